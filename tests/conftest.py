@@ -1,0 +1,22 @@
+"""Settings that every test shares: markers by directory, and Hypothesis without deadlines."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+MARKED_DIRECTORIES = ("integration", "spark", "browser", "campaign")
+TESTS = Path(__file__).parent
+
+# No timed assertions: a busy machine must not fail a property. A failing example can be replayed.
+settings.register_profile("quire", deadline=None, print_blob=True)
+settings.load_profile("quire")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark everything under tests/<marker>/ with that marker, before `-m` selects."""
+    for item in items:
+        directory = item.path.relative_to(TESTS).parts[0]
+        if directory in MARKED_DIRECTORIES:
+            item.add_marker(directory)

@@ -1,0 +1,1 @@
+"""What the linters cannot say about this repository, said as tests."""

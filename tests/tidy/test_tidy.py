@@ -1,0 +1,117 @@
+"""Every module that git tracks keeps the shape this project asks for.
+
+It leaves style that a linter can see to ruff, and import direction to import-linter.
+"""
+
+import subprocess
+import tomllib
+from collections.abc import Callable
+from pathlib import Path, PurePosixPath
+
+import pytest
+
+from tests.tidy import checks
+from tests.tidy.checks import Source
+
+ROOT = Path(__file__).parents[2]
+PRODUCT_PACKAGES = ("metadata", "bookie", "ledger_client", "broker_layer", "spark_io", "quire")
+
+# The doors to files, threads and processes; per-file-ignores in pyproject.toml name the same.
+DOORS = (
+    "bookie/disk*.py",
+    "bookie/index*.py",
+    "metadata/zookeeper*.py",
+    "metadata/embedded*.py",
+    "ledger_client/sync.py",
+    "*/main.py",
+)
+# Edges of processes for which only shape is checked.
+EDGE_PACKAGES = ("quire",)
+
+# A place on one machine has no business here; joined so that this line does not match itself.
+MACHINE_PATHS = ("/" + "work/", "/" + "root/")
+
+
+def _tracked() -> list[str]:
+    listing = subprocess.run(  # paths only, NUL between them
+        ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    return [path for path in listing.stdout.split("\0") if path and (ROOT / path).is_file()]
+
+
+TRACKED = _tracked()
+MODULES = {path: Source.of((ROOT / path).read_text()) for path in TRACKED if path.endswith(".py")}
+PRODUCT = {path: MODULES[path] for path in MODULES if path.split("/")[0] in PRODUCT_PACKAGES}
+PROTOCOL = {path: PRODUCT[path] for path in PRODUCT if path.split("/")[0] not in EDGE_PACKAGES}
+BEHIND_DOORS = {
+    path: source
+    for path, source in PROTOCOL.items()
+    if not any(PurePosixPath(path).match(door) for door in DOORS)
+}
+# What each module imports, and the strings in it: `python -m` starts a module by its name.
+MENTIONED = {
+    path: frozenset(checks.find_imports(source) + checks.find_strings(source))
+    for path, source in MODULES.items()
+}
+
+RULES = [
+    (checks.find_long_module, MODULES),
+    (checks.find_missing_docstring, PRODUCT),
+    (checks.find_long_functions, PRODUCT),
+    (checks.find_banned_words, PRODUCT),
+    (checks.find_set_iteration, PROTOCOL),
+    (checks.find_side_doors, BEHIND_DOORS),
+]
+
+
+@pytest.mark.parametrize(("checker", "modules"), RULES, ids=[rule[0].__name__ for rule in RULES])
+def test_modules_keep(checker: Callable[[Source], list[str]], modules: dict[str, Source]) -> None:
+    findings = [f"{path}:{line}" for path, source in modules.items() for line in checker(source)]
+    assert not findings, "\n" + "\n".join(findings)
+
+
+def test_module_names_say_a_job() -> None:
+    assert not [path for path in MODULES if Path(path).stem in checks.BANNED_MODULE_NAMES]
+
+
+def test_the_wire_protocol_stands_alone() -> None:
+    """The client imports bookie.wire, so bookie.wire must not bring the server with it."""
+    allowed = ("bookie.wire", "metadata")
+    findings = [
+        f"{path}: {name}"
+        for path, source in PRODUCT.items()
+        if path.startswith("bookie/wire/")
+        for name in checks.find_imports(source)
+        if name.split(".")[0] in PRODUCT_PACKAGES
+        and not any(f"{name}.".startswith(f"{prefix}.") for prefix in allowed)
+    ]
+    assert not findings, "\n" + "\n".join(findings)
+
+
+def test_no_module_is_dead() -> None:
+    """A module is alive when something imports it or starts it by name."""
+    dead = [path for path in PRODUCT if not _is_alive(path)]
+    assert not dead, "nothing imports or starts:\n" + "\n".join(dead)
+
+
+def test_no_file_names_a_place_on_one_machine() -> None:
+    findings = []
+    for path in TRACKED:
+        content = (ROOT / path).read_bytes()
+        findings += [f"{path}: {place}" for place in MACHINE_PATHS if place.encode() in content]
+    assert not findings, "\n" + "\n".join(findings)
+
+
+def _is_alive(path: str) -> bool:
+    pure = PurePosixPath(path)
+    if pure.name in ("__init__.py", "__main__.py"):
+        return True
+    name = ".".join(pure.with_suffix("").parts)
+    return name in _entry_points() or any(
+        name in names for other, names in MENTIONED.items() if other != path
+    )
+
+
+def _entry_points() -> list[str]:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    return [target.split(":")[0] for target in project["scripts"].values()]
