@@ -1,0 +1,118 @@
+"""States what can go wrong with coordination, one class per fact.
+
+Leaves the translation into `LedgerError` and `BookieError` to the edges of those packages.
+
+Every class says whether the same call may be repeated (`retriable`).
+"""
+
+from typing import ClassVar
+
+from metadata.ids import LedgerId, Version
+
+
+class MetadataError(Exception):
+    """The root of every failure of the metadata service."""
+
+    retriable: ClassVar[bool] = False
+
+
+class NodeExistsError(MetadataError):
+    """A create found the path taken."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(f"{path} exists already")
+        self.path = path
+
+
+class NodeNotFoundError(MetadataError):
+    """The path does not exist."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(f"{path} does not exist")
+        self.path = path
+
+
+class NodeNotEmptyError(MetadataError):
+    """A delete found children below the path."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(f"{path} still has children")
+        self.path = path
+
+
+class VersionConflictError(MetadataError):
+    """A conditional write found another version than the one that it expected (rule 1.2)."""
+
+    def __init__(self, path: str, expected: Version) -> None:
+        super().__init__(
+            f"{path} is no longer at version {expected}: read it again and decide anew"
+        )
+        self.path = path
+        self.expected = expected
+
+
+class OutcomeUnknownError(MetadataError):
+    """A write was sent and its answer lost: it may have been applied, or may yet be (rule 1.3)."""
+
+    def __init__(self, path: str, why: str) -> None:
+        super().__init__(
+            f"whether {path} was written is unknown ({why}): read it back before going on"
+        )
+        self.path = path
+        self.why = why
+
+
+class StoreUnavailableError(MetadataError):
+    """The metadata service did not answer within the bound; nothing was written by this call."""
+
+    retriable = True
+
+    def __init__(self, address: str, why: str) -> None:
+        super().__init__(
+            f"the metadata service at {address} is not available ({why}): "
+            "check that it runs and can be reached from here, then try again"
+        )
+        self.address = address
+        self.why = why
+
+
+class SessionExpiredError(MetadataError):
+    """The session that held the ephemeral nodes has ended; they are gone or soon will be."""
+
+    retriable = True
+
+    def __init__(self, address: str) -> None:
+        super().__init__(f"the session with the metadata service at {address} has expired")
+        self.address = address
+
+
+class StoreClosedError(MetadataError):
+    """The store was used after `aclose`, or in a process forked after it was opened."""
+
+
+class ValueTooLargeError(MetadataError):
+    """A value over the limit was refused before sending: ZooKeeper would drop the connection."""
+
+    def __init__(self, path: str, size: int, limit: int) -> None:
+        super().__init__(f"the value of {path} has {size} bytes, more than the {limit} allowed")
+        self.path = path
+        self.size = size
+        self.limit = limit
+
+
+class MetadataFormatError(MetadataError):
+    """Stored bytes are not what this release can read; they are left as they are."""
+
+    def __init__(self, what: str, why: str) -> None:
+        super().__init__(f"{what} cannot be read: {why}; nothing was changed")
+        self.what = what
+        self.why = why
+
+
+class InvalidTransitionError(MetadataError):
+    """A change of ledger metadata that the rules forbid in its present state (rules 1.4-1.5)."""
+
+    def __init__(self, ledger_id: LedgerId, why: str) -> None:
+        super().__init__(f"ledger {ledger_id}: {why}")
+        self.ledger_id = ledger_id
+        self.why = why

@@ -1,0 +1,117 @@
+"""Packs and unpacks versioned msgpack arrays, with a check of every field's type and range.
+
+Leaves what the fields mean to the codec of each value.
+
+Invariants: unpacking raises MetadataFormatError, and the field readers FieldError, whatever the
+bytes.
+
+Source: metadata.md; style section 1, rule 6.
+"""
+
+from math import isfinite
+
+import msgpack
+
+from metadata.errors import MetadataFormatError
+
+Packed = int | str | bytes | bool | float | None | list["Packed"] | dict[str, "Packed"]
+
+
+class FieldError(ValueError):
+    """A field is not of the type or within the range that its format says."""
+
+
+def pack(what: str, fields: list[Packed]) -> bytes:
+    """Return the msgpack form of an array. Raises MetadataFormatError for text that has no UTF-8
+    form.
+    """
+    try:
+        return cast("bytes", msgpack.packb(fields))
+    except (ValueError, OverflowError) as error:
+        raise MetadataFormatError(what, f"it has no stored form: {error}") from error
+
+
+def unpack_versioned(what: str, value: bytes, newest: int, field_count: int) -> list[Packed]:
+    """Return the array whose first field is a format version of 1..`newest` and that has
+    `field_count` fields.
+    """
+    try:
+        fields = msgpack.unpackb(value, strict_map_key=True, unicode_errors="strict")
+    except (ValueError, OverflowError, TypeError, msgpack.UnpackException) as error:
+        raise MetadataFormatError(what, f"it is not msgpack ({error})") from error
+    if not isinstance(fields, list) or not fields:
+        raise MetadataFormatError(what, "it is not an array of fields")
+    version = fields[0]
+    if not isinstance(version, int) or isinstance(version, bool) or version < 1:
+        raise MetadataFormatError(what, "it carries no format version")
+    if version > newest:
+        raise MetadataFormatError(
+            what,
+            f"it has format version {version} and this release reads up to {newest}: "
+            "use a newer one",
+        )
+    if len(fields) != field_count:
+        raise MetadataFormatError(what, f"it has {len(fields)} fields instead of {field_count}")
+    return fields
+
+
+def int_of(field: Packed, low: int, high: int) -> int:
+    """Return an int within `low`..`high`, or raise FieldError."""
+    if not isinstance(field, int) or isinstance(field, bool):
+        raise FieldError(f"an int is expected, found {type(field).__name__}")
+    if not low <= field <= high:
+        raise FieldError(f"{field} is outside {low}..{high}")
+    return field
+
+
+def optional_int_of(field: Packed, low: int, high: int) -> int | None:
+    """As `int_of`, or None for nil."""
+    return None if field is None else int_of(field, low, high)
+
+
+def text_of(field: Packed) -> str:
+    """Return a text, or raise FieldError."""
+    if not isinstance(field, str):
+        raise FieldError(f"text is expected, found {type(field).__name__}")
+    return field
+
+
+def bytes_of(field: Packed) -> bytes:
+    """Return bytes, or raise FieldError."""
+    if not isinstance(field, bytes):
+        raise FieldError(f"bytes are expected, found {type(field).__name__}")
+    return field
+
+
+def bool_of(field: Packed) -> bool:
+    """Return a truth value, or raise FieldError."""
+    if not isinstance(field, bool):
+        raise FieldError(f"true or false is expected, found {type(field).__name__}")
+    return field
+
+
+def float_of(field: Packed) -> float:
+    """Return a finite number, or raise FieldError."""
+    if isinstance(field, bool) or not isinstance(field, int | float):
+        raise FieldError(f"a number is expected, found {type(field).__name__}")
+    number = float(field)
+    if not isfinite(number):
+        raise FieldError("a finite number is expected")
+    return number
+
+
+def array_of(field: Packed) -> list[Packed]:
+    """Return an array, or raise FieldError."""
+    if not isinstance(field, list):
+        raise FieldError(f"an array is expected, found {type(field).__name__}")
+    return field
+
+
+def map_of(field: Packed) -> dict[str, Packed]:
+    """Return a map with text keys, or raise FieldError."""
+    if not isinstance(field, dict):
+        raise FieldError(f"a map is expected, found {type(field).__name__}")
+    for key in field:
+        if not isinstance(key, str):
+            raise FieldError("a map has a key that is not text")
+    return field

@@ -1,0 +1,178 @@
+"""Defines what Quire needs of a coordination service: a small tree of versioned values, sessions
+and watches.
+
+Leaves the meaning of the paths to the modules that own them; `memory.py` is the reference meaning
+of this interface, `zookeeper.py` the real one, and one contract suite holds both.
+
+Invariants: writes to one path are totally ordered; a read with `fresh=True` sees every write that
+ended before it began; a multi is all or nothing.
+
+Source: protocol rules 1.2-1.3; ZooKeeper's data model.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final, Protocol
+
+from metadata.ids import Version
+
+VALUE_BYTES_MAX: Final = 900_000
+MULTI_OPERATIONS_MAX: Final = 100
+MULTI_BYTES_MAX: Final = 512 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A value as read, with the version that a conditional write must name and whether its node is
+    ephemeral.
+    """
+
+    value: bytes
+    version: Version
+    ephemeral: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    """Create `path`; its parents must exist (`MetadataStore.create` makes them). Part of a
+    multi.
+    """
+
+    path: str
+    value: bytes
+    ephemeral: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CompareAndSet:
+    """Write `path` if it is at `expected`. Part of a multi."""
+
+    path: str
+    value: bytes
+    expected: Version
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """Delete `path` if it is at `expected`. Part of a multi."""
+
+    path: str
+    expected: Version
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """Fail the multi unless `path` is at `expected`."""
+
+    path: str
+    expected: Version
+
+
+Operation = Create | CompareAndSet | Delete | Check
+
+
+class SessionState(StrEnum):
+    """What the client may believe of its session.
+
+    CONNECTED: calls are answered. SUSPENDED: no connection; the session may still live, every
+    watch is lost. EXPIRED: by our own clock the server must have ended the session (it says so
+    itself only after a reconnect): each ephemeral node of ours is to be taken as gone. A new
+    session follows by itself and is announced as CONNECTED.
+    """
+
+    CONNECTED = "connected"
+    SUSPENDED = "suspended"
+    EXPIRED = "expired"
+    CLOSED = "closed"
+
+
+WatchCallback = Callable[[], None]
+SessionCallback = Callable[[SessionState], None]
+Cancel = Callable[[], None]
+
+
+class MetadataStore(Protocol):
+    """A coordination service as every process of Quire sees it.
+
+    Paths are absolute within the cluster's root, `/`-separated, without a trailing slash. Every
+    call is bounded by the store's `operation_timeout_s` and raises `StoreUnavailableError` when it
+    was certainly not applied, `OutcomeUnknownError` when a write may have been. A store belongs to
+    one event loop.
+    """
+
+    @property
+    def address(self) -> str:
+        """Where the service is, for messages."""
+        ...
+
+    @property
+    def session_state(self) -> SessionState:
+        """What may be believed of the session now."""
+        ...
+
+    @property
+    def session_id(self) -> int:
+        """Changes with every new session; ephemeral nodes of an older one are gone."""
+        ...
+
+    async def create(
+        self, path: str, value: bytes, *, ephemeral: bool = False, make_parents: bool = True
+    ) -> Version:
+        """Create a node. Raises NodeExistsError, ValueTooLargeError; NodeNotFoundError without its
+        parent.
+        """
+        ...
+
+    async def get(self, path: str, *, fresh: bool = False) -> Stored:
+        """Read a node; `fresh` first catches up with the leader. Raises NodeNotFoundError."""
+        ...
+
+    async def compare_and_set(self, path: str, value: bytes, expected: Version) -> Version:
+        """Write if the version matches; return the new one.
+
+        Raises VersionConflictError, NodeNotFoundError, ValueTooLargeError.
+        """
+        ...
+
+    async def delete(self, path: str, expected: Version) -> None:
+        """Delete if the version matches. Raises VersionConflictError, NodeNotFoundError,
+        NodeNotEmptyError.
+        """
+        ...
+
+    async def children(self, path: str, *, fresh: bool = False) -> list[str]:
+        """Return the sorted names below a node; an empty list if it does not exist."""
+        ...
+
+    async def multi(self, operations: Sequence[Operation]) -> list[Version]:
+        """Apply all operations or none; return each one's version (of a delete or check: the
+        expected one).
+
+        Raises the first failing operation's error; at most MULTI_OPERATIONS_MAX and
+        MULTI_BYTES_MAX.
+        """
+        ...
+
+    def watch_value(self, path: str, callback: WatchCallback) -> Cancel:
+        """Call back, on the loop, after each change, creation or deletion of a node, until
+        cancelled.
+
+        Also called after every suspension, because changes may have been missed: read again,
+        always. May be called more often than there were changes, and once for several.
+        """
+        ...
+
+    def watch_children(self, path: str, callback: WatchCallback) -> Cancel:
+        """As `watch_value`, for the set of names below a node (which need not exist yet)."""
+        ...
+
+    def on_session(self, callback: SessionCallback) -> Cancel:
+        """Call back, on the loop, at every change of the session's state."""
+        ...
+
+    async def aclose(self) -> None:
+        """End the session: every ephemeral node of ours goes at once. Later calls raise
+        StoreClosedError.
+        """
+        ...

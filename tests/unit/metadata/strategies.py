@@ -1,0 +1,79 @@
+"""Draws valid ledger metadata for property tests.
+
+Leaves the properties to the tests.
+"""
+
+from types import MappingProxyType
+
+from hypothesis import strategies as st
+
+from metadata.ids import BookieId, ClientId, EntryId, LedgerId, UpdateToken
+from metadata.ledger_metadata import (
+    DigestType,
+    Fragment,
+    LedgerMetadata,
+    LedgerState,
+    QuorumMode,
+    QuorumSpec,
+)
+
+_FULL = 2**63 - 1
+
+tokens = st.binary(min_size=16, max_size=16).map(UpdateToken)
+bookie_ids = st.from_regex(r"[a-z0-9][a-z0-9._-]{0,20}", fullmatch=True).map(BookieId)
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
+custom_metadata = st.dictionaries(texts, st.one_of(texts, st.binary(max_size=30)), max_size=4).map(
+    MappingProxyType
+)
+
+
+@st.composite
+def quorums(draw: st.DrawFn) -> QuorumSpec:
+    """Draw E >= WQ >= AQ >= 1."""
+    ack, write, ensemble = sorted(draw(st.lists(st.integers(1, 7), min_size=3, max_size=3)))
+    return QuorumSpec(
+        ensemble,
+        write,
+        ack,
+        draw(st.integers(1, 1 << 20)),
+        draw(st.sampled_from(QuorumMode)),
+        draw(st.integers(0, 5)),
+        draw(st.integers(0, 10**9)),
+    )
+
+
+@st.composite
+def fragment_lists(draw: st.DrawFn, size: int) -> tuple[Fragment, ...]:
+    """Draw fragments over a small pool of bookies, so that the table of ids is shared."""
+    pool = draw(st.lists(bookie_ids, min_size=size + 2, max_size=size + 4, unique=True))
+    later = draw(st.lists(st.integers(1, 2**62), max_size=5, unique=True))
+    fragments = []
+    for first in [0, *sorted(later)]:
+        members = draw(st.permutations(pool))
+        incoming = draw(st.integers(0, len(pool) - size))
+        fragments.append(
+            Fragment(EntryId(first), tuple(members[:size]), tuple(members[size : size + incoming]))
+        )
+    return tuple(fragments)
+
+
+@st.composite
+def ledger_metadata(draw: st.DrawFn) -> LedgerMetadata:
+    """Draw any valid ledger metadata."""
+    quorum = draw(quorums())
+    state = draw(st.sampled_from(LedgerState))
+    closed = state is LedgerState.CLOSED
+    return LedgerMetadata(
+        ledger_id=LedgerId(draw(st.integers(0, _FULL))),
+        state=state,
+        quorum=quorum,
+        fragments=draw(fragment_lists(quorum.ensemble_size)),
+        digest=draw(st.sampled_from(DigestType)),
+        created_ms=draw(st.integers(0, 2**50)),
+        creation_token=draw(tokens),
+        update_token=draw(tokens),
+        writer=ClientId(draw(texts)),
+        last_entry_id=EntryId(draw(st.integers(-1, 2**63 - 2))) if closed else None,
+        length=draw(st.integers(0, _FULL)) if closed else None,
+        custom=draw(custom_metadata),
+    )
