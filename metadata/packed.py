@@ -26,7 +26,7 @@ def pack(what: str, fields: list[Packed]) -> bytes:
     form.
     """
     try:
-        return cast("bytes", msgpack.packb(fields))
+        return msgpack.packb(fields)
     except (ValueError, OverflowError) as error:
         raise MetadataFormatError(what, f"it has no stored form: {error}") from error
 
