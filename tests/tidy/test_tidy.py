@@ -28,7 +28,7 @@ DOORS = (
 # Edges of processes for which only shape is checked.
 EDGE_PACKAGES = ("quire",)
 
-# Modules that decide or translate bytes; the import-linter contract lists each as soon as it exists,
+# Modules that decide or translate bytes; the import-linter contract lists each once it exists,
 # as it refuses to name a module that does not.
 PURE_MODULES = (
     "metadata.ids",
