@@ -51,7 +51,7 @@ check: $(STAMP)
 	@$(BIN)/ruff format --check $(PACKAGES) tests
 	@$(BIN)/ruff check $(PACKAGES) tests
 	@$(BIN)/mypy $(PACKAGES) tests
-	@$(BIN)/lint-imports
+	@$(BIN)/lint-imports --no-logo
 	@$(BIN)/python -m pytest -q tests/tidy
 
 demo: $(STAMP)
