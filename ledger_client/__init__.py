@@ -1,4 +1,1 @@
-"""The replication protocol: ledgers appended to, read, fenced and recovered over bookies.
-
-It leaves storing bytes to `bookie` and agreeing on metadata to `metadata`.
-"""
+"""The replication protocol: writers, readers and recovery over bookies that only store."""

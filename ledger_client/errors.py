@@ -1,0 +1,182 @@
+"""States how a call of the ledger client can fail, one class per fact.
+
+Leaves recovery from it to the caller: each error says whether the same call may be repeated
+(`retriable`), what is known of the entries that it was to write (`outcome`), and in its text what
+was needed, what was seen and what to do.
+
+Source: api, "Errors".
+"""
+
+from collections.abc import Mapping
+from typing import ClassVar, Literal
+
+from metadata.ids import NO_ENTRY, EntryId, LedgerId
+
+Outcome = Literal["not_written", "unknown"]
+
+
+class LedgerError(Exception):
+    """The root of every failure of the client.
+
+    `ledger_id` is None where no one ledger is concerned. `entry_id`, on a failed append that had
+    been given its id, is that id. A failed `append_many` also fills `first_entry_id`,
+    `admitted_count` and `confirmed_count`.
+    """
+
+    retriable: ClassVar[bool] = False
+    default_outcome: ClassVar[Outcome] = "not_written"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        ledger_id: LedgerId | None = None,
+        outcome: Outcome | None = None,
+        entry_id: EntryId | None = None,
+    ) -> None:
+        super().__init__(message if ledger_id is None else f"ledger {ledger_id}: {message}")
+        self.message = message
+        self.ledger_id = ledger_id
+        self.outcome: Outcome = self.default_outcome if outcome is None else outcome
+        self.entry_id = entry_id
+        self.first_entry_id = EntryId(NO_ENTRY)
+        self.admitted_count = 0
+        self.confirmed_count = 0
+
+    def for_entry(self, entry_id: EntryId, outcome: Outcome) -> "LedgerError":
+        """Return this failure as it concerns one entry: a new object of the same class and text."""
+        copy = self.__class__.__new__(self.__class__)
+        copy.__dict__.update(self.__dict__)
+        copy.args = self.args
+        copy.entry_id = entry_id
+        copy.outcome = outcome
+        copy.__cause__ = self.__cause__
+        return copy
+
+
+class LedgerFencedError(LedgerError):
+    """Another client fenced the ledger: this writer is at its end. What was pending may or may not
+    be in the ledger.
+    """
+
+    default_outcome = "unknown"
+
+
+class LedgerClosedError(LedgerError):
+    """The ledger, or this handle of it, is closed: nothing can be appended."""
+
+
+class LedgerNotFoundError(LedgerError):
+    """No such ledger: it never existed or was deleted."""
+
+
+class EntryNotFoundError(LedgerError):
+    """Every replica said that the entry does not exist, or it lies beyond what the reader may
+    see.
+    """
+
+
+class NotEnoughBookiesError(LedgerError):
+    """The placement found fewer bookies than the ensemble needs; `needed`, `seen` and `excluded`
+    (id -> why) tell more.
+    """
+
+    retriable = True
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        needed: int,
+        seen: int,
+        excluded: Mapping[str, str],
+        ledger_id: LedgerId | None = None,
+        outcome: Outcome | None = None,
+        entry_id: EntryId | None = None,
+    ) -> None:
+        super().__init__(message, ledger_id=ledger_id, outcome=outcome, entry_id=entry_id)
+        self.needed = needed
+        self.seen = seen
+        self.excluded = dict(excluded)
+
+
+class NotEnoughInSyncReplicasError(LedgerError):
+    """Fewer members are in sync than the ledger demands (protocol rule 11.4)."""
+
+    retriable = True
+
+
+class QuorumTimeoutError(LedgerError, TimeoutError):
+    """Too few bookies answered in time."""
+
+    retriable = True
+    default_outcome = "unknown"
+
+
+class RecoveryUndecidedError(LedgerError):
+    """Too many replicas cannot be asked to tell where the ledger ends; `missing` names them (rule
+    7.3). Nothing is lost: the ledger stays in recovery until they answer.
+    """
+
+    retriable = True
+
+    def __init__(self, message: str, *, ledger_id: LedgerId, missing: Mapping[str, str]) -> None:
+        super().__init__(message, ledger_id=ledger_id)
+        self.missing = dict(missing)
+
+
+class DigestMismatchError(LedgerError):
+    """Every replica that answered returned bytes that fail their digest or MAC."""
+
+
+class MetadataConflictError(LedgerError):
+    """The stored metadata changed in a way that this call cannot go on from."""
+
+
+class MetadataUnavailableError(LedgerError):
+    """The metadata service did not answer within the bound."""
+
+    retriable = True
+
+
+class MetadataTooLargeError(LedgerError):
+    """The ledger's metadata would not fit into one stored value."""
+
+
+class TooManyFragmentsError(LedgerError):
+    """The ledger has reached its limit of ensemble changes; it was closed."""
+
+
+class LedgerExistsError(LedgerError):
+    """A ledger with the wanted id exists already."""
+
+
+class EntryConflictError(LedgerError):
+    """A bookie holds other bytes at an id of this writer's: two writers used one ledger."""
+
+    default_outcome = "unknown"
+
+
+class UnauthorizedError(LedgerError):
+    """The password, or the credentials, were refused."""
+
+
+class BackpressureError(LedgerError):
+    """The window of pending appends is full; wait for some to be confirmed."""
+
+    retriable = True
+
+
+class EntryTooLargeError(LedgerError):
+    """The entry is over the limit of bytes; `size` and `limit` tell."""
+
+    def __init__(self, *, size: int, limit: int, ledger_id: LedgerId | None = None) -> None:
+        super().__init__(
+            f"an entry of {size} bytes is over the limit of {limit}: split it", ledger_id=ledger_id
+        )
+        self.size = size
+        self.limit = limit
+
+
+class ClientClosedError(LedgerError):
+    """The client was closed, or is used in another loop or a forked process."""
