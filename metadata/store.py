@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Protocol
 
+from metadata.errors import ValueTooLargeError
 from metadata.ids import Version
 
 VALUE_BYTES_MAX: Final = 900_000
@@ -176,3 +177,32 @@ class MetadataStore(Protocol):
         StoreClosedError.
         """
         ...
+
+
+def check_value(path: str, value: bytes) -> None:
+    """Raise ValueTooLargeError for a value over VALUE_BYTES_MAX."""
+    if len(value) > VALUE_BYTES_MAX:
+        raise ValueTooLargeError(path, len(value), VALUE_BYTES_MAX)
+
+
+def check_multi(operations: Sequence[Operation]) -> None:
+    """Raise ValueTooLargeError for values that together exceed MULTI_BYTES_MAX.
+
+    More than MULTI_OPERATIONS_MAX operations are a bug of the caller.
+    """
+    assert 0 < len(operations) <= MULTI_OPERATIONS_MAX, "a multi has 1 to MULTI_OPERATIONS_MAX"
+    size = multi_size(operations)
+    if len(operations) > 1 and size > MULTI_BYTES_MAX:
+        raise ValueTooLargeError(operations[0].path, size, MULTI_BYTES_MAX)
+    for operation in operations:
+        if isinstance(operation, Create | CompareAndSet):
+            check_value(operation.path, operation.value)
+
+
+def multi_size(operations: Sequence[Operation]) -> int:
+    """Return the bytes that count towards MULTI_BYTES_MAX: paths and values."""
+    return sum(
+        len(operation.path)
+        + (len(operation.value) if isinstance(operation, Create | CompareAndSet) else 0)
+        for operation in operations
+    )

@@ -1,0 +1,416 @@
+"""Says what every metadata store must do, as one suite that runs on each implementation.
+
+Leaves making stores, breaking their connection and ending their sessions to the `StoreService` of
+the implementation.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Protocol
+
+import pytest
+
+from metadata.errors import (
+    NodeExistsError,
+    NodeNotEmptyError,
+    NodeNotFoundError,
+    StoreClosedError,
+    ValueTooLargeError,
+    VersionConflictError,
+)
+from metadata.ids import Version
+from metadata.store import (
+    MULTI_OPERATIONS_MAX,
+    VALUE_BYTES_MAX,
+    Check,
+    CompareAndSet,
+    Create,
+    Delete,
+    MetadataStore,
+    SessionState,
+    Stored,
+)
+
+WAIT_S = 20.0
+
+
+class StoreService(Protocol):
+    """One metadata service, empty at first."""
+
+    async def connect(self) -> MetadataStore:
+        """Open another store, with a session of its own."""
+        ...
+
+    async def interrupt(self, store: MetadataStore) -> None:
+        """Break a store's connection for less than its session timeout."""
+        ...
+
+    async def expire(self, store: MetadataStore) -> None:
+        """End a store's session."""
+        ...
+
+
+class Signal:
+    """Counts calls and lets a test wait for the next one."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._called = asyncio.Event()
+
+    def __call__(self) -> None:
+        self.count += 1
+        self._called.set()
+
+    async def wait(self) -> None:
+        async with asyncio.timeout(WAIT_S):
+            await self._called.wait()
+        self._called.clear()
+
+    def clear(self) -> None:
+        self._called.clear()
+
+
+async def eventually(condition: Callable[[], bool]) -> None:
+    """Wait until something holds."""
+    async with asyncio.timeout(WAIT_S):
+        while not condition():  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+
+async def settle(store: MetadataStore) -> None:
+    """Let watches be armed: a write that ended before it would not be told."""
+    for _ in range(3):
+        await store.children("/", fresh=True)
+    await asyncio.sleep(0.05)
+
+
+class MetadataStoreContract:
+    """To be inherited by a test class with a `service` fixture."""
+
+    async def test_a_created_value_is_read_at_version_0(self, service: StoreService) -> None:
+        store = await service.connect()
+        assert await store.create("/a", b"one") == 0
+        assert await store.get("/a") == Stored(b"one", Version(0))
+
+    async def test_create_makes_parents(self, service: StoreService) -> None:
+        store = await service.connect()
+        await store.create("/a/b/c", b"x")
+        await store.create("/a/b/d", b"y")
+        assert await store.children("/a/b") == ["c", "d"]
+
+    async def test_create_without_parents_needs_them(self, service: StoreService) -> None:
+        store = await service.connect()
+        with pytest.raises(NodeNotFoundError):
+            await store.create("/a/b", b"", make_parents=False)
+
+    async def test_a_second_create_finds_the_path_taken(self, service: StoreService) -> None:
+        store = await service.connect()
+        await store.create("/a", b"one")
+        with pytest.raises(NodeExistsError) as caught:
+            await store.create("/a", b"two")
+        assert caught.value.path == "/a"
+        assert (await store.get("/a")).value == b"one"
+
+    async def test_compare_and_set_counts_versions(self, service: StoreService) -> None:
+        store = await service.connect()
+        await store.create("/a", b"0")
+        assert await store.compare_and_set("/a", b"1", Version(0)) == 1
+        assert await store.compare_and_set("/a", b"2", Version(1)) == 2
+        assert await store.get("/a") == Stored(b"2", Version(2))
+
+    async def test_compare_and_set_at_another_version_conflicts(
+        self, service: StoreService
+    ) -> None:
+        store = await service.connect()
+        await store.create("/a", b"0")
+        await store.compare_and_set("/a", b"1", Version(0))
+        for wrong in (0, 2):
+            with pytest.raises(VersionConflictError):
+                await store.compare_and_set("/a", b"x", Version(wrong))
+        assert (await store.get("/a")).value == b"1"
+
+    async def test_of_many_writers_one_wins_each_version(self, service: StoreService) -> None:
+        stores = [await service.connect() for _ in range(3)]
+        await stores[0].create("/count", b"0")
+
+        async def add(store: MetadataStore) -> None:
+            while True:
+                stored = await store.get("/count", fresh=True)
+                try:
+                    await store.compare_and_set(
+                        "/count", b"%d" % (int(stored.value) + 1), stored.version
+                    )
+                except VersionConflictError:
+                    continue
+                return
+
+        await asyncio.gather(*[add(store) for store in stores for _ in range(5)])
+        assert await stores[0].get("/count", fresh=True) == Stored(b"15", Version(15))
+
+    async def test_what_is_missing_is_named(self, service: StoreService) -> None:
+        store = await service.connect()
+        with pytest.raises(NodeNotFoundError) as caught:
+            await store.get("/none")
+        assert caught.value.path == "/none"
+        with pytest.raises(NodeNotFoundError):
+            await store.compare_and_set("/none", b"", Version(0))
+        with pytest.raises(NodeNotFoundError):
+            await store.delete("/none", Version(0))
+        assert await store.children("/none") == []
+
+    async def test_delete_checks_version_and_children(self, service: StoreService) -> None:
+        store = await service.connect()
+        await store.create("/a/b", b"")
+        with pytest.raises(NodeNotEmptyError):
+            await store.delete("/a", Version(0))
+        with pytest.raises(VersionConflictError):
+            await store.delete("/a/b", Version(1))
+        await store.delete("/a/b", Version(0))
+        assert await store.children("/a") == []
+
+    async def test_children_are_sorted(self, service: StoreService) -> None:
+        store = await service.connect()
+        for name in ("c", "a", "b"):
+            await store.create(f"/p/{name}", b"")
+        assert await store.children("/p") == ["a", "b", "c"]
+        assert await store.children("/p", fresh=True) == ["a", "b", "c"]
+
+    async def test_a_fresh_read_sees_what_another_wrote(self, service: StoreService) -> None:
+        one, other = await service.connect(), await service.connect()
+        await one.create("/a", b"0")
+        for version in range(20):
+            await one.compare_and_set("/a", b"%d" % version, Version(version))
+            assert (await other.get("/a", fresh=True)).value == b"%d" % version
+
+    async def test_multi_applies_all(self, service: StoreService) -> None:
+        store = await service.connect()
+        await store.create("/a", b"")
+        await store.create("/b", b"")
+        versions = await store.multi(
+            [
+                CompareAndSet("/a", b"1", Version(0)),
+                Create("/a/new", b"2"),
+                Delete("/b", Version(0)),
+                Check("/a", Version(1)),
+            ]
+        )
+        assert versions == [1, 0, 0, 1]
+        assert await store.get("/a") == Stored(b"1", Version(1))
+        assert await store.get("/a/new") == Stored(b"2", Version(0))
+        with pytest.raises(NodeNotFoundError):
+            await store.get("/b")
+
+    async def test_multi_applies_none_when_one_fails(self, service: StoreService) -> None:
+        store = await service.connect()
+        await store.create("/a", b"")
+        await store.create("/b", b"")
+        before = [Create("/new", b""), CompareAndSet("/a", b"1", Version(0))]
+        for failing, error in (
+            (Check("/b", Version(7)), VersionConflictError),
+            (Create("/b", b""), NodeExistsError),
+            (Delete("/none", Version(0)), NodeNotFoundError),
+            (CompareAndSet("/b", b"", Version(1)), VersionConflictError),
+        ):
+            with pytest.raises(error) as caught:
+                await store.multi([*before, failing, Delete("/a", Version(1))])
+            assert getattr(caught.value, "path", None) == failing.path
+        assert await store.get("/a") == Stored(b"", Version(0))
+        assert await store.children("/") == ["a", "b"]
+
+    async def test_a_full_multi(self, service: StoreService) -> None:
+        store = await service.connect()
+        operations = [Create(f"/n{i:03}", b"x" * 5000) for i in range(MULTI_OPERATIONS_MAX)]
+        assert await store.multi(operations) == [0] * MULTI_OPERATIONS_MAX
+        assert len(await store.children("/")) == MULTI_OPERATIONS_MAX
+
+    async def test_a_value_of_the_greatest_size(self, service: StoreService) -> None:
+        store = await service.connect()
+        value = bytes(VALUE_BYTES_MAX)
+        await store.create("/a", value)
+        assert (await store.get("/a")).value == value
+        await store.compare_and_set("/a", value, Version(0))
+
+    async def test_a_larger_value_is_refused_before_sending(self, service: StoreService) -> None:
+        store = await service.connect()
+        await store.create("/a", b"")
+        value = bytes(VALUE_BYTES_MAX + 1)
+        with pytest.raises(ValueTooLargeError):
+            await store.create("/b", value)
+        with pytest.raises(ValueTooLargeError):
+            await store.compare_and_set("/a", value, Version(0))
+        with pytest.raises(ValueTooLargeError):
+            await store.multi([Create("/b", bytes(300_000)), Create("/c", bytes(300_000))])
+        assert await store.children("/") == ["a"]
+
+    async def test_an_ephemeral_node_goes_with_its_store(self, service: StoreService) -> None:
+        one, other = await service.connect(), await service.connect()
+        await one.create("/live/one", b"1", ephemeral=True)
+        assert await other.get("/live/one", fresh=True) == Stored(b"1", Version(0), ephemeral=True)
+        await one.aclose()
+        with pytest.raises(NodeNotFoundError):
+            await other.get("/live/one", fresh=True)
+        assert await other.children("/live", fresh=True) == []
+
+    async def test_an_ephemeral_node_goes_with_its_session(self, service: StoreService) -> None:
+        one, other = await service.connect(), await service.connect()
+        states: list[SessionState] = []
+        one.on_session(states.append)
+        first = one.session_id
+        await one.create("/live/one", b"1", ephemeral=True)
+        gone = Signal()
+        other.watch_children("/live", gone)
+        await settle(other)
+        gone.clear()
+        await service.expire(one)
+        await eventually(lambda: SessionState.CONNECTED in states)
+        assert SessionState.EXPIRED in states[: states.index(SessionState.CONNECTED)]
+        assert one.session_id != first
+        await gone.wait()
+        with pytest.raises(NodeNotFoundError):
+            await other.get("/live/one", fresh=True)
+        await one.create("/live/one", b"2", ephemeral=True)
+
+    async def test_an_interruption_keeps_the_session(self, service: StoreService) -> None:
+        store = await service.connect()
+        states: list[SessionState] = []
+        store.on_session(states.append)
+        first = store.session_id
+        await store.create("/live/one", b"1", ephemeral=True)
+        await service.interrupt(store)
+        await eventually(lambda: SessionState.CONNECTED in states)
+        assert states == [SessionState.SUSPENDED, SessionState.CONNECTED]
+        assert store.session_id == first
+        assert (await store.get("/live/one", fresh=True)).ephemeral
+
+    async def test_a_value_watch_tells_each_kind_of_change(self, service: StoreService) -> None:
+        one, other = await service.connect(), await service.connect()
+        signal = Signal()
+        await one.create("/p", b"")
+        one.watch_value("/p/a", signal)
+        await settle(one)
+        signal.clear()
+        await other.create("/p/a", b"")
+        await signal.wait()
+        await settle(one)
+        signal.clear()
+        await other.compare_and_set("/p/a", b"1", Version(0))
+        await signal.wait()
+        await settle(one)
+        signal.clear()
+        await other.delete("/p/a", Version(1))
+        await signal.wait()
+
+    async def test_a_watcher_reads_what_it_was_told_of(self, service: StoreService) -> None:
+        one, other = await service.connect(), await service.connect()
+        await other.create("/a", b"0")
+        signal = Signal()
+        one.watch_value("/a", signal)
+        for number in range(1, 30):
+            await other.compare_and_set("/a", b"%d" % number, Version(number - 1))
+        async with asyncio.timeout(WAIT_S):
+            while (await one.get("/a")).value != b"29":
+                await signal.wait()
+
+    async def test_a_children_watch(self, service: StoreService) -> None:
+        one, other = await service.connect(), await service.connect()
+        signal = Signal()
+        one.watch_children("/p", signal)
+        await settle(one)
+        signal.clear()
+        await other.create("/p/a", b"")
+        await signal.wait()
+        await settle(one)
+        signal.clear()
+        await other.create("/p/b", b"")
+        await signal.wait()
+        assert await one.children("/p", fresh=True) == ["a", "b"]
+
+    async def test_two_watches_of_one_path_are_both_told(self, service: StoreService) -> None:
+        store = await service.connect()
+        await store.create("/a", b"")
+        first, second = Signal(), Signal()
+        cancel = store.watch_value("/a", first)
+        store.watch_value("/a", second)
+        await settle(store)
+        first.clear()
+        second.clear()
+        await store.compare_and_set("/a", b"1", Version(0))
+        await first.wait()
+        await second.wait()
+        cancel()
+        await settle(store)
+        told = first.count
+        second.clear()
+        await store.compare_and_set("/a", b"2", Version(1))
+        await second.wait()
+        assert first.count == told
+
+    async def test_a_cancelled_watch_is_silent(self, service: StoreService) -> None:
+        store = await service.connect()
+        await store.create("/a", b"")
+        signal = Signal()
+        cancel = store.watch_value("/a", signal)
+        await settle(store)
+        cancel()
+        told = signal.count
+        await store.compare_and_set("/a", b"1", Version(0))
+        await settle(store)
+        assert signal.count == told
+
+    async def test_watches_live_through_an_interruption(self, service: StoreService) -> None:
+        one, other = await service.connect(), await service.connect()
+        await one.create("/a", b"0")
+        value, names = Signal(), Signal()
+        one.watch_value("/a", value)
+        one.watch_children("/p", names)
+        await settle(one)
+        value.clear()
+        names.clear()
+        await service.interrupt(one)
+        await value.wait()
+        await names.wait()
+        await settle(one)
+        value.clear()
+        names.clear()
+        await other.compare_and_set("/a", b"1", Version(0))
+        await other.create("/p/x", b"")
+        await value.wait()
+        await names.wait()
+
+    async def test_watches_live_through_an_expiry(self, service: StoreService) -> None:
+        one, other = await service.connect(), await service.connect()
+        await one.create("/a", b"0")
+        signal = Signal()
+        one.watch_value("/a", signal)
+        await settle(one)
+        signal.clear()
+        await service.expire(one)
+        await signal.wait()
+        await eventually(lambda: one.session_state is SessionState.CONNECTED)
+        await settle(one)
+        signal.clear()
+        await other.compare_and_set("/a", b"1", Version(0))
+        await signal.wait()
+
+    async def test_a_closed_store_says_so(self, service: StoreService) -> None:
+        store = await service.connect()
+        states: list[SessionState] = []
+        store.on_session(states.append)
+        await store.aclose()
+        await store.aclose()
+        assert store.session_state is SessionState.CLOSED
+        for call in (
+            store.create("/a", b""),
+            store.get("/a"),
+            store.compare_and_set("/a", b"", Version(0)),
+            store.delete("/a", Version(0)),
+            store.children("/"),
+            store.multi([Create("/a", b"")]),
+        ):
+            with pytest.raises(StoreClosedError):
+                await call
+        await eventually(lambda: SessionState.CLOSED in states)
+
+    async def test_the_address_is_known(self, service: StoreService) -> None:
+        store = await service.connect()
+        assert store.address
