@@ -27,6 +27,7 @@ from metadata.store import (
     Create,
     Delete,
     MetadataStore,
+    Operation,
     SessionState,
     Stored,
 )
@@ -204,7 +205,8 @@ class MetadataStoreContract:
         store = await service.connect()
         await store.create("/a", b"")
         await store.create("/b", b"")
-        before = [Create("/new", b""), CompareAndSet("/a", b"1", Version(0))]
+        before: list[Operation] = [Create("/new", b""), CompareAndSet("/a", b"1", Version(0))]
+        failing: Operation
         for failing, error in (
             (Check("/b", Version(7)), VersionConflictError),
             (Create("/b", b""), NodeExistsError),
