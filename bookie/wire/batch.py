@@ -1,0 +1,325 @@
+"""Builds, checks and slices a batch: the unit that is sent, logged, indexed and read.
+
+Leaves digest seeds and MAC keys to `ledger_client.digest`, and the frame around a batch to
+`bookie.wire.frames`.
+
+Format, little-endian:
+
+| offset | size | field |
+|---|---|---|
+| 0 | 2, 1, 1 | magic, version, flags (1 = keyed, 2 = slice) |
+| 4 | 4 | entry count n, 1..4096 |
+| 8 | 8, 8 | ledger id, first entry id |
+| 24 | 8 | the writer's LAC when it sent the batch (signed) |
+| 32 | 8 | the ledger's bytes before the first entry |
+| 40 | 4 | payload bytes |
+| 44 | 4 | CRC32C of bytes 0..43 and everything from 48 |
+| 48 | 0 or 32 | keyed: HMAC-SHA256 over bytes 0..43 and all that follows the MAC |
+| ... | 4n | lengths |
+| ... | 4n | entry digests: crc32c(payload, (seed + entry id) mod 2^32) |
+| ... | | payloads, back to back |
+
+Invariants: a digest binds ledger (by the seed), entry id and payload, never LAC or batch
+boundaries. A slice is cut from an unkeyed batch by a bookie: its entry digests are the writer's,
+its CRC the bookie's, its LAC and length are not to be trusted.
+
+Source: protocol rule 4.2; storage design, "The batch".
+"""
+
+import hashlib
+import hmac
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import accumulate, pairwise
+from typing import Final
+
+from crc32c import crc32c
+
+from bookie.wire.errors import BatchError
+from metadata.ids import ENTRY_ID_MAX, LEDGER_ID_MAX, NO_ENTRY, EntryId, LedgerId
+
+Buffer = bytes | bytearray | memoryview
+
+BATCH_MAGIC: Final = 0x5142
+BATCH_VERSION: Final = 1
+FLAG_KEYED: Final = 1
+FLAG_SLICE: Final = 2
+BATCH_ENTRIES_MAX: Final = 4096
+BATCH_HEADER_BYTES: Final = 48
+MAC_BYTES: Final = 32
+BYTES_PER_ENTRY: Final = 8
+LENGTH_MAX: Final = 2**63 - 1
+"""Bytes of a whole ledger: what fits every signed 64-bit field that a length is kept in."""
+
+_CHECKED_HEADER = struct.Struct("<HBBIQQqQI")
+_CRC = struct.Struct("<I")
+_CRC_OFFSET: Final = 44
+_SEED_MODULUS: Final = 2**32
+_FLAGS_KNOWN: Final = (0, FLAG_KEYED, FLAG_SLICE)  # keyed batches are never cut
+assert _CHECKED_HEADER.size == _CRC_OFFSET
+
+
+@dataclass(frozen=True, slots=True)
+class BatchHeader:
+    """The fixed part of a batch; `size` tells where the batch ends."""
+
+    ledger_id: LedgerId
+    first_entry_id: EntryId
+    count: int
+    lac: EntryId
+    length_before: int
+    payload_bytes: int
+    flags: int
+    crc: int
+
+    @property
+    def last_entry_id(self) -> EntryId:
+        """The last entry in the batch."""
+        return EntryId(self.first_entry_id + self.count - 1)
+
+    @property
+    def is_keyed(self) -> bool:
+        """Whether a MAC goes with it."""
+        return bool(self.flags & FLAG_KEYED)
+
+    @property
+    def is_slice(self) -> bool:
+        """Whether a bookie cut it: its LAC and length are then not the writer's."""
+        return bool(self.flags & FLAG_SLICE)
+
+    @property
+    def body_offset(self) -> int:
+        """Where the lengths start."""
+        return BATCH_HEADER_BYTES + (MAC_BYTES if self.is_keyed else 0)
+
+    @property
+    def size(self) -> int:
+        """Bytes of the whole batch."""
+        return self.body_offset + BYTES_PER_ENTRY * self.count + self.payload_bytes
+
+
+def parse_header(data: Buffer, offset: int = 0) -> BatchHeader:
+    """Read the header at `offset`, bounded and checked for form but not by its CRC. Raises
+    BatchError.
+    """
+    if len(data) - offset < BATCH_HEADER_BYTES:
+        raise BatchError(f"{len(data) - offset} bytes are too few for a batch header")
+    fields = _CHECKED_HEADER.unpack_from(data, offset)
+    magic, version, flags, count, ledger_id, first_entry_id, lac, length_before, payload_bytes = (
+        fields
+    )
+    if magic != BATCH_MAGIC or version != BATCH_VERSION:
+        raise BatchError(
+            f"not a batch of version {BATCH_VERSION}: magic {magic:#x}, version {version}"
+        )
+    if flags not in _FLAGS_KNOWN:
+        raise BatchError(f"unknown batch flags {flags:#x}")
+    if not 1 <= count <= BATCH_ENTRIES_MAX:
+        raise BatchError(f"a batch holds 1..{BATCH_ENTRIES_MAX} entries, not {count}")
+    if ledger_id > LEDGER_ID_MAX or first_entry_id + count - 1 > ENTRY_ID_MAX:
+        raise BatchError(f"ledger {ledger_id} entry {first_entry_id} is out of range")
+    if not NO_ENTRY <= lac < first_entry_id + count:
+        raise BatchError(f"LAC {lac} cannot go with first entry {first_entry_id}")
+    if length_before + payload_bytes > LENGTH_MAX:
+        raise BatchError(f"a ledger of {length_before} + {payload_bytes} bytes is out of range")
+    (crc,) = _CRC.unpack_from(data, offset + _CRC_OFFSET)
+    return BatchHeader(
+        LedgerId(ledger_id),
+        EntryId(first_entry_id),
+        count,
+        EntryId(lac),
+        length_before,
+        payload_bytes,
+        flags,
+        crc,
+    )
+
+
+class BatchView:
+    """A batch in a buffer that it does not own: nothing is copied or checked until asked for."""
+
+    __slots__ = ("_body", "data", "header")
+
+    def __init__(self, data: Buffer, header: BatchHeader | None = None) -> None:
+        """Wrap the batch that starts at the buffer's first byte; bytes behind it are left out.
+        Raises BatchError.
+        """
+        self.header = parse_header(data) if header is None else header
+        if len(data) < self.header.size:
+            raise BatchError(f"{len(data)} bytes of a batch of {self.header.size}")
+        self.data = memoryview(data)[: self.header.size]
+        self._body = self.data[self.header.body_offset :]
+
+    def verify_crc(self) -> None:
+        """Check every byte against the batch CRC, and the lengths against the payload size. Raises
+        BatchError.
+        """
+        data = self.data
+        if crc32c(data[BATCH_HEADER_BYTES:], crc32c(data[:_CRC_OFFSET])) != self.header.crc:
+            raise BatchError(f"{self.describe()}: the batch CRC does not match")
+        if sum(self.lengths) != self.header.payload_bytes:
+            raise BatchError(f"{self.describe()}: lengths do not add up to the payload size")
+
+    def verify_mac(self, key: bytes) -> None:
+        """Check a keyed batch against its MAC. Raises BatchError."""
+        if not self.header.is_keyed:
+            raise BatchError(f"{self.describe()}: the batch of a keyed ledger has no MAC")
+        mac = hmac.new(key, self.data[:_CRC_OFFSET], hashlib.sha256)
+        mac.update(self._body)
+        found = self.data[BATCH_HEADER_BYTES : BATCH_HEADER_BYTES + MAC_BYTES]
+        if not hmac.compare_digest(mac.digest(), found):
+            raise BatchError(
+                f"{self.describe()}: the MAC does not match: wrong password or damaged"
+            )
+
+    def verify_digests(self, seed: int) -> None:
+        """Check each entry against the writer's digest, which also binds ledger and id. Raises
+        BatchError.
+        """
+        expected = list(self.digests)
+        found = entry_digests(self.payload_views(), self.header.first_entry_id, seed)
+        if found != expected:
+            bad = next(i for i, (a, b) in enumerate(zip(found, expected, strict=True)) if a != b)
+            raise BatchError(
+                f"{self.describe()}: entry {self.header.first_entry_id + bad} fails its digest"
+            )
+
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        """Each entry's payload bytes."""
+        return _u32s(self.header.count).unpack_from(self._body)
+
+    @property
+    def digests(self) -> tuple[int, ...]:
+        """Each entry's digest."""
+        count = self.header.count
+        return _u32s(count).unpack_from(self._body, 4 * count)
+
+    @property
+    def payload(self) -> memoryview:
+        """All payloads, back to back."""
+        return self._body[BYTES_PER_ENTRY * self.header.count :]
+
+    def offsets(self) -> list[int]:
+        """Where each payload starts in `payload`, and at the end where the last one stops: n + 1
+        numbers.
+        """
+        return list(accumulate(self.lengths, initial=0))
+
+    def payload_views(self) -> list[memoryview]:
+        """Each entry's payload, as a view."""
+        payload, offsets = self.payload, self.offsets()
+        return [payload[a:b] for a, b in pairwise(offsets)]
+
+    def entry(self, index: int) -> bytes:
+        """Copy out one payload by its index within the batch."""
+        lengths = self.lengths
+        start = sum(lengths[:index])
+        return bytes(self.payload[start : start + lengths[index]])
+
+    def cut(self, first_entry_id: EntryId, last_entry_id: EntryId) -> bytearray | memoryview:
+        """Return the batch that holds only the given entries, as a slice; the whole batch if it is
+        keyed or all are asked for. The range must lie within the batch.
+        """
+        header = self.header
+        assert header.first_entry_id <= first_entry_id <= last_entry_id <= header.last_entry_id
+        whole = first_entry_id == header.first_entry_id and last_entry_id == header.last_entry_id
+        if whole or header.is_keyed:
+            return self.data
+        skip, count = first_entry_id - header.first_entry_id, last_entry_id - first_entry_id + 1
+        lengths, offsets = self.lengths, self.offsets()
+        start, stop = offsets[skip], offsets[skip + count]
+        body: list[Buffer] = [
+            _u32s(count).pack(*lengths[skip : skip + count]),
+            _u32s(count).pack(*self.digests[skip : skip + count]),
+            self.payload[start:stop],
+        ]
+        cut_header = BatchHeader(
+            header.ledger_id,
+            first_entry_id,
+            count,
+            min(header.lac, last_entry_id),
+            header.length_before + start,
+            stop - start,
+            FLAG_SLICE,
+            0,
+        )
+        return _assemble(cut_header, body, None)
+
+    def describe(self) -> str:
+        """Name the batch in a message."""
+        header = self.header
+        return f"ledger {header.ledger_id} entries {header.first_entry_id}..{header.last_entry_id}"
+
+
+def build_batch(
+    ledger_id: LedgerId,
+    first_entry_id: EntryId,
+    lac: EntryId,
+    length_before: int,
+    payloads: Sequence[bytes],
+    seed: int,
+    mac_key: bytes | None = None,
+) -> bytearray:
+    """Return the batch of `payloads`, with digests, CRC and, given a key, the MAC. The result is
+    never changed again.
+    """
+    count = len(payloads)
+    assert 1 <= count <= BATCH_ENTRIES_MAX
+    lengths = list(map(len, payloads))
+    header = BatchHeader(
+        ledger_id,
+        first_entry_id,
+        count,
+        lac,
+        length_before,
+        sum(lengths),
+        FLAG_KEYED if mac_key is not None else 0,
+        0,
+    )
+    body: list[Buffer] = [
+        _u32s(count).pack(*lengths),
+        _u32s(count).pack(*entry_digests(payloads, first_entry_id, seed)),
+        *payloads,
+    ]
+    return _assemble(header, body, mac_key)
+
+
+def entry_digests(payloads: Sequence[Buffer], first_entry_id: EntryId, seed: int) -> list[int]:
+    """Return crc32c(payload, (seed + entry id) mod 2^32) of each entry."""
+    start = (seed + first_entry_id) % _SEED_MODULUS
+    if start + len(payloads) <= _SEED_MODULUS:
+        return list(map(crc32c, payloads, range(start, start + len(payloads))))
+    return [crc32c(p, (start + i) % _SEED_MODULUS) for i, p in enumerate(payloads)]
+
+
+def _assemble(header: BatchHeader, body: Sequence[Buffer], mac_key: bytes | None) -> bytearray:
+    checked = _CHECKED_HEADER.pack(
+        BATCH_MAGIC,
+        BATCH_VERSION,
+        header.flags,
+        header.count,
+        header.ledger_id,
+        header.first_entry_id,
+        header.lac,
+        header.length_before,
+        header.payload_bytes,
+    )
+    mac = b""
+    if mac_key is not None:
+        state = hmac.new(mac_key, checked, hashlib.sha256)
+        for part in body:
+            state.update(part)
+        mac = state.digest()
+    data = bytearray().join((checked, b"\0\0\0\0", mac, *body))
+    with memoryview(data) as view:
+        crc = crc32c(view[BATCH_HEADER_BYTES:], crc32c(checked))
+    _CRC.pack_into(data, _CRC_OFFSET, crc)
+    return data
+
+
+@lru_cache(maxsize=BATCH_ENTRIES_MAX)
+def _u32s(count: int) -> struct.Struct:
+    return struct.Struct(f"<{count}I")

@@ -1,0 +1,206 @@
+"""Turns control messages into msgpack and back, and packs the answers to adds.
+
+Leaves framing to `bookie.wire.frames`. A message is a msgpack array: its opcode, then its fields in
+order; a decoder accepts more fields than it knows, so that later versions can add some.
+
+Invariants: nothing that arrives can make the decoder raise anything but MessageError, nor allocate
+more than a small multiple of what arrived.
+"""
+
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
+from typing import Final, TypeVar
+
+import msgpack
+
+from bookie.wire import messages as m
+from bookie.wire.errors import MessageError
+from bookie.wire.frames import REQUEST_BYTES_MAX
+from bookie.wire.messages import Message, Reply, Request, Status
+from metadata.ids import ENTRY_ID_MAX, LEDGER_ID_MAX, NO_ENTRY
+
+TEXT_BYTES_MAX: Final = 1024
+RANGES_MAX: Final = 100_000
+REPLY_BYTES_MAX: Final = 4 * 1024 * 1024
+ALLOCATION_FACTOR: Final = 80
+"""An empty array is one byte on the wire, and a list object and the pointer to it in memory."""
+
+_U32_MAX: Final = 2**32 - 1
+
+_REQUESTS: Final[dict[int, type[Request]]] = {
+    1: m.Hello,
+    2: m.AttachLedger,
+    3: m.DetachLedger,
+    4: m.ReadLac,
+    5: m.WriteLac,
+    6: m.ReadEntries,
+    7: m.WaitLac,
+    8: m.ListEntries,
+    9: m.Ping,
+}
+_REPLIES: Final[dict[int, type[Reply]]] = {
+    64: m.HelloReply,
+    65: m.LacReply,
+    66: m.EntryRanges,
+    67: m.Pong,
+    68: m.Refused,
+}
+_OPCODES: Final[dict[type[Message], int]] = {
+    **{cls: code for code, cls in _REQUESTS.items()},
+    **{cls: code for code, cls in _REPLIES.items()},
+}
+_ACK = struct.Struct("<II")
+_STATUSES: Final = {int(status): status for status in Status}
+_FIELDS: Final[dict[type, tuple[str, ...]]] = {
+    cls: tuple(field.name for field in fields(cls)) for cls in _OPCODES
+}
+MessageT = TypeVar("MessageT", bound=Message)
+
+
+def encode_message(message: Message) -> bytes:
+    """Return a control message's body."""
+    values = [getattr(message, name) for name in _FIELDS[type(message)]]
+    packed: bytes = msgpack.packb([_OPCODES[type(message)], *values])
+    return packed
+
+
+def decode_request(body: memoryview) -> Request:
+    """Read what a client sent. Raises MessageError."""
+    return _decode(body, _REQUESTS, REQUEST_BYTES_MAX)
+
+
+def decode_reply(body: memoryview) -> Reply:
+    """Read what a bookie answered. Raises MessageError."""
+    return _decode(body, _REPLIES, REPLY_BYTES_MAX)
+
+
+def encode_acks(acks: Sequence[tuple[int, Status]]) -> bytes:
+    """Pack answers to adds: (request id, status) each."""
+    return b"".join([_ACK.pack(request_id, status) for request_id, status in acks])
+
+
+def decode_acks(body: memoryview) -> list[tuple[int, Status]]:
+    """Read an ACKS frame's body. Raises MessageError."""
+    if len(body) % _ACK.size:
+        raise MessageError(f"{len(body)} bytes are not a whole number of acks")
+    try:
+        return [(request_id, _STATUSES[status]) for request_id, status in _ACK.iter_unpack(body)]
+    except KeyError as error:
+        raise MessageError(f"an ack with an unknown status: {error}") from None
+
+
+def _decode(body: memoryview, known: Mapping[int, type[MessageT]], bytes_max: int) -> MessageT:
+    if len(body) > bytes_max:
+        raise MessageError(f"{len(body)} bytes are more than the {bytes_max} of a control message")
+    try:
+        values: object = msgpack.unpackb(body, strict_map_key=True)
+    except (ValueError, msgpack.exceptions.UnpackException, RecursionError) as error:
+        raise MessageError(f"not msgpack: {error}") from None
+    if not isinstance(values, list) or not values or type(values[0]) is not int:
+        raise MessageError("a message is an array that starts with its opcode")
+    message_class = known.get(values[0])
+    if message_class is None:
+        raise MessageError(f"unknown operation {values[0]}")
+    names = _FIELDS[message_class]
+    if len(values) - 1 < len(names):
+        raise MessageError(f"{message_class.__name__} needs {len(names)} fields")
+    arguments = [
+        _check(message_class.__name__, name, value)
+        for name, value in zip(names, values[1:], strict=False)
+    ]
+    make: Callable[..., MessageT] = message_class
+    return make(*arguments)
+
+
+def _integer(low: int, high: int) -> Callable[[object], int]:
+    def check(value: object) -> int:
+        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+            raise ValueError(f"is not a whole number from {low} to {high}")
+        return value
+
+    return check
+
+
+def _text(value: object) -> object:
+    if not isinstance(value, str) or len(value) > TEXT_BYTES_MAX:
+        raise ValueError(f"is not a text of at most {TEXT_BYTES_MAX} characters")
+    return value
+
+
+def _binary(low: int, high: int) -> Callable[[object], object]:
+    def check(value: object) -> object:
+        if not isinstance(value, bytes) or not low <= len(value) <= high:
+            raise ValueError(f"is not a byte string of {low} to {high} bytes")
+        return value
+
+    return check
+
+
+def _flag(value: object) -> object:
+    if not isinstance(value, bool):
+        raise ValueError("is neither true nor false")  # noqa: TRY004 - the caller names the message
+    return value
+
+
+def _status(value: object) -> object:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ValueError("is not a status")  # noqa: TRY004 - the caller names the message
+    return Status(value)
+
+
+def _ranges(value: object) -> object:
+    if not isinstance(value, list) or len(value) > RANGES_MAX:
+        raise ValueError(f"is not a list of at most {RANGES_MAX} ranges")
+    entry_id = _integer(0, ENTRY_ID_MAX)
+    pairs: list[tuple[int, int]] = []
+    for pair in value:
+        if not isinstance(pair, list) or len(pair) != 2:  # noqa: PLR2004 - a pair
+            raise ValueError("holds something that is not a range")
+        pairs.append((entry_id(pair[0]), entry_id(pair[1])))
+    ends = [end for pair in pairs for end in pair]
+    if any(low > high for low, high in pairs) or ends != sorted(ends):
+        raise ValueError("holds ranges that do not ascend")
+    return tuple(pairs)
+
+
+_entry_id = _integer(0, ENTRY_ID_MAX)
+_lac = _integer(NO_ENTRY, ENTRY_ID_MAX)
+_u32 = _integer(0, _U32_MAX)
+
+_CHECKS: Final[dict[str, Callable[[object], object]]] = {
+    "bookie_id": _text,
+    "bytes_max": _u32,
+    "client_name": _text,
+    "complete": _flag,
+    "credentials": _binary(0, m.CREDENTIALS_BYTES_MAX),
+    "entry_bytes_max": _u32,
+    "features": _integer(0, 2**64 - 1),
+    "fence": _flag,
+    "fenced": _flag,
+    "first_entry_id": _entry_id,
+    "frame_bytes_max": _u32,
+    "highest_entry_id": _lac,
+    "lac": _lac,
+    "last_entry_id": _entry_id,
+    "ledger_id": _integer(0, LEDGER_ID_MAX),
+    "master_key": _binary(m.MASTER_KEY_BYTES, m.MASTER_KEY_BYTES),
+    "ranges": _ranges,
+    "reason": _text,
+    "status": _status,
+    "wait_ms": _integer(0, int(m.WAIT_S_MAX * 1000)),
+    "wire_version": _u32,
+    "wire_version_max": _u32,
+    "wire_version_min": _u32,
+    "writable": _flag,
+}
+"""One check per field name: the same name means the same thing in every message."""
+
+assert all(name in _CHECKS for names in _FIELDS.values() for name in names), "an unchecked field"
+
+
+def _check(message_name: str, field_name: str, value: object) -> object:
+    try:
+        return _CHECKS[field_name](value)
+    except ValueError as error:
+        raise MessageError(f"{message_name}.{field_name} {error}") from None

@@ -1,0 +1,82 @@
+"""Encodes and decodes the answer to a read: a short header and whole batches behind it.
+
+Leaves checking the batches to the client.
+
+Format of an ENTRIES frame's body, little-endian:
+
+| offset | size | field |
+|---|---|---|
+| 0 | 2 | status of `next_entry_id` (`Status`): OK when only the size limit ended the answer |
+| 2 | 2 | batch count |
+| 4 | 4 | reserved, 0 |
+| 8 | 8 | this bookie's LAC for the ledger (signed) |
+| 16 | 8 | `next_entry_id`: the first asked-for entry that the answer does not hold |
+| 24 | | the batches, back to back |
+
+Invariant: the batches hold, in order and without gaps, every entry asked for below `next_entry_id`;
+the first of them may begin before what was asked (keyed batches are returned whole).
+"""
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from bookie.wire.batch import BatchView, Buffer, parse_header
+from bookie.wire.errors import MessageError
+from bookie.wire.messages import Status
+from metadata.ids import ENTRY_ID_MAX, NO_ENTRY, EntryId
+
+_HEADER = struct.Struct("<HHIqq")
+ENTRIES_HEADER_BYTES: Final = _HEADER.size
+ENTRIES_BATCHES_MAX: Final = 65_535
+"""What the batch count can say; an answer with more batches than this ends early."""
+
+_STATUSES: Final = {int(status): status for status in Status}
+
+
+@dataclass(frozen=True, slots=True)
+class Entries:
+    """The answer to a read or a long poll."""
+
+    status: Status
+    lac: EntryId
+    next_entry_id: EntryId
+    batches: tuple[BatchView, ...]
+
+
+def encode_entries_header(
+    status: Status, lac: EntryId, next_entry_id: EntryId, batch_count: int
+) -> bytes:
+    """Return what goes before the batches in an ENTRIES frame."""
+    return _HEADER.pack(status, batch_count, 0, lac, next_entry_id)
+
+
+def encode_entries(
+    status: Status, lac: EntryId, next_entry_id: EntryId, batches: Sequence[Buffer]
+) -> list[Buffer]:
+    """Return the body of an ENTRIES frame as buffers to write one after the other."""
+    return [encode_entries_header(status, lac, next_entry_id, len(batches)), *batches]
+
+
+def decode_entries(body: memoryview) -> Entries:
+    """Read an ENTRIES frame's body; batches are views, not yet checked. Raises MessageError or
+    BatchError.
+    """
+    if len(body) < ENTRIES_HEADER_BYTES:
+        raise MessageError(f"{len(body)} bytes are too few for an answer to a read")
+    status, count, _reserved, lac, next_entry_id = _HEADER.unpack_from(body)
+    known = _STATUSES.get(status)
+    if known is None:
+        raise MessageError(f"unknown status {status}")
+    if not NO_ENTRY <= lac <= ENTRY_ID_MAX or not 0 <= next_entry_id <= ENTRY_ID_MAX + 1:
+        raise MessageError(f"LAC {lac} or next entry {next_entry_id} is out of range")
+    batches: list[BatchView] = []
+    offset = ENTRIES_HEADER_BYTES
+    for _ in range(count):
+        header = parse_header(body, offset)
+        batches.append(BatchView(body[offset : offset + header.size], header))
+        offset += header.size
+    if offset != len(body):
+        raise MessageError(f"{len(body) - offset} bytes behind the last batch of an answer")
+    return Entries(known, EntryId(lac), EntryId(next_entry_id), tuple(batches))
