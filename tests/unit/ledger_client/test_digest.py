@@ -1,0 +1,95 @@
+"""Keys differ wherever they must, and no damaged or foreign batch passes."""
+
+import pytest
+from crc32c import crc32c
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bookie.wire.batch import BatchView, build_batch
+from bookie.wire.errors import BatchError
+from ledger_client.digest import LedgerKeys, verify
+from metadata.ids import EntryId, LedgerId, UpdateToken
+from metadata.ledger_metadata import DigestType
+
+TOKEN = UpdateToken(bytes(range(16)))
+
+
+def keys(
+    ledger_id: int = 7, digest: DigestType = DigestType.CRC32C, password: bytes = b"secret"
+) -> LedgerKeys:
+    return LedgerKeys.derive(LedgerId(ledger_id), TOKEN, digest, password)
+
+
+def batch_of(of: LedgerKeys, payloads: list[bytes]) -> bytearray:
+    return build_batch(of.ledger_id, EntryId(100), EntryId(99), 1000, payloads, of.seed, of.mac_key)
+
+
+def test_the_seed_binds_ledger_and_token() -> None:
+    assert keys().seed == crc32c(TOKEN + (7).to_bytes(8, "little"))
+    assert keys().seed != keys(8).seed
+
+
+def test_keys_are_separate() -> None:
+    keyed = keys(digest=DigestType.HMAC_SHA256)
+    assert keys().mac_key is None
+    assert keyed.mac_key != keyed.master_key
+    assert len(keyed.master_key) == 32
+    others = [keys(8), keys(password=b""), keys(password=b"other")]
+    assert len({keys().master_key, *[other.master_key for other in others]}) == 4
+    other_token = UpdateToken(bytes(16))
+    elsewhere = LedgerKeys.derive(LedgerId(7), other_token, DigestType.CRC32C, b"secret")
+    assert elsewhere.master_key != keys().master_key
+
+
+def test_keys_do_not_show_in_messages() -> None:
+    keyed = keys(digest=DigestType.HMAC_SHA256)
+    assert "key" not in repr(keyed)
+
+
+@pytest.mark.parametrize("digest", list(DigestType))
+def test_a_good_batch_passes(digest: DigestType) -> None:
+    of = keys(digest=digest)
+    verify(BatchView(batch_of(of, [b"a", b"", b"ccc"])), of)
+
+
+@given(st.data(), st.sampled_from(list(DigestType)))
+def test_no_flipped_bit_passes(data: st.DataObject, digest: DigestType) -> None:
+    of = keys(digest=digest)
+    damaged = batch_of(of, [b"one", b"two", b"three"])
+    bit = data.draw(st.integers(0, len(damaged) * 8 - 1))
+    damaged[bit // 8] ^= 1 << bit % 8
+    with pytest.raises(BatchError):
+        verify(BatchView(damaged), of)
+
+
+def test_another_ledger_is_refused() -> None:
+    with pytest.raises(BatchError, match="another ledger than 7"):
+        verify(BatchView(batch_of(keys(8), [b"a"])), keys(7))
+
+
+def test_the_wrong_password_is_refused() -> None:
+    stored = batch_of(keys(digest=DigestType.HMAC_SHA256), [b"a"])
+    with pytest.raises(BatchError, match="wrong password"):
+        verify(BatchView(stored), keys(digest=DigestType.HMAC_SHA256, password=b"other"))
+
+
+def test_a_keyed_ledger_takes_no_batch_without_mac() -> None:
+    keyed, plain = keys(digest=DigestType.HMAC_SHA256), keys()
+    with pytest.raises(BatchError, match="no MAC"):
+        verify(BatchView(batch_of(plain, [b"a"])), keyed)
+    with pytest.raises(BatchError, match="in a ledger without"):
+        verify(BatchView(batch_of(keyed, [b"a"])), plain)
+
+
+def test_a_slice_is_checked_by_the_writers_digests() -> None:
+    of = keys()
+    whole = BatchView(batch_of(of, [b"one", b"two", b"three"]))
+    piece = BatchView(whole.cut(EntryId(101), EntryId(102)))
+    assert piece.header.is_slice
+    verify(piece, of)
+    # The bookie that cut it renews the CRC, so only the digests can tell that a payload changed.
+    forged = BatchView(
+        build_batch(of.ledger_id, EntryId(100), EntryId(99), 0, [b"one", b"XXX"], of.seed + 1)
+    )
+    with pytest.raises(BatchError, match="fails its digest"):
+        verify(BatchView(forged.cut(EntryId(101), EntryId(101))), of)
