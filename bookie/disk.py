@@ -1,0 +1,97 @@
+"""States what the bookie asks of a disk; the only door to files.
+
+Leaves the real one, with its threads, to `bookie.disk_real`, and the crashable one to the
+simulation.
+
+Invariants: bytes are durable when `commit` has returned, and not before; a name is durable after
+`sync_directory`.
+Source: storage design, "Threads"; reliability D7-D14.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from bookie.index_store import OrderedStore
+
+Buffer = bytes | bytearray | memoryview
+
+
+@dataclass(frozen=True, slots=True)
+class DiskSpace:
+    """Bytes of the file system that holds the directory."""
+
+    total_bytes: int
+    free_bytes: int
+
+
+class File(Protocol):
+    """One open file. Commits are made one at a time, by one caller."""
+
+    @property
+    def name(self) -> str:
+        """The name within its directory."""
+
+    @property
+    def size(self) -> int:
+        """Bytes in the file, preallocated ones included."""
+
+    async def commit(self, offset: int, buffers: Sequence[Buffer]) -> None:
+        """Write the buffers one behind the other at `offset` and make them survive power loss.
+
+        Raises DiskFullError (call `truncate` before anything else), or DiskFailedError once the
+        device refuses: the file must not be used afterwards.
+        """
+
+    def read_nowait(self, offset: int, size: int) -> bytes | None:
+        """Return bytes that are in memory already, None when the device would have to be asked.
+        Short at the end.
+        """
+
+    async def read(self, offset: int, size: int) -> bytes:
+        """Return `size` bytes at `offset`, fewer at the end of the file. Raises DiskFailedError."""
+
+    async def truncate(self, size: int) -> None:
+        """Cut the file, durably. Raises DiskFailedError."""
+
+    def drop_cached(self, offset: int, size: int) -> None:
+        """Tell the system that these bytes will not be read soon."""
+
+    async def close(self) -> None:
+        """Release the file; reads that are under way end first."""
+
+
+class Disk(Protocol):
+    """One directory tree of files; names are relative and may hold one slash."""
+
+    async def lock(self) -> None:
+        """Take the directory for this process. Raises DirectoryLockedError."""
+
+    async def create(self, name: str, *, preallocate_bytes: int = 0) -> File:
+        """Make a new file, which must not exist; missing directories are made. Raises
+        DiskFullError, DiskFailedError.
+        """
+
+    async def open(self, name: str) -> File:
+        """Open an existing file for reading and truncation. Raises FileNotFoundError."""
+
+    async def list(self, directory: str) -> list[str]:
+        """Return the names of a directory's files, sorted; of one that does not exist, none."""
+
+    async def rename(self, old: str, new: str) -> None:
+        """Give a file another name, replacing what had it; durable after `sync_directory`."""
+
+    async def unlink(self, name: str) -> None:
+        """Remove a name; durable after `sync_directory`."""
+
+    async def sync_directory(self, directory: str) -> None:
+        """Make the names of a directory survive power loss. Raises DiskFailedError."""
+
+    async def space(self) -> DiskSpace:
+        """Return the room on the file system."""
+
+    async def open_index(self, name: str, map_bytes: int) -> OrderedStore:
+        """Open, or make, the ordered key-value store that holds the index."""
+
+    async def close(self) -> None:
+        """Release the lock and end every thread."""

@@ -1,0 +1,66 @@
+"""States what can go wrong inside a bookie, one class per fact.
+
+Leaves refusals that travel to a client to `bookie.wire.messages.Status`.
+
+Every class says whether the same call may be repeated (`retriable`).
+"""
+
+from typing import ClassVar
+
+
+class BookieError(Exception):
+    """The root of every failure of a bookie."""
+
+    retriable: ClassVar[bool] = False
+
+
+class DiskFailedError(BookieError):
+    """The device refused a write or a sync: what it holds is unknown, so the bookie stops and never
+    retries.
+    """
+
+    def __init__(self, what: str, why: str) -> None:
+        super().__init__(
+            f"{what}: the disk failed ({why}); the bookie stops. Replace the disk, or restart to replay"
+        )
+        self.what = what
+        self.why = why
+
+
+class DiskFullError(BookieError):
+    """There is no room for the bytes; none of them may be taken for stored."""
+
+    retriable = True
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"{what}: no space left; free some, or add bookies")
+        self.what = what
+
+
+class FormatError(BookieError):
+    """A file is not what its name says, or was written by a newer release; it is left as it is."""
+
+    def __init__(self, what: str, why: str) -> None:
+        super().__init__(f"{what} cannot be read: {why}; nothing was changed")
+        self.what = what
+        self.why = why
+
+
+class DamagedRecordError(BookieError):
+    """Stored bytes fail their checksum: what they held is unknown (rule 2.4)."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"{what} is damaged: another replica has it")
+        self.what = what
+
+
+class DirectoryLockedError(BookieError):
+    """Another process holds the directory (rule 2.2)."""
+
+    def __init__(self, directory: str) -> None:
+        super().__init__(f"{directory} is in use by another process: stop that one first")
+        self.directory = directory
+
+
+class StorageClosedError(BookieError):
+    """The storage was closed, or stopped by a disk failure."""

@@ -1,0 +1,54 @@
+"""States what the index asks of an ordered key-value store with transactions.
+
+Leaves the real one to `bookie.index_lmdb` and the lost-commit twin to the simulation; the meaning
+of keys to `bookie.index_pages`.
+
+Invariant: a transaction is applied whole or not at all, and is durable when `run` has returned.
+Source: storage design, "Index" and "Threads".
+"""
+
+from collections.abc import Callable
+from typing import Protocol, TypeVar
+
+Result = TypeVar("Result")
+
+
+class Transaction(Protocol):
+    """A consistent view of the store; keys and values are bytes, keys ordered as bytes."""
+
+    def get(self, key: bytes) -> bytes | None:
+        """Return a value."""
+
+    def put(self, key: bytes, value: bytes) -> None:
+        """Store a value. Raises DiskFullError."""
+
+    def delete(self, key: bytes) -> None:
+        """Remove a key, if it is there."""
+
+    def seek(self, key: bytes) -> tuple[bytes, bytes] | None:
+        """Return the first pair at or after `key`."""
+
+    def before(self, key: bytes) -> tuple[bytes, bytes] | None:
+        """Return the last pair before `key`."""
+
+    def scan(self, start: bytes, limit: int) -> list[tuple[bytes, bytes]]:
+        """Return at most `limit` pairs from `start` on, in order."""
+
+
+class OrderedStore(Protocol):
+    """A store touched by one thread: jobs run one after the other, in the order in which they were
+    given.
+    """
+
+    async def view(self, job: Callable[[Transaction], Result]) -> Result:
+        """Run a job that only reads."""
+
+    async def update(self, job: Callable[[Transaction], Result]) -> Result:
+        """Run a job and commit it durably.
+
+        Raises DiskFullError (nothing was applied), DiskFailedError (the commit did not sync: the
+        bookie stops).
+        """
+
+    async def close(self) -> None:
+        """Release the store."""
