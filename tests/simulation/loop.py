@@ -1,0 +1,215 @@
+"""Runs coroutines in virtual time, in an order drawn from a seed: one seed, one history.
+
+Leaves networks, disks and stores to the modules beside it. Nothing here waits, reads a clock or
+does input or output.
+
+Invariants: time moves only when nothing is ready; ready callbacks are shuffled by the seed; tasks
+hash by creation number, so that sets of them iterate alike in every process; a killed node's tasks
+never run again, not even their `finally`.
+Source: assurance design, "Deterministic simulation".
+"""
+
+import asyncio
+import contextlib
+import itertools
+import random
+from asyncio import base_events, events
+from collections import deque
+from collections.abc import Callable, Coroutine, Generator
+from contextvars import Context, ContextVar, copy_context
+from typing import Any, Final, TypeVar, cast
+
+from typing_extensions import override  # `typing` has it from 3.12 on
+
+Result = TypeVar("Result")
+
+NODE: Final = ContextVar("NODE", default=0)
+"""Which simulated process a callback belongs to; 0 is the test itself."""
+
+CALLBACKS_MAX: Final = 50_000_000
+"""A run that takes more loop steps than this is taken for a livelock."""
+
+
+class LivelockError(Exception):
+    """The run goes on without end, or nothing is left that could wake it."""
+
+
+class SimulationTask(asyncio.Task[Any]):
+    """A task whose hash is its creation number, not its address."""
+
+    def __init__(self, number: int, coroutine: Coroutine[Any, Any, Any], **options: Any) -> None:
+        self._number = number
+        super().__init__(coroutine, **options)
+
+    @override
+    def __hash__(self) -> int:
+        return self._number
+
+    @override
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+
+class _VirtualSelector:
+    """Stands where a real loop waits for sockets: waiting moves the virtual clock."""
+
+    def __init__(self, loop: "SimulationLoop") -> None:
+        self._loop = loop
+
+    def select(self, timeout: float | None) -> list[object]:
+        if timeout is None:
+            raise LivelockError("every task waits for something that nothing will bring about")
+        self._loop.advance(timeout)
+        return []
+
+
+class SimulationLoop(base_events.BaseEventLoop):
+    """An event loop without a world outside; see `run_simulation`."""
+
+    _ready: deque[asyncio.Handle]
+    _scheduled: list[asyncio.TimerHandle]
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        self.rng = random.Random(f"loop {seed}")
+        self.failures: list[BaseException] = []
+        self._now = 0.0
+        self._steps = 0
+        self._selector = _VirtualSelector(self)
+        self._clock_resolution = 1e-9
+        self._task_numbers = itertools.count(1)
+        self._node_numbers = itertools.count(1)
+        self._dead: dict[int, None] = {}
+        self._tasks: list[SimulationTask] = []
+        self.set_task_factory(self._make_task)
+        self.set_exception_handler(self._note_failure)
+
+    @override
+    def time(self) -> float:
+        return self._now
+
+    def advance(self, seconds: float) -> None:
+        """Move the clock."""
+        self._now += seconds
+
+    def spawn(self, coroutine: Coroutine[Any, Any, Result]) -> tuple[int, asyncio.Task[Result]]:
+        """Start a coroutine as a new node, which `kill` can end; return the node and the task."""
+        node = next(self._node_numbers)
+        context = copy_context()
+        context.run(NODE.set, node)
+        return node, self.create_task(coroutine, context=context)
+
+    def kill(self, node: int) -> None:
+        """Drop everything that a node has running, as a power cut would."""
+        self._dead[node] = None
+        for handle in itertools.chain(self._ready, self._scheduled):
+            if self._is_dead(handle):
+                handle.cancel()
+
+    @override
+    def call_soon(  # type: ignore[override]
+        self, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> asyncio.Handle:
+        handle = super().call_soon(callback, *args, context=context)
+        if self._dead and self._is_dead(handle):
+            handle.cancel()
+        return handle
+
+    @override
+    def call_at(  # type: ignore[override]
+        self,
+        when: float,
+        callback: Callable[..., object],
+        *args: Any,
+        context: Context | None = None,
+    ) -> asyncio.TimerHandle:
+        handle = super().call_at(when, callback, *args, context=context)
+        if self._dead and self._is_dead(handle):
+            handle.cancel()
+        return handle
+
+    @override
+    def call_soon_threadsafe(self, *_: Any, **__: Any) -> asyncio.Handle:  # type: ignore[override]
+        """Refuse: there are no threads in a simulation."""
+        raise AssertionError("a thread reached into the simulation")
+
+    @override
+    def run_in_executor(self, *_: Any, **__: Any) -> Any:  # type: ignore[override]
+        """Refuse: there are no threads in a simulation."""
+        raise AssertionError("a thread was asked for in the simulation")
+
+    def close_tasks(self) -> None:
+        """End every coroutine that is left, with nothing able to run because of it."""
+        for node in range(next(self._node_numbers)):
+            self._dead[node] = None
+        for task in self._tasks:
+            if not task.done():
+                task._log_destroy_pending = False  # type: ignore[attr-defined]
+                with contextlib.suppress(BaseException):
+                    cast("Coroutine[Any, Any, Any]", task.get_coro()).close()
+
+    def _is_dead(self, handle: asyncio.Handle) -> bool:
+        context: Context = handle._context  # type: ignore[attr-defined]
+        return context.get(NODE, 0) in self._dead
+
+    def _make_task(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        coroutine: Coroutine[Any, Any, Any] | Generator[Any, None, Any],
+        **options: Any,
+    ) -> asyncio.Task[Any]:
+        assert asyncio.iscoroutine(coroutine)
+        task = SimulationTask(next(self._task_numbers), coroutine, loop=loop, **options)
+        self._tasks.append(task)
+        return task
+
+    def _note_failure(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        exception = context.get("exception")
+        self.failures.append(exception or RuntimeError(str(context.get("message"))))
+
+    def _run_once(self) -> None:
+        ready = list(self._ready)
+        if len(ready) > 1:
+            self.rng.shuffle(ready)
+            self._ready.clear()
+            self._ready.extend(ready)
+        self._steps += len(ready)
+        if self._steps > CALLBACKS_MAX:
+            raise LivelockError(f"more than {CALLBACKS_MAX} callbacks at {self._now} s")
+        super()._run_once()  # type: ignore[misc]
+
+    def _process_events(self, event_list: list[object]) -> None:
+        assert not event_list
+
+    def _write_to_self(self) -> None:
+        raise AssertionError("a thread reached into the simulation")
+
+
+def simulation_loop() -> SimulationLoop:
+    """Return the running loop, which must be a simulation's."""
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, SimulationLoop)
+    return loop
+
+
+def run_simulation(
+    main: Callable[[], Coroutine[Any, Any, Result]], seed: int, *, until_s: float = 1e6
+) -> Result:
+    """Run `main()` to its end under `seed`; what fails unseen in any task or callback fails the
+    run.
+
+    Raises LivelockError when nothing can happen any more, TimeoutError past `until_s` of virtual
+    time.
+    """
+    loop = SimulationLoop(seed)
+    try:
+        with contextlib.suppress(RuntimeError):
+            events.get_running_loop()
+            raise AssertionError("a simulation cannot run inside another loop")
+        result = loop.run_until_complete(asyncio.wait_for(main(), until_s))
+        if loop.failures:
+            raise loop.failures[0]
+        return result
+    finally:
+        loop.close_tasks()
+        loop.close()
