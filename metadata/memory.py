@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from metadata.errors import (
     MetadataError,
     NodeExistsError,
+    NodeNotFoundError,
     OutcomeUnknownError,
     StoreClosedError,
     StoreUnavailableError,
@@ -28,6 +29,7 @@ from metadata.ids import Version
 from metadata.memory_faults import NoFaults, StoreCall, StoreFaults
 from metadata.memory_tree import Change, MemoryTree, check_path, parent_of
 from metadata.store import (
+    PARENT_ATTEMPTS_MAX,
     Cancel,
     CompareAndSet,
     Create,
@@ -147,9 +149,14 @@ class MemoryMetadataStore:
         self, path: str, value: bytes, *, ephemeral: bool = False, make_parents: bool = True
     ) -> Version:
         """Create a node (see `MetadataStore`)."""
-        if make_parents:
+        operation = Create(path, value, ephemeral)
+        for _ in range(PARENT_ATTEMPTS_MAX if make_parents else 0):
             await self._make_parents(path)
-        return (await self._write("create", [Create(path, value, ephemeral)]))[0]
+            try:
+                return (await self._write("create", [operation]))[0]
+            except NodeNotFoundError:
+                continue  # someone removed a parent that was empty
+        return (await self._write("create", [operation]))[0]
 
     async def get(self, path: str, *, fresh: bool = False) -> Stored:
         """Read a node (see `MetadataStore`)."""

@@ -21,6 +21,7 @@ from metadata.ids import Version
 VALUE_BYTES_MAX: Final = 900_000
 MULTI_OPERATIONS_MAX: Final = 100
 MULTI_BYTES_MAX: Final = 512 * 1024
+PARENT_ATTEMPTS_MAX: Final = 8
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,92 @@
+"""Names every path that Quire uses, so that no node's children grow without bound.
+
+Leaves reading and writing them to the modules that own the values.
+
+Format: a ledger id is 19 decimal digits, split into one level of 4 and five of 3:
+
+    /ledgers/0000/000/000/000/001/234     ledger 1234, value: `codec.py` /ids/ledgers
+    the next ledger id to give out, value: `ledger_ids.py` /deleted/17/1234                      a
+    deletion, in shard `ledger id mod 64`, value: `deletion_feed.py` /bookies/<bookie id>
+    ephemeral, value: `registration.py` /clients/<client id>                  ephemeral, value:
+    `registration.py` /cookies/<bookie id>                  a bookie's identity, value: `cookies.py`
+    /instance                             the cluster's identity, value: `cookies.py`
+
+Invariants: at most 10,000 names at the first level of ledgers and 1,000 at each other; names sort
+as the ids do.
+
+Source: metadata.md, Ledgers, Ids, Deletion.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from metadata.ids import BookieId, ClientId, LedgerId, is_ledger_id
+
+LEDGERS: Final = "/ledgers"
+LEDGER_IDS: Final = "/ids/ledgers"
+DELETED: Final = "/deleted"
+BOOKIES: Final = "/bookies"
+CLIENTS: Final = "/clients"
+COOKIES: Final = "/cookies"
+INSTANCE: Final = "/instance"
+
+LEVEL_DIGITS: Final = (4, 3, 3, 3, 3, 3)
+DELETION_SHARDS: Final = 64
+
+_ID_DIGITS: Final = sum(LEVEL_DIGITS)
+
+
+def ledger_path(ledger_id: LedgerId) -> str:
+    """Return where a ledger's metadata is."""
+    return "/".join((LEDGERS, *level_names(ledger_id)))
+
+
+def level_names(ledger_id: LedgerId) -> tuple[str, ...]:
+    """Return the names of a ledger's node and those above it, from the top."""
+    assert is_ledger_id(ledger_id), ledger_id
+    digits = f"{ledger_id:0{_ID_DIGITS}}"
+    names = []
+    start = 0
+    for count in LEVEL_DIGITS:
+        names.append(digits[start : start + count])
+        start += count
+    return tuple(names)
+
+
+def is_level_name(level: int, name: str) -> bool:
+    """Tell whether a name found at a level is one of ours."""
+    return len(name) == LEVEL_DIGITS[level] and name.isascii() and name.isdigit()
+
+
+def ledger_id_of(names: Sequence[str]) -> LedgerId | None:
+    """Return the ledger that a full sequence of level names stands for; None if it is beyond the
+    ids.
+    """
+    value = int("".join(names))
+    return LedgerId(value) if is_ledger_id(value) else None
+
+
+def deletion_shard_path(shard: int) -> str:
+    """Return the node above a shard of the deletion feed."""
+    assert 0 <= shard < DELETION_SHARDS, shard
+    return f"{DELETED}/{shard}"
+
+
+def deletion_path(ledger_id: LedgerId) -> str:
+    """Return where the deletion of a ledger is told."""
+    return f"{deletion_shard_path(ledger_id % DELETION_SHARDS)}/{ledger_id}"
+
+
+def bookie_path(bookie_id: BookieId) -> str:
+    """Return where a live bookie is registered."""
+    return f"{BOOKIES}/{bookie_id}"
+
+
+def client_path(client_id: ClientId) -> str:
+    """Return where a live client is registered."""
+    return f"{CLIENTS}/{client_id}"
+
+
+def cookie_path(bookie_id: BookieId) -> str:
+    """Return where a bookie's cookie is."""
+    return f"{COOKIES}/{bookie_id}"

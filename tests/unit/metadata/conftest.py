@@ -1,0 +1,96 @@
+"""Gives a metadata service in memory, and faults on demand, to the tests of what is built on it."""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+
+import pytest
+
+from metadata.errors import OutcomeUnknownError, StoreUnavailableError
+from metadata.ledger_store import LedgerStore
+from metadata.memory import MemoryMetadataServer, MemoryMetadataStore
+from metadata.memory_faults import StoreCall
+
+NOW_MS = 1_700_000_000_000
+
+
+class ScriptedFaults:
+    """Carries out, for each write in turn, the next of the given acts; "" and the end are none.
+
+    "lost": applied, the answer lost. "dropped": not applied, but unknown. "late": unknown, and
+    applied after that. "refused": not applied, and said so.
+    """
+
+    def __init__(self) -> None:
+        self.acts: list[str] = []
+        self.writes: list[str] = []
+        self.late_s = 0.1
+        self._acting: dict[int, str] = {}
+
+    async def before(self, call: StoreCall) -> None:
+        await asyncio.sleep(0)
+        if not call.is_write:
+            return
+        self.writes.append(call.operation)
+        act = self.acts.pop(0) if self.acts else ""
+        match act:
+            case "refused":
+                raise StoreUnavailableError("memory", "refused")
+            case "dropped":
+                raise OutcomeUnknownError(call.path, "dropped")
+            case "late":
+                await asyncio.sleep(self.late_s)
+            case "lost":
+                self._acting[id(asyncio.current_task())] = act
+            case _:
+                return
+
+    async def after(self, call: StoreCall) -> None:
+        await asyncio.sleep(0)
+        if self._acting.pop(id(asyncio.current_task()), ""):
+            raise OutcomeUnknownError(call.path, "lost")
+
+    def missed_changes(self, call: StoreCall) -> int:
+        return 0
+
+    def watch_delay_s(self, path: str) -> float:
+        return 0.0
+
+
+@pytest.fixture
+def rng() -> random.Random:
+    return random.Random(7)
+
+
+@pytest.fixture
+def faults() -> ScriptedFaults:
+    return ScriptedFaults()
+
+
+@pytest.fixture
+def server(faults: ScriptedFaults) -> MemoryMetadataServer:
+    return MemoryMetadataServer(faults)
+
+
+@pytest.fixture
+async def store(server: MemoryMetadataServer) -> AsyncIterator[MemoryMetadataStore]:
+    store = MemoryMetadataStore(server, operation_timeout_s=0.05)
+    yield store
+    await store.aclose()
+
+
+@pytest.fixture
+async def other_store(server: MemoryMetadataServer) -> AsyncIterator[MemoryMetadataStore]:
+    store = MemoryMetadataStore(server)
+    yield store
+    await store.aclose()
+
+
+@pytest.fixture
+def ledgers(store: MemoryMetadataStore, rng: random.Random) -> LedgerStore:
+    return LedgerStore(store, rng, lambda: NOW_MS)
+
+
+@pytest.fixture
+def other_ledgers(other_store: MemoryMetadataStore, rng: random.Random) -> LedgerStore:
+    return LedgerStore(other_store, rng, lambda: NOW_MS)
