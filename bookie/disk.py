@@ -43,12 +43,12 @@ class File(Protocol):
         device refuses: the file must not be used afterwards.
         """
 
-    def read_nowait(self, offset: int, size: int) -> bytes | None:
+    def read_nowait(self, offset: int, size: int) -> Buffer | None:
         """Return bytes that are in memory already, None when the device would have to be asked.
         Short at the end.
         """
 
-    async def read(self, offset: int, size: int) -> bytes:
+    async def read(self, offset: int, size: int) -> Buffer:
         """Return `size` bytes at `offset`, fewer at the end of the file. Raises DiskFailedError."""
 
     async def truncate(self, size: int) -> None:
@@ -75,7 +75,7 @@ class Disk(Protocol):
     async def open(self, name: str) -> File:
         """Open an existing file for reading and truncation. Raises FileNotFoundError."""
 
-    async def list(self, directory: str) -> list[str]:
+    async def list_names(self, directory: str) -> list[str]:
         """Return the names of a directory's files, sorted; of one that does not exist, none."""
 
     async def rename(self, old: str, new: str) -> None:

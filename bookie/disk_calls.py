@@ -1,0 +1,129 @@
+"""Makes the system calls of a real disk, with what each system lacks replaced by what it has.
+
+Leaves threads and the order of calls to `bookie.disk_real`.
+
+Invariants: `write_and_sync` returns only when the device has acknowledged a flush (on macOS,
+F_FULLFSYNC); every OSError leaves as DiskFullError or DiskFailedError.
+Source: reliability D7-D9.
+"""
+
+import errno
+import fcntl
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from bookie.errors import DiskFailedError, DiskFullError
+
+Buffer = bytes | bytearray | memoryview
+
+JOIN_BELOW_BYTES: Final = 16 * 1024
+"""Groups whose mean buffer is smaller are copied into one, which costs less than many short
+vectors.
+"""
+VECTORS_MAX: Final = 512
+FILE_MODE: Final = 0o600
+DIRECTORY_MODE: Final = 0o700
+PROBE_BYTES: Final = 1024
+PROBE_WRITES: Final = 24
+PREALLOCATION_COST_MAX: Final = 1.25
+
+_NO_SPACE: Final = (errno.ENOSPC, errno.EDQUOT)
+_FULL_FSYNC: Final[int | None] = getattr(fcntl, "F_FULLFSYNC", None)
+_fdatasync: Final[Callable[[int], None]] = getattr(os, "fdatasync", os.fsync)
+
+
+@contextmanager
+def translated(what: str) -> Iterator[None]:
+    """Raise an OSError as the fact that it is."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in _NO_SPACE:
+            raise DiskFullError(what) from error
+        raise DiskFailedError(what, str(error)) from error
+
+
+def sync(descriptor: int) -> None:
+    """Make a file's bytes and size survive power loss."""
+    if _FULL_FSYNC is not None:
+        fcntl.fcntl(descriptor, _FULL_FSYNC)
+    else:
+        _fdatasync(descriptor)
+
+
+def write_and_sync(descriptor: int, what: str, offset: int, buffers: Sequence[Buffer]) -> None:
+    """Write the buffers at `offset`, continuing short writes, and sync once."""
+    with translated(what):
+        write_all(descriptor, offset, buffers)
+        sync(descriptor)
+
+
+def write_all(descriptor: int, offset: int, buffers: Sequence[Buffer]) -> None:
+    """Write the buffers one behind the other at `offset`. Raises OSError."""
+    total = sum(map(len, buffers))
+    if total < JOIN_BELOW_BYTES * len(buffers):
+        buffers = [b"".join(buffers)]
+    for start in range(0, len(buffers), VECTORS_MAX):
+        offset = _write_vectors(descriptor, offset, buffers[start : start + VECTORS_MAX])
+
+
+def _write_vectors(descriptor: int, offset: int, buffers: Sequence[Buffer]) -> int:
+    if not hasattr(os, "pwritev"):
+        buffers = [b"".join(buffers)]
+    remaining = [memoryview(buffer) for buffer in buffers]
+    while remaining:
+        if hasattr(os, "pwritev"):
+            written = os.pwritev(descriptor, remaining, offset)
+        else:
+            written = os.pwrite(descriptor, remaining[0], offset)
+        offset += written
+        done = 0
+        while done < len(remaining) and written >= len(remaining[done]):
+            written -= len(remaining[done])
+            done += 1
+        remaining = remaining[done:]
+        if remaining and written:
+            remaining[0] = remaining[0][written:]
+    return offset
+
+
+def read_all(descriptor: int, what: str, offset: int, size: int) -> bytes:
+    """Read `size` bytes, continuing short reads; fewer at the end of the file."""
+    with translated(what):
+        data = os.pread(descriptor, size, offset)
+        while len(data) < size and (
+            more := os.pread(descriptor, size - len(data), offset + len(data))
+        ):
+            data += more
+        return data
+
+
+def preallocation_pays(directory: Path) -> bool:
+    """Measure whether small synced writes into preallocated blocks cost about what appends cost."""
+    if not hasattr(os, "posix_fallocate"):
+        return False
+    appended = _probe(directory / "probe-append", 0)
+    preallocated = _probe(directory / "probe-preallocated", 16 * PROBE_BYTES * PROBE_WRITES)
+    return preallocated <= appended * PREALLOCATION_COST_MAX
+
+
+def _probe(path: Path, preallocate_bytes: int) -> float:
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, FILE_MODE)
+    try:
+        if preallocate_bytes:
+            os.posix_fallocate(descriptor, 0, preallocate_bytes)
+        os.fsync(descriptor)
+        times = []
+        for number in range(PROBE_WRITES):
+            start = time.perf_counter()
+            os.pwrite(descriptor, b"q" * PROBE_BYTES, number * PROBE_BYTES)
+            sync(descriptor)
+            times.append(time.perf_counter() - start)
+        return sorted(times)[PROBE_WRITES // 2]
+    finally:
+        os.close(descriptor)
+        os.unlink(path)

@@ -1,0 +1,224 @@
+"""Keeps files in a real directory: one thread writes and syncs, a few serve reads that miss the
+page cache.
+
+Leaves the system calls to `bookie.disk_calls`; what is in the files, to everyone else.
+
+Invariants: see `bookie.disk`. Commits of all files go through one thread, so they never overlap.
+Source: storage design, "Threads"; decision 0001.
+"""
+
+import asyncio
+import errno
+import fcntl
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from bookie import disk_calls
+from bookie.disk import Buffer, DiskSpace
+from bookie.disk_threads import Threads
+from bookie.errors import BookieError, DirectoryLockedError, DiskFailedError, DiskFullError
+from bookie.index_lmdb import LmdbStore
+
+READ_THREADS: Final = 4
+LOCK_NAME: Final = "lock"
+_NOWAIT: Final[int | None] = getattr(os, "RWF_NOWAIT", None)
+_NOT_NOW: Final = (errno.EAGAIN, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
+
+
+class RealFile:
+    """A file of a `RealDisk`."""
+
+    def __init__(self, name: str, descriptor: int, size: int, log: Threads, pool: Threads) -> None:
+        self.name = name
+        self.size = size
+        self._descriptor = descriptor
+        self._log = log
+        self._pool = pool
+        self._reads: list[asyncio.Future[bytes]] = []
+
+    async def commit(self, offset: int, buffers: Sequence[Buffer]) -> None:
+        """See `File.commit`."""
+        end = offset + sum(map(len, buffers))
+        await self._log.run(disk_calls.write_and_sync, self._descriptor, self.name, offset, buffers)
+        self.size = max(self.size, end)
+
+    def read_nowait(self, offset: int, size: int) -> Buffer | None:
+        """See `File.read_nowait`."""
+        if _NOWAIT is None:
+            return None
+        buffer = bytearray(size)
+        try:
+            count = os.preadv(self._descriptor, [buffer], offset, _NOWAIT)
+        except OSError as error:
+            if error.errno in _NOT_NOW:
+                return None
+            raise DiskFailedError(self.name, str(error)) from error
+        if count == size:
+            return buffer
+        return buffer[:count] if offset + count >= self.size else None
+
+    async def read(self, offset: int, size: int) -> Buffer:
+        """See `File.read`."""
+        future = self._pool.run(disk_calls.read_all, self._descriptor, self.name, offset, size)
+        self._reads.append(future)
+        try:
+            return await asyncio.shield(future)
+        finally:
+            self._reads = [read for read in self._reads if not read.done()]
+
+    async def truncate(self, size: int) -> None:
+        """See `File.truncate`."""
+        await self._log.run(self._truncate, size)
+        self.size = size
+
+    def drop_cached(self, offset: int, size: int) -> None:
+        """See `File.drop_cached`."""
+        if hasattr(os, "posix_fadvise"):
+            advice = os.POSIX_FADV_DONTNEED
+            self._pool.run(os.posix_fadvise, self._descriptor, offset, size, advice)
+
+    async def close(self) -> None:
+        """See `File.close`."""
+        await asyncio.gather(*self._reads, return_exceptions=True)
+        await self._pool.run(os.close, self._descriptor)
+
+    def _truncate(self, size: int) -> None:
+        with disk_calls.translated(self.name):
+            os.ftruncate(self._descriptor, size)
+            disk_calls.sync(self._descriptor)
+
+
+class RealDisk:
+    """A directory tree on a file system; see `bookie.disk.Disk`. Made on the loop that uses it."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._log = Threads("log")
+        self._pool = Threads("read", READ_THREADS)
+        self._lock: int | None = None
+        self._preallocates: bool | None = None
+
+    async def lock(self) -> None:
+        """See `Disk.lock`."""
+        self._lock = await self._pool.run(self._take_lock)
+
+    async def create(self, name: str, *, preallocate_bytes: int = 0) -> RealFile:
+        """See `Disk.create`; preallocates only where a measurement at the start says that it
+        pays.
+        """
+        if preallocate_bytes and self._preallocates is None:
+            self._preallocates = await self._pool.run(self._measure)
+        size = preallocate_bytes if self._preallocates else 0
+        descriptor = await self._pool.run(self._create, name, size)
+        return RealFile(name, descriptor, size, self._log, self._pool)
+
+    async def open(self, name: str) -> RealFile:
+        """See `Disk.open`."""
+        descriptor, size = await self._pool.run(self._open, name)
+        return RealFile(name, descriptor, size, self._log, self._pool)
+
+    async def list_names(self, directory: str) -> list[str]:
+        """See `Disk.list_names`."""
+        return await self._pool.run(self._list_names, directory)
+
+    async def rename(self, old: str, new: str) -> None:
+        """See `Disk.rename`."""
+        await self._pool.run(self._rename, old, new)
+
+    async def unlink(self, name: str) -> None:
+        """See `Disk.unlink`."""
+        await self._pool.run(self._unlink, name)
+
+    async def sync_directory(self, directory: str) -> None:
+        """See `Disk.sync_directory`."""
+        await self._pool.run(self._sync_directory, directory)
+
+    async def space(self) -> DiskSpace:
+        """See `Disk.space`."""
+        return await self._pool.run(self._space)
+
+    async def open_index(self, name: str, map_bytes: int) -> LmdbStore:
+        """See `Disk.open_index`."""
+        return await LmdbStore.open(self._root / name, map_bytes)
+
+    async def close(self) -> None:
+        """See `Disk.close`."""
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+        self._log.close()
+        self._pool.close()
+
+    def _take_lock(self) -> int:
+        with disk_calls.translated(str(self._root)):
+            self._root.mkdir(mode=disk_calls.DIRECTORY_MODE, parents=True, exist_ok=True)
+            flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+            descriptor = os.open(self._root / LOCK_NAME, flags, disk_calls.FILE_MODE)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(descriptor)
+            raise DirectoryLockedError(str(self._root)) from error
+        return descriptor
+
+    def _measure(self) -> bool:
+        try:
+            with disk_calls.translated(str(self._root)):
+                self._root.mkdir(mode=disk_calls.DIRECTORY_MODE, parents=True, exist_ok=True)
+                return disk_calls.preallocation_pays(self._root)
+        except BookieError:  # no room, or not supported: the writes that count will say which
+            return False
+
+    def _create(self, name: str, preallocate_bytes: int) -> int:
+        path = self._root / name
+        with disk_calls.translated(name):
+            path.parent.mkdir(mode=disk_calls.DIRECTORY_MODE, parents=True, exist_ok=True)
+            flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+            descriptor = os.open(path, flags, disk_calls.FILE_MODE)
+        try:
+            if preallocate_bytes:
+                with disk_calls.translated(name):
+                    os.posix_fallocate(descriptor, 0, preallocate_bytes)
+        except DiskFullError:
+            os.close(descriptor)
+            os.unlink(path)
+            raise
+        return descriptor
+
+    def _open(self, name: str) -> tuple[int, int]:
+        try:
+            descriptor = os.open(self._root / name, os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            raise DiskFailedError(name, str(error)) from error
+        return descriptor, os.fstat(descriptor).st_size
+
+    def _list_names(self, directory: str) -> list[str]:
+        path = self._root / directory
+        with disk_calls.translated(directory):
+            return sorted(os.listdir(path)) if path.is_dir() else []
+
+    def _rename(self, old: str, new: str) -> None:
+        with disk_calls.translated(old):
+            os.replace(self._root / old, self._root / new)
+
+    def _unlink(self, name: str) -> None:
+        with disk_calls.translated(name):
+            os.unlink(self._root / name)
+
+    def _sync_directory(self, directory: str) -> None:
+        with disk_calls.translated(directory):
+            for path in (self._root / directory, self._root):  # the directory may be new itself
+                descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+                try:
+                    os.fsync(descriptor)
+                finally:
+                    os.close(descriptor)
+
+    def _space(self) -> DiskSpace:
+        with disk_calls.translated(str(self._root)):
+            found = os.statvfs(self._root)
+        return DiskSpace(found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize)

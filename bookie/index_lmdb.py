@@ -1,0 +1,149 @@
+"""Keeps an ordered key-value store in LMDB, touched by one thread of its own.
+
+Leaves the meaning of keys and values to `bookie.index_pages`.
+
+Invariants: a commit is synced before it is reported; a commit that fails to sync ends the store;
+the map grows between transactions, never within one.
+Source: storage design, "Index" and "Limits and refusals".
+"""
+
+import errno
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, TypeVar, cast
+
+import lmdb
+
+from bookie.disk_threads import Threads
+from bookie.errors import DiskFailedError, DiskFullError
+from bookie.index_store import Transaction
+
+Result = TypeVar("Result")
+
+MAP_BYTES_MAX: Final = 2**40
+DATA_NAME: Final = "data.mdb"
+
+
+class LmdbTransaction:
+    """One LMDB transaction behind the `Transaction` interface."""
+
+    def __init__(self, transaction: lmdb.Transaction) -> None:
+        self._transaction = transaction
+        self._cursor = transaction.cursor()
+
+    def get(self, key: bytes) -> bytes | None:
+        """See `Transaction.get`."""
+        return cast("bytes | None", self._transaction.get(key))
+
+    def put(self, key: bytes, value: bytes) -> None:
+        """See `Transaction.put`."""
+        self._transaction.put(key, value)
+
+    def delete(self, key: bytes) -> None:
+        """See `Transaction.delete`."""
+        self._transaction.delete(key)
+
+    def seek(self, key: bytes) -> tuple[bytes, bytes] | None:
+        """See `Transaction.seek`."""
+        return self._item() if self._cursor.set_range(key) else None
+
+    def before(self, key: bytes) -> tuple[bytes, bytes] | None:
+        """See `Transaction.before`."""
+        found = self._cursor.prev() if self._cursor.set_range(key) else self._cursor.last()
+        return self._item() if found else None
+
+    def scan(self, start: bytes, limit: int) -> list[tuple[bytes, bytes]]:
+        """See `Transaction.scan`."""
+        pairs: list[tuple[bytes, bytes]] = []
+        if self._cursor.set_range(start):
+            for pair in self._cursor.iternext(keys=True, values=True):
+                if len(pairs) >= limit:
+                    break
+                pairs.append(cast("tuple[bytes, bytes]", pair))
+        return pairs
+
+    def _item(self) -> tuple[bytes, bytes]:
+        # The environment was asked for bytes (buffers=False); its types say both.
+        return cast("tuple[bytes, bytes]", self._cursor.item())
+
+
+class LmdbStore:
+    """See `bookie.index_store.OrderedStore`."""
+
+    def __init__(self, path: Path, environment: lmdb.Environment, thread: Threads) -> None:
+        self._path = path
+        self._environment = environment
+        self._thread = thread
+        self._failed: DiskFailedError | None = None
+
+    @classmethod
+    async def open(cls, path: Path, map_bytes: int) -> "LmdbStore":
+        """Open or make the store in a directory. Raises DiskFullError, DiskFailedError."""
+        thread = Threads("index")
+        return cls(path, await thread.run(_open_environment, path, map_bytes), thread)
+
+    async def view(self, job: Callable[[Transaction], Result]) -> Result:
+        """See `OrderedStore.view`."""
+        return await self._thread.run(self._view, job)
+
+    async def update(self, job: Callable[[Transaction], Result]) -> Result:
+        """See `OrderedStore.update`. The job is run again when the map had to grow for it."""
+        return await self._thread.run(self._update, job)
+
+    async def close(self) -> None:
+        """See `OrderedStore.close`."""
+        await self._thread.run(self._environment.close)
+        self._thread.close()
+
+    def _view(self, job: Callable[[Transaction], Result]) -> Result:
+        try:
+            with self._environment.begin(buffers=False) as transaction:
+                return job(LmdbTransaction(transaction))
+        except lmdb.Error as error:
+            raise DiskFailedError(str(self._path), str(error)) from error
+
+    def _update(self, job: Callable[[Transaction], Result]) -> Result:
+        while True:
+            if self._failed is not None:
+                raise self._failed
+            try:
+                with self._environment.begin(write=True) as transaction:
+                    return job(LmdbTransaction(transaction))
+            except lmdb.MapFullError:
+                self._grow()
+            except lmdb.Error as error:
+                if _is_no_space(error):
+                    raise DiskFullError(str(self._path)) from error
+                self._failed = DiskFailedError(str(self._path), str(error))
+                raise self._failed from error
+
+    def _grow(self) -> None:
+        """Double the map; the file grows only as pages are written, so the room for them is asked
+        for here.
+        """
+        size: int = self._environment.info()["map_size"]
+        if shutil.disk_usage(self._path).free < size // 8 or size >= MAP_BYTES_MAX:
+            raise DiskFullError(str(self._path))
+        self._environment.set_mapsize(size * 2)
+
+
+def _open_environment(path: Path, map_bytes: int) -> lmdb.Environment:
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        data = path / DATA_NAME
+        held = data.stat().st_size if data.exists() else 0
+        while map_bytes < 2 * held:
+            map_bytes *= 2
+        return lmdb.open(
+            str(path), map_size=map_bytes, subdir=True, mode=0o600, readahead=False, max_dbs=0
+        )
+    except (OSError, lmdb.Error) as error:
+        if _is_no_space(error):
+            raise DiskFullError(str(path)) from error
+        raise DiskFailedError(str(path), str(error)) from error
+
+
+def _is_no_space(error: Exception) -> bool:
+    number = getattr(error, "errno", None)
+    return number in (errno.ENOSPC, errno.EDQUOT) or "No space left" in str(error)

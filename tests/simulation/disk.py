@@ -1,0 +1,275 @@
+"""A disk in memory that forgets, tears and reorders what was not synced when the power fails.
+
+Leaves the choice of faults to the test: every one is a field of `DiskFaults`.
+
+Invariants: what a returned `commit` wrote survives every crash; of anything else any 512-byte
+sector may be kept or lost.
+Source: reliability D7-D14, D20; assurance design.
+"""
+
+import asyncio
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from bookie.disk import Buffer, DiskSpace
+from bookie.errors import DirectoryLockedError, DiskFailedError, DiskFullError
+from tests.simulation.index_store import MemoryStore
+
+SECTOR_BYTES: Final = 512
+
+
+@dataclass(slots=True)
+class DiskFaults:
+    """What goes wrong, and how slow the disk is."""
+
+    delay_s_max: float = 0.01
+    capacity_bytes: int = 2**40
+    failing_syncs: int = 0
+    """This many of the next syncs fail; everything after them would succeed again, and must not be
+    tried.
+    """
+    forgets_syncs: bool = False
+    """The negative control: a sync returns and has done nothing."""
+    index_commit_fails: bool = False
+    preallocates: bool = False
+    paused: asyncio.Event | None = None
+    """When given, commits wait here before they are durable."""
+
+
+@dataclass(slots=True)
+class _Content:
+    durable: bytearray = field(default_factory=bytearray)
+    current: bytearray = field(default_factory=bytearray)
+    writes: list[tuple[int, bytes]] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Platter:
+    """What outlives the process: give it to the next `CrashableDisk`."""
+
+    names: dict[str, _Content] = field(default_factory=dict)
+    durable_names: dict[str, _Content] = field(default_factory=dict)
+    stores: dict[str, MemoryStore] = field(default_factory=dict)
+    generation: int = 0
+    locked: bool = False
+
+    def crash(self, rng: random.Random) -> None:
+        """Cut the power."""
+        self.generation += 1
+        self.locked = False
+        for name in sorted({**self.names, **self.durable_names}):
+            if self.names.get(name) is not self.durable_names.get(name) and rng.random() < 0.5:
+                _set_or_remove(self.names, name, self.durable_names.get(name))
+        self.durable_names = dict(self.names)
+        for name in sorted(self.names):
+            _lose(self.names[name], rng)
+        for name in sorted(self.stores):
+            self.stores[name].crash(rng)
+
+    def flip_bit(self, name: str, bit: int) -> None:
+        """Change one bit of a file, as a failing medium would."""
+        content = self.names[name]
+        content.current[bit // 8] ^= 1 << bit % 8
+        content.durable[bit // 8] ^= 1 << bit % 8
+
+
+def _set_or_remove(names: dict[str, _Content], name: str, content: _Content | None) -> None:
+    if content is None:
+        del names[name]
+    else:
+        names[name] = content
+
+
+def _lose(content: _Content, rng: random.Random) -> None:
+    kept_share = rng.choice((0.0, 0.3, 0.7, 1.0))
+    shorter, longer = sorted((len(content.durable), len(content.current)))
+    size = rng.choice((shorter, longer, rng.randint(shorter, longer)))
+    survived = bytearray(content.durable[:size])
+    survived.extend(bytes(size - len(survived)))
+    for offset, data in content.writes:
+        start = 0
+        while start < len(data):
+            stop = min(
+                len(data), (offset + start) // SECTOR_BYTES * SECTOR_BYTES + SECTOR_BYTES - offset
+            )
+            if rng.random() < kept_share and offset + stop <= size:
+                survived[offset + start : offset + stop] = data[start:stop]
+            start = stop
+    content.durable, content.current, content.writes = survived, bytearray(survived), []
+
+
+class CrashableFile:
+    """One file of a `CrashableDisk`."""
+
+    def __init__(self, disk: "CrashableDisk", name: str, content: _Content) -> None:
+        self.name = name
+        self._disk = disk
+        self._content = content
+        self._is_failed = False
+
+    @property
+    def size(self) -> int:
+        """See `File.size`."""
+        return len(self._content.current)
+
+    async def commit(self, offset: int, buffers: Sequence[Buffer]) -> None:
+        """See `File.commit`: writes in pieces, so that a crash can come between them, then
+        syncs.
+        """
+        assert not self._is_failed, "a file was used after its sync had failed"
+        disk, content = self._disk, self._content
+        data = b"".join(buffers)
+        cuts = sorted(disk.rng.randrange(len(data) + 1) for _ in range(disk.rng.randrange(3)))
+        for start, stop in zip([0, *cuts], [*cuts, len(data)], strict=True):
+            await disk.pause()
+            room = disk.room_for(offset + stop - len(content.current))
+            stop_here = min(stop, max(start, len(content.current) + room - offset))
+            self._write(offset + start, data[start:stop_here])
+            if stop_here < stop:
+                raise DiskFullError(self.name)
+        if disk.faults.paused is not None:
+            await disk.faults.paused.wait()
+        await disk.pause()
+        await self._sync()
+
+    def read_nowait(self, offset: int, size: int) -> Buffer | None:
+        """See `File.read_nowait`; what it has in memory is drawn."""
+        if self._disk.rng.random() < 0.5:
+            return None
+        self._disk.check()
+        return bytes(self._content.current[offset : offset + size])
+
+    async def read(self, offset: int, size: int) -> Buffer:
+        """See `File.read`."""
+        await self._disk.pause()
+        return bytes(self._content.current[offset : offset + size])
+
+    async def truncate(self, size: int) -> None:
+        """See `File.truncate`."""
+        await self._disk.pause()
+        del self._content.current[size:]
+        await self._sync()
+
+    def drop_cached(self, offset: int, size: int) -> None:
+        """See `File.drop_cached`."""
+
+    async def close(self) -> None:
+        """See `File.close`."""
+        await self._disk.pause()
+
+    def _write(self, offset: int, data: bytes) -> None:
+        current = self._content.current
+        if len(current) < offset:
+            current.extend(bytes(offset - len(current)))
+        current[offset : offset + len(data)] = data
+        self._content.writes.append((offset, data))
+
+    async def _sync(self) -> None:
+        faults = self._disk.faults
+        if faults.failing_syncs:
+            faults.failing_syncs -= 1
+            self._is_failed = True
+            raise DiskFailedError(self.name, "the sync failed")
+        if not faults.forgets_syncs:
+            self._content.durable = bytearray(self._content.current)
+            self._content.writes.clear()
+
+
+class CrashableDisk:
+    """See `bookie.disk.Disk`; one incarnation of the process that uses the platter."""
+
+    def __init__(
+        self, platter: Platter, rng: random.Random, faults: DiskFaults | None = None
+    ) -> None:
+        self.platter = platter
+        self.rng = rng
+        self.faults = faults or DiskFaults()
+        self._generation = platter.generation
+
+    def check(self) -> None:
+        """Nothing of a crashed process may reach the platter."""
+        assert self._generation == self.platter.generation, "a dead process used its disk"
+
+    async def pause(self) -> None:
+        """Take the time that a disk takes."""
+        await asyncio.sleep(self.rng.random() * self.faults.delay_s_max)
+        self.check()
+
+    def room_for(self, growth: int) -> int:
+        """Return how many of `growth` more bytes there is room for."""
+        used = sum(len(content.current) for content in self.platter.names.values())
+        return max(0, min(growth, self.faults.capacity_bytes - used))
+
+    async def lock(self) -> None:
+        """See `Disk.lock`."""
+        if self.platter.locked:
+            raise DirectoryLockedError("the simulated disk")
+        self.platter.locked = True
+
+    async def create(self, name: str, *, preallocate_bytes: int = 0) -> CrashableFile:
+        """See `Disk.create`."""
+        await self.pause()
+        assert name not in self.platter.names
+        content = _Content()
+        if preallocate_bytes and self.faults.preallocates:
+            if self.room_for(preallocate_bytes) < preallocate_bytes:
+                raise DiskFullError(name)
+            content.current.extend(bytes(preallocate_bytes))
+            content.durable.extend(bytes(preallocate_bytes))
+        self.platter.names[name] = content
+        return CrashableFile(self, name, content)
+
+    async def open(self, name: str) -> CrashableFile:
+        """See `Disk.open`."""
+        await self.pause()
+        if name not in self.platter.names:
+            raise FileNotFoundError(name)
+        return CrashableFile(self, name, self.platter.names[name])
+
+    async def list_names(self, directory: str) -> list[str]:
+        """See `Disk.list_names`."""
+        await self.pause()
+        prefix = directory + "/"
+        return sorted(
+            name.removeprefix(prefix) for name in self.platter.names if name.startswith(prefix)
+        )
+
+    async def rename(self, old: str, new: str) -> None:
+        """See `Disk.rename`."""
+        await self.pause()
+        self.platter.names[new] = self.platter.names.pop(old)
+
+    async def unlink(self, name: str) -> None:
+        """See `Disk.unlink`."""
+        await self.pause()
+        del self.platter.names[name]
+
+    async def sync_directory(self, directory: str) -> None:
+        """See `Disk.sync_directory`."""
+        await self.pause()
+        platter, prefix = self.platter, directory + "/"
+        for name in sorted({**platter.names, **platter.durable_names}):
+            if name.startswith(prefix) and not self.faults.forgets_syncs:
+                if name in platter.names:
+                    platter.durable_names[name] = platter.names[name]
+                else:
+                    del platter.durable_names[name]
+
+    async def space(self) -> DiskSpace:
+        """See `Disk.space`."""
+        await self.pause()
+        return DiskSpace(self.faults.capacity_bytes, self.room_for(self.faults.capacity_bytes))
+
+    async def open_index(self, name: str, map_bytes: int) -> MemoryStore:
+        """See `Disk.open_index`."""
+        assert map_bytes > 0
+        await self.pause()
+        store = self.platter.stores.setdefault(name, MemoryStore())
+        store.attach(self.pause, lambda: self.faults.index_commit_fails)
+        return store
+
+    async def close(self) -> None:
+        """See `Disk.close`."""
+        self.platter.locked = False

@@ -1,0 +1,136 @@
+"""An ordered key-value store in memory whose last, unsynced commit a crash may lose.
+
+Leaves the meaning of keys and values to `bookie.index_pages`.
+
+Invariants: a returned `update` survives every crash; one that was under way is applied whole or not
+at all.
+Source: storage design, "Threads"; reliability D5, D20.
+"""
+
+import asyncio
+import bisect
+import random
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from bookie.errors import DiskFailedError
+from bookie.index_store import Transaction
+
+Result = TypeVar("Result")
+
+
+class MemoryTransaction:
+    """Works on the store in place and remembers how to undo it."""
+
+    def __init__(self, store: "MemoryStore") -> None:
+        self._store = store
+        self.undo: list[tuple[bytes, bytes | None]] = []
+
+    def get(self, key: bytes) -> bytes | None:
+        """See `Transaction.get`."""
+        return self._store.pairs.get(key)
+
+    def put(self, key: bytes, value: bytes) -> None:
+        """See `Transaction.put`."""
+        self.undo.append((key, self._store.pairs.get(key)))
+        self._store.assign(key, value)
+
+    def delete(self, key: bytes) -> None:
+        """See `Transaction.delete`."""
+        if key in self._store.pairs:
+            self.undo.append((key, self._store.pairs[key]))
+            self._store.assign(key, None)
+
+    def seek(self, key: bytes) -> tuple[bytes, bytes] | None:
+        """See `Transaction.seek`."""
+        found = self.scan(key, 1)
+        return found[0] if found else None
+
+    def before(self, key: bytes) -> tuple[bytes, bytes] | None:
+        """See `Transaction.before`."""
+        place = bisect.bisect_left(self._store.keys, key)
+        if not place:
+            return None
+        found = self._store.keys[place - 1]
+        return found, self._store.pairs[found]
+
+    def scan(self, start: bytes, limit: int) -> list[tuple[bytes, bytes]]:
+        """See `Transaction.scan`."""
+        place = bisect.bisect_left(self._store.keys, start)
+        return [(key, self._store.pairs[key]) for key in self._store.keys[place : place + limit]]
+
+
+class MemoryStore:
+    """See `bookie.index_store.OrderedStore`."""
+
+    def __init__(self) -> None:
+        self.keys: list[bytes] = []
+        self.pairs: dict[bytes, bytes] = {}
+        self._unsynced: list[tuple[bytes, bytes | None]] = []
+        self._pause: Callable[[], Awaitable[None]] | None = None
+        self._fails: Callable[[], bool] = bool
+        self._lock = asyncio.Lock()
+
+    def attach(self, pause: Callable[[], Awaitable[None]], fails: Callable[[], bool]) -> None:
+        """Take the delays and faults of the disk of this incarnation."""
+        self._pause, self._fails = pause, fails
+        self._lock = asyncio.Lock()
+
+    async def view(self, job: Callable[[Transaction], Result]) -> Result:
+        """See `OrderedStore.view`."""
+        async with self._lock:
+            await self._wait()
+            return job(MemoryTransaction(self))
+
+    async def update(self, job: Callable[[Transaction], Result]) -> Result:
+        """See `OrderedStore.update`."""
+        async with self._lock:
+            await self._wait()
+            transaction = MemoryTransaction(self)
+            try:
+                result = job(transaction)
+            except BaseException:
+                self._undo(transaction.undo)
+                raise
+            self._unsynced = transaction.undo
+            await self._wait()
+            if self._fails():
+                raise DiskFailedError("the simulated index", "the commit did not sync")
+            self._unsynced = []
+            return result
+
+    async def close(self) -> None:
+        """See `OrderedStore.close`."""
+        await self._wait()
+
+    def crash(self, rng: random.Random) -> None:
+        """Cut the power: the commit under way may be lost."""
+        if rng.random() < 0.5:
+            self._undo(self._unsynced)
+        self._unsynced = []
+
+    def flip_bit(self, rng: random.Random) -> bytes:
+        """Change one bit of one value, as a failing medium would; return its key."""
+        key = rng.choice(self.keys)
+        value = bytearray(self.pairs[key])
+        value[rng.randrange(len(value))] ^= 1 << rng.randrange(8)
+        self.pairs[key] = bytes(value)
+        return key
+
+    def assign(self, key: bytes, value: bytes | None) -> None:
+        """Set or remove a pair."""
+        if value is None:
+            if self.pairs.pop(key, None) is not None:
+                del self.keys[bisect.bisect_left(self.keys, key)]
+            return
+        if key not in self.pairs:
+            bisect.insort(self.keys, key)
+        self.pairs[key] = value
+
+    def _undo(self, undo: list[tuple[bytes, bytes | None]]) -> None:
+        for key, value in reversed(undo):
+            self.assign(key, value)
+
+    async def _wait(self) -> None:
+        if self._pause is not None:
+            await self._pause()
