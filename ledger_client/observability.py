@@ -1,0 +1,161 @@
+"""Lists what a client tells of itself while it runs: typed events, and counters.
+
+Leaves the meaning of each to the module that reports it, and exporting them to the application.
+
+Invariants: an application's callback that raises is reported to the loop and disturbs nothing.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from metadata.ids import BookieId, EntryId, LedgerId
+
+
+@dataclass(frozen=True, slots=True)
+class BookieConnected:
+    """A connection to a bookie was made, at first or again."""
+
+    bookie_id: BookieId
+    is_again: bool
+
+
+@dataclass(frozen=True, slots=True)
+class BookieUnreachable:
+    """A connection was lost, or could not be made."""
+
+    bookie_id: BookieId
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class BookieDeparted:
+    """A bookie's registration is gone."""
+
+    bookie_id: BookieId
+
+
+@dataclass(frozen=True, slots=True)
+class BookieSuspected:
+    """A bookie was silent while others answered, and is treated as failed (protocol rule 5.7)."""
+
+    ledger_id: LedgerId
+    bookie_id: BookieId
+    silent_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class BookieQuarantined:
+    """A bookie failed often and is avoided for a while."""
+
+    bookie_id: BookieId
+    until_s: float
+    """The loop's time at which it is considered again."""
+
+
+@dataclass(frozen=True, slots=True)
+class EnsembleChanged:
+    """Failed bookies of a ledger were replaced (protocol rule 5.1)."""
+
+    ledger_id: LedgerId
+    first_entry_id: EntryId
+    ensemble: tuple[BookieId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerFenced:
+    """Another client took a ledger over: its writer here is at its end."""
+
+    ledger_id: LedgerId
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerRecovered:
+    """A recovery by this client closed a ledger."""
+
+    ledger_id: LedgerId
+    last_entry_id: EntryId
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataSessionChanged:
+    """The session with the metadata service is in another state."""
+
+    state: str
+
+
+ClientEvent = (
+    BookieConnected
+    | BookieUnreachable
+    | BookieDeparted
+    | BookieSuspected
+    | BookieQuarantined
+    | EnsembleChanged
+    | LedgerFenced
+    | LedgerRecovered
+    | MetadataSessionChanged
+)
+EventCallback = Callable[[ClientEvent], None]
+
+
+@dataclass(frozen=True, slots=True)
+class ClientStats:
+    """A snapshot of a client's counters since it was opened."""
+
+    adds_sent: int
+    """Batches sent, each bookie counted."""
+    add_bytes_sent: int
+    calls_sent: int
+    """Reads, long polls and other requests to bookies."""
+    connections_made: int
+    connections_failed: int
+    """Lost, or not made."""
+    ensemble_changes: int
+    suspicions: int
+    ledgers_fenced: int
+    ledgers_created: int
+    ledgers_opened: int
+    ledgers_recovered: int
+    writers_open: int
+    readers_open: int
+    unanswered_bytes: int
+
+
+class Observer:
+    """Counts, and tells the application. One per client; made with no callback, it only counts."""
+
+    def __init__(self, on_event: EventCallback | None = None) -> None:
+        self.adds_sent = 0
+        self.add_bytes_sent = 0
+        self.calls_sent = 0
+        self.connections_failed = 0
+        self._on_event = on_event
+        self._counts: dict[type[ClientEvent], int] = {}
+        self._connected: dict[BookieId, int] = {}
+
+    def emit(self, event: ClientEvent) -> None:
+        """Count an event and hand it to the application."""
+        kind = type(event)
+        self._counts[kind] = self._counts.get(kind, 0) + 1
+        if self._on_event is None:
+            return
+        try:
+            self._on_event(event)
+        except Exception as error:  # noqa: BLE001 - the loop reports it
+            context = {"message": "on_event raised", "exception": error}
+            asyncio.get_running_loop().call_exception_handler(context)
+
+    def count(self, kind: type[ClientEvent]) -> int:
+        """Return how many events of a kind there were."""
+        return self._counts.get(kind, 0)
+
+    def note_connected(self, bookie_id: BookieId) -> None:
+        """Take note of a connection made."""
+        times = self._connected.get(bookie_id, 0)
+        self._connected[bookie_id] = times + 1
+        self.emit(BookieConnected(bookie_id, is_again=times > 0))
+
+    def note_connection_lost(self, bookie_id: BookieId, reason: str) -> None:
+        """Take note of a connection lost or not made."""
+        self.connections_failed += 1
+        self.emit(BookieUnreachable(bookie_id, reason))

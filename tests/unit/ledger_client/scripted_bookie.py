@@ -1,0 +1,174 @@
+"""A tiny bookie made from bookie.wire, which answers as a test tells it to."""
+
+import asyncio
+from collections.abc import Callable
+
+from bookie.wire.batch import BatchView
+from bookie.wire.codec import decode_request, encode_acks, encode_message
+from bookie.wire.entries import encode_entries
+from bookie.wire.frames import (
+    FRAME_BYTES_MAX,
+    Frame,
+    FrameAssembler,
+    FrameKind,
+    frame_header,
+)
+from bookie.wire.messages import (
+    WIRE_VERSION,
+    AttachLedger,
+    DetachLedger,
+    EntryRanges,
+    Hello,
+    HelloReply,
+    LacReply,
+    ListEntries,
+    Ping,
+    Pong,
+    ReadEntries,
+    ReadLac,
+    Reply,
+    Request,
+    Status,
+    WaitLac,
+    WriteLac,
+)
+from ledger_client.pool_link import BookieAddress
+from metadata.errors import StoreUnavailableError
+from metadata.ids import BookieId, EntryId
+
+
+class ScriptedBookie:
+    """Stores nothing; keeps what it was asked, and answers at once unless told otherwise."""
+
+    def __init__(self, bookie_id: str) -> None:
+        self.id = BookieId(bookie_id)
+        self.requests: list[Request] = []
+        self.adds: list[tuple[int, BatchView]] = []
+        self.order: list[str] = []
+        self.reads: list[int] = []
+        self.is_silent = False
+        self.hello: Callable[[Hello], HelloReply | None] = self.accept
+        self.answer: Callable[[Request], Reply | bytes | None] = self.usual_answer
+        self.add_status = Status.OK
+        self.connection_count = 0
+        self.frame_bytes_max = FRAME_BYTES_MAX
+        self._server: asyncio.Server | None = None
+        self._writers: list[asyncio.StreamWriter] = []
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def start(self, port: int = 0) -> None:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", port)
+
+    @property
+    def address(self) -> BookieAddress:
+        assert self._server is not None
+        return BookieAddress("127.0.0.1", self._server.sockets[0].getsockname()[1], is_tls=False)
+
+    def drop_connections(self) -> None:
+        for writer in self._writers:
+            writer.transport.abort()
+        self._writers.clear()
+
+    async def stop(self) -> None:
+        if self._server is not None:
+            self._server.close()
+        self.drop_connections()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def send_raw(self, data: bytes) -> None:
+        """Send bytes on every connection."""
+        for writer in self._writers:
+            writer.write(data)
+
+    def accept(self, hello: Hello) -> HelloReply:
+        same = hello.bookie_id == self.id
+        status = Status.OK if same else Status.WRONG_BOOKIE
+        return HelloReply(status, self.id, WIRE_VERSION, 0, self.frame_bytes_max, 2**20, "")
+
+    def usual_answer(self, request: Request) -> Reply | bytes | None:
+        match request:
+            case ReadLac() | WriteLac():
+                return LacReply(Status.OK, EntryId(5), EntryId(7), fenced=False)
+            case ListEntries():
+                return EntryRanges(Status.OK, ((0, 7),), complete=True)
+            case Ping():
+                return Pong(writable=True)
+            case ReadEntries() | WaitLac():
+                nothing = encode_entries(Status.NO_SUCH_ENTRY, EntryId(5), EntryId(8), [])
+                return b"".join(nothing)
+            case Hello() | AttachLedger() | DetachLedger():
+                return None
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connection_count += 1
+        self._writers.append(writer)
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.append(task)
+        assembler = FrameAssembler(FRAME_BYTES_MAX)
+        try:
+            while data := await reader.read(2**16):
+                self.reads.append(len(data))
+                for frame in feed(assembler, data):
+                    self._take(frame, writer)
+        except (ConnectionError, asyncio.CancelledError):
+            writer.transport.abort()
+
+    def _take(self, frame: Frame, writer: asyncio.StreamWriter) -> None:
+        if frame.kind is FrameKind.ADD:
+            batch = BatchView(frame.body)
+            self.adds.append((frame.flags, batch))
+            self.order.append(f"add {batch.header.ledger_id}/{batch.header.first_entry_id}")
+            if not self.is_silent:
+                body = encode_acks([(frame.request_id, self.add_status)])
+                writer.write(frame_header(FrameKind.ACKS, 0, len(body)) + body)
+            return
+        request = decode_request(frame.body)
+        self.requests.append(request)
+        self.order.append(type(request).__name__)
+        if self.is_silent:
+            return
+        answer = self.hello(request) if isinstance(request, Hello) else self.answer(request)
+        if answer is not None:
+            kind = FrameKind.ENTRIES if isinstance(answer, bytes) else FrameKind.REPLY
+            body = answer if isinstance(answer, bytes) else encode_message(answer)
+            writer.write(frame_header(kind, frame.request_id, len(body)) + body)
+
+
+def feed(assembler: FrameAssembler, data: bytes) -> list[Frame]:
+    """Give an assembler received bytes, as a transport would."""
+    frames: list[Frame] = []
+    while data:
+        room = assembler.get_buffer()
+        count = min(len(room), len(data))
+        room[:count] = data[:count]
+        data = data[count:]
+        frames += assembler.buffer_updated(count)
+    return frames
+
+
+class ScriptedAddresses:
+    """Addresses that a test sets by hand."""
+
+    def __init__(self, *bookies: ScriptedBookie) -> None:
+        self.known = {bookie.id: bookie.address for bookie in bookies}
+        self.fresh: dict[BookieId, BookieAddress] = {}
+        self.is_down = False
+        self.asked: list[tuple[BookieId, bool]] = []
+
+    async def address_of(self, bookie_id: BookieId, *, fresh: bool) -> BookieAddress | None:
+        self.asked.append((bookie_id, fresh))
+        await asyncio.sleep(0)
+        if self.is_down:
+            raise StoreUnavailableError("nowhere", "a test says so")
+        if fresh and bookie_id in self.fresh:
+            return self.fresh[bookie_id]
+        return self.known.get(bookie_id)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait for something that announces itself in no other way; the test's timeout bounds it."""
+    while not condition():  # noqa: ASYNC110
+        await asyncio.sleep(0.005)
