@@ -1,0 +1,113 @@
+"""Listens for clients of one bookie, watches that they do their part, and closes without losing an
+answer.
+
+Leaves each client's frames to `bookie.connection`, and building the storage to `bookie.main`.
+
+Source: protocol rule 2.3; storage design, "Limits and refusals".
+"""
+
+import asyncio
+import socket
+from collections.abc import Callable
+from typing import Final, cast
+
+from bookie.connection import BookieConnection
+from bookie.overriding import override
+from bookie.server_context import ServerContext
+from bookie.server_errors import CannotListenError
+from bookie.server_limits import ServerLimits
+
+LISTEN_BACKLOG: Final = 1_024
+DRAIN_POLL_S: Final = 0.005
+
+
+class BookieServer:
+    """The data port of one bookie. `start`, then `close`, once each."""
+
+    def __init__(self, context: ServerContext) -> None:
+        self._context = context
+        self._server: asyncio.Server | None = None
+        self._sweep_timer: asyncio.TimerHandle | None = None
+
+    async def start(self, host: str, port: int) -> tuple[str, int]:
+        """Listen; return the address taken. Raises CannotListenError."""
+        loop = asyncio.get_running_loop()
+        try:
+            self._server = await loop.create_server(
+                self._make_connection, host, port, backlog=LISTEN_BACKLOG
+            )
+        except OSError as error:
+            raise CannotListenError("the bookie", host, port, str(error)) from error
+        self._schedule_sweep()
+        name = self._server.sockets[0].getsockname()
+        return str(name[0]), int(name[1])
+
+    async def close(self) -> None:
+        """Accept nothing new, finish what is under way within `drain_timeout_s`, and disconnect
+        everybody.
+        """
+        context = self._context
+        context.is_closing = True
+        if self._server is not None:
+            self._server.close()
+        deadline = context.now() + context.limits.drain_timeout_s
+        for connection in self._connections():
+            connection.refuse_polls()
+        await self._poll_until(deadline, lambda: all(each.is_idle for each in self._connections()))
+        for connection in self._connections():
+            connection.close()
+        await self._poll_until(deadline, lambda: not context.connections)
+        for connection in self._connections():
+            connection.abort()
+        if self._sweep_timer is not None:
+            self._sweep_timer.cancel()
+        context.stop_waiting()
+
+    async def _poll_until(self, deadline_s: float, is_done: Callable[[], bool]) -> None:
+        while self._context.now() < deadline_s and not is_done():  # noqa: ASYNC110 - only at the end
+            await asyncio.sleep(DRAIN_POLL_S)
+
+    def _make_connection(self) -> "TunedConnection":
+        return TunedConnection(self._context)
+
+    def _connections(self) -> list[BookieConnection]:
+        return [cast("BookieConnection", each) for each in self._context.connections]
+
+    def _schedule_sweep(self) -> None:
+        interval_s = self._context.limits.sweep_interval_s
+        self._sweep_timer = asyncio.get_running_loop().call_later(interval_s, self._sweep)
+
+    def _sweep(self) -> None:
+        now_s = self._context.now()
+        for connection in self._connections():
+            why = connection.overdue(now_s)
+            if why is not None:
+                connection.drop_overdue(why)
+        self._schedule_sweep()
+
+
+class TunedConnection(BookieConnection):
+    """A connection over TCP: answers leave at once, and a peer that vanished is noticed."""
+
+    @override
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """See `asyncio.BufferedProtocol`."""
+        sock = transport.get_extra_info("socket")
+        if sock is not None:
+            tune_socket(sock, self._context.limits)
+        super().connection_made(transport)
+
+
+def tune_socket(sock: socket.socket, limits: ServerLimits) -> None:
+    """Turn off Nagle's delay and turn on keep-alive probes."""
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in (
+        ("TCP_KEEPIDLE", limits.keepalive_idle_s),
+        ("TCP_KEEPALIVE", limits.keepalive_idle_s),  # the same, as macOS calls it
+        ("TCP_KEEPINTVL", limits.keepalive_interval_s),
+        ("TCP_KEEPCNT", limits.keepalive_probes),
+    ):
+        option = getattr(socket, name, None)
+        if option is not None:
+            sock.setsockopt(socket.IPPROTO_TCP, option, value)

@@ -1,0 +1,88 @@
+"""States why a bookie does not start or cannot be set up, one class per fact.
+
+Leaves failures of its disk to `bookie.errors`; what a client is told is a `Status`, never one of
+these.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from bookie.errors import BookieError
+from bookie.overriding import override
+
+
+class OptionError(BookieError):
+    """An option is unknown, of the wrong type, or out of bounds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A field of two cookies that should be equal."""
+
+    field: str
+    found: str
+    expected: str
+
+    @override
+    def __str__(self) -> str:
+        return f"{self.field} is {self.found}, expected {self.expected}"
+
+
+class CookieMissingError(BookieError):
+    """A directory, or the metadata service, does not know this bookie (rule 2.2)."""
+
+    def __init__(self, where: str, why: str, repair: str) -> None:
+        super().__init__(f"{where} {why}. {repair}")
+        self.where = where
+        self.repair = repair
+
+
+class CookieMismatchError(BookieError):
+    """A directory carries the cookie of another bookie, or of another directory (rule 2.2)."""
+
+    def __init__(self, where: str, differences: Sequence[Difference], repair: str) -> None:
+        listed = "; ".join(map(str, differences))
+        super().__init__(f"{where} belongs elsewhere: {listed}. {repair}")
+        self.where = where
+        self.differences = tuple(differences)
+        self.repair = repair
+
+
+class CookieDamagedError(BookieError):
+    """A cookie's bytes cannot be read; nothing was changed."""
+
+    def __init__(self, where: str, why: str) -> None:
+        super().__init__(
+            f"the cookie in {where} cannot be read: {why}. Restore it from another directory of "
+            "the same bookie, or give the bookie empty directories and run `quire bookie format`"
+        )
+        self.where = where
+
+
+class AlreadyFormattedError(BookieError):
+    """A format found directories that are in use, or hold something."""
+
+    def __init__(self, where: str, why: str) -> None:
+        super().__init__(f"{where} {why}: format only makes new bookies, in empty directories")
+        self.where = where
+
+
+class BookieIdInUseError(BookieError):
+    """Another process holds this bookie's registration."""
+
+    def __init__(self, bookie_id: str, address: str) -> None:
+        super().__init__(
+            f"bookie {bookie_id} is already registered by a running process at {address}: "
+            "stop that one first; if it has died, its registration ends with its session"
+        )
+        self.bookie_id = bookie_id
+        self.address = address
+
+
+class CannotListenError(BookieError):
+    """A port could not be opened."""
+
+    def __init__(self, what: str, host: str, port: int, why: str) -> None:
+        super().__init__(f"{what} cannot listen on {host}:{port}: {why}")
+        self.host = host
+        self.port = port
