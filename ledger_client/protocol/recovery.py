@@ -1,0 +1,259 @@
+"""Decides what the recovery of one ledger does next, from taking it over to closing it.
+
+Leaves fencing, reading and writing back to the phases that it joins together (`recovery_fence.py`,
+`recovery_read.py`, `recovery_write.py`), and performing the actions to `recoverer.py`.
+
+Invariants: nothing is read before enough bookies have fenced; reading is against the last fragment
+as it was when recovery started; metadata is stored twice, to begin and to close, each time by
+compare-and-set on what was read; before it gives up, the metadata is read once more, because
+another recovery may have ended.
+
+Source: protocol section 7.
+"""
+
+from enum import Enum, auto
+from typing import Final
+
+from bookie.wire.messages import Status
+from ledger_client.protocol import recovery_events as e
+from ledger_client.protocol.recovery_events import RecoveryAction, RecoveryEvent
+from ledger_client.protocol.recovery_fence import FencePhase
+from ledger_client.protocol.recovery_read import Ended, ReadPhase
+from ledger_client.protocol.recovery_write import WriteBackPhase
+from metadata.ids import EntryId, Version
+from metadata.ledger_metadata import LedgerMetadata, LedgerState
+
+PENDING_BYTES_MAX: Final = 32 * 1024 * 1024
+"""No further chunks are opened while this much is being written back."""
+
+
+class _Stage(Enum):
+    STARTING = auto()
+    FENCING = auto()
+    RECOVERING = auto()
+    CLOSING = auto()
+    GIVING_UP = auto()
+    DONE = auto()
+
+
+class RecoveryProtocol:
+    """Recovers one ledger (rules 7.1-7.6). Performs nothing; the first event is MetadataRead."""
+
+    __slots__ = (
+        "_failure",
+        "_fencing",
+        "_is_length_asked",
+        "_metadata",
+        "_reading",
+        "_stage",
+        "_version",
+        "_writing",
+    )
+
+    def __init__(self) -> None:
+        self._stage = _Stage.STARTING
+        self._metadata: LedgerMetadata | None = None
+        """As recovery started; while starting and closing, as last read."""
+        self._version = Version(-1)
+        self._fencing: FencePhase | None = None
+        self._reading: ReadPhase | None = None
+        self._writing: WriteBackPhase | None = None
+        """None until the length before the first entry read is known."""
+        self._is_length_asked = False
+        self._failure: e.RecoveryFailure | None = None
+
+    def handle(self, event: RecoveryEvent) -> list[RecoveryAction]:
+        """Advance by one event; the caller performs the returned actions in order."""
+        if self._stage is _Stage.DONE:
+            return []
+        match event:
+            case e.MetadataRead(metadata, version):
+                return self._on_metadata(metadata, version)
+            case e.MetadataStored(metadata, version):
+                return self._on_stored(metadata, version)
+            case e.LedgerGone():
+                return self._fail(e.Deleted())
+            case e.FenceAnswered() | e.FenceFailed():
+                return self._on_fence(event)
+            case _ if self._stage is _Stage.RECOVERING:
+                return self._while_recovering(event)
+            case _:
+                return []  # late answers: the end has been found, or will not be
+
+    @property
+    def _reader(self) -> ReadPhase:
+        assert self._reading is not None
+        return self._reading
+
+    def _while_recovering(self, event: RecoveryEvent) -> list[RecoveryAction]:
+        match event:
+            case e.RangeAnswered() | e.RangeFailed():
+                return self._on_range(event)
+            case e.LengthFound(length):
+                self._begin_writing(length)
+                return self._go_on()
+            case e.LengthMissing(missing):
+                last_confirmed = EntryId(self._reader.start - 1)
+                what = "the ledger's length up to this entry"
+                return self._give_up(e.Undecided(last_confirmed, what, missing))
+            case e.SpanStored() | e.SpanRefused():
+                return self._on_write(event)
+            case e.ReplacementsChosen() | e.ReplacementsMissing():
+                return self._on_write(event)
+            case _:
+                return []
+
+    def _on_metadata(self, metadata: LedgerMetadata, version: Version) -> list[RecoveryAction]:
+        if metadata.state is LedgerState.CLOSED:
+            return self._finish(metadata, version)
+        match self._stage:
+            case _Stage.STARTING if metadata.state is LedgerState.OPEN:
+                self._metadata, self._version = metadata, version
+                return [e.StoreInRecovery(metadata, version)]
+            case _Stage.STARTING:
+                return self._begin_fencing(metadata, version)
+            case _Stage.CLOSING:
+                return self._close_on(metadata, version)
+            case _Stage.GIVING_UP:
+                assert self._failure is not None
+                return self._fail(self._failure)
+            case _:
+                return []
+
+    def _on_stored(self, metadata: LedgerMetadata, version: Version) -> list[RecoveryAction]:
+        if self._stage is _Stage.STARTING:
+            return self._begin_fencing(metadata, version)
+        assert self._stage is _Stage.CLOSING
+        return self._finish(metadata, version)
+
+    def _begin_fencing(self, metadata: LedgerMetadata, version: Version) -> list[RecoveryAction]:
+        self._stage = _Stage.FENCING
+        self._metadata, self._version = metadata, version
+        self._fencing = FencePhase(metadata.quorum, metadata.last_fragment)
+        return list(self._fencing.requests())
+
+    def _on_fence(self, event: e.FenceAnswered | e.FenceFailed) -> list[RecoveryAction]:
+        if self._stage is not _Stage.FENCING:
+            return []  # the start, and with it the LAC that goes along, is frozen
+        if isinstance(event, e.FenceAnswered) and event.status is Status.UNAUTHORIZED:
+            return self._fail(e.PasswordRefused(event.bookie_id))
+        assert self._fencing is not None
+        assert self._metadata is not None
+        if isinstance(event, e.FenceAnswered):
+            self._fencing.answered(event)
+        else:
+            self._fencing.failed(event)
+        if self._fencing.is_covered:
+            self._stage = _Stage.RECOVERING
+            quorum, fragment = self._metadata.quorum, self._metadata.last_fragment
+            self._reading = ReadPhase(quorum, fragment, self._fencing.start_entry_id)
+            return list(self._reading.requests())
+        failure = self._fencing.verdict()
+        return self._give_up(failure) if failure else []
+
+    def _on_range(self, event: e.RangeAnswered | e.RangeFailed) -> list[RecoveryAction]:
+        if isinstance(event, e.RangeFailed):
+            return list(self._reader.failed(event)) + self._go_on()
+        if event.status is Status.UNAUTHORIZED:
+            return self._fail(e.PasswordRefused(event.bookie_id))
+        return list(self._reader.answered(event)) + self._go_on()
+
+    def _on_write(
+        self,
+        event: e.SpanStored | e.SpanRefused | e.ReplacementsChosen | e.ReplacementsMissing,
+    ) -> list[RecoveryAction]:
+        writing = self._writing
+        assert writing is not None
+        before = writing.first_pending_entry_id
+        actions: list[RecoveryAction] = []
+        match event:
+            case e.SpanStored(bookie_id, first_entry_id):
+                writing.stored(bookie_id, first_entry_id)
+            case e.SpanRefused(bookie_id, first_entry_id, Status.CONFLICT):
+                return self._give_up(e.OtherBytesStored(bookie_id, first_entry_id))
+            case e.SpanRefused(bookie_id, _first, Status.UNAUTHORIZED):
+                return self._fail(e.PasswordRefused(bookie_id))
+            case e.SpanRefused(bookie_id, _first, _status, reason):
+                actions += writing.failed(bookie_id, reason)
+            case e.ReplacementsChosen(bookies):
+                actions += writing.replaced(bookies)
+            case e.ReplacementsMissing():
+                actions += writing.without_replacement(event)
+        if writing.first_pending_entry_id > before:
+            actions.append(e.ReleaseEntries(writing.first_pending_entry_id))
+        return actions + self._go_on()
+
+    def _go_on(self) -> list[RecoveryAction]:
+        """Take on what was found, read further, and see whether the end is reached."""
+        actions = self._take_found()
+        shortage = self._writing.verdict() if self._writing else None
+        if shortage:
+            return actions + self._give_up(shortage)
+        match self._reader.verdict():
+            case e.Undecided() as failure:
+                return actions + self._give_up(failure)
+            case Ended(entry_id):
+                return actions + self._close_at(EntryId(entry_id - 1))
+            case None:
+                return actions + self._read_on()
+
+    def _take_found(self) -> list[RecoveryAction]:
+        actions: list[RecoveryAction] = []
+        ended = isinstance(self._reader.verdict(), Ended)
+        if self._writing is None and (ended or self._reader.has_found_first()):
+            length = self._reader.length_before_start()
+            if length is not None:
+                self._begin_writing(length)
+            elif not self._is_length_asked:
+                self._is_length_asked = True
+                return [e.FindLength(self._reader.start)]
+        if self._writing is not None:
+            for stretch in self._reader.take():
+                actions += self._writing.add(stretch)
+        return actions
+
+    def _begin_writing(self, length_before: int) -> None:
+        if self._writing is None:
+            assert self._metadata is not None
+            quorum, fragment = self._metadata.quorum, self._metadata.last_fragment
+            self._writing = WriteBackPhase(quorum, fragment, self._reader.start, length_before)
+
+    def _read_on(self) -> list[RecoveryAction]:
+        if self._writing is not None and self._writing.pending_bytes >= PENDING_BYTES_MAX:
+            return []
+        return list(self._reader.requests())
+
+    def _close_at(self, last_entry_id: EntryId) -> list[RecoveryAction]:
+        """Close once the entry with enough negatives is the first that is not written back."""
+        writing = self._writing
+        if writing is None or not writing.is_done:
+            return []
+        assert writing.first_pending_entry_id == last_entry_id + 1
+        assert self._metadata is not None
+        self._stage = _Stage.CLOSING
+        return self._close_on(self._metadata, self._version)
+
+    def _close_on(self, stored: LedgerMetadata, version: Version) -> list[RecoveryAction]:
+        """Close on top of what is stored now; only older fragments may differ (rule 7.5)."""
+        started, writing = self._metadata, self._writing
+        assert started is not None
+        assert writing is not None
+        same_last = stored.last_fragment == started.last_fragment
+        if stored.state is not LedgerState.IN_RECOVERY or not same_last:
+            return self._fail(e.FragmentsChanged())
+        last_entry_id = EntryId(writing.first_pending_entry_id - 1)
+        recovered = writing.changed_fragments()
+        return [e.StoreClosed(stored, version, recovered, last_entry_id, writing.length)]
+
+    def _give_up(self, failure: e.RecoveryFailure) -> list[RecoveryAction]:
+        self._stage = _Stage.GIVING_UP
+        self._failure = failure
+        return [e.ReadMetadata()]
+
+    def _finish(self, metadata: LedgerMetadata, version: Version) -> list[RecoveryAction]:
+        self._stage = _Stage.DONE
+        return [e.Finish(metadata, version)]
+
+    def _fail(self, failure: e.RecoveryFailure) -> list[RecoveryAction]:
+        self._stage = _Stage.DONE
+        return [e.Fail(failure)]

@@ -1,0 +1,325 @@
+"""Lists what a recovery can learn (events) and what it can want done (actions).
+
+Leaves the decisions to `recovery.py` and its three phases, and performing to `recoverer.py`.
+
+Source: protocol section 7.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from bookie.wire.messages import Status
+from metadata.ids import BookieId, EntryId, Version
+from metadata.ledger_metadata import Fragment, LedgerMetadata
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataRead:
+    """The metadata as stored now: at the start, after a lost compare-and-set, or when asked for."""
+
+    metadata: LedgerMetadata
+    version: Version
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataStored:
+    """Our compare-and-set was applied."""
+
+    metadata: LedgerMetadata
+    version: Version
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerGone:
+    """The metadata does not exist (any more)."""
+
+
+@dataclass(frozen=True, slots=True)
+class FenceAnswered:
+    """A bookie answered the fencing LAC read."""
+
+    bookie_id: BookieId
+    status: Status
+    lac: EntryId
+    fenced: bool
+
+
+@dataclass(frozen=True, slots=True)
+class FenceFailed:
+    """A bookie could not be asked to fence."""
+
+    bookie_id: BookieId
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class FoundRun:
+    """Consecutive entries that a bookie returned and whose digests are right.
+
+    `length_before` is the ledger's bytes before the first of them; None if they came as a slice,
+    whose word on that is not the writer's.
+    """
+
+    first_entry_id: EntryId
+    lengths: tuple[int, ...]
+    length_before: int | None
+
+    @property
+    def next_entry_id(self) -> EntryId:
+        """The entry behind the last one."""
+        return EntryId(self.first_entry_id + len(self.lengths))
+
+
+@dataclass(frozen=True, slots=True)
+class RangeAnswered:
+    """A bookie answered a read from `first_entry_id` on.
+
+    The runs hold every entry from there up to `next_entry_id`; `status` is its answer for that one
+    (OK: it said nothing of it; UNKNOWN also stands for a digest that did not match).
+    """
+
+    bookie_id: BookieId
+    first_entry_id: EntryId
+    runs: tuple[FoundRun, ...]
+    next_entry_id: EntryId
+    status: Status
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RangeFailed:
+    """A bookie could not be asked for entries: as good as UNKNOWN."""
+
+    bookie_id: BookieId
+    first_entry_id: EntryId
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class LengthFound:
+    """The ledger's bytes before the entry that `FindLength` asked about."""
+
+    length: int
+
+
+@dataclass(frozen=True, slots=True)
+class LengthMissing:
+    """No replica could tell; `missing` says why, per bookie."""
+
+    missing: Mapping[BookieId, str]
+
+
+@dataclass(frozen=True, slots=True)
+class SpanStored:
+    """A bookie stored a written-back span."""
+
+    bookie_id: BookieId
+    first_entry_id: EntryId
+
+
+@dataclass(frozen=True, slots=True)
+class SpanRefused:
+    """A bookie did not store a written-back span; `status` is None if it could not be asked."""
+
+    bookie_id: BookieId
+    first_entry_id: EntryId
+    status: Status | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReplacementsChosen:
+    """The placement found a bookie for each failed position."""
+
+    bookies: Mapping[int, BookieId]
+
+
+@dataclass(frozen=True, slots=True)
+class ReplacementsMissing:
+    """The placement found too few bookies."""
+
+    needed: int
+    seen: int
+    excluded: Mapping[BookieId, str]
+
+
+RecoveryEvent = (
+    MetadataRead
+    | MetadataStored
+    | LedgerGone
+    | FenceAnswered
+    | FenceFailed
+    | RangeAnswered
+    | RangeFailed
+    | LengthFound
+    | LengthMissing
+    | SpanStored
+    | SpanRefused
+    | ReplacementsChosen
+    | ReplacementsMissing
+)
+
+
+@dataclass(frozen=True, slots=True)
+class StoreInRecovery:
+    """Compare-and-set `on` to IN_RECOVERY (rule 7.1)."""
+
+    on: LedgerMetadata
+    version: Version
+
+
+@dataclass(frozen=True, slots=True)
+class StoreClosed:
+    """Compare-and-set `on` to CLOSED (rule 7.5): see `LedgerMetadata.with_recovered`."""
+
+    on: LedgerMetadata
+    version: Version
+    recovered: tuple[Fragment, ...]
+    last_entry_id: EntryId
+    length: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReadMetadata:
+    """Read the metadata afresh, before giving up: another recovery may have ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fence:
+    """Send the fencing LAC read (rule 7.2)."""
+
+    bookie_id: BookieId
+
+
+@dataclass(frozen=True, slots=True)
+class ReadRange:
+    """Send a fencing read of entries (rule 7.3)."""
+
+    bookie_id: BookieId
+    first_entry_id: EntryId
+    last_entry_id: EntryId
+
+
+@dataclass(frozen=True, slots=True)
+class FindLength:
+    """Learn the ledger's bytes before an entry, from a whole batch at or before it."""
+
+    entry_id: EntryId
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Entries that are written back as one batch."""
+
+    first_entry_id: EntryId
+    count: int
+    length_before: int
+    payload_bytes: int
+
+    @property
+    def next_entry_id(self) -> EntryId:
+        """The entry behind the last one."""
+        return EntryId(self.first_entry_id + self.count)
+
+
+@dataclass(frozen=True, slots=True)
+class WriteBack:
+    """Send entries that were found, as one batch, by an add that passes the fence (rule 7.4)."""
+
+    bookie_id: BookieId
+    span: Span
+    lac: EntryId
+
+
+@dataclass(frozen=True, slots=True)
+class ChooseReplacements:
+    """Ask the placement for bookies at the failed positions, without those in `failed`."""
+
+    ensemble: tuple[BookieId, ...]
+    positions: tuple[int, ...]
+    failed: Mapping[BookieId, str]
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseEntries:
+    """Entries before this one need not be held any longer."""
+
+    before: EntryId
+
+
+@dataclass(frozen=True, slots=True)
+class Undecided:
+    """Too few replicas can tell whether an entry exists, or fence (rules 7.2, 7.3)."""
+
+    entry_id: EntryId | None
+    needed: str
+    missing: Mapping[BookieId, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class PasswordRefused:
+    """A bookie knows the ledger under another master key."""
+
+    bookie_id: BookieId
+
+
+@dataclass(frozen=True, slots=True)
+class OtherBytesStored:
+    """A bookie holds other bytes, with a right digest, at an id that was read elsewhere."""
+
+    bookie_id: BookieId
+    entry_id: EntryId
+
+
+@dataclass(frozen=True, slots=True)
+class NoReplacement:
+    """Some entry cannot reach its ack quorum, and there is no bookie to replace a failed one."""
+
+    needed: int
+    seen: int
+    excluded: Mapping[BookieId, str]
+
+
+@dataclass(frozen=True, slots=True)
+class FragmentsChanged:
+    """The last fragment is not the one that recovery read: no rule allows that."""
+
+
+@dataclass(frozen=True, slots=True)
+class Deleted:
+    """The ledger is gone."""
+
+
+RecoveryFailure = (
+    Undecided | PasswordRefused | OtherBytesStored | NoReplacement | FragmentsChanged | Deleted
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """The ledger is CLOSED, by us or by another: recovery is done."""
+
+    metadata: LedgerMetadata
+    version: Version
+
+
+@dataclass(frozen=True, slots=True)
+class Fail:
+    """Recovery cannot go on; the ledger stays as it is stored."""
+
+    failure: RecoveryFailure
+
+
+RecoveryAction = (
+    StoreInRecovery
+    | StoreClosed
+    | ReadMetadata
+    | Fence
+    | ReadRange
+    | FindLength
+    | WriteBack
+    | ChooseReplacements
+    | ReleaseEntries
+    | Finish
+    | Fail
+)

@@ -1,0 +1,79 @@
+"""Decides when enough bookies of the last fragment have fenced, and where to start reading.
+
+Leaves sending to the shell, and what follows to `recovery.py`.
+
+Invariant: a bookie counts only if it said itself that the ledger is fenced; a negative counts as
+well as a LAC, an answer of which the bookie is not sure never does.
+
+Source: protocol rules 3.2, 7.2, 7.3.
+"""
+
+from typing import Final
+
+from bookie.wire.messages import Status
+from ledger_client.protocol.quorum import covers
+from ledger_client.protocol.recovery_events import Fence, FenceAnswered, FenceFailed, Undecided
+from metadata.ids import BookieId, EntryId
+from metadata.ledger_metadata import Fragment, QuorumSpec
+
+KNOWN: Final = (Status.OK, Status.NO_SUCH_ENTRY, Status.NO_SUCH_LEDGER)
+
+
+class FencePhase:
+    """Collects the answers to the fencing LAC reads of one fragment."""
+
+    __slots__ = ("_fragment", "_lac", "_quorum", "_unknown", "_waiting", "known_positions")
+
+    def __init__(self, quorum: QuorumSpec, fragment: Fragment) -> None:
+        self._quorum = quorum
+        self._fragment = fragment
+        self._waiting: dict[BookieId, int] = {b: p for p, b in enumerate(fragment.ensemble)}
+        self._unknown: dict[BookieId, str] = {}
+        self._lac = EntryId(fragment.first_entry_id - 1)
+        self.known_positions: list[int] = []
+
+    def requests(self) -> list[Fence]:
+        """Return one request to each bookie of the fragment."""
+        return [Fence(bookie_id) for bookie_id in self._fragment.ensemble]
+
+    def answered(self, event: FenceAnswered) -> None:
+        """Count an answer; repeated ones change nothing."""
+        if event.bookie_id not in self._waiting:
+            return
+        if event.status not in KNOWN:
+            self._miss(event.bookie_id, f"answered {event.status.name}")
+        elif not event.fenced:
+            self._miss(event.bookie_id, "did not fence")
+        else:
+            self.known_positions.append(self._waiting.pop(event.bookie_id))
+            self._lac = max(self._lac, event.lac)
+
+    def failed(self, event: FenceFailed) -> None:
+        """Count a bookie that could not be asked."""
+        if event.bookie_id in self._waiting:
+            self._miss(event.bookie_id, event.reason)
+
+    @property
+    def is_covered(self) -> bool:
+        """Tell whether no ack quorum can form any more without a bookie that has fenced."""
+        return covers(self._quorum, self.known_positions)
+
+    @property
+    def start_entry_id(self) -> EntryId:
+        """The first entry whose fate is open: everything before was confirmed (rule 7.3)."""
+        return EntryId(self._lac + 1)
+
+    def verdict(self) -> Undecided | None:
+        """Return the failure once everybody was heard and it is not enough."""
+        if self._waiting or self.is_covered:
+            return None
+        quorum = self._quorum
+        needed = (
+            f"fences at {quorum.write_quorum - quorum.ack_quorum + 1} of every "
+            f"{quorum.write_quorum} neighbours in the last ensemble"
+        )
+        return Undecided(None, needed, dict(self._unknown))
+
+    def _miss(self, bookie_id: BookieId, reason: str) -> None:
+        del self._waiting[bookie_id]
+        self._unknown[bookie_id] = reason

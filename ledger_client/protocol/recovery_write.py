@@ -1,0 +1,229 @@
+"""Decides how entries that exist are written back, and on which bookies they then are.
+
+Leaves finding them to `recovery_read.py`, building batches to the shell, and storing the fragments
+at the close to `recovery.py`.
+
+Where there is nobody to replace a failed bookie, writing back goes on as long as every entry still
+reaches its ack quorum without it.
+
+Invariants: an answer counts only while its bookie holds that position in the current recovery
+ensemble; replacements live in memory, in a fragment that opens at the first entry that lacks its
+ack quorum; the LAC that goes along is the one at which recovery started.
+
+Source: protocol rules 3.1, 7.4.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from bookie.wire.batch import BATCH_ENTRIES_MAX
+from ledger_client.protocol.quorum import stripe_end, write_set_positions
+from ledger_client.protocol.recovery_events import (
+    ChooseReplacements,
+    NoReplacement,
+    ReplacementsMissing,
+    Span,
+    WriteBack,
+)
+from ledger_client.protocol.recovery_read import Stretch
+from metadata.ids import BookieId, EntryId
+from metadata.ledger_metadata import Fragment, QuorumSpec
+
+SPAN_BYTES_MAX: Final = 1024 * 1024
+"""Payload bytes of one write-back, unless a single entry has more."""
+
+WriteAction = WriteBack | ChooseReplacements
+
+
+class WriteBackPhase:
+    """Writes spans to the write sets of an ensemble that may change under way."""
+
+    __slots__ = (
+        "_failures",
+        "_fragments",
+        "_lac",
+        "_next_entry_id",
+        "_original",
+        "_pending",
+        "_quorum",
+        "length",
+    )
+
+    def __init__(
+        self, quorum: QuorumSpec, fragment: Fragment, start: EntryId, length_before: int
+    ) -> None:
+        self._quorum = quorum
+        self._original = fragment
+        self._fragments = [fragment]
+        self._lac = EntryId(start - 1)
+        self._next_entry_id = start
+        self.length = length_before
+        """The ledger's bytes up to the last entry taken on."""
+        self._pending: dict[EntryId, _PendingSpan] = {}
+        self._failures = _Failures()
+
+    @property
+    def pending_bytes(self) -> int:
+        """Bytes taken on that lack their ack quorum."""
+        return sum(each.span.payload_bytes for each in self._pending.values())
+
+    @property
+    def first_pending_entry_id(self) -> EntryId:
+        """The first entry that lacks its ack quorum, or the next one to come."""
+        return next(iter(self._pending), self._next_entry_id)
+
+    @property
+    def is_done(self) -> bool:
+        """Tell whether every entry taken on has its ack quorum."""
+        return not self._pending
+
+    def add(self, stretch: Stretch) -> list[WriteAction]:
+        """Take on entries that exist; they follow those before without a gap."""
+        assert stretch.first_entry_id == self._next_entry_id
+        actions: list[WriteAction] = []
+        for first, lengths in self._cut(stretch):
+            span = Span(first, len(lengths), self.length, sum(lengths))
+            self.length += span.payload_bytes
+            self._next_entry_id = span.next_entry_id
+            positions = write_set_positions(self._quorum, first)
+            self._pending[first] = _PendingSpan(span, positions)
+            actions += [
+                WriteBack(bookie_id, span, self._lac)
+                for position in positions
+                if (bookie_id := self._ensemble[position]) not in self._failures.reasons
+            ]
+        return actions + self._choose()
+
+    def stored(self, bookie_id: BookieId, first_entry_id: EntryId) -> None:
+        """Count an answer; drop what has its ack quorum from the front."""
+        pending = self._pending.get(first_entry_id)
+        if pending is None:
+            return
+        pending.stored_at.append(bookie_id)
+        while self._pending:
+            front = next(iter(self._pending.values()))
+            if front.count_stored(self._ensemble) < self._quorum.ack_quorum:
+                break
+            del self._pending[front.span.first_entry_id]
+
+    def failed(self, bookie_id: BookieId, reason: str) -> list[WriteAction]:
+        """Take a bookie for failed; one that holds no position any more is ignored (rule 5.3)."""
+        if bookie_id not in self._ensemble:
+            return []
+        self._failures.reasons.setdefault(bookie_id, reason)
+        return self._choose()
+
+    def replaced(self, bookies: Mapping[int, BookieId]) -> list[WriteAction]:
+        """Put the replacements in their positions and resend to them what lacks its ack quorum."""
+        self._failures.is_choosing = False
+        failed = self._failed_positions()
+        chosen = {p: b for p, b in sorted(bookies.items()) if p in failed}
+        ensemble = tuple(chosen.get(p, b) for p, b in enumerate(self._ensemble))
+        first = self.first_pending_entry_id
+        if self._fragments[-1].first_entry_id == first:
+            self._fragments.pop()
+        self._fragments.append(Fragment(first, ensemble))
+        resent: list[WriteAction] = [
+            WriteBack(bookie_id, pending.span, self._lac)
+            for pending in self._pending.values()
+            for position, bookie_id in chosen.items()
+            if position in pending.positions
+        ]
+        return resent + self._choose()
+
+    def without_replacement(self, event: ReplacementsMissing) -> list[WriteAction]:
+        """Go on with the bookies that are left; a later failure asks for replacements again."""
+        self._failures.is_choosing = False
+        self._failures.shortage = NoReplacement(event.needed, event.seen, event.excluded)
+        return self._choose()
+
+    def verdict(self) -> NoReplacement | None:
+        """Return the failure once some entry can no longer reach its ack quorum."""
+        if self._failures.is_choosing:
+            return None
+        reachable = [
+            pending.count_reachable(self._ensemble, self._failures.reasons)
+            for pending in self._pending.values()
+        ]
+        if min(reachable, default=self._quorum.ack_quorum) >= self._quorum.ack_quorum:
+            return None
+        return self._failures.shortage
+
+    def changed_fragments(self) -> tuple[Fragment, ...]:
+        """Return the fragments that replacements opened, without those that stayed empty."""
+        return tuple(
+            fragment
+            for fragment in self._fragments
+            if fragment != self._original and fragment.first_entry_id < self._next_entry_id
+        )
+
+    def _choose(self) -> list[WriteAction]:
+        """Ask for replacements if a bookie failed, some entry waits and no choice is under way."""
+        positions = self._failed_positions()
+        if not positions or not self._pending or not self._failures.begin_choice():
+            return []
+        return [ChooseReplacements(self._ensemble, positions, dict(self._failures.reasons))]
+
+    @property
+    def _ensemble(self) -> tuple[BookieId, ...]:
+        return self._fragments[-1].ensemble
+
+    def _failed_positions(self) -> tuple[int, ...]:
+        return tuple(p for p, b in enumerate(self._ensemble) if b in self._failures.reasons)
+
+    def _cut(self, stretch: Stretch) -> Iterator[tuple[EntryId, tuple[int, ...]]]:
+        """Cut at stripe boundaries and at the limits of a batch."""
+        begin, lengths = 0, stretch.lengths
+        while begin < len(lengths):
+            first = EntryId(stretch.first_entry_id + begin)
+            stripe_left = stripe_end(self._quorum, first) - first + 1
+            stop_max = min(len(lengths), begin + min(stripe_left, BATCH_ENTRIES_MAX))
+            stop, size = begin + 1, lengths[begin]
+            while stop < stop_max and size + lengths[stop] <= SPAN_BYTES_MAX:
+                size += lengths[stop]
+                stop += 1
+            yield first, lengths[begin:stop]
+            begin = stop
+
+
+class _PendingSpan:
+    """A span that lacks its ack quorum, and who said that it stored it."""
+
+    __slots__ = ("positions", "span", "stored_at")
+
+    def __init__(self, span: Span, positions: tuple[int, ...]) -> None:
+        self.span = span
+        self.positions = positions
+        self.stored_at: list[BookieId] = []
+
+    def count_stored(self, ensemble: tuple[BookieId, ...]) -> int:
+        """Count the positions whose present bookie has it."""
+        return sum(ensemble[p] in self.stored_at for p in self.positions)
+
+    def count_reachable(
+        self, ensemble: tuple[BookieId, ...], failed: Mapping[BookieId, str]
+    ) -> int:
+        """Count the positions that have it, or may yet."""
+        return sum(
+            ensemble[p] in self.stored_at or ensemble[p] not in failed for p in self.positions
+        )
+
+
+class _Failures:
+    """Which bookies failed, and how the search for replacements stands."""
+
+    __slots__ = ("_tried_count", "is_choosing", "reasons", "shortage")
+
+    def __init__(self) -> None:
+        self.reasons: dict[BookieId, str] = {}
+        self.is_choosing = False
+        self.shortage: NoReplacement | None = None
+        self._tried_count = 0
+
+    def begin_choice(self) -> bool:
+        """Tell whether to ask now: not twice at once, nor again in vain for the same failures."""
+        if self.is_choosing or (self.shortage and self._tried_count == len(self.reasons)):
+            return False
+        self.is_choosing, self.shortage = True, None
+        self._tried_count = len(self.reasons)
+        return True

@@ -1,0 +1,1 @@
+"""Transcripts of the pure protocols, one per rule, and what plays them."""
