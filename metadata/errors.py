@@ -116,3 +116,14 @@ class InvalidTransitionError(MetadataError):
         super().__init__(f"ledger {ledger_id}: {why}")
         self.ledger_id = ledger_id
         self.why = why
+
+
+class NameHeldError(MetadataError):
+    """A path that one live process holds is held by another one (rule 2.1)."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(
+            f"{path} is held by another live process: stop that one first, or, if it died just "
+            "now, wait for its session to end"
+        )
+        self.path = path

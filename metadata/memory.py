@@ -1,8 +1,8 @@
 """Implements the metadata store within one process: the reference meaning of `MetadataStore`, also
 under faults.
 
-Leaves the meaning of single operations to `memory_tree.py`, and what goes wrong when to a
-`StoreFaults` given by its user.
+Leaves the meaning of single operations to `memory_tree.py` and `memory_server.py`, and what goes
+wrong when to a `StoreFaults` given by its user.
 
 Invariants: one server value is shared by several stores, each one session; a request that was sent
 may be applied after its caller was told that the outcome is unknown, or was cancelled, as with a
@@ -12,6 +12,7 @@ Source: protocol rule 1.3; ZooKeeper's sessions.
 """
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -26,7 +27,8 @@ from metadata.errors import (
     StoreUnavailableError,
 )
 from metadata.ids import Version
-from metadata.memory_faults import NoFaults, StoreCall, StoreFaults
+from metadata.memory_faults import StoreCall
+from metadata.memory_server import MemoryMetadataServer
 from metadata.memory_tree import Change, MemoryTree, check_path, parent_of
 from metadata.store import (
     PARENT_ATTEMPTS_MAX,
@@ -42,6 +44,8 @@ from metadata.store import (
     WatchCallback,
     check_multi,
 )
+
+__all__ = ["MemoryMetadataServer", "MemoryMetadataStore"]
 
 OPERATION_TIMEOUT_S: Final = 10.0
 SESSION_TIMEOUT_S: Final = 10.0
@@ -62,45 +66,6 @@ class _Request:
     reply: "asyncio.Future[object]"
     is_sent: bool = False
     task: "asyncio.Task[None] | None" = None
-
-
-class MemoryMetadataServer:
-    """What several `MemoryMetadataStore`s share: the tree, and the sessions that own its ephemeral
-    nodes.
-    """
-
-    def __init__(self, faults: StoreFaults | None = None, *, address: str = "memory") -> None:
-        self.faults = faults or NoFaults()
-        self.address = address
-        self.tree = MemoryTree()
-        self._stores: dict[int, MemoryMetadataStore] = {}
-        self._last_session_id = 0
-
-    def open_session(self, store: "MemoryMetadataStore") -> int:
-        """Begin a session for a store."""
-        self._last_session_id += 1
-        self._stores[self._last_session_id] = store
-        return self._last_session_id
-
-    def end_session(self, session_id: int) -> None:
-        """Delete a session's ephemeral nodes; its late requests take no effect."""
-        if self._stores.pop(session_id, None) is not None:
-            self._announce(self.tree.remove_owned(session_id))
-
-    def is_alive(self, session_id: int) -> bool:
-        """Tell whether a session has not ended."""
-        return session_id in self._stores
-
-    def apply(self, session_id: int, operations: Sequence[Operation]) -> list[Version]:
-        """Carry out a write for a session, and tell every watch."""
-        versions, changes = self.tree.apply(operations, session_id)
-        self._announce(changes)
-        return versions
-
-    def _announce(self, changes: list[Change]) -> None:
-        for change in changes:
-            for store in list(self._stores.values()):
-                store.notice(change)
 
 
 class MemoryMetadataStore:
@@ -127,6 +92,7 @@ class MemoryMetadataStore:
         self._requests: dict[int, _Request] = {}
         self._watches: dict[int, _Watch] = {}
         self._session_callbacks: dict[int, SessionCallback] = {}
+        self._news: deque[tuple[SessionCallback, SessionState]] = deque()
         self._last_number = 0
         self._expiry: asyncio.TimerHandle | None = None
 
@@ -374,9 +340,13 @@ class MemoryMetadataStore:
 
     def _enter(self, state: SessionState) -> None:
         self._state = state
-        loop = asyncio.get_running_loop()
         for callback in list(self._session_callbacks.values()):
-            loop.call_soon(callback, state)
+            self._news.append((callback, state))
+            asyncio.get_running_loop().call_soon(self._tell_next)
+
+    def _tell_next(self) -> None:
+        callback, state = self._news.popleft()
+        callback(state)
 
     def _stop_expiry(self) -> None:
         if self._expiry is not None:

@@ -10,6 +10,7 @@ from metadata.errors import OutcomeUnknownError, StoreUnavailableError
 from metadata.ledger_store import LedgerStore
 from metadata.memory import MemoryMetadataServer, MemoryMetadataStore
 from metadata.memory_faults import StoreCall
+from tests.unit.metadata.virtual_time import VirtualTimeLoop
 
 NOW_MS = 1_700_000_000_000
 
@@ -55,6 +56,10 @@ class ScriptedFaults:
 
     def watch_delay_s(self, path: str) -> float:
         return 0.0
+
+
+def pytest_asyncio_loop_factories() -> dict[str, type[VirtualTimeLoop]]:
+    return {"virtual": VirtualTimeLoop}
 
 
 @pytest.fixture
