@@ -1,0 +1,186 @@
+"""Knows, for every batch of an open ledger that is not settled, which of its write set stored it.
+
+Leaves all consequences to `append.AppendProtocol`. Work is per batch, never per entry.
+
+Invariants: batches are contiguous and in order; the confirmed ones come first; a batch is
+*confirmed* when it and all before it are stored on an ack quorum of their write sets (derived from
+the answers each time: rule 4.5); *settled* when no answer that could still come matters.
+
+Source: protocol rules 4.4-4.6, 5.2.
+"""
+
+from collections import deque
+from collections.abc import Iterable
+from typing import Final
+
+from ledger_client.protocol.quorum import write_set_positions
+from metadata.ids import NO_ENTRY, EntryId
+from metadata.ledger_metadata import QuorumSpec
+
+BATCH_COST_BYTES: Final = 512
+"""What one unanswered batch costs beside its payload, in the bound of rule 4.6."""
+
+
+class PendingBatch:
+    """One batch; `write_set`, `sent`, `stored` and `lost` are bit masks of ensemble positions."""
+
+    __slots__ = (
+        "count",
+        "first_entry_id",
+        "length_after",
+        "lost",
+        "payload_bytes",
+        "sent",
+        "stored",
+        "write_set",
+    )
+
+    def __init__(
+        self,
+        first_entry_id: EntryId,
+        count: int,
+        payload_bytes: int,
+        length_after: int,
+        write_set: int,
+    ) -> None:
+        self.first_entry_id = first_entry_id
+        self.count = count
+        self.payload_bytes = payload_bytes
+        self.length_after = length_after
+        self.write_set = write_set
+        self.sent = 0
+        self.stored = 0
+        self.lost = 0
+
+    @property
+    def last_entry_id(self) -> EntryId:
+        """The id of its last entry."""
+        return EntryId(self.first_entry_id + self.count - 1)
+
+
+class PendingBatches:
+    """The unsettled batches of one ledger, and the LAC that follows from their answers."""
+
+    def __init__(self, quorum: QuorumSpec) -> None:
+        self.lac = NO_ENTRY
+        self.length = 0
+        self._quorum = quorum
+        self._confirmed: deque[PendingBatch] = deque()
+        self._unconfirmed: deque[PendingBatch] = deque()
+        self._by_first: dict[EntryId, PendingBatch] = {}
+        self._pushed_length = 0
+        self._unanswered_bytes = [0] * quorum.ensemble_size
+
+    @property
+    def lap(self) -> EntryId:
+        """The last entry id that was pushed."""
+        return self._unconfirmed[-1].last_entry_id if self._unconfirmed else self.lac
+
+    @property
+    def unconfirmed(self) -> Iterable[PendingBatch]:
+        """The batches beyond the LAC, in order."""
+        return self._unconfirmed
+
+    def add(self, first_entry_id: EntryId, count: int, payload_bytes: int) -> PendingBatch:
+        """Take in the next batch."""
+        assert first_entry_id == self.lap + 1, "ids are given in order, without gaps"
+        self._pushed_length += payload_bytes
+        mask = 0
+        for position in write_set_positions(self._quorum, first_entry_id):
+            mask |= 1 << position
+        batch = PendingBatch(first_entry_id, count, payload_bytes, self._pushed_length, mask)
+        self._unconfirmed.append(batch)
+        self._by_first[first_entry_id] = batch
+        return batch
+
+    def note_sent(self, batch: PendingBatch, position: int) -> None:
+        """Remember that a batch is on its way to the bookie at a position."""
+        batch.sent |= 1 << position
+        self._unanswered_bytes[position] += batch.payload_bytes + BATCH_COST_BYTES
+
+    def record(self, first_entry_id: EntryId, position: int) -> bool:
+        """Count an answer; late and repeated ones change nothing. Tell whether it was news."""
+        batch = self._by_first.get(first_entry_id)
+        bit = 1 << position
+        if batch is None or not batch.write_set & ~batch.stored & ~batch.lost & bit:
+            return False
+        batch.stored |= bit
+        if batch.sent & bit:
+            self._unanswered_bytes[position] -= batch.payload_bytes + BATCH_COST_BYTES
+        return True
+
+    def unanswered_bytes(self, position: int) -> int:
+        """Return the bytes sent to a position that it has not answered (rule 4.6)."""
+        return self._unanswered_bytes[position]
+
+    def confirm(self) -> bool:
+        """Move the LAC over every batch that now is acknowledged; tell whether it moved."""
+        needed = self._quorum.ack_quorum
+        moved = False
+        while self._unconfirmed and self._unconfirmed[0].stored.bit_count() >= needed:
+            batch = self._unconfirmed.popleft()
+            self._confirmed.append(batch)
+            self.lac, self.length, moved = batch.last_entry_id, batch.length_after, True
+        return moved
+
+    def settle(self, given_up: int) -> tuple[EntryId | None, list[tuple[EntryId, EntryId]]]:
+        """Drop the leading confirmed batches for which no awaited answer is left.
+
+        `given_up` masks the positions from which none is awaited any more. Returns the last settled
+        entry id, if any, and the stretches (first, last) that are short of their write quorum.
+        """
+        settled: EntryId | None = None
+        short: list[tuple[EntryId, EntryId]] = []
+        while self._confirmed:
+            batch = self._confirmed[0]
+            missing = batch.write_set & ~batch.stored
+            if missing & ~(batch.lost | given_up):
+                break
+            if missing:
+                short.append((batch.first_entry_id, batch.last_entry_id))
+            settled = batch.last_entry_id
+            self._confirmed.popleft()
+            del self._by_first[batch.first_entry_id]
+            self._forget_sent(batch, missing & ~batch.lost)
+        return settled, merge_adjacent(short)
+
+    def clear_position(self, position: int) -> None:
+        """Forget what the bookie that held a position answered: another one is in its place
+        (5.2).
+        """
+        bit = 1 << position
+        for batch in self._unconfirmed:
+            batch.stored &= ~bit
+        self.resume_position(position)
+
+    def resume_position(self, position: int) -> None:
+        """Forget what was sent to a position in vain: its bookie lost it, or is another one.
+
+        Confirmed batches stay without that copy: they belong to the fragment before, or are not
+        kept to be sent again.
+        """
+        bit = 1 << position
+        self._unanswered_bytes[position] = 0
+        for batch in self._confirmed:
+            batch.lost |= batch.write_set & ~batch.stored & bit
+            batch.sent &= ~bit
+        for batch in self._unconfirmed:
+            if not batch.stored & bit:
+                batch.sent &= ~bit
+
+    def _forget_sent(self, batch: PendingBatch, positions: int) -> None:
+        for position, unanswered in enumerate(self._unanswered_bytes):
+            if batch.sent & positions & (1 << position):
+                cost = batch.payload_bytes + BATCH_COST_BYTES
+                self._unanswered_bytes[position] = max(0, unanswered - cost)
+
+
+def merge_adjacent(ranges: list[tuple[EntryId, EntryId]]) -> list[tuple[EntryId, EntryId]]:
+    """Join ascending ranges (first, last) that touch."""
+    merged: list[tuple[EntryId, EntryId]] = []
+    for first, last in ranges:
+        if merged and merged[-1][1] + 1 == first:
+            merged[-1] = (merged[-1][0], last)
+        else:
+            merged.append((first, last))
+    return merged

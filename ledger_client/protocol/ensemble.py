@@ -1,0 +1,105 @@
+"""Knows which members of a writer's ensemble failed, and whether it can go on without them.
+
+Leaves the choice of replacements to the placement, and the change itself to `append`.
+
+Invariants: a member is *failed* (a replacement is wanted), *parked* (it failed, no spare exists,
+and entries reach their ack quorum without it), or neither; never both.
+
+Source: protocol rules 4.6, 5.3-5.5, 5.7.
+"""
+
+from dataclasses import dataclass
+
+from ledger_client.protocol.append_events import FailureKind
+from metadata.ids import BookieId
+from metadata.ledger_metadata import QuorumSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why a member failed."""
+
+    kind: FailureKind
+    reason: str
+
+
+class EnsembleHealth:
+    """The failed and the parked members of one ensemble."""
+
+    def __init__(self, quorum: QuorumSpec) -> None:
+        self._quorum = quorum
+        self.failed: dict[BookieId, Failure] = {}
+        self._parked: dict[BookieId, Failure] = {}
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether some member wants a replacement."""
+        return bool(self.failed)
+
+    @property
+    def parked(self) -> list[BookieId]:
+        """The members that nothing is sent to until they return or a spare joins."""
+        return list(self._parked)
+
+    def is_out(self, bookie_id: BookieId) -> bool:
+        """Tell whether nothing is to be sent to a member."""
+        return bookie_id in self.failed or bookie_id in self._parked
+
+    def fail(self, bookie_id: BookieId, kind: FailureKind, reason: str) -> None:
+        """Note a failure; the graver kind of several stays."""
+        known = self.failed.get(bookie_id) or self._parked.get(bookie_id)
+        if known is None or (kind is FailureKind.GONE and known.kind is not FailureKind.GONE):
+            self._parked.pop(bookie_id, None)
+            self.failed[bookie_id] = Failure(kind, reason)
+
+    def forgive(self, bookie_id: BookieId) -> bool:
+        """Take a member back; tell whether it was out."""
+        was_failed = self.failed.pop(bookie_id, None) is not None
+        return (self._parked.pop(bookie_id, None) is not None) or was_failed
+
+    def keep_only(self, ensemble: tuple[BookieId, ...]) -> None:
+        """Forget those that have left the ensemble."""
+        self.failed = {b: f for b, f in self.failed.items() if b in ensemble}
+        self._parked = {b: f for b, f in self._parked.items() if b in ensemble}
+
+    def unpark_all(self) -> None:
+        """Want replacements for parked members again: a spare joined."""
+        self.failed.update(self._parked)
+        self._parked.clear()
+
+    def set_aside(self, ensemble: tuple[BookieId, ...]) -> None:
+        """No spare exists: forgive the suspected, park the others while entries can do without."""
+        may_park = self.can_park(ensemble)
+        for bookie_id, failure in self.failed.items():
+            if may_park and failure.kind is not FailureKind.SUSPECTED:
+                self._parked[bookie_id] = failure
+        self.failed.clear()
+
+    def gone(self) -> list[BookieId]:
+        """Return the members that certainly cannot store."""
+        return [b for b, f in self.failed.items() if f.kind is FailureKind.GONE]
+
+    def reasons(self) -> dict[BookieId, str]:
+        """Return why each failed or parked member is not to be chosen again."""
+        return {b: f"{f.kind}: {f.reason}" for b, f in {**self.failed, **self._parked}.items()}
+
+    def can_park(self, ensemble: tuple[BookieId, ...]) -> bool:
+        """Tell whether every entry still reaches AQ without those that are out, suspects aside."""
+        out = [
+            b in self._parked
+            or (b in self.failed and self.failed[b].kind is not FailureKind.SUSPECTED)
+            for b in ensemble
+        ]
+        return self._worst_window(out) <= self._quorum.write_quorum - self._quorum.ack_quorum
+
+    def must_replace(self, ensemble: tuple[BookieId, ...]) -> bool:
+        """Tell whether some write set lacks its ack quorum, so that a delay must end (rule 5.4)."""
+        out = [self.is_out(b) for b in ensemble]
+        return self._worst_window(out) > self._quorum.write_quorum - self._quorum.ack_quorum
+
+    def _worst_window(self, out: list[bool]) -> int:
+        size = self._quorum.ensemble_size
+        return max(
+            sum(out[(start + i) % size] for i in range(self._quorum.write_quorum))
+            for start in range(size)
+        )
