@@ -1,0 +1,97 @@
+"""Chooses bookies among those that are up now, and avoids those that failed lately.
+
+Leaves the choice itself to `ledger_client.placement_policy`.
+
+Invariants: a bookie in quarantine is chosen only where the choice would otherwise be a shortage.
+
+Source: protocol rules 5.1 and 5.7.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from random import Random
+from typing import Protocol
+
+from ledger_client.placement_policy import PlacementPolicy, Shortage, SpreadPolicy
+from ledger_client.quarantine import Quarantine
+from metadata.ids import BookieId
+from metadata.ledger_metadata import QuorumSpec
+from metadata.registration import BookieRegistration
+
+__all__ = ["BookiesUp", "Placement", "PlacementPolicy", "Shortage", "SpreadPolicy"]
+
+NONE_EXCLUDED: Mapping[BookieId, str] = {}
+
+
+class BookiesUp(Protocol):
+    """Shows which bookies are registered (`metadata.registry.BookieDirectory`)."""
+
+    @property
+    def bookies(self) -> Mapping[BookieId, BookieRegistration]:
+        """The live bookies, also those that are not writable."""
+        ...
+
+
+class Placement:
+    """The choices of one client."""
+
+    def __init__(
+        self,
+        directory: BookiesUp,
+        quarantine: Quarantine,
+        rng: Random,
+        policy: PlacementPolicy | None = None,
+    ) -> None:
+        self._directory = directory
+        self._quarantine = quarantine
+        self._policy: PlacementPolicy = policy or SpreadPolicy()
+        self._rng = rng
+
+    def new_ensemble(
+        self, quorum: QuorumSpec, excluded: Mapping[BookieId, str] = NONE_EXCLUDED
+    ) -> tuple[BookieId, ...] | Shortage:
+        """Return the bookies of a new ensemble, in order."""
+        bookies = self._directory.bookies
+        avoided = self._avoided(excluded)
+        chosen = self._policy.new_ensemble(quorum, bookies, avoided, self._rng)
+        if isinstance(chosen, Shortage) and len(avoided) > len(excluded):
+            chosen = self._policy.new_ensemble(quorum, bookies, excluded, self._rng)
+        return chosen
+
+    def replacements(
+        self,
+        quorum: QuorumSpec,
+        ensemble: tuple[BookieId, ...],
+        positions: frozenset[int],
+        excluded: Mapping[BookieId, str] = NONE_EXCLUDED,
+    ) -> Mapping[int, BookieId] | Shortage:
+        """Return another bookie for each of the failed positions of an ensemble."""
+        bookies = self._directory.bookies
+        avoided = self._avoided(excluded)
+        chosen = self._policy.replacements(quorum, ensemble, positions, bookies, avoided, self._rng)
+        if isinstance(chosen, Shortage) and len(avoided) > len(excluded):
+            chosen = self._policy.replacements(
+                quorum, ensemble, positions, bookies, excluded, self._rng
+            )
+        return chosen
+
+    def has_spare(
+        self,
+        ensemble: tuple[BookieId, ...],
+        excluded: Mapping[BookieId, str] = NONE_EXCLUDED,
+    ) -> bool:
+        """Tell whether a good bookie is up that could replace a member: a suspicion needs one."""
+        avoided = self._avoided(excluded)
+        return any(
+            each.writable and bookie_id not in ensemble and bookie_id not in avoided
+            for bookie_id, each in self._directory.bookies.items()
+        )
+
+    def _avoided(self, excluded: Mapping[BookieId, str]) -> dict[BookieId, str]:
+        now = asyncio.get_running_loop().time()
+        avoided = dict(excluded)
+        for bookie_id in self._directory.bookies:
+            why = self._quarantine.reason(bookie_id, now)
+            if why is not None:
+                avoided.setdefault(bookie_id, why)
+        return avoided
