@@ -21,7 +21,8 @@ class DiskFailedError(BookieError):
 
     def __init__(self, what: str, why: str) -> None:
         super().__init__(
-            f"{what}: the disk failed ({why}); the bookie stops. Replace the disk, or restart to replay"
+            f"{what}: the disk failed ({why}); the bookie stops. Replace the disk, or start it "
+            "again to replay what was durable"
         )
         self.what = what
         self.why = why

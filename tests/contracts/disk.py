@@ -147,7 +147,7 @@ class DiskContract:
             (19_999).to_bytes(4, "big"),
             b"v" * 100,
         )
-        await asyncio.gather(*[store.view(lambda t: t.get(b"")) for _attempt in range(10)])
+        await asyncio.gather(*[store.view(lambda t: t.get(b"x")) for _attempt in range(10)])
         await store.close()
 
 

@@ -167,6 +167,11 @@ class SimulationLoop(base_events.BaseEventLoop):
         exception = context.get("exception")
         self.failures.append(exception or RuntimeError(str(context.get("message"))))
 
+    def _asyncgen_finalizer_hook(self, generator: object) -> None:
+        """Leave an abandoned generator unfinished: when it is collected is not part of the
+        history.
+        """
+
     def _run_once(self) -> None:
         ready = list(self._ready)
         if len(ready) > 1:

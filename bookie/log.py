@@ -1,0 +1,245 @@
+"""Appends records to the segmented log, group by group, and tells when they are durable.
+
+Leaves reading it back to `bookie.replay` and what a record means to `bookie.storage`.
+
+Invariants: everything queued is one commit, and while it runs the next gathers; groups are answered
+in the order of the log; a group is answered as stored only after its sync; after a failed sync
+nothing is written or answered as stored any more.
+Source: storage design, "One log" and "Limits and refusals"; protocol rule 4.3; reliability D7, D9.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from bookie import records
+from bookie.config import StorageConfig
+from bookie.disk import Buffer, Disk, File
+from bookie.errors import BookieError, DiskFailedError, DiskFullError, StorageClosedError
+from bookie.records import ADDS, RECORD_HEADER_BYTES, RecordKind
+from bookie.segments import DIRECTORY, Segment, Segments
+
+ITEM_OVERHEAD_BYTES: Final = 256
+"""What a queued record costs besides its body, counted against the queue's bound."""
+
+
+class LogItem:
+    """One queued record; `lsn` is set when its group is gathered."""
+
+    __slots__ = ("body", "context", "kind", "lsn")
+
+    def __init__(self, kind: int, body: Buffer, context: object) -> None:
+        self.kind = kind
+        self.body = body
+        self.context = context
+        self.lsn = -1
+
+
+GroupHandler = Callable[[list[LogItem], BookieError | None], None]
+"""Called on the loop with each group: stored when the error is None."""
+
+
+class Log:
+    """The writing end of the log. `run()` must run as a task."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        config: StorageConfig,
+        segments: Segments,
+        end_lsn: int,
+        on_group: GroupHandler,
+    ) -> None:
+        self.durable_lsn = end_lsn
+        """All records below it are durable."""
+        self.queued_bytes = 0
+        self.sync_count = 0
+        self.written_bytes = 0
+        self.failure: BookieError | None = None
+        self._disk = disk
+        self._config = config
+        self._segments = segments
+        self._on_group = on_group
+        self._queue: deque[LogItem] = deque()
+        self._committing: list[LogItem] = []
+        self._idle: asyncio.Future[None] | None = None
+        self._waiters: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self._appended_count = 0
+        self._answered_count = 0
+        self._active: Segment | None = None
+        self._file: File | None = None
+        self._footer = bytearray()
+        self._is_closing = False
+
+    def append(self, kind: int, body: Buffer, context: object) -> None:
+        """Queue a record. Raises the failure once the log has failed, StorageClosedError when it is
+        closing.
+        """
+        if self.failure is not None:
+            raise self.failure
+        if self._is_closing:
+            raise StorageClosedError
+        self._queue.append(LogItem(kind, body, context))
+        self._appended_count += 1
+        self.queued_bytes += len(body) + ITEM_OVERHEAD_BYTES
+        if self._idle is not None and not self._idle.done():
+            self._idle.set_result(None)
+
+    def unanswered(self) -> list[LogItem]:
+        """Return what is queued or being committed, in order."""
+        return [*self._committing, *self._queue]
+
+    async def barrier(self) -> None:
+        """Return when everything queued before the call has been answered."""
+        if self._answered_count < self._appended_count and self.failure is None:
+            future = asyncio.get_running_loop().create_future()
+            self._waiters.append((self._appended_count, future))
+            await future
+
+    async def run(self) -> None:
+        """Commit groups until `close`. Raises DiskFailedError once the disk has failed."""
+        while not (self._is_closing and not self._queue):
+            if not self._queue:
+                self._idle = asyncio.get_running_loop().create_future()
+                await self._idle
+                self._idle = None
+                continue
+            group = self._committing = self._gather()
+            try:
+                await self._commit(group)
+            except DiskFullError as error:
+                self._committing = []
+                self._answer(group + self._take_all(), error)
+            except BookieError as error:
+                self._die(error)
+                raise
+            else:
+                self._committing = []
+                self._answer(group, None)
+        try:
+            await self._seal()
+        except DiskFullError:
+            return  # an unsealed segment is walked where its footer is missed
+        except BookieError as error:
+            self._die(error)
+            raise
+
+    def close(self) -> None:
+        """Let `run` end once everything queued is answered and the segment is sealed."""
+        self._is_closing = True
+        if self._idle is not None and not self._idle.done():
+            self._idle.set_result(None)
+
+    def _gather(self) -> list[LogItem]:
+        queue, room, group = self._queue, self._config.group_bytes_max, list[LogItem]()
+        while queue and room > 0:
+            item = queue.popleft()
+            room -= len(item.body) + RECORD_HEADER_BYTES
+            group.append(item)
+        return group
+
+    def _take_all(self) -> list[LogItem]:
+        items = list(self._queue)
+        self._queue.clear()
+        return items
+
+    async def _commit(self, group: list[LogItem]) -> None:
+        segment = self._active
+        if (
+            segment is None
+            or segment.size >= self._config.segment_bytes_max
+            or len(self._footer) >= self._config.segment_records_max * records.FOOTER_RUN_BYTES
+        ):
+            segment = await self._roll()
+        await self._write(segment, group)
+
+    async def _write(self, segment: Segment, group: list[LogItem]) -> None:
+        """Write records behind the segment's end and sync; on a full disk, take them back."""
+        assert self._file is not None
+        offset, listed = segment.size, len(self._footer)
+        buffers: list[Buffer] = []
+        for item in group:
+            body, kind = item.body, item.kind
+            item.lsn = records.lsn_of(segment.number, offset)
+            buffers += (records.encode_header(kind, body, item.lsn, self.durable_lsn), body)
+            size = RECORD_HEADER_BYTES + len(body)
+            if kind == ADDS:
+                self._footer += records.footer_run(body, offset, size)
+            offset += size
+        try:
+            await self._file.commit(segment.size, buffers)
+        except DiskFullError:
+            del self._footer[listed:]
+            await self._file.truncate(segment.size)
+            raise
+        self.sync_count += 1
+        self.written_bytes += offset - segment.size
+        segment.size = offset
+        self.durable_lsn = records.lsn_of(segment.number, offset)
+
+    async def _roll(self) -> Segment:
+        """Seal the active segment and begin the next. Raises DiskFullError, with the old one still
+        active.
+        """
+        try:
+            await self._seal()
+        except DiskFullError:
+            self._forget_active()
+        number = self._segments.take_number()
+        segment = Segment(number, is_cleaned=False, size=0)
+        try:
+            file = await self._disk.create(
+                segment.name, preallocate_bytes=self._config.segment_bytes_max
+            )
+        except DiskFullError:
+            file = await self._disk.create(segment.name)
+        self._active, self._file = segment, file
+        head = LogItem(RecordKind.HEAD, records.encode_head(self.durable_lsn, 0), None)
+        try:
+            await self._write(segment, [head])
+        except DiskFullError:
+            self._forget_active()
+            await self._disk.unlink(segment.name)
+            await file.close()
+            raise
+        await self._disk.sync_directory(DIRECTORY)
+        self._segments.adopt(segment, file)
+        self._segments.pinned = number
+        return segment
+
+    async def _seal(self) -> None:
+        """Write the footer of the active segment and cut the file to its size."""
+        segment, file = self._active, self._file
+        if segment is None or file is None:
+            return
+        footer = LogItem(RecordKind.FOOTER, records.encode_footer(self._footer, segment.size), None)
+        await self._write(segment, [footer])
+        if file.size > segment.size:
+            await file.truncate(segment.size)
+        file.drop_cached(0, segment.size - self._config.recent_bytes_max)
+        self._forget_active()
+
+    def _forget_active(self) -> None:
+        self._active, self._file = None, None
+        self._footer = bytearray()
+
+    def _die(self, error: BookieError) -> None:
+        """Answer everything as failed; nothing is stored any more."""
+        self.failure = (
+            error if isinstance(error, DiskFailedError) else DiskFailedError("log", str(error))
+        )
+        group, self._committing = self._committing, []
+        self._answer(group + self._take_all(), self.failure)
+
+    def _answer(self, group: list[LogItem], error: BookieError | None) -> None:
+        self._answered_count += len(group)
+        self.queued_bytes -= sum([len(item.body) for item in group]) + ITEM_OVERHEAD_BYTES * len(
+            group
+        )
+        if group:
+            self._on_group(group, error)
+        while self._waiters and (error is not None or self._waiters[0][0] <= self._answered_count):
+            _, future = self._waiters.popleft()
+            if not future.done():
+                future.set_result(None)

@@ -1,0 +1,127 @@
+"""Turns the bytes of log segments into records, and tells a torn tail from corruption.
+
+Leaves reading the files to its caller's `File`, and what records mean to `bookie.storage`.
+
+Invariants: damage at or above the largest synced LSN seen anywhere is a torn tail (unsynced pages
+reach the disk in any order); damage below it is corruption, after which replay goes on with the
+next whole record.
+Source: protocol rule 2.4; storage design, "One log"; reliability D1-D4, D14.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from crc32c import crc32c
+
+from bookie import records
+from bookie.disk import File
+from bookie.records import RECORD_HEADER_BYTES, Record, RecordHeader, RecordKind
+from bookie.wire.batch import BatchView, Buffer
+from bookie.wire.errors import BatchError
+
+CHUNK_BYTES: Final = 4 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """Bytes that are no record: from `lsn` up to `next_lsn`, or to the end of the file when that is
+    None.
+    """
+
+    lsn: int
+    next_lsn: int | None
+    kind: RecordKind | None
+    """What was lost, when the header can still be read."""
+
+
+def scan(data: memoryview, base_lsn: int) -> tuple[list[Record], int, RecordHeader | None]:
+    """Return the whole, valid records at the start of `data`, how many bytes they take, and the
+    header of what stopped the scan: None when there is none to be read there.
+    """
+    found: list[Record] = []
+    offset = 0
+    while (header := records.decode_header(data, offset, base_lsn + offset)) is not None:
+        end = offset + header.size
+        if end > len(data):
+            break
+        body = data[offset + RECORD_HEADER_BYTES : end]
+        if not is_whole(header, body):
+            break
+        found.append(Record(header, body))
+        offset = end
+    return found, offset, header
+
+
+def is_whole(header: RecordHeader, body: Buffer) -> bool:
+    """Check a body against the CRC that covers it."""
+    if header.kind is not RecordKind.ADDS:
+        return crc32c(body) == header.body_crc
+    try:
+        batch = BatchView(body)
+        batch.verify_crc()
+    except BatchError:
+        return False
+    return batch.header.size == len(body)
+
+
+class SegmentReader:
+    """Reads a segment from an offset to the end of the file, in chunks."""
+
+    def __init__(self, file: File, segment: int, start: int) -> None:
+        self._file = file
+        self._segment = segment
+        self._offset = start
+        self._wanted = CHUNK_BYTES
+
+    async def next(self) -> list[Record] | Damage | None:
+        """Return the next records, the next damage, or None at the end of the file."""
+        file, segment = self._file, self._segment
+        while self._offset < file.size:
+            data = memoryview(await file.read(self._offset, self._wanted))
+            base_lsn = records.lsn_of(segment, self._offset)
+            found, taken, stopper = scan(data, base_lsn)
+            if found:
+                self._offset, self._wanted = self._offset + taken, CHUNK_BYTES
+                return found
+            if stopper is not None and stopper.size > len(data) and len(data) == self._wanted:
+                self._wanted = stopper.size
+                continue
+            resumed = await _find_next(file, segment, self._offset, stopper)
+            self._offset = file.size if resumed is None else resumed
+            self._wanted = CHUNK_BYTES
+            next_lsn = None if resumed is None else records.lsn_of(segment, resumed)
+            return Damage(base_lsn, next_lsn, None if stopper is None else stopper.kind)
+        return None
+
+
+async def _find_next(
+    file: File, segment: int, damaged: int, stopper: RecordHeader | None
+) -> int | None:
+    """Return the offset of the next record header behind damage; a valid header with a bad body
+    tells where.
+    """
+    if stopper is not None:
+        after = damaged + stopper.size
+        data = await file.read(after, RECORD_HEADER_BYTES)
+        if records.decode_header(data, 0, records.lsn_of(segment, after)) is not None:
+            return after
+    offset = damaged + 1
+    while offset < file.size:
+        data = await file.read(offset, CHUNK_BYTES)
+        found = records.find_header(data, 0, records.lsn_of(segment, offset))
+        if found is not None:
+            return offset + found
+        if len(data) < RECORD_HEADER_BYTES:
+            return None
+        offset += len(data) - RECORD_HEADER_BYTES + 1  # a header may lie across two chunks
+    return None
+
+
+async def largest_synced_lsn(file: File, segment: int, start: int) -> int:
+    """Return the largest synced LSN that any whole record from `start` on names; 0 without one."""
+    largest = 0
+    reader = SegmentReader(file, segment, start)
+    while (part := await reader.next()) is not None:
+        if not isinstance(part, Damage):
+            largest = max(largest, part[-1].header.synced_lsn)
+    return largest

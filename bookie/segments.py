@@ -1,0 +1,135 @@
+"""Keeps the list of segment files and opens them for reading.
+
+Leaves writing to `bookie.log`, and which of them may go to `bookie.cleaning`.
+
+Format of a name: the segment number as 8 hexadecimal digits, then `.log` (written in log order) or
+`.clean` (rewritten by cleaning, never replayed).
+Invariant: at most `OPEN_FILES_MAX` files are open for reading at a time.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from bookie.disk import Buffer, Disk, File
+from bookie.errors import DamagedRecordError
+
+DIRECTORY: Final = "log"
+OPEN_FILES_MAX: Final = 256
+_SUFFIXES: Final = {".log": False, ".clean": True}
+_DIGITS: Final = 8
+
+
+@dataclass(slots=True)
+class Segment:
+    """One file of the log."""
+
+    number: int
+    is_cleaned: bool
+    size: int
+    """Bytes of records; a preallocated file is longer."""
+    live_bytes: int = 0
+    """Bytes that the index names, about; cleaning looks for itself before it drops anything."""
+    is_damaged: bool = False
+    """Holds damage: it is kept whatever its live bytes."""
+
+    @property
+    def name(self) -> str:
+        """The file's name."""
+        return segment_name(self.number, is_cleaned=self.is_cleaned)
+
+
+def segment_name(number: int, *, is_cleaned: bool) -> str:
+    """Return a segment's file name."""
+    return f"{DIRECTORY}/{number:0{_DIGITS}x}{'.clean' if is_cleaned else '.log'}"
+
+
+def parse_name(name: str) -> tuple[int, bool] | None:
+    """Return the number of a segment's file and whether it was rewritten; None for any other
+    file.
+    """
+    digits, suffix = name[:_DIGITS], name[_DIGITS:]
+    if suffix not in _SUFFIXES or any(digit not in "0123456789abcdef" for digit in digits):
+        return None
+    return int(digits, 16), _SUFFIXES[suffix]
+
+
+class Segments:
+    """Every segment by number, ascending."""
+
+    def __init__(self, disk: Disk) -> None:
+        self.by_number: dict[int, Segment] = {}
+        self.next_number = 1
+        self.pinned = 0
+        """The segment that is being written: its file is the log's, and stays open."""
+        self._disk = disk
+        self._files: dict[int, File] = {}
+
+    def add(self, segment: Segment) -> None:
+        """Take note of a file."""
+        self.by_number[segment.number] = segment
+        self.next_number = max(self.next_number, segment.number + 1)
+
+    def take_number(self) -> int:
+        """Return a number that no segment has had."""
+        number = self.next_number
+        self.next_number += 1
+        return number
+
+    def adopt(self, segment: Segment, file: File) -> None:
+        """Take note of a file that is open already."""
+        self.add(segment)
+        self._files[segment.number] = file
+
+    def read_nowait(self, number: int, offset: int, size: int) -> Buffer | None:
+        """Return bytes that are in memory already, else None."""
+        file = self._files.get(number)
+        return None if file is None else file.read_nowait(offset, size)
+
+    async def read(self, number: int, offset: int, size: int) -> Buffer:
+        """Return bytes of a segment, fewer at its end. Raises DamagedRecordError when it is
+        missing.
+        """
+        file = self._files.get(number)
+        if file is None:
+            await self._open(number)
+            file = self._files.get(number)
+            if file is None:
+                raise DamagedRecordError(f"segment {number}, which was removed,")
+        return await file.read(offset, size)
+
+    async def open_file(self, number: int) -> File:
+        """Return a file of the caller's own to read all of a segment; the caller closes it."""
+        segment = self.by_number.get(number)
+        if segment is None:
+            raise DamagedRecordError(f"segment {number}, which is missing,")
+        try:
+            return await self._disk.open(segment.name)
+        except FileNotFoundError:
+            segment.is_damaged = True
+            raise DamagedRecordError(segment.name) from None
+
+    async def remove(self, number: int) -> None:
+        """Unlink a segment once the reads of it that are under way have ended. The caller syncs the
+        directory.
+        """
+        segment = self.by_number.pop(number)
+        file = self._files.pop(number, None)
+        await self._disk.unlink(segment.name)
+        if file is not None:
+            await file.close()
+
+    async def close(self) -> None:
+        """Close every file."""
+        files, self._files = self._files, {}
+        for file in files.values():
+            await file.close()
+
+    async def _open(self, number: int) -> None:
+        file = await self.open_file(number)
+        if number in self._files or number not in self.by_number:
+            await file.close()
+            return
+        self._files[number] = file
+        surplus = [other for other in self._files if other not in (number, self.pinned)]
+        for other in surplus[: max(0, len(surplus) - OPEN_FILES_MAX)]:
+            await self._files.pop(other).close()
