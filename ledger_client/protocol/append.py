@@ -223,7 +223,7 @@ class AppendProtocol:
                 text,
                 needed=needed,
                 seen=seen,
-                excluded=event.excluded,
+                excluded={str(b): why for b, why in event.excluded.items()},
                 ledger_id=self._metadata.ledger_id,
                 outcome="unknown",
             )

@@ -87,7 +87,7 @@ class NoReplacement:
 
     needed: int
     seen: int
-    excluded: Mapping[str, str]
+    excluded: Mapping[BookieId, str]
 
 
 @dataclass(frozen=True, slots=True)

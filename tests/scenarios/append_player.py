@@ -95,7 +95,8 @@ class AppendPlayer:
                 return e.CloseRequested(w.TOKEN)
             case ["give-up"]:
                 return e.WriterFailed(QuorumTimeoutError("too late", ledger_id=w.LEDGER))
-        raise ValueError(f"unknown event: {' '.join(words)}")
+            case _:
+                raise ValueError(f"unknown event: {' '.join(words)}")
 
     def _show(self, action: e.AppendAction) -> str:
         match action:

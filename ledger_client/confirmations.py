@@ -1,0 +1,75 @@
+"""Resolves appends, in entry order, as the LAC passes them.
+
+Leaves the LAC to the append protocol.
+
+Invariants: waiters are resolved in order; a failure that nobody awaits logs nothing; one waiter per
+call, whatever number of entries it appended.
+
+Source: protocol rule 4.5; api, "Cancelling".
+"""
+
+import asyncio
+from collections import deque
+
+from ledger_client.errors import LedgerError
+from metadata.ids import EntryId
+
+
+class Confirmations:
+    """Futures in entry order, each for the entries up to its last id."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[tuple[EntryId, asyncio.Future[int]]] = deque()
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def expect(self, entry_id: EntryId) -> asyncio.Future[int]:
+        """Return the future of an entry; expected in ascending order."""
+        assert not self._waiting or self._waiting[-1][0] <= entry_id, "expected in order"
+        future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._waiting.append((entry_id, future))
+        return future
+
+    def confirm(self, lac: EntryId) -> None:
+        """Resolve every future up to the LAC with its entry id."""
+        waiting = self._waiting
+        while waiting and waiting[0][0] <= lac:
+            entry_id, future = waiting.popleft()
+            if not future.done():
+                future.set_result(entry_id)
+
+    def fail(self, error: LedgerError) -> None:
+        """Fail everything that waits, each with its own entry id; what it holds may be stored."""
+        while self._waiting:
+            entry_id, future = self._waiting.popleft()
+            if not future.done():
+                future.set_exception(error.for_entry(entry_id, "unknown"))
+                future.exception()  # marks it as seen: an unawaited failure logs nothing
+
+
+class OrderedWaiters:
+    """Futures that wait for a monotone entry id, registered in any order."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[asyncio.Future[None], EntryId] = {}
+
+    def wait(self, entry_id: EntryId) -> asyncio.Future[None]:
+        """Return a future that `advance` resolves; cancelled ones are forgotten."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting[future] = entry_id
+        future.add_done_callback(lambda done: self._waiting.pop(done, None))
+        return future
+
+    def advance(self, entry_id: EntryId) -> None:
+        """Resolve whoever waits for an entry up to this one."""
+        for future, wanted in list(self._waiting.items()):
+            if wanted <= entry_id and not future.done():
+                future.set_result(None)
+
+    def fail(self, error: BaseException) -> None:
+        """Fail whoever still waits."""
+        for future in list(self._waiting):
+            if not future.done():
+                future.set_exception(error)
+                future.exception()

@@ -1,0 +1,85 @@
+"""Keeps the bytes of a writer's batches until they are confirmed.
+
+Leaves sending them to `append_shell`.
+
+Invariants: ids are given here and nowhere else, in order; a batch is built once and its bytes never
+change, so that a resend repeats them (rule 4.2).
+
+Source: protocol rules 4.1 and 4.2.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from bookie.wire.batch import build_batch
+from ledger_client.digest import LedgerKeys
+from metadata.ids import NO_ENTRY, EntryId
+
+
+@dataclass(slots=True)
+class SentBatch:
+    """One unconfirmed batch."""
+
+    data: bytearray
+    last_entry_id: EntryId
+    payload_bytes: int
+    count: int
+    appended_at: float
+
+
+class Outbox:
+    """The unconfirmed batches of one ledger, by first entry id, in order."""
+
+    def __init__(self, keys: LedgerKeys) -> None:
+        self.lap = NO_ENTRY
+        self.lac_sent = NO_ENTRY
+        self._keys = keys
+        self._length = 0
+        self._batches: dict[EntryId, SentBatch] = {}
+
+    def __len__(self) -> int:
+        return len(self._batches)
+
+    def build(
+        self, payloads: Sequence[bytes], payload_bytes: int, lac: EntryId, now: float
+    ) -> EntryId:
+        """Give ids to entries and build their batch; return its first entry id."""
+        first = EntryId(self.lap + 1)
+        keys = self._keys
+        data = build_batch(
+            keys.ledger_id, first, lac, self._length, payloads, keys.seed, keys.mac_key
+        )
+        count = len(payloads)
+        self.lap = EntryId(self.lap + count)
+        self.lac_sent = lac
+        self._length += payload_bytes
+        self._batches[first] = SentBatch(data, self.lap, payload_bytes, count, now)
+        return first
+
+    def data(self, first_entry_id: EntryId) -> bytearray:
+        """Return the bytes of an unconfirmed batch."""
+        return self._batches[first_entry_id].data
+
+    @property
+    def oldest_appended_at(self) -> float | None:
+        """When the oldest unconfirmed batch was appended, by the loop's clock."""
+        for batch in self._batches.values():
+            return batch.appended_at
+        return None
+
+    def release(self, lac: EntryId) -> tuple[int, int]:
+        """Drop what is confirmed; return how many payload bytes and entries that were."""
+        payload_bytes = count = 0
+        while self._batches:
+            first = next(iter(self._batches))
+            batch = self._batches[first]
+            if batch.last_entry_id > lac:
+                break
+            del self._batches[first]
+            payload_bytes += batch.payload_bytes
+            count += batch.count
+        return payload_bytes, count
+
+    def clear(self) -> tuple[int, int]:
+        """Drop everything; return how many payload bytes and entries that were."""
+        return self.release(self.lap)

@@ -1,0 +1,87 @@
+"""Decides which bookies have been silent for too long to wait for their timeout.
+
+Leaves observing them to the watchdog, and acting on it (only with a spare at hand) to the writers.
+Safety never depends on it.
+
+Invariants: nobody is suspected while all are silent; at most `per_minute_max` suspicions are acted
+on in any minute; how long is too long follows the recent tail latency of the *other* bookies.
+
+Source: protocol rule 5.7.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from metadata.ids import BookieId
+
+_MINUTE_S: Final = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class SuspicionLimits:
+    """When silence is suspicious: a multiple of the tail latency, within bounds."""
+
+    after_min_s: float
+    after_max_s: float
+    latency_multiple: float
+    per_minute_max: int
+
+
+@dataclass(frozen=True, slots=True)
+class BookieObservation:
+    """What a client has seen of one bookie; times are the loop's."""
+
+    bookie_id: BookieId
+    oldest_unanswered_since: float | None
+    answered_at: float | None
+    tail_latency_s: float
+
+    @property
+    def silent_since(self) -> float | None:
+        """Since when it owes an answer and has given none; None if it owes nothing."""
+        oldest, answered = self.oldest_unanswered_since, self.answered_at
+        return oldest if oldest is None or answered is None else max(oldest, answered)
+
+
+def suspect_after_s(others: Sequence[BookieObservation], limits: SuspicionLimits) -> float:
+    """Return how long a bookie may be silent, given how the others answered of late."""
+    tail = max((other.tail_latency_s for other in others), default=0.0)
+    return min(limits.after_max_s, max(limits.after_min_s, limits.latency_multiple * tail))
+
+
+def suspects(
+    observations: Sequence[BookieObservation], now: float, limits: SuspicionLimits
+) -> list[BookieId]:
+    """Return the bookies that are silent while others answer."""
+    found: list[BookieId] = []
+    for observed in observations:
+        since = observed.silent_since
+        if since is None or now - since <= limits.after_min_s:
+            continue
+        others = [other for other in observations if other.bookie_id != observed.bookie_id]
+        answering = any(
+            other.answered_at is not None and other.answered_at > since + limits.after_min_s / 2
+            for other in others
+        )
+        if answering and now - since > suspect_after_s(others, limits):
+            found.append(observed.bookie_id)
+    return found
+
+
+class SuspicionBudget:
+    """Bounds how many suspicions one client acts on."""
+
+    def __init__(self, per_minute_max: int) -> None:
+        self._per_minute_max = per_minute_max
+        self._acted_at: deque[float] = deque()
+
+    def take(self, now: float) -> bool:
+        """Count one suspicion that is about to be acted on; False when the minute is full."""
+        while self._acted_at and now - self._acted_at[0] > _MINUTE_S:
+            self._acted_at.popleft()
+        if len(self._acted_at) >= self._per_minute_max:
+            return False
+        self._acted_at.append(now)
+        return True

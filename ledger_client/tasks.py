@@ -1,0 +1,35 @@
+"""Keeps background tasks alive until they end, and ends them together.
+
+Leaves their errors to the loop's exception handler: a task that fails is a bug, not a condition.
+"""
+
+import asyncio
+from collections.abc import Coroutine
+
+
+class BackgroundTasks:
+    """The tasks that belong to one object."""
+
+    def __init__(self) -> None:
+        self._tasks: dict[asyncio.Task[None], None] = {}
+
+    def start(self, work: Coroutine[None, None, None]) -> None:
+        """Run `work` in the background."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks[task] = None
+        task.add_done_callback(self._ended)
+
+    async def aclose(self) -> None:
+        """Cancel what still runs and wait for it."""
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        del self._tasks[task]
+        if not task.cancelled() and (error := task.exception()) is not None:
+            loop = task.get_loop()
+            loop.call_exception_handler(
+                {"message": "a background task failed", "exception": error, "task": task}
+            )

@@ -1,0 +1,88 @@
+"""Bounds what one writer has appended and not confirmed, and lets callers wait for room in order.
+
+Leaves the entries themselves to the writer.
+
+Invariants: callers are admitted first come, first served; `append_many` holds its place until its
+last entry is admitted, so that its ids are one range.
+"""
+
+import asyncio
+from collections import deque
+from typing import Final
+
+ENTRY_COST_BYTES: Final = 64
+"""What one pending entry costs beside its payload."""
+
+
+class AppendWindow:
+    """Counts the unconfirmed bytes and entries of one ledger."""
+
+    def __init__(self, bytes_max: int, entries_max: int) -> None:
+        self._bytes_max = bytes_max
+        self._entries_max = entries_max
+        self._bytes = 0
+        self._entries = 0
+        self._failure: BaseException | None = None
+        self._waiters: deque[asyncio.Future[None]] = deque()
+        self._turn = asyncio.Lock()
+
+    @property
+    def entries(self) -> int:
+        """Entries that have an id and are not confirmed."""
+        return self._entries
+
+    @property
+    def turn(self) -> asyncio.Lock:
+        """Held by the one caller that waits for room or admits a range."""
+        return self._turn
+
+    def has_room(self, payload_bytes: int, count: int = 1) -> bool:
+        """Tell whether so much may be admitted now; anything may when nothing is pending."""
+        if not self._entries:
+            return True
+        return (
+            self._bytes + payload_bytes + count * ENTRY_COST_BYTES <= self._bytes_max
+            and self._entries + count <= self._entries_max
+        )
+
+    def is_free(self, payload_bytes: int) -> bool:
+        """Tell whether an entry may be admitted now and no earlier caller waits."""
+        return not self._turn.locked() and self.has_room(payload_bytes)
+
+    def take(self, payload_bytes: int, count: int) -> None:
+        """Count entries that were given ids."""
+        self._bytes += payload_bytes + count * ENTRY_COST_BYTES
+        self._entries += count
+
+    def release(self, payload_bytes: int, count: int) -> None:
+        """Count entries that are confirmed or failed, and wake whoever waits for room."""
+        self._bytes -= payload_bytes + count * ENTRY_COST_BYTES
+        self._entries -= count
+        assert self._bytes >= 0, "released more than was taken"
+        self._wake()
+
+    def fail(self, error: BaseException) -> None:
+        """Let every waiter, now and later, raise `error`."""
+        self._failure = error
+        self._wake()
+
+    async def wait_for_room(self, payload_bytes: int, count: int) -> None:
+        """Return once so much may be admitted; the caller holds the turn."""
+        while True:
+            if self._failure is not None:
+                raise self._failure
+            if self.has_room(payload_bytes, count):
+                return
+            waiter = asyncio.get_running_loop().create_future()
+            self._waiters.append(waiter)
+            try:
+                await waiter
+            finally:
+                if waiter in self._waiters:
+                    self._waiters.remove(waiter)
+
+    def _wake(self) -> None:
+        while self._waiters:
+            waiter = self._waiters.popleft()
+            if not waiter.done():
+                waiter.set_result(None)

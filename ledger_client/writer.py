@@ -1,0 +1,398 @@
+"""The handle of a ledger that is being written: what `create_ledger` gives.
+
+Leaves the protocol and its performance to `append_shell`, batches to `batcher`, bounds to `window`.
+
+Source: api, "Client"; protocol sections 4-6, rule 8.4.
+"""
+
+import asyncio
+from collections.abc import AsyncIterable, Callable, Iterable
+from types import TracebackType
+from typing import Final, Self
+
+from ledger_client.append_range import AppendedRange, EntryLike, append_range
+from ledger_client.append_shell import AppendShell, WriterServices
+from ledger_client.batcher import BatchLimits, cut_batches, own_bytes
+from ledger_client.connection_calls import CallFailure
+from ledger_client.digest import LedgerKeys
+from ledger_client.errors import (
+    BackpressureError,
+    EntryNotFoundError,
+    LedgerClosedError,
+    LedgerError,
+    MetadataUnavailableError,
+    QuorumTimeoutError,
+)
+from ledger_client.idle_lac import IdleLac
+from ledger_client.info import LedgerInfo
+from ledger_client.protocol import append_events as e
+from ledger_client.protocol.quorum import write_set
+from ledger_client.watchdog import Watchdog
+from ledger_client.window import AppendWindow
+from metadata.ids import BookieId, EntryId, LedgerId, Version
+from metadata.ledger_metadata import LedgerMetadata, QuorumSpec
+
+SETTLE_WAIT_S: Final = 0.5
+"""How long a close waits for the answers of the slowest copies of confirmed entries."""
+RETURN_BYTES: Final = 1024 * 1024
+"""A member that was set aside is tried again once it owes less than this."""
+RETURN_PERIOD_S: Final = 1.0
+
+
+class LedgerWriter:
+    """Appends to one open ledger, as its only writer. Belongs to the loop that made it."""
+
+    def __init__(
+        self,
+        *,
+        metadata: LedgerMetadata,
+        version: Version,
+        keys: LedgerKeys,
+        services: WriterServices,
+        watchdog: Watchdog,
+        observe: Callable[[e.AppendAction], None],
+        on_closed: Callable[[LedgerId], None],
+    ) -> None:
+        config = services.config
+        self._services = services
+        self._watchdog = watchdog
+        self._shell = AppendShell(metadata, version, keys, services, observe)
+        self._limits = BatchLimits(
+            config.batch_entries_max, config.batch_bytes_max, config.entry_bytes_max
+        )
+        self._gathered: list[bytes] = []
+        self._idle_lac = IdleLac(metadata.ledger_id, services.pool, config.add_timeout_s)
+        self._last_sent_at = 0.0
+        self._returned_at = 0.0
+        self._closing: asyncio.Task[None] | None = None
+        self._on_closed = on_closed
+        services.pool.attach(metadata.ledger_id, keys.master_key)
+        self._unsubscribe = services.pool.on_unavailable(self._on_unavailable)
+
+    # -- what users see --------------------------------------------------------------------------
+
+    @property
+    def id(self) -> LedgerId:
+        """The ledger's id."""
+        return self.ledger_id
+
+    @property
+    def ledger_id(self) -> LedgerId:
+        """The same, spelled out."""
+        return self._shell.protocol.metadata.ledger_id
+
+    @property
+    def last_confirmed(self) -> EntryId:
+        """The LAC: this entry and all before it are acknowledged; -1 before the first."""
+        return self._shell.protocol.lac
+
+    @property
+    def last_pushed(self) -> EntryId:
+        """The last entry id given; -1 before the first."""
+        return EntryId(self._shell.outbox.lap + len(self._gathered))
+
+    @property
+    def info(self) -> LedgerInfo:
+        """The ledger as stored, as far as this writer knows."""
+        return LedgerInfo.of(self._shell.protocol.metadata)
+
+    @property
+    def under_replicated(self) -> tuple[tuple[EntryId, EntryId], ...]:
+        """Ranges (first, last) of confirmed entries that are short of their write quorum (4.6)."""
+        return self._shell.replication.stretches
+
+    async def append(self, data: EntryLike, *, timeout: float | None = None) -> int:
+        """Append one entry; return its id once it is confirmed: durable on an ack quorum, as is
+        every entry before it.
+
+        Cancelled or timed out before its id is given, it sends nothing; afterwards the entry keeps
+        its id and may yet be confirmed. Raises EntryTooLargeError, LedgerClosedError,
+        LedgerFencedError, NotEnoughBookiesError, QuorumTimeoutError (outcome "unknown" once an id
+        was given: `entry_id`).
+        """
+        owned, size = own_bytes((data,), self._limits, self.ledger_id)
+        window = self._shell.window
+        if timeout is None and window.is_free(size):
+            return await self._admit(owned[0], size)
+        entry_id: EntryId | None = None
+        try:
+            async with asyncio.timeout(timeout):
+                async with window.turn:
+                    await window.wait_for_room(size, 1)
+                    handle = self._admit(owned[0], size)
+                    entry_id = self.last_pushed
+                return await handle
+        except QuorumTimeoutError:
+            raise
+        except TimeoutError as error:
+            raise self._append_timed_out(entry_id, timeout) from error
+
+    def append_nowait(self, data: EntryLike) -> asyncio.Future[int]:
+        """Append one entry and return the future of its id. Raises BackpressureError, having sent
+        nothing, when the window is full or earlier callers wait for room.
+        """
+        owned, size = own_bytes((data,), self._limits, self.ledger_id)
+        self._require_open()
+        if not self._shell.window.is_free(size):
+            raise BackpressureError(
+                f"{self._shell.window.entries} entries are pending, the window is full: "
+                "await some of them, or use append()",
+                ledger_id=self.ledger_id,
+            )
+        return self._admit(owned[0], size)
+
+    async def append_many(
+        self,
+        entries: Iterable[EntryLike] | AsyncIterable[EntryLike],
+        *,
+        timeout: float | None = None,
+    ) -> range:
+        """Append all entries, pipelined within the window; return their ids once all are confirmed.
+
+        The ids are one range: other appends wait until the last of these is admitted. Raises as
+        `append`; the error tells `first_entry_id`, `admitted_count` and `confirmed_count`.
+        """
+        done = AppendedRange()
+        try:
+            async with asyncio.timeout(timeout):
+                async with self._shell.window.turn:
+                    await append_range(self, entries, done)
+                if done.count:
+                    await self._shell.confirmations.expect(EntryId(done.first + done.count - 1))
+        except LedgerError as error:
+            raise done.describe(error, self.last_confirmed) from error.__cause__
+        except TimeoutError as error:
+            text = f"append_many did not end within {timeout} s"
+            failure = QuorumTimeoutError(text, ledger_id=self.ledger_id)
+            raise done.describe(failure, self.last_confirmed) from error
+        return range(done.first, done.first + done.count)
+
+    async def wait_fully_replicated(self, entry_id: int, *, timeout: float | None = None) -> None:
+        """Return once an entry is on all of its write quorum. Raises QuorumTimeoutError, also when
+        it will not be before a repair; EntryNotFoundError for an id not given yet.
+        """
+        if not 0 <= entry_id <= self.last_pushed:
+            text = f"entry {entry_id} has not been appended: the last one is {self.last_pushed}"
+            raise EntryNotFoundError(text, ledger_id=self.ledger_id, entry_id=EntryId(entry_id))
+        limit = self._services.config.call_timeout_s if timeout is None else timeout
+        try:
+            async with asyncio.timeout(limit):
+                await self._shell.replication.wait(EntryId(entry_id))
+        except QuorumTimeoutError:
+            raise
+        except TimeoutError as error:
+            text = f"entry {entry_id} was not on all of its write quorum within {limit} s"
+            raise QuorumTimeoutError(text, ledger_id=self.ledger_id) from error
+
+    async def aclose(self, *, timeout: float | None = None) -> None:
+        """Wait for what is pending and close the ledger at its LAC. Again: the same outcome.
+
+        Raises what ended the writer if it failed (the ledger is closed all the same where that can
+        be), LedgerFencedError when another client ended the ledger elsewhere (rule 6.2),
+        MetadataUnavailableError when the close could not be stored in time.
+        """
+        await self._close(timeout, wait_pending=True)
+        if self._shell.failure is not None:
+            raise self._shell.failure
+
+    async def abort(self, *, timeout: float | None = None) -> None:
+        """Close the ledger at its LAC without waiting: what is pending fails, outcome "unknown"."""
+        await self._close(timeout, wait_pending=False)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if error is None:
+            await self.aclose()
+            return
+        try:
+            await self.abort()
+        except LedgerError as second:
+            error.add_note(f"and ledger {self.ledger_id} could not be closed: {second}")
+
+    # -- admitting entries -----------------------------------------------------------------------
+
+    def _admit(self, payload: bytes, size: int) -> asyncio.Future[int]:
+        self._require_open()
+        shell = self._shell
+        shell.window.take(size, 1)
+        if not self._gathered:
+            asyncio.get_running_loop().call_soon(self._flush)
+        self._gathered.append(payload)
+        return shell.confirmations.expect(self.last_pushed)
+
+    def _flush(self) -> None:
+        """Send what was appended since the last tick, as few batches."""
+        payloads, self._gathered = self._gathered, []
+        shell = self._shell
+        if not payloads or shell.failure is not None:
+            return
+        first = EntryId(shell.outbox.lap + 1)
+        now = asyncio.get_running_loop().time()
+        for cut in cut_batches(payloads, first, shell.protocol.metadata.quorum, self._limits):
+            shell.push(cut.payloads, cut.payload_bytes, now)
+        self._note_sent(now)
+
+    @property
+    def limits(self) -> BatchLimits:
+        """How large batches and entries may be."""
+        return self._limits
+
+    @property
+    def quorum(self) -> QuorumSpec:
+        """How the ledger is replicated."""
+        return self._shell.protocol.metadata.quorum
+
+    @property
+    def window(self) -> AppendWindow:
+        """The bound of what is pending."""
+        return self._shell.window
+
+    @property
+    def next_entry_id(self) -> EntryId:
+        """The id that the next entry will get."""
+        return EntryId(self.last_pushed + 1)
+
+    def push_batch(self, payloads: list[bytes], payload_bytes: int) -> EntryId:
+        """Admit and send one whole batch of a range (the caller holds the turn and has room);
+        return its first id.
+        """
+        self._flush()
+        self._require_open()
+        shell = self._shell
+        first = EntryId(shell.outbox.lap + 1)
+        now = asyncio.get_running_loop().time()
+        shell.window.take(payload_bytes, len(payloads))
+        shell.push(payloads, payload_bytes, now)
+        self._note_sent(now)
+        return first
+
+    def _note_sent(self, now: float) -> None:
+        self._last_sent_at = now
+        self._watchdog.activate(self)
+
+    def _require_open(self) -> None:
+        failure = self._shell.failure
+        if failure is not None:
+            raise failure.for_entry(EntryId(-1), "not_written")
+        if self._closing is not None:
+            text = "this writer is closed: create a new ledger to go on"
+            raise LedgerClosedError(text, ledger_id=self.ledger_id)
+
+    def _append_timed_out(
+        self, entry_id: EntryId | None, timeout: float | None
+    ) -> QuorumTimeoutError:
+        if entry_id is None:
+            text = f"the window had no room within {timeout} s: nothing was sent"
+            return QuorumTimeoutError(text, ledger_id=self.ledger_id, outcome="not_written")
+        text = f"entry {entry_id} was not confirmed within {timeout} s: it may yet be"
+        return QuorumTimeoutError(text, ledger_id=self.ledger_id, entry_id=entry_id)
+
+    # -- what the watchdog and the client call ---------------------------------------------------
+
+    def check(self, now: float) -> bool:
+        """Look at deadlines, returned members and the LAC; False once nothing is left to watch."""
+        shell, config = self._shell, self._services.config
+        if shell.protocol.has_ended:
+            return False
+        oldest = shell.outbox.oldest_appended_at
+        if oldest is not None and now - oldest > config.append_deadline_s:
+            text = (
+                f"entry {self.last_confirmed + 1} was not acknowledged by {self.quorum.ack_quorum} "
+                f"bookies within {config.append_deadline_s} s: check them with "
+                "`quire cluster health`"
+            )
+            shell.dispatch(e.WriterFailed(QuorumTimeoutError(text, ledger_id=self.ledger_id)))
+            return False
+        self._try_parked(now)
+        lac = self.last_confirmed
+        if lac > max(shell.outbox.lac_sent, self._idle_lac.told):
+            if oldest is not None or now - self._last_sent_at < config.lac_delay_s:
+                return True
+            fragment = shell.protocol.metadata.last_fragment
+            self._idle_lac.tell(lac, write_set(self.quorum, fragment, lac))
+        return oldest is not None or bool(shell.protocol.parked)
+
+    def may_suspect(self, bookie_id: BookieId) -> bool:
+        """Tell whether it waits for this member of its ensemble and a spare could replace it."""
+        protocol = self._shell.protocol
+        ensemble = protocol.metadata.last_fragment.ensemble
+        if bookie_id not in ensemble or protocol.is_changing or not len(self._shell.outbox):
+            return False
+        return self._services.placement.has_spare(ensemble, excluded={})
+
+    def suspect(self, bookie_id: BookieId, silent_s: float) -> None:
+        """Treat a member as failed (rule 5.7)."""
+        reason = f"silent for {silent_s:.3f} s while others answered"
+        self._shell.dispatch(e.BookieFailed(bookie_id, e.FailureKind.SUSPECTED, reason))
+
+    def spare_joined(self) -> None:
+        """Take note of a bookie that could replace a failed member."""
+        self._shell.dispatch(e.SpareJoined())
+
+    def _on_unavailable(self, bookie_id: BookieId, failure: CallFailure, reason: str) -> None:
+        # A lost connection shows in the adds that it fails; a registration that is gone, here
+        # (5.6).
+        if failure is CallFailure.NOT_REGISTERED:
+            self._shell.dispatch(e.BookieFailed(bookie_id, e.FailureKind.SUSPECTED, reason))
+
+    def _try_parked(self, now: float) -> None:
+        if not self._shell.protocol.parked or now - self._returned_at < RETURN_PERIOD_S:
+            return
+        self._returned_at = now
+        for bookie_id in self._shell.protocol.parked:
+            if self._services.pool.unanswered_bytes(bookie_id) < RETURN_BYTES:
+                self._shell.dispatch(e.BookieReturned(bookie_id))
+
+    # -- closing ---------------------------------------------------------------------------------
+
+    async def _close(self, timeout: float | None, *, wait_pending: bool) -> None:
+        if self._closing is None:
+            limit = self._services.config.close_timeout_s if timeout is None else timeout
+            work = self._run_close(limit, wait_pending=wait_pending)
+            self._closing = asyncio.get_running_loop().create_task(work)
+        await asyncio.shield(self._closing)
+
+    async def _run_close(self, limit: float, *, wait_pending: bool) -> None:
+        shell = self._shell
+        try:
+            self._flush()
+            if wait_pending:
+                await self._wait_pending()
+            text = "the writer was closed before the entry was confirmed"
+            shell.fail_pending(LedgerClosedError(text, ledger_id=self.ledger_id, outcome="unknown"))
+            if not shell.closed.done() and shell.failure is None:
+                shell.dispatch(e.CloseRequested(self._services.token()))
+            async with asyncio.timeout(limit):
+                await asyncio.shield(shell.closed)
+        except TimeoutError as error:
+            text = (
+                f"the close was not stored within {limit} s and may yet be: "
+                "recover_ledger() settles it once the metadata service answers"
+            )
+            raise MetadataUnavailableError(
+                text, ledger_id=self.ledger_id, outcome="unknown"
+            ) from error
+        except LedgerError:
+            assert shell.failure is not None, "what ended the writer is kept"
+        finally:
+            self._unsubscribe()
+            self._services.pool.detach(self.ledger_id)
+            self._on_closed(self.ledger_id)
+            await self._idle_lac.aclose()
+            await shell.aclose()
+
+    async def _wait_pending(self) -> None:
+        shell = self._shell
+        try:
+            if len(shell.outbox):
+                await shell.confirmations.expect(self.last_pushed)
+            await shell.replication.wait_settled(self.last_confirmed, SETTLE_WAIT_S)
+        except LedgerError:
+            return

@@ -1,0 +1,94 @@
+"""Callers are answered in order, and failures that nobody awaits stay silent."""
+
+import asyncio
+import gc
+import logging
+
+import pytest
+
+from ledger_client.confirmations import Confirmations
+from ledger_client.errors import LedgerFencedError, QuorumTimeoutError
+from ledger_client.full_replication import FullReplication
+from ledger_client.window import ENTRY_COST_BYTES, AppendWindow
+from metadata.ids import EntryId, LedgerId
+
+LEDGER = LedgerId(7)
+
+
+async def test_the_lac_resolves_every_entry_up_to_it_in_order() -> None:
+    confirmations = Confirmations()
+    order: list[int] = []
+    futures = [confirmations.expect(EntryId(i)) for i in range(4)]
+    for future in futures:
+        future.add_done_callback(lambda done: order.append(done.result()))
+    confirmations.confirm(EntryId(2))
+    await asyncio.sleep(0)
+    assert order == [0, 1, 2]
+    assert not futures[3].done()
+
+
+async def test_a_cancelled_caller_does_not_hold_up_the_others() -> None:
+    confirmations = Confirmations()
+    first, second = confirmations.expect(EntryId(0)), confirmations.expect(EntryId(1))
+    first.cancel()
+    confirmations.confirm(EntryId(1))
+    assert second.result() == 1
+
+
+async def test_a_failure_names_each_entry_and_logs_nothing(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    confirmations = Confirmations()
+    futures = [confirmations.expect(EntryId(i)) for i in (3, 4)]
+    confirmations.fail(LedgerFencedError("fenced", ledger_id=LEDGER))
+    errors = [future.exception() for future in futures]
+    assert [getattr(error, "entry_id", None) for error in errors] == [3, 4]
+    assert [getattr(error, "outcome", None) for error in errors] == ["unknown", "unknown"]
+    unawaited = confirmations.expect(EntryId(5))
+    confirmations.fail(LedgerFencedError("fenced", ledger_id=LEDGER))
+    with caplog.at_level(logging.ERROR):
+        del unawaited, futures, errors
+        gc.collect()
+    assert not caplog.records
+
+
+async def test_the_window_admits_in_order_and_always_lets_one_through() -> None:
+    window = AppendWindow(bytes_max=1000, entries_max=3)
+    assert window.has_room(10_000)  # alone, anything may pass: it could never otherwise
+    window.take(900 - ENTRY_COST_BYTES, 1)
+    assert not window.has_room(100)
+    waiting = asyncio.create_task(window.wait_for_room(100, 1))
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    window.release(900 - ENTRY_COST_BYTES, 1)
+    await waiting
+    window.take(1, 3)
+    assert not window.has_room(1)
+
+
+async def test_a_failed_window_fails_who_waits_and_who_comes() -> None:
+    window = AppendWindow(bytes_max=100, entries_max=1)
+    window.take(1, 1)
+    waiting = asyncio.create_task(window.wait_for_room(1, 1))
+    await asyncio.sleep(0)
+    window.fail(LedgerFencedError("fenced", ledger_id=LEDGER))
+    with pytest.raises(LedgerFencedError):
+        await waiting
+    with pytest.raises(LedgerFencedError):
+        await window.wait_for_room(1, 1)
+
+
+async def test_full_replication_is_told_apart_from_a_stretch() -> None:
+    replication = FullReplication(LEDGER)
+    waiting = asyncio.create_task(replication.wait(EntryId(3)))
+    short = asyncio.create_task(replication.wait(EntryId(5)))
+    await asyncio.sleep(0)
+    replication.settle(EntryId(3))
+    await waiting
+    replication.record_stretch(EntryId(4), EntryId(4))
+    replication.record_stretch(EntryId(5), EntryId(6))
+    replication.settle(EntryId(6))
+    with pytest.raises(QuorumTimeoutError, match=r"entries 4\.\.6"):
+        await short
+    assert replication.stretches == ((4, 6),)
+    await replication.wait(EntryId(2))

@@ -1,0 +1,52 @@
+"""Silence is suspicious only next to answers, and only so often (protocol 5.7)."""
+
+from ledger_client.protocol.suspicion import (
+    BookieObservation,
+    SuspicionBudget,
+    SuspicionLimits,
+    suspect_after_s,
+    suspects,
+)
+from metadata.ids import BookieId
+
+LIMITS = SuspicionLimits(after_min_s=0.2, after_max_s=2.0, latency_multiple=8, per_minute_max=3)
+NOW = 100.0
+
+
+def seen(
+    name: str, oldest: float | None, answered: float | None, tail_s: float = 0.005
+) -> BookieObservation:
+    return BookieObservation(BookieId(name), oldest, answered, tail_s)
+
+
+def test_a_silent_bookie_among_answering_ones_is_suspected() -> None:
+    observed = [seen("a", 99.7, 99.69), seen("b", 99.999, 99.99), seen("c", None, 99.98)]
+    assert suspects(observed, NOW, LIMITS) == ["a"]
+
+
+def test_nobody_is_suspected_when_all_are_silent() -> None:
+    observed = [seen("a", 99.0, 98.99), seen("b", 99.0, 98.98), seen("c", 99.0, 98.99)]
+    assert suspects(observed, NOW, LIMITS) == []
+
+
+def test_a_bookie_that_owes_nothing_is_not_silent() -> None:
+    assert suspects([seen("a", None, 10.0), seen("b", 99.99, 99.99)], NOW, LIMITS) == []
+
+
+def test_a_busy_bookie_that_answers_is_not_silent() -> None:
+    """Its oldest add is old, and it answered another one just now."""
+    assert suspects([seen("a", 98.0, 99.95), seen("b", 99.9, 99.99)], NOW, LIMITS) == []
+
+
+def test_silence_is_measured_against_the_others_latency() -> None:
+    slow = [seen("a", 99.7, 99.69), seen("b", 99.9, 99.99, tail_s=0.1)]
+    assert suspect_after_s(slow[1:], LIMITS) == 0.8
+    assert suspects(slow, NOW, LIMITS) == []
+    assert suspect_after_s([], LIMITS) == LIMITS.after_min_s
+    assert suspect_after_s([seen("b", None, None, tail_s=9)], LIMITS) == LIMITS.after_max_s
+
+
+def test_suspicions_are_few_per_minute() -> None:
+    budget = SuspicionBudget(per_minute_max=2)
+    assert [budget.take(t) for t in (0.0, 1.0, 2.0)] == [True, True, False]
+    assert [budget.take(t) for t in (60.5, 60.6, 61.5)] == [True, False, True]
