@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Final, TypeVar
 
-from bookie.server_errors import OptionError
+from bookie.errors import OptionError
 
 TABLE: Final = "bookie"
 TABLES_OF_OTHERS: Final = ("broker", "client", "console", "repair")
@@ -53,8 +53,7 @@ def _option(
 class BookieOptions:
     """Everything that can be set for one bookie. Build it with `load_options`."""
 
-    data_dir: str = _option("", "where the log is kept")
-    index_dir: str = _option("", "where the index is kept; below data_dir when empty")
+    data_dir: str = _option("", "where everything is kept; its log and index may be mounts")
     metadata: str = _option("zk://127.0.0.1:2181/quire", "the cluster's metadata service")
     host: str = _option("127.0.0.1", "the address to listen on")
     port: int = _option(0, "the port to listen on; 0: the kernel chooses", low=0, high=_PORT_MAX)
@@ -90,17 +89,24 @@ class BookieOptions:
     collect_reads_per_s: int = _option(
         50, "metadata reads per second while looking for deleted ledgers", low=1, high=10_000
     )
-    reserve_bytes: int = _option(
-        0,
-        "written reserve for fences on a full disk; 0: 1 %, at least 256 MB",
+    disk_high_mark: float = _option(
+        0.95, "share of the disk in use at which the bookie becomes read-only", low=0.1, high=1.0
+    )
+    disk_low_mark: float = _option(
+        0.92, "share below which it becomes writable again", low=0.05, high=1.0
+    )
+    reserve_bytes_min: int = _option(
+        256 * 2**20,
+        "least room kept for fences and the index on a full disk",
         low=0,
         high=1024 * _GIB,
     )
-    read_only_free_bytes: int = _option(
-        512 * 2**20, "below this much free space the bookie is read-only", low=0, high=1024 * _GIB
+    segment_bytes_max: int = _option(256 * 2**20, "size of a log file", low=2**16, high=4 * _GIB)
+    queue_bytes_max: int = _option(
+        64 * 2**20, "accepted and not yet durable; beyond it nothing is read", low=2**20, high=_GIB
     )
-    writable_free_bytes: int = _option(
-        1024 * 2**20, "above this much free space it is writable again", low=0, high=1024 * _GIB
+    recent_bytes_max: int = _option(
+        32 * 2**20, "recent entries kept in memory for tailing readers", low=0, high=64 * _GIB
     )
     die_with_parent: bool = _option(False, "stop when standard input ends")  # noqa: FBT003
     log_level: str = _option("info", "debug, info, warning or error")
@@ -212,8 +218,8 @@ def _check_together(options: BookieOptions) -> None:
         raise OptionError("data_dir is not set: give --data-dir, or data_dir in the file")
     if options.log_level not in LOG_LEVELS:
         raise OptionError(f"log_level must be one of {', '.join(LOG_LEVELS)}")
-    if options.writable_free_bytes < options.read_only_free_bytes:
-        raise OptionError("writable_free_bytes must not be below read_only_free_bytes")
+    if options.disk_low_mark > options.disk_high_mark:
+        raise OptionError("disk_low_mark must not be above disk_high_mark")
     if options.entry_bytes_max + 1024 > options.frame_bytes_max:
         raise OptionError("frame_bytes_max must exceed entry_bytes_max by at least 1024")
     parts = options.location.split("/")

@@ -11,10 +11,6 @@ from bookie.errors import BookieError
 from bookie.overriding import override
 
 
-class OptionError(BookieError):
-    """An option is unknown, of the wrong type, or out of bounds."""
-
-
 @dataclass(frozen=True, slots=True)
 class Difference:
     """A field of two cookies that should be equal."""
@@ -65,18 +61,6 @@ class AlreadyFormattedError(BookieError):
     def __init__(self, where: str, why: str) -> None:
         super().__init__(f"{where} {why}: format only makes new bookies, in empty directories")
         self.where = where
-
-
-class BookieIdInUseError(BookieError):
-    """Another process holds this bookie's registration."""
-
-    def __init__(self, bookie_id: str, address: str) -> None:
-        super().__init__(
-            f"bookie {bookie_id} is already registered by a running process at {address}: "
-            "stop that one first; if it has died, its registration ends with its session"
-        )
-        self.bookie_id = bookie_id
-        self.address = address
 
 
 class CannotListenError(BookieError):

@@ -1,0 +1,133 @@
+"""Removes the data of ledgers that were deleted, and of closed ones that moved away from this
+bookie.
+
+Leaves freeing the bytes to the storage's cleaning, and telling of deletions to
+`metadata.deletion_feed`.
+
+Invariants: nothing is removed before a fresh second read of that one ledger's metadata, made while
+no add reaches the storage for it, said that it may be; nothing is removed while the metadata
+service does not know this bookie, because then it is not the one that its ledgers are in; metadata
+is read at a bounded rate.
+
+Source: protocol rules 10.1, 10.2.
+"""
+
+import asyncio
+from random import Random
+from typing import Final
+
+from bookie.server_context import ServerContext
+from bookie.wire.messages import Status
+from metadata.cookies import CookieStore
+from metadata.deletion_feed import DeletionFollower
+from metadata.errors import MetadataError, NodeNotFoundError
+from metadata.ids import BookieId, LedgerId
+from metadata.ledger_metadata import LedgerMetadata, LedgerState
+from metadata.ledger_store import LedgerStore
+from metadata.store import MetadataStore
+
+NEWS_MAX: Final = 100_000
+"""Deletions told and not yet looked at; those beyond it are found by the pass over all ledgers."""
+
+
+def may_remove(metadata: LedgerMetadata | None, bookie_id: BookieId) -> bool:
+    """Tell whether a ledger's data may go (rule 10.1): it is gone, or closed and nowhere names this
+    bookie.
+
+    An open or recovering ledger may come to name it at any time.
+    """
+    if metadata is None:
+        return True
+    return metadata.state is LedgerState.CLOSED and not metadata.names(bookie_id)
+
+
+class Collector:
+    """Looks at ledgers that the deletion feed tells of, and in turn at all that are held."""
+
+    def __init__(
+        self,
+        context: ServerContext,
+        store: MetadataStore,
+        ledgers: LedgerStore,
+        rng: Random,
+        *,
+        pass_interval_s: float,
+        reads_per_s: int,
+    ) -> None:
+        self._context = context
+        self._ledgers = ledgers
+        self._cookies = CookieStore(store)
+        self._rng = rng
+        self._pass_interval_s = pass_interval_s
+        self._read_interval_s = 1.0 / reads_per_s
+        self._news: dict[LedgerId, None] = {}
+        self._wake = asyncio.Event()
+        self._follower = DeletionFollower(store, self._note, rng)
+        self.removed_count = 0
+        self.passes_ended = 0
+
+    async def run(self) -> None:
+        """Collect until cancelled."""
+        self._follower.start()
+        try:
+            while True:
+                await self._look_at(self._context.storage.ledger_ids())
+                self.passes_ended += 1
+                await self._follow_news(self._pass_interval_s * (0.75 + self._rng.random() / 2))
+        finally:
+            await self._follower.aclose()
+
+    def _note(self, ledger_id: LedgerId) -> None:
+        if len(self._news) < NEWS_MAX:
+            self._news[ledger_id] = None
+            self._wake.set()
+
+    async def _follow_news(self, seconds: float) -> None:
+        deadline_s = asyncio.get_running_loop().time() + seconds
+        while True:
+            try:
+                async with asyncio.timeout_at(deadline_s):
+                    await self._wake.wait()
+            except TimeoutError:
+                return
+            self._wake.clear()
+            news, self._news = self._news, {}
+            held = frozenset(self._context.storage.ledger_ids())
+            await self._look_at([each for each in news if each in held])
+
+    async def _look_at(self, ledger_ids: list[LedgerId]) -> None:
+        for ledger_id in ledger_ids:
+            try:
+                await self.look_at(ledger_id)
+            except MetadataError as error:
+                # Not now: the next pass comes here again.
+                self._context.log.warning(
+                    "ledger not checked for deletion", ledger=ledger_id, reason=str(error)
+                )
+            await asyncio.sleep(self._read_interval_s)
+
+    async def look_at(self, ledger_id: LedgerId) -> bool:
+        """Remove a ledger's data if it may go; tell whether it went. Raises MetadataError."""
+        bookie_id = self._context.bookie_id
+        if not may_remove(await self._read(ledger_id, fresh=False), bookie_id):
+            return False
+        with self._context.hold(ledger_id):
+            if not may_remove(await self._read(ledger_id, fresh=True), bookie_id):
+                return False
+            await self._cookies.get(bookie_id)
+            status = await self._context.storage.delete_ledger(ledger_id)
+        if status is not Status.OK:
+            self._context.log.warning(
+                "ledger not removed", ledger=ledger_id, status=status.name.lower()
+            )
+            return False
+        self.removed_count += 1
+        self._context.log.info("ledger removed", ledger=ledger_id)
+        return True
+
+    async def _read(self, ledger_id: LedgerId, *, fresh: bool) -> LedgerMetadata | None:
+        try:
+            metadata, _ = await self._ledgers.get(ledger_id, fresh=fresh)
+        except NodeNotFoundError:
+            return None
+        return metadata
