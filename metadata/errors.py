@@ -127,3 +127,29 @@ class NameHeldError(MetadataError):
             "now, wait for its session to end"
         )
         self.path = path
+
+
+class InvalidUriError(MetadataError, ValueError):
+    """A metadata URI is not of the form `zk://host:port[,host:port...][/chroot]`."""
+
+    def __init__(self, uri: str, why: str) -> None:
+        super().__init__(
+            f"{uri!r} is no metadata URI ({why}): write zk://host:port[,host:port...][/path]"
+        )
+        self.uri = uri
+        self.why = why
+
+
+class EmbeddedServerError(MetadataError):
+    """A ZooKeeper server of our own could not be started; the message says why and what to do."""
+
+
+class PortInUseError(EmbeddedServerError):
+    """Another program serves the port that was asked for."""
+
+    def __init__(self, host: str, port: int) -> None:
+        super().__init__(
+            f"port {port} of {host} is served by another program: give another port, or none"
+        )
+        self.host = host
+        self.port = port

@@ -1,0 +1,69 @@
+"""Reads the text that says where the metadata service is.
+
+Leaves connecting to `zookeeper.py`.
+
+Format: `zk://host:port[,host:port...][/chroot]`; a port left out is 2181; an IPv6 address stands in
+brackets.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from metadata.errors import InvalidUriError
+
+SCHEME: Final = "zk://"
+PORT_DEFAULT: Final = 2181
+HOSTS_MAX: Final = 32
+
+_PORT_MAX: Final = 65_535
+_HOST = re.compile(
+    r"(?:\[(?P<v6>[0-9A-Fa-f:.]+)\]|(?P<name>[A-Za-z0-9._-]+))(?::(?P<port>[0-9]{1,5}))?"
+)
+_CHROOT = re.compile(r"(?:/[A-Za-z0-9._-]+)*")
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataUri:
+    """Where a cluster's metadata is: the servers of one ZooKeeper, and the node below which all of
+    it is kept.
+    """
+
+    hosts: tuple[tuple[str, int], ...]
+    chroot: str
+
+    @property
+    def text(self) -> str:
+        """The URI, with every port."""
+        return SCHEME + self.host_text + self.chroot
+
+    @property
+    def host_text(self) -> str:
+        """The servers as `host:port,host:port`."""
+        return ",".join(
+            f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in self.hosts
+        )
+
+
+def parse_metadata_uri(uri: str) -> MetadataUri:
+    """Read a URI. Raises InvalidUriError, which says what is wrong."""
+    if not uri.startswith(SCHEME):
+        raise InvalidUriError(uri, f"it does not start with {SCHEME}")
+    hosts, slash, path = uri.removeprefix(SCHEME).partition("/")
+    chroot = f"/{path}".rstrip("/") if slash else ""
+    if _CHROOT.fullmatch(chroot) is None or {".", ".."} & set(chroot.split("/")):
+        raise InvalidUriError(uri, f"{chroot!r} is no path of plain names")
+    texts = hosts.split(",")
+    if len(texts) > HOSTS_MAX:
+        raise InvalidUriError(uri, f"it names more than {HOSTS_MAX} servers")
+    return MetadataUri(tuple(_host_of(uri, text) for text in texts), chroot)
+
+
+def _host_of(uri: str, text: str) -> tuple[str, int]:
+    match = _HOST.fullmatch(text)
+    if match is None:
+        raise InvalidUriError(uri, f"{text!r} is no host:port" if text else "it names no server")
+    port = int(match["port"] or PORT_DEFAULT)
+    if not 0 < port <= _PORT_MAX:
+        raise InvalidUriError(uri, f"{port} is no port")
+    return match["v6"] or match["name"], port
