@@ -1,0 +1,60 @@
+"""Stands for a real ZooKeeper service in the contract suite, and breaks connections and sessions of
+its clients.
+
+Leaves the server to `conftest.py`.
+"""
+
+import asyncio
+import random
+
+from kazoo.client import KazooClient
+
+from metadata.store import MetadataStore
+from metadata.zookeeper import ZooKeeperMetadataStore, open_store
+
+
+class ZooKeeperService:
+    """The stores that a test opened below one chroot."""
+
+    def __init__(
+        self, uri: str, *, session_timeout_s: float = 6.0, operation_timeout_s: float = 15.0
+    ) -> None:
+        self.uri = uri
+        self.session_timeout_s = session_timeout_s
+        self.operation_timeout_s = operation_timeout_s
+        self.stores: list[MetadataStore] = []
+
+    async def connect(self) -> MetadataStore:
+        store = await open_store(
+            self.uri,
+            rng=random.Random(len(self.stores)),
+            operation_timeout_s=self.operation_timeout_s,
+            session_timeout_s=self.session_timeout_s,
+        )
+        self.stores.append(store)
+        return store
+
+    async def interrupt(self, store: MetadataStore) -> None:
+        """Cut the connection; kazoo makes another one for the same session."""
+        assert isinstance(store, ZooKeeperMetadataStore)
+        store._session._cut()
+
+    async def expire(self, store: MetadataStore) -> None:
+        """Close the session from another connection; the server then ends it for both."""
+        assert isinstance(store, ZooKeeperMetadataStore)
+        other = KazooClient(
+            hosts=self.uri.removeprefix("zk://").partition("/")[0],
+            client_id=store._session._client.client_id,
+            timeout=self.session_timeout_s,
+        )
+
+        def take_over_and_close() -> None:
+            other.start()
+            other.stop()
+            other.close()
+
+        await asyncio.to_thread(take_over_and_close)
+
+    async def aclose(self) -> None:
+        for store in self.stores:
+            await store.aclose()
