@@ -1,1 +1,3 @@
-"""One storage node: stores and returns entries, keeps fences, and never answers more than it is sure of."""
+"""One storage node: stores and returns entries, keeps fences, and never answers more than it is
+sure of.
+"""

@@ -1,0 +1,302 @@
+"""A storage in memory whose group commits happen when a test says so, and whose methods can be made
+to fail.
+
+Leaves durability, damage and everything else about disks to the real storage and its own tests.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields
+
+from bookie.answers import EntryRangesResult, LedgerSnapshot, ReadResult, StorageStatistics
+from bookie.overriding import override
+from bookie.storage import BookieStorage
+from bookie.wire.batch import BatchView, Buffer
+from bookie.wire.errors import BatchError
+from bookie.wire.messages import Status
+from metadata.ids import NO_ENTRY, EntryId, LedgerId
+
+
+@dataclass
+class _Ledger:
+    master_key: bytes
+    batches: dict[int, BatchView] = field(default_factory=dict)
+    lac: EntryId = NO_ENTRY
+    highest: EntryId = NO_ENTRY
+    fenced: bool = False
+
+
+class ManualStorage(BookieStorage):
+    """See `BookieStorage`. `commit()` makes what was added durable; `commits_by_itself` does so in
+    the next step.
+    """
+
+    def __init__(self) -> None:  # the real one is made by `open`
+        self.commits_by_itself = True
+        self.room = asyncio.Event()
+        self.room.set()
+        self.reads_wait = asyncio.Event()
+        self.reads_wait.set()
+        self.raises: Exception | None = None
+        self.caches_reads = False
+        self.read_only = False
+        self.add_count = 0
+        self.reads_running = 0
+        self.reads_running_most = 0
+        self._ledgers: dict[LedgerId, _Ledger] = {}
+        self._deleted: dict[LedgerId, None] = {}
+        self._pending: list[Callable[[], None]] = []
+        self._durable: list[Callable[[], None]] = []
+        self._watches: dict[int, tuple[LedgerId, Callable[[], None]]] = {}
+
+    def commit(self) -> None:
+        pending, self._pending = self._pending, []
+        for done in pending:
+            done()
+        for callback in self._durable:
+            callback()
+
+    @override
+    def add(
+        self,
+        batch: BatchView,
+        *,
+        recovery: bool,
+        master_key: bytes | None,
+        done: Callable[[Status], None],
+    ) -> None:
+        self.add_count += 1
+        if self.raises is not None:
+            raise self.raises
+        refused = self._refusal(batch, recovery=recovery, master_key=master_key)
+        if refused is not None:
+            done(refused)
+            return
+        header = batch.header
+        ledger = self._ledger(header.ledger_id, master_key)
+        ledger.batches[header.first_entry_id] = batch
+        ledger.highest = max(ledger.highest, header.last_entry_id)
+        if not self._pending and self.commits_by_itself:
+            asyncio.get_running_loop().call_soon(self.commit)
+        self._pending.append(lambda: done(Status.OK))
+        if header.lac > ledger.lac:
+            ledger.lac = header.lac
+            self._tell(header.ledger_id)
+
+    def _refusal(
+        self, batch: BatchView, *, recovery: bool, master_key: bytes | None
+    ) -> Status | None:
+        try:
+            batch.verify_crc()
+        except BatchError:
+            return Status.BAD_REQUEST
+        if batch.header.ledger_id in self._deleted:
+            return Status.DELETED
+        if self.read_only and not recovery:
+            return Status.READ_ONLY
+        ledger = self._ledgers.get(batch.header.ledger_id)
+        if ledger is None:
+            return None
+        if ledger.master_key != master_key:
+            return Status.UNAUTHORIZED
+        if ledger.fenced and not recovery:
+            return Status.FENCED
+        held = ledger.batches.get(batch.header.first_entry_id)
+        if held is not None and held.digests != batch.digests:
+            return Status.CONFLICT
+        return None
+
+    def _ledger(self, ledger_id: LedgerId, master_key: bytes | None) -> _Ledger:
+        return self._ledgers.setdefault(ledger_id, _Ledger(master_key or b""))
+
+    def _tell(self, ledger_id: LedgerId) -> None:
+        for watched, callback in list(self._watches.values()):
+            if watched == ledger_id:
+                callback()
+
+    @override
+    def on_group_durable(self, callback: Callable[[], None]) -> None:
+        self._durable.append(callback)
+
+    @property
+    @override
+    def queued_bytes(self) -> int:
+        return len(self._pending)
+
+    @property
+    @override
+    def has_room(self) -> bool:
+        return self.room.is_set()
+
+    @override
+    async def wait_for_room(self) -> None:
+        await self.room.wait()
+
+    @override
+    async def fence(self, ledger_id: LedgerId, master_key: bytes | None) -> LedgerSnapshot:
+        await self._wait()
+        ledger = self._ledger(ledger_id, master_key)
+        if ledger.master_key != master_key:
+            return LedgerSnapshot(Status.UNAUTHORIZED, NO_ENTRY, NO_ENTRY, fenced=False)
+        if not ledger.fenced:
+            ledger.fenced = True
+            self._tell(ledger_id)
+        return LedgerSnapshot(Status.OK, ledger.lac, ledger.highest, fenced=True)
+
+    @override
+    async def read_lac(self, ledger_id: LedgerId, master_key: bytes | None) -> LedgerSnapshot:
+        await self._wait()
+        ledger = self._ledgers.get(ledger_id)
+        if ledger is None:
+            return LedgerSnapshot(Status.NO_SUCH_LEDGER, NO_ENTRY, NO_ENTRY, fenced=False)
+        if ledger.master_key != master_key:
+            return LedgerSnapshot(Status.UNAUTHORIZED, NO_ENTRY, NO_ENTRY, fenced=False)
+        return LedgerSnapshot(Status.OK, ledger.lac, ledger.highest, ledger.fenced)
+
+    @override
+    async def write_lac(
+        self, ledger_id: LedgerId, lac: EntryId, master_key: bytes | None
+    ) -> LedgerSnapshot:
+        ledger = self._ledger(ledger_id, master_key)
+        if lac > ledger.lac:
+            ledger.lac = lac
+            self._tell(ledger_id)
+        return await self.read_lac(ledger_id, master_key)
+
+    @override
+    async def read(
+        self,
+        ledger_id: LedgerId,
+        first_entry_id: EntryId,
+        last_entry_id: EntryId,
+        bytes_max: int,
+        master_key: bytes | None,
+        *,
+        after_fence: bool,
+    ) -> ReadResult:
+        self.reads_running += 1
+        self.reads_running_most = max(self.reads_running_most, self.reads_running)
+        try:
+            await self._wait()
+        finally:
+            self.reads_running -= 1
+        return self._find(ledger_id, first_entry_id, last_entry_id, bytes_max, master_key)
+
+    def _find(
+        self,
+        ledger_id: LedgerId,
+        first_entry_id: EntryId,
+        last_entry_id: EntryId,
+        bytes_max: int,
+        master_key: bytes | None,
+    ) -> ReadResult:
+        ledger = self._ledgers.get(ledger_id)
+        if ledger is None:
+            return ReadResult(Status.NO_SUCH_LEDGER, NO_ENTRY, first_entry_id, ())
+        if ledger.master_key != master_key:
+            return ReadResult(Status.UNAUTHORIZED, NO_ENTRY, first_entry_id, ())
+        found: list[Buffer] = []
+        following = first_entry_id
+        for _, view in sorted(ledger.batches.items()):
+            if following > last_entry_id or view.header.last_entry_id < following:
+                continue
+            if view.header.first_entry_id > following:
+                break
+            if found and sum(map(len, found)) + len(view.data) > bytes_max:
+                return ReadResult(Status.OK, ledger.lac, following, tuple(found))
+            stop = EntryId(min(last_entry_id, view.header.last_entry_id))
+            found.append(view.cut(following, stop))
+            following = EntryId(stop + 1)
+        status = Status.OK if following > last_entry_id else Status.NO_SUCH_ENTRY
+        return ReadResult(status, ledger.lac, following, tuple(found))
+
+    @override
+    def try_read(
+        self,
+        ledger_id: LedgerId,
+        first_entry_id: EntryId,
+        last_entry_id: EntryId,
+        bytes_max: int,
+        master_key: bytes | None,
+    ) -> ReadResult | None:
+        if not self.caches_reads:
+            return None
+        return self._find(ledger_id, first_entry_id, last_entry_id, bytes_max, master_key)
+
+    @override
+    def watch_lac(self, ledger_id: LedgerId, callback: Callable[[], None]) -> Callable[[], None]:
+        number = id(callback)
+        self._watches[number] = (ledger_id, callback)
+        return lambda: self._watches.pop(number, None) and None
+
+    @property
+    def watch_count(self) -> int:
+        return len(self._watches)
+
+    @override
+    def lac_of(self, ledger_id: LedgerId) -> EntryId:
+        ledger = self._ledgers.get(ledger_id)
+        return NO_ENTRY if ledger is None else ledger.lac
+
+    @override
+    async def entry_ranges(
+        self, ledger_id: LedgerId, first_entry_id: EntryId, limit: int
+    ) -> EntryRangesResult:
+        ledger = self._ledgers.get(ledger_id)
+        if ledger is None:
+            return EntryRangesResult(Status.NO_SUCH_LEDGER, (), complete=True)
+        ranges = [
+            (int(view.header.first_entry_id), int(view.header.last_entry_id))
+            for first, view in sorted(ledger.batches.items())
+            if first >= first_entry_id
+        ]
+        return EntryRangesResult(Status.OK, tuple(ranges[:limit]), len(ranges) <= limit)
+
+    @override
+    def ledger_ids(self) -> list[LedgerId]:
+        return sorted(self._ledgers)
+
+    @property
+    @override
+    def ledger_count(self) -> int:
+        return len(self._ledgers)
+
+    @override
+    async def delete_ledger(self, ledger_id: LedgerId) -> Status:
+        await self._wait()
+        self._deleted[ledger_id] = None
+        self._ledgers.pop(ledger_id, None)
+        return Status.OK
+
+    @override
+    def set_read_only(self, read_only: bool) -> None:
+        self.read_only = read_only
+
+    @property
+    @override
+    def is_writable(self) -> bool:
+        return not self.read_only
+
+    @override
+    def on_writable_change(self, callback: Callable[[], None]) -> None:
+        return None
+
+    @override
+    def statistics(self) -> StorageStatistics:
+        zeros = dict.fromkeys((each.name for each in fields(StorageStatistics)), 0)
+        return StorageStatistics(**zeros)  # type: ignore[arg-type]  # 0 is false
+
+    @override
+    async def checkpoint(self) -> None:
+        await self._wait()
+
+    @override
+    async def clean(self) -> int:
+        await self._wait()
+        return 0
+
+    async def _wait(self) -> None:
+        await asyncio.sleep(0)
+        if self.raises is not None:
+            raise self.raises
+        await self.reads_wait.wait()
