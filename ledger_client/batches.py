@@ -1,0 +1,97 @@
+"""Hands entries to the user: a batch as it arrived, with each entry made only when asked for.
+
+Leaves checking the bytes to whoever received them: what is wrapped here was verified.
+
+Source: api, "Client"; protocol rule 8.3.
+"""
+
+from collections.abc import Iterator
+from itertools import accumulate
+from typing import NamedTuple
+
+from bookie.wire.batch import BatchView
+from metadata.ids import EntryId
+
+
+class Entry(NamedTuple):
+    """One entry. A tuple, because a reader may make millions of them a second."""
+
+    id: EntryId
+    data: bytes
+
+
+class EntryBatch:
+    """Consecutive entries of one ledger."""
+
+    __slots__ = ("_count", "_offsets", "_skip", "_view", "first_entry_id")
+
+    def __init__(self, view: BatchView, first_entry_id: EntryId, last_entry_id: EntryId) -> None:
+        """Show the entries first..last of a batch, which must hold them."""
+        header = view.header
+        assert header.first_entry_id <= first_entry_id
+        assert first_entry_id <= last_entry_id <= header.last_entry_id
+        self.first_entry_id = first_entry_id
+        self._view = view
+        self._skip = first_entry_id - header.first_entry_id
+        self._count = last_entry_id - first_entry_id + 1
+        self._offsets: list[int] | None = None
+
+    @property
+    def last_entry_id(self) -> EntryId:
+        """The id of the last entry."""
+        return EntryId(self.first_entry_id + self._count - 1)
+
+    @property
+    def payload_bytes(self) -> int:
+        """Bytes of all entries together."""
+        if self._count == self._view.header.count:
+            return self._view.header.payload_bytes
+        offsets = self._known_offsets()
+        return offsets[-1] - offsets[0]
+
+    def clipped(self, first_entry_id: EntryId, last_entry_id: EntryId) -> "EntryBatch | None":
+        """Return the part within first..last, None if there is none."""
+        low = max(self.first_entry_id, first_entry_id)
+        high = min(self.last_entry_id, last_entry_id)
+        if low > high:
+            return None
+        if high - low + 1 == self._count:
+            return self
+        return EntryBatch(self._view, low, high)
+
+    def buffers(self) -> tuple[memoryview, list[int]]:
+        """Return all payloads back to back, and the n + 1 offsets where each starts and the last
+        one stops. The only call that aliases: the view keeps what was received in memory.
+        """
+        offsets = self._known_offsets()
+        start = offsets[0]
+        payload = self._view.payload[start : offsets[-1]]
+        return payload, [offset - start for offset in offsets] if start else list(offsets)
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, index: int) -> Entry:
+        if not -self._count <= index < self._count:
+            raise IndexError(f"a batch of {self._count} entries has no entry {index}")
+        index %= self._count
+        offsets = self._known_offsets()
+        data = bytes(self._view.payload[offsets[index] : offsets[index + 1]])
+        return Entry(EntryId(self.first_entry_id + index), data)
+
+    def __iter__(self) -> Iterator[Entry]:
+        offsets = self._known_offsets()
+        base = offsets[0]
+        payload = bytes(self._view.payload[base : offsets[-1]])
+        start = 0
+        for entry_id, offset in enumerate(offsets[1:], self.first_entry_id):
+            stop = offset - base
+            yield Entry(EntryId(entry_id), payload[start:stop])
+            start = stop
+
+    def _known_offsets(self) -> list[int]:
+        """Return where each shown entry starts in the batch's payload, and where the last stops."""
+        if self._offsets is None:
+            offsets = list(accumulate(self._view.lengths, initial=0))
+            self._offsets = offsets[self._skip : self._skip + self._count + 1]
+        return self._offsets

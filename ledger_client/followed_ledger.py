@@ -1,0 +1,141 @@
+"""Keeps what a reader knows of one ledger current: its metadata, and its LAC.
+
+Leaves asking bookies for the LAC to `lac_reading.py` and `tailing.py`, which report it here.
+
+Invariants: neither the metadata's version nor the LAC ever goes back (rule 8.5); one watch while
+the ledger can change, none once it is closed; a lost session costs freshness, never an error.
+
+Source: protocol rules 8.1, 8.4, 8.5; metadata design, "Watches".
+"""
+
+import asyncio
+from collections.abc import Callable
+from random import Random
+
+from ledger_client.errors import LedgerError, LedgerNotFoundError, MetadataUnavailableError
+from ledger_client.tasks import BackgroundTasks
+from metadata.errors import MetadataError, NodeNotFoundError
+from metadata.ids import EntryId, LedgerId, Version
+from metadata.ledger_metadata import LedgerMetadata, LedgerState
+from metadata.ledger_store import LedgerStore
+from metadata.pauses import Pauses
+from metadata.store import Cancel
+
+
+class FollowedLedger:
+    """One ledger as an open reader sees it."""
+
+    def __init__(
+        self, metadata: LedgerMetadata, version: Version, ledgers: LedgerStore, rng: Random
+    ) -> None:
+        self.metadata = metadata
+        self.last_confirmed = _confirmed_by(metadata)
+        self.is_deleted = False
+        self.version = version
+        self._ledgers = ledgers
+        self._rng = rng
+        self._callbacks: dict[int, Callable[[], None]] = {}
+        self._tasks = BackgroundTasks()
+        self._cancel_watch: Cancel | None = None
+        self._rereads_wanted = 0
+
+    @property
+    def ledger_id(self) -> LedgerId:
+        """The ledger's id."""
+        return self.metadata.ledger_id
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the last entry is known for good."""
+        return self.metadata.state is LedgerState.CLOSED
+
+    def start(self) -> None:
+        """Follow the metadata, unless it is final."""
+        if not self.is_closed:
+            self._cancel_watch = self._ledgers.watch(self.ledger_id, self._on_watch)
+
+    def on_change(self, callback: Callable[[], None]) -> Cancel:
+        """Call back whenever the metadata changed or the LAC moved, or the ledger is gone."""
+        number = max(self._callbacks, default=0) + 1
+        self._callbacks[number] = callback
+
+        def cancel() -> None:
+            self._callbacks.pop(number, None)
+
+        return cancel
+
+    def advance_lac(self, lac: EntryId) -> None:
+        """Take note that a bookie knows this LAC; an older one changes nothing."""
+        if not self.is_closed and lac > self.last_confirmed:
+            self.last_confirmed = lac
+            self._tell()
+
+    async def refresh(self, *, fresh: bool = False) -> None:
+        """Read the metadata now. Raises LedgerNotFoundError, MetadataUnavailableError."""
+        try:
+            self._adopt(*await self._ledgers.get(self.ledger_id, fresh=fresh))
+        except NodeNotFoundError:
+            self._note_deleted()
+            raise self.deleted_error() from None
+        except MetadataError as error:
+            raise MetadataUnavailableError(str(error), ledger_id=self.ledger_id) from error
+
+    def deleted_error(self) -> LedgerError:
+        """Return what a read of a deleted ledger raises."""
+        return LedgerNotFoundError(
+            "it was deleted, and its entries with it", ledger_id=self.ledger_id
+        )
+
+    async def aclose(self) -> None:
+        """Stop following."""
+        self._stop_watching()
+        await self._tasks.aclose()
+
+    def _on_watch(self) -> None:
+        self._rereads_wanted += 1
+        if self._rereads_wanted == 1:
+            self._tasks.start(self._reread())
+
+    async def _reread(self) -> None:
+        pauses = Pauses(self._rng)
+        while self._rereads_wanted and not self.is_deleted:
+            wanted = self._rereads_wanted
+            try:
+                await self.refresh()
+            except LedgerNotFoundError:
+                break
+            except MetadataUnavailableError:
+                await asyncio.sleep(pauses.next_s())
+                continue
+            self._rereads_wanted -= wanted
+        self._rereads_wanted = 0
+
+    def _adopt(self, metadata: LedgerMetadata, version: Version) -> None:
+        if version <= self.version:
+            return
+        self.metadata, self.version = metadata, version
+        self.last_confirmed = max(self.last_confirmed, _confirmed_by(metadata))
+        if self.is_closed:
+            self._stop_watching()
+        self._tell()
+
+    def _note_deleted(self) -> None:
+        self.is_deleted = True
+        self._stop_watching()
+        self._tell()
+
+    def _stop_watching(self) -> None:
+        if self._cancel_watch is not None:
+            self._cancel_watch()
+            self._cancel_watch = None
+
+    def _tell(self) -> None:
+        for callback in list(self._callbacks.values()):
+            callback()
+
+
+def _confirmed_by(metadata: LedgerMetadata) -> EntryId:
+    """Return the LAC that metadata alone proves: a fragment opens behind what was confirmed."""
+    if metadata.last_entry_id is not None:
+        return metadata.last_entry_id
+    return EntryId(metadata.last_fragment.first_entry_id - 1)

@@ -1,0 +1,67 @@
+"""Holds the entries that a recovery read until they are written back, and makes batches of them.
+
+Leaves which entries, and with which LAC and length, to `protocol/recovery.py`.
+
+Invariants: only verified entries are held; a batch is built once and sent to every bookie as the
+same bytes; entry digests are of id and payload alone, so that the entries stay the same entries.
+
+Source: protocol rules 4.2, 7.4.
+"""
+
+from bookie.wire.batch import BatchView, Buffer, build_batch
+from ledger_client.digest import LedgerKeys
+from ledger_client.protocol.recovery_events import FoundRun, Span
+from metadata.ids import EntryId
+
+
+class RecoveredEntries:
+    """The payloads that one recovery holds."""
+
+    def __init__(self, keys: LedgerKeys) -> None:
+        self._keys = keys
+        self._held: dict[EntryId, BatchView] = {}
+        """Each entry, and the first batch that came with it."""
+        self._built: dict[EntryId, Buffer] = {}
+        self._released = EntryId(0)
+
+    def hold(self, batch: BatchView) -> FoundRun:
+        """Keep a verified batch; return what it tells."""
+        header = batch.header
+        for entry_id in range(max(header.first_entry_id, self._released), header.last_entry_id + 1):
+            self._held.setdefault(EntryId(entry_id), batch)
+        length_before = None if header.is_slice else header.length_before
+        return FoundRun(header.first_entry_id, batch.lengths, length_before)
+
+    def batch(self, span: Span, lac: EntryId) -> Buffer:
+        """Return the span's entries as one batch."""
+        built = self._built.get(span.first_entry_id)
+        if built is None:
+            built = self._built[span.first_entry_id] = self._build(span, lac)
+        return built
+
+    def release(self, before: EntryId) -> None:
+        """Forget what lies before an entry."""
+        for entry_id in [each for each in self._held if each < before]:
+            del self._held[entry_id]
+        self._built = {first: built for first, built in self._built.items() if first >= before}
+        self._released = max(self._released, before)
+
+    def _build(self, span: Span, lac: EntryId) -> Buffer:
+        payloads: list[bytes] = []
+        entry_id = span.first_entry_id
+        while entry_id < span.next_entry_id:
+            batch = self._held[entry_id]
+            skip = entry_id - batch.header.first_entry_id
+            stop = min(batch.header.count, span.next_entry_id - batch.header.first_entry_id)
+            payloads += [bytes(view) for view in batch.payload_views()[skip:stop]]
+            entry_id = EntryId(batch.header.first_entry_id + stop)
+        keys = self._keys
+        return build_batch(
+            keys.ledger_id,
+            span.first_entry_id,
+            lac,
+            span.length_before,
+            payloads,
+            keys.seed,
+            keys.mac_key,
+        )

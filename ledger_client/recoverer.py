@@ -1,0 +1,312 @@
+"""Performs the recovery of one ledger: sends, stores metadata, and reports what came of it.
+
+Leaves the decisions to `protocol/recovery.py`, payloads to `recovered_entries.py`, and what is
+raised to `recovery_errors.py`.
+
+Invariants: events are handled one at a time and their actions performed in the order given; every
+read fences (rule 7.3); a request is repeated within its time while its bookie cannot be reached, so
+that one that restarts is not taken for lost; nothing is left running when `recover` returns.
+
+Source: protocol section 7.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from random import Random
+from typing import TypeVar, assert_never
+
+from bookie.wire.messages import ReadEntries, ReadLac, Status
+from ledger_client.config import ClientConfig
+from ledger_client.digest import LedgerKeys
+from ledger_client.errors import (
+    LedgerError,
+    LedgerNotFoundError,
+    MetadataTooLargeError,
+    MetadataUnavailableError,
+    QuorumTimeoutError,
+)
+from ledger_client.followed_ledger import FollowedLedger
+from ledger_client.length_search import find_length_before
+from ledger_client.placement import Placement, Shortage
+from ledger_client.pool import BookieCallError, BookiePool, CallFailure
+from ledger_client.protocol import recovery_events as e
+from ledger_client.protocol.recovery import RecoveryProtocol
+from ledger_client.protocol.recovery_fence import KNOWN
+from ledger_client.range_reader import RangeReader
+from ledger_client.recovered_entries import RecoveredEntries
+from ledger_client.recovery_errors import recovery_error
+from ledger_client.tasks import BackgroundTasks
+from ledger_client.verified_entries import verify_entries
+from metadata.errors import (
+    MetadataError,
+    NodeNotFoundError,
+    StoreUnavailableError,
+    ValueTooLargeError,
+    VersionConflictError,
+)
+from metadata.ids import NO_ENTRY, UPDATE_TOKEN_BYTES, BookieId, EntryId, UpdateToken, Version
+from metadata.ledger_metadata import LedgerMetadata
+from metadata.ledger_store import LedgerStore
+from metadata.pauses import Pauses
+
+AnswerT = TypeVar("AnswerT")
+Closed = tuple[LedgerMetadata, Version]
+
+
+class Recoverer:
+    """One recovery of one ledger. An `AddSink` of the pool. Use it once."""
+
+    def __init__(
+        self,
+        *,
+        metadata: LedgerMetadata,
+        version: Version,
+        keys: LedgerKeys,
+        pool: BookiePool,
+        placement: Placement,
+        ledgers: LedgerStore,
+        config: ClientConfig,
+        rng: Random,
+    ) -> None:
+        self._start = e.MetadataRead(metadata, version)
+        self._protocol = RecoveryProtocol()
+        self._entries = RecoveredEntries(keys)
+        self._keys = keys
+        self._pool = pool
+        self._placement = placement
+        self._ledgers = ledgers
+        self._config = config
+        self._rng = rng
+        self._ledger_id = metadata.ledger_id
+        self._quorum = metadata.quorum
+        self._events: deque[e.RecoveryEvent] = deque()
+        self._is_dispatching = False
+        self._tasks = BackgroundTasks()
+        self._result: asyncio.Future[Closed] = asyncio.get_running_loop().create_future()
+        self._metadata_calls = 0
+
+    async def recover(self, *, timeout_s: float | None = None) -> Closed:
+        """Fence the ledger, find its end, and close it; return what is then stored.
+
+        Raises RecoveryUndecidedError, NotEnoughBookiesError, LedgerNotFoundError,
+        UnauthorizedError, EntryConflictError, MetadataConflictError, MetadataTooLargeError, and
+        QuorumTimeoutError or MetadataUnavailableError at the end of its time. The ledger then stays
+        as it is stored; recovering it again goes on from there.
+        """
+        limit_s = self._config.call_timeout_s if timeout_s is None else timeout_s
+        self._pool.attach(self._ledger_id, self._keys.master_key)
+        try:
+            async with asyncio.timeout(limit_s):
+                self._dispatch(self._start)
+                return await self._result
+        except TimeoutError:
+            raise self._timeout_error(limit_s) from None
+        finally:
+            self._result.cancel()
+            await self._tasks.aclose()
+            self._pool.detach(self._ledger_id)
+
+    # -- what the pool reports -------------------------------------------------------------------
+
+    def on_add_answered(self, bookie_id: BookieId, first_entry_id: EntryId, status: Status) -> None:
+        """Take a bookie's answer to a write-back."""
+        if status is Status.OK:
+            self._dispatch(e.SpanStored(bookie_id, first_entry_id))
+        else:
+            reason = f"answered {status.name}"
+            self._dispatch(e.SpanRefused(bookie_id, first_entry_id, status, reason))
+
+    def on_add_failed(
+        self, bookie_id: BookieId, first_entry_id: EntryId, failure: CallFailure, reason: str
+    ) -> None:
+        """Take note that a write-back may or may not be stored."""
+        why = f"{failure.value}: {reason}"
+        self._dispatch(e.SpanRefused(bookie_id, first_entry_id, None, why))
+
+    # -- events and actions ----------------------------------------------------------------------
+
+    def _dispatch(self, event: e.RecoveryEvent) -> None:
+        """Handle an event, and those that performing it brings about."""
+        self._events.append(event)
+        if self._is_dispatching:
+            return
+        self._is_dispatching = True
+        try:
+            while self._events and not self._result.done():
+                for action in self._protocol.handle(self._events.popleft()):
+                    self._perform(action)
+        finally:
+            self._is_dispatching = False
+
+    def _perform(self, action: e.RecoveryAction) -> None:
+        match action:
+            case e.Finish(metadata, version):
+                self._result.set_result((metadata, version))
+            case e.Fail(failure):
+                self._fail(recovery_error(self._ledger_id, failure))
+            case e.WriteBack(bookie_id, span, lac):
+                self._write_back(bookie_id, span, lac)
+            case e.ReleaseEntries(before):
+                self._entries.release(before)
+            case e.ChooseReplacements():
+                self._choose(action)
+            case e.Fence(bookie_id):
+                self._tasks.start(self._fence(bookie_id))
+            case e.ReadRange(bookie_id, first, last):
+                self._tasks.start(self._read(bookie_id, first, last))
+            case e.FindLength(entry_id):
+                self._tasks.start(self._find_length(entry_id))
+            case e.StoreInRecovery() | e.StoreClosed():
+                self._tasks.start(self._store(action))
+            case e.ReadMetadata():
+                self._tasks.start(self._read_metadata())
+            case _:
+                assert_never(action)
+
+    def _fail(self, error: LedgerError) -> None:
+        if not self._result.done():
+            self._result.set_exception(error)
+
+    # -- bookies -----------------------------------------------------------------------------------
+
+    async def _fence(self, bookie_id: BookieId) -> None:
+        request = ReadLac(self._ledger_id, fence=True)
+        timeout_s = self._config.read_timeout_s
+        try:
+            reply = await self._persist(
+                lambda left_s: self._pool.read_lac(bookie_id, request, timeout_s=left_s), timeout_s
+            )
+        except BookieCallError as error:
+            if error.status is None:
+                self._dispatch(e.FenceFailed(bookie_id, str(error)))
+            else:
+                self._dispatch(e.FenceAnswered(bookie_id, error.status, NO_ENTRY, fenced=False))
+            return
+        self._dispatch(e.FenceAnswered(bookie_id, reply.status, reply.lac, reply.fenced))
+
+    async def _read(self, bookie_id: BookieId, first: EntryId, last: EntryId) -> None:
+        config = self._config
+        request = ReadEntries(self._ledger_id, first, last, config.read_bytes_max, fence=True)
+        try:
+            answer = await self._persist(
+                lambda left_s: self._pool.read_entries(bookie_id, request, timeout_s=left_s),
+                config.read_timeout_s,
+            )
+        except BookieCallError as error:
+            if error.status is None or error.status in KNOWN:  # refused: it did not even fence
+                self._dispatch(e.RangeFailed(bookie_id, first, str(error)))
+            else:
+                refused = e.RangeAnswered(bookie_id, first, (), first, error.status, str(error))
+                self._dispatch(refused)
+            return
+        good = verify_entries(answer, self._keys, first, last)
+        runs = tuple(self._entries.hold(batch) for batch in good.batches)
+        following, status, reason = good.next_entry_id, good.status, good.reason
+        self._dispatch(e.RangeAnswered(bookie_id, first, runs, following, status, reason))
+
+    async def _persist(
+        self, call: Callable[[float], Awaitable[AnswerT]], timeout_s: float
+    ) -> AnswerT:
+        """Make a call again while its bookie cannot be reached, as long as there is time."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout_s
+        pauses = Pauses(self._rng)
+        while True:
+            try:
+                return await call(max(deadline - loop.time(), 0.001))
+            except BookieCallError as error:
+                pause_s = pauses.next_s()
+                is_final = error.status is not None or error.failure is CallFailure.CLOSED
+                if is_final or loop.time() + pause_s >= deadline:
+                    raise
+            await asyncio.sleep(pause_s)
+
+    def _write_back(self, bookie_id: BookieId, span: e.Span, lac: EntryId) -> None:
+        batch = self._entries.batch(span, lac)
+        first = span.first_entry_id
+        self._pool.add(bookie_id, self._ledger_id, batch, first, recovery=True, sink=self)
+
+    def _choose(self, action: e.ChooseReplacements) -> None:
+        chosen = self._placement.replacements(
+            self._quorum, action.ensemble, frozenset(action.positions), action.failed
+        )
+        if isinstance(chosen, Shortage):
+            missing = e.ReplacementsMissing(chosen.needed, chosen.seen, chosen.excluded)
+            self._dispatch(missing)
+        else:
+            self._dispatch(e.ReplacementsChosen(chosen))
+
+    async def _find_length(self, entry_id: EntryId) -> None:
+        ledger = FollowedLedger(self._start.metadata, self._start.version, self._ledgers, self._rng)
+        ranges = RangeReader(ledger, self._keys, self._pool, self._config, self._rng)
+        try:
+            length = await find_length_before(ranges, entry_id, self._config.read_timeout_s)
+        except LedgerNotFoundError:
+            self._dispatch(e.LedgerGone())
+        except LedgerError as error:
+            replicas = ranges.replicas(EntryId(entry_id - 1))
+            self._dispatch(e.LengthMissing(dict.fromkeys(replicas, error.message)))
+        else:
+            self._dispatch(e.LengthFound(length))
+
+    # -- metadata ----------------------------------------------------------------------------------
+
+    async def _store(self, action: e.StoreInRecovery | e.StoreClosed) -> None:
+        token = UpdateToken(self._rng.randbytes(UPDATE_TOKEN_BYTES))
+        if isinstance(action, e.StoreInRecovery):
+            changed = action.on.with_recovery_begun(token)
+        else:
+            changed = action.on.with_recovered(
+                action.recovered, action.last_entry_id, action.length, token
+            )
+        self._metadata_calls += 1
+        try:
+            version = await self._ledgers.compare_and_set(changed, action.version)
+        except VersionConflictError:
+            await self._read_metadata()
+        except NodeNotFoundError:
+            self._dispatch(e.LedgerGone())
+        except ValueTooLargeError as error:
+            self._fail(MetadataTooLargeError(str(error), ledger_id=self._ledger_id))
+        except MetadataError as error:
+            self._fail(MetadataUnavailableError(str(error), ledger_id=self._ledger_id))
+        else:
+            self._dispatch(e.MetadataStored(changed, version))
+        finally:
+            self._metadata_calls -= 1
+
+    async def _read_metadata(self) -> None:
+        try:
+            metadata, version = await self._metadata_now()
+        except NodeNotFoundError:
+            self._dispatch(e.LedgerGone())
+        except MetadataError as error:
+            self._fail(MetadataUnavailableError(str(error), ledger_id=self._ledger_id))
+        else:
+            self._dispatch(e.MetadataRead(metadata, version))
+
+    async def _metadata_now(self) -> Closed:
+        """Read the metadata, for as long as it takes."""
+        pauses = Pauses(self._rng)
+        self._metadata_calls += 1
+        try:
+            while True:
+                try:
+                    return await self._ledgers.get(self._ledger_id, fresh=True)
+                except StoreUnavailableError:
+                    await asyncio.sleep(pauses.next_s())
+        finally:
+            self._metadata_calls -= 1
+
+    def _timeout_error(self, limit_s: float) -> LedgerError:
+        if self._metadata_calls:
+            return MetadataUnavailableError(
+                f"the metadata service did not answer within the {limit_s} s of this recovery: "
+                "the ledger stays as it is; recover it again",
+                ledger_id=self._ledger_id,
+            )
+        return QuorumTimeoutError(
+            f"recovery did not end within {limit_s} s: the ledger stays in recovery; try again",
+            ledger_id=self._ledger_id,
+        )

@@ -1,0 +1,64 @@
+"""Turns the reasons why a recovery failed into what its caller meets.
+
+Leaves the reasons themselves to `protocol/recovery.py`.
+
+Source: protocol rules 7.2-7.5; api, "Errors".
+"""
+
+from typing import assert_never
+
+from ledger_client.errors import (
+    EntryConflictError,
+    LedgerError,
+    LedgerNotFoundError,
+    MetadataConflictError,
+    NotEnoughBookiesError,
+    RecoveryUndecidedError,
+    UnauthorizedError,
+)
+from ledger_client.protocol import recovery_events as e
+from metadata.ids import LedgerId
+
+
+def recovery_error(ledger_id: LedgerId, failure: e.RecoveryFailure) -> LedgerError:
+    """Return the error that says so."""
+    match failure:
+        case e.Undecided(entry_id, needed, missing):
+            where = "the ledger" if entry_id is None else f"entry {entry_id}"
+            who = "; ".join(f"{bookie_id}: {reason}" for bookie_id, reason in missing.items())
+            return RecoveryUndecidedError(
+                f"the end cannot be told: needed for {where} is {needed}; missing are {who or '-'}."
+                " Nothing is lost: the ledger stays in recovery; bring them back and recover it"
+                " again",
+                ledger_id=ledger_id,
+                missing={str(b): reason for b, reason in missing.items()},
+            )
+        case e.PasswordRefused(bookie_id):
+            text = f"bookie {bookie_id} refused the password: recover it with the right one"
+            return UnauthorizedError(text, ledger_id=ledger_id)
+        case e.OtherBytesStored(bookie_id, entry_id):
+            return EntryConflictError(
+                f"bookie {bookie_id} holds other bytes from entry {entry_id} on than were read "
+                "elsewhere, with right digests: two writers used the ledger; it stays in recovery",
+                ledger_id=ledger_id,
+                entry_id=entry_id,
+            )
+        case e.NoReplacement(needed, seen, excluded):
+            why = "; ".join(f"{bookie_id}: {reason}" for bookie_id, reason in excluded.items())
+            return NotEnoughBookiesError(
+                f"recovered entries cannot reach their ack quorum: {needed} more bookies are "
+                f"needed, {seen} were seen that could serve ({why or 'none excluded'}); start "
+                "some and recover it again",
+                needed=needed,
+                seen=seen,
+                excluded={str(b): reason for b, reason in excluded.items()},
+                ledger_id=ledger_id,
+                outcome="unknown",
+            )
+        case e.FragmentsChanged():
+            text = "the last fragment changed during recovery, which no rule allows"
+            return MetadataConflictError(text, ledger_id=ledger_id)
+        case e.Deleted():
+            return LedgerNotFoundError("it does not exist, or was deleted", ledger_id=ledger_id)
+        case _:
+            assert_never(failure)

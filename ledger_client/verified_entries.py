@@ -1,0 +1,67 @@
+"""Checks a bookie's answer to a read: what of it can be believed, and where it stops.
+
+Leaves asking another replica to the protocols.
+
+Invariants: what is returned holds, in order and without gaps, entries of the right ledger from the
+first asked for on, each verified; a damaged, foreign or misplaced batch ends the answer there, as
+UNKNOWN.
+
+Source: protocol rules 7.3 and 8.2; `bookie.wire.entries`.
+"""
+
+from dataclasses import dataclass
+
+from bookie.wire.batch import BatchView
+from bookie.wire.entries import Entries
+from bookie.wire.errors import BatchError
+from bookie.wire.messages import Status
+from ledger_client.digest import LedgerKeys, verify
+from metadata.ids import EntryId
+
+
+@dataclass(frozen=True, slots=True)
+class VerifiedEntries:
+    """The good part of an answer; `status` is what is known of `next_entry_id`."""
+
+    batches: tuple[BatchView, ...]
+    next_entry_id: EntryId
+    status: Status
+    reason: str
+    lac: EntryId
+    is_damaged: bool = False
+    """The entry came, and failed its digest."""
+
+
+def verify_entries(
+    answer: Entries, keys: LedgerKeys, first_entry_id: EntryId, last_entry_id: EntryId
+) -> VerifiedEntries:
+    """Check an answer to a read of first..last."""
+    expected = first_entry_id
+    good: list[BatchView] = []
+    for batch in answer.batches:
+        try:
+            _check_place(batch, expected, is_first=not good)
+            verify(batch, keys)
+        except BatchError as error:
+            status, why = Status.UNKNOWN, str(error)
+            return VerifiedEntries(tuple(good), expected, status, why, answer.lac, is_damaged=True)
+        good.append(batch)
+        expected = EntryId(batch.header.last_entry_id + 1)
+    following = EntryId(min(expected, last_entry_id + 1))
+    status, reason = answer.status, f"answered {answer.status.name}"
+    if status is Status.OK and following <= last_entry_id and not good:
+        status, reason = Status.UNKNOWN, "answered nothing"
+    if status is not Status.OK and following > last_entry_id:
+        status = Status.OK  # it told of an entry that nobody asked for
+    if status is not Status.OK and answer.next_entry_id != following:
+        status, reason = Status.UNKNOWN, f"answered of entry {answer.next_entry_id} instead"
+    return VerifiedEntries(tuple(good), following, status, reason, answer.lac)
+
+
+def _check_place(batch: BatchView, expected: EntryId, *, is_first: bool) -> None:
+    header = batch.header
+    starts_well = header.first_entry_id == expected or (
+        is_first and header.first_entry_id < expected <= header.last_entry_id
+    )
+    if not starts_well:
+        raise BatchError(f"{batch.describe()}: where entry {expected} was to come")
