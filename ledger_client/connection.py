@@ -14,7 +14,7 @@ import asyncio
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, cast
 
 from bookie.wire.batch import Buffer
 from bookie.wire.codec import decode_acks, decode_reply, encode_message
@@ -183,12 +183,12 @@ class BookieConnection(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:  # type: ignore[explicit-override]
         """Introduce ourselves."""
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        # Event loops other than asyncio's own bring transports that do not inherit from Transport.
+        self._transport = cast("asyncio.Transport", transport)
         if self._loss is not None:
-            transport.abort()
+            self._transport.abort()
             return
-        _set_socket_options(transport)
+        _set_socket_options(self._transport)
         self._last_received_at = self._loop.time()
         self._sweep_timer = self._loop.call_later(SWEEP_PERIOD_S, self._sweep)
         self._send_request(self._hello, _Call(HelloReply, None))
