@@ -1,0 +1,99 @@
+"""Computes what the benchmarks report: percentiles, medians with ranges, orders and schedules.
+
+Leaves taking the samples to the scripts and printing them to `benchmarks.report`.
+
+Invariants: pure; percentiles are exact (nearest rank over every sample, nothing is bucketed).
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+Item = TypeVar("Item")
+
+MIB: Final = 1024 * 1024
+MEGABYTE: Final = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """The middle and the ends of a few repetitions of one measurement."""
+
+    median: float
+    low: float
+    high: float
+    count: int
+
+
+def spread(values: Sequence[float]) -> Spread:
+    """Summarise repetitions; there must be at least one."""
+    assert values, "a spread needs a value"
+    ordered = sorted(values)
+    count = len(ordered)
+    middle = (ordered[(count - 1) // 2] + ordered[count // 2]) / 2
+    return Spread(middle, ordered[0], ordered[-1], count)
+
+
+def percentile(ordered: Sequence[float], share: float) -> float:
+    """Return the smallest sample that at least `share` (0..1) of all samples do not exceed.
+
+    `ordered` must be sorted and not empty.
+    """
+    assert ordered, "a percentile needs a sample"
+    assert 0.0 <= share <= 1.0
+    return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
+
+
+def latency_figures(seconds: Sequence[float]) -> dict[str, float]:
+    """Return the usual percentiles of latencies, in milliseconds."""
+    ordered = sorted(seconds)
+    if not ordered:
+        return {}
+    shares = {"p50_ms": 0.5, "p90_ms": 0.9, "p99_ms": 0.99, "p999_ms": 0.999, "max_ms": 1.0}
+    return {name: percentile(ordered, share) * 1e3 for name, share in shares.items()}
+
+
+def interleaved(cases: Sequence[Item], repetitions: int) -> Iterator[tuple[int, Item]]:
+    """Yield (repetition, case) as A B A B, so that a slow spell of the machine meets all alike."""
+    for repetition in range(repetitions):
+        for case in cases:
+            yield repetition, case
+
+
+def arrivals(per_second: float, seconds: float) -> Iterator[float]:
+    """Yield the times, from 0, at which an open loop sends: fixed beforehand, whatever the system
+    under test does, so that a stall counts for every request that it held up.
+    """
+    assert per_second > 0
+    for number in range(int(per_second * seconds)):
+        yield number / per_second
+
+
+def megabytes_per_second(size: int, seconds: float) -> float:
+    """Return a rate in 10^6 bytes per second."""
+    return size / seconds / MEGABYTE
+
+
+def amplification(written_bytes: int | None, payload_bytes: int) -> float | None:
+    """Return bytes written to the disk per payload byte; None where the system does not tell."""
+    if written_bytes is None or payload_bytes <= 0:
+        return None
+    return written_bytes / payload_bytes
+
+
+def is_met(value: float, wanted: Mapping[str, float]) -> bool:
+    """Tell whether a figure keeps its bounds: `at_least`, `at_most`, or both."""
+    return wanted.get("at_least", -math.inf) <= value <= wanted.get("at_most", math.inf)
+
+
+def batch_bytes(entry_bytes: int, entry_count: int, *, frame_bytes: int, header_bytes: int) -> int:
+    """Return what one batch puts on the wire: frame and batch headers, 8 bytes and a payload per
+    entry.
+    """
+    return frame_bytes + header_bytes + entry_count * (8 + entry_bytes)
+
+
+def quorum_reached(positions: Sequence[int], ack_quorum: int) -> int:
+    """Return how far at least `ack_quorum` of several replicas have come."""
+    return sorted(positions, reverse=True)[ack_quorum - 1]

@@ -1,0 +1,148 @@
+"""Reads what processes used: processor time, memory, bytes written to the disk.
+
+Leaves which processes matter to the scripts. Where /proc does not exist every figure is None.
+
+Format: `anonymous_bytes` is RssAnon (what the process allocated), `mapped_bytes` is RssFile (pages
+of mapped files, the index among them, which the system may take back).
+"""
+
+import asyncio
+import os
+from collections.abc import Iterable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What one process, or several together, had used at one moment or between two."""
+
+    cpu_s: float | None
+    anonymous_bytes: int | None
+    mapped_bytes: int | None
+    written_bytes: int | None
+
+    def as_json(self) -> dict[str, object]:
+        """Return the fields as JSON values."""
+        return asdict(self)
+
+
+Number = TypeVar("Number", int, float)
+
+
+def usage_of(pid: int) -> Usage:
+    """Return what a process has used so far; nothing known once it has ended."""
+    status = _fields(pid, "status")
+    return Usage(
+        _cpu_s(pid),
+        _kilobytes(status.get("RssAnon")),
+        _kilobytes(status.get("RssFile")),
+        _integer(_fields(pid, "io").get("write_bytes")),
+    )
+
+
+def used_between(before: Usage, after: Usage) -> Usage:
+    """Return the growth of what only grows, and the memory at the end."""
+    cpu_s = None
+    if before.cpu_s is not None and after.cpu_s is not None:
+        cpu_s = after.cpu_s - before.cpu_s
+    written = None
+    if before.written_bytes is not None and after.written_bytes is not None:
+        written = after.written_bytes - before.written_bytes
+    return Usage(cpu_s, after.anonymous_bytes, after.mapped_bytes, written)
+
+
+def total(usages: Iterable[Usage]) -> Usage:
+    """Add up processes; a figure that one of them lacks is unknown for all."""
+    known = list(usages)
+    return Usage(
+        _sum([usage.cpu_s for usage in known]),
+        _sum([usage.anonymous_bytes for usage in known]),
+        _sum([usage.mapped_bytes for usage in known]),
+        _sum([usage.written_bytes for usage in known]),
+    )
+
+
+class Metered:
+    """What this process and some others used from one moment on."""
+
+    def __init__(self, pids: Sequence[int]) -> None:
+        self._pids = tuple(pids)
+        self._own_before = usage_of(os.getpid())
+        self._before = [usage_of(pid) for pid in pids]
+
+    def finish(self) -> tuple[Usage, Usage]:
+        """Return what this process and what the others together used since then."""
+        own = used_between(self._own_before, usage_of(os.getpid()))
+        pairs = zip(self._before, self._pids, strict=True)
+        return own, total([used_between(before, usage_of(pid)) for before, pid in pairs])
+
+
+class PeakMemory:
+    """The largest memory seen of one process."""
+
+    def __init__(self) -> None:
+        self.anonymous_bytes = 0
+        self.mapped_bytes = 0
+        self.sample_count = 0
+
+    def note(self, usage: Usage) -> None:
+        """Take one sample."""
+        self.sample_count += usage.anonymous_bytes is not None
+        self.anonymous_bytes = max(self.anonymous_bytes, usage.anonymous_bytes or 0)
+        self.mapped_bytes = max(self.mapped_bytes, usage.mapped_bytes or 0)
+
+
+@asynccontextmanager
+async def watched_memory(pid: int, period_s: float = 0.1) -> "AsyncIterator[PeakMemory]":
+    """Sample a process's memory for as long as the block runs."""
+    peak = PeakMemory()
+
+    async def sample() -> None:
+        while True:
+            peak.note(usage_of(pid))
+            await asyncio.sleep(period_s)
+
+    task = asyncio.create_task(sample())
+    try:
+        yield peak
+    finally:
+        task.cancel()
+        peak.note(usage_of(pid))
+
+
+def _sum(values: "Sequence[Number | None]") -> "Number | None":
+    known = [value for value in values if value is not None]
+    return sum(known) if known and len(known) == len(values) else None
+
+
+def _cpu_s(pid: int) -> float | None:
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return None
+    # The name, in parentheses, may hold anything: count from behind it.
+    fields = text.rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def _fields(pid: int, name: str) -> dict[str, str]:
+    try:
+        lines = Path(f"/proc/{pid}/{name}").read_text().splitlines()
+    except OSError:
+        return {}
+    pairs = [line.partition(":") for line in lines]
+    return {key: value.strip() for key, _, value in pairs}
+
+
+def _kilobytes(text: str | None) -> int | None:
+    return int(text.split()[0]) * 1024 if text else None
+
+
+def _integer(text: str | None) -> int | None:
+    return int(text) if text else None

@@ -1,0 +1,94 @@
+"""Prints what a benchmark found: one JSON object per line on standard output, prose on the other.
+
+Leaves the arithmetic to `benchmarks.measures`.
+
+Format: every line has `record`: "machine" (where it ran), "sample" (one run of one case) or
+"figure" (the median of a case's runs, their range and, if the project has set one, the bound that
+was wanted and whether it is met).
+"""
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from typing import TextIO
+
+from benchmarks.measures import is_met, spread
+
+UNITS = {"MB_per_s": 1, "entries_per_s": 0, "ms": 3, "s": 3, "ratio": 3, "MB": 1}
+
+
+class Report:
+    """Gathers samples of one benchmark and prints them as they come."""
+
+    def __init__(self, benchmark: str, output: TextIO | None = None) -> None:
+        self._benchmark = benchmark
+        self._output = output or sys.stdout
+        self._samples: dict[tuple[str, str], list[float]] = {}
+
+    def machine(self, facts: Mapping[str, object]) -> None:
+        """Print where the benchmark runs."""
+        self._print("machine", facts)
+
+    def sample(self, case: str, values: Mapping[str, object]) -> None:
+        """Print one run of one case and keep its numbers for `figure`."""
+        for name, value in values.items():
+            if isinstance(value, int | float) and not isinstance(value, bool):
+                self._samples.setdefault((case, name), []).append(float(value))
+        self._print("sample", {"case": case, **values})
+
+    def values(self, case: str, name: str) -> Sequence[float]:
+        """Return the numbers of one name that the samples of a case had, in order."""
+        return self._samples.get((case, name), [])
+
+    def median(self, case: str, name: str) -> float | None:
+        """Return the median of those numbers; None without any."""
+        values = self.values(case, name)
+        return spread(values).median if values else None
+
+    def figure(
+        self,
+        case: str,
+        name: str,
+        unit: str,
+        *,
+        at_least: float | None = None,
+        at_most: float | None = None,
+        values: Sequence[float] | None = None,
+    ) -> None:
+        """Print the median of a case's samples of `name` (or of `values`) beside what is wanted."""
+        runs = self.values(case, name) if values is None else values
+        if not runs:
+            self.note(f"{case}: no {name} was measured")
+            return
+        found = spread(runs)
+        digits = UNITS[unit]
+        bounds = {"at_least": at_least, "at_most": at_most}
+        wanted = {key: bound for key, bound in bounds.items() if bound is not None}
+        line: dict[str, object] = {
+            "case": case,
+            "figure": name,
+            "unit": unit,
+            "median": round(found.median, digits),
+            "lowest": round(found.low, digits),
+            "highest": round(found.high, digits),
+            "runs": found.count,
+        }
+        verdict = ""
+        if wanted:
+            met = is_met(found.median, wanted)
+            line |= {"wanted": wanted, "met": met}
+            bound = ", ".join(f"{key.replace('_', ' ')} {value:g}" for key, value in wanted.items())
+            verdict = f"  [{'met' if met else 'MISSED'}: {bound}]"
+        self._print("figure", line)
+        self.note(
+            f"{case}: {name} {found.median:.{digits}f} {unit} "
+            f"({found.low:.{digits}f}..{found.high:.{digits}f}, {found.count} runs){verdict}"
+        )
+
+    def note(self, text: str) -> None:
+        """Tell a human what is going on."""
+        print(f"{self._benchmark}: {text}", file=sys.stderr, flush=True)
+
+    def _print(self, record: str, values: Mapping[str, object]) -> None:
+        line = {"record": record, "benchmark": self._benchmark, **values}
+        print(json.dumps(line, default=str), file=self._output, flush=True)
