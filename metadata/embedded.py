@@ -34,6 +34,7 @@ STOP_TIMEOUT_S: Final = 5.0
 LOCK_TIMEOUT_S: Final = 5.0
 POLL_S: Final = 0.01
 ANSWER_TIMEOUT_S: Final = 2.0
+READY_TIMEOUT_S: Final = 0.2  # one that is just starting accepts, and may never answer
 LOG_TAIL_BYTES: Final = 2_000
 TICK_MS: Final = 500
 HEAP_MB: Final = 512
@@ -266,7 +267,8 @@ class EmbeddedZooKeeper:
 
     async def _answers(self) -> bool:
         """Tell whether our server serves: another one would name another directory."""
-        if "Mode:" not in await four_letter_word(HOST, self._port, "srvr"):
+        mode = await four_letter_word(HOST, self._port, "srvr", timeout_s=READY_TIMEOUT_S)
+        if "Mode:" not in mode:
             return False
         configuration = await four_letter_word(HOST, self._port, "conf")
         return f"dataDir={self.data_dir / 'version-2'}" in configuration.splitlines()
@@ -279,10 +281,12 @@ class EmbeddedZooKeeper:
         return "its log is empty"
 
 
-async def four_letter_word(host: str, port: int, word: str) -> str:
+async def four_letter_word(
+    host: str, port: int, word: str, *, timeout_s: float = ANSWER_TIMEOUT_S
+) -> str:
     """Return a ZooKeeper server's answer to one of its four-letter words; "" without one."""
     try:
-        async with asyncio.timeout(ANSWER_TIMEOUT_S):
+        async with asyncio.timeout(timeout_s):
             reader, writer = await asyncio.open_connection(host, port)
             try:
                 writer.write(word.encode())

@@ -153,7 +153,7 @@ class WatchTable:
             allowance = min(ARMS_BURST, allowance + (now - counted_s) * ARMS_PER_S)
             counted_s = now
             if allowance < 1:
-                await asyncio.sleep((1 - allowance) / ARMS_PER_S)
+                await asyncio.sleep(1 / ARMS_PER_S)
                 continue
             count = min(int(allowance), len(self._queue))
             allowance -= count

@@ -1,0 +1,52 @@
+"""Holds what is a metadata URI and what is not."""
+
+import pytest
+
+from metadata.errors import InvalidUriError, MetadataError
+from metadata.uri import parse_metadata_uri
+
+
+@pytest.mark.parametrize(
+    ("text", "hosts", "chroot"),
+    [
+        ("zk://h1", (("h1", 2181),), ""),
+        ("zk://h1:2182/", (("h1", 2182),), ""),
+        ("zk://h1:1,h2:2/quire", (("h1", 1), ("h2", 2)), "/quire"),
+        ("zk://127.0.0.1:41873/a/b-c.d_e/", (("127.0.0.1", 41873),), "/a/b-c.d_e"),
+        ("zk://[::1]:5,[fe80::2]", (("::1", 5), ("fe80::2", 2181)), ""),
+    ],
+)
+def test_uris(text: str, hosts: tuple[tuple[str, int], ...], chroot: str) -> None:
+    uri = parse_metadata_uri(text)
+    assert (uri.hosts, uri.chroot) == (hosts, chroot)
+    assert parse_metadata_uri(uri.text) == uri
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "h1:2181",
+        "http://h1:2181",
+        "zk://",
+        "zk:///quire",
+        "zk://h1:",
+        "zk://h1:0",
+        "zk://h1:65536",
+        "zk://h1:99999999",
+        "zk://h1:-1",
+        "zk://h1,,h2",
+        "zk://::1:5",
+        "zk://h1/a//b",
+        "zk://h1/../b",
+        "zk://h1/a b",
+        "zk://h 1",
+        "zk://" + ",".join(["h"] * 33),
+    ],
+)
+def test_what_is_none_says_why(text: str) -> None:
+    with pytest.raises(InvalidUriError) as caught:
+        parse_metadata_uri(text)
+    assert isinstance(caught.value, MetadataError)
+    assert isinstance(caught.value, ValueError)
+    assert "zk://" in str(caught.value)

@@ -1,0 +1,91 @@
+"""Holds the lease clock: expired by our own clock, counted from requests that were answered."""
+
+from metadata.store import SessionState
+from metadata.zookeeper_lease import SessionLease
+from metadata.zookeeper_session import LinkDown, LinkUp, SessionLost, try_timeout_s
+
+CONNECTED, SUSPENDED, EXPIRED, CLOSED = SessionState
+
+
+def lease() -> tuple[SessionLease, list[SessionState]]:
+    states: list[SessionState] = []
+    made = SessionLease(10.0, 0.0)
+    made.on_session(states.append)
+    made.hear(LinkUp(1, 4.0, 1.0))
+    return made, states
+
+
+def test_the_server_decides_the_timeout() -> None:
+    made, states = lease()
+    assert made.ends_s == 5.0
+    assert made.session_id == 1
+    assert states == [CONNECTED]
+
+
+def test_it_expires_without_a_word_from_the_server() -> None:
+    made, states = lease()
+    made.hear(LinkDown())
+    made.check(4.9)
+    assert states == [CONNECTED, SUSPENDED]
+    made.check(5.0)
+    made.check(6.0)
+    assert states == [CONNECTED, SUSPENDED, EXPIRED]
+
+
+def test_an_answer_counts_from_its_sending() -> None:
+    made, states = lease()
+    made.contacted(3.0, 4.5)
+    made.contacted(2.0, 4.6)
+    assert made.ends_s == 7.0
+    made.check(6.9)
+    assert states == [CONNECTED]
+
+
+def test_a_silent_connection_expires_and_may_return() -> None:
+    made, states = lease()
+    made.check(5.0)
+    made.contacted(4.0, 9.0)
+    assert states == [CONNECTED, EXPIRED]
+    made.contacted(9.0, 9.1)
+    assert states == [CONNECTED, EXPIRED, CONNECTED]
+
+
+def test_a_late_answer_over_a_lost_connection_revives_nothing() -> None:
+    made, states = lease()
+    made.hear(LinkDown())
+    made.check(5.0)
+    made.contacted(4.9, 5.1)
+    assert states[-1] is EXPIRED
+
+
+def test_a_reconnect_keeps_or_replaces_the_session() -> None:
+    made, states = lease()
+    made.hear(LinkDown())
+    made.hear(LinkUp(1, 4.0, 3.0))
+    assert states == [CONNECTED, SUSPENDED, CONNECTED]
+    made.hear(LinkDown())
+    made.hear(SessionLost())
+    made.hear(LinkUp(2, 4.0, 4.0))
+    assert states[3:] == [SUSPENDED, EXPIRED, CONNECTED]
+    made.hear(LinkUp(3, 4.0, 5.0))
+    assert states[6:] == [EXPIRED, CONNECTED]
+
+
+def test_a_service_that_never_answered_has_no_session_to_lose() -> None:
+    made = SessionLease(1.0, 0.0)
+    made.hear(SessionLost())
+    made.check(100.0)
+    assert made.state is SUSPENDED
+
+
+def test_closed_is_the_end() -> None:
+    made, states = lease()
+    made.close()
+    made.hear(LinkUp(2, 4.0, 3.0))
+    made.check(100.0)
+    assert states == [CONNECTED, CLOSED]
+
+
+def test_all_tries_fit_into_half_a_session() -> None:
+    for hosts in (1, 3, 5):
+        assert hosts * try_timeout_s(10.0, hosts) <= 5.0

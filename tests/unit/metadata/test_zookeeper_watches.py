@@ -1,0 +1,150 @@
+"""Holds the arming of one-shot watches: nothing missed, nothing left behind, and not all at
+once.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from metadata.zookeeper_watches import ARMS_BURST, ARMS_PER_S, WatchEntry, WatchKind, WatchTable
+
+
+class Server:
+    """Remembers one-shot watches, and forgets them when told."""
+
+    def __init__(self) -> None:
+        self.states: dict[str, int] = {}
+        self.armed: dict[str, WatchEntry] = {}
+        self.arm_count = 0
+        self.fails = False
+
+    async def arm(self, entry: WatchEntry) -> int:
+        await asyncio.sleep(0)
+        self.arm_count += 1
+        if self.fails:
+            raise ConnectionError
+        self.armed[entry.path] = entry
+        return self.states.get(entry.path, -1)
+
+    def change(self, path: str) -> None:
+        self.states[path] = self.states.get(path, -1) + 1
+        entry = self.armed.pop(path, None)
+        if entry is not None:
+            entry.fire()
+
+
+class Calls:
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __call__(self) -> None:
+        self.count += 1
+
+
+@pytest.fixture
+def server() -> Server:
+    return Server()
+
+
+@pytest.fixture
+async def table(server: Server) -> AsyncIterator[WatchTable]:
+    table = WatchTable(server.arm)
+    table.rearm_all()
+    yield table
+    await table.aclose()
+
+
+async def test_each_change_is_told_and_the_watch_armed_again(
+    server: Server, table: WatchTable
+) -> None:
+    calls = Calls()
+    table.add("/a", WatchKind.VALUE, calls)
+    for _ in range(5):
+        await asyncio.sleep(1)
+        before = calls.count
+        server.change("/a")
+        assert calls.count == before + 1
+
+
+async def test_a_change_before_the_watch_is_armed_again_is_told(
+    server: Server, table: WatchTable
+) -> None:
+    calls = Calls()
+    table.add("/a", WatchKind.VALUE, calls)
+    await asyncio.sleep(1)
+    server.change("/a")
+    table.note_read("/a", WatchKind.VALUE, server.states["/a"])
+    server.change("/a")
+    before = calls.count
+    await asyncio.sleep(1)
+    assert calls.count == before + 1
+
+
+async def test_what_was_read_since_is_not_told_again(server: Server, table: WatchTable) -> None:
+    calls = Calls()
+    table.add("/a", WatchKind.VALUE, calls)
+    await asyncio.sleep(1)
+    server.change("/a")
+    table.note_read("/a", WatchKind.VALUE, server.states["/a"])
+    before = calls.count
+    await asyncio.sleep(1)
+    assert calls.count == before
+
+
+async def test_a_watch_cancelled_when_told_is_not_armed_again(
+    server: Server, table: WatchTable
+) -> None:
+    cancel = table.add("/a", WatchKind.VALUE, lambda: None)
+    await asyncio.sleep(1)
+    server.change("/a")
+    cancel()
+    cancel()
+    await asyncio.sleep(1)
+    assert server.armed == {}
+
+
+async def test_callbacks_of_a_path_share_one_watch(server: Server, table: WatchTable) -> None:
+    many = [Calls() for _ in range(10)]
+    for calls in many:
+        table.add("/a", WatchKind.VALUE, calls)
+    await asyncio.sleep(1)
+    assert server.arm_count == 1
+    server.change("/a")
+    assert [calls.count > 0 for calls in many] == [True] * 10
+
+
+async def test_a_suspension_arms_and_tells_all(server: Server, table: WatchTable) -> None:
+    calls = Calls()
+    table.add("/a", WatchKind.VALUE, calls)
+    await asyncio.sleep(1)
+    table.note_read("/a", WatchKind.VALUE, -1)
+    table.disconnected()
+    server.armed.clear()
+    before = calls.count
+    await asyncio.sleep(1)
+    assert server.armed == {}
+    table.rearm_all()
+    await asyncio.sleep(1)
+    assert calls.count == before + 1
+    assert list(server.armed) == ["/a"]
+
+
+async def test_arming_that_failed_is_repeated(server: Server, table: WatchTable) -> None:
+    server.fails = True
+    calls = Calls()
+    table.add("/a", WatchKind.VALUE, calls)
+    await asyncio.sleep(1)
+    assert calls.count == 0
+    server.fails = False
+    await asyncio.sleep(1)
+    assert calls.count == 1
+
+
+async def test_arming_is_limited(server: Server, table: WatchTable) -> None:
+    for number in range(3 * ARMS_PER_S):
+        table.add(f"/{number}", WatchKind.VALUE, lambda: None)
+    await asyncio.sleep(1)
+    assert server.arm_count <= ARMS_BURST + ARMS_PER_S + 1
+    await asyncio.sleep(3)
+    assert len(server.armed) == 3 * ARMS_PER_S
