@@ -16,6 +16,7 @@ Source: ZooKeeper 3.9, administrator's guide.
 import asyncio
 import contextlib
 import fcntl
+import importlib.util
 import os
 import signal
 import socket
@@ -41,6 +42,7 @@ HEAP_MB: Final = 512
 SESSION_TIMEOUT_MAX_MS: Final = 60_000
 PORT_TRIES: Final = 5
 
+_SUPERVISOR: Final = "metadata.embedded_supervisor"
 _MAIN_CLASS: Final = "org.apache.zookeeper.server.ZooKeeperServerMain"
 
 
@@ -208,10 +210,12 @@ class EmbeddedZooKeeper:
             _MAIN_CLASS,
             str(properties),
         ]
-        supervisor = Path(__file__).parent / "embedded_supervisor.py"
+        supervisor = importlib.util.find_spec(_SUPERVISOR)  # found, not imported
+        assert supervisor is not None
+        assert supervisor.origin is not None
         with (self.data_dir / "zookeeper.log").open("wb") as log:
             self._supervisor = subprocess.Popen(
-                [sys.executable, "-I", "-S", str(supervisor), str(lock), *command],
+                [sys.executable, "-I", "-S", supervisor.origin, str(lock), *command],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,

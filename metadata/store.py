@@ -80,7 +80,8 @@ class SessionState(StrEnum):
     CONNECTED: calls are answered. SUSPENDED: no connection; the session may still live, every
     watch is lost. EXPIRED: by our own clock the server must have ended the session (it says so
     itself only after a reconnect): each ephemeral node of ours is to be taken as gone. A new
-    session follows by itself and is announced as CONNECTED.
+    session, or the same one should the server have kept it after all, follows by itself and is
+    announced as CONNECTED.
     """
 
     CONNECTED = "connected"
