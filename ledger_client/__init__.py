@@ -1,1 +1,96 @@
-"""The replication protocol: writers, readers and recovery over bookies that only store."""
+"""The replication protocol: writers, readers and recovery over bookies that only store.
+
+What is named here is the public face; `ledger_client.sync` offers the same without `async`.
+"""
+
+from ledger_client.batches import Entry, EntryBatch
+from ledger_client.client import LedgerClient
+from ledger_client.config import ClientConfig
+from ledger_client.errors import (
+    BackpressureError,
+    ClientClosedError,
+    DigestMismatchError,
+    EntryConflictError,
+    EntryNotFoundError,
+    EntryTooLargeError,
+    LedgerClosedError,
+    LedgerError,
+    LedgerExistsError,
+    LedgerFencedError,
+    LedgerNotFoundError,
+    MetadataConflictError,
+    MetadataTooLargeError,
+    MetadataUnavailableError,
+    NotEnoughBookiesError,
+    NotEnoughInSyncReplicasError,
+    QuorumTimeoutError,
+    RecoveryUndecidedError,
+    TooManyFragmentsError,
+    UnauthorizedError,
+)
+from ledger_client.info import LedgerInfo
+from ledger_client.observability import (
+    BookieConnected,
+    BookieDeparted,
+    BookieQuarantined,
+    BookieSuspected,
+    BookieUnreachable,
+    ClientEvent,
+    ClientStats,
+    EnsembleChanged,
+    LedgerFenced,
+    LedgerRecovered,
+    MetadataSessionChanged,
+)
+from ledger_client.placement_policy import PlacementPolicy, Shortage, SpreadPolicy
+from ledger_client.reader import LedgerReader
+from ledger_client.replication import Quorum
+from ledger_client.writer import LedgerWriter
+from metadata.ledger_metadata import Fragment, LedgerState
+
+__all__ = [
+    "BackpressureError",
+    "BookieConnected",
+    "BookieDeparted",
+    "BookieQuarantined",
+    "BookieSuspected",
+    "BookieUnreachable",
+    "ClientClosedError",
+    "ClientConfig",
+    "ClientEvent",
+    "ClientStats",
+    "DigestMismatchError",
+    "EnsembleChanged",
+    "Entry",
+    "EntryBatch",
+    "EntryConflictError",
+    "EntryNotFoundError",
+    "EntryTooLargeError",
+    "Fragment",
+    "LedgerClient",
+    "LedgerClosedError",
+    "LedgerError",
+    "LedgerExistsError",
+    "LedgerFenced",
+    "LedgerFencedError",
+    "LedgerInfo",
+    "LedgerNotFoundError",
+    "LedgerReader",
+    "LedgerRecovered",
+    "LedgerState",
+    "LedgerWriter",
+    "MetadataConflictError",
+    "MetadataSessionChanged",
+    "MetadataTooLargeError",
+    "MetadataUnavailableError",
+    "NotEnoughBookiesError",
+    "NotEnoughInSyncReplicasError",
+    "PlacementPolicy",
+    "Quorum",
+    "QuorumTimeoutError",
+    "RecoveryUndecidedError",
+    "Shortage",
+    "SpreadPolicy",
+    "TooManyFragmentsError",
+    "UnauthorizedError",
+]

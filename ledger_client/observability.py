@@ -60,6 +60,7 @@ class EnsembleChanged:
     ledger_id: LedgerId
     first_entry_id: EntryId
     ensemble: tuple[BookieId, ...]
+    replaced: tuple[BookieId, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +118,6 @@ class ClientStats:
     ledgers_opened: int
     ledgers_recovered: int
     writers_open: int
-    readers_open: int
     unanswered_bytes: int
 
 
@@ -129,6 +129,8 @@ class Observer:
         self.add_bytes_sent = 0
         self.calls_sent = 0
         self.connections_failed = 0
+        self.ledgers_created = 0
+        self.ledgers_opened = 0
         self._on_event = on_event
         self._counts: dict[type[ClientEvent], int] = {}
         self._connected: dict[BookieId, int] = {}
@@ -148,6 +150,24 @@ class Observer:
     def count(self, kind: type[ClientEvent]) -> int:
         """Return how many events of a kind there were."""
         return self._counts.get(kind, 0)
+
+    def snapshot(self, *, writers_open: int = 0, unanswered_bytes: int = 0) -> ClientStats:
+        """Return the counters as they are now, with what the client itself counts."""
+        return ClientStats(
+            adds_sent=self.adds_sent,
+            add_bytes_sent=self.add_bytes_sent,
+            calls_sent=self.calls_sent,
+            connections_made=self.count(BookieConnected),
+            connections_failed=self.connections_failed,
+            ensemble_changes=self.count(EnsembleChanged),
+            suspicions=self.count(BookieSuspected),
+            ledgers_fenced=self.count(LedgerFenced),
+            ledgers_created=self.ledgers_created,
+            ledgers_opened=self.ledgers_opened,
+            ledgers_recovered=self.count(LedgerRecovered),
+            writers_open=writers_open,
+            unanswered_bytes=unanswered_bytes,
+        )
 
     def note_connected(self, bookie_id: BookieId) -> None:
         """Take note of a connection made."""

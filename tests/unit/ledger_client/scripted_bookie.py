@@ -101,6 +101,11 @@ class ScriptedBookie:
             case Hello() | AttachLedger() | DetachLedger():
                 return None
 
+    def answer_add(self, frame: Frame) -> bytes:
+        """Return the ACKS frame that answers an add."""
+        body = encode_acks([(frame.request_id, self.add_status)])
+        return frame_header(FrameKind.ACKS, 0, len(body)) + body
+
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connection_count += 1
         self._writers.append(writer)
@@ -122,8 +127,7 @@ class ScriptedBookie:
             self.adds.append((frame.flags, batch))
             self.order.append(f"add {batch.header.ledger_id}/{batch.header.first_entry_id}")
             if not self.is_silent:
-                body = encode_acks([(frame.request_id, self.add_status)])
-                writer.write(frame_header(FrameKind.ACKS, 0, len(body)) + body)
+                writer.write(self.answer_add(frame))
             return
         request = decode_request(frame.body)
         self.requests.append(request)

@@ -1,0 +1,219 @@
+"""The client as users hold it: opens ledgers for writing and reading, recovers, lists, deletes.
+
+Leaves writing to `writer`, reading to `reader`, the other calls to `ledger_calls`, and starting and
+ending to `client_session`.
+
+Invariants: a client belongs to one loop and one process; every call ends within its timeout; no
+error of the metadata service leaves here untranslated.
+
+Source: api, "Client".
+"""
+
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from functools import partial
+from random import Random
+from ssl import SSLContext
+from types import TracebackType
+from typing import Self
+
+from ledger_client.client_opening import Opening
+from ledger_client.client_services import ClientSettings
+from ledger_client.client_session import ClientSession
+from ledger_client.config import ClientConfig
+from ledger_client.info import LedgerInfo
+from ledger_client.ledger_calls import LedgerCalls, NewLedger
+from ledger_client.observability import (
+    ClientStats,
+    EventCallback,
+)
+from ledger_client.placement import PlacementPolicy
+from ledger_client.reader import LedgerReader
+from ledger_client.replication import Quorum
+from ledger_client.writer import LedgerWriter
+from metadata.ids import LedgerId, is_ledger_id
+from metadata.store import MetadataStore
+from metadata.uri import parse_metadata_uri
+from metadata.zookeeper import open_store
+
+
+class LedgerClient:
+    """Opens ledgers of one cluster. Connects at its first use, or on entering its block."""
+
+    def __init__(
+        self,
+        uri: str,
+        *,
+        config: ClientConfig | None = None,
+        ssl: SSLContext | None = None,
+        credentials: bytes = b"",
+        on_event: EventCallback | None = None,
+        policy: PlacementPolicy | None = None,
+    ) -> None:
+        """Take note of where the cluster is: `zk://host:port[,host:port]/path`.
+
+        With `ssl`, bookies are spoken to by TLS alone. `policy` chooses bookies, by default
+        `SpreadPolicy()`. `on_event` is called, on the loop, with each
+        `ClientEvent`. Raises ValueError for a malformed URI.
+        """
+        where = parse_metadata_uri(uri)
+        config = config or ClientConfig()
+        rng = Random()  # tokens are to differ, not to be secret
+        self._session = ClientSession(
+            ClientSettings(
+                open_store=partial(_open_store, uri, config, rng),
+                address=where.host_text,
+                config=config,
+                rng=rng,
+                wall_clock_ms=_wall_clock_ms,
+                ssl=ssl,
+                credentials=credentials,
+                policy=policy,
+                on_event=on_event,
+            )
+        )
+
+    @classmethod
+    def from_parts(
+        cls,
+        store: MetadataStore,
+        *,
+        rng: Random,
+        wall_clock_ms: Callable[[], int],
+        config: ClientConfig | None = None,
+        policy: PlacementPolicy | None = None,
+        ssl: SSLContext | None = None,
+        credentials: bytes = b"",
+        on_event: EventCallback | None = None,
+    ) -> Self:
+        """Make a client on a given store, which it closes at its end: for tests and simulation."""
+
+        async def given() -> MetadataStore:
+            return store
+
+        client = cls.__new__(cls)
+        client._session = ClientSession(  # noqa: SLF001 - of this class
+            ClientSettings(
+                open_store=given,
+                address=store.address,
+                config=config or ClientConfig(),
+                rng=rng,
+                wall_clock_ms=wall_clock_ms,
+                ssl=ssl,
+                credentials=credentials,
+                policy=policy,
+                on_event=on_event,
+            )
+        )
+        return client
+
+    # -- ledgers ---------------------------------------------------------------------------------
+
+    def create_ledger(
+        self,
+        quorum: Quorum,
+        *,
+        ledger_id: int | None = None,
+        digest: str = "crc32c",
+        password: bytes = b"",
+        metadata: Mapping[str, str | bytes] | None = None,
+        timeout: float | None = None,
+    ) -> Opening[LedgerWriter]:
+        """Create a ledger and open it for writing: await the result, or enter it.
+
+        Leaving its block waits for pending appends and closes the ledger. Raises ValueError for
+        arguments out of range; NotEnoughBookiesError, LedgerExistsError, MetadataTooLargeError,
+        MetadataUnavailableError.
+        """
+        wanted = NewLedger.of(quorum, ledger_id, digest, password, metadata)
+        return Opening(partial(self._session.create, wanted, timeout))
+
+    def open_ledger(
+        self, ledger_id: int, *, password: bytes = b"", timeout: float | None = None
+    ) -> Opening[LedgerReader]:
+        """Open a ledger for reading, also while it is being written: never fences. Await the
+        result, or enter it. Raises LedgerNotFoundError, UnauthorizedError and
+        MetadataUnavailableError.
+        """
+        return Opening(partial(self._session.open, _checked(ledger_id), password, timeout))
+
+    async def recover_ledger(
+        self, ledger_id: int, *, password: bytes = b"", timeout: float | None = None
+    ) -> LedgerInfo:
+        """Fence a ledger's writer, recover what it confirmed, and close it; return what it is then.
+
+        A closed ledger is left as it is. Raises LedgerNotFoundError, RecoveryUndecidedError,
+        UnauthorizedError, NotEnoughBookiesError, MetadataUnavailableError.
+        """
+        services = await self._session.services()
+        limit = self._session.limit(timeout)
+        return await LedgerCalls(services).recover(_checked(ledger_id), password, limit)
+
+    async def ledger_info(self, ledger_id: int, *, timeout: float | None = None) -> LedgerInfo:
+        """Return a ledger as it is stored now. Raises LedgerNotFoundError."""
+        services = await self._session.services()
+        limit = self._session.limit(timeout)
+        metadata, _, _ = await LedgerCalls(services).find(_checked(ledger_id), b"", limit)
+        return LedgerInfo.of(metadata)
+
+    async def list_ledgers(
+        self, *, start: int = 0, timeout: float | None = None
+    ) -> AsyncIterator[LedgerInfo]:
+        """Stream every ledger from id `start` on, in order of ids; those created or deleted
+        meanwhile may or may not be among them. `timeout` bounds each step.
+        """
+        services = await self._session.services()
+        async for info in LedgerCalls(services).list_infos(
+            _checked(start), self._session.limit(timeout)
+        ):
+            yield info
+
+    async def delete_ledger(self, ledger_id: int, *, timeout: float | None = None) -> None:
+        """Delete a ledger, whatever its state. Raises LedgerNotFoundError."""
+        services = await self._session.services()
+        await LedgerCalls(services).delete(_checked(ledger_id), self._session.limit(timeout))
+
+    # -- the client itself -----------------------------------------------------------------------
+
+    def stats(self) -> ClientStats:
+        """Return a snapshot of the client's counters."""
+        return self._session.stats()
+
+    async def aclose(self) -> None:
+        """Close every open handle (writers at their LAC) and end the client. Again: does
+        nothing.
+        """
+        await self._session.aclose()
+
+    async def __aenter__(self) -> Self:
+        """Connect. Raises MetadataUnavailableError."""
+        await self._session.services()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Close the client."""
+        await self.aclose()
+
+
+def _checked(ledger_id: int) -> LedgerId:
+    if not is_ledger_id(ledger_id):
+        raise ValueError(f"{ledger_id} is no ledger id: 0 to 2^63 - 1")
+    return LedgerId(ledger_id)
+
+
+def _wall_clock_ms() -> int:
+    return time.time_ns() // 1_000_000  # noqa: TID251 - the process's edge
+
+
+def _open_store(uri: str, config: ClientConfig, rng: Random) -> Awaitable[MetadataStore]:
+    return open_store(
+        uri,
+        rng=rng,
+        operation_timeout_s=config.metadata_timeout_s,
+        session_timeout_s=config.session_timeout_s,
+    )

@@ -1,0 +1,186 @@
+"""Builds, starts and ends what all handles of one client share.
+
+Leaves the calls that users make to `ledger_client.client`.
+
+Invariants: everything here belongs to one loop; a start that fails leaves nothing running; the
+store is closed last, because closing ledgers needs it.
+
+Source: protocol rules 5.6 and 9.2; metadata design, "Clients".
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from random import Random
+from ssl import SSLContext
+
+from ledger_client.append_shell import WriterServices
+from ledger_client.config import ClientConfig
+from ledger_client.connection_calls import CallFailure
+from ledger_client.observability import (
+    BookieDeparted,
+    BookieQuarantined,
+    BookieSuspected,
+    ClientEvent,
+    EventCallback,
+    MetadataSessionChanged,
+    Observer,
+)
+from ledger_client.placement import Placement, PlacementPolicy
+from ledger_client.pool import BookiePool
+from ledger_client.pool_link import BookieAddress
+from ledger_client.quarantine import Quarantine
+from ledger_client.watchdog import Watchdog
+from metadata.directory import BookieChanged, BookieDirectory, BookieJoined, BookieLeft
+from metadata.directory import DirectoryEvent as Change
+from metadata.ephemeral import unpack_held
+from metadata.errors import NodeNotFoundError
+from metadata.ids import BookieId
+from metadata.ledger_ids import LedgerIdAllocator
+from metadata.ledger_store import LedgerStore
+from metadata.paths import bookie_path
+from metadata.registrar import ClientRegistration
+from metadata.registration import BookieRegistration, unpack_registration
+from metadata.store import MetadataStore, SessionState
+
+COUNTED_FAILURES = (
+    CallFailure.REFUSED,
+    CallFailure.LOST,
+    CallFailure.TIMEOUT,
+    CallFailure.PROTOCOL,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ClientSettings:
+    """What a client is made from: the doors to the world, and how it is to behave."""
+
+    open_store: Callable[[], Awaitable[MetadataStore]]
+    address: str
+    config: ClientConfig
+    rng: Random
+    wall_clock_ms: Callable[[], int]
+    ssl: SSLContext | None = None
+    credentials: bytes = b""
+    policy: PlacementPolicy | None = None
+    on_event: EventCallback | None = None
+
+
+class DirectoryAddresses:
+    """Looks bookies up in the directory, and in the store where that may be behind."""
+
+    def __init__(self, directory: BookieDirectory, store: MetadataStore) -> None:
+        self._directory = directory
+        self._store = store
+
+    async def address_of(self, bookie_id: BookieId, *, fresh: bool) -> BookieAddress | None:
+        """Return a bookie's address, None if it is not registered. Raises MetadataError."""
+        known = self._directory.bookies.get(bookie_id)
+        if fresh or known is None:
+            known = await self._read(bookie_id)
+        return None if known is None else BookieAddress(known.host, known.port, known.tls)
+
+    async def _read(self, bookie_id: BookieId) -> BookieRegistration | None:
+        path = bookie_path(bookie_id)
+        try:
+            stored = await self._store.get(path, fresh=True)
+        except NodeNotFoundError:
+            return None
+        return unpack_registration(unpack_held(path, stored.value).content, path)
+
+
+class ClientServices:
+    """The shared parts of one client, from `start` to `aclose`."""
+
+    def __init__(self, settings: ClientSettings, store: MetadataStore) -> None:
+        config, rng = settings.config, settings.rng
+        self.config = config
+        self.rng = rng
+        self.wall_clock_ms = settings.wall_clock_ms
+        self.store = store
+        self.quarantine = Quarantine(config.quarantine_s)
+        self.observer = Observer(self._pass_on)
+        self.ledgers = LedgerStore(store, rng, settings.wall_clock_ms)
+        self.ledger_ids = LedgerIdAllocator(store, rng)
+        self.directory = BookieDirectory(store, rng)
+        self.registration = ClientRegistration(store, rng)
+        self.pool = BookiePool(
+            DirectoryAddresses(self.directory, store),
+            config=config,
+            rng=rng,
+            ssl=settings.ssl,
+            credentials=settings.credentials,
+            client_name=self.registration.client_id,
+            observer=self.observer,
+        )
+        self.placement = Placement(self.directory, self.quarantine, rng, settings.policy)
+        self.watchdog = Watchdog(self.pool, config, self.observer)
+        self.for_writers = WriterServices(self.pool, self.placement, self.ledgers, config, rng)
+        self._on_event = settings.on_event
+        self._on_spare: Callable[[], None] = _ignore
+        self._cancels = [
+            self.directory.on_event(self._follow_directory),
+            self.pool.on_unavailable(self._count_failure),
+            store.on_session(self._follow_session),
+        ]
+
+    async def start(self, on_spare: Callable[[], None]) -> None:
+        """Read who is up and register; `on_spare` is told of bookies that could replace others.
+
+        Raises MetadataError.
+        """
+        self._on_spare = on_spare
+        try:
+            await self.directory.start()
+            await self.registration.start()
+        except BaseException:
+            await self.aclose()
+            raise
+
+    async def aclose(self) -> None:
+        """End everything; the handles must be closed before."""
+        for cancel in self._cancels:
+            cancel()
+        self.watchdog.close()
+        await self.pool.aclose()
+        await self.directory.aclose()
+        await self.registration.aclose()
+        await self.store.aclose()
+
+    # Inside
+
+    def _follow_directory(self, change: Change) -> None:
+        match change:
+            case BookieLeft(bookie_id):
+                self.observer.emit(BookieDeparted(bookie_id))
+                self.pool.note_departed(bookie_id)
+            case BookieJoined(registration):
+                self.quarantine.release(registration.bookie_id)
+                self._on_spare()
+            case BookieChanged(registration):
+                if registration.writable:
+                    self._on_spare()
+
+    def _follow_session(self, state: SessionState) -> None:
+        self.observer.emit(MetadataSessionChanged(state.value))
+
+    def _count_failure(self, bookie_id: BookieId, failure: CallFailure, reason: str) -> None:
+        if failure in COUNTED_FAILURES:
+            self._avoid(bookie_id, f"{failure.value}: {reason}")
+
+    def _avoid(self, bookie_id: BookieId, reason: str) -> None:
+        now = asyncio.get_running_loop().time()
+        until = self.quarantine.record_failure(bookie_id, reason, now)
+        self.observer.emit(BookieQuarantined(bookie_id, until))
+
+    def _pass_on(self, event: ClientEvent) -> None:
+        try:
+            if self._on_event is not None:
+                self._on_event(event)
+        finally:
+            if isinstance(event, BookieSuspected):
+                self._avoid(event.bookie_id, "silent while others answered")
+
+
+def _ignore() -> None:
+    return

@@ -1,0 +1,201 @@
+"""Keeps one client's start, its open handles and its end.
+
+Leaves the calls that users make to `ledger_client.client`, and the shared parts to
+`client_services`.
+
+Invariants: a client belongs to one loop and one process; one start at a time, and a failed one may
+be tried again; handles are closed before what they use.
+
+Source: api, "Client".
+"""
+
+import asyncio
+import logging
+import os
+from functools import partial
+from typing import Final
+from weakref import WeakValueDictionary
+
+from ledger_client.client_services import ClientServices, ClientSettings
+from ledger_client.errors import ClientClosedError, LedgerError, LedgerFencedError
+from ledger_client.ledger_calls import LedgerCalls, NewLedger
+from ledger_client.metadata_failures import metadata_call
+from ledger_client.observability import ClientStats, EnsembleChanged, LedgerFenced, Observer
+from ledger_client.protocol import append_events as e
+from ledger_client.reader import LedgerReader
+from ledger_client.writer import LedgerWriter
+from metadata.ids import LedgerId
+from metadata.ledger_metadata import LedgerState
+
+START_MARGIN_S: Final = 1.0
+"""What a start may take beyond the store's own timeout, whose message says more."""
+
+_log = logging.getLogger(__name__)
+
+
+class ClientSession:
+    """One client, from its first use to its end."""
+
+    def __init__(self, settings: ClientSettings) -> None:
+        self._settings = settings
+        self._process_id = os.getpid()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._services: ClientServices | None = None
+        self._starting: asyncio.Task[ClientServices] | None = None
+        self._closing: asyncio.Task[None] | None = None
+        self._writers: dict[LedgerId, LedgerWriter] = {}
+        self._readers: WeakValueDictionary[int, LedgerReader] = WeakValueDictionary()
+        self._reader_count = 0
+        self._last_stats = Observer().snapshot()
+
+    async def services(self) -> ClientServices:
+        """Return the shared parts, connecting first if that is not done. Raises ClientClosedError,
+        MetadataUnavailableError.
+        """
+        self._require_usable()
+        if self._services is not None:
+            return self._services
+        if self._starting is None:
+            self._starting = asyncio.get_running_loop().create_task(self._start())
+            self._starting.add_done_callback(self._note_started)
+        try:
+            return await asyncio.shield(self._starting)
+        except asyncio.CancelledError:
+            if self._closing is not None:  # the start was cancelled, not the caller
+                raise ClientClosedError("the client was closed while it was starting") from None
+            raise
+
+    async def create(self, wanted: NewLedger, timeout: float | None) -> LedgerWriter:
+        """Create a ledger and return its writer."""
+        services = await self.services()
+        metadata, version, keys = await LedgerCalls(services).create(wanted, self.limit(timeout))
+        self._require_usable()  # it may have been closed meanwhile
+        ledger_id = metadata.ledger_id
+        services.observer.ledgers_created += 1
+        writer = LedgerWriter(
+            metadata=metadata,
+            version=version,
+            keys=keys,
+            services=services.for_writers,
+            watchdog=services.watchdog,
+            observe=partial(self._observe, services, ledger_id),
+            on_closed=self._forget_writer,
+        )
+        self._writers[ledger_id] = writer
+        return writer
+
+    async def open(
+        self, ledger_id: LedgerId, password: bytes, timeout: float | None
+    ) -> LedgerReader:
+        """Open a ledger and return its reader."""
+        services = await self.services()
+        calls = LedgerCalls(services)
+        metadata, version, keys = await calls.find(ledger_id, password, self.limit(timeout))
+        if metadata.state is LedgerState.CLOSED:  # of an open one, the reader asks for the LAC
+            await calls.check_password(metadata, keys)
+        reader = LedgerReader(
+            metadata=metadata,
+            version=version,
+            keys=keys,
+            pool=services.pool,
+            ledgers=services.ledgers,
+            config=services.config,
+            rng=services.rng,
+        )
+        try:
+            await reader.start()
+            self._require_usable()  # it may have been closed meanwhile
+        except BaseException:
+            await reader.aclose()
+            raise
+        services.observer.ledgers_opened += 1
+        self._reader_count += 1
+        self._readers[self._reader_count] = reader
+        return reader
+
+    def stats(self) -> ClientStats:
+        """Return a snapshot of the counters; once closed, the last one."""
+        services = self._services
+        if services is None:
+            return self._last_stats
+        pool = services.pool
+        return services.observer.snapshot(
+            writers_open=len(self._writers),
+            unanswered_bytes=sum(pool.unanswered_bytes(each) for each in pool.bookie_ids),
+        )
+
+    def limit(self, timeout: float | None) -> float:
+        """Return how long a call may take, in seconds."""
+        return self._settings.config.call_timeout_s if timeout is None else timeout
+
+    async def aclose(self) -> None:
+        """Close every open handle, writers at their LAC, and then what they share."""
+        if self._process_id != os.getpid():
+            return  # a forked child: the connections are its parent's
+        if self._closing is None:
+            self._closing = asyncio.get_running_loop().create_task(self._close())
+        await asyncio.shield(self._closing)
+
+    # Inside
+
+    def _require_usable(self) -> None:
+        loop = asyncio.get_running_loop()
+        if self._process_id != os.getpid():
+            raise ClientClosedError("the client was made before a fork: make one in this process")
+        if self._closing is not None:
+            raise ClientClosedError("the client is closed: make another")
+        if self._loop is not None and self._loop is not loop:
+            raise ClientClosedError("the client belongs to another event loop: make one in this")
+        self._loop = loop
+
+    async def _start(self) -> ClientServices:
+        settings = self._settings
+        limit = settings.config.metadata_timeout_s + START_MARGIN_S
+        async with metadata_call("connecting", settings.address, limit):
+            services = ClientServices(settings, await settings.open_store())
+            await services.start(self._note_spare)
+        return services
+
+    def _note_started(self, starting: "asyncio.Task[ClientServices]") -> None:
+        self._starting = None
+        if not starting.cancelled() and starting.exception() is None:
+            self._services = starting.result()
+
+    def _note_spare(self) -> None:
+        for writer in list(self._writers.values()):
+            writer.spare_joined()
+
+    def _observe(
+        self, services: ClientServices, ledger_id: LedgerId, action: e.AppendAction
+    ) -> None:
+        match action:
+            case e.EnsembleChanged(fragment, replaced) if replaced:
+                first, ensemble = fragment.first_entry_id, fragment.ensemble
+                services.observer.emit(EnsembleChanged(ledger_id, first, ensemble, replaced))
+            case e.FailWriter(error) if isinstance(error, LedgerFencedError):
+                services.observer.emit(LedgerFenced(ledger_id))
+            case _:
+                return
+
+    def _forget_writer(self, ledger_id: LedgerId) -> None:
+        self._writers.pop(ledger_id, None)
+
+    async def _close(self) -> None:
+        if self._starting is not None:
+            self._starting.cancel()
+            await asyncio.gather(self._starting, return_exceptions=True)
+        if self._services is None:
+            return
+        for reader in list(self._readers.values()):
+            await reader.aclose()
+        await asyncio.gather(*[_abort(writer) for writer in list(self._writers.values())])
+        self._last_stats = self.stats()
+        services, self._services = self._services, None
+        await services.aclose()
+
+
+async def _abort(writer: LedgerWriter) -> None:
+    try:
+        await writer.abort()
+    except LedgerError as error:
+        _log.warning("closing the client: %s", error)

@@ -1,0 +1,256 @@
+"""Carries out what a client does to ledgers as a whole: create, find, recover, list, delete.
+
+Leaves the handles that come of it to `ledger_client.client`, and the rules of recovery to
+`recoverer`.
+
+Source: api, "Client"; protocol rules 1.1-1.3, 7 and 10.1.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from itertools import islice
+from types import MappingProxyType
+from typing import Final
+
+from bookie.wire.messages import ReadLac, Status
+from ledger_client.client_services import ClientServices
+from ledger_client.connection_calls import BookieCallError
+from ledger_client.digest import LedgerKeys
+from ledger_client.errors import (
+    LedgerError,
+    LedgerNotFoundError,
+    NotEnoughBookiesError,
+    Outcome,
+    UnauthorizedError,
+)
+from ledger_client.info import LedgerInfo
+from ledger_client.metadata_failures import metadata_call, translate
+from ledger_client.observability import LedgerRecovered
+from ledger_client.placement import Shortage
+from ledger_client.recoverer import Recoverer
+from ledger_client.replication import Quorum
+from metadata.errors import MetadataError, NodeExistsError, NodeNotFoundError
+from metadata.ids import UPDATE_TOKEN_BYTES, EntryId, LedgerId, UpdateToken, Version, is_ledger_id
+from metadata.ledger_metadata import (
+    DigestType,
+    Fragment,
+    LedgerMetadata,
+    LedgerState,
+    QuorumMode,
+    QuorumSpec,
+)
+
+LIST_READS_AT_ONCE: Final = 32
+ID_ATTEMPTS_MAX: Final = 100
+"""Ids that others chose by hand may lie in our block; so many are skipped."""
+PASSWORD_ASKED_MAX: Final = 3
+PASSWORD_TIMEOUT_S: Final = 1.0
+
+Found = tuple[LedgerMetadata, Version, LedgerKeys]
+
+
+@dataclass(frozen=True, slots=True)
+class NewLedger:
+    """What a ledger is to be created with."""
+
+    ledger_id: LedgerId | None
+    quorum: QuorumSpec
+    digest: DigestType
+    password: bytes
+    custom: Mapping[str, str | bytes]
+
+    @classmethod
+    def of(
+        cls,
+        quorum: Quorum,
+        ledger_id: int | None,
+        digest: str,
+        password: bytes,
+        metadata: Mapping[str, str | bytes] | None,
+    ) -> "NewLedger":
+        """Check what the user gave. Raises ValueError, TypeError; LedgerError for in-sync mode."""
+        if quorum.mode is QuorumMode.IN_SYNC:
+            raise LedgerError(
+                "in-sync mode is not supported yet: use Quorum.all() or Quorum.majority()"
+            )
+        if ledger_id is not None and not is_ledger_id(ledger_id):
+            raise ValueError(f"{ledger_id} is no ledger id: 0 to 2^63 - 1")
+        custom = dict(metadata or {})
+        for key, value in custom.items():
+            if not isinstance(key, str) or not isinstance(value, str | bytes):
+                raise TypeError(f"metadata maps text to text or bytes; {key!r} does not")
+        return cls(
+            None if ledger_id is None else LedgerId(ledger_id),
+            quorum.spec,
+            DigestType(digest),
+            bytes(password),
+            MappingProxyType(custom),
+        )
+
+
+class LedgerCalls:
+    """The calls of one client; none of them keeps anything."""
+
+    def __init__(self, services: ClientServices) -> None:
+        self._services = services
+
+    async def create(self, wanted: NewLedger, timeout_s: float) -> Found:
+        """Store a new ledger's metadata. Raises NotEnoughBookiesError, LedgerExistsError and the
+        errors of the metadata service.
+        """
+        async with self._metadata("create_ledger", timeout_s, wanted.ledger_id, unknown=True):
+            for _ in range(ID_ATTEMPTS_MAX):
+                ledger_id = wanted.ledger_id
+                if ledger_id is None:
+                    ledger_id = await self._services.ledger_ids.allocate()
+                metadata = self._new_metadata(ledger_id, wanted)
+                try:
+                    version = await self._services.ledgers.create(metadata)
+                except NodeExistsError:
+                    if wanted.ledger_id is not None:
+                        raise
+                else:
+                    return metadata, version, LedgerKeys.of(metadata, wanted.password)
+        raise LedgerError(f"{ID_ATTEMPTS_MAX} ledger ids in a row are taken")
+
+    async def find(self, ledger_id: LedgerId, password: bytes, timeout_s: float) -> Found:
+        """Read a ledger's metadata. Raises LedgerNotFoundError and the like."""
+        async with self._metadata("reading a ledger's metadata", timeout_s, ledger_id):
+            metadata, version = await self._services.ledgers.get(ledger_id, fresh=True)
+        return metadata, version, LedgerKeys.of(metadata, password)
+
+    async def check_password(self, metadata: LedgerMetadata, keys: LedgerKeys) -> None:
+        """Ask bookies whether they accept the ledger's key. Raises UnauthorizedError if one that
+        knows the ledger does not; says nothing where none can be asked.
+        """
+        pool, ledger_id = self._services.pool, metadata.ledger_id
+        ends = (metadata.fragments[-1], metadata.fragments[0])
+        holders = dict.fromkeys(each for end in ends for each in end.ensemble)
+        timeout_s = min(PASSWORD_TIMEOUT_S, self._services.config.read_timeout_s)
+        pool.attach(ledger_id, keys.master_key)
+        try:
+            for bookie_id in islice(holders, PASSWORD_ASKED_MAX):
+                status = Status.UNKNOWN
+                try:
+                    request = ReadLac(ledger_id, fence=False)
+                    status = (await pool.read_lac(bookie_id, request, timeout_s=timeout_s)).status
+                except BookieCallError as error:
+                    status = error.status or Status.UNKNOWN
+                if status is Status.UNAUTHORIZED:
+                    text = f"bookie {bookie_id} refuses this password"
+                    raise UnauthorizedError(text, ledger_id=ledger_id)
+                if status is Status.OK:
+                    return
+        finally:
+            pool.detach(ledger_id)
+
+    async def recover(self, ledger_id: LedgerId, password: bytes, timeout_s: float) -> LedgerInfo:
+        """Fence, recover and close a ledger (rules 7.*); return what it is then."""
+        services = self._services
+        metadata, version, keys = await self.find(ledger_id, password, timeout_s)
+        if metadata.state is LedgerState.CLOSED:
+            return LedgerInfo.of(metadata)
+        recoverer = Recoverer(
+            metadata=metadata,
+            version=version,
+            keys=keys,
+            pool=services.pool,
+            placement=services.placement,
+            ledgers=services.ledgers,
+            config=services.config,
+            rng=services.rng,
+        )
+        try:
+            closed, _ = await recoverer.recover(timeout_s=timeout_s)
+        except MetadataError as error:
+            raise translate(error, ledger_id) from error
+        assert closed.last_entry_id is not None, "recovery ends in a closed ledger"
+        services.observer.emit(LedgerRecovered(ledger_id, closed.last_entry_id))
+        return LedgerInfo.of(closed)
+
+    async def list_infos(self, start: LedgerId, timeout_s: float) -> AsyncIterator[LedgerInfo]:
+        """Stream every ledger from `start` on, in order of ids; `timeout_s` bounds each step."""
+        ids = self._services.ledgers.list_ledger_ids(start)
+        while True:
+            chunk: list[LedgerId] = []
+            async with self._metadata("listing ledgers", timeout_s):
+                while len(chunk) < LIST_READS_AT_ONCE:
+                    ledger_id = await anext(ids, None)
+                    if ledger_id is None:
+                        break
+                    chunk.append(ledger_id)
+                infos = await asyncio.gather(*[self._info(each) for each in chunk])
+            for info in infos:
+                if info is not None:
+                    yield info
+            if len(chunk) < LIST_READS_AT_ONCE:
+                return
+
+    async def delete(self, ledger_id: LedgerId, timeout_s: float) -> None:
+        """Remove a ledger's metadata; bookies collect the rest. Raises LedgerNotFoundError."""
+        async with self._metadata("delete_ledger", timeout_s, ledger_id, unknown=True):
+            was_there = await self._services.ledgers.delete(ledger_id)
+        if not was_there:
+            text = "it does not exist: it was never created, or was deleted"
+            raise LedgerNotFoundError(text, ledger_id=ledger_id)
+
+    # Inside
+
+    def _metadata(
+        self,
+        what: str,
+        timeout_s: float,
+        ledger_id: LedgerId | None = None,
+        *,
+        unknown: bool = False,
+    ) -> AbstractAsyncContextManager[None]:
+        address = self._services.store.address
+        outcome: Outcome = "unknown" if unknown else "not_written"
+        return metadata_call(what, address, timeout_s, ledger_id=ledger_id, outcome=outcome)
+
+    def _new_metadata(self, ledger_id: LedgerId, wanted: NewLedger) -> LedgerMetadata:
+        services = self._services
+        ensemble = services.placement.new_ensemble(wanted.quorum)
+        if isinstance(ensemble, Shortage):
+            raise not_enough_bookies(ensemble, ledger_id)
+        token = UpdateToken(services.rng.randbytes(UPDATE_TOKEN_BYTES))
+        return LedgerMetadata(
+            ledger_id=ledger_id,
+            state=LedgerState.OPEN,
+            quorum=wanted.quorum,
+            fragments=(Fragment(EntryId(0), ensemble),),
+            digest=wanted.digest,
+            created_ms=services.wall_clock_ms(),
+            creation_token=token,
+            update_token=token,
+            writer=services.registration.client_id,
+            custom=wanted.custom,
+        )
+
+    async def _info(self, ledger_id: LedgerId) -> LedgerInfo | None:
+        try:
+            metadata, _ = await self._services.ledgers.get(ledger_id)
+        except NodeNotFoundError:  # deleted since it was listed
+            return None
+        return LedgerInfo.of(metadata)
+
+
+def not_enough_bookies(short: Shortage, ledger_id: LedgerId) -> NotEnoughBookiesError:
+    """Return the error that says what is missing."""
+    reasons = ", ".join(f"{each}: {why}" for each, why in islice(short.excluded.items(), 10))
+    text = (
+        f"{short.needed} writable bookies are needed and {short.seen} can be used"
+        + (f" ({reasons})" if reasons else "")
+        + (f", which cannot satisfy: {short.rule}" if short.rule else "")
+        + ": start more bookies, or ask for a smaller ensemble"
+    )
+    return NotEnoughBookiesError(
+        text,
+        needed=short.needed,
+        seen=short.seen,
+        excluded={str(each): why for each, why in short.excluded.items()},
+        ledger_id=ledger_id,
+        outcome="not_written",
+    )

@@ -1,0 +1,83 @@
+"""Translates failures of the metadata service into the client's, at the client's edge.
+
+Leaves what they mean for a ledger being written to the writer's shell.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from ledger_client.errors import (
+    ClientClosedError,
+    LedgerError,
+    LedgerExistsError,
+    LedgerNotFoundError,
+    MetadataConflictError,
+    MetadataTooLargeError,
+    MetadataUnavailableError,
+    Outcome,
+)
+from metadata.errors import (
+    InvalidTransitionError,
+    MetadataError,
+    MetadataFormatError,
+    NodeExistsError,
+    NodeNotFoundError,
+    OutcomeUnknownError,
+    StoreClosedError,
+    ValueTooLargeError,
+    VersionConflictError,
+)
+from metadata.ids import LedgerId
+
+
+def translate(error: MetadataError, ledger_id: LedgerId | None) -> LedgerError:
+    """Return the client's error for one of the metadata service."""
+    match error:
+        case NodeNotFoundError():
+            return LedgerNotFoundError(
+                "it does not exist: it was never created, or was deleted", ledger_id=ledger_id
+            )
+        case NodeExistsError():
+            text = "it exists already: choose another id, or leave the choice to the client"
+            return LedgerExistsError(text, ledger_id=ledger_id)
+        case ValueTooLargeError(size=size, limit=limit):
+            text = f"its metadata would have {size} bytes, over the limit of {limit}"
+            return MetadataTooLargeError(f"{text}: store less beside it", ledger_id=ledger_id)
+        case VersionConflictError() | InvalidTransitionError() | MetadataFormatError():
+            return MetadataConflictError(str(error), ledger_id=ledger_id)
+        case StoreClosedError():
+            return ClientClosedError("the client is closed: open another", ledger_id=ledger_id)
+        case _:
+            outcome: Outcome = (
+                "unknown" if isinstance(error, OutcomeUnknownError) else "not_written"
+            )
+            return MetadataUnavailableError(str(error), ledger_id=ledger_id, outcome=outcome)
+
+
+@asynccontextmanager
+async def metadata_call(
+    what: str,
+    address: str,
+    timeout_s: float,
+    *,
+    ledger_id: LedgerId | None = None,
+    outcome: Outcome = "not_written",
+) -> AsyncIterator[None]:
+    """Bound what is done inside in time, and translate its MetadataErrors.
+
+    `outcome` is what is known when the time is up. Raises MetadataUnavailableError then.
+    """
+    try:
+        async with asyncio.timeout(timeout_s):
+            yield
+    except MetadataError as error:
+        raise translate(error, ledger_id) from error
+    except LedgerError:
+        raise
+    except TimeoutError as error:
+        text = (
+            f"{what} did not end within {timeout_s:g} s: check that the metadata service at "
+            f"{address} runs and can be reached from here"
+        )
+        raise MetadataUnavailableError(text, ledger_id=ledger_id, outcome=outcome) from error

@@ -1,0 +1,513 @@
+"""The client's public face, over bookies and metadata in memory: main paths and typed refusals."""
+
+import asyncio
+import gc
+import os
+from collections.abc import AsyncIterator
+
+import pytest
+
+from bookie.overriding import override
+from bookie.wire.messages import Status
+from ledger_client import (
+    BookieConnected,
+    BookieDeparted,
+    ClientClosedError,
+    EnsembleChanged,
+    EntryConflictError,
+    EntryNotFoundError,
+    EntryTooLargeError,
+    LedgerClient,
+    LedgerClosedError,
+    LedgerError,
+    LedgerExistsError,
+    LedgerFenced,
+    LedgerFencedError,
+    LedgerNotFoundError,
+    LedgerRecovered,
+    LedgerState,
+    MetadataTooLargeError,
+    MetadataUnavailableError,
+    NotEnoughBookiesError,
+    Quorum,
+    QuorumTimeoutError,
+    RecoveryUndecidedError,
+    UnauthorizedError,
+)
+from metadata.errors import OutcomeUnknownError
+from metadata.ids import EntryId
+from metadata.memory_faults import NoFaults, StoreCall
+from tests.unit.ledger_client.cluster import TestCluster
+from tests.unit.ledger_client.scripted_bookie import until
+
+THREE = Quorum(ensemble=3, write=3, ack=2)
+
+
+@pytest.fixture
+async def cluster() -> AsyncIterator[TestCluster]:
+    cluster = TestCluster()
+    for _ in range(4):
+        await cluster.add_bookie()
+    yield cluster
+    await cluster.aclose()
+
+
+async def entries_of(
+    client: LedgerClient, ledger_id: int, last: int, password: bytes = b""
+) -> list[bytes]:
+    async with client.open_ledger(ledger_id, password=password) as reader:
+        return [entry.data async for batch in reader.read(0, last) for entry in batch]
+
+
+# -- the main path ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("digest", ["crc32c", "hmac-sha256"])
+async def test_append_close_and_read(cluster: TestCluster, digest: str) -> None:
+    async with cluster.client() as client:
+        async with client.create_ledger(
+            THREE, metadata={"app": "orders"}, digest=digest, password=b"p"
+        ) as ledger:
+            assert await ledger.append(b"order-1") == 0
+            assert await ledger.append_many([b"order-2", b"order-3"]) == range(1, 3)
+            assert await ledger.append_nowait(b"order-4") == 3
+            await ledger.wait_fully_replicated(3)
+            assert ledger.last_confirmed == ledger.last_pushed == 3
+        info = await client.ledger_info(ledger.id)
+        assert (info.state, info.last_entry_id, info.length) == ("closed", 3, 28)
+        assert info.state is LedgerState.CLOSED
+        assert info.metadata == {"app": "orders"}
+        assert info.is_closed
+        assert list(info.bookies) == list(info.fragments[0].ensemble)
+        found = await entries_of(client, ledger.id, 3, b"p")
+        assert found == [b"order-1", b"order-2", b"order-3", b"order-4"]
+
+
+async def test_awaited_handles_and_explicit_closes(cluster: TestCluster) -> None:
+    client = cluster.client()  # connects at its first use
+    ledger = await client.create_ledger(Quorum.majority(3), ledger_id=77)
+    assert ledger.id == 77
+    await ledger.append(b"one")
+    reader = await client.open_ledger(77)
+    assert (await reader.read_entry(0)).data == b"one"
+    await reader.aclose()
+    await ledger.aclose()
+    assert client.stats().writers_open == 0
+    assert client.stats().ledgers_created == client.stats().ledgers_opened == 1
+    assert client.stats().adds_sent == 3
+    await client.aclose()
+    await client.aclose()
+    assert client.stats().adds_sent == 3, "the last snapshot stays"
+
+
+async def test_the_quorum_shorthands() -> None:
+    assert Quorum.all(3) == Quorum(3, 3, 3)
+    assert Quorum.majority(3) == Quorum(3, 3, 2)
+    assert Quorum.majority(5).ack == 3
+    with pytest.raises(ValueError, match="ensemble >= write >= ack"):
+        Quorum(2, 3, 1)
+    with pytest.raises(ValueError, match="min_in_sync"):
+        Quorum.in_sync(3, 4)
+
+
+async def test_listing_is_in_order_and_streams(cluster: TestCluster) -> None:
+    async with cluster.client() as client:
+        for ledger_id in [5, 70_000, 3, *range(100, 140)]:
+            async with client.create_ledger(Quorum.all(1), ledger_id=ledger_id):
+                pass
+        found = [info.id async for info in client.list_ledgers()]
+        assert found == [3, 5, *range(100, 140), 70_000]
+        assert [info.id async for info in client.list_ledgers(start=138)] == [138, 139, 70_000]
+
+
+async def test_a_deleted_ledger_is_gone(cluster: TestCluster) -> None:
+    async with cluster.client() as client:
+        async with client.create_ledger(THREE) as ledger:
+            await ledger.append(b"x")
+        await client.delete_ledger(ledger.id)
+        for call in (
+            client.ledger_info(ledger.id),
+            client.delete_ledger(ledger.id),
+            client.recover_ledger(ledger.id),
+        ):
+            with pytest.raises(LedgerNotFoundError) as caught:
+                await call
+            assert caught.value.ledger_id == ledger.id
+        with pytest.raises(LedgerNotFoundError):
+            await client.open_ledger(ledger.id)
+
+
+async def test_recovery_fences_and_keeps_what_was_confirmed(cluster: TestCluster) -> None:
+    writing, recovering = cluster.client(), cluster.client()
+    ledger = await writing.create_ledger(THREE)
+    await ledger.append_many([b"%d" % number for number in range(10)])
+    info = await recovering.recover_ledger(ledger.id)
+    assert (info.state, info.last_entry_id, info.length) == ("closed", 9, 10)
+    with pytest.raises(LedgerFencedError) as caught:
+        await ledger.append(b"late")
+    assert caught.value.outcome == "unknown"
+    assert LedgerFenced(ledger.id) in cluster.events
+    assert LedgerRecovered(ledger.id, EntryId(9)) in cluster.events
+    assert await recovering.recover_ledger(ledger.id) == info, "again: it is closed already"
+    assert await entries_of(recovering, ledger.id, 9) == [b"%d" % number for number in range(10)]
+    assert writing.stats().ledgers_fenced == 1
+    assert recovering.stats().ledgers_recovered == 1
+
+
+async def test_a_lost_bookie_is_replaced(cluster: TestCluster) -> None:
+    async with cluster.client() as client, client.create_ledger(THREE) as ledger:
+        await ledger.append(b"before")
+        lost = ledger.info.fragments[0].ensemble[1]
+        await cluster.bookie(lost).stop()
+        await ledger.append(b"after")
+        await until(lambda: lost not in ledger.info.fragments[-1].ensemble)
+        await ledger.append(b"more")
+        changes = [event for event in cluster.events if isinstance(event, EnsembleChanged)]
+        assert [(event.ledger_id, event.replaced) for event in changes] == [(ledger.id, (lost,))]
+        assert client.stats().ensemble_changes == 1
+        assert client.stats().connections_failed >= 1
+        assert await entries_of(client, ledger.id, 2) == [b"before", b"after", b"more"]
+
+
+async def test_a_bookie_that_leaves_the_registration_is_replaced_while_idle(
+    cluster: TestCluster,
+) -> None:
+    async with cluster.client() as client, client.create_ledger(THREE) as ledger:
+        await ledger.append(b"before")
+        leaving = ledger.info.fragments[0].ensemble[0]
+        await cluster.bookie(leaving).unregister()
+        await until(lambda: leaving not in ledger.info.fragments[-1].ensemble)
+        assert BookieDeparted(leaving) in cluster.events
+
+
+async def test_events_of_connections(cluster: TestCluster) -> None:
+    async with cluster.client() as client, client.create_ledger(Quorum.all(3)) as ledger:
+        await ledger.append(b"x")
+        connected = [e for e in cluster.events if isinstance(e, BookieConnected)]
+        assert sorted(e.bookie_id for e in connected) == sorted(ledger.info.bookies)
+
+
+# -- blocks, exceptions, cancellation ------------------------------------------------------------
+
+
+async def test_an_exception_in_the_block_is_not_hidden(cluster: TestCluster) -> None:
+    client = cluster.client()
+    with pytest.raises(ZeroDivisionError):
+        async with client.create_ledger(THREE, ledger_id=9) as ledger:
+            await ledger.append(b"x")
+            raise ZeroDivisionError
+    info = await client.ledger_info(9)
+    assert (info.state, info.last_entry_id) == ("closed", 0)
+
+
+async def test_a_cancelled_block_still_closes(cluster: TestCluster) -> None:
+    client, inside = cluster.client(), asyncio.Event()
+
+    async def work() -> None:
+        async with client.create_ledger(THREE, ledger_id=9) as ledger:
+            await ledger.append(b"x")
+            inside.set()
+            await asyncio.sleep(60)
+
+    task = asyncio.create_task(work())
+    await inside.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert (await client.ledger_info(9)).state == "closed"
+
+
+async def test_closing_the_client_closes_its_writers(cluster: TestCluster) -> None:
+    client = cluster.client()
+    ledger = await client.create_ledger(THREE, ledger_id=9)
+    await ledger.append(b"x")
+    reader = await client.open_ledger(9)
+    await client.aclose()
+    assert (await cluster.client().ledger_info(9)).state == "closed"
+    with pytest.raises(LedgerClosedError):
+        await ledger.append(b"y")
+    with pytest.raises(LedgerClosedError):
+        await reader.read_entry(0)
+
+
+async def test_a_reader_that_was_dropped_does_not_keep_the_client(cluster: TestCluster) -> None:
+    client = cluster.client()
+    async with client.create_ledger(Quorum.all(1)) as ledger:
+        await ledger.append(b"x")
+    reader = await client.open_ledger(ledger.id)
+    await reader.aclose()
+    del reader
+    gc.collect()
+    await client.aclose()
+
+
+async def test_a_closed_client_says_so(cluster: TestCluster) -> None:
+    client = cluster.client()
+    await client.aclose()
+    for call in (client.ledger_info(1), client.recover_ledger(1), client.delete_ledger(1)):
+        with pytest.raises(ClientClosedError):
+            await call
+    with pytest.raises(ClientClosedError):
+        await client.open_ledger(1)
+    with pytest.raises(ClientClosedError):
+        await client.create_ledger(THREE)
+    with pytest.raises(ClientClosedError):
+        [info async for info in client.list_ledgers()]
+
+
+async def test_after_a_fork_the_client_says_so(
+    cluster: TestCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = cluster.client()
+    with pytest.raises(LedgerNotFoundError):
+        await client.ledger_info(1)
+    with monkeypatch.context() as forked:
+        forked.setattr(os, "getpid", lambda: -1)
+        with pytest.raises(ClientClosedError, match="before a fork"):
+            await client.ledger_info(1)
+        await client.aclose()  # touches nothing of the parent's
+    with pytest.raises(LedgerNotFoundError):
+        await client.ledger_info(1)
+
+
+def test_a_client_belongs_to_one_loop() -> None:
+    made: list[LedgerClient] = []
+
+    async def first() -> None:
+        cluster = TestCluster()
+        client = cluster.client()
+        made.append(client)
+        with pytest.raises(LedgerNotFoundError):
+            await client.ledger_info(1)
+        await cluster.aclose()
+        client._session._closing = None
+
+    async def second() -> None:
+        with pytest.raises(ClientClosedError, match="another event loop"):
+            await made[0].ledger_info(1)
+
+    asyncio.run(first())
+    asyncio.run(second())
+
+
+# -- refusals ------------------------------------------------------------------------------------
+
+
+async def test_not_enough_bookies(cluster: TestCluster) -> None:
+    await cluster.add_bookie(writable=False)
+    client = cluster.client()
+    with pytest.raises(NotEnoughBookiesError) as caught:
+        await client.create_ledger(Quorum.all(5))
+    error = caught.value
+    assert (error.needed, error.seen, error.retriable) == (5, 4, True)
+    assert error.excluded == {"bookie-4": "read-only"}
+    assert error.outcome == "not_written"
+    assert "bookie-4: read-only" in str(error)
+
+
+async def test_an_id_is_used_once(cluster: TestCluster) -> None:
+    client = cluster.client()
+    async with client.create_ledger(THREE, ledger_id=9):
+        pass
+    with pytest.raises(LedgerExistsError) as caught:
+        await client.create_ledger(THREE, ledger_id=9)
+    assert caught.value.ledger_id == 9
+
+
+async def test_ids_that_others_chose_are_skipped(cluster: TestCluster) -> None:
+    client = cluster.client()
+    async with client.create_ledger(THREE) as first:
+        pass
+    async with client.create_ledger(THREE, ledger_id=first.id + 1):
+        pass
+    async with client.create_ledger(THREE) as second:
+        assert second.id == first.id + 2
+
+
+@pytest.mark.parametrize("ledger_id", [-1, 2**63])
+async def test_ids_out_of_range(cluster: TestCluster, ledger_id: int) -> None:
+    client = cluster.client()
+    for call in (client.ledger_info, client.delete_ledger, client.recover_ledger):
+        with pytest.raises(ValueError, match="no ledger id"):
+            await call(ledger_id)
+    with pytest.raises(ValueError, match="no ledger id"):
+        await client.open_ledger(ledger_id)
+    with pytest.raises(ValueError, match="no ledger id"):
+        await client.create_ledger(THREE, ledger_id=ledger_id)
+
+
+async def test_arguments_that_make_no_sense(cluster: TestCluster) -> None:
+    client = cluster.client()
+    with pytest.raises(ValueError, match="md5"):
+        client.create_ledger(THREE, digest="md5")
+    with pytest.raises(TypeError, match="'n' does not"):
+        client.create_ledger(THREE, metadata={"n": 3})  # type: ignore[dict-item]
+    with pytest.raises(ValueError, match="zk://"):
+        LedgerClient("http://somewhere/")
+
+
+async def test_in_sync_mode_is_not_there_yet(cluster: TestCluster) -> None:
+    with pytest.raises(LedgerError, match="not supported yet"):
+        await cluster.client().create_ledger(Quorum.in_sync(3, 2))
+
+
+async def test_metadata_over_the_limit(cluster: TestCluster) -> None:
+    with pytest.raises(MetadataTooLargeError):
+        await cluster.client().create_ledger(THREE, metadata={"blob": bytes(10**6)})
+
+
+async def test_an_entry_over_the_limit(cluster: TestCluster) -> None:
+    client = cluster.client(entry_bytes_max=1000)
+    async with client.create_ledger(THREE) as ledger:
+        with pytest.raises(EntryTooLargeError) as caught:
+            await ledger.append(bytes(1001))
+        assert (caught.value.size, caught.value.limit) == (1001, 1000)
+        assert await ledger.append(bytes(1000)) == 0
+
+
+@pytest.mark.parametrize("digest", ["crc32c", "hmac-sha256"])
+@pytest.mark.parametrize("closed", [True, False])
+async def test_the_wrong_password(cluster: TestCluster, digest: str, closed: bool) -> None:
+    client, other = cluster.client(), cluster.client()
+    ledger = await client.create_ledger(THREE, digest=digest, password=b"right")
+    await ledger.append(b"secret")
+    if closed:
+        await ledger.aclose()
+    with pytest.raises(UnauthorizedError):
+        await other.open_ledger(ledger.id, password=b"wrong")
+    with pytest.raises(UnauthorizedError):
+        await other.open_ledger(ledger.id)
+    if not closed:
+        with pytest.raises(UnauthorizedError):
+            await other.recover_ledger(ledger.id, password=b"wrong")
+        with pytest.raises(UnauthorizedError, match="another password"):
+            await client.open_ledger(ledger.id, password=b"wrong")
+    assert await entries_of(other, ledger.id, 0, b"right") == [b"secret"]
+
+
+async def test_entries_that_do_not_exist(cluster: TestCluster) -> None:
+    client = cluster.client()
+    async with client.create_ledger(THREE) as ledger:
+        await ledger.append(b"x")
+    async with client.open_ledger(ledger.id) as reader:
+        with pytest.raises(EntryNotFoundError):
+            await reader.read_entry(1)
+
+
+async def test_other_bytes_at_an_id(cluster: TestCluster) -> None:
+    async with cluster.client() as client:
+        ledger = await client.create_ledger(Quorum.all(3))
+        await ledger.append(b"x")
+        for bookie in cluster.bookies:
+            bookie.refuse_adds = Status.CONFLICT
+        with pytest.raises(EntryConflictError):
+            await ledger.append(b"y")
+
+
+async def test_bookies_that_never_answer(cluster: TestCluster) -> None:
+    client = cluster.client(append_deadline_s=0.3, suspect_after_min_s=5, suspect_after_max_s=9)
+    ledger = await client.create_ledger(Quorum.all(3))
+    await ledger.append(b"x")
+    for bookie in cluster.bookies:
+        bookie.is_silent = True
+    with pytest.raises(QuorumTimeoutError) as caught:
+        await ledger.append(b"y")
+    assert isinstance(caught.value, TimeoutError)
+    assert caught.value.outcome == "unknown"
+
+
+async def test_recovery_without_the_bookies(cluster: TestCluster) -> None:
+    client, other = cluster.client(), cluster.client(call_timeout_s=3)
+    ledger = await client.create_ledger(Quorum.all(3))
+    await ledger.append(b"x")
+    for bookie in cluster.bookies:
+        await bookie.stop()
+    with pytest.raises(RecoveryUndecidedError) as caught:
+        await other.recover_ledger(ledger.id)
+    assert caught.value.retriable
+    assert sorted(caught.value.missing) == sorted(ledger.info.bookies)
+    assert (await other.ledger_info(ledger.id)).state == "in_recovery"
+
+
+# -- metadata that does not answer ----------------------------------------------------------------
+
+
+class Stalling(NoFaults):
+    """Lets nothing through while `is_stalled`; loses the answers to writes while `loses`."""
+
+    def __init__(self) -> None:
+        self.is_stalled = False
+        self.loses = False
+
+    @override
+    async def before(self, call: StoreCall) -> None:
+        await until(lambda: not self.is_stalled)
+
+    @override
+    async def after(self, call: StoreCall) -> None:
+        if self.loses and call.is_write and "/ledgers/" in call.path:
+            self.loses = False
+            raise OutcomeUnknownError(call.path, "a test says so")
+
+
+@pytest.fixture
+async def stalling() -> AsyncIterator[tuple[TestCluster, Stalling]]:
+    faults = Stalling()
+    cluster = TestCluster(faults)
+    for _ in range(3):
+        await cluster.add_bookie()
+    yield cluster, faults
+    faults.is_stalled = False
+    await cluster.aclose()
+
+
+async def test_metadata_that_never_answers(stalling: tuple[TestCluster, Stalling]) -> None:
+    cluster, faults = stalling
+    client = cluster.client(call_timeout_s=0.3, metadata_timeout_s=0.3)
+    ledger = await client.create_ledger(THREE)
+    faults.is_stalled = True
+    assert await ledger.append(b"x") == 0, "appending needs no metadata"
+    for call in (client.ledger_info(1), client.delete_ledger(1), client.recover_ledger(1)):
+        with pytest.raises(MetadataUnavailableError) as caught:
+            await call
+        assert caught.value.retriable
+        assert "memory" in str(caught.value), "the address is named"
+    with pytest.raises(MetadataUnavailableError) as caught:
+        await client.create_ledger(THREE, timeout=0.1)
+    assert caught.value.outcome == "unknown"
+    with pytest.raises(MetadataUnavailableError):
+        await client.open_ledger(ledger.id, timeout=0.1)
+
+
+async def test_a_start_that_gets_no_answer_ends(
+    stalling: tuple[TestCluster, Stalling],
+) -> None:
+    cluster, faults = stalling
+    faults.is_stalled = True
+    client = cluster.client(metadata_timeout_s=0.1)
+    with pytest.raises(MetadataUnavailableError):
+        await client.__aenter__()
+
+
+async def test_a_create_whose_answer_is_lost_is_decided(
+    stalling: tuple[TestCluster, Stalling],
+) -> None:
+    cluster, faults = stalling
+    client = cluster.client()
+    with pytest.raises(LedgerNotFoundError):
+        await client.ledger_info(1)
+    faults.loses = True
+    async with client.create_ledger(THREE, ledger_id=12) as ledger:
+        assert await ledger.append(b"x") == 0
+    assert not faults.loses
+
+
+async def test_closing_while_starting(stalling: tuple[TestCluster, Stalling]) -> None:
+    cluster, faults = stalling
+    faults.is_stalled = True
+    client = cluster.client()
+    call = asyncio.create_task(client.ledger_info(1))
+    await asyncio.sleep(0.02)
+    await client.aclose()
+    with pytest.raises(ClientClosedError):
+        await call
