@@ -22,7 +22,7 @@ DOORS = (
     "bookie/index*.py",
     "metadata/zookeeper*.py",
     "metadata/embedded*.py",
-    "ledger_client/sync.py",
+    "ledger_client/sync*.py",
     "*/main.py",
 )
 # Edges of processes for which only shape is checked.

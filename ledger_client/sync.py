@@ -1,0 +1,152 @@
+"""The same client without `async`: every call blocks until it is done. May be used from any thread.
+
+Leaves all of the work to the asynchronous client, which runs on one loop in one background thread
+(`sync_loop`), and handles of ledgers to `sync_handles`.
+
+Invariants: an object of the asynchronous client is touched on its loop alone; after a fork every
+call of the child raises ClientClosedError.
+
+Source: api, "Client".
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from ssl import SSLContext
+from types import TracebackType
+from typing import Self
+
+from ledger_client import client as asynchronous
+from ledger_client.config import ClientConfig
+from ledger_client.errors import ClientClosedError
+from ledger_client.info import LedgerInfo
+from ledger_client.observability import ClientStats, EventCallback
+from ledger_client.placement import PlacementPolicy
+from ledger_client.reader import LedgerReader as AsyncReader
+from ledger_client.replication import Quorum
+from ledger_client.sync_handles import LedgerReader, LedgerWriter
+from ledger_client.sync_loop import BackgroundLoop, iterate
+from ledger_client.writer import LedgerWriter as AsyncWriter
+
+__all__ = ["LedgerClient", "LedgerReader", "LedgerWriter", "Quorum"]
+
+
+class LedgerClient:
+    """Opens ledgers of one cluster; as `ledger_client.LedgerClient`, for threads."""
+
+    def __init__(
+        self,
+        uri: str,
+        *,
+        config: ClientConfig | None = None,
+        ssl: SSLContext | None = None,
+        credentials: bytes = b"",
+        on_event: EventCallback | None = None,
+        policy: PlacementPolicy | None = None,
+    ) -> None:
+        """As the asynchronous client's; `on_event` is called in the background thread."""
+        self._begin(
+            asynchronous.LedgerClient(
+                uri,
+                config=config,
+                ssl=ssl,
+                credentials=credentials,
+                on_event=on_event,
+                policy=policy,
+            )
+        )
+
+    @classmethod
+    def over(cls, make: Callable[[], asynchronous.LedgerClient]) -> Self:
+        """Wrap the asynchronous client that `make` returns, called on the background loop."""
+        client = cls.__new__(cls)
+        client._background = BackgroundLoop()  # noqa: SLF001 - of this class
+
+        async def made() -> asynchronous.LedgerClient:
+            return make()
+
+        client._client = client._background.run(made())  # noqa: SLF001
+        return client
+
+    def create_ledger(
+        self,
+        quorum: Quorum,
+        *,
+        ledger_id: int | None = None,
+        digest: str = "crc32c",
+        password: bytes = b"",
+        metadata: Mapping[str, str | bytes] | None = None,
+        timeout: float | None = None,
+    ) -> LedgerWriter:
+        """Create a ledger and open it for writing."""
+        opening = self._client.create_ledger(
+            quorum,
+            ledger_id=ledger_id,
+            digest=digest,
+            password=password,
+            metadata=metadata,
+            timeout=timeout,
+        )
+
+        async def opened() -> AsyncWriter:
+            return await opening
+
+        return LedgerWriter(self._background, self._background.run(opened()))
+
+    def open_ledger(
+        self, ledger_id: int, *, password: bytes = b"", timeout: float | None = None
+    ) -> LedgerReader:
+        """Open a ledger for reading; never fences."""
+        opening = self._client.open_ledger(ledger_id, password=password, timeout=timeout)
+
+        async def opened() -> AsyncReader:
+            return await opening
+
+        return LedgerReader(self._background, self._background.run(opened()))
+
+    def recover_ledger(
+        self, ledger_id: int, *, password: bytes = b"", timeout: float | None = None
+    ) -> LedgerInfo:
+        """Fence a ledger's writer, recover what it confirmed, and close it."""
+        work = self._client.recover_ledger(ledger_id, password=password, timeout=timeout)
+        return self._background.run(work)
+
+    def ledger_info(self, ledger_id: int, *, timeout: float | None = None) -> LedgerInfo:
+        """Return a ledger as it is stored now."""
+        return self._background.run(self._client.ledger_info(ledger_id, timeout=timeout))
+
+    def list_ledgers(self, *, start: int = 0, timeout: float | None = None) -> Iterator[LedgerInfo]:
+        """Yield every ledger from id `start` on, in order of ids."""
+        items = self._client.list_ledgers(start=start, timeout=timeout)
+        return iterate(self._background, items)
+
+    def delete_ledger(self, ledger_id: int, *, timeout: float | None = None) -> None:
+        """Delete a ledger, whatever its state."""
+        self._background.run(self._client.delete_ledger(ledger_id, timeout=timeout))
+
+    def stats(self) -> ClientStats:
+        """Return a snapshot of the client's counters."""
+        return self._client.stats()
+
+    def close(self) -> None:
+        """Close every open handle and end the client and its thread. Again: does nothing."""
+        try:
+            self._background.run(self._client.aclose())
+        except ClientClosedError:
+            return
+        self._background.stop()
+
+    aclose = close
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _begin(self, client: asynchronous.LedgerClient) -> None:
+        self._background = BackgroundLoop()
+        self._client = client

@@ -1,0 +1,266 @@
+"""The blocking client, used from several threads; its cluster lives on the client's own loop."""
+
+import os
+import threading
+from collections.abc import Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+import pytest
+
+from ledger_client import (
+    BackpressureError,
+    ClientClosedError,
+    EntryNotFoundError,
+    EntryTooLargeError,
+    LedgerError,
+    LedgerFencedError,
+    LedgerNotFoundError,
+    Quorum,
+    sync_handles,
+)
+from ledger_client import LedgerClient as AsyncClient
+from ledger_client.sync import LedgerClient, LedgerReader, LedgerWriter
+from tests.unit.ledger_client.cluster import TestCluster
+
+THREE = Quorum(ensemble=3, write=3, ack=2)
+ResultT = TypeVar("ResultT")
+
+
+class Blocking:
+    """A blocking client, and the cluster that it talks to."""
+
+    def __init__(self, **changes: float) -> None:
+        self.client = LedgerClient.over(lambda: self._make(changes))
+        for _ in range(3):
+            self.run(self.cluster.add_bookie())
+
+    def run(self, work: Coroutine[Any, Any, ResultT]) -> ResultT:
+        return self.client._background.run(work)
+
+    def close(self) -> None:
+        self.run(self.cluster.aclose())
+        self.client.close()
+
+    def _make(self, changes: dict[str, float]) -> AsyncClient:
+        self.cluster = TestCluster()
+        return self.cluster.client(**changes)
+
+
+@pytest.fixture
+def blocking() -> Iterator[Blocking]:
+    blocking = Blocking()
+    yield blocking
+    blocking.close()
+
+
+def read_all(reader: LedgerReader, last: int) -> list[bytes]:
+    return [entry.data for batch in reader.read(0, last) for entry in batch]
+
+
+def test_append_close_and_read(blocking: Blocking) -> None:
+    client = blocking.client
+    with client.create_ledger(THREE, metadata={"app": "orders"}) as ledger:
+        assert ledger.append(b"order-1") == 0
+        assert ledger.append_many([b"order-2", b"order-3"]) == range(1, 3)
+        assert ledger.append_nowait(bytearray(b"order-4")).result(10) == 3
+        ledger.wait_fully_replicated(3)
+        assert ledger.last_confirmed == ledger.last_pushed == 3
+        assert ledger.info.state == "open"
+    info = client.ledger_info(ledger.id)
+    assert (info.state, info.last_entry_id) == ("closed", 3)
+    with client.open_ledger(ledger.id) as reader:
+        assert reader.is_closed
+        assert reader.last_confirmed == reader.refresh_last_confirmed() == 3
+        assert reader.read_entry(1).data == b"order-2"
+        expected = [b"order-1", b"order-2", b"order-3", b"order-4"]
+        assert read_all(reader, 3) == expected
+        assert [entry.data for batch in reader.tail() for entry in batch] == expected
+        assert len(list(reader.read_unconfirmed(0, 0))) == 1
+        assert reader.info == info
+    assert [each.id for each in client.list_ledgers()] == [ledger.id]
+    assert client.recover_ledger(ledger.id) == info
+    assert client.stats().ledgers_created == 1
+    client.delete_ledger(ledger.id)
+    with pytest.raises(LedgerNotFoundError):
+        client.ledger_info(ledger.id)
+
+
+def test_errors_come_through_as_they_are(blocking: Blocking) -> None:
+    with blocking.client.create_ledger(THREE) as ledger:
+        ledger.append(b"x")
+        with pytest.raises(EntryTooLargeError):
+            ledger.append(bytes(9 * 2**20))
+        with blocking.client.open_ledger(ledger.id) as reader, pytest.raises(EntryNotFoundError):
+            reader.read_entry(5)
+    with pytest.raises(LedgerError, match="not supported yet"):
+        blocking.client.create_ledger(Quorum.in_sync(3, 2))
+
+
+def test_an_exception_in_the_block_is_not_hidden(blocking: Blocking) -> None:
+    with pytest.raises(ZeroDivisionError), blocking.client.create_ledger(THREE, ledger_id=5):
+        raise ZeroDivisionError
+    assert blocking.client.ledger_info(5).state == "closed"
+
+
+def test_a_fenced_writer_hears_of_it(blocking: Blocking) -> None:
+    ledger = blocking.client.create_ledger(THREE)
+    ledger.append(b"x")
+    other = blocking.client.recover_ledger(ledger.id)
+    assert other.last_entry_id == 0
+    with pytest.raises(LedgerFencedError):
+        ledger.append(b"y")
+    with pytest.raises(LedgerFencedError):
+        ledger.append_many([b"y", b"z"])
+
+
+def test_many_threads_append_to_one_ledger(blocking: Blocking) -> None:
+    with blocking.client.create_ledger(THREE) as ledger:
+
+        def append(thread: int) -> list[tuple[int, bytes]]:
+            wanted = [b"%d/%d" % (thread, number) for number in range(40)]
+            alone = [(ledger.append(payload), payload) for payload in wanted[:20]]
+            return alone + list(zip(ledger.append_many(wanted[20:]), wanted[20:], strict=True))
+
+        with ThreadPoolExecutor(6) as threads:
+            parts = list(threads.map(append, range(6)))
+    given = dict(pair for part in parts for pair in part)
+    assert sorted(given) == list(range(240)), "every id once"
+    with blocking.client.open_ledger(ledger.id) as reader:
+        assert read_all(reader, 239) == [given[entry_id] for entry_id in range(240)]
+
+
+def test_many_threads_use_many_ledgers(blocking: Blocking) -> None:
+    def work(thread: int) -> bool:
+        with blocking.client.create_ledger(THREE) as ledger:
+            ledger.append_many([b"%d" % thread] * 10)
+        with blocking.client.open_ledger(ledger.id) as reader:
+            return read_all(reader, 9) == [b"%d" % thread] * 10
+
+    with ThreadPoolExecutor(8) as threads:
+        assert list(threads.map(work, range(16))) == [True] * 16
+
+
+def test_a_long_range_is_one_range_though_it_goes_in_parts(
+    blocking: Blocking, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sync_handles, "CHUNK_ENTRIES_MAX", 64)
+    monkeypatch.setattr(sync_handles, "CHUNK_BYTES_MAX", 500)
+    with blocking.client.create_ledger(THREE) as ledger:
+        appending = threading.Event()
+
+        def disturb() -> None:
+            while not appending.is_set():
+                ledger.append(b"other")
+
+        other = threading.Thread(target=disturb)
+        other.start()
+        ranges = [
+            ledger.append_many(b"%05d" % number for number in range(1000)),
+            ledger.append_many([]),
+            ledger.append_many(iter([bytes(600), bytes(600), b"x"])),
+        ]
+        appending.set()
+        other.join()
+        last = ledger.last_confirmed
+    assert [len(ids) for ids in ranges] == [1000, 0, 3]
+    with blocking.client.open_ledger(ledger.id) as reader:
+        found = read_all(reader, last)
+    assert [found[entry_id] for entry_id in ranges[0]] == [b"%05d" % n for n in range(1000)]
+    assert [len(found[entry_id]) for entry_id in ranges[2]] == [600, 600, 1]
+
+
+def test_a_range_that_fails_half_way_says_how_far_it_came(
+    blocking: Blocking, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sync_handles, "CHUNK_ENTRIES_MAX", 10)
+    ledger = blocking.client.create_ledger(THREE)
+    ledger.append(b"first")
+
+    def entries() -> Iterator[bytes]:
+        for number in range(100):
+            if number == 35:
+                blocking.client.recover_ledger(ledger.id)
+            yield b"%d" % number
+
+    with pytest.raises(LedgerFencedError) as caught:
+        ledger.append_many(entries())
+    error = caught.value
+    assert error.first_entry_id == 1
+    assert 30 <= error.confirmed_count <= error.admitted_count <= 50
+    end = blocking.client.ledger_info(ledger.id).last_entry_id
+    assert end is not None
+    assert end >= error.confirmed_count
+
+
+def test_backpressure_is_raised_at_the_call() -> None:
+    blocking = Blocking(window_entries_max=2)
+    ledger = blocking.client.create_ledger(Quorum.all(3))
+    for bookie in blocking.cluster.bookies:
+        bookie.is_silent = True
+    pending = [ledger.append_nowait(b"x"), ledger.append_nowait(b"y")]
+    with pytest.raises(BackpressureError):
+        ledger.append_nowait(b"z")
+    ledger.abort()
+    for outcome in pending:
+        failure = outcome.exception(10)
+        assert isinstance(failure, LedgerError)
+        assert failure.outcome == "unknown"
+    blocking.close()
+
+
+def test_an_iterator_that_is_left_early_is_closed(blocking: Blocking) -> None:
+    with blocking.client.create_ledger(THREE) as ledger:
+        ledger.append_many([b"x"] * 100)
+        with blocking.client.open_ledger(ledger.id) as reader:
+            for batch in reader.tail(0):
+                assert batch[0].data == b"x"
+                break
+            batches = reader.read(0, 99)
+            next(batches)
+            del batches
+
+
+def test_closing_twice_and_using_it_afterwards() -> None:
+    blocking = Blocking()
+    ledger = blocking.client.create_ledger(THREE)
+    blocking.close()
+    blocking.client.close()
+    for call in (lambda: blocking.client.ledger_info(1), lambda: ledger.append(b"x")):
+        with pytest.raises(ClientClosedError):
+            call()
+    with pytest.raises(ClientClosedError):
+        list(blocking.client.list_ledgers())
+
+
+def test_a_client_that_was_never_used_closes() -> None:
+    with LedgerClient("zk://127.0.0.1:1/nowhere"):
+        assert LedgerClient("zk://127.0.0.1:1/nowhere").stats().adds_sent == 0
+
+
+def test_a_blocking_call_from_the_loop_is_refused(blocking: Blocking) -> None:
+    async def inside() -> None:
+        with pytest.raises(LedgerError, match="wait for itself"):
+            blocking.client.ledger_info(1)
+
+    blocking.run(inside())
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_after_a_fork_the_child_is_refused(blocking: Blocking) -> None:
+    client = blocking.client
+    ledger: LedgerWriter = client.create_ledger(THREE)
+    ledger.append(b"x")
+    child = os.fork()
+    if not child:
+        refused = 0
+        for call in (lambda: client.ledger_info(1), lambda: ledger.append(b"y"), ledger.close):
+            try:
+                call()
+            except ClientClosedError:
+                refused += 1
+        client.close()  # touches nothing of the parent's
+        os._exit(refused)
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 3
+    assert ledger.append(b"y") == 1
