@@ -1,0 +1,56 @@
+"""Asks a bookie's admin server one question.
+
+Leaves what is asked to the commands. Speaks just enough HTTP, so that a client's installation needs
+no HTTP library.
+
+Invariant: an answer is bounded in bytes and in time.
+"""
+
+import asyncio
+import json
+from collections.abc import Mapping, Sequence
+from typing import Final
+from urllib.parse import urlsplit
+
+ANSWER_BYTES_MAX: Final = 4 * 1024 * 1024
+TIMEOUT_S: Final = 5.0
+HTTP_OK: Final = 200
+
+Json = bool | int | float | str | Sequence["Json"] | Mapping[str, "Json"] | None
+
+
+class AdminApiError(Exception):
+    """The admin server did not answer, or not as expected."""
+
+
+async def get_json(url: str, *, timeout_s: float = TIMEOUT_S) -> Json:
+    """Return the decoded answer of a GET. Raises AdminApiError."""
+    try:
+        async with asyncio.timeout(timeout_s):
+            head, body = await _exchange(url)
+        words = head.split(b"\r\n", 1)[0].split()
+        status = int(words[1]) if len(words) > 1 else 0
+        if status != HTTP_OK:
+            raise AdminApiError(f"{url} answered {status}: {body[:200]!r}")
+        answer: Json = json.loads(body)
+        return answer
+    except (OSError, TimeoutError, ValueError, asyncio.IncompleteReadError) as error:
+        raise AdminApiError(f"{url} did not answer: {error or type(error).__name__}") from error
+
+
+async def _exchange(url: str) -> tuple[bytes, bytes]:
+    parts = urlsplit(url)
+    if parts.scheme != "http" or parts.hostname is None or parts.port is None:
+        raise AdminApiError(f"{url} is not http://host:port/...")
+    reader, writer = await asyncio.open_connection(parts.hostname, parts.port)
+    try:
+        target = parts.path + (f"?{parts.query}" if parts.query else "")
+        # HTTP/1.0: the answer ends with the connection, so nothing is chunked.
+        writer.write(f"GET {target} HTTP/1.0\r\nHost: {parts.netloc}\r\n\r\n".encode())
+        answer = await reader.read(ANSWER_BYTES_MAX)
+        while chunk := await reader.read(ANSWER_BYTES_MAX - len(answer)):
+            answer += chunk
+    finally:
+        writer.close()
+    head, _, body = answer.partition(b"\r\n\r\n")
+    return head, body

@@ -1,0 +1,83 @@
+"""Judges what is stored about a cluster: which ledgers lack copies, which records disagree.
+
+Leaves reading it to the commands. Pure.
+
+Source: protocol rules 1.1, 3.1, 9.1; metadata design.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from metadata.ids import BookieId
+from metadata.ledger_metadata import LedgerMetadata, LedgerState
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is not as it should be, and what can be done about it."""
+
+    where: str
+    what: str
+    advice: str
+
+
+@dataclass(frozen=True, slots=True)
+class FragmentHealth:
+    """A fragment, and those of its bookies that are not up."""
+
+    first_entry_id: int
+    missing: tuple[BookieId, ...]
+    is_readable: bool
+    """Whether every entry still has a copy on a bookie that is up."""
+
+
+def fragment_health(ledger: LedgerMetadata, up: Collection[BookieId]) -> list[FragmentHealth]:
+    """Judge each fragment by which bookies are up.
+
+    An acknowledged entry is on at least AQ of its write set, so one copy is certain to be up when
+    fewer than AQ of every write set are missing.
+    """
+    judged = []
+    for fragment in ledger.fragments:
+        missing = tuple(each for each in fragment.ensemble if each not in up)
+        size, quorum = len(fragment.ensemble), ledger.quorum
+        worst = max(
+            sum(
+                fragment.ensemble[(start + i) % size] in missing for i in range(quorum.write_quorum)
+            )
+            for start in range(size)
+        )
+        judged.append(FragmentHealth(fragment.first_entry_id, missing, worst < quorum.ack_quorum))
+    return judged
+
+
+def ledger_findings(ledger: LedgerMetadata, up: Collection[BookieId]) -> list[Finding]:
+    """List what an operator should know of one ledger while these bookies are up."""
+    where = f"ledger {ledger.ledger_id}"
+    judged = fragment_health(ledger, up)
+    missing = dict.fromkeys(bookie_id for each in judged for bookie_id in each.missing)
+    if not missing:
+        return []
+    names = ", ".join(missing)
+    at_risk = [each.first_entry_id for each in judged if not each.is_readable]
+    if at_risk:
+        what = f"entries from {at_risk[0]} on may have no copy on a bookie that is up: {names} down"
+        return [Finding(where, what, "start those bookies again, with their own directories")]
+    return [Finding(where, f"short of copies: {names} down", "start those bookies again")]
+
+
+def record_findings(ledger: LedgerMetadata, formatted: Collection[BookieId]) -> list[Finding]:
+    """List contradictions between one ledger's record and the rest of what is stored."""
+    where = f"ledger {ledger.ledger_id}"
+    findings = []
+    named = dict.fromkeys(bookie for each in ledger.fragments for bookie in each.ensemble)
+    unknown = [bookie for bookie in named if bookie not in formatted]
+    if unknown:
+        text = f"names bookies that have no cookie: {', '.join(unknown)}"
+        findings.append(Finding(where, text, "were they forgotten? their copies are lost"))
+    last = ledger.last_entry_id
+    begins = ledger.last_fragment.first_entry_id
+    if ledger.state is LedgerState.CLOSED and last is not None and begins > last + 1:
+        text = f"it ends at {last}, and its last fragment begins at {begins}"
+        findings.append(Finding(where, text, "report this: no release of Quire writes it"))
+    return findings

@@ -1,0 +1,109 @@
+"""Reads the whole log of a bookie that does not run, and says what in it is damaged.
+
+Leaves the format of records to `bookie.records` and `bookie.replay`; changes nothing.
+
+Invariants: the directory is locked while it is read; bytes behind everything that is known to have
+been synced are a torn tail, which the next start cuts, and no finding.
+
+Source: protocol rules 2.2, 2.4; storage design, "One log".
+"""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bookie import records
+from bookie.cookie import COOKIE_BYTES_MAX, COOKIE_NAME, DIRECTORIES, Cookie, decode_cookie
+from bookie.disk import Disk
+from bookie.disk_real import RealDisk
+from bookie.recovery_scan import find_segments
+from bookie.replay import Damage, SegmentReader
+from bookie.server_errors import CookieDamagedError
+from bookie.wire.batch import parse_header
+from metadata.ids import LedgerId
+
+
+@dataclass(slots=True)
+class LogReport:
+    """What a bookie's directory holds."""
+
+    bookie_id: str = ""
+    segment_count: int = 0
+    record_count: int = 0
+    entry_count: int = 0
+    byte_count: int = 0
+    torn_bytes: int = 0
+    ledgers: dict[LedgerId, int] = field(default_factory=dict)
+    """Entries by ledger, also those that a deleted ledger left."""
+    findings: list[str] = field(default_factory=list)
+
+
+async def check_directory(data_dir: Path) -> LogReport:
+    """Read everything. Raises DirectoryLockedError while the bookie runs, FormatError."""
+    report = LogReport()
+    disk = RealDisk(data_dir)
+    try:
+        await disk.lock()
+        await _check_cookies(disk, report)
+        await _check_log(disk, report)
+    finally:
+        await disk.close()
+    return report
+
+
+async def _check_cookies(disk: Disk, report: LogReport) -> None:
+    found: list[Cookie] = []
+    for directory in DIRECTORIES:
+        if COOKIE_NAME not in await disk.list_names(directory):
+            report.findings.append(f"directory {directory} has no cookie")
+            continue
+        file = await disk.open(f"{directory}/{COOKIE_NAME}")
+        try:
+            data = bytes(await file.read(0, COOKIE_BYTES_MAX))
+            found.append(decode_cookie(data, f"{directory}/{COOKIE_NAME}"))
+        except CookieDamagedError as error:
+            report.findings.append(str(error))
+        finally:
+            await file.close()
+    if found:
+        report.bookie_id = found[0].bookie_id
+    names = dict.fromkeys(cookie.bookie_id for cookie in found)
+    if len(names) > 1:
+        report.findings.append(f"directories of several bookies: {', '.join(names)}")
+
+
+async def _check_log(disk: Disk, report: LogReport) -> None:
+    segments = await find_segments(disk)
+    damages: list[tuple[str, Damage, int]] = []
+    synced_lsn = 0
+    for number, segment in sorted(segments.by_number.items()):
+        file = await disk.open(segment.name)
+        try:
+            report.segment_count += 1
+            reader = SegmentReader(file, number, 0)
+            while (part := await reader.next()) is not None:
+                if isinstance(part, Damage):
+                    end = records.lsn_of(number, file.size)
+                    damages.append((segment.name, part, end))
+                    continue
+                synced_lsn = max(synced_lsn, part[-1].header.synced_lsn)
+                _count(part, report)
+        finally:
+            await file.close()
+    for name, damage, end in damages:
+        size = (damage.next_lsn or end) - damage.lsn
+        if damage.lsn >= synced_lsn:
+            report.torn_bytes += size
+        else:
+            where = records.offset_of(damage.lsn)
+            report.findings.append(f"{name}: {size} bytes at {where} are damaged")
+
+
+def _count(found: list[records.Record], report: LogReport) -> None:
+    for record in found:
+        report.record_count += 1
+        report.byte_count += record.header.size
+        if record.header.kind is records.RecordKind.ADDS:
+            batch = parse_header(record.body)
+            report.entry_count += batch.count
+            held = report.ledgers.get(batch.ledger_id, 0)
+            report.ledgers[batch.ledger_id] = held + batch.count

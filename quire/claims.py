@@ -1,0 +1,139 @@
+"""Lets one process make a ledger and another fill it: `quire ledger create`, then `append ID`.
+
+Leaves everything after the claim to the writer.
+
+A ledger has one writer for life. A created ledger that nobody writes yet carries a mark in its
+custom metadata; the first to take the mark away becomes the writer.
+
+Invariants: whoever made the mark never wrote an entry; the mark is taken away by compare-and-set,
+so at most one process wins it; a ledger without it cannot be claimed.
+
+Source: protocol rules 1.2-1.5.
+"""
+
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from functools import partial
+from random import Random
+from typing import Final
+
+from ledger_client import ClientConfig, LedgerClosedError, LedgerInfo, LedgerWriter
+from ledger_client.client_services import ClientServices, ClientSettings
+from ledger_client.digest import LedgerKeys
+from ledger_client.ledger_calls import LedgerCalls, NewLedger
+from ledger_client.metadata_failures import metadata_call
+from metadata.errors import VersionConflictError
+from metadata.ids import UPDATE_TOKEN_BYTES, LedgerId, UpdateToken, Version
+from metadata.ledger_metadata import LedgerMetadata, LedgerState
+from metadata.zookeeper import open_store
+from quire.cli.cluster_access import wall_clock_ms
+
+UNCLAIMED_NAME: Final = "quire.unclaimed"
+"""Custom metadata with names that begin with `quire.` belongs to Quire."""
+
+
+async def create_unclaimed(address: str, wanted: NewLedger) -> LedgerInfo:
+    """Make a ledger that the first `claimed_writer` may fill. Raises LedgerError."""
+    async with _services(address, []) as services:
+        custom = {**wanted.custom, UNCLAIMED_NAME: "1"}
+        marked = replace(wanted, custom=custom)
+        found, _, _ = await LedgerCalls(services).create(marked, services.config.call_timeout_s)
+        return LedgerInfo.of(found)
+
+
+@asynccontextmanager
+async def claimed_writer(
+    address: str, ledger_id: LedgerId, password: bytes
+) -> AsyncIterator[LedgerWriter]:
+    """Become the writer of a created ledger; closes it at the end of the block.
+
+    Raises LedgerNotFoundError; LedgerClosedError, saying why, for a ledger that has or had a
+    writer.
+    """
+    writers: list[LedgerWriter] = []
+    async with _services(address, writers) as services:
+        limit = services.config.call_timeout_s
+        found, version, keys = await LedgerCalls(services).find(ledger_id, password, limit)
+        metadata, version = await _claim(services, found, version)
+        async with _writer(services, metadata, version, keys) as writer:
+            writers.append(writer)
+            yield writer
+
+
+async def _claim(
+    services: ClientServices, found: LedgerMetadata, version: Version
+) -> tuple[LedgerMetadata, Version]:
+    _require_unclaimed(found)
+    claimed = replace(
+        found,
+        custom={name: value for name, value in found.custom.items() if name != UNCLAIMED_NAME},
+        writer=services.registration.client_id,
+        update_token=UpdateToken(services.rng.randbytes(UPDATE_TOKEN_BYTES)),
+    )
+    limit, address = services.config.call_timeout_s, services.store.address
+    async with metadata_call("claiming a ledger", address, limit, ledger_id=found.ledger_id):
+        try:
+            return claimed, await services.ledgers.compare_and_set(claimed, version)
+        except VersionConflictError:
+            now, _ = await services.ledgers.get(found.ledger_id, fresh=True)
+    _require_unclaimed(now)
+    text = "its metadata changed while it was being claimed: try again"
+    raise LedgerClosedError(text, ledger_id=found.ledger_id)
+
+
+def _require_unclaimed(metadata: LedgerMetadata) -> None:
+    if metadata.state is LedgerState.OPEN and UNCLAIMED_NAME in metadata.custom:
+        return
+    ledger_id = metadata.ledger_id
+    advice = "append to a new ledger: leave the id out"
+    if metadata.state is LedgerState.OPEN:
+        why = (
+            f"another client, {metadata.writer}, is or was its writer, and a ledger has one for "
+            f"life; {advice}, or end this one: quire ledger recover {ledger_id}"
+        )
+    else:
+        last = metadata.last_entry_id
+        ended = f"it is {metadata.state}" + ("" if last is None else f", its last entry is {last}")
+        why = f"{ended}, and nothing can be appended any more; {advice}"
+    raise LedgerClosedError(why, ledger_id=ledger_id)
+
+
+def _writer(
+    services: ClientServices, metadata: LedgerMetadata, version: Version, keys: LedgerKeys
+) -> LedgerWriter:
+    return LedgerWriter(
+        metadata=metadata,
+        version=version,
+        keys=keys,
+        services=services.for_writers,
+        watchdog=services.watchdog,
+        observe=lambda _action: None,
+        on_closed=lambda _ledger_id: None,
+    )
+
+
+@asynccontextmanager
+async def _services(address: str, writers: list[LedgerWriter]) -> AsyncIterator[ClientServices]:
+    """Start what a client is made of, for these writers; end it after the block."""
+
+    def tell_of_spare() -> None:
+        for writer in writers:
+            writer.spare_joined()
+
+    rng, config = Random(os.urandom(16)), ClientConfig()
+    settings = ClientSettings(
+        open_store=partial(open_store, address, rng=rng),
+        address=address,
+        config=config,
+        rng=rng,
+        wall_clock_ms=wall_clock_ms,
+    )
+    async with metadata_call("connecting", address, config.metadata_timeout_s):
+        services = ClientServices(settings, await settings.open_store())
+        await services.start(tell_of_spare)
+    try:
+        yield services
+    finally:
+        await services.aclose()

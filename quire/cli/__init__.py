@@ -1,0 +1,1 @@
+"""The `quire` command: one module per noun, each read only when its noun is given."""

@@ -1,0 +1,73 @@
+"""Turns the values of the metadata into what JSON can hold.
+
+Leaves printing to `quire.cli.output`.
+"""
+
+import base64
+from collections.abc import Sequence
+
+from metadata.ledger_metadata import Fragment, LedgerMetadata
+from metadata.registration import BookieRegistration
+from quire.cli.output import Json
+
+
+def registration_as_json(registration: BookieRegistration) -> dict[str, Json]:
+    """Return a live bookie's fields."""
+    return {
+        "id": registration.bookie_id,
+        "address": f"{registration.host}:{registration.port}",
+        "state": "up" if registration.writable else "read-only",
+        "admin_url": registration.admin_url or None,
+        "location": registration.location,
+        "capacity_bytes": registration.capacity_bytes,
+        "free_bytes": registration.free_bytes,
+        "weight": registration.weight,
+        "is_writable": registration.writable,
+        "tls": registration.tls,
+        "build": registration.build,
+        "wire_versions": list(registration.wire_versions),
+        "disk_versions": list(registration.disk_versions),
+        "features": list(registration.features),
+    }
+
+
+def metadata_as_json(ledger: LedgerMetadata) -> dict[str, Json]:
+    """Return a ledger's fields as they are stored."""
+    quorum = ledger.quorum
+    return {
+        "ledger_id": ledger.ledger_id,
+        "state": str(ledger.state),
+        "last_entry_id": ledger.last_entry_id,
+        "length": ledger.length,
+        "quorum": {
+            "mode": str(quorum.mode),
+            "ensemble": quorum.ensemble_size,
+            "write": quorum.write_quorum,
+            "ack": quorum.ack_quorum,
+            "stripe_entries": quorum.stripe_entries,
+        },
+        "digest": str(ledger.digest),
+        "created_ms": ledger.created_ms,
+        "writer": ledger.writer,
+        "metadata": {name: text_or_base64(value) for name, value in ledger.custom.items()},
+        "fragments": fragments_as_json(ledger.fragments),
+    }
+
+
+def text_or_base64(value: str | bytes) -> Json:
+    """Return a value of custom metadata."""
+    if isinstance(value, str):
+        return value
+    return {"base64": base64.b64encode(value).decode("ascii")}
+
+
+def fragments_as_json(fragments: Sequence[Fragment]) -> list[dict[str, Json]]:
+    """Return a ledger's fragments."""
+    return [
+        {
+            "first_entry_id": fragment.first_entry_id,
+            "ensemble": list(fragment.ensemble),
+            "incoming": list(fragment.incoming),
+        }
+        for fragment in fragments
+    ]

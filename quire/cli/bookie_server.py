@@ -1,0 +1,81 @@
+"""What `quire bookie format|run|check` do with a bookie's directories on this machine.
+
+Leaves the bookie itself to `bookie.main`.
+"""
+
+import argparse
+import os
+from pathlib import Path
+from typing import Final
+
+from bookie.errors import BookieError, OptionError
+from bookie.main import format_bookie, run_bookie
+from bookie.options import OPTIONS, BookieOptions, load_options
+from quire.bookie_check import check_directory
+from quire.cli.config import read_config_file
+from quire.cli.errors import CommandError, ExitCode, UsageError
+from quire.cli.output import Output
+
+LOCK_NAME: Final = "lock"
+
+
+def format_directory(arguments: argparse.Namespace, output: Output) -> int:
+    """Make a new bookie in an empty directory."""
+    options = _options(arguments)
+    output.record({"id": _format(options, arguments.prefix), "data_dir": options.data_dir})
+    return ExitCode.DONE
+
+
+def run(arguments: argparse.Namespace, output: Output) -> int:
+    """Run a bookie until it is told to stop; prints one JSON line once it serves."""
+    options = _options(arguments)
+    if arguments.format_if_empty is not None and _is_empty(Path(options.data_dir)):
+        _format(options, arguments.format_if_empty)
+    output.results.flush()
+    return ExitCode.REFUSED if run_bookie(options) else ExitCode.DONE
+
+
+def _options(arguments: argparse.Namespace) -> BookieOptions:
+    flags = {name: getattr(arguments, name) for name in OPTIONS}
+    given = {name: value for name, value in flags.items() if value is not None}
+    try:
+        return load_options(read_config_file(arguments.config), os.environ, given)
+    except OptionError as error:
+        raise UsageError(str(error), try_next="quire config show") from error
+
+
+def _format(options: BookieOptions, prefix: str) -> str:
+    try:
+        Path(options.data_dir).mkdir(parents=True, exist_ok=True)
+        return format_bookie(options, prefix)
+    except (BookieError, OSError) as error:
+        raise CommandError(str(error)) from error
+
+
+def _is_empty(directory: Path) -> bool:
+    """Tell whether nothing of a bookie is there: at most empty directories, and the lock."""
+    return not any(path.is_file() and path.name != LOCK_NAME for path in directory.rglob("*"))
+
+
+async def check(arguments: argparse.Namespace, output: Output) -> int:
+    """Read a stopped bookie's log; status 1 if anything in it is damaged."""
+    data_dir = Path(arguments.data_dir)
+    if not data_dir.is_dir():  # noqa: ASYNC240  nothing else runs
+        raise UsageError(f"{data_dir} is not a directory")
+    try:
+        report = await check_directory(data_dir)
+    except BookieError as error:
+        raise CommandError(str(error)) from error
+    output.record(
+        {
+            "id": report.bookie_id or None,
+            "segment_count": report.segment_count,
+            "record_count": report.record_count,
+            "entry_count": report.entry_count,
+            "ledger_count": len(report.ledgers),
+            "byte_count": report.byte_count,
+            "torn_bytes": report.torn_bytes,
+            "findings": report.findings,
+        }
+    )
+    return ExitCode.FINDINGS if report.findings else ExitCode.DONE

@@ -1,0 +1,103 @@
+"""Declares nouns and verbs for argparse, with the options that all of them take.
+
+Leaves each verb's meaning to the handler that is registered with it.
+"""
+
+import argparse
+import os
+from collections.abc import Callable, Coroutine
+from typing import Final
+
+from quire.cli.errors import UsageError
+from quire.cli.output import Output
+
+METADATA_VARIABLE: Final = "QUIRE_METADATA"
+
+Handler = Callable[[argparse.Namespace, Output], int | Coroutine[None, None, int]]
+
+
+class Noun:
+    """A noun's parser, to which verbs are added one by one."""
+
+    def __init__(self, name: str, summary: str) -> None:
+        self.parser = argparse.ArgumentParser(prog=f"quire {name}", description=summary)
+        self._verbs = self.parser.add_subparsers(metavar="VERB", required=True)
+
+    def verb(
+        self, name: str, handler: Handler, summary: str, *, needs_cluster: bool = True
+    ) -> argparse.ArgumentParser:
+        """Add a verb; return its parser, for its own arguments."""
+        parser = self._verbs.add_parser(name, help=summary, description=summary)
+        add_shared_options(parser, needs_cluster=needs_cluster)
+        parser.set_defaults(handler=handler)
+        return parser
+
+
+def lone_command(name: str, handler: Handler, summary: str) -> argparse.ArgumentParser:
+    """Make the parser of a command without verbs."""
+    parser = argparse.ArgumentParser(prog=f"quire {name}", description=summary)
+    add_shared_options(parser, needs_cluster=False)
+    parser.set_defaults(handler=handler)
+    return parser
+
+
+def add_shared_options(parser: argparse.ArgumentParser, *, needs_cluster: bool) -> None:
+    """Add `-o`, and `--metadata` to what talks to a cluster."""
+    parser.add_argument(
+        "-o",
+        "--output",
+        choices=("table", "json"),
+        default="table",
+        help="how results look (default: table)",
+    )
+    parser.add_argument(
+        "--json", dest="output", action="store_const", const="json", help="the same as -o json"
+    )
+    parser.add_argument("-v", "--verbose", action="store_true", help="log to the standard error")
+    if needs_cluster:
+        parser.add_argument(
+            "--metadata",
+            metavar="ADDRESS",
+            help=f"zk://host:port,.../root (default: ${METADATA_VARIABLE})",
+        )
+
+
+def add_consent_option(parser: argparse.ArgumentParser) -> None:
+    """Add `--yes` to a destructive verb."""
+    parser.add_argument("--yes", action="store_true", help="do it, not only show what would be")
+
+
+def metadata_address(arguments: argparse.Namespace) -> str:
+    """Return the cluster's address, from the option or the environment. Raises UsageError."""
+    address = arguments.metadata or os.environ.get(METADATA_VARIABLE)
+    if not address:
+        raise UsageError(
+            f"which cluster? Neither --metadata nor {METADATA_VARIABLE} is set",
+            try_next="quire up   (starts a local cluster and prints its address)",
+        )
+    return str(address)
+
+
+def positive(text: str) -> int:
+    """Read a number of at least 1, for argparse."""
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{value} is not at least 1")
+    return value
+
+
+def not_negative(text: str) -> int:
+    """Read a number of at least 0, for argparse."""
+    value = int(text)
+    if value < 0:
+        raise argparse.ArgumentTypeError(f"{value} is negative")
+    return value
+
+
+def ledger_id(text: str) -> int:
+    """Read a ledger id, for argparse."""
+    from metadata.ids import is_ledger_id
+
+    if not (text.isdecimal() and is_ledger_id(int(text))):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a ledger id: a number below 2^63")
+    return int(text)

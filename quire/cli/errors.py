@@ -1,0 +1,79 @@
+"""Says how a command can fail before it reaches the cluster, and with which status each ends.
+
+Leaves failures of the cluster to the errors of the packages; `exit_code` knows them all.
+
+Format: 0 done; 1 done, and what was checked is not in order; 2 wrong usage or configuration;
+3 no such thing; 4 refused in the present state; 5 the cluster did not answer (try again);
+6 damaged data; 70 a defect of Quire; 130 interrupted; 141 the reader of our output went away.
+"""
+
+from enum import IntEnum
+
+
+class ExitCode(IntEnum):
+    """What a script sees of a command; docs/operating.md explains each."""
+
+    DONE = 0
+    FINDINGS = 1
+    USAGE = 2
+    NOT_FOUND = 3
+    REFUSED = 4
+    UNAVAILABLE = 5
+    DAMAGED = 6
+    DEFECT = 70
+    INTERRUPTED = 130
+    OUTPUT_CLOSED = 141
+
+
+class CommandError(Exception):
+    """A command cannot go on: what, why, and what to run instead."""
+
+    code = ExitCode.REFUSED
+
+    def __init__(self, message: str, *, try_next: str = "") -> None:
+        super().__init__(message)
+        self.try_next = try_next
+
+
+class UsageError(CommandError):
+    """The arguments or the configuration cannot mean anything."""
+
+    code = ExitCode.USAGE
+
+
+class NeedsConsentError(CommandError):
+    """A destructive verb printed its plan and was not given --yes."""
+
+
+class DamagedFileError(CommandError):
+    """A file given to a command fails its checksum or is cut short."""
+
+    code = ExitCode.DAMAGED
+
+
+class LocalClusterError(Exception):
+    """A process of a local cluster did not start or stop as asked; the text ends with its log."""
+
+
+def exit_code(error: BaseException) -> ExitCode:
+    """Return the status with which a command that failed with `error` ends."""
+    from bookie.wire.errors import BatchError
+    from ledger_client import errors as ledger
+    from metadata import errors as metadata
+
+    by_type: tuple[tuple[tuple[type[BaseException], ...], ExitCode], ...] = (
+        ((ledger.LedgerNotFoundError, ledger.EntryNotFoundError), ExitCode.NOT_FOUND),
+        ((ledger.DigestMismatchError, BatchError), ExitCode.DAMAGED),
+        ((metadata.MetadataFormatError,), ExitCode.DAMAGED),
+        ((metadata.InvalidUriError,), ExitCode.USAGE),
+        ((metadata.NodeNotFoundError,), ExitCode.NOT_FOUND),
+        ((LocalClusterError,), ExitCode.UNAVAILABLE),
+    )
+    if isinstance(error, CommandError):
+        return error.code
+    for types, code in by_type:
+        if isinstance(error, types):
+            return code
+    if isinstance(error, ledger.LedgerError | metadata.MetadataError):
+        return ExitCode.UNAVAILABLE if error.retriable else ExitCode.REFUSED
+    return ExitCode.DEFECT

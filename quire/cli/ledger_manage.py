@@ -1,0 +1,146 @@
+"""`quire ledger create|list|show|recover|delete`.
+
+Leaves the protocol to the client, and who may append to a created ledger to `quire.claims`.
+"""
+
+import argparse
+
+from ledger_client import LedgerClient, LedgerInfo
+from ledger_client.ledger_calls import NewLedger
+from metadata.errors import NodeNotFoundError
+from metadata.ids import ClientId, LedgerId
+from metadata.ledger_metadata import LedgerState
+from metadata.paths import client_path
+from quire.claims import UNCLAIMED_NAME, create_unclaimed
+from quire.cli.as_json import fragments_as_json, text_or_base64
+from quire.cli.cluster_access import Cluster, open_cluster, read_ledger
+from quire.cli.command_line import metadata_address
+from quire.cli.errors import ExitCode, NeedsConsentError
+from quire.cli.ledger_options import creation_of, password_of
+from quire.cli.output import Json, Output
+
+
+async def create(arguments: argparse.Namespace, output: Output) -> int:
+    """Make a ledger without a writer: whoever appends to it first becomes its writer."""
+    creation = creation_of(arguments)
+    wanted = NewLedger.of(
+        creation.quorum,
+        creation.ledger_id,
+        creation.digest,
+        creation.password,
+        creation.custom_metadata,
+    )
+    info = await create_unclaimed(metadata_address(arguments), wanted)
+    if output.as_json:
+        output.record(info_as_json(info))
+    else:
+        output.line(str(info.id))
+        if output.remarks_to_person:
+            output.remark(f"fill it, once: quire ledger append {info.id}")
+    return ExitCode.DONE
+
+
+async def list_all(arguments: argparse.Namespace, output: Output) -> int:
+    """List every ledger, in order of their ids."""
+    columns = ("ledger_id", "state", "last_entry_id", "length", "fragment_count", "quorum_text")
+    async with LedgerClient(metadata_address(arguments)) as client:
+        with output.listing(*columns) as listing:
+            async for info in client.list_ledgers():
+                row = info_as_json(info)
+                quorum = info.quorum
+                sizes = (quorum.ensemble_size, quorum.write_quorum, quorum.ack_quorum)
+                listing.add({**row, "quorum_text": "/".join(map(str, sizes))})
+                if listing.count == arguments.limit:
+                    break
+    return ExitCode.DONE
+
+
+async def show(arguments: argparse.Namespace, output: Output) -> int:
+    """Print one ledger with its fragments; an open one with what is confirmed now."""
+    address, ledger_id = metadata_address(arguments), LedgerId(arguments.ledger)
+    async with LedgerClient(address) as client:
+        info = await client.ledger_info(ledger_id)
+        row = info_as_json(info)
+        if not info.is_closed and UNCLAIMED_NAME not in info.metadata:
+            opening = client.open_ledger(ledger_id, password=password_of(arguments))
+            async with opening as reader:
+                row["last_confirmed"] = await reader.refresh_last_confirmed()
+    if output.as_json:
+        output.record(row)
+        return ExitCode.DONE
+    fragments = row.pop("fragments")
+    assert isinstance(fragments, list)
+    output.record(row)
+    output.line("")
+    with output.listing("first_entry_id", "ensemble", "incoming") as listing:
+        for fragment in fragments:
+            listing.add(fragment)
+    return ExitCode.DONE
+
+
+async def recover(arguments: argparse.Namespace, output: Output) -> int:
+    """Fence a ledger, find its last entry and close it. A writer that is alive is refused."""
+    address, ledger_id = metadata_address(arguments), LedgerId(arguments.ledger)
+    async with open_cluster(address) as cluster:
+        ledger, _ = await read_ledger(cluster, ledger_id)
+        is_live = ledger.state is LedgerState.OPEN and await _is_up(cluster, ledger.writer)
+    if is_live and not arguments.yes:
+        raise NeedsConsentError(
+            f"ledger {ledger_id} is open and its writer, {ledger.writer}, is up: "
+            "it will be refused from now on, and what it has not confirmed may or may not remain",
+            try_next=f"quire ledger recover {ledger_id} --yes",
+        )
+    async with LedgerClient(address) as client:
+        info = await client.recover_ledger(ledger_id, password=password_of(arguments))
+    output.record(info_as_json(info, short=not output.as_json))
+    return ExitCode.DONE
+
+
+async def delete(arguments: argparse.Namespace, output: Output) -> int:
+    """Delete a ledger; its bookies free the space in their own time."""
+    ledger_id = LedgerId(arguments.ledger)
+    async with LedgerClient(metadata_address(arguments)) as client:
+        info = await client.ledger_info(ledger_id)
+        count = "uncounted" if info.last_entry_id is None else info.last_entry_id + 1
+        plan = (
+            f"ledger {ledger_id} ({info.state}, {count} entries, on {', '.join(info.bookies)}) "
+            "will be deleted for ever; its id is never given out again"
+        )
+        if not arguments.yes:
+            raise NeedsConsentError(plan, try_next=f"quire ledger delete {ledger_id} --yes")
+        await client.delete_ledger(ledger_id)
+    output.record({"ledger_id": ledger_id, "is_deleted": True})
+    return ExitCode.DONE
+
+
+def info_as_json(info: LedgerInfo, *, short: bool = False) -> dict[str, Json]:
+    """Return what is shown of a ledger."""
+    row: dict[str, Json] = {
+        "ledger_id": info.id,
+        "state": str(info.state),
+        "last_entry_id": info.last_entry_id,
+        "length": info.length,
+        "fragment_count": len(info.fragments),
+    }
+    if short:
+        return row
+    quorum = info.quorum
+    row["quorum"] = {
+        "mode": str(quorum.mode),
+        "ensemble": quorum.ensemble_size,
+        "write": quorum.write_quorum,
+        "ack": quorum.ack_quorum,
+    }
+    row["digest"] = str(info.digest)
+    row["created_ms"] = info.created_ms
+    row["metadata"] = {name: text_or_base64(value) for name, value in info.metadata.items()}
+    row["fragments"] = fragments_as_json(info.fragments)
+    return row
+
+
+async def _is_up(cluster: Cluster, writer: ClientId) -> bool:
+    try:
+        await cluster.store.get(client_path(writer), fresh=True)
+    except NodeNotFoundError:
+        return False
+    return True

@@ -1,0 +1,93 @@
+"""Turns the options of ledger verbs into what the client takes.
+
+Leaves their declaration to `quire.cli.ledger`.
+"""
+
+import argparse
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal
+
+from ledger_client import LedgerClient, LedgerWriter, Quorum
+from ledger_client.client_opening import Opening
+from quire.cli.errors import UsageError
+
+Digest = Literal["crc32c", "hmac-sha256"]
+
+COPIES_DEFAULT: Final = 3
+ACK_DEFAULT: Final = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Creation:
+    """How a ledger that a verb makes is to be."""
+
+    ledger_id: int | None
+    ensemble: int
+    write: int
+    ack: int
+    digest: Digest
+    password: bytes
+    custom_metadata: Mapping[str, str | bytes]
+
+    @property
+    def quorum(self) -> Quorum:
+        """The quorum, as the client takes it."""
+        return Quorum(ensemble=self.ensemble, write=self.write, ack=self.ack)
+
+    def create_with(self, client: LedgerClient) -> Opening[LedgerWriter]:
+        """Return a call that creates the ledger, to be awaited or entered."""
+        return client.create_ledger(
+            self.quorum,
+            ledger_id=self.ledger_id,
+            digest=self.digest,
+            password=self.password,
+            metadata=self.custom_metadata,
+        )
+
+
+def creation_of(
+    arguments: argparse.Namespace, defaults: tuple[int, int, int] | None = None
+) -> Creation:
+    """Read the options of `create`, `append` and `import`. Raises UsageError.
+
+    What is not given follows from what is: as many copies as bookies, all but one to confirm.
+    """
+    if defaults is not None and arguments.ensemble is arguments.write is arguments.ack is None:
+        ensemble, write, ack = defaults
+    else:
+        ensemble = arguments.ensemble or arguments.write or COPIES_DEFAULT
+        write = arguments.write or ensemble
+        ack = arguments.ack or max(1, write - 1)
+    if not ensemble >= write >= ack:
+        raise UsageError(
+            "a quorum needs --ensemble >= --write >= --ack >= 1, "
+            f"and these are {ensemble}, {write}, {ack}"
+        )
+    return Creation(
+        ledger_id=getattr(arguments, "id", None),
+        ensemble=ensemble,
+        write=write,
+        ack=ack,
+        digest="hmac-sha256" if arguments.digest == "hmac-sha256" else "crc32c",
+        password=password_of(arguments),
+        custom_metadata=dict(_pair(text) for text in arguments.meta),
+    )
+
+
+def password_of(arguments: argparse.Namespace) -> bytes:
+    """Read the file named by --password-file, without its last newline. Raises UsageError."""
+    if arguments.password_file is None:
+        return b""
+    try:
+        return Path(arguments.password_file).read_bytes().removesuffix(b"\n")
+    except OSError as error:
+        raise UsageError(f"the password file cannot be read: {error}") from error
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, separator, value = text.partition("=")
+    if not separator or not name:
+        raise UsageError(f"--meta takes NAME=VALUE, not {text!r}")
+    return name, value

@@ -1,0 +1,106 @@
+"""Runs the `quire` command: finds the noun, runs the verb, turns its end into an exit status.
+
+Leaves each noun's verbs to its module, which is imported only when that noun is given, so that
+`quire --help` stays quick.
+"""
+
+import argparse
+import asyncio
+import difflib
+import importlib
+import logging
+import os
+import sys
+from typing import Final
+
+from quire.cli.errors import ExitCode, exit_code
+from quire.cli.output import Output
+
+# noun -> the module with its `parser()`, and what it is for
+NOUNS: Final = {
+    "up": ("quire.cli.up", "start a local cluster: ZooKeeper and bookies, as real processes"),
+    "demo": ("quire.cli.demo", "append a file while bookies fail, read it back, compare"),
+    "ledger": (
+        "quire.cli.ledger",
+        "create, list, show, append, read, tail, recover, verify, export, import, delete",
+    ),
+    "bookie": ("quire.cli.bookie", "format, run, list, info, check"),
+    "cluster": ("quire.cli.cluster", "health"),
+    "metadata": ("quire.cli.metadata", "dump, check"),
+    "config": ("quire.cli.config", "show, check"),
+}
+FOOTER: Final = """\
+`quire NOUN --help` tells more. Every verb takes --metadata ADDRESS (or QUIRE_METADATA) and -o json.
+Exit status: 0 done; 1 what was checked is not in order; 2 wrong usage; 3 no such thing; 4 refused;
+5 the cluster did not answer; 6 damaged data; 70 a defect of Quire; 130 interrupted.
+"""
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run one command; return its exit status."""
+    words = sys.argv[1:] if argv is None else argv
+    if not __debug__:
+        sys.stderr.write("quire: Python runs with -O, which removes the checks: leave it out\n")
+        return ExitCode.USAGE
+    if not words or words[0] in ("-h", "--help"):
+        sys.stdout.write(_help())
+        return ExitCode.DONE if words else ExitCode.USAGE
+    if words[0] == "--version":
+        from importlib.metadata import version
+
+        sys.stdout.write(f"quire {version('quire')}\n")
+        return ExitCode.DONE
+    if words[0] not in NOUNS:
+        sys.stderr.write(_unknown(words[0]))
+        return ExitCode.USAGE
+    parser: argparse.ArgumentParser = importlib.import_module(NOUNS[words[0]][0]).parser()
+    arguments = parser.parse_args(words[1:])
+    return _run(arguments)
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    as_json = arguments.output == "json"
+    output = Output(as_json=as_json, results=sys.stdout, remarks=sys.stderr)
+    # A command speaks through its output; logs of the client would only repeat its errors.
+    logging.basicConfig(level=logging.INFO if arguments.verbose else logging.CRITICAL)
+    try:
+        result = arguments.handler(arguments, output)
+        code = asyncio.run(result) if asyncio.iscoroutine(result) else result
+        sys.stdout.flush()
+        return int(code)
+    except BrokenPipeError:
+        # Nobody reads our output any more; the interpreter must not try to flush it at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return ExitCode.OUTPUT_CLOSED
+    except KeyboardInterrupt:
+        output.remark("\ninterrupted")
+        return ExitCode.INTERRUPTED
+    except Exception as error:  # noqa: BLE001  the process's edge: every failure becomes a status
+        code = exit_code(error)
+        if code == ExitCode.DEFECT:
+            output.remarks.write(_defect(error))
+        output.failure(error, code)
+        return code
+
+
+def _help() -> str:
+    width = max(map(len, NOUNS))
+    nouns = "".join(f"  {name:<{width}}  {summary}\n" for name, (_, summary) in NOUNS.items())
+    title = "Quire keeps ledgers: ordered, durable, replicated, with one writer each."
+    return f"usage: quire NOUN [VERB] ...\n\n{title}\n\n{nouns}\n{FOOTER}"
+
+
+def _unknown(word: str) -> str:
+    near = difflib.get_close_matches(word, NOUNS, n=1)
+    hint = f"did you mean `quire {near[0]}`?" if near else f"there are: {', '.join(NOUNS)}"
+    return f"quire: no command {word!r}: {hint}\n"
+
+
+def _defect(error: BaseException) -> str:
+    import traceback
+
+    return "".join(traceback.format_exception(error))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

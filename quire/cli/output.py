@@ -1,0 +1,176 @@
+"""Prints what commands found: tables for people, one JSON document for programs.
+
+Leaves what is printed to the commands. Results go to the standard output, everything else to the
+standard error, so that pipes carry results alone.
+
+Invariants: with `-o json` the standard output holds one JSON document, or one per line where a
+command says so; nothing is coloured unless a terminal reads it.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Final, TextIO
+
+Json = bool | int | float | str | Sequence["Json"] | Mapping[str, "Json"] | None
+Row = Mapping[str, Json]
+
+KIBIBYTE: Final = 1024
+ROWS_MEASURED_MAX: Final = 500
+"""Rows of a table that are held back to learn its column widths; the rest follow as they come."""
+
+
+class Output:
+    """The two streams of one command, and how results are to look."""
+
+    def __init__(self, *, as_json: bool, results: TextIO, remarks: TextIO) -> None:
+        self.as_json = as_json
+        self.results = results
+        self.remarks = remarks
+        self.shows_to_person = not as_json and results.isatty()
+        self.remarks_to_person = remarks.isatty()
+
+    def record(self, row: Row) -> None:
+        """Print one thing: its fields one per line, or a JSON object."""
+        if self.as_json:
+            self.line(json.dumps(row))
+            return
+        width = max((len(name) for name in row), default=0)
+        for name, value in row.items():
+            self.line(f"{name.replace('_', ' '):<{width}}  {_text(value)}")
+
+    @contextmanager
+    def listing(self, *columns: str) -> Iterator["Listing"]:
+        """Print many things: a table of the given fields, or a JSON array of whole rows."""
+        listing = JsonListing(self) if self.as_json else TableListing(self, columns)
+        yield listing
+        listing.end()
+
+    def line(self, text: str) -> None:
+        """Print one line of the result."""
+        self.results.write(text + "\n")
+
+    def remark(self, text: str) -> None:
+        """Tell a person something that is not part of the result."""
+        self.remarks.write(text + "\n")
+        self.remarks.flush()
+
+    def failure(self, error: BaseException, code: int) -> None:
+        """Say what went wrong: prose, or a JSON object with the error's facts."""
+        try_next = getattr(error, "try_next", "")
+        if self.as_json:
+            fields: dict[str, Json] = {"error": type(error).__name__, "message": str(error)}
+            for name in ("ledger_id", "entry_id", "retriable", "outcome"):
+                if hasattr(error, name):
+                    fields[name] = getattr(error, name)
+            self.remark(json.dumps(fields | {"try_next": try_next, "exit_code": code}))
+            return
+        self.remark(f"quire: {str(error) or type(error).__name__}")
+        if try_next:
+            self.remark(f"       try: {try_next}")
+
+
+class JsonListing:
+    """Prints rows as the elements of one JSON array, one per line, as they come."""
+
+    def __init__(self, output: Output) -> None:
+        self._output = output
+        self.count = 0
+
+    def add(self, row: Row) -> None:
+        """Print one more row."""
+        self._output.results.write(("[\n" if self.count == 0 else ",\n") + json.dumps(row))
+        self.count += 1
+
+    def end(self) -> None:
+        """Close the array."""
+        self._output.line("[]" if self.count == 0 else "\n]")
+
+
+class TableListing:
+    """Prints rows as a table; the first ones decide how wide its columns are."""
+
+    def __init__(self, output: Output, columns: Sequence[str]) -> None:
+        self._output = output
+        self._columns = columns
+        self._held: list[list[str]] = []
+        self._widths: list[int] = []
+        self.count = 0
+
+    def add(self, row: Row) -> None:
+        """Print one more row, now or once enough are known."""
+        self.count += 1
+        cells = [_text(row.get(column)) for column in self._columns]
+        if self._widths:
+            self._print(cells)
+            return
+        self._held.append(cells)
+        if len(self._held) >= ROWS_MEASURED_MAX:
+            self._print_held()
+
+    def end(self) -> None:
+        """Print what is still held back."""
+        if self._widths:
+            return
+        if not (self._output.shows_to_person and self._print_with_rich()):
+            self._print_held()
+
+    def _print_held(self) -> None:
+        headings = [_heading(column) for column in self._columns]
+        self._widths = [max(map(len, column)) for column in zip(headings, *self._held, strict=True)]
+        self._print(headings)
+        for cells in self._held:
+            self._print(cells)
+
+    def _print(self, cells: Sequence[str]) -> None:
+        pairs = zip(cells, self._widths, strict=True)
+        self._output.line("  ".join(f"{cell:<{width}}" for cell, width in pairs).rstrip())
+
+    def _print_with_rich(self) -> bool:
+        try:
+            from rich.box import SIMPLE_HEAD
+            from rich.console import Console
+            from rich.table import Table
+            from rich.text import Text
+        except ModuleNotFoundError:
+            return False
+        table = Table(box=SIMPLE_HEAD, pad_edge=False)
+        for column in self._columns:
+            table.add_column(_heading(column), overflow="fold")
+        for cells in self._held:
+            table.add_row(*(Text(cell) for cell in cells))
+        Console(file=self._output.results).print(table)
+        return True
+
+
+Listing = JsonListing | TableListing
+
+
+def _heading(column: str) -> str:
+    return column.replace("_", " ").upper()
+
+
+def _text(value: Json) -> str:
+    match value:
+        case None:
+            return "-"
+        case bool():
+            return "yes" if value else "no"
+        case float():
+            return f"{value:,.2f}"
+        case str() | int():
+            return str(value)
+        case Mapping():
+            return ", ".join(f"{name}={_text(each)}" for name, each in value.items()) or "-"
+        case _:
+            return ", ".join(_text(each) for each in value) or "-"
+
+
+def describe_bytes(count: int) -> str:
+    """Write a number of bytes as people read it: 1536 is '1.5 KiB'."""
+    size, unit = float(count), "B"
+    for larger in ("KiB", "MiB", "GiB", "TiB"):
+        if size < KIBIBYTE:
+            break
+        size, unit = size / KIBIBYTE, larger
+    return f"{count} B" if unit == "B" else f"{size:.1f} {unit}"

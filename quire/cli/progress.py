@@ -1,0 +1,62 @@
+"""Shows how far long work is: one moving line on a terminal, a plain line now and then elsewhere.
+
+Leaves the counting to the command. Time is the running loop's.
+"""
+
+import asyncio
+from typing import Final
+
+from quire.cli.output import Output
+
+BAR_CELLS: Final = 28
+MOVING_INTERVAL_S: Final = 0.1
+PLAIN_INTERVAL_S: Final = 5.0
+
+
+class Progress:
+    """Counts one kind of thing towards a total that may be unknown."""
+
+    def __init__(self, output: Output, what: str, unit: str, total: int | None = None) -> None:
+        self._output = output
+        self._what = what
+        self._unit = unit
+        self.total = total
+        self.done = 0
+        self._started = self._shown = asyncio.get_running_loop().time()
+        self._interval = MOVING_INTERVAL_S if output.remarks_to_person else PLAIN_INTERVAL_S
+        self._line_is_open = False
+
+    def advance(self, count: int) -> None:
+        """Count more of it, and show that if it is time to."""
+        self.done += count
+        now = asyncio.get_running_loop().time()
+        if now - self._shown >= self._interval:
+            self._shown = now
+            self._show(now)
+
+    def end(self) -> None:
+        """Leave the moving line as it is and go to the next one."""
+        if self._line_is_open:
+            self._show(asyncio.get_running_loop().time())
+            self._output.remarks.write("\n")
+            self._output.remarks.flush()
+            self._line_is_open = False
+
+    def _show(self, now: float) -> None:
+        text = describe_progress(self.done, self.total, now - self._started, self._unit)
+        if self._output.remarks_to_person:
+            self._output.remarks.write(f"\r\x1b[K{self._what} {text}")
+            self._output.remarks.flush()
+            self._line_is_open = True
+        else:
+            self._output.remark(f"{self._what} {text}")
+
+
+def describe_progress(done: int, total: int | None, elapsed_s: float, unit: str) -> str:
+    """Write a state of progress in one line."""
+    rate = f"{done / elapsed_s:,.0f} {unit}/s" if elapsed_s > 0 else f"- {unit}/s"
+    if not total:
+        return f"{done:,} {unit}  {rate}"
+    share = min(1.0, done / total)
+    cells = "#" * round(share * BAR_CELLS)
+    return f"[{cells:.<{BAR_CELLS}}] {share:4.0%}  {done:,}/{total:,} {unit}  {rate}"

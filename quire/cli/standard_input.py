@@ -1,0 +1,74 @@
+"""Reads the standard input without keeping the loop from its other work, and cuts it into entries.
+
+Leaves what is done with the entries to the verbs.
+
+Invariant: at most one line, of at most LINE_BYTES_MAX, and one chunk are held.
+"""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from typing import Final
+
+from quire.cli.errors import UsageError
+
+CHUNK_BYTES: Final = 256 * 1024
+LINE_BYTES_MAX: Final = 8 * 1024 * 1024
+
+
+async def read_chunks(descriptor: int) -> AsyncIterator[bytes]:
+    """Yield what comes, as it comes, until the input ends.
+
+    The descriptor is left blocking: a terminal shares that setting with our own output.
+    """
+    while chunk := await _read_chunk(descriptor):
+        yield chunk
+
+
+async def read_lines(descriptor: int) -> AsyncIterator[list[bytes]]:
+    """Yield the lines of each chunk without their newlines; a last line without one counts too."""
+    rest = b""
+    async for chunk in read_chunks(descriptor):
+        *lines, rest = (rest + chunk).split(b"\n")
+        if lines:
+            yield lines
+        if len(rest) > LINE_BYTES_MAX:
+            raise UsageError(
+                f"a line is longer than {LINE_BYTES_MAX} bytes, and a line is one entry",
+                try_next="--chunk-bytes 1048576, which cuts the input without looking for lines",
+            )
+    if rest:
+        yield [rest]
+
+
+async def read_blocks(descriptor: int, size: int) -> AsyncIterator[list[bytes]]:
+    """Yield the blocks of `size` bytes of each chunk; the very last one may be shorter."""
+    rest = bytearray()
+    async for chunk in read_chunks(descriptor):
+        rest += chunk
+        whole = len(rest) - len(rest) % size
+        if whole:
+            yield [bytes(rest[start : start + size]) for start in range(0, whole, size)]
+            del rest[:whole]
+    if rest:
+        yield [bytes(rest)]
+
+
+async def _read_chunk(descriptor: int) -> bytes:
+    loop = asyncio.get_running_loop()
+    readable: asyncio.Future[None] = loop.create_future()
+    try:
+        loop.add_reader(descriptor, _mark, readable)
+    except PermissionError:  # a regular file: never keeps us waiting
+        await asyncio.sleep(0)
+        return os.read(descriptor, CHUNK_BYTES)
+    try:
+        await readable
+    finally:
+        loop.remove_reader(descriptor)
+    return os.read(descriptor, CHUNK_BYTES)
+
+
+def _mark(readable: "asyncio.Future[None]") -> None:
+    if not readable.done():
+        readable.set_result(None)

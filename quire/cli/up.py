@@ -1,0 +1,98 @@
+"""`quire up`: a local cluster in one command, until it is told to stop.
+
+Leaves starting and stopping the processes to `quire.local_cluster`.
+
+Format of the one line with -o json: `{"metadata": "zk://...", "bookies": [{"id", "address", "pid",
+"admin_url", "data_dir"}], "brokers": [], "console": null, "zookeeper": {"pid"}}`.
+"""
+
+import argparse
+import asyncio
+import json
+import signal
+from typing import TYPE_CHECKING
+
+from quire.cli.command_line import METADATA_VARIABLE, lone_command, positive
+from quire.cli.errors import ExitCode
+from quire.cli.output import Json, Output
+
+if TYPE_CHECKING:
+    from quire.local_bookie import LocalBookie
+    from quire.local_cluster import LocalCluster
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of `quire up`."""
+    summary = (
+        "Starts ZooKeeper and bookies on this machine, prints where they are once all are ready, "
+        "and runs until SIGINT or SIGTERM. Started again with the same --data it has the same data."
+    )
+    command = lone_command("up", _run, summary)
+    command.add_argument("--bookies", type=positive, metavar="N", help="default 4, or as before")
+    command.add_argument("--data", metavar="DIR", help="default: temporary, removed at the end")
+    command.add_argument("--brokers", type=int, default=0, metavar="N", help="not there yet")
+    command.add_argument("--console", action="store_true", help="not there yet")
+    return command
+
+
+async def _run(arguments: argparse.Namespace, output: Output) -> int:
+    from quire.local_cluster import LocalCluster
+
+    told = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, told.set)
+    cluster = LocalCluster(
+        bookies=arguments.bookies,
+        data_dir=arguments.data,
+        broker=arguments.brokers,
+        console=arguments.console,
+    )
+    starting = asyncio.create_task(cluster.start())
+    starting.add_done_callback(lambda _: told.set())
+    try:
+        await told.wait()
+        if starting.done():
+            await starting
+            told.clear()
+            _announce(cluster, output)
+            await told.wait()
+    finally:
+        starting.cancel()
+        await asyncio.gather(starting, return_exceptions=True)
+        await cluster.aclose()
+    return ExitCode.DONE
+
+
+def _announce(cluster: "LocalCluster", output: Output) -> None:
+    if output.as_json:
+        output.line(json.dumps(_as_json(cluster)))
+    else:
+        with output.listing("id", "address", "pid", "admin_url") as listing:
+            for bookie in cluster.bookies:
+                listing.add(_bookie_as_json(bookie))
+        output.line(f"\nexport {METADATA_VARIABLE}={cluster.metadata_uri}")
+        kept = "is kept" if cluster.keeps_data else "is removed at the end"
+        output.remark(f"Data in {cluster.data_dir} {kept}. Ctrl-C stops everything.")
+    output.results.flush()
+
+
+def _as_json(cluster: "LocalCluster") -> dict[str, Json]:
+    return {
+        "metadata": cluster.metadata_uri,
+        "bookies": [_bookie_as_json(bookie) for bookie in cluster.bookies],
+        "brokers": [],
+        "console": None,
+        "zookeeper": {"pid": cluster.zookeeper.pid},
+        "data": str(cluster.data_dir),
+    }
+
+
+def _bookie_as_json(bookie: "LocalBookie") -> dict[str, Json]:
+    return {
+        "id": bookie.id,
+        "address": bookie.address,
+        "pid": bookie.pid,
+        "admin_url": bookie.admin_url,
+        "data_dir": str(bookie.data_dir),
+    }

@@ -1,0 +1,288 @@
+"""The guided main job: append a file while bookies fail, read it back, compare, take a writer over.
+
+Leaves processes to `quire.local_cluster`, what is appended to `quire.demo_source`, the second half
+(taking over a live writer) to `quire.demo_takeover` and the screen to `quire.demo_view`.
+
+Invariants: every claim in the report was checked in this run; one that fails makes the run fail.
+"""
+
+import asyncio
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from ledger_client import LedgerClient, LedgerInfo, LedgerWriter, Quorum
+from metadata.directory import JITTER_S
+from quire.cli.output import describe_bytes
+from quire.demo_source import DemoSource
+from quire.demo_takeover import take_over
+from quire.demo_view import DemoStatus, DemoView, FragmentLine, describe_fragment
+from quire.local_bookie import LocalBookie
+from quire.local_cluster import LocalCluster
+from quire.pipelined_append import PipelinedAppend
+
+BOOKIES: Final = 4
+QUORUM: Final = Quorum(ensemble=3, write=3, ack=2)
+KILL_AT: Final = 1 / 3
+PAUSE_AT: Final = 2 / 3
+STATUS_INTERVAL_S: Final = 0.25
+POLL_INTERVAL_S: Final = 0.02
+LINES_PER_GROUP: Final = 1024
+SLOW_PAUSE_S: Final = 0.02
+CHANGE_WAIT_S: Final = 15.0
+RESTART_WAIT_S: Final = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One claim, whether it held, and what was seen."""
+
+    claim: str
+    holds: bool
+    seen: str
+
+
+@dataclass(slots=True)
+class DemoReport:
+    """What a run of the demo found."""
+
+    checks: list[Check] = field(default_factory=list)
+    line_count: int = 0
+    byte_count: int = 0
+    append_s: float = 0.0
+    read_s: float = 0.0
+    fragments: list[FragmentLine] = field(default_factory=list)
+
+    def check(self, claim: str, seen: str, *, holds: bool) -> None:
+        """Write down one claim and whether it held."""
+        self.checks.append(Check(claim, holds, seen))
+
+    @property
+    def is_well(self) -> bool:
+        """Whether every claim held."""
+        return bool(self.checks) and all(check.holds for check in self.checks)
+
+
+class Demo:
+    """One run, on a cluster that is up."""
+
+    def __init__(self, cluster: LocalCluster, source: DemoSource, view: DemoView) -> None:
+        self._cluster = cluster
+        self._source = source
+        self._view = view
+        self._states = {bookie.id: "up" for bookie in cluster.bookies}
+        self._restart: asyncio.Task[None] | None = None
+        self._killed: LocalBookie | None = None
+        self._paused: LocalBookie | None = None
+        self._groups_after_pause = 0
+        self._confirmed_count = 0
+        self.report = DemoReport()
+
+    async def run(self) -> DemoReport:
+        """Tell the whole story; return what was checked."""
+        info = await self._append()
+        self._show_fragments(info)
+        await self._read_back(info)
+        await self._resume()
+        await take_over(self._cluster.metadata_uri, self._view, self.report.check)
+        return self.report
+
+    # -- appending while bookies fail ----------------------------------------------------------
+
+    async def _append(self) -> LedgerInfo:
+        source, report = self._source, self.report
+        size = describe_bytes(source.total_bytes)
+        self._view.say(f"Appending {source.name} ({size}), one entry per line, on 3 of 4 bookies;")
+        self._view.say("an append is confirmed once 2 of the 3 copies are synced to disk.")
+        loop = asyncio.get_running_loop()
+        async with LedgerClient(self._cluster.metadata_uri) as client:
+            async with client.create_ledger(QUORUM, metadata={"app": "quire demo"}) as ledger:
+                started = loop.time()
+                status = asyncio.create_task(self._show_status(ledger))
+                try:
+                    await self._append_lines(ledger)
+                finally:
+                    status.cancel()
+                    await asyncio.gather(status, return_exceptions=True)
+                    self._view.rest()
+                report.append_s = loop.time() - started
+            info = await client.ledger_info(ledger.id)
+        report.line_count, report.byte_count = source.line_count, source.read_bytes
+        rate = report.line_count / max(report.append_s, 1e-9)
+        self._view.say(
+            f"Appended {report.line_count:,} lines in {report.append_s:.1f} s ({rate:,.0f}/s), "
+            "every one confirmed."
+        )
+        report.check(
+            "every line was confirmed, and the ledger closed at the last one",
+            f"{self._confirmed_count:,} confirmed, closed at {last_of(info):,}",
+            holds=self._confirmed_count == source.line_count == last_of(info) + 1,
+        )
+        return info
+
+    async def _append_lines(self, ledger: LedgerWriter) -> None:
+        """Append every line; in between, when they are due, break things."""
+        async with PipelinedAppend(ledger, self._count_confirmed) as pipeline:
+            for group in self._groups():
+                await pipeline.add(group)
+                if self._killed is None and self._source.share_read >= KILL_AT:
+                    self._kill_one(ledger)
+                elif self._paused is None and self._source.share_read >= PAUSE_AT:
+                    await self._pause_one(ledger)
+                if self._paused is not None:
+                    self._groups_after_pause += 1
+                    if self._paused.id in members(ledger):
+                        await asyncio.sleep(SLOW_PAUSE_S)  # leaves something to do without it
+            if self._restart is not None:
+                await self._restart
+            if self._paused is not None and self._groups_after_pause > 1:
+                await self._until_replaced(self._paused, ledger)
+
+    def _groups(self) -> Iterator[list[bytes]]:
+        """Cut the source into groups of lines, with an end at each share where something is due."""
+        source = self._source
+        ends = [round(source.total_bytes * share) for share in (KILL_AT, PAUSE_AT, 1)]
+        group: list[bytes] = []
+        for line in source.lines():
+            group.append(line)
+            if len(group) >= LINES_PER_GROUP or source.read_bytes >= ends[0]:
+                yield group
+                group = []
+                while len(ends) > 1 and source.read_bytes >= ends[0]:
+                    del ends[0]
+        if group:
+            yield group
+
+    def _count_confirmed(self, count: int) -> None:
+        self._confirmed_count += count
+
+    def _kill_one(self, ledger: LedgerWriter) -> None:
+        bookie = self._member(ledger, 0)
+        bookie.kill()
+        self._killed = bookie
+        self._states[bookie.id] = "killed"
+        self._view.say(f"At a third: kill -9 of {bookie.id} (process {bookie.pid}).")
+        self._restart = asyncio.create_task(self._bring_back(bookie, ledger))
+
+    async def _bring_back(self, bookie: LocalBookie, ledger: LedgerWriter) -> None:
+        """Start the killed bookie again once it was replaced: it is the next one's spare."""
+        await self._until_replaced(bookie, ledger)
+        self._view.say(f"    the writer goes on with {', '.join(members(ledger))}")
+        self._states[bookie.id] = "restarting"
+        await bookie.restart()
+        # Clients read new registrations within this time, so as not to ask all at once.
+        await asyncio.sleep(JITTER_S)
+        self._states[bookie.id] = "up"
+        self._view.say(f"Restarted {bookie.id} from its own disk: it is a spare again.")
+
+    async def _pause_one(self, ledger: LedgerWriter) -> None:
+        assert self._restart is not None, "the kill comes first"
+        await asyncio.wait_for(self._restart, RESTART_WAIT_S)
+        bookie = self._member(ledger, 0)
+        bookie.pause()
+        self._paused = bookie
+        self._states[bookie.id] = "paused"
+        self._view.say(f"At two thirds: SIGSTOP of {bookie.id}: it stays connected, and is silent.")
+
+    async def _until_replaced(self, bookie: LocalBookie, ledger: LedgerWriter) -> None:
+        """Wait until the ledger is written without a bookie; give up after CHANGE_WAIT_S, which
+        the checks at the end will tell.
+        """
+        try:
+            async with asyncio.timeout(CHANGE_WAIT_S):
+                while bookie.id in members(ledger):  # noqa: ASYNC110  the handle tells no one
+                    await asyncio.sleep(POLL_INTERVAL_S)
+        except TimeoutError:
+            self._view.say(f"    {bookie.id} was not replaced within {CHANGE_WAIT_S:.0f} s")
+
+    async def _resume(self) -> None:
+        if self._paused is not None:
+            self._paused.resume()
+            self._states[self._paused.id] = "up"
+            self._view.say(f"Resumed {self._paused.id}.")
+
+    def _member(self, ledger: LedgerWriter, position: int) -> LocalBookie:
+        wanted = members(ledger)[position]
+        return next(bookie for bookie in self._cluster.bookies if bookie.id == wanted)
+
+    async def _show_status(self, ledger: LedgerWriter) -> None:
+        loop = asyncio.get_running_loop()
+        seen_at, seen = loop.time(), ledger.last_confirmed
+        while True:
+            await asyncio.sleep(STATUS_INTERVAL_S)
+            now, lac = loop.time(), ledger.last_confirmed
+            fragments = fragment_lines(ledger.info)
+            rate = (lac - seen) / (now - seen_at)
+            states = list(self._states.items())
+            self._view.show(DemoStatus(self._source.share_read, rate, lac, fragments, states))
+            seen_at, seen = now, lac
+
+    # -- looking at what is there afterwards -----------------------------------------------------
+
+    def _show_fragments(self, info: LedgerInfo) -> None:
+        report = self.report
+        report.fragments = fragment_lines(info)
+        self._view.say(f"Ledger {info.ledger_id} is closed; its fragments:")
+        for fragment in report.fragments:
+            self._view.say("    " + describe_fragment(fragment))
+        if self._killed is not None:
+            first = report.fragments[0].ensemble
+            changed = [f for f in report.fragments if self._killed.id not in f.ensemble]
+            report.check(
+                "the killed bookie was replaced while appending",
+                f"{self._killed.id} was in {', '.join(first)}; {len(changed)} fragments without it",
+                holds=bool(changed),
+            )
+        if self._paused is not None and self._groups_after_pause > 1:
+            last = report.fragments[-1].ensemble
+            report.check(
+                "the paused bookie was replaced while appending",
+                f"{self._paused.id} paused; the last fragment is on {', '.join(last)}",
+                holds=self._paused.id not in last,
+            )
+
+    async def _read_back(self, info: LedgerInfo) -> None:
+        self._view.say("Reading everything back through a fresh client.")
+        found, count = hashlib.sha256(), 0
+        loop = asyncio.get_running_loop()
+        started = loop.time()
+        async with (
+            LedgerClient(self._cluster.metadata_uri) as client,
+            client.open_ledger(info.ledger_id) as reader,
+        ):
+            if last_of(info) >= 0:
+                async for batch in reader.read(0, last_of(info)):
+                    payload, _ = batch.buffers()
+                    found.update(payload)
+                    count += len(batch)
+        self.report.read_s = loop.time() - started
+        expected = self._source.digest()
+        self._view.say(f"    SHA-256 of what was appended  {expected}")
+        self._view.say(f"    SHA-256 of what was read      {found.hexdigest()}")
+        self.report.check(
+            "a fresh client read the same bytes",
+            f"{count:,} entries in {self.report.read_s:.1f} s",
+            holds=found.hexdigest() == expected and count == self._source.line_count,
+        )
+
+
+def fragment_lines(info: LedgerInfo) -> list[FragmentLine]:
+    """Return a ledger's fragments with their ends."""
+    starts = [fragment.first_entry_id for fragment in info.fragments]
+    ends = [*(start - 1 for start in starts[1:]), info.last_entry_id]
+    return [
+        FragmentLine(fragment.first_entry_id, end, tuple(map(str, fragment.ensemble)))
+        for fragment, end in zip(info.fragments, ends, strict=True)
+    ]
+
+
+def last_of(info: LedgerInfo) -> int:
+    """Return a closed ledger's last entry id."""
+    assert info.last_entry_id is not None, "the ledger was closed"
+    return info.last_entry_id
+
+
+def members(ledger: LedgerWriter) -> tuple[str, ...]:
+    """Return the bookies that a ledger is being written to."""
+    return tuple(map(str, ledger.info.fragments[-1].ensemble))

@@ -1,0 +1,180 @@
+"""Writes and reads a ledger as one file, for export and import.
+
+Leaves where the entries come from and go to to `quire.cli.ledger_copy`.
+
+Format, little-endian: the 8 bytes `QUIRELX1`, then blocks:
+
+| offset | size | field |
+|---|---|---|
+| 0 | 1 | kind: H (header, first), E (entries), T (trailer, last) |
+| 1 | 4 | body bytes |
+| 5 | 4 | CRC32C of kind, body bytes and body |
+| 9 | | body |
+
+H: a msgpack map (`FileHeader`). E: first entry id u64, count u32, count lengths u32, payloads back
+to back. T: entries u64, payload bytes u64, SHA-256 of everything before the trailer's block.
+
+Payloads are stored, not batches: a batch is bound to its ledger's id and creation token, and an
+import makes another ledger.
+
+Invariants: entry ids go up by one from 0 without gaps; a file without its trailer is cut short.
+"""
+
+import hashlib
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from itertools import accumulate, pairwise
+from typing import BinaryIO, Final
+
+import msgpack
+from crc32c import crc32c
+
+from quire.cli.errors import DamagedFileError
+
+FILE_MAGIC: Final = b"QUIRELX1"
+BLOCK_BYTES_MAX: Final = 64 * 1024 * 1024
+HEADER_BYTES_MAX: Final = 2 * 1024 * 1024
+BLOCK_ENTRIES_MAX: Final = 65_536
+
+_BLOCK = struct.Struct("<cII")
+_KIND_AND_SIZE = struct.Struct("<cI")
+_ENTRIES = struct.Struct("<QI")
+_TRAILER = struct.Struct("<QQ32s")
+
+
+@dataclass(frozen=True, slots=True)
+class FileHeader:
+    """What is told of the ledger that was exported."""
+
+    ledger_id: int
+    state: str
+    ensemble_size: int
+    write_quorum: int
+    ack_quorum: int
+    digest: str
+    custom_metadata: dict[str, str | bytes]
+
+
+class LedgerFileWriter:
+    """Writes one ledger to a stream: the header at once, blocks as they come, `end` last."""
+
+    def __init__(self, stream: BinaryIO, header: FileHeader) -> None:
+        self._stream = stream
+        self._hash = hashlib.sha256()
+        self.entry_count = 0
+        self.payload_bytes = 0
+        self._write(FILE_MAGIC)
+        self._block(b"H", msgpack.packb(asdict(header)))
+
+    def add(self, payloads: Sequence[bytes]) -> None:
+        """Write the next entries; at least one."""
+        assert 0 < len(payloads) <= BLOCK_ENTRIES_MAX
+        count = len(payloads)
+        lengths = struct.pack(f"<{count}I", *map(len, payloads))
+        head = _ENTRIES.pack(self.entry_count, count) + lengths
+        self._block(b"E", head + b"".join(payloads))
+        self.entry_count += count
+        self.payload_bytes += sum(map(len, payloads))
+
+    def end(self) -> None:
+        """Write the trailer."""
+        digest = self._hash.digest()
+        self._block(b"T", _TRAILER.pack(self.entry_count, self.payload_bytes, digest))
+        self._stream.flush()
+
+    def _block(self, kind: bytes, body: bytes) -> None:
+        crc = crc32c(body, crc32c(_KIND_AND_SIZE.pack(kind, len(body))))
+        self._write(_BLOCK.pack(kind, len(body), crc))
+        self._write(body)
+
+    def _write(self, data: bytes) -> None:
+        self._hash.update(data)
+        self._stream.write(data)
+
+
+class LedgerFileReader:
+    """Reads what `LedgerFileWriter` wrote. Raises DamagedFileError at the first thing amiss."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+        self._hash = hashlib.sha256()
+        self.entry_count = 0
+        self.payload_bytes = 0
+        if self._read(len(FILE_MAGIC)) != FILE_MAGIC:
+            raise DamagedFileError("this is not a file that `quire ledger export` wrote")
+        kind, body, _ = self._block()
+        if kind != b"H":
+            raise DamagedFileError("the file has no header")
+        self.header = _parse_header(body)
+
+    def blocks(self) -> Iterator[list[bytes]]:
+        """Yield the entries' payloads, block by block, and check the trailer at the end."""
+        while True:
+            kind, body, hash_before = self._block()
+            if kind == b"T":
+                self._check_trailer(body, hash_before)
+                return
+            if kind != b"E":
+                raise DamagedFileError(f"a block of unknown kind {kind!r}")
+            yield self._entries(body)
+
+    def _entries(self, body: bytes) -> list[bytes]:
+        if len(body) < _ENTRIES.size:
+            raise DamagedFileError("a block of entries is too short")
+        first, count = _ENTRIES.unpack_from(body)
+        start = _ENTRIES.size + 4 * count
+        if first != self.entry_count or start > len(body):
+            raise DamagedFileError(f"entry {self.entry_count} does not follow, but {first}")
+        lengths = struct.unpack_from(f"<{count}I", body, _ENTRIES.size)
+        ends = list(accumulate(lengths, initial=start))
+        if ends[-1] != len(body):
+            raise DamagedFileError(f"the lengths of the block at entry {first} do not add up")
+        self.entry_count += count
+        self.payload_bytes += len(body) - start
+        return [body[a:b] for a, b in pairwise(ends)]
+
+    def _check_trailer(self, body: bytes, hash_before: bytes) -> None:
+        expected = (self.entry_count, self.payload_bytes, hash_before)
+        if len(body) != _TRAILER.size or _TRAILER.unpack(body) != expected:
+            raise DamagedFileError("the trailer does not match what came before it")
+
+    def _block(self) -> tuple[bytes, bytes, bytes]:
+        hash_before = self._hash.digest()
+        head = self._read(_BLOCK.size)
+        kind, size, crc = _BLOCK.unpack(head)
+        if size > BLOCK_BYTES_MAX + HEADER_BYTES_MAX:
+            raise DamagedFileError(f"a block of {size} bytes is over the limit")
+        body = self._read(size)
+        if crc32c(body, crc32c(_KIND_AND_SIZE.pack(kind, size))) != crc:
+            raise DamagedFileError(f"the block at entry {self.entry_count} fails its checksum")
+        return kind, body, hash_before
+
+    def _read(self, size: int) -> bytes:
+        parts = []
+        missing = size
+        while missing and (part := self._stream.read(missing)):
+            parts.append(part)
+            missing -= len(part)
+        if missing:
+            raise DamagedFileError(f"the file is cut short after entry {self.entry_count - 1}")
+        data = b"".join(parts)
+        self._hash.update(data)
+        return data
+
+
+def _parse_header(body: bytes) -> FileHeader:
+    try:
+        fields = msgpack.unpackb(body)
+        header = FileHeader(**fields)
+    except (ValueError, TypeError) as error:
+        raise DamagedFileError(f"the header cannot be read: {error}") from error
+    numbers = (header.ledger_id, header.ensemble_size, header.write_quorum, header.ack_quorum)
+    texts = (header.state, header.digest)
+    if not (
+        all(isinstance(number, int) for number in numbers)
+        and all(isinstance(text, str) for text in texts)
+        and isinstance(header.custom_metadata, dict)
+    ):
+        raise DamagedFileError("the header's fields have the wrong types")
+    return header

@@ -1,0 +1,190 @@
+"""A whole cluster on this machine, for tests and for trying things: real ZooKeeper, real bookies.
+
+Leaves one process to `quire.child_process`, one bookie to `quire.local_bookie`, and ZooKeeper to
+`metadata.embedded`.
+
+Format of the data directory: `zookeeper/`, one `bookie-<n>/` for each bookie, `logs/`, `lock`.
+
+Invariants: everything that was started is stopped at the end, also when the start failed; a data
+directory that was given is kept, and a cluster started on it again has the same bookies; one
+cluster at a time uses a directory.
+"""
+
+import asyncio
+import contextlib
+import fcntl
+import os
+import shutil
+import socket
+import tempfile
+from collections.abc import Coroutine
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Final, Self
+
+from metadata.embedded import HOST, EmbeddedZooKeeper
+from quire.cli.errors import LocalClusterError
+from quire.local_bookie import LocalBookie
+
+BOOKIES_DEFAULT: Final = 4
+BOOKIES_MAX: Final = 64
+BOOKIE_PREFIX: Final = "bookie-"
+CHROOT: Final = "/quire"
+PORT_NAME: Final = "port"
+
+
+class LocalCluster:
+    """ZooKeeper and some bookies, each a process of its own; `async with` starts and stops them.
+
+    `bookies` is how many there are at least: those found in `data_dir` are all started. Without
+    `data_dir` the data is temporary.
+    """
+
+    def __init__(
+        self,
+        bookies: int | None = BOOKIES_DEFAULT,
+        data_dir: str | os.PathLike[str] | None = None,
+        broker: int = 0,
+        console: bool = False,  # noqa: FBT001, FBT002  the name and default are a promise
+        *,
+        zookeeper_port: int = 0,
+    ) -> None:
+        if broker:
+            raise LocalClusterError("this release has no broker yet: leave broker (--brokers) out")
+        if console:
+            raise LocalClusterError("this release has no console yet: leave console out")
+        if bookies is not None and not 0 <= bookies <= BOOKIES_MAX:
+            raise LocalClusterError(f"a local cluster has 0 to {BOOKIES_MAX} bookies")
+        self.keeps_data = data_dir is not None
+        self._given_dir = None if data_dir is None else Path(data_dir).absolute()
+        self._wanted = bookies
+        self._zookeeper_port = zookeeper_port
+        self._data_dir: Path | None = None
+        self._zookeeper: EmbeddedZooKeeper | None = None
+        self._lock: IO[bytes] | None = None
+        self.bookies: list[LocalBookie] = []
+        self.brokers: list[None] = []
+
+    @property
+    def metadata_uri(self) -> str:
+        """Where the cluster's metadata is, for clients."""
+        return f"zk://{HOST}:{self._zookeeper_port}{CHROOT}"
+
+    @property
+    def zookeeper(self) -> EmbeddedZooKeeper:
+        """The ZooKeeper of a started cluster."""
+        assert self._zookeeper is not None, "the cluster was not started"
+        return self._zookeeper
+
+    @property
+    def data_dir(self) -> Path:
+        """Where everything is kept."""
+        assert self._data_dir is not None, "the cluster was not started"
+        return self._data_dir
+
+    async def start(self) -> None:
+        """Start every process at the same time; return once all are ready.
+
+        Raises LocalClusterError with the end of the log of what did not start.
+        """
+        assert self._data_dir is None, "a cluster is started once"
+        self._take_directory()
+        zookeeper_dir = self.data_dir / "zookeeper"
+        self._zookeeper_port = self._zookeeper_port or _port_for(zookeeper_dir)
+        self._zookeeper = EmbeddedZooKeeper(zookeeper_dir, port=self._zookeeper_port)
+        try:
+            numbers = range(1, self._bookie_count() + 1)
+            self.bookies = [self._make_bookie(number) for number in numbers]
+            # Bookies wait for ZooKeeper by themselves, and Python takes its time to start.
+            await _all_or_first_failure(
+                self._zookeeper.start(), *(bookie.start() for bookie in self.bookies)
+            )
+        except BaseException:
+            await self.aclose()
+            raise
+
+    async def add_bookie(self) -> LocalBookie:
+        """Start one more bookie, in a directory of its own."""
+        bookie = self._make_bookie(len(self.bookies) + 1)
+        await bookie.start()
+        self.bookies.append(bookie)
+        return bookie
+
+    async def aclose(self) -> None:
+        """Stop everything, ZooKeeper last; remove temporary data."""
+        await asyncio.gather(*(bookie.stop() for bookie in self.bookies), return_exceptions=True)
+        if self._zookeeper is not None:
+            await self._zookeeper.stop()
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+        if not self.keeps_data and self._data_dir is not None:
+            shutil.rmtree(self._data_dir, ignore_errors=True)
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+    def _take_directory(self) -> None:
+        if self._given_dir is None:
+            self._data_dir = Path(tempfile.mkdtemp(prefix="quire-"))
+        else:
+            self._given_dir.mkdir(parents=True, exist_ok=True)
+            self._data_dir = self._given_dir
+        self._lock = (self._data_dir / "lock").open("ab")
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            self._lock.close()
+            raise LocalClusterError(
+                f"{self._data_dir} is in use by another local cluster: stop that one first"
+            ) from error
+
+    def _bookie_count(self) -> int:
+        names = [path.name for path in self.data_dir.glob(f"{BOOKIE_PREFIX}*") if path.is_dir()]
+        numbers = [name.removeprefix(BOOKIE_PREFIX) for name in names]
+        found = max((int(number) for number in numbers if number.isdecimal()), default=0)
+        wanted = self._wanted
+        if wanted is None:
+            wanted = 0 if found else BOOKIES_DEFAULT
+        return max(found, wanted)
+
+    def _make_bookie(self, number: int) -> LocalBookie:
+        name = f"{BOOKIE_PREFIX}{number}"
+        log_path = self.data_dir / "logs" / f"{name}.log"
+        return LocalBookie(name, self.data_dir / name, log_path, self.metadata_uri)
+
+
+def _port_for(zookeeper_dir: Path) -> int:
+    """Return the port of the last start, so that clients find the cluster again, or any free one.
+
+    It is chosen before ZooKeeper starts, because the bookies start at the same time.
+    """
+    with contextlib.suppress(OSError, ValueError):
+        last = int((zookeeper_dir / PORT_NAME).read_text())
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind((HOST, last))
+            return last
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        return int(probe.getsockname()[1])
+
+
+async def _all_or_first_failure(*works: Coroutine[None, None, None]) -> None:
+    """Run all at the same time; at the first failure give the others up and raise it alone."""
+    tasks = [asyncio.ensure_future(work) for work in works]
+    try:
+        await asyncio.gather(*tasks)  # raises the first failure
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,56 @@
+"""Appends groups of entries one after the other without waiting for each to be confirmed.
+
+Leaves batches, order and the window to the writer.
+
+Invariants: entries get ids in the order in which their groups were added; at most
+GROUPS_PENDING_MAX groups are not confirmed; the first failure is raised, and what was added after
+it is given up.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Final, Self
+
+from ledger_client import LedgerWriter
+
+GROUPS_PENDING_MAX: Final = 32
+
+
+class PipelinedAppend:
+    """Groups on their way into one ledger; leave the block to wait for all of them."""
+
+    def __init__(self, ledger: LedgerWriter, on_confirmed: Callable[[int], None]) -> None:
+        self._ledger = ledger
+        self._on_confirmed = on_confirmed
+        self._pending: deque[asyncio.Task[range]] = deque()
+
+    async def add(self, entries: Sequence[bytes]) -> None:
+        """Append a group; wait while too many are pending."""
+        self._pending.append(asyncio.create_task(self._ledger.append_many(entries)))
+        await asyncio.sleep(0)  # lets the writer take it, and answers come in
+        while len(self._pending) > GROUPS_PENDING_MAX or self._pending[0].done():
+            await self._take_first()
+            if not self._pending:
+                return
+
+    async def _take_first(self) -> None:
+        self._on_confirmed(len(await self._pending.popleft()))
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        try:
+            while error is None and self._pending:
+                await self._take_first()
+        finally:
+            for task in self._pending:
+                task.cancel()
+            await asyncio.gather(*self._pending, return_exceptions=True)

@@ -1,0 +1,88 @@
+"""Runs the `quire` command as a user does: as a process of its own."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+TIMEOUT_S = 45.0
+QUIRE = [sys.executable, "-m", "quire.cli.main"]
+
+
+def environment(metadata: str | None) -> dict[str, str]:
+    """Return our environment with the cluster's address, and nothing else of Quire's."""
+    variables = {k: v for k, v in os.environ.items() if not k.startswith("QUIRE_")}
+    if metadata is not None:
+        variables["QUIRE_METADATA"] = metadata
+    return variables
+
+
+def run_quire(
+    *words: str, metadata: str | None = None, stdin: bytes = b""
+) -> "subprocess.CompletedProcess[bytes]":
+    """Run one command to its end."""
+    return subprocess.run(
+        [*QUIRE, *words],
+        input=stdin,
+        capture_output=True,
+        env=environment(metadata),
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class RunningCluster:
+    """A `quire up` that is ready."""
+
+    process: "subprocess.Popen[bytes]"
+    told: dict[str, Any]
+
+    @property
+    def metadata(self) -> str:
+        """The cluster's address."""
+        return str(self.told["metadata"])
+
+    def run(self, *words: str, stdin: bytes = b"") -> "subprocess.CompletedProcess[bytes]":
+        """Run a command against this cluster."""
+        return run_quire(*words, metadata=self.metadata, stdin=stdin)
+
+    def json(self, *words: str, stdin: bytes = b"") -> Any:
+        """Run a command that must succeed; return what it printed as JSON."""
+        done = self.run(*words, "-o", "json", stdin=stdin)
+        assert done.returncode == 0, done.stderr.decode()
+        return json.loads(done.stdout)
+
+    def start(self, *words: str) -> "subprocess.Popen[bytes]":
+        """Start a command that goes on by itself."""
+        return subprocess.Popen(
+            [*QUIRE, *words],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=environment(self.metadata),
+        )
+
+    def stop(self) -> int:
+        """End the cluster as Ctrl-C does; return the status."""
+        self.process.send_signal(signal.SIGINT)
+        self.process.communicate(timeout=TIMEOUT_S)
+        return self.process.returncode
+
+
+def start_cluster(data_dir: Path, bookies: int) -> RunningCluster:
+    """Start `quire up` and wait until it says that it is ready."""
+    words = ["up", "--bookies", str(bookies), "--data", str(data_dir), "-o", "json"]
+    process = subprocess.Popen(
+        [*QUIRE, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(None)
+    )
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    if not line:
+        _, errors = process.communicate(timeout=TIMEOUT_S)
+        raise AssertionError(f"quire up ended: {errors.decode()}")
+    return RunningCluster(process, json.loads(line))

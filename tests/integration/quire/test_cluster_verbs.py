@@ -1,0 +1,84 @@
+"""The verbs about bookies, the cluster and its metadata, against a real cluster."""
+
+import json
+import socket
+from pathlib import Path
+from urllib.request import urlopen
+
+from quire.cli.errors import ExitCode
+from tests.integration.quire.command import RunningCluster, run_quire
+
+
+def test_up_tells_where_everything_is(cluster: RunningCluster) -> None:
+    told = cluster.told
+    assert told["metadata"].startswith("zk://127.0.0.1:")
+    assert len({bookie["id"] for bookie in told["bookies"]}) == 4
+    for bookie in told["bookies"]:
+        host, port = bookie["address"].split(":")
+        socket.create_connection((host, int(port)), timeout=5).close()
+        assert Path(f"/proc/{bookie['pid']}").exists() or not Path("/proc").exists()
+    assert (told["brokers"], told["console"]) == ([], None)
+
+
+def test_bookies_are_listed_and_described(cluster: RunningCluster) -> None:
+    rows = cluster.json("bookie", "list")
+    assert [row["state"] for row in rows] == ["up"] * 4
+    assert {row["id"] for row in rows} == {each["id"] for each in cluster.told["bookies"]}
+    one = cluster.json("bookie", "info", rows[0]["id"])
+    assert one["address"] == rows[0]["address"]
+    assert one["admin"]["ready"] is True
+    with urlopen(f"{one['admin_url']}/livez", timeout=5) as answer:
+        assert json.load(answer) == {"status": "live"}
+
+
+def test_an_unknown_bookie(cluster: RunningCluster) -> None:
+    assert cluster.run("bookie", "info", "nobody").returncode == ExitCode.NOT_FOUND
+
+
+def test_a_table_for_people(cluster: RunningCluster) -> None:
+    lines = cluster.run("bookie", "list").stdout.decode().splitlines()
+    assert lines[0].split() == [
+        "ID",
+        "STATE",
+        "ADDRESS",
+        "LOCATION",
+        "FREE",
+        "BYTES",
+        "ADMIN",
+        "URL",
+    ]
+    assert len(lines) == 5
+
+
+def test_a_healthy_cluster(cluster: RunningCluster) -> None:
+    cluster.json("ledger", "append", stdin=b"one\n")
+    told = cluster.json("cluster", "health")
+    assert told["is_healthy"]
+    assert (told["bookies_up"], told["bookies_writable"]) == (4, 4)
+    assert told["ledgers"]["closed"] >= 1
+
+
+def test_metadata_is_sound_and_dumped(cluster: RunningCluster) -> None:
+    ledger = cluster.json("ledger", "append", stdin=b"one\n")["ledger_id"]
+    told = cluster.json("metadata", "check")
+    assert told["findings"] == []
+    dump = [json.loads(line) for line in cluster.run("metadata", "dump").stdout.splitlines()]
+    kinds = {row["kind"] for row in dump}
+    assert {"instance", "cookie", "bookie", "ledger"} <= kinds
+    assert ledger in [row.get("ledger_id") for row in dump]
+
+
+def test_a_cluster_that_is_not_there_is_said_so() -> None:
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{nobody.getsockname()[1]}"
+        for words in (("ledger", "list"), ("bookie", "list"), ("ledger", "create")):
+            done = run_quire(*words, "-o", "json", metadata=f"zk://{address}/quire")
+            assert done.returncode == ExitCode.UNAVAILABLE, done.stderr
+            assert address in json.loads(done.stderr)["message"]
+
+
+def test_a_malformed_address_is_a_usage_error() -> None:
+    done = run_quire("ledger", "list", metadata="http://nowhere")
+    assert done.returncode == ExitCode.USAGE
+    assert b"zk://" in done.stderr

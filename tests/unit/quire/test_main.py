@@ -1,0 +1,98 @@
+"""The command answers wrong usage with a hint, and helps without importing what it need not."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ledger_client.errors import LedgerClosedError, LedgerNotFoundError, QuorumTimeoutError
+from metadata.errors import StoreUnavailableError
+from quire.cli.errors import ExitCode, exit_code
+from quire.cli.main import NOUNS, main
+
+
+def test_help_names_every_noun(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == ExitCode.DONE
+    text = capsys.readouterr().out
+    assert all(f"  {noun} " in text for noun in NOUNS)
+
+
+def test_help_imports_neither_client_nor_server() -> None:
+    program = (
+        "import sys; from quire.cli.main import main; main(['--help']); "
+        "print(*sys.modules, file=sys.stderr)"
+    )
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    imported = done.stderr.split()
+    for heavy in ("ledger_client", "bookie", "kazoo", "rich", "aiohttp", "lmdb", "msgpack"):
+        assert heavy not in imported
+
+
+@pytest.mark.parametrize("noun", NOUNS)
+def test_every_noun_helps(noun: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([noun, "--help"])
+    assert ended.value.code == 0
+    assert f"quire {noun}" in capsys.readouterr().out
+
+
+def test_a_mistyped_noun_is_corrected(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["leger"]) == ExitCode.USAGE
+    assert "did you mean `quire ledger`?" in capsys.readouterr().err
+
+
+def test_without_an_address_the_error_says_how_to_get_one(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("QUIRE_METADATA", raising=False)
+    assert main(["ledger", "list", "-o", "json"]) == ExitCode.USAGE
+    told = json.loads(capsys.readouterr().err)
+    assert told["error"] == "UsageError"
+    assert told["try_next"].startswith("quire up")
+
+
+@pytest.mark.parametrize("text", ["-1", "x", str(2**63)])
+def test_a_wrong_ledger_id_is_refused(text: str) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["ledger", "show", text])
+    assert ended.value.code == ExitCode.USAGE
+
+
+def test_python_without_asserts_is_refused() -> None:
+    command = [sys.executable, "-O", "-m", "quire.cli.main", "--help"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == ExitCode.USAGE
+    assert "-O" in done.stderr
+
+
+def test_config_show_tells_where_a_value_comes_from(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "quire.toml"
+    file.write_text('[bookie]\nport = 4181\ndata_dir = "here"\n')
+    monkeypatch.setenv("QUIRE_BOOKIE_WEIGHT", "7")
+    assert main(["config", "show", "--config", str(file), "-o", "json"]) == ExitCode.DONE
+    rows = {row["option"]: row for row in json.loads(capsys.readouterr().out)}
+    assert (rows["port"]["value"], rows["port"]["origin"]) == (4181, str(file))
+    assert (rows["weight"]["value"], rows["weight"]["origin"]) == (7, "QUIRE_BOOKIE_WEIGHT")
+    assert rows["location"]["origin"] == "default"
+
+
+def test_config_check_suggests_the_right_key(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "quire.toml"
+    file.write_text("[bookie]\nprot = 1\n")
+    assert main(["config", "check", str(file)]) == ExitCode.USAGE
+    assert "did you mean port?" in capsys.readouterr().err
+
+
+def test_errors_of_the_cluster_have_their_status() -> None:
+    assert exit_code(LedgerNotFoundError("no")) == ExitCode.NOT_FOUND
+    assert exit_code(LedgerClosedError("no")) == ExitCode.REFUSED
+    assert exit_code(QuorumTimeoutError("no")) == ExitCode.UNAVAILABLE
+    assert exit_code(StoreUnavailableError("zk", "no")) == ExitCode.UNAVAILABLE
+    assert exit_code(KeyError("no")) == ExitCode.DEFECT

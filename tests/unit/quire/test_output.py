@@ -1,0 +1,95 @@
+"""Results look right to a pipe, to a program and to a person."""
+
+import io
+import json
+
+import pytest
+
+from quire.cli.errors import UsageError
+from quire.cli.output import ROWS_MEASURED_MAX, Output, describe_bytes
+from quire.cli.progress import describe_progress
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:  # type: ignore[explicit-override]
+        return True
+
+
+def output(*, as_json: bool = False, terminal: bool = False) -> Output:
+    stream = Terminal() if terminal else io.StringIO()
+    return Output(as_json=as_json, results=stream, remarks=io.StringIO())
+
+
+def text_of(out: Output) -> str:
+    assert isinstance(out.results, io.StringIO)
+    return out.results.getvalue()
+
+
+def remarks_of(out: Output) -> str:
+    assert isinstance(out.remarks, io.StringIO)
+    return out.remarks.getvalue()
+
+
+def test_a_table_aligns_its_columns() -> None:
+    out = output()
+    with out.listing("id", "bookie_count") as listing:
+        listing.add({"id": "long-name", "bookie_count": 3})
+        listing.add({"id": "b", "bookie_count": None, "unseen": 1})
+    assert text_of(out).splitlines() == ["ID         BOOKIE COUNT", "long-name  3", "b          -"]
+
+
+def test_a_long_table_loses_no_row() -> None:
+    out = output()
+    with out.listing("n") as listing:
+        for n in range(ROWS_MEASURED_MAX + 10):
+            listing.add({"n": n})
+    assert text_of(out).split() == ["N", *map(str, range(ROWS_MEASURED_MAX + 10))]
+
+
+@pytest.mark.parametrize("count", [0, 1, 3])
+def test_json_rows_make_one_document(count: int) -> None:
+    out = output(as_json=True)
+    with out.listing("n") as listing:
+        for n in range(count):
+            listing.add({"n": n, "more": [n]})
+    assert json.loads(text_of(out)) == [{"n": n, "more": [n]} for n in range(count)]
+
+
+def test_a_terminal_gets_a_table_with_the_same_cells() -> None:
+    out = output(terminal=True)
+    with out.listing("id") as listing:
+        listing.add({"id": "[b]ookie"})
+    assert "[b]ookie" in text_of(out)
+
+
+def test_a_record_is_one_json_object() -> None:
+    out = output(as_json=True)
+    out.record({"a": 1, "b": None})
+    assert json.loads(text_of(out)) == {"a": 1, "b": None}
+
+
+def test_a_failure_says_what_to_try_on_the_standard_error() -> None:
+    out = output()
+    out.failure(UsageError("no cluster", try_next="quire up"), 2)
+    assert text_of(out) == ""
+    assert remarks_of(out) == "quire: no cluster\n       try: quire up\n"
+
+
+def test_a_failure_is_json_for_a_program() -> None:
+    out = output(as_json=True)
+    out.failure(UsageError("no cluster"), 2)
+    told = json.loads(remarks_of(out))
+    assert told == {"error": "UsageError", "message": "no cluster", "try_next": "", "exit_code": 2}
+
+
+@pytest.mark.parametrize(
+    ("count", "text"), [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (5 * 2**40, "5.0 TiB")]
+)
+def test_bytes_are_described(count: int, text: str) -> None:
+    assert describe_bytes(count) == text
+
+
+def test_progress_is_described_with_and_without_a_total() -> None:
+    assert describe_progress(50, 200, 2.0, "entries").startswith("[#######")
+    assert " 25%  50/200 entries  25 entries/s" in describe_progress(50, 200, 2.0, "entries")
+    assert describe_progress(50, None, 2.0, "entries") == "50 entries  25 entries/s"
