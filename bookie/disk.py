@@ -65,7 +65,9 @@ class Disk(Protocol):
     """One directory tree of files; names are relative and may hold one slash."""
 
     async def lock(self) -> None:
-        """Take the directory for this process. Raises DirectoryLockedError."""
+        """Take the directory for this process; what is held is kept. Raises
+        DirectoryLockedError.
+        """
 
     async def create(self, name: str, *, preallocate_bytes: int = 0) -> File:
         """Make a new file, which must not exist; missing directories are made. Raises

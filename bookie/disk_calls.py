@@ -7,6 +7,7 @@ F_FULLFSYNC); every OSError leaves as DiskFullError or DiskFailedError.
 Source: reliability D7-D9.
 """
 
+import contextlib
 import errno
 import fcntl
 import os
@@ -100,6 +101,13 @@ def read_all(descriptor: int, what: str, offset: int, size: int) -> bytes:
         ):
             data += more
         return data
+
+
+def drop_cached(descriptor: int, offset: int, size: int) -> None:
+    """Tell the system that bytes will not be read soon, where it wants to know."""
+    if hasattr(os, "posix_fadvise"):
+        with contextlib.suppress(OSError):  # advice only; the file may be closed by now
+            os.posix_fadvise(descriptor, offset, size, os.POSIX_FADV_DONTNEED)
 
 
 def preallocation_pays(directory: Path) -> bool:

@@ -75,9 +75,8 @@ class RealFile:
 
     def drop_cached(self, offset: int, size: int) -> None:
         """See `File.drop_cached`."""
-        if hasattr(os, "posix_fadvise"):
-            advice = os.POSIX_FADV_DONTNEED
-            self._pool.run(os.posix_fadvise, self._descriptor, offset, size, advice)
+        if size > 0:
+            self._pool.run(disk_calls.drop_cached, self._descriptor, offset, size)
 
     async def close(self) -> None:
         """See `File.close`."""
@@ -102,7 +101,8 @@ class RealDisk:
 
     async def lock(self) -> None:
         """See `Disk.lock`."""
-        self._lock = await self._pool.run(self._take_lock)
+        if self._lock is None:
+            self._lock = await self._pool.run(self._take_lock)
 
     async def create(self, name: str, *, preallocate_bytes: int = 0) -> RealFile:
         """See `Disk.create`; preallocates only where a measurement at the start says that it

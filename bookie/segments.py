@@ -29,6 +29,8 @@ class Segment:
     """Bytes of records; a preallocated file is longer."""
     live_bytes: int = 0
     """Bytes that the index names, about; cleaning looks for itself before it drops anything."""
+    mean_run_bytes: int | None = None
+    """Mean bytes of its runs, adjacent records taken together; None until cleaning looked."""
     is_damaged: bool = False
     """Holds damage: it is kept whatever its live bytes."""
 

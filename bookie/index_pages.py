@@ -1,0 +1,322 @@
+"""Says what the index stores under which key, and does its transactions' work.
+
+Leaves transactions themselves to `bookie.index_store`, and what is in memory to `bookie.index`.
+
+Format, keys and values; numbers in keys are big-endian, in values little-endian; each value ends in
+the CRC32C of key and value:
+
+| key | value |
+|---|---|
+| `m` | version u16, flags u16 (1 limbo, 2 fences lost), mark u64, states u64, XOR of CRCs u32 |
+| `r`, ledger id u64, last id u64 | first id u64, last id of run before i64, LSN u64, bytes u32 |
+| `s`, ledger id u64 | see `bookie.ledger_state` |
+| `g`, segment number u64 | live bytes u64 |
+
+Invariants: runs of a ledger never overlap; each names the run before it, so that a lost run is
+noticed (a negative needs proof).
+Source: storage design, "Index"; reliability D5.
+"""
+
+import struct
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from crc32c import crc32c
+
+from bookie.index_runs import Lookup, Run
+from bookie.index_store import Transaction
+from metadata.ids import LEDGER_ID_MAX, NO_ENTRY
+
+INDEX_VERSION: Final = 1
+FLAG_LIMBO: Final = 1
+FLAG_FENCES_LOST: Final = 2
+SCAN_PAIRS: Final = 512
+
+_META_KEY: Final = b"m"
+_META = struct.Struct("<HHQQI")
+_RUN_KEY = struct.Struct(">cQQ")
+_RUN = struct.Struct("<QqQI")
+_NUMBER_KEY = struct.Struct(">cQ")
+_LIVE = struct.Struct("<Q")
+_CRC = struct.Struct("<I")
+
+
+@dataclass(frozen=True, slots=True)
+class Meta:
+    """The one value that a checkpoint's last transaction writes."""
+
+    version: int
+    flags: int
+    mark_lsn: int
+    state_count: int
+    state_xor: int
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """Adjacent runs of a ledger that were rewritten as one; the new one ends where the last of them
+    ends.
+    """
+
+    ledger_id: int
+    old: tuple[Run, ...]
+    new: Run
+
+
+def seal(key: bytes, value: bytes) -> bytes:
+    """Return a value with its CRC."""
+    return value + _CRC.pack(crc32c(value, crc32c(key)))
+
+
+def unseal(key: bytes, value: bytes, size: int) -> bytes | None:
+    """Return a value without its CRC, None when it is damaged or not of this size."""
+    if len(value) != size + _CRC.size:
+        return None
+    return value[:size] if seal(key, value[:size]) == value else None
+
+
+def read_meta(transaction: Transaction) -> Meta | None:
+    """Return the mark and its company; None when there is none or it is damaged."""
+    value = transaction.get(_META_KEY)
+    plain = None if value is None else unseal(_META_KEY, value, _META.size)
+    return None if plain is None else Meta(*_META.unpack(plain))
+
+
+def is_empty(transaction: Transaction) -> bool:
+    """Tell whether nothing was ever stored."""
+    return transaction.seek(b"\0") is None
+
+
+def write_meta(transaction: Transaction, meta: Meta) -> None:
+    """Store the mark and its company."""
+    packed = _META.pack(meta.version, meta.flags, meta.mark_lsn, meta.state_count, meta.state_xor)
+    transaction.put(_META_KEY, seal(_META_KEY, packed))
+
+
+def state_key(ledger_id: int) -> bytes:
+    """Return the key of a ledger's state."""
+    return _NUMBER_KEY.pack(b"s", ledger_id)
+
+
+def write_states(transaction: Transaction, values: Iterable[tuple[int, bytes]]) -> None:
+    """Store sealed states, and keep the count and the XOR of their CRCs true."""
+    meta = read_meta(transaction)
+    assert meta is not None
+    count, xor = meta.state_count, meta.state_xor
+    for ledger_id, value in values:
+        key = state_key(ledger_id)
+        old = transaction.get(key)
+        if old is None:
+            count += 1
+        else:
+            xor ^= crc_of_state(old)
+        xor ^= crc_of_state(value)
+        transaction.put(key, value)
+    write_meta(transaction, replace(meta, state_count=count, state_xor=xor))
+
+
+def scan_states(transaction: Transaction, after: int) -> list[tuple[int, bytes]]:
+    """Return the next stored states (ledger id, sealed value) behind a ledger id; -1 starts."""
+    return [(number, value) for number, value in _scan_numbers(transaction, b"s", after)]
+
+
+def scan_live_bytes(transaction: Transaction, after: int) -> list[tuple[int, int]]:
+    """Return the next segments' live bytes; damaged ones are left out, they are a hint only."""
+    found = []
+    for number, value in _scan_numbers(transaction, b"g", after):
+        plain = unseal(_NUMBER_KEY.pack(b"g", number), value, _LIVE.size)
+        found.append((number, 0 if plain is None else _LIVE.unpack(plain)[0]))
+    return found
+
+
+def write_live_bytes(transaction: Transaction, live: Iterable[tuple[int, int | None]]) -> None:
+    """Store segments' live bytes; None removes a segment."""
+    for number, count in live:
+        key = _NUMBER_KEY.pack(b"g", number)
+        if count is None:
+            transaction.delete(key)
+        else:
+            transaction.put(key, seal(key, _LIVE.pack(max(0, count))))
+
+
+def crc_of_state(value: bytes) -> int:
+    """Return the CRC that a sealed value ends in."""
+    (crc,) = _CRC.unpack_from(value, len(value) - _CRC.size)
+    return int(crc)
+
+
+def look_up(transaction: Transaction, ledger_id: int, first: int, last: int, limit: int) -> Lookup:
+    """Return at most `limit` runs of first..last, as far as their chain proves that none is
+    missing.
+    """
+    runs: list[Run] = []
+    start = first
+    pairs = transaction.scan(_RUN_KEY.pack(b"r", ledger_id, first), limit + 1)
+    for key, value in pairs:
+        if not _is_run_of(key, ledger_id):
+            break
+        run = _decode_run(key, value)
+        if run is None:
+            return Lookup(runs, start - 1, is_unproven=True)
+        (run_last, run_first, location, size), previous_last = run
+        if run_first > start and previous_last >= start:
+            return Lookup(runs, start - 1, is_unproven=True)
+        if run_first > last:
+            return Lookup(runs, last, is_unproven=False)
+        runs.append((min(run_last, last), max(run_first, first), location, size))
+        start = run_last + 1
+        if start > last:
+            return Lookup(runs, last, is_unproven=False)
+    is_unproven = len(pairs) <= limit or not _is_run_of(pairs[-1][0], ledger_id)
+    return Lookup(runs, start - 1, is_unproven=is_unproven)
+
+
+def put_runs(
+    transaction: Transaction, ledger_id: int, runs: Sequence[Run], freed: dict[int, int]
+) -> None:
+    """Store runs of a ledger, ascending; they win over what they overlap. `freed` counts bytes no
+    longer named, by segment.
+    """
+    before = transaction.before(_RUN_KEY.pack(b"r", ledger_id, runs[0][1]))
+    previous = NO_ENTRY if before is None else _last_of(before[0], ledger_id)
+    beyond = transaction.seek(_RUN_KEY.pack(b"r", ledger_id, runs[0][1]))
+    is_tail = beyond is None or not _is_run_of(beyond[0], ledger_id)
+    for run in runs:
+        if not is_tail:
+            _clear(transaction, ledger_id, run, freed)
+            before = transaction.before(_RUN_KEY.pack(b"r", ledger_id, run[0]))
+            previous = NO_ENTRY if before is None else _last_of(before[0], ledger_id)
+        _put(transaction, ledger_id, run, previous)
+        previous = run[0]
+        if not is_tail:
+            _mend_successor(transaction, ledger_id, previous)
+
+
+def list_runs(transaction: Transaction, ledger_id: int, first: int, last: int) -> list[Run] | None:
+    """Return the runs that touch first..last, whole; None when one of them is damaged or
+    missing.
+    """
+    runs: list[Run] = []
+    start, previous = first, None
+    while True:
+        pairs = transaction.scan(_RUN_KEY.pack(b"r", ledger_id, start), SCAN_PAIRS)
+        for key, value in pairs:
+            if not _is_run_of(key, ledger_id):
+                return runs
+            found = _decode_run(key, value)
+            if found is None or previous not in (None, found[1]):
+                return None
+            if previous is None and found[0][1] > first and found[1] >= first:
+                return None
+            if found[0][1] > last:
+                return runs
+            runs.append(found[0])
+            previous = found[0][0]
+            start = previous + 1
+        if len(pairs) < SCAN_PAIRS:
+            return runs
+
+
+def move_runs(transaction: Transaction, moves: Sequence[Move]) -> None:
+    """Put each new run in the place of the old ones that it joins, if the index still names all of
+    them.
+    """
+    for move in moves:
+        keys = [_RUN_KEY.pack(b"r", move.ledger_id, run[0]) for run in move.old]
+        values = [transaction.get(key) for key in keys]
+        found = [
+            None if value is None else _decode_run(key, value)
+            for key, value in zip(keys, values, strict=True)
+        ]
+        if any(pair is None or pair[0] != run for pair, run in zip(found, move.old, strict=True)):
+            continue
+        assert found[0] is not None
+        for key in keys[:-1]:
+            transaction.delete(key)
+        _put(transaction, move.ledger_id, move.new, found[0][1])
+
+
+def delete_runs(
+    transaction: Transaction, ledger_id: int, limit: int
+) -> tuple[dict[int, int], bool]:
+    """Remove at most `limit` runs of a ledger; return the bytes freed by segment, and whether none
+    is left.
+    """
+    freed: dict[int, int] = {}
+    pairs = transaction.scan(_RUN_KEY.pack(b"r", ledger_id, 0), limit + 1)
+    mine = [(key, value) for key, value in pairs if _is_run_of(key, ledger_id)]
+    for key, value in mine[:limit]:
+        run = _decode_run(key, value)
+        if run is not None:
+            _count_freed(freed, run[0])
+        transaction.delete(key)
+    return freed, len(mine) <= limit
+
+
+def _decode_run(key: bytes, value: bytes) -> tuple[Run, int] | None:
+    plain = unseal(key, value, _RUN.size)
+    if plain is None:
+        return None
+    _, _, last = _RUN_KEY.unpack(key)
+    first, previous_last, location, size = _RUN.unpack(plain)
+    return (last, first, location, size), previous_last
+
+
+def _put(transaction: Transaction, ledger_id: int, run: Run, previous: int) -> None:
+    key = _RUN_KEY.pack(b"r", ledger_id, run[0])
+    transaction.put(key, seal(key, _RUN.pack(run[1], previous, run[2], run[3])))
+
+
+def _clear(transaction: Transaction, ledger_id: int, run: Run, freed: dict[int, int]) -> None:
+    """Cut back what overlaps a run that is about to be stored."""
+    start = run[1]
+    while (pair := transaction.seek(_RUN_KEY.pack(b"r", ledger_id, start))) is not None:
+        key, value = pair
+        found = _decode_run(key, value) if _is_run_of(key, ledger_id) else None
+        if found is None:
+            return
+        (last, first, location, size), previous = found
+        if first > run[0]:
+            return
+        transaction.delete(key)
+        if first < run[1]:
+            _put(transaction, ledger_id, (run[1] - 1, first, location, size), previous)
+        if last > run[0]:
+            _put(transaction, ledger_id, (last, run[0] + 1, location, size), run[0])
+            return
+        if first >= run[1]:
+            _count_freed(freed, found[0])
+        start = last + 1
+
+
+def _mend_successor(transaction: Transaction, ledger_id: int, previous: int) -> None:
+    """Let the run behind `previous` name it."""
+    pair = transaction.seek(_RUN_KEY.pack(b"r", ledger_id, previous + 1))
+    if pair is not None and _is_run_of(pair[0], ledger_id):
+        found = _decode_run(*pair)
+        if found is not None and found[1] != previous:
+            _put(transaction, ledger_id, found[0], previous)
+
+
+def _count_freed(freed: dict[int, int], run: Run) -> None:
+    freed[run[2] >> 32] = freed.get(run[2] >> 32, 0) + run[3]
+
+
+def _is_run_of(key: bytes, ledger_id: int) -> bool:
+    return len(key) == _RUN_KEY.size and key.startswith(_NUMBER_KEY.pack(b"r", ledger_id))
+
+
+def _last_of(key: bytes, ledger_id: int) -> int:
+    return int.from_bytes(key[-8:], "big") if _is_run_of(key, ledger_id) else NO_ENTRY
+
+
+def _scan_numbers(transaction: Transaction, prefix: bytes, after: int) -> list[tuple[int, bytes]]:
+    if after >= LEDGER_ID_MAX:
+        return []
+    pairs = transaction.scan(_NUMBER_KEY.pack(prefix, after + 1), SCAN_PAIRS)
+    return [
+        (int.from_bytes(key[1:], "big"), value)
+        for key, value in pairs
+        if key.startswith(prefix) and len(key) == _NUMBER_KEY.size
+    ]

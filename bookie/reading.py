@@ -1,0 +1,237 @@
+"""Reads ranges of entries: from the recent ones, else by the index from as few contiguous reads as
+possible.
+
+Leaves permission, fences and the order of negatives to `bookie.storage`.
+
+Invariants: what is returned was checked by its CRC, or never left memory; a damaged or missing
+record is UNKNOWN, never negative.
+Source: protocol rules 2.4, 8.3; storage design, "Index".
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from bookie import ledger_state, records
+from bookie.answers import EntryRangesResult, ReadResult
+from bookie.errors import DamagedRecordError
+from bookie.index import Index
+from bookie.index_runs import Run
+from bookie.ledger_state import LedgerState
+from bookie.recent import RecentEntries
+from bookie.records import RECORD_HEADER_BYTES, RecordKind
+from bookie.segments import Segments
+from bookie.wire.batch import BatchView, Buffer
+from bookie.wire.errors import BatchError
+from bookie.wire.messages import Status
+from metadata.ids import EntryId
+
+LOOKUP_RUNS: Final = 64
+FIRST_READ_BYTES: Final = 64 * 1024
+"""A read within a long run begins with this much, or with what may be returned where that is
+more.
+"""
+LOOKUPS_MAX: Final = 4
+"""How often a run is looked up again because cleaning moved it."""
+DAMAGED_RANGES_MAX: Final = 10_000
+
+
+@dataclass(slots=True)
+class _Wanted:
+    """What is left to read."""
+
+    ledger_id: int
+    next_entry_id: int
+    last_entry_id: int
+    room: int
+
+
+class Reader:
+    """Reads for all ledgers."""
+
+    def __init__(
+        self, index: Index, segments: Segments, recent: RecentEntries, read_bytes_max: int
+    ) -> None:
+        self.is_limbo = False
+        self.damaged: dict[tuple[int, int], None] = {}
+        """Damaged places found, as (ledger id, entry id), for repair; bounded."""
+        self.entries_read = 0
+        self.bytes_read = 0
+        self.unproven: dict[int, None] = {}
+        """Ledgers whose runs the index cannot account for: they wait to be rebuilt."""
+        self._index = index
+        self._segments = segments
+        self._recent = recent
+        self._read_bytes_max = read_bytes_max
+
+    def read_nowait(
+        self, state: LedgerState, first: int, last: int, bytes_max: int
+    ) -> ReadResult | None:
+        """Return the answer when the memory has it, else None."""
+        room = min(bytes_max, self._read_bytes_max)
+        found = self._recent.find(state.ledger_id, first, last, room)
+        if found:
+            end = found[-1].header.last_entry_id
+            next_entry_id = min(end, last) + 1
+            batches = tuple([_cut(batch, first, last) for batch in found])
+            self._count(batches, next_entry_id - first)
+            return self._result(state, Status.OK, next_entry_id, batches)
+        if first > state.highest and not state.queued_count:
+            return self._result(state, self._negative(state), first, ())
+        return None
+
+    async def read(self, state: LedgerState, first: int, last: int, bytes_max: int) -> ReadResult:
+        """Return the answer, from the disk where it must be."""
+        wanted = _Wanted(state.ledger_id, first, last, min(bytes_max, self._read_bytes_max))
+        batches: list[Buffer] = []
+        status = Status.OK
+        attempts = LOOKUPS_MAX
+        while wanted.next_entry_id <= last and (wanted.room > 0 or not batches):
+            start = wanted.next_entry_id
+            found = await self._index.look_up(
+                state.ledger_id, start, last, state.indexed_highest, LOOKUP_RUNS
+            )
+            status = await self._read_runs(found.runs, wanted, batches)
+            if wanted.next_entry_id > start:
+                continue
+            if (
+                status is Status.UNKNOWN
+                and attempts
+                and await self._has_moved(state, found.runs[0])
+            ):
+                attempts -= 1
+                continue
+            if status is Status.OK:
+                status = self._judge_absence(
+                    state, start, found.known_to, is_unproven=found.is_unproven
+                )
+            break
+        if wanted.next_entry_id > last or wanted.room <= 0 < len(batches):
+            status = Status.OK
+        self._count(batches, wanted.next_entry_id - first)
+        return self._result(state, status, wanted.next_entry_id, tuple(batches))
+
+    def _count(self, batches: Sequence[Buffer], entry_count: int) -> None:
+        self.entries_read += entry_count
+        self.bytes_read += sum(map(len, batches))
+
+    def _judge_absence(
+        self, state: LedgerState, entry_id: int, known_to: int, *, is_unproven: bool
+    ) -> Status:
+        """Say what it means that no run holds an entry: a negative needs proof."""
+        if entry_id <= known_to:
+            return self._negative(state)
+        if is_unproven:
+            self.unproven[state.ledger_id] = None
+        return Status.UNKNOWN
+
+    async def _has_moved(self, state: LedgerState, run: Run) -> bool:
+        found = await self._index.look_up(state.ledger_id, run[1], run[1], state.indexed_highest, 1)
+        return bool(found.runs) and found.runs[0][2] != run[2]
+
+    async def _read_runs(self, runs: list[Run], wanted: _Wanted, batches: list[Buffer]) -> Status:
+        """Read runs as long as they follow each other; UNKNOWN when the next entry is in a damaged
+        one.
+        """
+        for run in runs:
+            if run[1] > wanted.next_entry_id or (wanted.room <= 0 and batches):
+                break
+            try:
+                await self._read_run(run, wanted, batches)
+            except (DamagedRecordError, BatchError):
+                if len(self.damaged) < DAMAGED_RANGES_MAX:
+                    self.damaged[wanted.ledger_id, wanted.next_entry_id] = None
+                return Status.UNKNOWN
+        return Status.OK
+
+    async def _read_run(self, run: Run, wanted: _Wanted, batches: list[Buffer]) -> None:
+        last, _, location, size = run
+        segment, position = records.segment_of(location), records.offset_of(location)
+        end = position + size
+        chunk = min(size, max(FIRST_READ_BYTES, wanted.room + RECORD_HEADER_BYTES))
+        while position < end and wanted.next_entry_id <= last and (wanted.room > 0 or not batches):
+            data = self._segments.read_nowait(segment, position, min(chunk, end - position))
+            if data is None:
+                data = await self._segments.read(segment, position, min(chunk, end - position))
+            taken, needed = _walk(memoryview(data), segment, position, last, wanted, batches)
+            if not taken and (needed <= len(data) or position + needed > end):
+                raise DamagedRecordError(f"segment {segment} at {position}")
+            position += taken
+            chunk = max(chunk, needed)
+        if position >= end and wanted.next_entry_id <= last:
+            raise DamagedRecordError(f"a run of segment {segment} that ends at {position}")
+
+    def _negative(self, state: LedgerState) -> Status:
+        return ledger_state.negative(state, is_limbo=self.is_limbo)
+
+    def _result(
+        self, state: LedgerState, status: Status, next_entry_id: int, batches: tuple[Buffer, ...]
+    ) -> ReadResult:
+        return ReadResult(
+            status, ledger_state.advertised_lac(state), EntryId(next_entry_id), batches
+        )
+
+
+def _walk(
+    data: memoryview, segment: int, position: int, last: int, wanted: _Wanted, batches: list[Buffer]
+) -> tuple[int, int]:
+    """Take the wanted batches out of whole records at the start of `data`; return the bytes of the
+    records passed, and how many the record behind them needs, 0 when it is damaged. Raises
+    BatchError.
+    """
+    offset = 0
+    while wanted.next_entry_id <= last and (wanted.room > 0 or not batches):
+        if len(data) - offset < RECORD_HEADER_BYTES:
+            return offset, RECORD_HEADER_BYTES
+        header = records.decode_header(data, offset, records.lsn_of(segment, position + offset))
+        if header is None or header.kind is not RecordKind.ADDS:
+            return offset, 0
+        if offset + header.size > len(data):
+            return offset, header.size
+        batch = BatchView(data[offset + RECORD_HEADER_BYTES : offset + header.size])
+        offset += header.size
+        found = batch.header
+        if found.ledger_id != wanted.ledger_id:
+            raise BatchError("a record of another ledger")
+        if found.last_entry_id < wanted.next_entry_id:
+            continue
+        if found.first_entry_id > wanted.next_entry_id:
+            raise BatchError("a record is missing from its run")
+        batch.verify_crc()
+        stop = min(found.last_entry_id, last)
+        cut = _cut(batch, wanted.next_entry_id, stop)
+        batches.append(cut)
+        wanted.room -= len(cut)
+        wanted.next_entry_id = stop + 1
+    return offset, 0
+
+
+def _cut(batch: BatchView, first: int, last: int) -> Buffer:
+    header = batch.header
+    return batch.cut(
+        EntryId(max(first, header.first_entry_id)), EntryId(min(last, header.last_entry_id))
+    )
+
+
+async def list_ranges(
+    index: Index, state: LedgerState, first: int, limit: int
+) -> EntryRangesResult:
+    """List the ranges held from an entry on, merged where they touch."""
+    ranges: list[tuple[int, int]] = []
+    while first <= state.highest:
+        found = await index.look_up(
+            state.ledger_id, first, state.highest, state.indexed_highest, LOOKUP_RUNS
+        )
+        for last, run_first, _, _ in found.runs:
+            if run_first > found.known_to:
+                break
+            if ranges and ranges[-1][1] + 1 == run_first:
+                ranges[-1] = (ranges[-1][0], last)
+            elif len(ranges) < limit:
+                ranges.append((run_first, last))
+            else:
+                return EntryRangesResult(Status.OK, tuple(ranges), complete=False)
+        if found.is_unproven:
+            return EntryRangesResult(Status.UNKNOWN, tuple(ranges), complete=False)
+        first = found.known_to + 1
+    return EntryRangesResult(Status.OK, tuple(ranges), complete=True)

@@ -1,0 +1,95 @@
+"""Keeps the batches that were stored last, so that tailing readers never touch the disk.
+
+Leaves everything older to `bookie.reading`.
+
+Invariants: only durable batches are kept; those of one ledger ascend; the oldest go first once the
+bound in bytes is reached.
+Source: storage design, "Index".
+"""
+
+from bisect import bisect_left
+from collections import deque
+from typing import Final
+
+from bookie.wire.batch import BatchView
+
+OVERHEAD_BYTES: Final = 1000
+"""What keeping a batch costs besides its bytes."""
+_COMPACT_AT: Final = 64
+
+
+class _LedgerBatches:
+    __slots__ = ("batches", "lasts", "start")
+
+    def __init__(self) -> None:
+        self.lasts: list[int] = []
+        self.batches: list[BatchView] = []
+        self.start = 0
+
+
+class RecentEntries:
+    """The cache, for all ledgers."""
+
+    def __init__(self, bytes_max: int) -> None:
+        self.size = 0
+        self._bytes_max = bytes_max
+        self._ledgers: dict[int, _LedgerBatches] = {}
+        self._order: deque[tuple[int, int]] = deque()
+
+    def put(self, batch: BatchView) -> None:
+        """Keep a batch that was just stored; one that is not beyond its ledger's last is left
+        out.
+        """
+        header = batch.header
+        ledger_id, last = header.ledger_id, header.first_entry_id + header.count - 1
+        kept = self._ledgers.get(ledger_id)
+        if kept is None:
+            kept = self._ledgers[ledger_id] = _LedgerBatches()
+        elif kept.lasts[-1] >= header.first_entry_id:
+            return
+        kept.lasts.append(last)
+        kept.batches.append(batch)
+        cost = len(batch.data) + OVERHEAD_BYTES
+        self._order.append((ledger_id, cost))
+        self.size += cost
+        while self.size > self._bytes_max:
+            self._evict()
+
+    def find(self, ledger_id: int, first: int, last: int, bytes_max: int) -> list[BatchView]:
+        """Return batches that hold `first` and, without a gap, what follows up to `last` or about
+        `bytes_max`; none when `first` is not kept.
+        """
+        kept = self._ledgers.get(ledger_id)
+        found: list[BatchView] = []
+        if kept is None:
+            return found
+        place = bisect_left(kept.lasts, first, kept.start)
+        while first <= last and bytes_max > 0 and place < len(kept.lasts):
+            batch = kept.batches[place]
+            if batch.header.first_entry_id > first:
+                break
+            found.append(batch)
+            bytes_max -= len(batch.data)
+            first = kept.lasts[place] + 1
+            place += 1
+        return found
+
+    def drop(self, ledger_id: int) -> None:
+        """Forget a ledger; its bytes are counted until their turn to go comes."""
+        self._ledgers.pop(ledger_id, None)
+
+    def _evict(self) -> None:
+        ledger_id, cost = self._order.popleft()
+        self.size -= cost
+        kept = self._ledgers.get(ledger_id)
+        if kept is None:
+            return
+        kept.start += 1
+        if kept.start >= len(kept.lasts):
+            del self._ledgers[ledger_id]
+        elif kept.start >= _COMPACT_AT and kept.start * 2 >= len(kept.lasts):
+            del kept.lasts[: kept.start]
+            del kept.batches[: kept.start]
+            kept.start = 0
+        else:
+            kept.batches[kept.start - 1] = kept.batches[kept.start]  # release the evicted buffer

@@ -1,0 +1,263 @@
+"""Does what goes on behind the requests: checkpoints, disk marks and the reserve, and cleaning when
+it is due.
+
+Leaves the requests to `bookie.storage`, and how segments are rewritten to `bookie.cleaner`.
+
+Invariants: one checkpoint and one cleaning at a time; a failed sync, of the log or of the index,
+ends `run` with DiskFailedError.
+Source: storage design, "Index", "Cleaning" and "Limits and refusals"; reliability D9, D10.
+"""
+
+import asyncio
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from bookie import records
+from bookie.answers import StorageStatistics
+from bookie.cleaner import Cleaner
+from bookie.commits import Counts
+from bookie.config import StorageConfig
+from bookie.disk import Disk, DiskSpace
+from bookie.errors import DiskFullError
+from bookie.index import Index
+from bookie.index_pages import FLAG_FENCES_LOST, FLAG_LIMBO
+from bookie.ledgers import Ledgers
+from bookie.log import Log
+from bookie.reading import Reader
+from bookie.recent import RecentEntries
+from bookie.segments import Segments
+
+RESERVE_DIRECTORY: Final = "reserve"
+RESERVE_NAME: Final = "reserve/zeros"
+RESERVE_PIECE_BYTES: Final = 4 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class UpkeepParts:
+    """The parts of the storage that need upkeep."""
+
+    ledgers: Ledgers
+    index: Index
+    segments: Segments
+    log: Log
+    reader: Reader
+    recent: RecentEntries
+
+
+class Upkeep:
+    """Keeps one storage in order."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        config: StorageConfig,
+        parts: UpkeepParts,
+        wake: Callable[[], None],
+        rng: random.Random,
+    ) -> None:
+        self.is_read_only_wished = False
+        self._disk = disk
+        self._config = config
+        self._parts = parts
+        self._wake = wake
+        self._cleaner = Cleaner(disk, config, parts.ledgers, parts.index, parts.segments, rng)
+        self._is_full = False
+        self._space = DiskSpace(0, 0)
+        self._checkpoint_count = 0
+        self._checkpointing = asyncio.Lock()
+        self._cleaning = asyncio.Lock()
+        self._due = asyncio.Event()
+        self._pressed = asyncio.Event()
+        self._writable_callbacks: list[Callable[[], None]] = []
+        parts.reader.is_limbo = bool(parts.index.meta.flags & FLAG_LIMBO)
+
+    @property
+    def may_have_lost_fences(self) -> bool:
+        """Tell whether a ledger never seen may have been fenced in what was lost (rule 2.4)."""
+        return bool(self._parts.index.meta.flags & FLAG_FENCES_LOST)
+
+    @property
+    def is_writable(self) -> bool:
+        """Tell whether ordinary adds are accepted."""
+        return not (self.is_read_only_wished or self._is_full or self.may_have_lost_fences)
+
+    def on_writable_change(self, callback: Callable[[], None]) -> None:
+        """Register a callback."""
+        self._writable_callbacks.append(callback)
+
+    def note_writable(self) -> None:
+        """Tell whoever wants to know that `is_writable` may have changed."""
+        for callback in self._writable_callbacks:
+            callback()
+
+    def note_stored(self) -> None:
+        """Take note that a group is durable: a checkpoint may be due."""
+        index, config = self._parts.index, self._config
+        is_many = index.record_count >= config.checkpoint_records
+        if is_many or self._log_bytes() >= config.checkpoint_log_bytes:
+            self._due.set()
+
+    def note_disk_full(self) -> None:
+        """Become read-only at once, and look after the disk soon."""
+        if not self._is_full:
+            self._is_full = True
+            self.note_writable()
+        self._pressed.set()
+
+    async def run(self, log_task: asyncio.Task[None]) -> None:
+        """Work until cancelled or until the log ends."""
+        tasks = [
+            asyncio.create_task(work())
+            for work in (self._watch_disk, self._checkpoint_on, self._clean_on)
+        ]
+        try:
+            await asyncio.gather(asyncio.shield(log_task), *tasks)
+        finally:
+            for task in tasks:
+                task.cancel()
+
+    async def checkpoint(self) -> None:
+        """Move what the memory holds into the index's store, and advance the mark. Raises
+        DiskFullError.
+        """
+        async with self._checkpointing:
+            self._due.clear()
+            parts = self._parts
+            dirty = parts.ledgers.dirty()
+            live: list[tuple[int, int | None]] = [
+                (number, segment.live_bytes) for number, segment in parts.segments.by_number.items()
+            ]
+            live += [(number, None) for number in self._cleaner.take_removed()]
+            try:
+                moved = await parts.index.checkpoint(
+                    parts.log.durable_lsn, dirty, parts.ledgers.encode, live
+                )
+            except DiskFullError:
+                parts.ledgers.unsave(dirty)
+                self.note_disk_full()
+                raise
+            parts.ledgers.note_indexed(moved)
+            self._checkpoint_count += 1
+            self._wake()
+
+    async def clean(self) -> int:
+        """Clean what is due; return the bytes freed."""
+        async with self._cleaning:
+            return await self._cleaner.clean(is_emergency=self._is_full)
+
+    def statistics(self, counts: Counts, queue_bytes: int) -> StorageStatistics:
+        """Return counters and gauges."""
+        parts = self._parts
+        segments = list(parts.segments.by_number.values())
+        return StorageStatistics(
+            entries_added=counts.entries,
+            bytes_added=counts.bytes,
+            batches_added=counts.batches,
+            entries_read=parts.reader.entries_read,
+            bytes_read=parts.reader.bytes_read,
+            syncs=parts.log.sync_count,
+            log_bytes_written=parts.log.written_bytes,
+            queue_bytes=queue_bytes,
+            ledgers=len(parts.ledgers.states),
+            segments=len(segments),
+            segment_bytes=sum(segment.size for segment in segments),
+            live_bytes=sum(segment.live_bytes for segment in segments),
+            runs_in_memory=parts.index.run_count,
+            records_since_checkpoint=parts.index.record_count,
+            checkpoints=self._checkpoint_count,
+            checkpoint_mark=parts.index.meta.mark_lsn,
+            log_end=parts.log.durable_lsn,
+            recent_bytes=parts.recent.size,
+            damaged_ranges=len(parts.reader.damaged),
+            cleaned_segments=self._cleaner.cleaned_count,
+            cleaned_bytes=self._cleaner.freed_bytes,
+            disk_total_bytes=self._space.total_bytes,
+            disk_free_bytes=self._space.free_bytes,
+            is_writable=self.is_writable,
+            is_limbo=parts.reader.is_limbo,
+        )
+
+    def _log_bytes(self) -> int:
+        """Bytes of log that a restart would replay, about."""
+        end, mark = self._parts.log.durable_lsn, self._parts.index.meta.mark_lsn
+        segments = records.segment_of(end) - max(1, records.segment_of(mark))
+        between = segments * self._config.segment_bytes_max
+        return between + records.offset_of(end) - records.offset_of(mark)
+
+    async def _checkpoint_on(self) -> None:
+        while True:
+            await self._due.wait()
+            try:
+                await self.checkpoint()
+            except DiskFullError:
+                await asyncio.sleep(self._config.disk_check_interval_s)
+                self._due.set()
+
+    async def _clean_on(self) -> None:
+        while True:
+            await asyncio.sleep(self._config.clean_interval_s)
+            try:
+                await self.clean()
+            except DiskFullError:
+                self.note_disk_full()
+
+    async def _watch_disk(self) -> None:
+        await self._restore_reserve()
+        while True:
+            self._space = space = await self._disk.space()
+            used = 1.0 - space.free_bytes / max(1, space.total_bytes)
+            if used >= self._config.disk_high_mark or self._pressed.is_set():
+                await self._relieve()
+            elif used < self._config.disk_low_mark and self._is_full:
+                await self._restore_reserve()
+                self._is_full = False
+                self.note_writable()
+            self._pressed.clear()
+            try:
+                async with asyncio.timeout(self._config.disk_check_interval_s):
+                    await self._pressed.wait()
+            except TimeoutError:
+                continue
+
+    async def _relieve(self) -> None:
+        """Become read-only, give the reserve to fences, recovery adds, tombstones and index pages,
+        and free dead segments.
+        """
+        if not self._is_full:
+            self._is_full = True
+            self.note_writable()
+        if await self._disk.list_names(RESERVE_DIRECTORY):
+            await self._disk.unlink(RESERVE_NAME)
+            await self._disk.sync_directory(RESERVE_DIRECTORY)
+        try:
+            await self.checkpoint()
+            await self.clean()
+        except DiskFullError:
+            return  # the next look at the disk tries again
+
+    async def _restore_reserve(self) -> None:
+        """Write the reserve file where there is room for it below the low mark."""
+        config, space = self._config, await self._disk.space()
+        size = max(config.reserve_bytes_min, int(space.total_bytes * config.reserve_share))
+        room = space.free_bytes - (1.0 - config.disk_low_mark) * space.total_bytes
+        if await self._disk.list_names(RESERVE_DIRECTORY):
+            file = await self._disk.open(RESERVE_NAME)
+            is_whole = file.size >= size
+            await file.close()
+            if is_whole:
+                return
+            await self._disk.unlink(RESERVE_NAME)
+        if room < size:
+            return
+        file = await self._disk.create(RESERVE_NAME)
+        try:
+            for offset in range(0, size, RESERVE_PIECE_BYTES):
+                piece = bytes(min(RESERVE_PIECE_BYTES, size - offset))
+                await file.commit(offset, [piece])
+                file.drop_cached(offset, len(piece))
+        except DiskFullError:
+            await self._disk.unlink(RESERVE_NAME)
+        await file.close()
+        await self._disk.sync_directory(RESERVE_DIRECTORY)
