@@ -64,9 +64,9 @@ class AdminServer:
                 web.post("/api/v1/read-only", self._read_only),
             ]
         )
-        self._runner = web.AppRunner(application, access_log=None)
+        self._runner = web.AppRunner(application, access_log=None, shutdown_timeout=CLOSE_TIMEOUT_S)
         await self._runner.setup()
-        site = web.TCPSite(self._runner, host, port, shutdown_timeout=CLOSE_TIMEOUT_S)
+        site = web.TCPSite(self._runner, host, port)
         try:
             await site.start()
         except OSError as error:

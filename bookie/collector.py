@@ -70,6 +70,8 @@ class Collector:
         """Collect until cancelled."""
         self._follower.start()
         try:
+            # Bookies that start together do not read everything together.
+            await self._follow_news(self._pass_interval_s * self._rng.random())
             while True:
                 await self._look_at(self._context.storage.ledger_ids())
                 self.passes_ended += 1

@@ -18,7 +18,7 @@ from typing import Final
 from bookie.disk import Disk
 from bookie.identity import HOLDER_NAME, read_mark, write_mark
 from bookie.storage import BookieStorage
-from metadata.ephemeral import INCARNATION_BYTES
+from metadata.ephemeral import HELD_WAIT_S, INCARNATION_BYTES
 from metadata.errors import NameHeldError
 from metadata.registrar import BookieRegistrar
 from metadata.registration import BookieRegistration
@@ -44,7 +44,7 @@ class Registration:
 
     async def start(self) -> None:
         """Register. Raises NameHeldError when another live process holds the bookie's id."""
-        await self._registrar.start()
+        await self._registrar.start(held_wait_s=HELD_WAIT_S)
         self._storage.on_writable_change(self._refresh)
         self._refresh_and_schedule()
 

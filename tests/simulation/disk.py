@@ -187,6 +187,7 @@ class CrashableDisk:
         self.rng = rng
         self.faults = faults or DiskFaults()
         self._generation = platter.generation
+        self._is_locked = False
 
     def check(self) -> None:
         """Nothing of a crashed process may reach the platter."""
@@ -204,9 +205,11 @@ class CrashableDisk:
 
     async def lock(self) -> None:
         """See `Disk.lock`."""
+        if self._is_locked:
+            return
         if self.platter.locked:
             raise DirectoryLockedError("the simulated disk")
-        self.platter.locked = True
+        self._is_locked = self.platter.locked = True
 
     async def create(self, name: str, *, preallocate_bytes: int = 0) -> CrashableFile:
         """See `Disk.create`."""
@@ -272,4 +275,5 @@ class CrashableDisk:
 
     async def close(self) -> None:
         """See `Disk.close`."""
-        self.platter.locked = False
+        if self._is_locked:
+            self._is_locked = self.platter.locked = False

@@ -43,7 +43,7 @@ class ManualStorage(BookieStorage):
         self.add_count = 0
         self.reads_running = 0
         self.reads_running_most = 0
-        self._ledgers: dict[LedgerId, _Ledger] = {}
+        self._kept: dict[LedgerId, _Ledger] = {}
         self._deleted: dict[LedgerId, None] = {}
         self._pending: list[Callable[[], None]] = []
         self._durable: list[Callable[[], None]] = []
@@ -94,7 +94,7 @@ class ManualStorage(BookieStorage):
             return Status.DELETED
         if self.read_only and not recovery:
             return Status.READ_ONLY
-        ledger = self._ledgers.get(batch.header.ledger_id)
+        ledger = self._kept.get(batch.header.ledger_id)
         if ledger is None:
             return None
         if ledger.master_key != master_key:
@@ -107,7 +107,7 @@ class ManualStorage(BookieStorage):
         return None
 
     def _ledger(self, ledger_id: LedgerId, master_key: bytes | None) -> _Ledger:
-        return self._ledgers.setdefault(ledger_id, _Ledger(master_key or b""))
+        return self._kept.setdefault(ledger_id, _Ledger(master_key or b""))
 
     def _tell(self, ledger_id: LedgerId) -> None:
         for watched, callback in list(self._watches.values()):
@@ -146,7 +146,7 @@ class ManualStorage(BookieStorage):
     @override
     async def read_lac(self, ledger_id: LedgerId, master_key: bytes | None) -> LedgerSnapshot:
         await self._wait()
-        ledger = self._ledgers.get(ledger_id)
+        ledger = self._kept.get(ledger_id)
         if ledger is None:
             return LedgerSnapshot(Status.NO_SUCH_LEDGER, NO_ENTRY, NO_ENTRY, fenced=False)
         if ledger.master_key != master_key:
@@ -190,7 +190,7 @@ class ManualStorage(BookieStorage):
         bytes_max: int,
         master_key: bytes | None,
     ) -> ReadResult:
-        ledger = self._ledgers.get(ledger_id)
+        ledger = self._kept.get(ledger_id)
         if ledger is None:
             return ReadResult(Status.NO_SUCH_LEDGER, NO_ENTRY, first_entry_id, ())
         if ledger.master_key != master_key:
@@ -235,14 +235,14 @@ class ManualStorage(BookieStorage):
 
     @override
     def lac_of(self, ledger_id: LedgerId) -> EntryId:
-        ledger = self._ledgers.get(ledger_id)
+        ledger = self._kept.get(ledger_id)
         return NO_ENTRY if ledger is None else ledger.lac
 
     @override
     async def entry_ranges(
         self, ledger_id: LedgerId, first_entry_id: EntryId, limit: int
     ) -> EntryRangesResult:
-        ledger = self._ledgers.get(ledger_id)
+        ledger = self._kept.get(ledger_id)
         if ledger is None:
             return EntryRangesResult(Status.NO_SUCH_LEDGER, (), complete=True)
         ranges = [
@@ -254,18 +254,18 @@ class ManualStorage(BookieStorage):
 
     @override
     def ledger_ids(self) -> list[LedgerId]:
-        return sorted(self._ledgers)
+        return sorted(self._kept)
 
     @property
     @override
     def ledger_count(self) -> int:
-        return len(self._ledgers)
+        return len(self._kept)
 
     @override
     async def delete_ledger(self, ledger_id: LedgerId) -> Status:
         await self._wait()
         self._deleted[ledger_id] = None
-        self._ledgers.pop(ledger_id, None)
+        self._kept.pop(ledger_id, None)
         return Status.OK
 
     @override

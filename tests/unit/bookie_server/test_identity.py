@@ -1,0 +1,211 @@
+"""A bookie starts on its own disks and on no others (rules 2.1, 2.2, 2.4)."""
+
+import copy
+import random
+from collections.abc import Callable
+from typing import cast
+
+import pytest
+
+from bookie.disk import Disk
+from bookie.errors import BookieError
+from bookie.identity import Identity, format_directories, prove_identity
+from bookie.server_errors import (
+    AlreadyFormattedError,
+    CookieDamagedError,
+    CookieMismatchError,
+    CookieMissingError,
+)
+from metadata.cookies import CookieStore
+from metadata.ids import BookieId
+from metadata.memory import MemoryMetadataServer, MemoryMetadataStore
+from tests.simulation.disk import CrashableDisk, DiskFaults, Platter
+
+
+class Machine:
+    """Disks of bookies, and the metadata service that they share."""
+
+    def __init__(self) -> None:
+        self.rng = random.Random(7)
+        self.store = MemoryMetadataStore(MemoryMetadataServer())
+
+    def disk(self, platter: Platter) -> Disk:
+        return CrashableDisk(platter, self.rng, DiskFaults(delay_s_max=0))
+
+    async def format(self, platter: Platter) -> BookieId:
+        return await format_directories(
+            self.disk(platter), self.store, "bookie", self.rng, lambda: 5
+        )
+
+    async def start(self, platter: Platter) -> Identity:
+        return await prove_identity(self.disk(platter), self.store)
+
+
+@pytest.fixture
+def machine() -> Machine:
+    return Machine()
+
+
+async def test_a_formatted_bookie_starts_again_and_again(machine: Machine) -> None:
+    platter = Platter()
+    bookie_id = await machine.format(platter)
+    assert bookie_id.startswith("bookie-")
+    for starts in (1, 2, 3):
+        identity = await machine.start(platter)
+        assert (identity.bookie_id, identity.starts) == (bookie_id, starts)
+        assert not identity.is_stale
+
+
+async def test_two_formats_make_two_bookies(machine: Machine) -> None:
+    assert await machine.format(Platter()) != await machine.format(Platter())
+    assert len(await CookieStore(machine.store).list_bookie_ids()) == 2
+
+
+async def test_only_empty_directories_are_formatted(machine: Machine) -> None:
+    platter = Platter()
+    await machine.format(platter)
+    with pytest.raises(AlreadyFormattedError, match="already carries a cookie"):
+        await machine.format(platter)
+    for name in list(platter.names):
+        if name.endswith("cookie"):
+            del platter.names[name]
+    await _touch(machine, platter, "log/00000001.log")
+    with pytest.raises(AlreadyFormattedError, match="not empty"):
+        await machine.format(platter)
+
+
+async def test_an_empty_disk_is_no_bookie(machine: Machine) -> None:
+    with pytest.raises(CookieMissingError, match="quire bookie format"):
+        await machine.start(Platter())
+
+
+async def test_a_wiped_bookie_is_refused_and_comes_back_as_another(machine: Machine) -> None:
+    platter = Platter()
+    bookie_id = await machine.format(platter)
+    await machine.start(platter)
+    platter.names.clear()
+    with pytest.raises(CookieMissingError, match="is empty"):
+        await machine.start(platter)
+    assert await machine.format(platter) != bookie_id
+
+
+@pytest.mark.parametrize("directory", ["identity", "log", "index"])
+async def test_a_lost_directory_is_refused(machine: Machine, directory: str) -> None:
+    platter = Platter()
+    await machine.format(platter)
+    for name in [name for name in platter.names if name.startswith(directory)]:
+        del platter.names[name]
+    with pytest.raises(CookieMissingError, match=directory) as caught:
+        await machine.start(platter)
+    assert "quire bookie format" in str(caught.value)
+
+
+@pytest.mark.parametrize("directory", ["identity", "log", "index"])
+async def test_swapped_directories_are_refused(machine: Machine, directory: str) -> None:
+    first, second = Platter(), Platter()
+    first_id, second_id = await machine.format(first), await machine.format(second)
+    name = f"{directory}/cookie"
+    first.names[name], second.names[name] = second.names[name], first.names[name]
+    with pytest.raises(CookieMismatchError) as caught:
+        await machine.start(first)
+    assert first_id in str(caught.value)
+    assert second_id in str(caught.value)
+    assert {"bookie_id", "instance"} <= {each.field for each in caught.value.differences}
+
+
+async def test_directories_of_one_bookie_are_not_exchanged(machine: Machine) -> None:
+    platter = Platter()
+    await machine.format(platter)
+    names = platter.names
+    names["log/cookie"], names["index/cookie"] = names["index/cookie"], names["log/cookie"]
+    with pytest.raises(CookieMismatchError, match="directory is index, expected log"):
+        await machine.start(platter)
+
+
+async def test_another_cluster_is_refused(machine: Machine) -> None:
+    platter = Platter()
+    await machine.format(platter)
+    stranger = Machine()
+    with pytest.raises(CookieMissingError, match="does not know bookie"):
+        await stranger.start(platter)
+
+
+async def test_a_damaged_cookie_is_refused(machine: Machine) -> None:
+    platter = Platter()
+    await machine.format(platter)
+    platter.flip_bit("log/cookie", 400)
+    with pytest.raises(CookieDamagedError, match="log/cookie"):
+        await machine.start(platter)
+
+
+async def test_an_old_copy_is_in_limbo_for_good(machine: Machine) -> None:
+    platter = Platter()
+    await machine.format(platter)
+    await machine.start(platter)
+    snapshot = copy.deepcopy(platter)
+    await machine.start(platter)
+    assert (await machine.start(snapshot)).is_stale
+    assert (await machine.start(snapshot)).is_stale, "the next start must not forget it"
+
+
+async def test_one_old_directory_is_enough(machine: Machine) -> None:
+    platter = Platter()
+    await machine.format(platter)
+    old = copy.deepcopy(platter.names["index/cookie"])
+    assert not (await machine.start(platter)).is_stale
+    platter.names["index/cookie"] = old
+    assert (await machine.start(platter)).is_stale
+
+
+async def test_metadata_older_than_the_disk_is_refused(machine: Machine) -> None:
+    platter = Platter()
+    bookie_id = await machine.format(platter)
+    record, _ = await CookieStore(machine.store).get(bookie_id)
+    for _ in range(3):
+        await machine.start(platter)
+    restored = Machine()
+    await restored.store.create("/instance", (await machine.store.get("/instance")).value)
+    await CookieStore(restored.store).create(record)
+    with pytest.raises(CookieMismatchError, match="restored from a backup"):
+        await restored.start(platter)
+
+
+@pytest.mark.parametrize("crash_at", range(1, 10))
+@pytest.mark.parametrize("seed", range(4))
+async def test_a_crash_at_any_write_leaves_a_bookie_that_starts(crash_at: int, seed: int) -> None:
+    machine = Machine()
+    machine.rng.seed(seed)
+    platter = Platter()
+    await machine.format(platter)
+    disk = machine.disk(platter)
+    with pytest.raises(_PowerLossError):
+        await prove_identity(cast("Disk", _Crashing(disk, crash_at)), machine.store)
+    platter.crash(machine.rng)
+    identity = await machine.start(platter)
+    assert not identity.is_stale, "an interrupted start is no old copy"
+
+
+class _PowerLossError(BookieError):
+    pass
+
+
+class _Crashing:
+    """A disk that loses power before the n-th change."""
+
+    def __init__(self, disk: Disk, count: int) -> None:
+        self._disk = disk
+        self._count = count
+
+    def __getattr__(self, name: str) -> Callable[..., object]:
+        if name in ("create", "rename", "unlink", "sync_directory"):
+            self._count -= 1
+            if not self._count:
+                raise _PowerLossError
+        found: Callable[..., object] = getattr(self._disk, name)
+        return found
+
+
+async def _touch(machine: Machine, platter: Platter, name: str) -> None:
+    file = await machine.disk(platter).create(name)
+    await file.commit(0, [b"x"])
+    await file.close()

@@ -1,0 +1,80 @@
+"""Options come from a file, variables and flags; what is wrong is named, with what may be meant."""
+
+import pytest
+
+from bookie.errors import OptionError
+from bookie.options import OPTIONS, BookieOptions, load_options
+
+FLAGS = {"data_dir": "/data"}
+
+
+def test_defaults_are_within_their_own_bounds() -> None:
+    options = load_options(None, {}, FLAGS)
+    assert options == BookieOptions(data_dir="/data")
+    for name, info in OPTIONS.items():
+        again = load_options(None, {}, {**FLAGS, name: getattr(options, name)})
+        assert again == options
+        assert info.help
+
+
+def test_flags_beat_variables_and_variables_the_file() -> None:
+    text = '[bookie]\ndata_dir = "/file"\nport = 1\nadmin_port = 1\nconnections_max = 7\n'
+    variables = {"QUIRE_BOOKIE_PORT": "2", "QUIRE_BOOKIE_ADMIN_PORT": "2"}
+    options = load_options(text, variables, {"admin_port": 3})
+    assert (options.data_dir, options.connections_max) == ("/file", 7)
+    assert (options.port, options.admin_port) == (2, 3)
+
+
+def test_metadata_has_a_variable_for_every_program() -> None:
+    options = load_options(None, {"QUIRE_METADATA": "zk://h:1/q", "QUIRE_OTHER": "x"}, FLAGS)
+    assert options.metadata == "zk://h:1/q"
+
+
+def test_numbers_and_switches_are_read_from_text() -> None:
+    variables = {"QUIRE_BOOKIE_DIE_WITH_PARENT": "yes", "QUIRE_BOOKIE_DRAIN_TIMEOUT_S": "2.5"}
+    options = load_options(None, variables, FLAGS)
+    assert (options.die_with_parent, options.drain_timeout_s) == (True, 2.5)
+    assert load_options("[bookie]\ndrain_timeout_s = 3\n", {}, FLAGS).drain_timeout_s == 3.0
+
+
+@pytest.mark.parametrize(
+    ("text", "variables", "flags", "says"),
+    [
+        ("[bookie]\nprot = 1\n", {}, {}, "did you mean port"),
+        ("[bokie]\nport = 1\n", {}, {}, "did you mean bookie"),
+        (
+            None,
+            {"QUIRE_BOOKIE_CONECTIONS_MAX": "1"},
+            {},
+            "did you mean QUIRE_BOOKIE_CONNECTIONS_MAX",
+        ),
+        (None, {}, {"data_dirs": "x"}, "did you mean data_dir"),
+        ("[bookie]\nzzzzzz = 1\n", {}, {}, "known are"),
+        ("[bookie\n", {}, {}, "not TOML"),
+        ("bookie = 1\n", {}, {}, "not a table"),
+        ("[bookie]\nport = 65536\n", {}, {}, "from 0 to 65535"),
+        ("[bookie]\nport = -1\n", {}, {}, "from 0 to 65535"),
+        ('[bookie]\nport = "80"\n', {}, {}, "a whole number"),
+        ("[bookie]\nport = 80.0\n", {}, {}, "a whole number"),
+        ("[bookie]\nport = true\n", {}, {}, "a whole number"),
+        ("[bookie]\ndie_with_parent = 1\n", {}, {}, "true or false"),
+        ("[bookie]\nhost = 1\n", {}, {}, "a text"),
+        ("[bookie]\ndrain_timeout_s = nan\n", {}, {}, "from 0 to 600"),
+        ("[bookie]\ndrain_timeout_s = inf\n", {}, {}, "from 0 to 600"),
+        (None, {"QUIRE_BOOKIE_PORT": "eighty"}, {}, "QUIRE_BOOKIE_PORT must be a whole number"),
+        (None, {"QUIRE_BOOKIE_DIE_WITH_PARENT": "maybe"}, {}, "true or false"),
+        (None, {}, {"data_dir": ""}, "data_dir is not set"),
+        (None, {}, {"log_level": "loud"}, "log_level"),
+        (None, {}, {"location": "rack1"}, "location"),
+        (None, {}, {"disk_low_mark": 0.9, "disk_high_mark": 0.8}, "disk_low_mark"),
+        (None, {}, {"frame_bytes_max": 65536, "entry_bytes_max": 65536}, "frame_bytes_max"),
+    ],
+)
+def test_what_is_wrong_is_named(
+    text: str | None,
+    variables: dict[str, str],
+    flags: dict[str, str | int | float | bool],
+    says: str,
+) -> None:
+    with pytest.raises(OptionError, match=says):
+        load_options(text, variables, {**FLAGS, **flags})
