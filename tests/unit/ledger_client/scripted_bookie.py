@@ -51,6 +51,8 @@ class ScriptedBookie:
         self.answer: Callable[[Request], Reply | bytes | None] = self.usual_answer
         self.add_status = Status.OK
         self.connection_count = 0
+        self.speaking = 0
+        """The connection whose frame is being answered."""
         self.frame_bytes_max = FRAME_BYTES_MAX
         self._server: asyncio.Server | None = None
         self._writers: list[asyncio.StreamWriter] = []
@@ -122,6 +124,7 @@ class ScriptedBookie:
             writer.transport.abort()
 
     def _take(self, frame: Frame, writer: asyncio.StreamWriter) -> None:
+        self.speaking = id(writer)
         if frame.kind is FrameKind.ADD:
             batch = BatchView(frame.body)
             self.adds.append((frame.flags, batch))

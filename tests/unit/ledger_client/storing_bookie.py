@@ -49,7 +49,7 @@ class StoringBookie(ScriptedBookie):
     def __init__(self, bookie_id: str) -> None:
         super().__init__(bookie_id)
         self.ledgers: dict[LedgerId, Held] = {}
-        self.keys: dict[LedgerId, bytes] = {}
+        self.keys: dict[tuple[int, LedgerId], bytes] = {}  # of each connection
         self.answer = self.stored_answer
         self.refuse_adds: Status | None = None
         self._registrar: BookieRegistrar | None = None
@@ -70,7 +70,7 @@ class StoringBookie(ScriptedBookie):
     def stored_answer(self, request: Request) -> Reply | bytes | None:
         match request:
             case AttachLedger(ledger_id, key):
-                self.keys[ledger_id] = key
+                self.keys[self.speaking, ledger_id] = key
                 return None
             case DetachLedger() | Hello():
                 return None
@@ -98,14 +98,17 @@ class StoringBookie(ScriptedBookie):
         body = encode_acks([(frame.request_id, self._store(frame))])
         return frame_header(FrameKind.ACKS, 0, len(body)) + body
 
+    def _key(self, ledger_id: LedgerId) -> bytes:
+        return self.keys[self.speaking, ledger_id]
+
     def _store(self, frame: Frame) -> Status:
         batch = BatchView(frame.body)
         header = batch.header
         batch.verify_crc()
-        held = self.ledgers.setdefault(header.ledger_id, Held(self.keys[header.ledger_id]))
+        held = self.ledgers.setdefault(header.ledger_id, Held(self._key(header.ledger_id)))
         if self.refuse_adds is not None:
             return self.refuse_adds
-        if held.key != self.keys[header.ledger_id]:
+        if held.key != self._key(header.ledger_id):
             return Status.UNAUTHORIZED
         if held.is_fenced and not frame.flags & ADD_RECOVERY:
             return Status.FENCED
@@ -123,8 +126,8 @@ class StoringBookie(ScriptedBookie):
         held = self.ledgers.get(ledger_id)
         if held is None and isinstance(request, ReadLac) and not request.fence:
             return LacReply(Status.NO_SUCH_LEDGER, NO_ENTRY, NO_ENTRY, fenced=False)
-        held = held or self.ledgers.setdefault(ledger_id, Held(self.keys[ledger_id]))
-        if held.key != self.keys.get(ledger_id):
+        held = held or self.ledgers.setdefault(ledger_id, Held(self._key(ledger_id)))
+        if held.key != self._key(ledger_id):
             return Refused(Status.UNAUTHORIZED, "another key")
         if isinstance(request, ReadLac):
             held.is_fenced |= request.fence
@@ -138,11 +141,11 @@ class StoringBookie(ScriptedBookie):
     ) -> Reply | bytes:
         held = self.ledgers.get(ledger_id)
         if held is None and fence:
-            held = self.ledgers[ledger_id] = Held(self.keys[ledger_id])
+            held = self.ledgers[ledger_id] = Held(self._key(ledger_id))
         if held is None:
             nothing = encode_entries(Status.NO_SUCH_LEDGER, NO_ENTRY, first, [])
             return b"".join(nothing)
-        if held.key != self.keys.get(ledger_id):
+        if held.key != self._key(ledger_id):
             return Refused(Status.UNAUTHORIZED, "another key")
         held.is_fenced |= fence
         batches: list[memoryview | bytearray] = []
