@@ -13,6 +13,7 @@ from collections.abc import Callable
 from random import Random
 
 from ledger_client.errors import LedgerError, LedgerNotFoundError, MetadataUnavailableError
+from ledger_client.metadata_failures import translate
 from ledger_client.tasks import BackgroundTasks
 from metadata.errors import MetadataError, NodeNotFoundError
 from metadata.ids import EntryId, LedgerId, Version
@@ -71,14 +72,16 @@ class FollowedLedger:
             self._tell()
 
     async def refresh(self, *, fresh: bool = False) -> None:
-        """Read the metadata now. Raises LedgerNotFoundError, MetadataUnavailableError."""
+        """Read the metadata now. Raises LedgerNotFoundError, MetadataUnavailableError,
+        ClientClosedError.
+        """
         try:
             self._adopt(*await self._ledgers.get(self.ledger_id, fresh=fresh))
         except NodeNotFoundError:
             self._note_deleted()
             raise self.deleted_error() from None
         except MetadataError as error:
-            raise MetadataUnavailableError(str(error), ledger_id=self.ledger_id) from error
+            raise translate(error, self.ledger_id) from error
 
     def deleted_error(self) -> LedgerError:
         """Return what a read of a deleted ledger raises."""
@@ -102,11 +105,11 @@ class FollowedLedger:
             wanted = self._rereads_wanted
             try:
                 await self.refresh()
-            except LedgerNotFoundError:
-                break
             except MetadataUnavailableError:
                 await asyncio.sleep(pauses.next_s())
                 continue
+            except LedgerError:
+                break  # the client is closed, or the value cannot be read: a call will say so
             self._rereads_wanted -= wanted
         self._rereads_wanted = 0
 

@@ -22,12 +22,12 @@ from ledger_client.digest import LedgerKeys
 from ledger_client.errors import (
     LedgerError,
     LedgerNotFoundError,
-    MetadataTooLargeError,
     MetadataUnavailableError,
     QuorumTimeoutError,
 )
 from ledger_client.followed_ledger import FollowedLedger
 from ledger_client.length_search import find_length_before
+from ledger_client.metadata_failures import translate
 from ledger_client.placement import Placement, Shortage
 from ledger_client.pool import BookieCallError, BookiePool, CallFailure
 from ledger_client.protocol import recovery_events as e
@@ -42,7 +42,6 @@ from metadata.errors import (
     MetadataError,
     NodeNotFoundError,
     StoreUnavailableError,
-    ValueTooLargeError,
     VersionConflictError,
 )
 from metadata.ids import NO_ENTRY, UPDATE_TOKEN_BYTES, BookieId, EntryId, UpdateToken, Version
@@ -267,10 +266,8 @@ class Recoverer:
             await self._read_metadata()
         except NodeNotFoundError:
             self._dispatch(e.LedgerGone())
-        except ValueTooLargeError as error:
-            self._fail(MetadataTooLargeError(str(error), ledger_id=self._ledger_id))
         except MetadataError as error:
-            self._fail(MetadataUnavailableError(str(error), ledger_id=self._ledger_id))
+            self._fail(translate(error, self._ledger_id))
         else:
             self._dispatch(e.MetadataStored(changed, version))
         finally:
@@ -282,7 +279,7 @@ class Recoverer:
         except NodeNotFoundError:
             self._dispatch(e.LedgerGone())
         except MetadataError as error:
-            self._fail(MetadataUnavailableError(str(error), ledger_id=self._ledger_id))
+            self._fail(translate(error, self._ledger_id))
         else:
             self._dispatch(e.MetadataRead(metadata, version))
 
