@@ -88,7 +88,7 @@ class EphemeralKeeper:
         self._on_lost = on_lost
         self.incarnation = rng.randbytes(INCARNATION_BYTES)
         self._wake = asyncio.Event()
-        self._cancels: list[Cancel] = []
+        self._cancel: Cancel | None = None
         self._task: asyncio.Task[None] | None = None
 
     async def start(self, *, held_wait_s: float = HELD_WAIT_S) -> None:
@@ -112,10 +112,8 @@ class EphemeralKeeper:
                 if loop.time() >= deadline:
                     raise
                 await asyncio.sleep(pauses.next_s())
-        self._cancels = [
-            self._store.watch_value(self._path, self._wake.set),
-            self._store.on_session(self._session_changed),
-        ]
+        # also called after every suspension and with every new session
+        self._cancel = self._store.watch_value(self._path, self._wake.set)
         self._task = loop.create_task(self._keep())
 
     def set_content(self, content: bytes) -> None:
@@ -128,20 +126,15 @@ class EphemeralKeeper:
         """Stop keeping, and remove the node if it is ours and the store answers; the session's end
         does the same.
         """
-        for cancel in self._cancels:
-            cancel()
-        if self._task is None:
+        if self._task is None or self._cancel is None:
             return
+        self._cancel()
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
         with contextlib.suppress(MetadataError):
             stored = await self._store.get(self._path, fresh=True)
             if unpack_held(self._path, stored.value).incarnation == self.incarnation:
                 await self._store.delete(self._path, stored.version)
-
-    def _session_changed(self, state: SessionState) -> None:
-        if state is SessionState.CONNECTED:
-            self._wake.set()
 
     async def _keep(self) -> None:
         pauses = Pauses(self._rng)

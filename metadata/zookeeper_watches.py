@@ -128,7 +128,6 @@ class WatchTable:
         entry = self._entries.get(key)
         if entry is None:
             return
-        entry.seen = None
         self._call_back(entry)
         asyncio.get_running_loop().call_later(REARM_DELAY_S, self._rearm, entry)
 

@@ -26,11 +26,16 @@ class ScriptedFaults:
         self.acts: list[str] = []
         self.writes: list[str] = []
         self.late_s = 0.1
+        self.failing_reads = 0
+        self.failing_session = 0
         self._acting: dict[int, str] = {}
 
     async def before(self, call: StoreCall) -> None:
         await asyncio.sleep(0)
         if not call.is_write:
+            if self.failing_reads > 0 and call.session_id == self.failing_session:
+                self.failing_reads -= 1
+                raise StoreUnavailableError("memory", "no answer")
             return
         self.writes.append(call.operation)
         act = self.acts.pop(0) if self.acts else ""

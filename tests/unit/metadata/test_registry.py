@@ -182,6 +182,30 @@ async def test_a_silent_store_drops_no_bookie(
     await client.aclose()
 
 
+async def test_reads_that_fail_are_repeated(
+    store: MemoryMetadataStore,
+    other_store: MemoryMetadataStore,
+    faults: ScriptedFaults,
+    rng: random.Random,
+) -> None:
+    directory, events = await directory_on(other_store, rng)
+    registrar = BookieRegistrar(store, REGISTRATION, rng)
+    await registrar.start()
+    await until(lambda: A in directory.bookies)
+    faults.failing_session = other_store.session_id
+    for _ in range(5):
+        faults.failing_reads = 3
+        await registrar.aclose()
+        await until(lambda: A not in directory.bookies)
+        registrar = BookieRegistrar(store, REGISTRATION, rng)
+        await registrar.start()
+        faults.failing_reads = 3
+        await until(lambda: A in directory.bookies)
+    assert events.count(BookieLeft(A)) == 5
+    await directory.aclose()
+    await registrar.aclose()
+
+
 async def test_what_cannot_be_read_is_not_used(
     store: MemoryMetadataStore, rng: random.Random, caplog: pytest.LogCaptureFixture
 ) -> None:
