@@ -3,12 +3,13 @@
 from dataclasses import replace
 from random import Random
 
-from ledger_client import ClientConfig, ClientEvent, LedgerClient
+from ledger_client import ClientConfig, ClientEvent, LedgerClient, Quorum
 from metadata.memory import MemoryMetadataStore
 from metadata.memory_faults import StoreFaults
 from metadata.memory_server import MemoryMetadataServer
 from tests.unit.ledger_client.storing_bookie import StoringBookie
 
+THREE = Quorum(ensemble=3, write=3, ack=2)
 QUICK = ClientConfig(
     call_timeout_s=10.0, metadata_timeout_s=2.0, close_timeout_s=2.0, read_timeout_s=1.0
 )
@@ -58,3 +59,10 @@ class TestCluster:
             await bookie.unregister()
             await bookie.stop()
         await self._store.aclose()
+
+
+async def entries_of(
+    client: LedgerClient, ledger_id: int, last: int, password: bytes = b""
+) -> list[bytes]:
+    async with client.open_ledger(ledger_id, password=password) as reader:
+        return [entry.data async for batch in reader.read(0, last) for entry in batch]

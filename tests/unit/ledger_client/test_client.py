@@ -1,63 +1,30 @@
-"""The client's public face, over bookies and metadata in memory: main paths and typed refusals."""
+"""The public face, over bookies and metadata in memory: main paths, blocks and ends (5.6, 6.1,
+7.1, 10.1).
+"""
 
 import asyncio
 import gc
 import os
-from collections.abc import AsyncIterator
 
 import pytest
 
-from bookie.overriding import override
-from bookie.wire.messages import Status
 from ledger_client import (
     BookieConnected,
     BookieDeparted,
     ClientClosedError,
     EnsembleChanged,
-    EntryConflictError,
-    EntryNotFoundError,
-    EntryTooLargeError,
     LedgerClient,
     LedgerClosedError,
-    LedgerError,
-    LedgerExistsError,
     LedgerFenced,
     LedgerFencedError,
     LedgerNotFoundError,
     LedgerRecovered,
     LedgerState,
-    MetadataTooLargeError,
-    MetadataUnavailableError,
-    NotEnoughBookiesError,
     Quorum,
-    QuorumTimeoutError,
-    RecoveryUndecidedError,
-    UnauthorizedError,
 )
-from metadata.errors import OutcomeUnknownError
 from metadata.ids import EntryId
-from metadata.memory_faults import NoFaults, StoreCall
-from tests.unit.ledger_client.cluster import TestCluster
+from tests.unit.ledger_client.cluster import THREE, TestCluster, entries_of
 from tests.unit.ledger_client.scripted_bookie import until
-
-THREE = Quorum(ensemble=3, write=3, ack=2)
-
-
-@pytest.fixture
-async def cluster() -> AsyncIterator[TestCluster]:
-    cluster = TestCluster()
-    for _ in range(4):
-        await cluster.add_bookie()
-    yield cluster
-    await cluster.aclose()
-
-
-async def entries_of(
-    client: LedgerClient, ledger_id: int, last: int, password: bytes = b""
-) -> list[bytes]:
-    async with client.open_ledger(ledger_id, password=password) as reader:
-        return [entry.data async for batch in reader.read(0, last) for entry in batch]
-
 
 # -- the main path ---------------------------------------------------------------------------------
 
@@ -288,226 +255,3 @@ def test_a_client_belongs_to_one_loop() -> None:
 
     asyncio.run(first())
     asyncio.run(second())
-
-
-# -- refusals ------------------------------------------------------------------------------------
-
-
-async def test_not_enough_bookies(cluster: TestCluster) -> None:
-    await cluster.add_bookie(writable=False)
-    client = cluster.client()
-    with pytest.raises(NotEnoughBookiesError) as caught:
-        await client.create_ledger(Quorum.all(5))
-    error = caught.value
-    assert (error.needed, error.seen, error.retriable) == (5, 4, True)
-    assert error.excluded == {"bookie-4": "read-only"}
-    assert error.outcome == "not_written"
-    assert "bookie-4: read-only" in str(error)
-
-
-async def test_an_id_is_used_once(cluster: TestCluster) -> None:
-    client = cluster.client()
-    async with client.create_ledger(THREE, ledger_id=9):
-        pass
-    with pytest.raises(LedgerExistsError) as caught:
-        await client.create_ledger(THREE, ledger_id=9)
-    assert caught.value.ledger_id == 9
-
-
-async def test_ids_that_others_chose_are_skipped(cluster: TestCluster) -> None:
-    client = cluster.client()
-    async with client.create_ledger(THREE) as first:
-        pass
-    async with client.create_ledger(THREE, ledger_id=first.id + 1):
-        pass
-    async with client.create_ledger(THREE) as second:
-        assert second.id == first.id + 2
-
-
-@pytest.mark.parametrize("ledger_id", [-1, 2**63])
-async def test_ids_out_of_range(cluster: TestCluster, ledger_id: int) -> None:
-    client = cluster.client()
-    for call in (client.ledger_info, client.delete_ledger, client.recover_ledger):
-        with pytest.raises(ValueError, match="no ledger id"):
-            await call(ledger_id)
-    with pytest.raises(ValueError, match="no ledger id"):
-        await client.open_ledger(ledger_id)
-    with pytest.raises(ValueError, match="no ledger id"):
-        await client.create_ledger(THREE, ledger_id=ledger_id)
-
-
-async def test_arguments_that_make_no_sense(cluster: TestCluster) -> None:
-    client = cluster.client()
-    with pytest.raises(ValueError, match="md5"):
-        client.create_ledger(THREE, digest="md5")
-    with pytest.raises(TypeError, match="'n' does not"):
-        client.create_ledger(THREE, metadata={"n": 3})  # type: ignore[dict-item]
-    with pytest.raises(ValueError, match="zk://"):
-        LedgerClient("http://somewhere/")
-
-
-async def test_in_sync_mode_is_not_there_yet(cluster: TestCluster) -> None:
-    with pytest.raises(LedgerError, match="not supported yet"):
-        await cluster.client().create_ledger(Quorum.in_sync(3, 2))
-
-
-async def test_metadata_over_the_limit(cluster: TestCluster) -> None:
-    with pytest.raises(MetadataTooLargeError):
-        await cluster.client().create_ledger(THREE, metadata={"blob": bytes(10**6)})
-
-
-async def test_an_entry_over_the_limit(cluster: TestCluster) -> None:
-    client = cluster.client(entry_bytes_max=1000)
-    async with client.create_ledger(THREE) as ledger:
-        with pytest.raises(EntryTooLargeError) as caught:
-            await ledger.append(bytes(1001))
-        assert (caught.value.size, caught.value.limit) == (1001, 1000)
-        assert await ledger.append(bytes(1000)) == 0
-
-
-@pytest.mark.parametrize("digest", ["crc32c", "hmac-sha256"])
-@pytest.mark.parametrize("closed", [True, False])
-async def test_the_wrong_password(cluster: TestCluster, digest: str, closed: bool) -> None:
-    client, other = cluster.client(), cluster.client()
-    ledger = await client.create_ledger(THREE, digest=digest, password=b"right")
-    await ledger.append(b"secret")
-    if closed:
-        await ledger.aclose()
-    with pytest.raises(UnauthorizedError):
-        await other.open_ledger(ledger.id, password=b"wrong")
-    with pytest.raises(UnauthorizedError):
-        await other.open_ledger(ledger.id)
-    if not closed:
-        with pytest.raises(UnauthorizedError):
-            await other.recover_ledger(ledger.id, password=b"wrong")
-        with pytest.raises(UnauthorizedError, match="another password"):
-            await client.open_ledger(ledger.id, password=b"wrong")
-    assert await entries_of(other, ledger.id, 0, b"right") == [b"secret"]
-
-
-async def test_entries_that_do_not_exist(cluster: TestCluster) -> None:
-    client = cluster.client()
-    async with client.create_ledger(THREE) as ledger:
-        await ledger.append(b"x")
-    async with client.open_ledger(ledger.id) as reader:
-        with pytest.raises(EntryNotFoundError):
-            await reader.read_entry(1)
-
-
-async def test_other_bytes_at_an_id(cluster: TestCluster) -> None:
-    async with cluster.client() as client:
-        ledger = await client.create_ledger(Quorum.all(3))
-        await ledger.append(b"x")
-        for bookie in cluster.bookies:
-            bookie.refuse_adds = Status.CONFLICT
-        with pytest.raises(EntryConflictError):
-            await ledger.append(b"y")
-
-
-async def test_bookies_that_never_answer(cluster: TestCluster) -> None:
-    client = cluster.client(append_deadline_s=0.3, suspect_after_min_s=5, suspect_after_max_s=9)
-    ledger = await client.create_ledger(Quorum.all(3))
-    await ledger.append(b"x")
-    for bookie in cluster.bookies:
-        bookie.is_silent = True
-    with pytest.raises(QuorumTimeoutError) as caught:
-        await ledger.append(b"y")
-    assert isinstance(caught.value, TimeoutError)
-    assert caught.value.outcome == "unknown"
-
-
-async def test_recovery_without_the_bookies(cluster: TestCluster) -> None:
-    client, other = cluster.client(), cluster.client(call_timeout_s=3)
-    ledger = await client.create_ledger(Quorum.all(3))
-    await ledger.append(b"x")
-    for bookie in cluster.bookies:
-        await bookie.stop()
-    with pytest.raises(RecoveryUndecidedError) as caught:
-        await other.recover_ledger(ledger.id)
-    assert caught.value.retriable
-    assert sorted(caught.value.missing) == sorted(ledger.info.bookies)
-    assert (await other.ledger_info(ledger.id)).state == "in_recovery"
-
-
-# -- metadata that does not answer ----------------------------------------------------------------
-
-
-class Stalling(NoFaults):
-    """Lets nothing through while `is_stalled`; loses the answers to writes while `loses`."""
-
-    def __init__(self) -> None:
-        self.is_stalled = False
-        self.loses = False
-
-    @override
-    async def before(self, call: StoreCall) -> None:
-        await until(lambda: not self.is_stalled)
-
-    @override
-    async def after(self, call: StoreCall) -> None:
-        if self.loses and call.is_write and "/ledgers/" in call.path:
-            self.loses = False
-            raise OutcomeUnknownError(call.path, "a test says so")
-
-
-@pytest.fixture
-async def stalling() -> AsyncIterator[tuple[TestCluster, Stalling]]:
-    faults = Stalling()
-    cluster = TestCluster(faults)
-    for _ in range(3):
-        await cluster.add_bookie()
-    yield cluster, faults
-    faults.is_stalled = False
-    await cluster.aclose()
-
-
-async def test_metadata_that_never_answers(stalling: tuple[TestCluster, Stalling]) -> None:
-    cluster, faults = stalling
-    client = cluster.client(call_timeout_s=0.3, metadata_timeout_s=0.3)
-    ledger = await client.create_ledger(THREE)
-    faults.is_stalled = True
-    assert await ledger.append(b"x") == 0, "appending needs no metadata"
-    for call in (client.ledger_info(1), client.delete_ledger(1), client.recover_ledger(1)):
-        with pytest.raises(MetadataUnavailableError) as caught:
-            await call
-        assert caught.value.retriable
-        assert "memory" in str(caught.value), "the address is named"
-    with pytest.raises(MetadataUnavailableError) as caught:
-        await client.create_ledger(THREE, timeout=0.1)
-    assert caught.value.outcome == "unknown"
-    with pytest.raises(MetadataUnavailableError):
-        await client.open_ledger(ledger.id, timeout=0.1)
-
-
-async def test_a_start_that_gets_no_answer_ends(
-    stalling: tuple[TestCluster, Stalling],
-) -> None:
-    cluster, faults = stalling
-    faults.is_stalled = True
-    client = cluster.client(metadata_timeout_s=0.1)
-    with pytest.raises(MetadataUnavailableError):
-        await client.__aenter__()
-
-
-async def test_a_create_whose_answer_is_lost_is_decided(
-    stalling: tuple[TestCluster, Stalling],
-) -> None:
-    cluster, faults = stalling
-    client = cluster.client()
-    with pytest.raises(LedgerNotFoundError):
-        await client.ledger_info(1)
-    faults.loses = True
-    async with client.create_ledger(THREE, ledger_id=12) as ledger:
-        assert await ledger.append(b"x") == 0
-    assert not faults.loses
-
-
-async def test_closing_while_starting(stalling: tuple[TestCluster, Stalling]) -> None:
-    cluster, faults = stalling
-    faults.is_stalled = True
-    client = cluster.client()
-    call = asyncio.create_task(client.ledger_info(1))
-    await asyncio.sleep(0.02)
-    await client.aclose()
-    with pytest.raises(ClientClosedError):
-        await call

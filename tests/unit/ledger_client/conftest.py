@@ -1,0 +1,35 @@
+"""Fixtures of the tests that need bookies: scripted ones, or a whole cluster in memory."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from ledger_client.config import ClientConfig
+from tests.unit.ledger_client.cluster import TestCluster
+from tests.unit.ledger_client.pool_setting import Setting
+from tests.unit.ledger_client.scripted_bookie import ScriptedBookie
+
+
+@pytest.fixture
+async def bookie() -> AsyncIterator[ScriptedBookie]:
+    bookie = ScriptedBookie("bookie-a")
+    await bookie.start()
+    yield bookie
+    await bookie.stop()
+
+
+@pytest.fixture
+async def setting(bookie: ScriptedBookie) -> AsyncIterator[Setting]:
+    config = ClientConfig(add_timeout_s=0.6, connect_timeout_s=0.5, unanswered_bytes_max=100_000)
+    setting = Setting(bookie, config)
+    yield setting
+    await setting.pool.aclose()
+
+
+@pytest.fixture
+async def cluster() -> AsyncIterator[TestCluster]:
+    cluster = TestCluster()
+    for _ in range(4):
+        await cluster.add_bookie()
+    yield cluster
+    await cluster.aclose()
