@@ -20,7 +20,7 @@ from bookie.admin import AdminServer
 from bookie.collector import Collector
 from bookie.config import StorageConfig
 from bookie.disk import Disk
-from bookie.identity import Identity, prove_identity
+from bookie.identity import LIMBO_NAME, Identity, prove_identity, remove_mark
 from bookie.metrics import BookieMetrics
 from bookie.options import BookieOptions
 from bookie.registration import Registration, describe, make_registrar
@@ -81,9 +81,14 @@ class BookieProcess:
         if identity.is_stale:
             log.warning("limbo", bookie=identity.bookie_id, reason="a directory is an old copy")
         config = storage_config(self._options)
-        storage = await BookieStorage.open(self._disk, config, rng=self._rng)
+        storage = await BookieStorage.open(
+            self._disk, config, rng=self._rng, has_lost_data=identity.is_stale
+        )
         self._run(storage.background())
         self._parts.push_async_callback(storage.close)
+        if identity.is_stale:
+            await storage.checkpoint()  # from here on the storage itself remembers
+            await remove_mark(self._disk, LIMBO_NAME)
         limits = limits_of(self._options)
         context = ServerContext(
             identity.bookie_id, storage, limits, ServerCounters(), log, loop.time

@@ -43,7 +43,7 @@ class Opened:
     outcome: ReplayOutcome
 
 
-async def open_parts(disk: Disk, config: StorageConfig) -> Opened:
+async def open_parts(disk: Disk, config: StorageConfig, *, has_lost_data: bool = False) -> Opened:
     """Load and replay. Raises FormatError for files of a newer release, DirectoryLockedError,
     DiskFailedError.
     """
@@ -63,7 +63,9 @@ async def open_parts(disk: Disk, config: StorageConfig) -> Opened:
     flags = meta.flags
     if outcome.corrupt:
         flags |= FLAG_LIMBO | FLAG_FENCES_LOST * outcome.may_have_lost_fences
-    if flags != 0 and (outcome.corrupt or not meta.mark_lsn):
+    if has_lost_data:
+        flags |= FLAG_LIMBO | FLAG_FENCES_LOST
+    if flags != 0 and (outcome.corrupt or has_lost_data or not meta.mark_lsn):
         ledgers.enter_limbo(fence=bool(flags & FLAG_FENCES_LOST))
         await index.set_flags(flags)
     return Opened(ledgers, index, segments, outcome)

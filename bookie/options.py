@@ -112,11 +112,12 @@ class BookieOptions:
     log_level: str = _option("info", "debug, info, warning or error")
 
 
+_DEFAULTS: Final = BookieOptions()
 OPTIONS: Final[dict[str, OptionInfo]] = {
     each.name: OptionInfo(
         each.name,
-        type(getattr(BookieOptions(), each.name)),
-        getattr(BookieOptions(), each.name),
+        type(getattr(_DEFAULTS, each.name)),
+        getattr(_DEFAULTS, each.name),
         each.metadata["low"],
         each.metadata["high"],
         each.metadata["help"],

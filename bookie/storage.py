@@ -65,14 +65,14 @@ class BookieStorage:
 
     @classmethod
     async def open(
-        cls, disk: Disk, config: StorageConfig, *, rng: random.Random
+        cls, disk: Disk, config: StorageConfig, *, rng: random.Random, has_lost_data: bool = False
     ) -> "BookieStorage":
         """Replay the log over the index and return the storage, ready. `background()` must then run
-        as a task.
+        as a task. `has_lost_data`: the disk is an old copy of itself (rule 2.4).
 
         Raises FormatError for files of a newer release, DiskFailedError when the disk refuses.
         """
-        opened = await open_parts(disk, config)
+        opened = await open_parts(disk, config, has_lost_data=has_lost_data)
         return cls(disk, config, opened, rng)
 
     async def close(self) -> None:

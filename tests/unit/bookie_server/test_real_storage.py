@@ -285,6 +285,35 @@ async def test_wiped_and_swapped_directories(machine: Machine) -> None:
         await machine.start("a")
 
 
+async def test_an_old_copy_of_a_disk_is_sure_of_nothing(machine: Machine) -> None:
+    bookie_id = await machine.format()
+    await machine.create_ledger(1, bookie_id)
+    bookie = await machine.start()
+    client = await bookie.client(1)
+    assert await client.add(batch_of(1, 0)) is Status.OK
+    await client.close()
+    await bookie.stop()
+    shutil.copytree(machine.root / "a", machine.root / "copy")
+    bookie = await machine.start()
+    client = await bookie.client(1)
+    assert await client.add(batch_of(1, 1)) is Status.OK
+    await client.ask(ReadLac(ONE, fence=True))
+    await client.close()
+    await bookie.stop()
+    for _ in range(2):  # and it remembers
+        stale = await machine.start("copy")
+        client = await stale.client(1, 2)
+        found = await client.ask_entries(_read(0, 1))
+        assert (list(payloads_of(found)), found.status) == ([0], Status.UNKNOWN)
+        unseen = ReadEntries(LedgerId(2), EntryId(0), EntryId(0), 9, fence=False)
+        assert (await client.ask_entries(unseen)).status is Status.UNKNOWN
+        assert await client.add(batch_of(1, 2)) is Status.FENCED, "the fence may have been lost"
+        assert await client.ask(Ping()) == Pong(writable=False)
+        await client.close()
+        await stale.stop()
+    assert not (machine.root / "copy/identity/limbo").exists()
+
+
 async def test_a_taken_port_is_named(machine: Machine, bookie: Running) -> None:
     await machine.format("b")
     with pytest.raises(CannotListenError, match=f":{bookie.addresses.port}"):
