@@ -93,7 +93,7 @@ class Index:
     async def checkpoint(
         self,
         mark_lsn: int,
-        dirty: list[int],
+        unsaved: list[int],
         encode: StateEncoder,
         live: list[tuple[int, int | None]],
     ) -> list[tuple[int, int]]:
@@ -107,7 +107,9 @@ class Index:
         frozen, mark = self._frozen, self._frozen_mark_lsn
         for job in self._run_jobs(frozen):
             await self._store.update(job)
-        for job in self._state_jobs(frozen, dirty, encode):
+        # The state of every ledger whose runs moved is stored too: it says how high they go.
+        chosen = list(dict.fromkeys([*unsaved, *frozen]))
+        for job in self._state_jobs(frozen, chosen, encode):
             await self._store.update(job)
 
         def finish(transaction: Transaction) -> Meta:
@@ -159,12 +161,12 @@ class Index:
             yield _put_all(part)
 
     def _state_jobs(
-        self, frozen: dict[int, list[Run]], dirty: list[int], encode: StateEncoder
+        self, frozen: dict[int, list[Run]], chosen: list[int], encode: StateEncoder
     ) -> Iterator[Callable[[Transaction], None]]:
         limit = self._config.transaction_runs_max
-        for start in range(0, len(dirty), limit):
+        for start in range(0, len(chosen), limit):
             values: list[tuple[int, bytes]] = []
-            for ledger_id in dirty[start : start + limit]:
+            for ledger_id in chosen[start : start + limit]:
                 runs = frozen.get(ledger_id)
                 value = encode(ledger_id, runs[-1][0] if runs else -1)
                 if value is not None:

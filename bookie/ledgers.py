@@ -37,25 +37,24 @@ class Ledgers:
         self.deleted[ledger_id] = has_runs
         self.unsaved_deletions[ledger_id] = None
 
-    def dirty(self) -> list[int]:
-        """List the ledgers whose stored state is out of date."""
-        changed = [ledger_id for ledger_id, state in self.states.items() if state.is_dirty]
-        return [*changed, *self.unsaved_deletions]
+    def take_unsaved(self) -> list[int]:
+        """List the ledgers whose stored state is out of date, and take them for saved: what changes
+        from here on makes them unsaved again.
+        """
+        unsaved = [ledger_id for ledger_id, state in self.states.items() if state.is_dirty]
+        for ledger_id in unsaved:
+            self.states[ledger_id].is_dirty = False
+        unsaved += self.unsaved_deletions
+        self.unsaved_deletions.clear()
+        return unsaved
 
     def encode(self, ledger_id: int, highest_moved: int) -> bytes | None:
-        """Return a ledger's stored form, given the highest id that the running checkpoint moves,
-        and take it for saved.
-        """
+        """Return a ledger's stored form, given the highest id that the running checkpoint moves."""
         if ledger_id in self.deleted:
-            self.unsaved_deletions.pop(ledger_id, None)
-            return ledger_state.encode_deleted(
-                LedgerId(ledger_id), has_runs=self.deleted[ledger_id]
-            )
+            has_runs = self.deleted[ledger_id]
+            return ledger_state.encode_deleted(LedgerId(ledger_id), has_runs=has_runs)
         state = self.states.get(ledger_id)
-        if state is None:
-            return None
-        state.is_dirty = False
-        return state.encode(max(state.indexed_highest, highest_moved))
+        return None if state is None else state.encode(max(state.indexed_highest, highest_moved))
 
     def unsave(self, ledger_ids: list[int]) -> None:
         """Take stored forms for out of date again: the checkpoint that was to write them failed."""

@@ -150,11 +150,13 @@ class Reader:
         end = position + size
         chunk = min(size, max(FIRST_READ_BYTES, wanted.room + RECORD_HEADER_BYTES))
         while position < end and wanted.next_entry_id <= last and (wanted.room > 0 or not batches):
-            data = self._segments.read_nowait(segment, position, min(chunk, end - position))
+            asked = min(chunk, end - position)
+            data = self._segments.read_nowait(segment, position, asked)
             if data is None:
-                data = await self._segments.read(segment, position, min(chunk, end - position))
+                data = await self._segments.read(segment, position, asked)
             taken, needed = _walk(memoryview(data), segment, position, last, wanted, batches)
-            if not taken and (needed <= len(data) or position + needed > end):
+            is_cut_short = len(data) < asked or position + needed > end
+            if not taken and (needed <= len(data) or is_cut_short):
                 raise DamagedRecordError(f"segment {segment} at {position}")
             position += taken
             chunk = max(chunk, needed)

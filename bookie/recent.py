@@ -23,7 +23,7 @@ class _LedgerBatches:
 
     def __init__(self) -> None:
         self.lasts: list[int] = []
-        self.batches: list[BatchView] = []
+        self.batches: list[BatchView | None] = []
         self.start = 0
 
 
@@ -66,7 +66,7 @@ class RecentEntries:
         place = bisect_left(kept.lasts, first, kept.start)
         while first <= last and bytes_max > 0 and place < len(kept.lasts):
             batch = kept.batches[place]
-            if batch.header.first_entry_id > first:
+            if batch is None or batch.header.first_entry_id > first:
                 break
             found.append(batch)
             bytes_max -= len(batch.data)
@@ -92,4 +92,4 @@ class RecentEntries:
             del kept.batches[: kept.start]
             kept.start = 0
         else:
-            kept.batches[kept.start - 1] = kept.batches[kept.start]  # release the evicted buffer
+            kept.batches[kept.start - 1] = None

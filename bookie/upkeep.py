@@ -125,17 +125,17 @@ class Upkeep:
         async with self._checkpointing:
             self._due.clear()
             parts = self._parts
-            dirty = parts.ledgers.dirty()
+            unsaved = parts.ledgers.take_unsaved()
             live: list[tuple[int, int | None]] = [
                 (number, segment.live_bytes) for number, segment in parts.segments.by_number.items()
             ]
             live += [(number, None) for number in self._cleaner.take_removed()]
             try:
                 moved = await parts.index.checkpoint(
-                    parts.log.durable_lsn, dirty, parts.ledgers.encode, live
+                    parts.log.durable_lsn, unsaved, parts.ledgers.encode, live
                 )
             except DiskFullError:
-                parts.ledgers.unsave(dirty)
+                parts.ledgers.unsave(unsaved)
                 self.note_disk_full()
                 raise
             parts.ledgers.note_indexed(moved)

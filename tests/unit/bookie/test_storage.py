@@ -435,3 +435,24 @@ def test_tailing_never_touches_the_disk() -> None:
         assert beyond.status is Status.NO_SUCH_ENTRY
 
     simulate(main)
+
+
+def test_a_segment_that_was_cut_short_is_unknown_and_never_negative() -> None:
+    async def main(bench: Bench) -> None:
+        storage = await bench.open()
+        assert await add(storage, make_run(7, 0, 5)) is Status.OK
+        storage = await bench.reopen(storage)
+        for size in (200, 60, 0):
+            del bench.platter.names["log/00000001.log"].current[size:]
+            assert (await read(storage, 7, 0, 4)).status is Status.UNKNOWN
+        del bench.platter.names["log/00000001.log"]
+        storage = await bench.reopen(storage)
+        assert (await read(storage, 7, 0, 4)).status is Status.UNKNOWN
+        assert (await read(storage, 99, 0, 4)).status is Status.UNKNOWN
+        assert storage.statistics().is_limbo
+        assert not storage.is_writable
+        assert await add(storage, make_run(99, 0, 1)) is Status.UNKNOWN
+        assert await add(storage, make_run(7, 5, 1)) is Status.FENCED
+        assert await add(storage, make_run(7, 5, 1), recovery=True) is Status.OK
+
+    simulate(main)
