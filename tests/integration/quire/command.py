@@ -35,6 +35,17 @@ def run_quire(
     )
 
 
+def start_quire(*words: str, metadata: str | None = None) -> "subprocess.Popen[bytes]":
+    """Start a command that goes on by itself."""
+    return subprocess.Popen(
+        [*QUIRE, *words],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment(metadata),
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class RunningCluster:
     """A `quire up` that is ready."""
@@ -59,13 +70,7 @@ class RunningCluster:
 
     def start(self, *words: str) -> "subprocess.Popen[bytes]":
         """Start a command that goes on by itself."""
-        return subprocess.Popen(
-            [*QUIRE, *words],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=environment(self.metadata),
-        )
+        return start_quire(*words, metadata=self.metadata)
 
     def stop(self) -> int:
         """End the cluster as Ctrl-C does; return the status."""

@@ -6,7 +6,7 @@ from pathlib import Path
 from urllib.request import urlopen
 
 from quire.cli.errors import ExitCode
-from tests.integration.quire.command import RunningCluster, run_quire
+from tests.integration.quire.command import TIMEOUT_S, RunningCluster, run_quire, start_quire
 
 
 def test_up_tells_where_everything_is(cluster: RunningCluster) -> None:
@@ -72,10 +72,14 @@ def test_a_cluster_that_is_not_there_is_said_so() -> None:
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{nobody.getsockname()[1]}"
-        for words in (("ledger", "list"), ("bookie", "list"), ("ledger", "create")):
-            done = run_quire(*words, "-o", "json", metadata=f"zk://{address}/quire")
-            assert done.returncode == ExitCode.UNAVAILABLE, done.stderr
-            assert address in json.loads(done.stderr)["message"]
+        verbs = (("ledger", "list"), ("bookie", "list"), ("ledger", "create"))
+        started = [
+            start_quire(*words, "-o", "json", metadata=f"zk://{address}/quire") for words in verbs
+        ]
+        for command in started:
+            _, errors = command.communicate(timeout=TIMEOUT_S)
+            assert command.returncode == ExitCode.UNAVAILABLE, errors
+            assert address in json.loads(errors)["message"]
 
 
 def test_a_malformed_address_is_a_usage_error() -> None:

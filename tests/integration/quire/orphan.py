@@ -1,0 +1,17 @@
+"""A program that starts a cluster, tells its processes, and then does nothing: to be killed."""
+
+import asyncio
+import sys
+
+from quire.local_cluster import LocalCluster
+
+
+async def main() -> None:
+    async with LocalCluster(bookies=2) as cluster:
+        pids = [cluster.zookeeper.pid, *(bookie.pid for bookie in cluster.bookies)]
+        sys.stdout.write(" ".join(map(str, [*pids, cluster.data_dir])) + "\n")
+        sys.stdout.flush()
+        await asyncio.Event().wait()
+
+
+asyncio.run(main())

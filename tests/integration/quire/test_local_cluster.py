@@ -1,0 +1,150 @@
+"""A local cluster is real processes that can be hurt, and come back with what they had."""
+
+import asyncio
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ledger_client import LedgerClient, Quorum
+from quire.cli.errors import ExitCode, LocalClusterError
+from quire.local_cluster import LocalCluster
+from tests.integration.quire.command import TIMEOUT_S, environment, run_quire, start_cluster
+
+ROOT = Path(__file__).parents[3]
+GONE_WITHIN_S = 20.0
+
+
+async def read_all(uri: str, ledger_id: int) -> list[bytes]:
+    async with LedgerClient(uri) as client, client.open_ledger(ledger_id) as reader:
+        last = await reader.refresh_last_confirmed()
+        return [e.data async for batch in reader.read(0, last) for e in batch]
+
+
+async def test_bookies_are_killed_paused_restarted_and_added() -> None:
+    async with LocalCluster(bookies=3) as cluster:
+        added = await cluster.add_bookie()
+        async with LedgerClient(cluster.metadata_uri) as client:
+            async with client.create_ledger(Quorum(3, 3, 2)) as ledger:
+                await ledger.append(b"before")
+                victim = cluster.bookies[0]
+                known = (victim.id, victim.pid)
+                victim.kill()
+                await ledger.append(b"after")
+                await victim.restart()
+                assert victim.id == known[0]
+                assert victim.pid != known[1]
+                victim.pause()
+                victim.resume()
+                # Paused while no ensemble change is due: appends do not need it.
+                await ledger.append(b"settled")
+                cluster.zookeeper.pause()
+                await ledger.append(b"without ZooKeeper")
+                cluster.zookeeper.resume()
+                await cluster.zookeeper.restart()
+            assert len({bookie.id for bookie in cluster.bookies}) == 4
+            assert added in cluster.bookies
+            expected = [b"before", b"after", b"settled", b"without ZooKeeper"]
+            assert await read_all(cluster.metadata_uri, ledger.id) == expected
+        data_dir = cluster.data_dir
+        assert data_dir.exists()
+    assert not data_dir.exists()
+    assert not any(bookie.is_running for bookie in cluster.bookies)
+
+
+async def test_the_same_directory_is_the_same_cluster(tmp_path: Path) -> None:
+    async with LocalCluster(bookies=3, data_dir=tmp_path) as cluster:
+        ids = [bookie.id for bookie in cluster.bookies]
+        uri = cluster.metadata_uri
+        async with LedgerClient(uri) as client, client.create_ledger(Quorum.all(3)) as ledger:
+            await ledger.append(b"kept")
+    async with LocalCluster(bookies=None, data_dir=tmp_path) as cluster:
+        assert [bookie.id for bookie in cluster.bookies] == ids
+        assert cluster.metadata_uri == uri
+        assert await read_all(uri, ledger.id) == [b"kept"]
+
+
+async def test_one_cluster_at_a_time_uses_a_directory(tmp_path: Path) -> None:
+    async with LocalCluster(bookies=0, data_dir=tmp_path):
+        with pytest.raises(LocalClusterError, match="in use by another local cluster"):
+            await LocalCluster(bookies=0, data_dir=tmp_path).start()
+
+
+async def test_a_start_that_fails_shows_the_log_and_leaves_nothing(tmp_path: Path) -> None:
+    stray = tmp_path / "bookie-1" / "log" / "stray"
+    stray.parent.mkdir(parents=True)
+    stray.write_text("not a bookie's")
+    cluster = LocalCluster(bookies=1, data_dir=tmp_path)
+    with pytest.raises(LocalClusterError, match=r"bookie-1.log, ends:(.|\n)*quire bookie format"):
+        await cluster.start()
+    assert not cluster.zookeeper.is_running
+    assert not cluster.bookies[0].is_running
+
+
+@pytest.mark.parametrize("wanted", [{"broker": 1}, {"console": True}, {"bookies": -1}])
+def test_what_is_not_there_is_refused(wanted: dict[str, int]) -> None:
+    with pytest.raises(LocalClusterError):
+        LocalCluster(**wanted)  # type: ignore[arg-type]
+
+
+async def test_the_processes_die_with_whoever_started_them() -> None:
+    program = str(Path(__file__).with_name("orphan.py"))
+    parent = subprocess.Popen(
+        [sys.executable, program],
+        stdout=subprocess.PIPE,
+        env={**environment(None), "PYTHONPATH": str(ROOT)},
+    )
+    assert parent.stdout is not None
+    *pids, data_dir = parent.stdout.readline().decode().split()
+    parent.kill()
+    parent.communicate(timeout=TIMEOUT_S)
+    async with asyncio.timeout(GONE_WITHIN_S):
+        while any(is_alive(int(pid)) for pid in pids):  # noqa: ASYNC110  other processes
+            await asyncio.sleep(0.05)
+    shutil.rmtree(data_dir, ignore_errors=True)
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    status = Path(f"/proc/{pid}/status")
+    # A process that has ended and that nobody has waited for yet is not alive.
+    return not (status.exists() and "State:\tZ" in status.read_text())
+
+
+def test_damage_and_absence_are_found(tmp_path: Path) -> None:
+    cluster = start_cluster(tmp_path, bookies=3)
+    try:
+        lines = b"".join(b"a line that is long enough to be hit %d\n" % n for n in range(4000))
+        told = cluster.json("ledger", "append", "--ack", "3", stdin=lines)
+        ledger = str(told["ledger_id"])
+        assert cluster.json("ledger", "verify", ledger)["is_well"]
+    finally:
+        assert cluster.stop() == 0
+
+    directory = tmp_path / "bookie-2"
+    assert run_quire("bookie", "check", str(directory)).returncode == 0
+    segment = max((directory / "log").glob("*.log"), key=lambda path: path.stat().st_size)
+    data = bytearray(segment.read_bytes())
+    data[data.index(b"long enough to be hit 2000") + 5] ^= 0x20
+    segment.write_bytes(data)
+    checked = run_quire("bookie", "check", str(directory))
+    assert checked.returncode == ExitCode.FINDINGS
+    assert b"are damaged" in checked.stdout
+
+    cluster = start_cluster(tmp_path, bookies=3)
+    try:
+        verified = cluster.run("ledger", "verify", ledger)
+        assert verified.returncode == ExitCode.FINDINGS, verified.stdout
+        assert cluster.run("ledger", "read", ledger).stdout == lines
+        os.kill(cluster.told["bookies"][0]["pid"], 9)
+        verified = cluster.run("ledger", "verify", ledger)
+        assert verified.returncode == ExitCode.FINDINGS
+        assert b"missing or bad" in verified.stdout
+    finally:
+        assert cluster.stop() == 0
