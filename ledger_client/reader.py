@@ -108,6 +108,8 @@ class LedgerReader:
                 if not self._ledger.is_closed:
                     read_timeout_s = min(timeout_s, self._config.read_timeout_s)
                     await read_lac(self._ledger, self._pool, read_timeout_s)
+        except QuorumTimeoutError:
+            raise
         except TimeoutError:
             raise QuorumTimeoutError(
                 f"the LAC was not told within {timeout_s} s: try again",

@@ -41,9 +41,10 @@ class RecoveredEntries:
 
     def release(self, before: EntryId) -> None:
         """Forget what lies before an entry."""
-        for entry_id in [each for each in self._held if each < before]:
-            del self._held[entry_id]
-        self._built = {first: built for first, built in self._built.items() if first >= before}
+        first = self._released or min(self._held, default=before)
+        for entry_id in range(min(first, before), before):
+            self._held.pop(EntryId(entry_id), None)
+            self._built.pop(EntryId(entry_id), None)
         self._released = max(self._released, before)
 
     def _build(self, span: Span, lac: EntryId) -> Buffer:

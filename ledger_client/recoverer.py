@@ -84,6 +84,7 @@ class Recoverer:
         self._tasks = BackgroundTasks()
         self._result: asyncio.Future[Closed] = asyncio.get_running_loop().create_future()
         self._metadata_calls = 0
+        self._patience: dict[tuple[BookieId, EntryId], asyncio.TimerHandle] = {}
 
     async def recover(self, *, timeout_s: float | None = None) -> Closed:
         """Fence the ledger, find its end, and close it; return what is then stored.
@@ -103,6 +104,8 @@ class Recoverer:
             raise self._timeout_error(limit_s) from None
         finally:
             self._result.cancel()
+            for timer in self._patience.values():
+                timer.cancel()
             await self._tasks.aclose()
             self._pool.detach(self._ledger_id)
 
@@ -110,6 +113,7 @@ class Recoverer:
 
     def on_add_answered(self, bookie_id: BookieId, first_entry_id: EntryId, status: Status) -> None:
         """Take a bookie's answer to a write-back."""
+        self._note_heard(bookie_id, first_entry_id)
         if status is Status.OK:
             self._dispatch(e.SpanStored(bookie_id, first_entry_id))
         else:
@@ -120,6 +124,7 @@ class Recoverer:
         self, bookie_id: BookieId, first_entry_id: EntryId, failure: CallFailure, reason: str
     ) -> None:
         """Take note that a write-back may or may not be stored."""
+        self._note_heard(bookie_id, first_entry_id)
         why = f"{failure.value}: {reason}"
         self._dispatch(e.SpanRefused(bookie_id, first_entry_id, None, why))
 
@@ -225,6 +230,21 @@ class Recoverer:
         batch = self._entries.batch(span, lac)
         first = span.first_entry_id
         self._pool.add(bookie_id, self._ledger_id, batch, first, recovery=True, sink=self)
+        self._patience[bookie_id, first] = asyncio.get_running_loop().call_later(
+            self._config.suspect_after_max_s, self._lose_patience, bookie_id, first
+        )
+
+    def _note_heard(self, bookie_id: BookieId, first: EntryId) -> None:
+        timer = self._patience.pop((bookie_id, first), None)
+        if timer is not None:
+            timer.cancel()
+
+    def _lose_patience(self, bookie_id: BookieId, first: EntryId) -> None:
+        """Take a silent bookie for failed; its answer counts all the same should nobody replace
+        it.
+        """
+        del self._patience[bookie_id, first]
+        self._dispatch(e.SpanRefused(bookie_id, first, None, "silent for too long"))
 
     def _choose(self, action: e.ChooseReplacements) -> None:
         chosen = self._placement.replacements(

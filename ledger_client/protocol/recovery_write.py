@@ -64,8 +64,9 @@ class WriteBackPhase:
 
     @property
     def pending_bytes(self) -> int:
-        """Bytes taken on that lack their ack quorum."""
-        return sum(each.span.payload_bytes for each in self._pending.values())
+        """Bytes taken on that lack their ack quorum, or stand behind one that does."""
+        first = next(iter(self._pending.values()), None)
+        return self.length - first.span.length_before if first else 0
 
     @property
     def first_pending_entry_id(self) -> EntryId:
@@ -139,7 +140,7 @@ class WriteBackPhase:
 
     def verdict(self) -> NoReplacement | None:
         """Return the failure once some entry can no longer reach its ack quorum."""
-        if self._failures.is_choosing:
+        if self._failures.is_choosing or self._failures.shortage is None:
             return None
         reachable = [
             pending.count_reachable(self._ensemble, self._failures.reasons)

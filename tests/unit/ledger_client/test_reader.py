@@ -1,4 +1,4 @@
-"""Readers against bookies in memory, in virtual time."""
+"""Readers against bookies in memory, in virtual time (protocol rules 8.1-8.5)."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

@@ -1,4 +1,4 @@
-"""Recoveries end to end, against bookies in memory, in virtual time."""
+"""Recoveries end to end, against bookies in memory, in virtual time (protocol rules 7.1-7.6)."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -216,6 +216,21 @@ def test_a_dead_bookie_is_replaced_from_the_first_entry_that_lacks_it() -> None:
         assert sum(9 in world.bookies[b].entries for b in last.ensemble) >= 2
 
     run(scenario)
+
+
+def test_a_bookie_that_hangs_is_replaced_before_its_time_is_over() -> None:
+    async def scenario(world: World) -> None:
+        loop = asyncio.get_running_loop()
+        world.bookies.write(0, payloads(0, 5), lac=-1, length_before=0, to="a,b,c")
+        world.bookies["c"].failure = CallFailure.TIMEOUT
+        began = loop.time()
+        closed = await world.recover()
+        assert loop.time() - began < ClientConfig().add_timeout_s
+        assert closed.last_entry_id == 4
+        assert "c" not in closed.last_fragment.ensemble
+        assert len(world.copies(4).replace("c", "")) == 3
+
+    run(scenario, quorum=(3, 3, 3))
 
 
 def test_without_replacements_recovery_says_so() -> None:
