@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from ssl import SSLContext
 
 from bookie.wire.batch import BatchView
 from bookie.wire.codec import decode_request, encode_acks, encode_message
@@ -58,8 +59,8 @@ class ScriptedBookie:
         self._writers: list[asyncio.StreamWriter] = []
         self._tasks: list[asyncio.Task[None]] = []
 
-    async def start(self, port: int = 0) -> None:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", port)
+    async def start(self, ssl: SSLContext | None = None) -> None:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, ssl=ssl)
 
     @property
     def address(self) -> BookieAddress:
@@ -120,7 +121,7 @@ class ScriptedBookie:
                 self.reads.append(len(data))
                 for frame in feed(assembler, data):
                     self._take(frame, writer)
-        except (ConnectionError, asyncio.CancelledError):
+        except (OSError, asyncio.CancelledError):
             writer.transport.abort()
 
     def _take(self, frame: Frame, writer: asyncio.StreamWriter) -> None:

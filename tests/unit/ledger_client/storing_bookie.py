@@ -67,6 +67,14 @@ class StoringBookie(ScriptedBookie):
             await self._registrar.aclose()
             self._registrar = None
 
+    def damage(self, ledger_id: LedgerId, entry_id: int) -> None:
+        """Flip a bit of what is stored of an entry, if anything is."""
+        held = self.ledgers.get(ledger_id)
+        if held is not None and entry_id in held.entries:
+            data = bytearray(held.entries[entry_id].data)
+            data[-1] ^= 1
+            held.entries[entry_id] = BatchView(data)
+
     def stored_answer(self, request: Request) -> Reply | bytes | None:
         match request:
             case AttachLedger(ledger_id, key):

@@ -10,7 +10,9 @@ import pytest
 from bookie.overriding import override
 from bookie.wire.messages import Status
 from ledger_client import (
+    BackpressureError,
     ClientClosedError,
+    DigestMismatchError,
     EntryConflictError,
     EntryNotFoundError,
     EntryTooLargeError,
@@ -18,16 +20,20 @@ from ledger_client import (
     LedgerError,
     LedgerExistsError,
     LedgerNotFoundError,
+    MetadataConflictError,
     MetadataTooLargeError,
     MetadataUnavailableError,
     NotEnoughBookiesError,
     Quorum,
     QuorumTimeoutError,
     RecoveryUndecidedError,
+    TooManyFragmentsError,
     UnauthorizedError,
 )
+from ledger_client.protocol import append
 from metadata.errors import OutcomeUnknownError
 from metadata.memory_faults import NoFaults, StoreCall
+from metadata.paths import ledger_path
 from tests.unit.ledger_client.cluster import THREE, TestCluster, entries_of
 from tests.unit.ledger_client.scripted_bookie import until
 
@@ -250,3 +256,62 @@ async def test_closing_while_starting(stalling: tuple[TestCluster, Stalling]) ->
     await client.aclose()
     with pytest.raises(ClientClosedError):
         await call
+
+
+# -- damage, limits, pressure ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("digest", ["crc32c", "hmac-sha256"])
+async def test_damage_at_every_replica(cluster: TestCluster, digest: str) -> None:
+    client = cluster.client()
+    async with client.create_ledger(Quorum.all(3), digest=digest) as ledger:
+        await ledger.append(b"precious")
+    for bookie in cluster.bookies:
+        bookie.damage(ledger.id, 0)
+    async with client.open_ledger(ledger.id) as reader:
+        with pytest.raises(DigestMismatchError) as caught:
+            await reader.read_entry(0)
+    assert caught.value.ledger_id == ledger.id
+
+
+async def test_damage_at_one_replica_is_read_around(cluster: TestCluster) -> None:
+    client = cluster.client()
+    async with client.create_ledger(Quorum.all(3)) as ledger:
+        await ledger.append(b"precious")
+    cluster.bookie(ledger.info.bookies[0]).damage(ledger.id, 0)
+    assert await entries_of(client, ledger.id, 0) == [b"precious"]
+
+
+async def test_a_window_that_is_full(cluster: TestCluster) -> None:
+    client = cluster.client(window_entries_max=2)
+    ledger = await client.create_ledger(Quorum.all(3))
+    handles = [ledger.append_nowait(b"x"), ledger.append_nowait(b"y")]
+    with pytest.raises(BackpressureError) as caught:
+        ledger.append_nowait(b"z")
+    assert (caught.value.retriable, caught.value.outcome) == (True, "not_written")
+    assert await asyncio.gather(*handles) == [0, 1]
+    assert await ledger.append(b"z") == 2, "append waits instead"
+
+
+async def test_metadata_that_is_no_metadata(cluster: TestCluster) -> None:
+    client = cluster.client()
+    async with client.create_ledger(THREE) as ledger:
+        pass
+    path = ledger_path(ledger.id)
+    stored = await cluster.stores[0].get(path)
+    await cluster.stores[0].compare_and_set(path, b"garbage", stored.version)
+    with pytest.raises(MetadataConflictError, match="cannot be read"):
+        await client.ledger_info(ledger.id)
+
+
+async def test_a_ledger_with_too_many_fragments(
+    cluster: TestCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(append, "FRAGMENTS_MAX", 1)
+    client = cluster.client()
+    ledger = await client.create_ledger(THREE)
+    await ledger.append(b"x")
+    await cluster.bookie(ledger.info.bookies[0]).stop()
+    with pytest.raises(TooManyFragmentsError):
+        while True:
+            await ledger.append(b"y")
