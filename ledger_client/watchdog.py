@@ -60,6 +60,7 @@ class Watchdog:
         self._budget = SuspicionBudget(config.suspicions_per_minute_max)
         self._active: dict[LedgerId, Watched] = {}
         self._timer: asyncio.TimerHandle | None = None
+        self._due_at = 0.0
 
     def activate(self, writer: Watched) -> None:
         """Watch a writer until its `check` says that nothing is left."""
@@ -75,11 +76,14 @@ class Watchdog:
             self._timer = None
 
     def _arm(self) -> None:
-        self._timer = asyncio.get_running_loop().call_later(WATCH_PERIOD_S, self._look)
+        loop = asyncio.get_running_loop()
+        self._due_at = loop.time() + WATCH_PERIOD_S
+        self._timer = loop.call_at(self._due_at, self._look)
 
     def _look(self) -> None:
         now = asyncio.get_running_loop().time()
-        self._act_on_silence(now)
+        if now - self._due_at < WATCH_PERIOD_S:
+            self._act_on_silence(now)  # else this process was held up: answers may lie unread
         self._active = {i: w for i, w in list(self._active.items()) if w.check(now)}
         self._timer = None
         if self._active:

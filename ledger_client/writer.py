@@ -25,6 +25,7 @@ from ledger_client.errors import (
 )
 from ledger_client.idle_lac import IdleLac
 from ledger_client.info import LedgerInfo
+from ledger_client.parked_members import ParkedMembers
 from ledger_client.protocol import append_events as e
 from ledger_client.protocol.quorum import write_set
 from ledger_client.watchdog import Watchdog
@@ -34,9 +35,6 @@ from metadata.ledger_metadata import LedgerMetadata, QuorumSpec
 
 SETTLE_WAIT_S: Final = 0.5
 """How long a close waits for the answers of the slowest copies of confirmed entries."""
-RETURN_BYTES: Final = 1024 * 1024
-"""A member that was set aside is tried again once it owes less than this."""
-RETURN_PERIOD_S: Final = 1.0
 
 
 class LedgerWriter:
@@ -63,7 +61,11 @@ class LedgerWriter:
         self._gathered: list[bytes] = []
         self._idle_lac = IdleLac(metadata.ledger_id, services.pool, config.add_timeout_s)
         self._last_sent_at = 0.0
-        self._returned_at = 0.0
+        self._parked = ParkedMembers(
+            services.pool,
+            config.add_timeout_s,
+            lambda bookie_id: self._shell.dispatch(e.BookieReturned(bookie_id)),
+        )
         self._closing: asyncio.Task[None] | None = None
         self._on_closed = on_closed
         services.pool.attach(metadata.ledger_id, keys.master_key)
@@ -297,7 +299,7 @@ class LedgerWriter:
     # -- what the watchdog and the client call ---------------------------------------------------
 
     def check(self, now: float) -> bool:
-        """Look at deadlines, returned members and the LAC; False once nothing is left to watch."""
+        """Look at deadlines, parked members and the LAC; False once nothing is left to watch."""
         shell, config = self._shell, self._services.config
         if shell.protocol.has_ended:
             return False
@@ -310,7 +312,7 @@ class LedgerWriter:
             )
             shell.dispatch(e.WriterFailed(QuorumTimeoutError(text, ledger_id=self.ledger_id)))
             return False
-        self._try_parked(now)
+        self._parked.probe(shell.protocol.parked, now)
         lac = self.last_confirmed
         if lac > max(shell.outbox.lac_sent, self._idle_lac.told):
             if oldest is not None or now - self._last_sent_at < config.lac_delay_s:
@@ -341,14 +343,6 @@ class LedgerWriter:
         # (5.6).
         if failure is CallFailure.NOT_REGISTERED:
             self._shell.dispatch(e.BookieFailed(bookie_id, e.FailureKind.SUSPECTED, reason))
-
-    def _try_parked(self, now: float) -> None:
-        if not self._shell.protocol.parked or now - self._returned_at < RETURN_PERIOD_S:
-            return
-        self._returned_at = now
-        for bookie_id in self._shell.protocol.parked:
-            if self._services.pool.unanswered_bytes(bookie_id) < RETURN_BYTES:
-                self._shell.dispatch(e.BookieReturned(bookie_id))
 
     # -- closing ---------------------------------------------------------------------------------
 
@@ -386,6 +380,7 @@ class LedgerWriter:
             self._services.pool.detach(self.ledger_id)
             self._on_closed(self.ledger_id)
             await self._idle_lac.aclose()
+            await self._parked.aclose()
             await shell.aclose()
 
     async def _wait_pending(self) -> None:

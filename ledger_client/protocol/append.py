@@ -134,6 +134,7 @@ class AppendProtocol:
         return self._advance()
 
     def _refused(self, first: EntryId, bookie_id: BookieId, status: Status) -> list[AppendAction]:
+        """Judge a refusal: some end the writer (4.7), the others fail the bookie."""
         ledger_id = self._metadata.ledger_id
         if self._position(bookie_id) is None:
             return []

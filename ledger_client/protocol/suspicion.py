@@ -61,13 +61,19 @@ def suspects(
         if since is None or now - since <= limits.after_min_s:
             continue
         others = [other for other in observations if other.bookie_id != observed.bookie_id]
-        answering = any(
-            other.answered_at is not None and other.answered_at > since + limits.after_min_s / 2
-            for other in others
-        )
+        answering = any(_is_answering(other, since, now, limits) for other in others)
         if answering and now - since > suspect_after_s(others, limits):
             found.append(observed.bookie_id)
     return found
+
+
+def _is_answering(
+    other: BookieObservation, since: float, now: float, limits: SuspicionLimits
+) -> bool:
+    """Tell whether a bookie answered after another fell silent, and is not silent itself."""
+    if other.answered_at is None or other.answered_at < since:
+        return False
+    return other.silent_since is None or now - other.silent_since <= limits.after_min_s / 2
 
 
 class SuspicionBudget:

@@ -24,6 +24,16 @@ def test_a_silent_bookie_among_answering_ones_is_suspected() -> None:
     assert suspects(observed, NOW, LIMITS) == ["a"]
 
 
+def test_one_append_that_all_others_answered_at_once_is_enough() -> None:
+    observed = [seen("a", 99.5, 99.49), seen("b", None, 99.501), seen("c", None, 99.502)]
+    assert suspects(observed, NOW, LIMITS) == ["a"]
+
+
+def test_two_silent_bookies_do_not_vouch_for_each_other() -> None:
+    observed = [seen("a", 99.0, 98.99), seen("b", 99.1, 99.05)]
+    assert suspects(observed, NOW, LIMITS) == []
+
+
 def test_nobody_is_suspected_when_all_are_silent() -> None:
     observed = [seen("a", 99.0, 98.99), seen("b", 99.0, 98.98), seen("c", 99.0, 98.99)]
     assert suspects(observed, NOW, LIMITS) == []
