@@ -8,6 +8,8 @@ last entry is admitted, so that its ids are one range.
 
 import asyncio
 from collections import deque
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Final
 
 ENTRY_COST_BYTES: Final = 64
@@ -25,6 +27,7 @@ class AppendWindow:
         self._failure: BaseException | None = None
         self._waiters: deque[asyncio.Future[None]] = deque()
         self._turn = asyncio.Lock()
+        self._in_line = 0
 
     @property
     def entries(self) -> int:
@@ -32,9 +35,9 @@ class AppendWindow:
         return self._entries
 
     @property
-    def turn(self) -> asyncio.Lock:
-        """Held by the one caller that waits for room or admits a range."""
-        return self._turn
+    def turn(self) -> AbstractAsyncContextManager[None]:
+        """A block of the one caller that waits for room or admits a range; others stand in line."""
+        return self._next_turn()
 
     def has_room(self, payload_bytes: int, count: int = 1) -> bool:
         """Tell whether so much may be admitted now; anything may when nothing is pending."""
@@ -47,7 +50,7 @@ class AppendWindow:
 
     def is_free(self, payload_bytes: int) -> bool:
         """Tell whether an entry may be admitted now and no earlier caller waits."""
-        return not self._turn.locked() and self.has_room(payload_bytes)
+        return not self._in_line and self.has_room(payload_bytes)
 
     def take(self, payload_bytes: int, count: int) -> None:
         """Count entries that were given ids."""
@@ -80,6 +83,17 @@ class AppendWindow:
             finally:
                 if waiter in self._waiters:
                     self._waiters.remove(waiter)
+
+    @asynccontextmanager
+    async def _next_turn(self) -> AsyncIterator[None]:
+        # A lock that was just released is not locked, and its next holder has not run yet: the line
+        # is what tells whether somebody came before.
+        self._in_line += 1
+        try:
+            async with self._turn:
+                yield
+        finally:
+            self._in_line -= 1
 
     def _wake(self) -> None:
         while self._waiters:

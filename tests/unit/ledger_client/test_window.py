@@ -1,0 +1,45 @@
+"""Who may append next: first come, first served, at every moment."""
+
+import asyncio
+
+from ledger_client.window import AppendWindow
+
+
+async def test_nobody_slips_in_between_two_who_stand_in_line() -> None:
+    """Between the end of one turn and the beginning of the next, the lock itself is free."""
+    window = AppendWindow(bytes_max=1_000, entries_max=10)
+    order: list[str] = []
+    may_end = asyncio.Event()
+
+    async def hold() -> None:
+        async with window.turn:
+            await may_end.wait()
+        order.append("slipped in" if window.is_free(1) else "stood back")
+
+    async def stand_in_line() -> None:
+        async with window.turn:
+            order.append("next in line")
+
+    tasks = [asyncio.create_task(hold()), asyncio.create_task(stand_in_line())]
+    await asyncio.sleep(0)
+    may_end.set()
+    await asyncio.gather(*tasks)
+    assert order == ["stood back", "next in line"]
+    assert window.is_free(1)
+
+
+async def test_who_leaves_the_line_is_not_waited_for() -> None:
+    window = AppendWindow(bytes_max=1_000, entries_max=10)
+    may_end = asyncio.Event()
+
+    async def stand_in_line() -> None:
+        async with window.turn:
+            await may_end.wait()
+
+    holder, waiter = (asyncio.create_task(stand_in_line()) for _ in range(2))
+    await asyncio.sleep(0)
+    waiter.cancel()
+    may_end.set()
+    await asyncio.gather(holder, waiter, return_exceptions=True)
+    assert waiter.cancelled()
+    assert window.is_free(1)
