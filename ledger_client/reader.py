@@ -129,8 +129,10 @@ class LedgerReader:
         self._check_open()
         last_wanted = self.last_confirmed if last is None else last
         await self._make_visible(first, last_wanted)
-        async for batch in self._batches(EntryId(first), EntryId(last_wanted), timeout):
-            yield batch
+        found = self._batches(EntryId(first), EntryId(last_wanted), timeout)
+        async with aclosing(found) as batches:
+            async for batch in batches:
+                yield batch
 
     async def read_unconfirmed(
         self, first: int, last: int, *, timeout: float | None = None
@@ -138,8 +140,9 @@ class LedgerReader:
         """As `read`, also beyond the LAC: such entries may yet turn out not to exist."""
         self._check_open()
         _check_range(first, last, self.id)
-        async for batch in self._batches(EntryId(first), EntryId(last), timeout):
-            yield batch
+        async with aclosing(self._batches(EntryId(first), EntryId(last), timeout)) as batches:
+            async for batch in batches:
+                yield batch
 
     async def read_entry(self, entry_id: int, *, timeout: float | None = None) -> Entry:
         """Return one entry. Raises as `read`."""
@@ -166,9 +169,10 @@ class LedgerReader:
                     raise self._ledger.deleted_error()
                 lac = self.last_confirmed
                 if position <= lac:
-                    async for batch in self._batches(position, lac, timeout):
-                        position = EntryId(batch.last_entry_id + 1)
-                        yield batch
+                    async with aclosing(self._batches(position, lac, timeout)) as batches:
+                        async for batch in batches:
+                            position = EntryId(batch.last_entry_id + 1)
+                            yield batch
                 elif self._ledger.is_closed:
                     return
                 else:

@@ -34,6 +34,8 @@ class MemoryBookie:
     failure: CallFailure | None = None
     """Fails every call so; TIMEOUT only after the caller's time is over."""
     is_limbo: bool = False
+    is_fence_lost: bool = False
+    """Fails the fencing LAC reads, and nothing else."""
     delay_s: float = DEFAULT_DELAY_S
     reads: list[ReadEntries] = field(default_factory=list)
     polls: list[WaitLac] = field(default_factory=list)
@@ -155,6 +157,8 @@ class MemoryBookies:
         self, bookie_id: BookieId, request: ReadLac, *, timeout_s: float
     ) -> LacReply:
         bookie = await self._reach(bookie_id, timeout_s)
+        if bookie.is_fence_lost:
+            raise BookieCallError(bookie_id, "as the test wants", failure=CallFailure.PROTOCOL)
         bookie.is_fenced |= request.fence
         status = Status.OK if bookie.entries else Status.NO_SUCH_LEDGER
         status = Status.UNKNOWN if bookie.is_limbo else status

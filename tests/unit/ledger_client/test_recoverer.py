@@ -318,6 +318,18 @@ def test_without_the_metadata_service_it_ends_in_time() -> None:
     run(scenario)
 
 
+def test_every_recovery_read_fences_also_where_the_fence_was_lost() -> None:
+    async def scenario(world: World) -> None:
+        world.bookies.write(0, payloads(0, 5), lac=-1, length_before=0, to="a,b,c")
+        world.bookies["c"].is_fence_lost = True
+        closed = await world.recover()
+        assert closed.last_entry_id == 4
+        assert world.bookies["c"].is_fenced
+        assert all(each.fence for b in "abc" for each in world.bookies[b].reads)
+
+    run(scenario)
+
+
 def test_the_old_writer_is_refused_afterwards() -> None:
     async def scenario(world: World) -> None:
         batch = world.bookies.write(0, payloads(0, 5), lac=-1, length_before=0, to="a,b,c")
