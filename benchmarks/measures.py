@@ -55,9 +55,12 @@ def latency_figures(seconds: Sequence[float]) -> dict[str, float]:
 
 
 def interleaved(cases: Sequence[Item], repetitions: int) -> Iterator[tuple[int, Item]]:
-    """Yield (repetition, case) as A B A B, so that a slow spell of the machine meets all alike."""
+    """Yield (repetition, case) as A B C, B C A, ...: a slow spell of the machine meets all alike,
+    and no case is always the first after a pause.
+    """
     for repetition in range(repetitions):
-        for case in cases:
+        start = repetition % len(cases)
+        for case in (*cases[start:], *cases[:start]):
             yield repetition, case
 
 

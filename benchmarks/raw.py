@@ -19,7 +19,7 @@ async def measure_throughput(bench: Bench, directory_case: str, load: Load, acks
             found = await raw_throughput(directory, load.raw_batch_bytes, load.batch_count, acks)
     seconds, all_seconds = float(str(found["acknowledged_s"])), float(str(found["replicated_s"]))
     payload = load.raw_entry_count * load.entry_bytes
-    rates = {
+    rates: dict[str, object] = {
         "MB_per_s": megabytes_per_second(payload, seconds),
         "replicated_MB_per_s": megabytes_per_second(payload, all_seconds),
         "entries_per_s": load.raw_entry_count / seconds,

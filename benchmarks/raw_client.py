@@ -178,8 +178,8 @@ async def raw_latency(
             while group.acknowledged < group.sent:
                 await group.changed()
             latencies.append(perf_counter() - start)
-            if group.sent - group.replicated > UNANSWERED_BYTES_MAX:
-                await group.changed()
+        while group.replicated < group.sent:
+            await group.changed()
     return latencies
 
 

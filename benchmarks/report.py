@@ -10,11 +10,20 @@ was wanted and whether it is met).
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from typing import TextIO
+from typing import Final, TextIO
 
 from benchmarks.measures import is_met, spread
 
-UNITS = {"MB_per_s": 1, "entries_per_s": 0, "ms": 3, "s": 3, "ratio": 3, "MB": 1}
+UNITS: Final = {
+    "MB_per_s": 1,
+    "entries_per_s": 0,
+    "ms": 3,
+    "s": 3,
+    "us": 3,
+    "ratio": 3,
+    "MB": 1,
+}
+"""Units that figures have, and the digits worth printing."""
 
 
 class Report:
@@ -81,7 +90,7 @@ class Report:
             verdict = f"  [{'met' if met else 'MISSED'}: {bound}]"
         self._print("figure", line)
         self.note(
-            f"{case}: {name} {found.median:.{digits}f} {unit} "
+            f"{case}: {name} {found.median:.{digits}f} "
             f"({found.low:.{digits}f}..{found.high:.{digits}f}, {found.count} runs){verdict}"
         )
 

@@ -1,0 +1,50 @@
+"""Starts the product as the benchmarks use it: bookies as processes, a real ZooKeeper, a client.
+
+Leaves the processes to `quire.local_cluster`.
+"""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.processes import Metered, PeakMemory, usage_of
+from ledger_client import ClientConfig, LedgerClient
+from quire.local_bookie import LocalBookie
+from quire.local_cluster import LocalCluster
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A cluster that runs, and a client of it in this process."""
+
+    cluster: LocalCluster
+    client: LedgerClient
+
+    @property
+    def bookies(self) -> Sequence[LocalBookie]:
+        """The bookies, in the order in which they were made."""
+        return self.cluster.bookies
+
+    def metered(self) -> Metered:
+        """Begin to count what the client's process and the bookies use."""
+        return Metered([bookie.pid for bookie in self.bookies])
+
+    def largest_bookie(self) -> PeakMemory:
+        """Return the memory of the bookie that has most, now."""
+        peak = PeakMemory()
+        for bookie in self.bookies:
+            peak.note(usage_of(bookie.pid))
+        return peak
+
+
+@asynccontextmanager
+async def running(
+    directory: Path, bookie_count: int, config: ClientConfig | None = None
+) -> AsyncIterator[Running]:
+    """Start so many bookies with their data in `directory`; stop them when the block ends."""
+    async with (
+        LocalCluster(bookies=bookie_count, data_dir=directory) as cluster,
+        LedgerClient(cluster.metadata_uri, config=config) as client,
+    ):
+        yield Running(cluster, client)

@@ -1,0 +1,72 @@
+"""Runs the benchmark scripts one after the other and makes one JSON document of what they print.
+
+Leaves measuring to the scripts. The document goes to standard output and to a file; what the
+scripts tell a human goes to standard error as it comes.
+
+Format: `machine` (the first script's record), `figures` and `samples` (their records, in order),
+`failed` (scripts that did not end well, with their exit status).
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+ALL: Final = ("startup", "append", "read", "failover", "many_ledgers", "restart", "age")
+"""`raw` alone is not among them: `append` runs it beside each of its cases."""
+
+
+def document(lines: Sequence[str], failed: dict[str, int], started: str) -> dict[str, object]:
+    """Return what a run found, as one value."""
+    records = [json.loads(line) for line in lines if line.startswith("{")]
+    chosen: dict[str, list[dict[str, object]]] = {"machine": [], "figure": [], "sample": []}
+    for record in records:
+        kind = record.pop("record", None)
+        if kind in chosen:
+            chosen[kind].append(record)
+    return {
+        "started": started,
+        "machine": chosen["machine"][0] if chosen["machine"] else None,
+        "figures": chosen["figure"],
+        "missed": [figure for figure in chosen["figure"] if figure.get("met") is False],
+        "failed": failed,
+        "samples": chosen["sample"],
+    }
+
+
+def main() -> int:
+    """Run what the command line names; 1 if a script failed (a missed figure is not a failure)."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.run")
+    parser.add_argument("names", nargs="*", default=list(ALL), metavar="NAME")
+    parser.add_argument("--smoke", action="store_true", help="a few seconds each, tiny sizes")
+    parser.add_argument("--repeat", type=int, help="runs of each case")
+    parser.add_argument("--data-dir", help="where data goes while a script runs")
+    parser.add_argument("--output", type=Path, default=Path("bench-results"), help="a directory")
+    options = parser.parse_args()
+    started = datetime.now(UTC).isoformat(timespec="seconds")
+    flags = ["--smoke"] if options.smoke else []
+    flags += ["--repeat", str(options.repeat)] if options.repeat else []
+    flags += ["--data-dir", options.data_dir] if options.data_dir else []
+    lines: list[str] = []
+    failed: dict[str, int] = {}
+    for name in options.names:
+        command = [sys.executable, "-m", f"benchmarks.{name}", *flags]
+        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+        lines += done.stdout.splitlines()
+        if done.returncode != 0:
+            failed[name] = done.returncode
+    found = document(lines, failed, started)
+    text = json.dumps(found, indent=1)
+    options.output.mkdir(parents=True, exist_ok=True)
+    name = f"smoke-{started}" if options.smoke else started
+    (options.output / f"{name.replace(':', '')}.json").write_text(text + "\n")
+    print(text)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,65 @@
+"""What a benchmark prints, and the one document made of it."""
+
+import io
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from benchmarks.processes import Usage, total, usage_of, used_between
+from benchmarks.report import Report
+from benchmarks.run import document
+
+
+def _records(output: io.StringIO) -> list[dict[str, object]]:
+    return [json.loads(line) for line in output.getvalue().splitlines()]
+
+
+def test_a_figure_is_the_median_of_its_samples_beside_what_is_wanted() -> None:
+    output = io.StringIO()
+    report = Report("append", output)
+    for rate in (3.0, 1.0, 2.0):
+        report.sample("one case", {"MB_per_s": rate, "note": "text is no number"})
+    report.figure("one case", "MB_per_s", "MB_per_s", at_least=2.5)
+    *samples, figure = _records(output)
+    assert [sample["MB_per_s"] for sample in samples] == [3.0, 1.0, 2.0]
+    assert (figure["lowest"], figure["median"], figure["highest"]) == (1.0, 2.0, 3.0)
+    assert (figure["wanted"], figure["met"]) == ({"at_least": 2.5}, False)
+    assert report.values("one case", "note") == []
+
+
+def test_a_figure_without_samples_is_not_made_up() -> None:
+    output = io.StringIO()
+    Report("append", output).figure("no case", "MB_per_s", "MB_per_s", at_least=1)
+    assert output.getvalue() == ""
+
+
+def test_the_document_lists_what_was_missed_and_what_failed() -> None:
+    output = io.StringIO()
+    report = Report("read", output)
+    report.machine({"cores": 2})
+    report.sample("a", {"ms": 5.0})
+    report.figure("a", "ms", "ms", at_most=4.0)
+    report.figure("a", "ms", "ms", at_most=6.0)
+    found = document([*output.getvalue().splitlines(), "a stray line"], {"age": 1}, "now")
+    assert found["machine"] == {"benchmark": "read", "cores": 2}
+    figures = found["figures"]
+    assert isinstance(figures, list)
+    assert found["missed"] == figures[:1]
+    assert found["failed"] == {"age": 1}
+
+
+def test_usage_is_a_difference_and_memory_is_the_last() -> None:
+    used = used_between(Usage(1.0, 10, 20, 300), Usage(1.5, 11, 19, 700))
+    assert used == Usage(0.5, 11, 19, 400)
+    both = total([used, Usage(0.25, 1, 1, None)])
+    assert both == Usage(0.75, 12, 20, None)
+
+
+def test_a_process_that_does_not_exist_has_used_nothing_known() -> None:
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    assert usage_of(ended.pid) == Usage(None, None, None, None)
+    if Path("/proc/self/stat").exists():
+        assert usage_of(os.getpid()).cpu_s is not None
