@@ -13,7 +13,7 @@ import asyncio
 import random
 from dataclasses import dataclass, field
 
-from bookie import cleaning, records, replay
+from bookie import cleaning, listing, records, replay
 from bookie.config import StorageConfig
 from bookie.disk import Buffer, Disk, File
 from bookie.errors import DamagedRecordError, DiskFullError
@@ -21,7 +21,7 @@ from bookie.index import Index
 from bookie.index_pages import Move
 from bookie.index_runs import Run
 from bookie.ledgers import Ledgers
-from bookie.records import ADDS, RECORD_HEADER_BYTES, FooterRun, Record, RecordKind
+from bookie.records import ADDS, RECORD_HEADER_BYTES, Record, RecordKind
 from bookie.segments import DIRECTORY, Segment, Segments
 from bookie.wire.batch import parse_header
 
@@ -98,7 +98,7 @@ class Cleaner:
 
     async def _measure(self, segment: Segment) -> None:
         if segment.mean_run_bytes is None and not segment.is_cleaned and not segment.is_damaged:
-            runs = await self._list_runs(segment)
+            runs = await listing.list_records(self._segments, segment)
             segment.mean_run_bytes = 0 if runs is None else cleaning.mean_run_bytes(runs)
 
     async def _clean_segments(self, numbers: list[int], *, may_write: bool) -> None:
@@ -128,7 +128,7 @@ class Cleaner:
         """Return the runs (ledger id, run) that the index has in a segment; None when it cannot
         account for them.
         """
-        listed = await self._list_runs(segment)
+        listed = await listing.list_records(self._segments, segment)
         if listed is None:
             return None
         named: list[tuple[int, Run]] = []
@@ -136,47 +136,10 @@ class Cleaner:
             if ledger_id in self._ledgers.deleted:
                 continue
             runs = await self._index.stored_runs(ledger_id, first, last)
-            if runs is None:
-                return None
+            if runs is None or not runs or runs[-1][0] < last:
+                return None  # entries of this segment are missing from the index
             named += [(ledger_id, r) for r in runs if records.segment_of(r[2]) == segment.number]
         return named
-
-    async def _list_runs(self, segment: Segment) -> list[FooterRun] | None:
-        """Return what a segment's footer lists, or what its records are without one; None when it
-        is damaged.
-        """
-        try:
-            file = await self._segments.open_file(segment.number)
-        except DamagedRecordError:
-            return None
-        try:
-            tail = await file.read(max(0, segment.size - 4), 4)
-            offset = records.footer_offset(tail) if len(tail) == 4 else 0  # noqa: PLR2004 - u32
-            data = memoryview(await file.read(offset, segment.size - offset)) if offset else b""
-            lsn = records.lsn_of(segment.number, offset)
-            found, _, _ = replay.scan(memoryview(data), lsn)
-            if found and found[0].header.kind is RecordKind.FOOTER:
-                return list(records.decode_footer(found[0].body))
-            return await self._walk(segment, file)
-        finally:
-            await file.close()
-
-    async def _walk(self, segment: Segment, file: File) -> list[FooterRun] | None:
-        reader, listed = replay.SegmentReader(file, segment.number, 0), list[FooterRun]()
-        while (part := await reader.next()) is not None:
-            if isinstance(part, replay.Damage):
-                segment.is_damaged = True
-                return None
-            for record in part:
-                if record.header.kind is RecordKind.ADDS:
-                    header, lsn = parse_header(record.body), record.header.lsn
-                    offset, size = records.offset_of(lsn), record.header.size
-                    listed.append(
-                        FooterRun(
-                            header.ledger_id, header.first_entry_id, header.count, offset, size
-                        )
-                    )
-        return listed
 
     async def _rewrite(self, runs: list[tuple[int, Run]]) -> None:
         """Write runs, sorted by ledger and entry, into a new segment, and let the index name it."""

@@ -273,9 +273,12 @@ def _clear(transaction: Transaction, ledger_id: int, run: Run, freed: dict[int, 
     start = run[1]
     while (pair := transaction.seek(_RUN_KEY.pack(b"r", ledger_id, start))) is not None:
         key, value = pair
-        found = _decode_run(key, value) if _is_run_of(key, ledger_id) else None
-        if found is None:
+        if not _is_run_of(key, ledger_id):
             return
+        found = _decode_run(key, value)
+        if found is None:
+            transaction.delete(key)  # damaged: what it held is found again in the segments
+            continue
         (last, first, location, size), previous = found
         if first > run[0]:
             return

@@ -26,6 +26,7 @@ from bookie.index_pages import FLAG_FENCES_LOST, FLAG_LIMBO
 from bookie.ledgers import Ledgers
 from bookie.log import Log
 from bookie.reading import Reader
+from bookie.rebuild import rebuild_ledgers
 from bookie.recent import RecentEntries
 from bookie.segments import Segments
 
@@ -147,6 +148,17 @@ class Upkeep:
         async with self._cleaning:
             return await self._cleaner.clean(is_emergency=self._is_full)
 
+    async def rebuild(self) -> None:
+        """Index again the ledgers whose runs the index could not account for."""
+        parts = self._parts
+        unproven = list(parts.reader.unproven)
+        if unproven:
+            async with self._cleaning:
+                await rebuild_ledgers(unproven, parts.ledgers, parts.index, parts.segments)
+            for ledger_id in unproven:
+                parts.reader.unproven.pop(ledger_id, None)
+            self._due.set()
+
     def statistics(self, counts: Counts, queue_bytes: int) -> StorageStatistics:
         """Return counters and gauges."""
         parts = self._parts
@@ -215,6 +227,7 @@ class Upkeep:
                 self._is_full = False
                 self.note_writable()
             self._pressed.clear()
+            await self.rebuild()
             try:
                 async with asyncio.timeout(self._config.disk_check_interval_s):
                     await self._pressed.wait()

@@ -13,7 +13,7 @@ import random
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from bookie.errors import DiskFailedError
+from bookie.errors import DiskFailedError, DiskFullError
 from bookie.index_store import Transaction
 
 Result = TypeVar("Result")
@@ -32,6 +32,7 @@ class MemoryTransaction:
 
     def put(self, key: bytes, value: bytes) -> None:
         """See `Transaction.put`."""
+        self._store.take_room()
         self.undo.append((key, self._store.pairs.get(key)))
         self._store.assign(key, value)
 
@@ -66,6 +67,8 @@ class MemoryStore:
     def __init__(self) -> None:
         self.keys: list[bytes] = []
         self.pairs: dict[bytes, bytes] = {}
+        self.puts_left: int | None = None
+        """When given, the store is full after this many more."""
         self._unsynced: list[tuple[bytes, bytes | None]] = []
         self._pause: Callable[[], Awaitable[None]] | None = None
         self._fails: Callable[[], bool] = bool
@@ -116,6 +119,13 @@ class MemoryStore:
         value[rng.randrange(len(value))] ^= 1 << rng.randrange(8)
         self.pairs[key] = bytes(value)
         return key
+
+    def take_room(self) -> None:
+        """Count a put. Raises DiskFullError when there is no room for it."""
+        if self.puts_left is not None:
+            if not self.puts_left:
+                raise DiskFullError("the simulated index")
+            self.puts_left -= 1
 
     def assign(self, key: bytes, value: bytes | None) -> None:
         """Set or remove a pair."""

@@ -1,6 +1,7 @@
 """What a storage promises, one test per promise, on the simulated disk."""
 
 import asyncio
+import dataclasses
 
 import pytest
 
@@ -454,5 +455,126 @@ def test_a_segment_that_was_cut_short_is_unknown_and_never_negative() -> None:
         assert await add(storage, make_run(99, 0, 1)) is Status.UNKNOWN
         assert await add(storage, make_run(7, 5, 1)) is Status.FENCED
         assert await add(storage, make_run(7, 5, 1), recovery=True) is Status.OK
+
+    simulate(main)
+
+
+def test_a_ledger_whose_runs_went_missing_is_unknown_and_then_rebuilt_in_limbo() -> None:
+    async def main(bench: Bench) -> None:
+        storage = await bench.open()
+        for first in range(0, 200, 10):
+            await add(storage, make_run(7, first, 10))
+            await add(storage, make_run(8, first, 10))
+        storage = await bench.reopen(storage)
+        store = bench.platter.stores["index"]
+        mine = [key for key in store.keys if key.startswith(b"r" + bytes(7) + b"\7")]
+        for key in (mine[2], mine[-1]):
+            store.assign(key, None)
+        unknown = [e for e in range(200) if (await read(storage, 7, e, e)).status is Status.UNKNOWN]
+        assert unknown
+        running = asyncio.create_task(storage.background())
+        await asyncio.sleep(20)
+        for _ in range(2):
+            assert entries_of(await read(storage, 7, 0, 199)) == {
+                i: payload_of(7, i) for i in range(200)
+            }
+            assert (await read(storage, 7, 200, 200)).status is Status.UNKNOWN
+            assert (await storage.read_lac(L, KEY)).fenced
+            assert (await read(storage, 8, 200, 200)).status is Status.NO_SUCH_ENTRY
+            assert not (await storage.read_lac(LedgerId(8), KEY)).fenced
+            running.cancel()
+            storage = await bench.reopen(storage)
+
+    simulate(main)
+
+
+def test_a_lost_index_is_rebuilt_in_limbo() -> None:
+    async def main(bench: Bench) -> None:
+        storage = await bench.open()
+        for first in range(0, 100, 5):
+            await add(storage, make_run(7, first, 5))
+        storage = await bench.reopen(storage)
+        await storage.close()
+        del bench.platter.stores["index"]
+        storage = await bench.open()
+        for _ in range(2):
+            assert entries_of(await read(storage, 7, 0, 99)) == {
+                i: payload_of(7, i) for i in range(100)
+            }
+            assert (await read(storage, 7, 100, 100)).status is Status.UNKNOWN
+            assert (await read(storage, 9, 0, 0)).status is Status.UNKNOWN
+            assert await add(storage, make_run(7, 100, 1)) is Status.FENCED
+            storage = await bench.reopen(storage)
+
+    simulate(main)
+
+
+def test_a_damaged_ledger_state_is_noticed() -> None:
+    async def main(bench: Bench) -> None:
+        storage = await bench.open()
+        await add(storage, make_run(7, 0, 5))
+        await storage.fence(LedgerId(8), KEY)
+        await storage.close()
+        store = bench.platter.stores["index"]
+        store.assign(next(key for key in store.keys if key.startswith(b"s")), None)
+        storage = await bench.open()
+        assert storage.statistics().is_limbo
+        assert await add(storage, make_run(8, 0, 1)) in (Status.FENCED, Status.UNKNOWN)
+        assert entries_of(await read(storage, 7, 0, 4)) == {i: payload_of(7, i) for i in range(5)}
+
+    simulate(main)
+
+
+def test_cleaning_frees_deleted_ledgers_and_sorts_what_is_left() -> None:
+    async def main(bench: Bench) -> None:
+        bench.config = dataclasses.replace(bench.config, clean_mean_run_bytes_min=1000)
+        storage = await bench.open()
+        for first in range(200):
+            for ledger_id in (7, 8, 9):
+                await add(storage, make_run(ledger_id, first, 1))
+        await storage.checkpoint()
+        before = storage.statistics()
+        await storage.delete_ledger(L)
+        freed = 0
+        for _ in range(60):
+            freed += await storage.clean()
+            await storage.checkpoint()
+        after = storage.statistics()
+        assert freed > 0
+        assert after.segment_bytes < before.segment_bytes * 0.8
+        for _ in range(2):
+            for ledger_id in (8, 9):
+                found = entries_of(await read(storage, ledger_id, 0, 199))
+                assert found == {i: payload_of(ledger_id, i) for i in range(200)}
+            assert (await read(storage, 7, 0, 0)).status is Status.DELETED
+            storage = await bench.reopen(storage)
+        runs = [key for key in bench.platter.stores["index"].keys if key.startswith(b"r")]
+        assert len(runs) < 100
+
+    simulate(main)
+
+
+def test_cleaning_keeps_a_damaged_segment() -> None:
+    async def main(bench: Bench) -> None:
+        storage = await bench.open()
+        for first in range(100):
+            for ledger_id in (7, 8):
+                await add(storage, make_run(ledger_id, first, 1))
+        storage = await bench.reopen(storage)
+        name = "log/00000001.log"
+        place = bytes(bench.platter.names[name].current).index(payload_of(8, 1))
+        bench.platter.flip_bit(name, 8 * place)
+        await storage.delete_ledger(L)
+        for _ in range(10):
+            await storage.clean()
+            await storage.checkpoint()
+        assert name in bench.platter.names
+        assert len(bench.platter.names) < 5 + storage.statistics().segments
+        for entry_id in range(100):
+            result = await read(storage, 8, entry_id, entry_id)
+            if entry_id == 1:
+                assert result.status is Status.UNKNOWN
+            else:
+                assert entries_of(result) == {entry_id: payload_of(8, entry_id)}
 
     simulate(main)

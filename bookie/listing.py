@@ -1,0 +1,74 @@
+"""Lists the adds records of a segment: from its footer, or by walking it where it has none.
+
+Leaves what to do with them to `bookie.cleaner` and `bookie.rebuild`.
+
+Source: storage design, "One log" and "Index".
+"""
+
+from typing import Final
+
+from bookie import records, replay
+from bookie.disk import File
+from bookie.errors import DamagedRecordError
+from bookie.records import FooterRun, RecordKind
+from bookie.segments import Segment, Segments
+from bookie.wire.batch import parse_header
+
+FOOTER_OFFSET_BYTES: Final = 4
+
+
+async def list_records(segments: Segments, segment: Segment) -> list[FooterRun] | None:
+    """Return a segment's adds records in the order of the file; None, and the segment marked, when
+    it is damaged.
+    """
+    try:
+        file = await segments.open_file(segment.number)
+    except DamagedRecordError:
+        return None
+    try:
+        listed = await _read_footer(segment, file)
+        return await _walk(segment, file) if listed is None else listed
+    finally:
+        await file.close()
+
+
+async def _read_footer(segment: Segment, file: File) -> list[FooterRun] | None:
+    tail = await file.read(max(0, segment.size - FOOTER_OFFSET_BYTES), FOOTER_OFFSET_BYTES)
+    offset = records.footer_offset(tail) if len(tail) == FOOTER_OFFSET_BYTES else 0
+    if not 0 < offset < segment.size:
+        return None
+    data = memoryview(await file.read(offset, segment.size - offset))
+    header = records.decode_header(data, 0, records.lsn_of(segment.number, offset))
+    if header is None or header.kind is not RecordKind.FOOTER or header.size != len(data):
+        return None
+    body = data[records.RECORD_HEADER_BYTES :]
+    return list(records.decode_footer(body)) if replay.is_whole(header, body) else None
+
+
+async def _walk(segment: Segment, file: File) -> list[FooterRun] | None:
+    end = segment.size  # of a segment that is being written, what is behind is not durable yet
+    reader, listed = replay.SegmentReader(file, segment.number, 0), list[FooterRun]()
+    while (part := await reader.next()) is not None:
+        if isinstance(part, replay.Damage):
+            if records.offset_of(part.lsn) >= end:
+                return listed
+            if part.kind is RecordKind.FOOTER:
+                continue
+            segment.is_damaged = True
+            return None
+        for record in part:
+            offset = records.offset_of(record.header.lsn)
+            if offset >= end:
+                return listed
+            if record.header.kind is RecordKind.ADDS:
+                header = parse_header(record.body)
+                listed.append(
+                    FooterRun(
+                        header.ledger_id,
+                        header.first_entry_id,
+                        header.count,
+                        offset,
+                        record.header.size,
+                    )
+                )
+    return listed

@@ -1,0 +1,230 @@
+"""The index against a naive twin: random inserts, checkpoints, failed and lost commits, and damaged
+values.
+"""
+
+import dataclasses
+import random
+
+import pytest
+
+from bookie import index_pages, index_runs, ledger_state
+from bookie.config import StorageConfig
+from bookie.errors import DiskFullError
+from bookie.index import Index
+from bookie.index_pages import INDEX_VERSION, Meta, Move
+from bookie.index_runs import Run
+from bookie.index_store import Transaction
+from bookie.ledger_state import LedgerState
+from metadata.ids import LedgerId
+from tests.simulation.index_store import MemoryStore
+from tests.simulation.loop import run_simulation
+
+CONFIG = StorageConfig(transaction_runs_max=4, run_bytes_max=90)
+IDS = 60
+SEEDS = range(40)
+
+
+def naive_insert(twin: dict[int, int], first: int, last: int, location: int) -> None:
+    twin.update(dict.fromkeys(range(first, last + 1), location))
+
+
+def holds(runs: list[Run], entry_id: int, location: int) -> bool:
+    """Tell whether a place lies within the bytes of the run that covers an entry."""
+    return any(
+        first <= entry_id <= last and start <= location < start + size
+        for last, first, start, size in runs
+    )
+
+
+class Twins:
+    """An index beside a dict of entry id to place, per ledger."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self.rng = rng
+        self.store = MemoryStore()
+        self.places: dict[int, dict[int, int]] = {1: {}, 2: {}, 2**63 - 1: {}}
+        self.indexed_highest = dict.fromkeys(self.places, -1)
+        self.next_location = 1 << 32
+        self.index = Index(self.store, CONFIG, Meta(INDEX_VERSION, 0, 0, 0, 0))
+
+    async def begin(self) -> None:
+        meta = self.index.meta
+        await self.store.update(lambda t: index_pages.write_meta(t, meta))
+
+    def insert(self) -> None:
+        ledger_id = self.rng.choice(list(self.places))
+        places = self.places[ledger_id]
+        highest = max(places, default=-1)
+        first = self.rng.choice((highest + 1, highest + 1, highest + 3, self.rng.randrange(IDS)))
+        last = first + self.rng.randrange(5)
+        self.next_location += self.rng.choice((0, 0, 7))
+        self.index.insert(ledger_id, first, last, self.next_location, 10)
+        naive_insert(places, first, last, self.next_location)
+        self.next_location += 10
+
+    def encode(self, ledger_id: int, highest_moved: int) -> bytes:
+        state = LedgerState(LedgerId(ledger_id))
+        return state.encode(max(highest_moved, self.indexed_highest[ledger_id]))
+
+    async def checkpoint(self) -> None:
+        moved = await self.index.checkpoint(
+            self.next_location, [1], self.encode, [(1, 5), (2, None)]
+        )
+        for ledger_id, highest in moved:
+            self.indexed_highest[ledger_id] = max(self.indexed_highest[ledger_id], highest)
+
+    async def check(self) -> None:
+        for ledger_id, places in self.places.items():
+            for entry_id in range(IDS + 10):
+                found = await self.index.look_up(
+                    ledger_id, entry_id, entry_id, self.indexed_highest[ledger_id], 3
+                )
+                assert found.known_to == entry_id, "a negative or a positive without proof"
+                if entry_id in places:
+                    assert holds(found.runs, entry_id, places[entry_id])
+                else:
+                    assert not found.runs
+            await self.check_range(ledger_id, places)
+
+    async def check_range(self, ledger_id: int, places: dict[int, int]) -> None:
+        first = self.rng.randrange(IDS)
+        last = first + self.rng.randrange(IDS)
+        start = first
+        while start <= last:
+            found = await self.index.look_up(
+                ledger_id, start, last, self.indexed_highest[ledger_id], 3
+            )
+            assert not found.is_unproven
+            for entry_id in range(start, found.known_to + 1):
+                covered = any(r[1] <= entry_id <= r[0] for r in found.runs)
+                assert covered == (entry_id in places)
+            assert found.known_to >= start
+            start = found.known_to + 1
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_index_agrees_with_its_naive_twin(seed: int) -> None:
+    async def main() -> None:
+        twins = Twins(random.Random(seed))
+        await twins.begin()
+        for _ in range(12):
+            for _ in range(twins.rng.randrange(20)):
+                twins.insert()
+            await twins.check()
+            if twins.rng.random() < 0.6:
+                await twins.checkpoint()
+                await twins.check()
+        assert twins.index.meta.mark_lsn <= twins.next_location
+
+    run_simulation(main, seed)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_failed_checkpoint_keeps_everything_and_can_be_repeated(seed: int) -> None:
+    async def main() -> None:
+        twins = Twins(random.Random(seed))
+        await twins.begin()
+        for _ in range(4):
+            for _ in range(15):
+                twins.insert()
+            twins.store.puts_left = twins.rng.randrange(12)
+            try:
+                await twins.checkpoint()
+            except DiskFullError:
+                twins.store.puts_left = None
+                await twins.check()
+                await twins.checkpoint()
+            twins.store.puts_left = None
+            await twins.check()
+
+    run_simulation(main, seed)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_flipped_bit_or_a_lost_pair_is_never_a_negative(seed: int) -> None:
+    async def main() -> None:
+        twins = Twins(random.Random(seed))
+        await twins.begin()
+        for _ in range(60):
+            twins.insert()
+        await twins.checkpoint()
+        if seed % 2:
+            twins.store.flip_bit(twins.rng)
+        else:
+            runs = [key for key in twins.store.keys if key.startswith(b"r")]
+            twins.store.assign(twins.rng.choice(runs), None)
+        for ledger_id, places in twins.places.items():
+            for entry_id in places:
+                found = await twins.index.look_up(
+                    ledger_id, entry_id, entry_id, twins.indexed_highest[ledger_id], 3
+                )
+                is_negative = not found.runs and found.known_to >= entry_id
+                assert not is_negative
+                if found.runs:
+                    assert holds(found.runs, entry_id, places[entry_id])
+            listed = await twins.index.stored_runs(ledger_id, min(places), max(places))
+            if listed is not None:
+                covered = {e for last, first, _, _ in listed for e in range(first, last + 1)}
+                missing = [entry_id for entry_id in places if entry_id not in covered]
+                assert not missing or max(missing) == max(places)
+
+    run_simulation(main, seed)
+
+
+def test_moves_happen_only_from_the_old_place() -> None:
+    async def main() -> None:
+        store = MemoryStore()
+        old: list[Run] = [(4, 0, 100, 10), (9, 5, 200, 10), (20, 15, 300, 10)]
+
+        def fill(transaction: Transaction) -> None:
+            index_pages.put_runs(transaction, 3, old, {})
+
+        await store.update(fill)
+        stale = Move(3, ((4, 0, 101, 10),), (4, 0, 900, 10))
+        joined = Move(3, (old[0], old[1]), (9, 0, 500, 20))
+        await store.update(lambda t: index_pages.move_runs(t, [stale, joined]))
+        listed = await store.view(lambda t: index_pages.list_runs(t, 3, 0, 30))
+        assert listed == [(9, 0, 500, 20), (20, 15, 300, 10)]
+        found = await store.view(lambda t: index_pages.look_up(t, 3, 0, 20, 10))
+        assert [run[:2] for run in found.runs] == [(9, 0), (20, 15)]
+        assert found.known_to == 20
+        freed, is_done = await store.update(lambda t: index_pages.delete_runs(t, 3, 1))
+        assert (freed, is_done) == ({0: 20}, False)
+        freed, is_done = await store.update(lambda t: index_pages.delete_runs(t, 3, 1))
+        assert is_done
+
+    run_simulation(main, 1)
+
+
+def test_states_are_counted_and_summed() -> None:
+    async def main() -> None:
+        store = MemoryStore()
+        await store.update(lambda t: index_pages.write_meta(t, Meta(INDEX_VERSION, 0, 0, 0, 0)))
+        for ledger_id in (5, 6, 5):
+            state = LedgerState(LedgerId(ledger_id))
+            state.lac, state.fenced, state.master_key = 3, True, b"k" * 32
+            value = state.encode(8)
+            values = [(ledger_id, value)]
+            await store.update(lambda t, values=values: index_pages.write_states(t, values))  # type: ignore[misc]
+            again = ledger_state.decode(LedgerId(ledger_id), value)
+            assert isinstance(again, LedgerState)
+            assert (again.lac, again.highest, again.fenced) == (3, 8, True)
+            assert again.master_key == b"k" * 32
+        meta = await store.view(index_pages.read_meta)
+        assert meta is not None
+        xor = 0
+        for _, value in await store.view(lambda t: index_pages.scan_states(t, -1)):
+            xor ^= index_pages.crc_of_state(value)
+        assert (meta.state_count, meta.state_xor) == (2, xor)
+        assert dataclasses.replace(meta, mark_lsn=1) != meta
+
+    run_simulation(main, 1)
+
+
+def test_merged_runs_stay_bounded() -> None:
+    runs: list[Run] = []
+    for i in range(100):
+        index_runs.append_run(runs, (i, i, i * 10, 10), 90)
+    assert len(runs) == 12
+    assert all(size <= 90 for _, _, _, size in runs)
+    assert index_runs.find_gaps(index_runs.find_runs(runs, 3, 120), 3, 120) == [(100, 120)]
