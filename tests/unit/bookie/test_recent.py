@@ -1,0 +1,74 @@
+"""The cache of recent batches against a naive twin."""
+
+import gc
+import random
+import weakref
+
+import pytest
+
+from bookie.recent import OVERHEAD_BYTES, RecentEntries
+from bookie.wire.batch import BatchView
+from tests.unit.bookie.batches import make_run
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_is_found_is_contiguous_and_bounded(seed: int) -> None:
+    rng = random.Random(seed)
+    bytes_max = 20 * OVERHEAD_BYTES
+    recent = RecentEntries(bytes_max)
+    highest = dict.fromkeys(range(3), -1)
+    kept: list[BatchView] = []
+    for _ in range(600):
+        ledger_id = rng.randrange(3)
+        first = highest[ledger_id] + rng.choice((1, 1, 1, 2))
+        batch = make_run(ledger_id, first, rng.randint(1, 3))
+        highest[ledger_id] = batch.header.last_entry_id
+        recent.put(batch)
+        kept.append(batch)
+        while sum(len(b.data) + OVERHEAD_BYTES for b in kept) > bytes_max:
+            del kept[0]
+        assert recent.size <= bytes_max
+        asked = rng.randrange(3)
+        start = rng.randint(0, max(0, highest[asked]) + 2)
+        stop = start + rng.randrange(8)
+        expected: list[BatchView] = []
+        wanted = start
+        for candidate in kept:
+            header = candidate.header
+            if (
+                header.ledger_id == asked
+                and header.first_entry_id <= wanted <= header.last_entry_id
+            ):
+                expected.append(candidate)
+                wanted = header.last_entry_id + 1
+                if wanted > stop:
+                    break
+        assert recent.find(asked, start, stop, 1 << 30) == expected
+
+
+def test_what_is_evicted_is_released() -> None:
+    class Watched(BatchView):
+        __slots__ = ("__weakref__",)
+
+    recent = RecentEntries(10 * (OVERHEAD_BYTES + 100))
+    alive: weakref.WeakSet[Watched] = weakref.WeakSet()
+
+    def put(first: int) -> None:
+        batch = Watched(make_run(1, first, 1, size=20).data)
+        alive.add(batch)
+        recent.put(batch)
+
+    for first in range(200):
+        put(first)
+    gc.collect()
+    assert 5 <= len(alive) <= 11
+
+
+def test_a_dropped_ledger_and_one_that_goes_back_are_not_found() -> None:
+    recent = RecentEntries(1 << 20)
+    recent.put(make_run(1, 5, 2))
+    recent.put(make_run(1, 3, 2))
+    assert recent.find(1, 3, 3, 10) == []
+    assert len(recent.find(1, 5, 9, 10)) == 1
+    recent.drop(1)
+    assert recent.find(1, 5, 5, 10) == []
