@@ -87,9 +87,9 @@ class Model:
         if rng.random() < odds.down:
             self.bookies[rng.choice(names)].is_down = True
 
-    def run(self, *, entries: int) -> None:
-        """Play until nothing is under way and every recoverer has ended."""
-        waiting = list(range(len(self.recoverers)))
+    def run(self, *, entries: int, starting: bool = True) -> None:
+        """Play until nothing is under way; every recoverer starts at some moment, or has before."""
+        waiting = list(range(len(self.recoverers))) if starting else []
         for _ in range(STEPS_MAX):
             choices = len(self.messages) + (3 if self.pushed < entries else 0) + len(waiting)
             if not choices:
@@ -278,7 +278,7 @@ class Model:
         self.recoverers.append(RecoveryProtocol())
         number = len(self.recoverers) - 1
         self.hear(number, e.MetadataRead(self.stored, self.version))
-        self.run(entries=self.pushed)
+        self.run(entries=self.pushed, starting=False)
         if not isinstance(self.ended.get(number), e.Finish):
             raise ViolationError(f"in peace it ends with {self.ended.get(number)}")
 
