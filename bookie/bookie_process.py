@@ -198,6 +198,7 @@ def storage_config(options: BookieOptions) -> StorageConfig:
         disk_high_mark=options.disk_high_mark,
         disk_low_mark=options.disk_low_mark,
         reserve_bytes_min=options.reserve_bytes_min,
+        reserve_share=options.reserve_share,
     )
 
 

@@ -101,6 +101,9 @@ class BookieOptions:
         low=0,
         high=1024 * _GIB,
     )
+    reserve_share: float = _option(
+        0.01, "share of the whole disk kept so, if that is more", low=0.0, high=0.5
+    )
     segment_bytes_max: int = _option(256 * 2**20, "size of a log file", low=2**16, high=4 * _GIB)
     queue_bytes_max: int = _option(
         64 * 2**20, "accepted and not yet durable; beyond it nothing is read", low=2**20, high=_GIB

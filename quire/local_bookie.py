@@ -39,6 +39,7 @@ class LocalBookie:
             "data-dir": str(data_dir),
             "metadata": metadata_uri,
             "reserve-bytes-min": str(RESERVE_BYTES),
+            "reserve-share": "0",
             "disk-high-mark": "1.0",
             "disk-low-mark": "1.0",
             "location": f"/local/{name}/{name}",
