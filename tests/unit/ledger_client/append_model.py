@@ -11,6 +11,7 @@ a writer that closed agrees with what is stored; a writer whose bookies live get
 from random import Random
 from typing import TYPE_CHECKING
 
+from bookie.overriding import override
 from bookie.wire.messages import Status
 from ledger_client.protocol import append_events as a
 from ledger_client.protocol.append import AppendOptions, AppendProtocol
@@ -51,6 +52,7 @@ class WriterModel(Model):
 
     # -- what happens to the writer ----------------------------------------------------------------
 
+    @override
     def append(self, count: int) -> None:
         """Let the writer append, or let something go wrong."""
         if self.error is not None or self.written is not None:
@@ -61,8 +63,9 @@ class WriterModel(Model):
             kind = self.rng.choice(list(a.FailureKind))
             self.send(lambda: self.tell(a.BookieFailed(name, kind, "drawn")))
         if self.writer.parked and self.rng.random() < RETURN_ODDS:
-            back = self.rng.choice([a.BookieReturned(self.writer.parked[0]), a.SpareJoined()])
-            self.send(lambda: self.tell(back))
+            back: list[a.AppendEvent] = [a.BookieReturned(self.writer.parked[0]), a.SpareJoined()]
+            event = self.rng.choice(back)
+            self.send(lambda: self.tell(event))
         if self.rng.random() < CLOSE_ODDS:
             self.send(self.close)
         quorum, first = self.stored.quorum, EntryId(self.pushed)
