@@ -17,6 +17,8 @@ from quire.child_process import ChildProcess
 READY_TIMEOUT_S: Final = 30.0
 RESERVE_BYTES: Final = 1024 * 1024
 """A bookie of its own disk keeps far more for emergencies; several on a laptop must not."""
+SEGMENT_BYTES: Final = 64 * 1024 * 1024
+"""Some file systems are given a whole segment at once: four bookies share this disk."""
 OWN_VARIABLES: Final = "QUIRE_"
 
 
@@ -40,6 +42,7 @@ class LocalBookie:
             "metadata": metadata_uri,
             "reserve-bytes-min": str(RESERVE_BYTES),
             "reserve-share": "0",
+            "segment-bytes-max": str(SEGMENT_BYTES),
             "disk-high-mark": "1.0",
             "disk-low-mark": "1.0",
             "location": f"/local/{name}/{name}",
