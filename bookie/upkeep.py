@@ -12,7 +12,6 @@ import asyncio
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
 
 from bookie import records
 from bookie.answers import StorageStatistics
@@ -28,11 +27,8 @@ from bookie.log import Log
 from bookie.reading import Reader
 from bookie.rebuild import rebuild_ledgers
 from bookie.recent import RecentEntries
+from bookie.reserve import Reserve
 from bookie.segments import Segments
-
-RESERVE_DIRECTORY: Final = "reserve"
-RESERVE_NAME: Final = "reserve/zeros"
-RESERVE_PIECE_BYTES: Final = 4 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +60,7 @@ class Upkeep:
         self._parts = parts
         self._wake = wake
         self._cleaner = Cleaner(disk, config, parts.ledgers, parts.index, parts.segments, rng)
+        self._reserve = Reserve(disk, config)
         self._is_full = False
         self._space = DiskSpace(0, 0)
         self._checkpoint_count = 0
@@ -111,7 +108,12 @@ class Upkeep:
         """Work until cancelled or until the log ends."""
         tasks = [
             asyncio.create_task(work())
-            for work in (self._watch_disk, self._checkpoint_on, self._clean_on)
+            for work in (
+                self._watch_disk,
+                self._checkpoint_on,
+                self._clean_on,
+                self._reserve.keep,
+            )
         ]
         try:
             await asyncio.gather(asyncio.shield(log_task), *tasks)
@@ -216,15 +218,14 @@ class Upkeep:
                 self.note_disk_full()
 
     async def _watch_disk(self) -> None:
-        await self._restore_reserve()
         while True:
             self._space = space = await self._disk.space()
             used = 1.0 - space.free_bytes / max(1, space.total_bytes)
             if used >= self._config.disk_high_mark or self._pressed.is_set():
                 await self._relieve()
             elif used < self._config.disk_low_mark and self._is_full:
-                await self._restore_reserve()
                 self._is_full = False
+                self._reserve.want()
                 self.note_writable()
             self._pressed.clear()
             await self.rebuild()
@@ -241,36 +242,9 @@ class Upkeep:
         if not self._is_full:
             self._is_full = True
             self.note_writable()
-        if await self._disk.list_names(RESERVE_DIRECTORY):
-            await self._disk.unlink(RESERVE_NAME)
-            await self._disk.sync_directory(RESERVE_DIRECTORY)
+        await self._reserve.give_up()
         try:
             await self.checkpoint()
             await self.clean()
         except DiskFullError:
             return  # the next look at the disk tries again
-
-    async def _restore_reserve(self) -> None:
-        """Write the reserve file where there is room for it below the low mark."""
-        config, space = self._config, await self._disk.space()
-        size = max(config.reserve_bytes_min, int(space.total_bytes * config.reserve_share))
-        room = space.free_bytes - (1.0 - config.disk_low_mark) * space.total_bytes
-        if await self._disk.list_names(RESERVE_DIRECTORY):
-            file = await self._disk.open(RESERVE_NAME)
-            is_whole = file.size >= size
-            await file.close()
-            if is_whole:
-                return
-            await self._disk.unlink(RESERVE_NAME)
-        if room < size:
-            return
-        file = await self._disk.create(RESERVE_NAME)
-        try:
-            for offset in range(0, size, RESERVE_PIECE_BYTES):
-                piece = bytes(min(RESERVE_PIECE_BYTES, size - offset))
-                await file.commit(offset, [piece])
-                file.drop_cached(offset, len(piece))
-        except DiskFullError:
-            await self._disk.unlink(RESERVE_NAME)
-        await file.close()
-        await self._disk.sync_directory(RESERVE_DIRECTORY)

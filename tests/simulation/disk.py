@@ -187,6 +187,7 @@ class CrashableDisk:
         self.rng = rng
         self.faults = faults or DiskFaults()
         self._generation = platter.generation
+        self._holds_lock = False
         self._is_locked = False
 
     def check(self) -> None:
