@@ -42,6 +42,7 @@ from bookie.wire.messages import (
     Status,
 )
 from ledger_client.connection_calls import AddSink, BookieCallError, CallFailure
+from ledger_client.connection_writes import ConnectionWrites
 from metadata.ids import BookieId, EntryId, LedgerId
 
 SWEEP_PERIOD_S: Final = 0.25
@@ -97,7 +98,7 @@ class BookieConnection(asyncio.BufferedProtocol):
         self._on_latency = on_latency
         self._transport: asyncio.Transport | None = None
         self._assembler = FrameAssembler()
-        self._outgoing: list[Buffer] = []
+        self._writes = ConnectionWrites(loop)
         self._adds: dict[int, _Add] = {}
         self._calls: dict[int, _Call] = {}
         self._last_request_id = 0
@@ -116,8 +117,7 @@ class BookieConnection(asyncio.BufferedProtocol):
     @property
     def waiting_bytes(self) -> int:
         """Bytes held for this bookie: unanswered adds, or what the socket has not yet taken."""
-        waiting = self._transport.get_write_buffer_size() if self._transport is not None else 0
-        return max(self.unanswered_bytes, waiting)
+        return max(self.unanswered_bytes, self._writes.waiting_bytes)
 
     @property
     def oldest_add_sent_at(self) -> float | None:
@@ -135,7 +135,7 @@ class BookieConnection(asyncio.BufferedProtocol):
         self._adds[request_id] = _Add(first_entry_id, size, sink, self._loop.time())
         self.unanswered_bytes += size
         flags = ADD_RECOVERY if recovery else 0
-        self._write(frame_header(FrameKind.ADD, request_id, size, flags), batch)
+        self._writes.send(frame_header(FrameKind.ADD, request_id, size, flags), batch)
 
     async def call(self, request: Request, expects: type[object]) -> Answer:
         """Send a request and return its answer. Raises BookieCallError, also for a refusal; its
@@ -169,7 +169,7 @@ class BookieConnection(asyncio.BufferedProtocol):
         self._loss = (failure, reason)
         if self._sweep_timer is not None:
             self._sweep_timer.cancel()
-        self._outgoing.clear()
+        self._writes.stop()
         if self._transport is not None:
             self._transport.abort()
         elif not self.ended.done():
@@ -189,6 +189,7 @@ class BookieConnection(asyncio.BufferedProtocol):
             self._transport.abort()
             return
         _set_socket_options(self._transport)
+        self._writes.attach(self._transport)
         self._last_received_at = self._loop.time()
         self._sweep_timer = self._loop.call_later(SWEEP_PERIOD_S, self._sweep)
         self._send_request(self._hello, _Call(HelloReply, None))
@@ -198,6 +199,14 @@ class BookieConnection(asyncio.BufferedProtocol):
         if not self.ended.done():
             self.ended.set_result(None)
         self.close(CallFailure.LOST, str(exc) if exc is not None else "the bookie closed it")
+
+    def pause_writing(self) -> None:  # type: ignore[explicit-override]
+        """Hold back what is to be sent."""
+        self._writes.pause()
+
+    def resume_writing(self) -> None:  # type: ignore[explicit-override]
+        """Go on sending."""
+        self._writes.resume()
 
     def get_buffer(self, sizehint: int) -> memoryview:  # type: ignore[explicit-override]
         """Return where bytes are to be received."""
@@ -287,7 +296,7 @@ class BookieConnection(asyncio.BufferedProtocol):
         if call is not None:
             self._calls[request_id] = call
         body = encode_message(request)
-        self._write(frame_header(FrameKind.REQUEST, request_id, len(body)), body)
+        self._writes.send(frame_header(FrameKind.REQUEST, request_id, len(body)), body)
         return request_id
 
     def _next_request_id(self) -> int:
@@ -297,16 +306,6 @@ class BookieConnection(asyncio.BufferedProtocol):
             if request_id not in self._adds and request_id not in self._calls:
                 self._last_request_id = request_id
                 return request_id
-
-    def _write(self, header: bytes, body: Buffer) -> None:
-        if not self._outgoing:
-            self._loop.call_soon(self._flush)
-        self._outgoing += (header, body)
-
-    def _flush(self) -> None:
-        outgoing, self._outgoing = self._outgoing, []
-        if outgoing and self._transport is not None and self._loss is None:
-            self._transport.writelines(outgoing)
 
     def _sweep(self) -> None:
         now = self._loop.time()

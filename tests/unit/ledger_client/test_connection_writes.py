@@ -1,0 +1,87 @@
+"""Whatever the sizes and pauses, what a connection sends is what it was given, in order."""
+
+import asyncio
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bookie.overriding import override
+from ledger_client.connection_writes import JOINED_BYTES_MAX, PIECE_BYTES, ConnectionWrites
+
+sizes = st.one_of(
+    st.integers(0, 100),
+    st.integers(JOINED_BYTES_MAX - 1, JOINED_BYTES_MAX + 1),
+    st.integers(PIECE_BYTES - 1, 3 * PIECE_BYTES),
+)
+
+
+class Recorder(asyncio.Transport):
+    """Takes everything, and says when it has had enough for now."""
+
+    def __init__(self, enough_after: list[int]) -> None:
+        super().__init__()
+        self.taken = bytearray()
+        self.writes: list[int] = []
+        self.enough_after = enough_after
+        self.writer: ConnectionWrites | None = None
+
+    @override
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.taken += data
+        self.writes.append(len(data))
+        if self.writer is not None and len(self.writes) in self.enough_after:
+            self.writer.pause()
+
+    @override
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    @override
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        return
+
+
+@given(st.lists(sizes, max_size=12), st.lists(st.integers(1, 10), max_size=4))
+def test_everything_leaves_in_order(bodies: list[int], enough_after: list[int]) -> None:
+    async def run() -> None:
+        recorder = Recorder(enough_after)
+        writes = ConnectionWrites(asyncio.get_running_loop())
+        recorder.writer = writes
+        writes.attach(recorder)
+        expected = bytearray()
+        for number, size in enumerate(bodies):
+            header, body = b"header-%d" % number, bytes([number]) * size
+            writes.send(header, body)
+            expected += header + body
+        assert writes.waiting_bytes == len(expected)
+        assert recorder.taken == b"", "nothing leaves before the end of the tick"
+        await asyncio.sleep(0)
+        for _ in enough_after:
+            writes.resume()
+        assert recorder.taken == expected
+        assert writes.waiting_bytes == 0
+        assert max(recorder.writes, default=0) <= PIECE_BYTES + JOINED_BYTES_MAX
+
+    asyncio.run(run())
+
+
+async def test_small_frames_of_one_tick_are_one_write() -> None:
+    recorder = Recorder([])
+    writes = ConnectionWrites(asyncio.get_running_loop())
+    writes.attach(recorder)
+    for _ in range(100):
+        writes.send(b"header", b"body")
+    await asyncio.sleep(0)
+    assert recorder.writes == [1000]
+
+
+async def test_what_was_stopped_sends_nothing() -> None:
+    recorder = Recorder([])
+    writes = ConnectionWrites(asyncio.get_running_loop())
+    writes.attach(recorder)
+    writes.send(b"header", b"body")
+    writes.stop()
+    await asyncio.sleep(0)
+    writes.resume()
+    assert recorder.writes == []
+    assert writes.waiting_bytes == 0
