@@ -8,6 +8,7 @@ Format of standard output: one JSON line once the bookie serves: {"id", "address
 """
 
 import asyncio
+import contextlib
 import json
 import logging
 import os
@@ -38,6 +39,7 @@ sync.
 """
 
 EXIT_OK: Final = 0
+STANDARD_INPUT: Final = 0
 EXIT_FAILED: Final = 1
 BOOKIE_ID_PREFIX: Final = "bookie"
 Result = TypeVar("Result")
@@ -155,9 +157,11 @@ def _watch_standard_input(loop: asyncio.AbstractEventLoop, stopping: asyncio.Eve
     """Stop when standard input ends: whoever started us holds its other end, and has died."""
 
     def watch() -> None:
-        while os.read(sys.stdin.fileno(), 4096):
-            continue
-        loop.call_soon_threadsafe(stopping.set)
+        with contextlib.suppress(OSError):
+            while os.read(STANDARD_INPUT, 4096):
+                continue
+        with contextlib.suppress(RuntimeError):  # the loop has ended before
+            loop.call_soon_threadsafe(stopping.set)
 
     threading.Thread(target=watch, name="parent", daemon=True).start()
 

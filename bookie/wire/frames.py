@@ -30,7 +30,9 @@ FRAME_MAGIC: Final = 0x5146
 FRAME_HEADER_BYTES: Final = 12
 FRAME_BYTES_MAX: Final = 16 * 1024 * 1024
 FIRST_FRAME_BYTES_MAX: Final = 64 * 1024
-RECEIVE_BUFFER_BYTES: Final = 256 * 1024
+RECEIVE_BUFFER_BYTES: Final = 64 * 1024
+"""Held by every connection for its whole life; what is larger is received in place."""
+
 REQUEST_BYTES_MAX: Final = 64 * 1024
 """Control messages are small: a bound of their own bounds what their decoder allocates."""
 

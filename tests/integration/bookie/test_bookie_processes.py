@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import random
 import shutil
 import signal
 import sys
@@ -16,6 +17,9 @@ import pytest
 from bookie.wire.messages import LacReply, ReadEntries, ReadLac, Status
 from metadata.embedded import EmbeddedZooKeeper
 from metadata.ids import EntryId, LedgerId
+from metadata.paths import BOOKIES
+from metadata.store import MetadataStore
+from metadata.zookeeper import open_store
 from tests.unit.bookie_server.wire_client import WireClient, batch_of, payloads_of
 
 pytestmark = pytest.mark.timeout(120)
@@ -211,5 +215,16 @@ async def test_a_paused_bookie_loses_nothing_and_registers_again(site: Site) -> 
     await asyncio.sleep(6)  # longer than its session
     os.kill(bookie.process.pid, signal.SIGCONT)
     assert await client.ack(pending) is Status.OK
+    store = await open_store(site.uri, rng=random.Random(1))
+    await wait_for_registration(store, bookie.ready["id"])
+    await store.aclose()
     await client.close()
     assert await bookie.end(signal.SIGTERM) == 0
+
+
+async def wait_for_registration(store: MetadataStore, bookie_id: str) -> None:
+    """Return once it is registered and stays so for longer than a session lasts."""
+    seen = 0
+    while seen < 50:
+        seen = seen + 1 if bookie_id in await store.children(BOOKIES, fresh=True) else 0
+        await asyncio.sleep(0.1)
