@@ -65,7 +65,7 @@ class TailPoller:
         self._polls: dict[BookieId, asyncio.Task[None]] = {}
         self._polled: tuple[BookieId, ...] = ()
         self._is_woken = False
-        self._preferred: BookieId | None = None
+        self._preferred = rng.choice(ledger.metadata.last_fragment.ensemble)
         self._pauses = Pauses(rng, first_s=0.01, max_s=0.5)
         self._cancel = ledger.on_change(self._on_change)
 

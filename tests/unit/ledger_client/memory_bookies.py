@@ -7,10 +7,13 @@ accepted again, a fenced read answers after the fence.
 """
 
 import asyncio
+import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import cast
+
+from crc32c import crc32c
 
 from bookie.wire.batch import BatchView, Buffer, build_batch
 from bookie.wire.entries import Entries
@@ -34,6 +37,8 @@ class MemoryBookie:
     failure: CallFailure | None = None
     """Fails every call so; TIMEOUT only after the caller's time is over."""
     is_limbo: bool = False
+    refuses_reads: Status | None = None
+    """Refuses every read so, without carrying it out."""
     is_fence_lost: bool = False
     """Fails the fencing LAC reads, and nothing else."""
     delay_s: float = DEFAULT_DELAY_S
@@ -69,6 +74,8 @@ class MemoryBookie:
             while stop <= last and stop in self.entries and self.entries[stop][0] is batch:
                 stop += 1
             cut = BatchView(batch.cut(EntryId(position), EntryId(stop - 1)))
+            if cut.header.is_slice:
+                cut = _with_wrong_length(cut)
             found.append(cut)
             size, position = size + cut.header.size, stop
         status = Status.OK
@@ -170,6 +177,8 @@ class MemoryBookies:
     ) -> Entries:
         self.bookies[bookie_id].reads.append(request)
         bookie = await self._reach(bookie_id, timeout_s)
+        if bookie.refuses_reads is not None:
+            raise BookieCallError(bookie_id, "as the test wants", status=bookie.refuses_reads)
         bookie.is_fenced |= request.fence
         return bookie.read(request.first_entry_id, request.last_entry_id, request.bytes_max)
 
@@ -197,6 +206,14 @@ class MemoryBookies:
         if bookie.failure is not None:
             raise BookieCallError(bookie_id, "as the test wants", failure=bookie.failure)
         return bookie
+
+
+def _with_wrong_length(cut: BatchView) -> BatchView:
+    """Return a slice whose header lies about the length, as nobody promised that it is right."""
+    data = bytearray(cut.data)
+    struct.pack_into("<Q", data, 32, 987_654_321)
+    struct.pack_into("<I", data, 44, crc32c(bytes(data[48:]), crc32c(bytes(data[:44]))))
+    return BatchView(data)
 
 
 def rng() -> Random:
