@@ -23,7 +23,7 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
@@ -77,9 +77,8 @@ ADDS: Final = int(RecordKind.ADDS)
 _KINDS: Final = {int(kind): kind for kind in RecordKind}
 
 
-@dataclass(frozen=True, slots=True)
-class RecordHeader:
-    """The fixed part of a record."""
+class RecordHeader(NamedTuple):
+    """The fixed part of a record; a tuple, since a replay makes hundreds of thousands of them."""
 
     kind: RecordKind
     body_bytes: int
@@ -93,8 +92,7 @@ class RecordHeader:
         return RECORD_HEADER_BYTES + self.body_bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(NamedTuple):
     """A whole, checked record."""
 
     header: RecordHeader

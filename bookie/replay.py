@@ -16,8 +16,7 @@ from crc32c import crc32c
 from bookie import records
 from bookie.disk import File
 from bookie.records import RECORD_HEADER_BYTES, Record, RecordHeader, RecordKind
-from bookie.wire.batch import BatchView, Buffer
-from bookie.wire.errors import BatchError
+from bookie.wire.batch import Buffer, is_intact
 
 CHUNK_BYTES: Final = 4 * 1024 * 1024
 
@@ -56,12 +55,7 @@ def is_whole(header: RecordHeader, body: Buffer) -> bool:
     """Check a body against the CRC that covers it."""
     if header.kind is not RecordKind.ADDS:
         return crc32c(body) == header.body_crc
-    try:
-        batch = BatchView(body)
-        batch.verify_crc()
-    except BatchError:
-        return False
-    return batch.header.size == len(body)
+    return is_intact(body)
 
 
 class SegmentReader:
