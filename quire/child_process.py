@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from quire.cli.errors import LocalClusterError
+from quire.errors import LocalClusterError
 
 LOG_TAIL_BYTES: Final = 4_000
 STOP_TIMEOUT_S: Final = 15.0

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from quire.cli.errors import UsageError
+from quire.errors import UsageError
 
 LINE_BYTES_MAX: Final = 1024 * 1024
 """Longer lines become several entries."""

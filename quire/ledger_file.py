@@ -30,7 +30,7 @@ from typing import BinaryIO, Final
 import msgpack
 from crc32c import crc32c
 
-from quire.cli.errors import DamagedFileError
+from quire.errors import DamagedFileError
 
 FILE_MAGIC: Final = b"QUIRELX1"
 BLOCK_BYTES_MAX: Final = 64 * 1024 * 1024

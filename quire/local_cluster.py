@@ -23,7 +23,7 @@ from types import TracebackType
 from typing import IO, Final, Self
 
 from metadata.embedded import HOST, EmbeddedZooKeeper
-from quire.cli.errors import LocalClusterError
+from quire.errors import LocalClusterError
 from quire.local_bookie import LocalBookie
 
 BOOKIES_DEFAULT: Final = 4

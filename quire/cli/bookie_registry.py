@@ -9,8 +9,8 @@ from quire.admin_api import AdminApiError, get_json
 from quire.cli.as_json import registration_as_json
 from quire.cli.cluster_access import open_cluster
 from quire.cli.command_line import metadata_address
-from quire.cli.errors import CommandError, ExitCode
 from quire.cli.output import Output
+from quire.errors import CommandError, ExitCode
 
 COLUMNS = ("id", "state", "address", "location", "free_bytes", "admin_url")
 

@@ -13,8 +13,8 @@ from bookie.main import format_bookie, run_bookie
 from bookie.options import OPTIONS, BookieOptions, load_options
 from quire.bookie_check import check_directory
 from quire.cli.config import read_config_file
-from quire.cli.errors import CommandError, ExitCode, UsageError
 from quire.cli.output import Output
+from quire.errors import CommandError, ExitCode, UsageError
 
 LOCK_NAME: Final = "lock"
 

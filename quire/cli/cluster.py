@@ -12,9 +12,9 @@ from metadata.ledger_metadata import LedgerState
 from quire.assessment import Finding, ledger_findings
 from quire.cli.cluster_access import Cluster, open_cluster
 from quire.cli.command_line import Noun, metadata_address
-from quire.cli.errors import ExitCode
 from quire.cli.output import Json, Output
 from quire.cli.progress import Progress
+from quire.errors import ExitCode
 
 FINDINGS_SHOWN_MAX: Final = 100
 

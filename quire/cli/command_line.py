@@ -8,8 +8,8 @@ import os
 from collections.abc import Callable, Coroutine
 from typing import Final
 
-from quire.cli.errors import UsageError
 from quire.cli.output import Output
+from quire.errors import UsageError
 
 METADATA_VARIABLE: Final = "QUIRE_METADATA"
 

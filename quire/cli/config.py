@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from quire.cli.command_line import Noun
-from quire.cli.errors import ExitCode, UsageError
 from quire.cli.output import Output
+from quire.errors import ExitCode, UsageError
 
 GIVEN_LATER = "(given when it is started)"
 

@@ -14,10 +14,10 @@ from typing import BinaryIO, Final
 
 from ledger_client import LedgerClient, LedgerInfo
 from quire.cli.command_line import metadata_address
-from quire.cli.errors import DamagedFileError, ExitCode, UsageError
 from quire.cli.ledger_options import creation_of, password_of
 from quire.cli.output import Output
 from quire.cli.progress import Progress
+from quire.errors import DamagedFileError, ExitCode, UsageError
 from quire.ledger_file import BLOCK_ENTRIES_MAX, FileHeader, LedgerFileReader, LedgerFileWriter
 from quire.pipelined_append import PipelinedAppend
 

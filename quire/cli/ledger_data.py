@@ -18,11 +18,11 @@ from ledger_client import EntryBatch, LedgerClient, LedgerWriter
 from metadata.ids import LedgerId
 from quire.claims import claimed_writer
 from quire.cli.command_line import metadata_address
-from quire.cli.errors import ExitCode
 from quire.cli.ledger_options import creation_of, password_of
 from quire.cli.output import Output, Row
 from quire.cli.progress import Progress
 from quire.cli.standard_input import read_blocks, read_lines
+from quire.errors import ExitCode
 from quire.pipelined_append import PipelinedAppend
 
 

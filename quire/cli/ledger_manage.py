@@ -15,9 +15,9 @@ from quire.claims import UNCLAIMED_NAME, create_unclaimed
 from quire.cli.as_json import fragments_as_json, text_or_base64
 from quire.cli.cluster_access import Cluster, open_cluster, read_ledger
 from quire.cli.command_line import metadata_address
-from quire.cli.errors import ExitCode, NeedsConsentError
 from quire.cli.ledger_options import creation_of, password_of
 from quire.cli.output import Json, Output
+from quire.errors import ExitCode, NeedsConsentError
 
 
 async def create(arguments: argparse.Namespace, output: Output) -> int:

@@ -11,7 +11,7 @@ from typing import Final, Literal
 
 from ledger_client import LedgerClient, LedgerWriter, Quorum
 from ledger_client.client_opening import Opening
-from quire.cli.errors import UsageError
+from quire.errors import UsageError
 
 Digest = Literal["crc32c", "hmac-sha256"]
 

@@ -13,11 +13,11 @@ from metadata.ids import LedgerId
 from metadata.ledger_metadata import LedgerMetadata
 from quire.cli.cluster_access import open_cluster, read_ledger
 from quire.cli.command_line import metadata_address
-from quire.cli.errors import ExitCode
 from quire.cli.ledger_options import password_of
 from quire.cli.output import Json, Output
 from quire.cli.progress import Progress
 from quire.entry_ranges import describe_ranges
+from quire.errors import ExitCode
 from quire.verification import ReplicaReport, expected_count, verify_replicas
 
 

@@ -13,8 +13,8 @@ import os
 import sys
 from typing import Final
 
-from quire.cli.errors import ExitCode, exit_code
 from quire.cli.output import Output
+from quire.errors import ExitCode, exit_code
 
 # noun -> the module with its `parser()`, and what it is for
 NOUNS: Final = {

@@ -18,9 +18,9 @@ from quire.assessment import Finding, record_findings
 from quire.cli.as_json import metadata_as_json, registration_as_json
 from quire.cli.cluster_access import Cluster, open_cluster
 from quire.cli.command_line import Noun, metadata_address
-from quire.cli.errors import ExitCode
 from quire.cli.output import Output, Row
 from quire.cli.progress import Progress
+from quire.errors import ExitCode
 
 
 def parser() -> argparse.ArgumentParser:

@@ -10,7 +10,7 @@ import os
 from collections.abc import AsyncIterator
 from typing import Final
 
-from quire.cli.errors import UsageError
+from quire.errors import UsageError
 
 CHUNK_BYTES: Final = 256 * 1024
 LINE_BYTES_MAX: Final = 8 * 1024 * 1024

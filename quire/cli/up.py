@@ -13,8 +13,8 @@ import signal
 from typing import TYPE_CHECKING
 
 from quire.cli.command_line import METADATA_VARIABLE, lone_command, positive
-from quire.cli.errors import ExitCode
 from quire.cli.output import Json, Output
+from quire.errors import ExitCode
 
 if TYPE_CHECKING:
     from quire.local_bookie import LocalBookie

@@ -5,7 +5,7 @@ import socket
 from pathlib import Path
 from urllib.request import urlopen
 
-from quire.cli.errors import ExitCode
+from quire.errors import ExitCode
 from tests.integration.quire.command import TIMEOUT_S, RunningCluster, run_quire, start_quire
 
 

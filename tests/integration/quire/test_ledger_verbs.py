@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from quire.cli.errors import ExitCode
+from quire.errors import ExitCode
 from tests.integration.quire.command import QUIRE, TIMEOUT_S, RunningCluster, environment
 
 LINES = b"one\n\nthree\n"

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ledger_client import LedgerClient, Quorum
-from quire.cli.errors import ExitCode, LocalClusterError
+from quire.errors import ExitCode, LocalClusterError
 from quire.local_cluster import LocalCluster
 from tests.integration.quire.command import TIMEOUT_S, environment, run_quire, start_cluster
 

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from quire import demo_source
-from quire.cli.errors import UsageError
 from quire.cli.output import Output
 from quire.demo_source import DemoSource, open_source
 from quire.demo_view import (
@@ -19,6 +18,7 @@ from quire.demo_view import (
     describe_status,
     view_for,
 )
+from quire.errors import UsageError
 
 STATUS = DemoStatus(
     share_done=0.5,

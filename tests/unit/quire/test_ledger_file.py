@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quire.cli.errors import DamagedFileError
+from quire.errors import DamagedFileError
 from quire.ledger_file import FileHeader, LedgerFileReader, LedgerFileWriter
 
 HEADER = FileHeader(

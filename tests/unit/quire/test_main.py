@@ -9,14 +9,22 @@ import pytest
 
 from ledger_client.errors import LedgerClosedError, LedgerNotFoundError, QuorumTimeoutError
 from metadata.errors import StoreUnavailableError
-from quire.cli.errors import ExitCode, exit_code
 from quire.cli.main import NOUNS, main
+from quire.errors import ExitCode, exit_code
 
 
 def test_help_names_every_noun(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--help"]) == ExitCode.DONE
     text = capsys.readouterr().out
     assert all(f"  {noun} " in text for noun in NOUNS)
+
+
+def test_a_bookies_process_holds_nothing_of_the_client() -> None:
+    program = "import sys, quire.cli.bookie_server; print(*sys.modules)"
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "bookie.main" in done.stdout.split()
+    assert "ledger_client" not in done.stdout.split()
 
 
 def test_help_imports_neither_client_nor_server() -> None:

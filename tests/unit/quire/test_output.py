@@ -5,9 +5,9 @@ import json
 
 import pytest
 
-from quire.cli.errors import UsageError
 from quire.cli.output import ROWS_MEASURED_MAX, Output, describe_bytes
 from quire.cli.progress import describe_progress
+from quire.errors import UsageError
 
 
 class Terminal(io.StringIO):

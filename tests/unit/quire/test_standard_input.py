@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from quire.cli import standard_input
-from quire.cli.errors import UsageError
 from quire.cli.standard_input import read_blocks, read_lines
+from quire.errors import UsageError
 
 
 async def lines_of(*parts: bytes) -> list[bytes]:
