@@ -151,8 +151,7 @@ def is_intact(data: Buffer) -> bool:
         return False
     (crc,) = _CRC.unpack_from(data, _CRC_OFFSET)
     view = memoryview(data)
-    found: int = crc32c(view[BATCH_HEADER_BYTES:], crc32c(view[:_CRC_OFFSET]))
-    return found == crc
+    return bool(crc32c(view[BATCH_HEADER_BYTES:], crc32c(view[:_CRC_OFFSET])) == crc)
 
 
 class BatchView:

@@ -14,9 +14,10 @@ from bookie.errors import FormatError
 from bookie.log import Log
 from bookie.records import Record, RecordKind
 from bookie.recovery_scan import LogReplay, ReplayOutcome, find_segments
+from bookie.wire.batch import is_intact
 from tests.simulation.disk import CrashableDisk, DiskFaults, Platter
 from tests.simulation.loop import run_simulation
-from tests.unit.bookie.batches import make_run
+from tests.unit.bookie.batches import make_batch, make_run
 
 NAME = "log/00000001.log"
 GROUPS = [
@@ -150,3 +151,15 @@ def test_a_newer_version_is_refused_untouched() -> None:
             await replay(bytes(newer))
 
     run_simulation(main, 1)
+
+
+@pytest.mark.parametrize("mac_key", [None, b"m" * 32])
+def test_an_intact_batch_is_told_from_any_other(mac_key: bytes | None) -> None:
+    data = bytes(make_batch(3, 5, [b"one", b"", b"three"], mac_key=mac_key).data)
+    assert is_intact(data)
+    assert not is_intact(data + b"\0")
+    for place in range(len(data)):
+        damaged = bytearray(data)
+        damaged[place] ^= 1 << place % 8
+        assert not is_intact(damaged)
+        assert not is_intact(data[:place])
