@@ -8,7 +8,7 @@ Invariants: every claim in the report was checked in this run; one that fails ma
 
 import asyncio
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -50,6 +50,8 @@ class DemoReport:
     checks: list[Check] = field(default_factory=list)
     line_count: int = 0
     byte_count: int = 0
+    failure_count: int = 0
+    """Bookies that were hurt while appending."""
     append_s: float = 0.0
     read_s: float = 0.0
     fragments: list[FragmentLine] = field(default_factory=list)
@@ -109,6 +111,7 @@ class Demo:
                 report.append_s = loop.time() - started
             info = await client.ledger_info(ledger.id)
         report.line_count, report.byte_count = source.line_count, source.read_bytes
+        report.failure_count = sum(each is not None for each in (self._killed, self._paused))
         rate = report.line_count / max(report.append_s, 1e-9)
         self._view.say(
             f"Appended {report.line_count:,} lines in {report.append_s:.1f} s ({rate:,.0f}/s, the "
@@ -127,6 +130,7 @@ class Demo:
             for group in self._groups():
                 await pipeline.add(group)
                 if self._killed is None and self._source.share_read >= KILL_AT:
+                    await _until(lambda: ledger.last_confirmed >= 0)  # a small file is all pending
                     self._kill_one(ledger)
                 elif self._paused is None and self._source.share_read >= PAUSE_AT:
                     await self._pause_one(ledger)
@@ -186,14 +190,8 @@ class Demo:
         self._view.say(f"At two thirds: SIGSTOP of {bookie.id}: it stays connected, and is silent.")
 
     async def _until_replaced(self, bookie: LocalBookie, ledger: LedgerWriter) -> None:
-        """Wait until the ledger is written without a bookie; give up after CHANGE_WAIT_S, which
-        the checks at the end will tell.
-        """
-        try:
-            async with asyncio.timeout(CHANGE_WAIT_S):
-                while bookie.id in members(ledger):  # noqa: ASYNC110  the handle tells no one
-                    await asyncio.sleep(POLL_INTERVAL_S)
-        except TimeoutError:
+        """Wait until the ledger is written without a bookie; if it never is, the checks tell."""
+        if not await _until(lambda: bookie.id not in members(ledger)):
             self._view.say(f"    {bookie.id} was not replaced within {CHANGE_WAIT_S:.0f} s")
 
     async def _resume(self) -> None:
@@ -287,3 +285,12 @@ def last_of(info: LedgerInfo) -> int:
 def members(ledger: LedgerWriter) -> tuple[str, ...]:
     """Return the bookies that a ledger is being written to."""
     return tuple(map(str, ledger.info.fragments[-1].ensemble))
+
+
+async def _until(holds: Callable[[], bool]) -> bool:
+    """Wait until something holds, but not longer than CHANGE_WAIT_S; return whether it does."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + CHANGE_WAIT_S
+    while not holds() and loop.time() < deadline:  # noqa: ASYNC110  nobody tells
+        await asyncio.sleep(POLL_INTERVAL_S)
+    return holds()

@@ -60,7 +60,7 @@ def _print_summary(report: "DemoReport", elapsed_s: float, output: Output) -> No
     output.line("")
     output.line(
         f"{report.line_count:,} entries, {describe_bytes(report.byte_count)}: appended at "
-        f"{rate:,.0f} entries/s through two failures, read back at {read_rate}/s; "
+        f"{rate:,.0f} entries/s, read back at {read_rate}/s; {report.failure_count} bookies hurt, "
         f"{len(report.fragments)} fragments; {elapsed_s:.0f} s in all."
     )
     failed = sum(not check.holds for check in report.checks)
@@ -72,6 +72,7 @@ def _as_json(report: "DemoReport", elapsed_s: float) -> dict[str, Json]:
         "is_well": report.is_well,
         "entry_count": report.line_count,
         "byte_count": report.byte_count,
+        "bookies_hurt": report.failure_count,
         "append_s": report.append_s,
         "read_s": report.read_s,
         "elapsed_s": elapsed_s,
