@@ -221,4 +221,6 @@ class RealDisk:
     def _space(self) -> DiskSpace:
         with disk_calls.translated(str(self._root)):
             found = os.statvfs(self._root)
-        return DiskSpace(found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize)
+        # As df counts: blocks that only root may use are neither ours nor free.
+        usable = found.f_blocks - found.f_bfree + found.f_bavail
+        return DiskSpace(usable * found.f_frsize, found.f_bavail * found.f_frsize)
