@@ -21,7 +21,7 @@ class StorageConfig:
     queue_bytes_max: int = 64 * MIB
     """Accepted and not yet durable; beyond it sockets are not read."""
     checkpoint_log_bytes: int = 256 * MIB
-    checkpoint_records: int = 200_000
+    checkpoint_records: int = 100_000
     transaction_runs_max: int = 2_000
     index_map_bytes: int = 64 * MIB
     """The index's map at first; it doubles when it is nearly full."""
