@@ -6,19 +6,19 @@ Source: api, `append_many`.
 """
 
 import asyncio
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterable, Iterable, Iterator
 from itertools import islice
-from typing import Protocol
+from typing import Final, Protocol
 
 from ledger_client.batcher import BatchLimits, cut_batches, own_bytes, room_in_batch
 from ledger_client.errors import LedgerError
-from ledger_client.window import AppendWindow
+from ledger_client.window import ENTRY_COST_BYTES, AppendWindow
 from metadata.ids import NO_ENTRY, EntryId, LedgerId
 from metadata.ledger_metadata import QuorumSpec
 
 EntryLike = bytes | bytearray | memoryview
-GATHER_BYTES: int = 256 * 1024
-"""An asynchronous iterable is gathered into batches of at most about so many bytes."""
+TICK_BYTES: Final = 256 * 1024
+"""How much of an asynchronous iterable is taken before the loop gets its turn at the latest."""
 
 
 class AppendedRange:
@@ -75,6 +75,10 @@ class RangeWriter(Protocol):
         """Give ids to one batch and send it; return its first id."""
         ...
 
+    def push_entry(self, payload: bytes, payload_bytes: int) -> EntryId:
+        """Give an id to one entry, to be sent with the others of this tick; return the id."""
+        ...
+
 
 async def append_range(
     writer: RangeWriter,
@@ -85,9 +89,7 @@ async def append_range(
     came.
     """
     if isinstance(entries, AsyncIterable):
-        source = aiter(entries)
-        while chunk := await _gather(source, writer):
-            await _admit(writer, chunk, done)
+        await _append_as_they_come(writer, entries, done)
         return
     iterator: Iterator[EntryLike] = iter(entries)
     while chunk := list(islice(iterator, _room(writer))):
@@ -103,16 +105,19 @@ async def _admit(writer: RangeWriter, chunk: list[EntryLike], done: AppendedRang
         done.note(first, len(cut.payloads))
 
 
-async def _gather(source: AsyncIterator[EntryLike], writer: RangeWriter) -> list[EntryLike]:
-    chunk: list[EntryLike] = []
-    gathered_bytes = 0
-    room = _room(writer)
-    async for entry in source:
-        chunk.append(entry)
-        gathered_bytes += len(entry)
-        if len(chunk) >= room or gathered_bytes >= GATHER_BYTES:
-            break
-    return chunk
+async def _append_as_they_come(
+    writer: RangeWriter, entries: AsyncIterable[EntryLike], done: AppendedRange
+) -> None:
+    """Append each entry when it comes: those of one tick of the loop are one batch."""
+    since_tick_bytes = 0
+    async for entry in entries:
+        (payload,), size = own_bytes((entry,), writer.limits, writer.ledger_id)
+        await writer.window.wait_for_room(size, 1)
+        done.note(writer.push_entry(payload, size), 1)
+        since_tick_bytes += size + ENTRY_COST_BYTES
+        if since_tick_bytes >= TICK_BYTES:
+            since_tick_bytes = 0
+            await asyncio.sleep(0)  # a source that never waits must not keep the loop from sending
 
 
 def _room(writer: RangeWriter) -> int:

@@ -158,6 +158,8 @@ class ClientServices:
                 self.quarantine.release(registration.bookie_id)
                 self._on_spare()
             case BookieChanged(registration):
+                # A bookie that came back took over its own registration: it never left.
+                self.quarantine.release(registration.bookie_id)
                 if registration.writable:
                     self._on_spare()
 

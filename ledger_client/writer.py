@@ -221,13 +221,16 @@ class LedgerWriter:
     # -- admitting entries -----------------------------------------------------------------------
 
     def _admit(self, payload: bytes, size: int) -> asyncio.Future[int]:
+        return self._shell.confirmations.expect(self.push_entry(payload, size))
+
+    def push_entry(self, payload: bytes, payload_bytes: int) -> EntryId:
+        """Give an id to one entry, to be sent with the others of this tick; return the id."""
         self._require_open()
-        shell = self._shell
-        shell.window.take(size, 1)
+        self._shell.window.take(payload_bytes, 1)
         if not self._gathered:
             asyncio.get_running_loop().call_soon(self._flush)
         self._gathered.append(payload)
-        return shell.confirmations.expect(self.last_pushed)
+        return self.last_pushed
 
     def _flush(self) -> None:
         """Send what was appended since the last tick, as few batches."""

@@ -75,6 +75,22 @@ async def test_append_many_takes_any_iterable_and_keeps_its_ids_together(
     assert found[generated.start : generated.stop] == [b"g%d" % i for i in range(3000)]
 
 
+async def test_entries_of_a_slow_source_do_not_wait_for_each_other(cluster: TestCluster) -> None:
+    writer = await opened(cluster)
+    go_on = asyncio.Event()
+
+    async def slowly() -> AsyncIterator[bytes]:
+        yield b"first"
+        await go_on.wait()
+        yield b"second"
+
+    many = asyncio.create_task(writer.append_many(slowly()))
+    await until(lambda: writer.last_confirmed == 0)
+    go_on.set()
+    assert await many == range(2)
+    await writer.aclose()
+
+
 async def test_a_full_window_pushes_back(cluster: TestCluster) -> None:
     writer = await opened(cluster, window_entries_max=2)
     for bookie in cluster.bookies:
