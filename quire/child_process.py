@@ -8,6 +8,7 @@ one line, when it is ready; what it has to say otherwise goes to its log file.
 """
 
 import asyncio
+import contextlib
 import os
 import signal
 from asyncio.subprocess import PIPE, Process
@@ -93,9 +94,10 @@ class ChildProcess:
         if self._process is None:
             return
         if self.is_running:
-            self._signal(signal.SIGTERM)
-            if self._is_paused:
-                self.resume()
+            with contextlib.suppress(LocalClusterError):  # it ended, and we are about to be told
+                self._signal(signal.SIGTERM)
+                if self._is_paused:
+                    self.resume()
         try:
             await asyncio.wait_for(self._process.wait(), STOP_TIMEOUT_S)
         except TimeoutError:
@@ -128,4 +130,7 @@ class ChildProcess:
     def _signal(self, number: signal.Signals) -> None:
         if not self.is_running:
             raise LocalClusterError(f"{self.name} does not run")
-        os.kill(self.pid, number)
+        try:
+            os.kill(self.pid, number)
+        except ProcessLookupError:  # the end of a child is told to the loop a little later
+            raise LocalClusterError(f"{self.name} does not run") from None

@@ -1,0 +1,46 @@
+"""A child of a local cluster that ends just when it is to be signalled."""
+
+import os
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from quire.child_process import ChildProcess
+from quire.errors import LocalClusterError
+
+REAPED_S = 2.0
+
+
+@pytest.fixture
+def child(tmp_path: Path) -> ChildProcess:
+    """Make a child that waits for the end of its input."""
+    program = "import sys; sys.stdin.read()"
+    return ChildProcess("child", [sys.executable, "-c", program], tmp_path / "log")
+
+
+async def test_stopping_one_that_just_ended(child: ChildProcess) -> None:
+    await child.start(os.environ)
+    _end_unheard(child)
+    await child.stop()
+    assert not child.is_running
+
+
+async def test_signalling_one_that_just_ended(child: ChildProcess) -> None:
+    await child.start(os.environ)
+    child.kill()
+    await child.wait_ended()
+    with pytest.raises(LocalClusterError, match="child does not run"):
+        child.pause()
+
+
+def _end_unheard(child: ChildProcess) -> None:
+    """Kill a child and let it be reaped, before the loop can be told of it."""
+    child.kill()
+    for _ in range(int(REAPED_S / 0.01)):
+        try:
+            os.kill(child.pid, 0)
+        except ProcessLookupError:
+            return
+        time.sleep(0.01)  # the loop must not run meanwhile; some systems reap only when it does
