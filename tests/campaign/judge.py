@@ -1,0 +1,155 @@
+"""Judges one ledger: what its writer was told, against what is found afterwards. Pure.
+
+Leaves gathering the evidence to `checker`.
+
+Source: protocol, "Invariants that the simulation checks at every step".
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final
+
+from tests.campaign.history import LedgerHistory
+
+Range = tuple[int, int]
+Reporter = Callable[[str, int, str], None]
+"""Takes a kind, a count (of 0: nothing is wrong) and a text."""
+EXAMPLES_MAX: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Copies:
+    """What was found at one bookie, by asking it directly."""
+
+    bookie_id: str
+    valid: tuple[Range, ...]
+    """With a valid digest, and the same bytes as the reader of the ledger was given."""
+    differing: tuple[Range, ...] = ()
+    """With a valid digest, and other bytes."""
+    damaged: tuple[Range, ...] = ()
+    """Held, and failing their digest, or not readable."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What a ledger turned out to be, once it was closed and all bookies were up."""
+
+    state: str
+    last_entry_id: int | None
+    length: int | None
+    fragment_firsts: tuple[int, ...]
+    ack_quorum: int
+    read_digests: dict[Range, str]
+    """Of each acknowledged range, the digest of what a fresh client read; missing when the read
+    did not reach it."""
+    read_bytes: int
+    foreign: tuple[int, ...]
+    """Entries that a fresh client read, whose bytes are not what was made for their ids."""
+    copies: tuple[Copies, ...]
+    tailed: int | None = None
+    """How many entries a tailing reader was given until it was told the end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """One broken promise; `count` is of entries where it can be."""
+
+    kind: str
+    ledger_id: int
+    count: int
+    text: str
+
+
+def judge(history: LedgerHistory, evidence: Evidence) -> list[Violation]:
+    """Return every broken promise of one ledger."""
+    found: list[Violation] = []
+
+    def report(kind: str, count: int, text: str) -> None:
+        if count:
+            found.append(Violation(kind, history.ledger_id, count, text))
+
+    _judge_end(history, evidence, report)
+    _judge_acked(history, evidence, report)
+    _judge_copies(history, evidence, report)
+    report("changed", len(evidence.foreign), f"bytes of other entries at {_few(evidence.foreign)}")
+    report("lac went back", history.lac_regressions, "the LAC that its writer showed")
+    if evidence.tailed is not None and evidence.last_entry_id is not None:
+        off = abs(evidence.tailed - (evidence.last_entry_id + 1))
+        text = f"a tailing reader was given {evidence.tailed} of {evidence.last_entry_id + 1}"
+        report("tail", off, text)
+    return found
+
+
+def _judge_end(history: LedgerHistory, evidence: Evidence, report: Reporter) -> None:
+    last = evidence.last_entry_id
+    if evidence.state != "closed" or last is None:
+        report("not closed", 1, f"its state is {evidence.state}")
+        return
+    beyond = max([history.lac, *(each.last for each in history.acked)]) - last
+    report("lost", max(0, beyond), f"closed at {last}, before the last acknowledged entry")
+    if history.end_last is not None and history.end_last != last:
+        text = f"was told to end at {history.end_last}, and ends at {last}"
+        report("two ends", abs(history.end_last - last), text)
+    if evidence.read_bytes != evidence.length:
+        text = f"has {evidence.read_bytes} bytes and says {evidence.length}"
+        report("length", 1, text)
+    firsts = evidence.fragment_firsts
+    ok = bool(firsts) and firsts[0] == 0 and all(a < b for a, b in pairwise(firsts))
+    report("fragments", int(not ok or firsts[-1] > last + 1), f"fragments start at {firsts}")
+
+
+def _judge_acked(history: LedgerHistory, evidence: Evidence, report: Reporter) -> None:
+    ranges = sorted((each.first, each.last) for each in history.acked)
+    twice = sum(max(0, before[1] - after[0] + 1) for before, after in pairwise(ranges))
+    report("duplicate", twice, "ids that were given to two appends")
+    for each in history.acked:
+        size, name = each.last - each.first + 1, f"entries {each.first}..{each.last}"
+        digest = evidence.read_digests.get((each.first, each.last))
+        if digest is None:
+            report("lost", size, f"{name} were acknowledged and cannot be read")
+        elif digest != each.digest:
+            report("changed", size, f"{name} are not what was acknowledged")
+
+
+def _judge_copies(history: LedgerHistory, evidence: Evidence, report: Reporter) -> None:
+    for copies in evidence.copies:
+        where = f"at {copies.bookie_id}"
+        differing, damaged = copies.differing, copies.damaged
+        report("diverged", _count(differing), f"valid, with other bytes {where}: {_few(differing)}")
+        report("damaged", _count(damaged), f"held, and not valid {where}: {_few(damaged)}")
+    confirmed = max([history.lac, *(each.last for each in history.acked)])
+    if confirmed < 0:
+        return
+    thin = covered_less_than(
+        evidence.ack_quorum, (0, confirmed), [each.valid for each in evidence.copies]
+    )
+    text = f"fewer than {evidence.ack_quorum} valid copies of acknowledged entries: {_few(thin)}"
+    report("under-replicated", _count(thin), text)
+
+
+def covered_less_than(times: int, within: Range, sets: Iterable[Sequence[Range]]) -> list[Range]:
+    """Return the parts of `within` that fewer than `times` of the sets of ranges hold."""
+    steps: dict[int, int] = {within[0]: 0, within[1] + 1: 0}
+    for ranges in sets:
+        for first, last in ranges:
+            low, high = max(first, within[0]), min(last, within[1])
+            if low <= high:
+                steps[low] = steps.get(low, 0) + 1
+                steps[high + 1] = steps.get(high + 1, 0) - 1
+    thin: list[Range] = []
+    depth = 0
+    for at, after in pairwise(sorted(steps)):
+        depth += steps[at]
+        if depth < times:
+            thin.append((at, after - 1))
+    return thin
+
+
+def _count(ranges: Iterable[Range]) -> int:
+    return sum(last - first + 1 for first, last in ranges)
+
+
+def _few(items: Sequence[object]) -> str:
+    shown = ", ".join(map(str, items[:EXAMPLES_MAX]))
+    return shown + (f" and {len(items) - EXAMPLES_MAX} more" if len(items) > EXAMPLES_MAX else "")

@@ -1,0 +1,229 @@
+"""Runs one campaign: a cluster, a writer, a tailing reader, faults, and at the end the checker.
+
+Leaves each of these to its module. Everything that judges runs outside the writer's process.
+
+Format of the result: one JSON object; `is_well` says whether every promise was kept.
+"""
+
+import asyncio
+import json
+import shutil
+import signal
+import sys
+import tempfile
+from asyncio.subprocess import DEVNULL, PIPE, Process
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Any, Final
+
+from quire.local_cluster import LocalCluster
+from tests.campaign.faults import FaultInjector
+from tests.campaign.history import HistoryFollower
+from tests.campaign.tailer import TailReport, read_report
+
+STALL_S_MAX: Final = 60.0
+END_S_MAX: Final = 150.0
+CHECK_S_MAX: Final = 3600.0
+WATCH_S: Final = 0.25
+REPOSITORY: Final = Path(__file__).parents[2]
+Summary = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Campaign:
+    """What is asked for."""
+
+    seconds: float
+    seed: int
+    ensemble: int = 3
+    write: int = 3
+    ack: int = 2
+    bookies: int = 7
+    down_max: int = 2
+    parallel: int = 2
+    megabytes_per_s: float = 6.0
+    keep: Path | None = None
+    """Where the history and the cluster's data are left for looking at; none: they are removed."""
+
+
+class CampaignRun:
+    """One campaign under way."""
+
+    def __init__(self, campaign: Campaign, directory: Path) -> None:
+        self._campaign = campaign
+        self._directory = directory
+        self._history = directory / "history.jsonl"
+        self._tails = directory / "tails.json"
+        self._follower = HistoryFollower(self._history)
+        self._children: list[Process] = []
+        self._writer: Process | None = None
+        self._writer_runs = 0
+        self._complaints: list[str] = []
+        self._longest_stall_s = 0.0
+
+    async def run(self) -> Summary:
+        """Run it; return the summary."""
+        data_dir = self._directory / "cluster"
+        async with LocalCluster(self._campaign.bookies, data_dir) as cluster:
+            try:
+                return await self._run(cluster)
+            finally:
+                for child in self._children:
+                    if child.returncode is None:
+                        child.kill()
+                        await child.wait()
+
+    async def _run(self, cluster: LocalCluster) -> Summary:
+        uri, campaign = cluster.metadata_uri, self._campaign
+
+        async def replace_writer() -> None:
+            await self._kill_writer()
+            await self._start_writer(uri)
+
+        await self._start_writer(uri)
+        tailer = await self._start("tailer", uri, "--report", str(self._tails))
+        injector = FaultInjector(cluster, Random(campaign.seed), campaign.down_max, replace_writer)
+        faults = asyncio.create_task(injector.run())
+        await self._watch(faults)
+        faults.cancel()
+        await asyncio.gather(faults, return_exceptions=True)
+        if cluster.zookeeper.is_running:
+            cluster.zookeeper.resume()
+        await injector.settle()
+        assert self._writer is not None, "it was started"
+        await self._end(self._writer, "writer")
+        tail = await self._end_tailer(tailer)
+        checked = await self._check(uri)
+        self._complaints += injector.complaints
+        return self._summary(injector, tail, checked)
+
+    # -- processes -------------------------------------------------------------------------------
+
+    async def _start(self, module: str, uri: str, *words: str) -> Process:
+        child = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", f"tests.campaign.{module}", "--uri", uri),
+            *("--history", str(self._history), "--seed", str(self._campaign.seed), *words),
+            stdin=PIPE,
+            stdout=PIPE if module == "checker" else DEVNULL,
+            stderr=(self._directory / f"{module}.log").open("ab"),
+            cwd=REPOSITORY,
+        )
+        self._children.append(child)
+        return child
+
+    async def _start_writer(self, uri: str) -> None:
+        campaign = self._campaign
+        options = {
+            "run": self._writer_runs,
+            "ensemble": campaign.ensemble,
+            "write": campaign.write,
+            "ack": campaign.ack,
+            "parallel": campaign.parallel,
+            "megabytes-per-s": campaign.megabytes_per_s,
+        }
+        words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
+        self._writer_runs += 1
+        self._writer = await self._start("writer", uri, *words)
+
+    async def _kill_writer(self) -> None:
+        assert self._writer is not None, "it was started"
+        if self._writer.returncode is not None:
+            self._complaints.append(f"the writer ended by itself: {self._writer.returncode}")
+            return
+        self._writer.kill()
+        await self._writer.wait()
+
+    async def _end(self, child: Process, name: str) -> None:
+        if child.returncode is None:
+            child.send_signal(signal.SIGTERM)
+        try:
+            status = await asyncio.wait_for(child.wait(), END_S_MAX)
+        except TimeoutError:
+            self._complaints.append(f"the {name} did not end within {END_S_MAX:.0f} s")
+            child.kill()
+            await child.wait()
+        else:
+            if status:
+                tail = (self._directory / f"{name}.log").read_text()[-2_000:]
+                self._complaints.append(f"the {name} ended with status {status}: {tail}")
+
+    async def _end_tailer(self, tailer: Process) -> TailReport | None:
+        await self._end(tailer, "tailer")
+        return read_report(self._tails) if self._tails.exists() else None
+
+    async def _watch(self, faults: "asyncio.Task[None]") -> None:
+        """Wait for the end of the time; note the longest time without an acknowledgement."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + self._campaign.seconds
+        acked, since = 0, loop.time()
+        while loop.time() < end:
+            await asyncio.sleep(WATCH_S)
+            if faults.done():
+                faults.result()
+            now_acked = self._follower.catch_up().acked_count
+            if now_acked > acked:
+                acked, since = now_acked, loop.time()
+            self._longest_stall_s = max(self._longest_stall_s, loop.time() - since)
+            if loop.time() - since > STALL_S_MAX:
+                self._complaints.append(f"nothing was acknowledged for {STALL_S_MAX:.0f} s")
+                return
+
+    async def _check(self, uri: str) -> dict[str, Any]:
+        words = ("--tails", str(self._tails)) if self._tails.exists() else ()
+        checker = await self._start("checker", uri, *words)
+        try:
+            output, _ = await asyncio.wait_for(checker.communicate(), CHECK_S_MAX)
+        except TimeoutError:
+            self._complaints.append(f"the checker did not end within {CHECK_S_MAX:.0f} s")
+            return {}
+        if not output:
+            tail = (self._directory / "checker.log").read_text()[-2_000:]
+            self._complaints.append(f"the checker failed with {checker.returncode}: {tail}")
+            return {}
+        result: dict[str, Any] = json.loads(output)
+        return result
+
+    # -- the result ------------------------------------------------------------------------------
+
+    def _summary(
+        self, injector: FaultInjector, tail: TailReport | None, checked: dict[str, Any]
+    ) -> Summary:
+        history = self._follower.catch_up()
+        broken = checked.get("broken", {})
+        complaints = self._complaints + history.complaints
+        complaints += tail.complaints if tail else ["the tailing reader left no report"]
+        ends = [ledger.ended for ledger in history.ledgers.values()]
+        campaign = self._campaign
+        return {
+            "is_well": bool(checked) and not broken and not complaints,
+            "seed": campaign.seed,
+            "seconds": campaign.seconds,
+            "quorum": [campaign.ensemble, campaign.write, campaign.ack],
+            "ledgers": len(history.ledgers),
+            "closed_by_writer": ends.count("closed"),
+            "recovered": ends.count("recovered"),
+            "acked_entries": history.acked_count,
+            "faults": dict(injector.counts),
+            "ensemble_changes": history.ensemble_changes,
+            "typed_errors": history.failures,
+            "tail_errors": tail.errors if tail else None,
+            "tailed_entries": sum(tail.entries.values()) if tail else None,
+            "longest_stall_s": round(self._longest_stall_s, 2),
+            "lost": broken.get("lost", 0),
+            "changed": broken.get("changed", 0),
+            "duplicates": broken.get("duplicate", 0),
+            "complaints": complaints,
+            "checked": checked,
+        }
+
+
+async def run_campaign(campaign: Campaign) -> Summary:
+    """Run one campaign in a directory of its own; return its summary."""
+    directory = campaign.keep or Path(tempfile.mkdtemp(prefix="quire-campaign-"))
+    directory.mkdir(parents=True, exist_ok=True)
+    try:
+        return await CampaignRun(campaign, directory).run()
+    finally:
+        if campaign.keep is None:
+            shutil.rmtree(directory, ignore_errors=True)

@@ -1,0 +1,240 @@
+"""A process that appends at full speed until it is told to stop, and keeps what it was told.
+
+    python -m tests.campaign.writer --uri zk://... --history FILE --seed N --ensemble 3 ...
+
+Leaves hurting bookies to `faults`, and judging to `checker`. On SIGTERM it closes its ledgers and
+ends with status 0; any other end is a finding, unless it was killed.
+
+Invariants: a confirmed append is in the history before anything else is done; the id that an append
+will get is known before it, so its bytes tell where they belong; ledgers that an earlier process
+left open are recovered first.
+"""
+
+import argparse
+import asyncio
+import signal
+from collections import deque
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Final
+
+from ledger_client import (
+    ClientEvent,
+    EnsembleChanged,
+    LedgerClient,
+    LedgerError,
+    LedgerWriter,
+    Quorum,
+)
+from tests.campaign.history import HistoryFile, read_history
+from tests.campaign.orphans import end_with_parent
+from tests.campaign.payloads import Payloads, digest_of_payloads
+
+MANY_ENTRIES_MAX: Final = 5_000
+SINGLES_MAX: Final = 48
+LEDGER_ENTRIES_MAX: Final = 150_000
+DEPTH: Final = 3
+"""So many calls of one ledger are under way at once."""
+LAC_SAMPLE_S: Final = 0.05
+RECOVERY_TRIES_MAX: Final = 40
+RETRY_S: Final = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What one writer process does."""
+
+    uri: str
+    history: Path
+    seed: int
+    run: int
+    quorum: Quorum
+    parallel: int
+    bytes_per_s: float
+
+
+class CampaignWriter:
+    """Writes ledger after ledger, several at a time."""
+
+    def __init__(self, settings: Settings, stopping: asyncio.Event) -> None:
+        self._settings = settings
+        self._stopping = stopping
+        self._payloads = Payloads(settings.seed)
+        self._file = HistoryFile(settings.history)
+        self._open: dict[int, LedgerWriter] = {}
+        self._sent_bytes = 0
+        self._started_at = asyncio.get_running_loop().time()
+
+    async def run(self) -> None:
+        """Write until stopping."""
+        left_open = read_history(self._settings.history).unended
+        async with LedgerClient(self._settings.uri, on_event=self._on_event) as client:
+            for ledger_id in left_open:
+                await self._recover(client, ledger_id)
+            sampler = asyncio.create_task(self._sample_lacs())
+            rngs = [
+                Random(f"{self._settings.seed}/{self._settings.run}/{number}")
+                for number in range(self._settings.parallel)
+            ]
+            await asyncio.gather(*[self._write_ledgers(client, rng) for rng in rngs])
+            sampler.cancel()
+
+    async def _write_ledgers(self, client: LedgerClient, rng: Random) -> None:
+        while not self._stopping.is_set():
+            try:
+                ledger = await client.create_ledger(self._settings.quorum)
+            except LedgerError as error:
+                self._tell_failure(None, error)
+                await asyncio.sleep(RETRY_S)
+                continue
+            self._file.tell("created", ledger=ledger.id)
+            self._open[ledger.id] = ledger
+            try:
+                await self._fill(ledger, rng)
+                await ledger.aclose()
+                last = ledger.last_confirmed
+                self._file.tell("ended", ledger=ledger.id, last=last, how="closed")
+            except LedgerError as error:
+                self._tell_failure(ledger.id, error)
+                if rng.random() < 0.5:
+                    await self._abort(ledger)
+                await self._recover(client, ledger.id)
+            finally:
+                self._open.pop(ledger.id, None)
+
+    async def _fill(self, ledger: LedgerWriter, rng: Random) -> None:
+        wanted = rng.randrange(1, LEDGER_ENTRIES_MAX)
+        given = 0
+        under_way: deque[asyncio.Task[None]] = deque()
+        try:
+            while given < wanted and not self._stopping.is_set():
+                if rng.random() < 0.5:
+                    count = rng.randrange(1, MANY_ENTRIES_MAX)
+                    under_way.append(asyncio.create_task(self._many(ledger, given, count)))
+                    given += count
+                else:
+                    for _ in range(rng.randrange(1, SINGLES_MAX)):
+                        under_way.append(asyncio.create_task(self._single(ledger, given)))
+                        given += 1
+                await asyncio.sleep(0)  # each call has now been made, in this order
+                while len(under_way) > DEPTH:
+                    await under_way.popleft()
+                await self._pace()
+            while under_way:
+                await under_way.popleft()
+        finally:
+            # The rest is confirmed or fails by itself, and what is confirmed is told.
+            await asyncio.gather(*under_way, return_exceptions=True)
+
+    async def _many(self, ledger: LedgerWriter, first: int, count: int) -> None:
+        payloads = self._payloads.make_range(ledger.id, first, first + count - 1)
+        self._sent_bytes += sum(map(len, payloads))
+        try:
+            ids = await ledger.append_many(payloads)
+        except LedgerError as error:
+            if error.confirmed_count:
+                confirmed = payloads[: error.confirmed_count]
+                self._tell_acked(ledger, first, error.first_entry_id, confirmed)
+            raise
+        self._tell_acked(ledger, first, ids.start, payloads)
+        if len(ids) != count:
+            self._file.tell("complaint", text=f"{count} entries were given {len(ids)} ids")
+
+    async def _single(self, ledger: LedgerWriter, number: int) -> None:
+        payload = self._payloads.make(ledger.id, number)
+        self._sent_bytes += len(payload)
+        entry_id = await ledger.append(payload)
+        self._tell_acked(ledger, number, entry_id, [payload])
+
+    def _tell_acked(
+        self, ledger: LedgerWriter, expected: int, first: int, payloads: list[bytes]
+    ) -> None:
+        last = first + len(payloads) - 1
+        digest = digest_of_payloads(payloads)
+        self._file.tell("acked", ledger=ledger.id, first=first, last=last, digest=digest)
+        if first != expected:
+            text = f"ledger {ledger.id}: call order gives id {expected}, and it was {first}"
+            self._file.tell("complaint", text=text)
+        if last > ledger.last_confirmed:
+            text = f"ledger {ledger.id}: {last} was confirmed, the LAC is {ledger.last_confirmed}"
+            self._file.tell("complaint", text=text)
+
+    async def _abort(self, ledger: LedgerWriter) -> None:
+        """Close a failed ledger as its writer, before anybody recovers it."""
+        try:
+            await ledger.abort()
+        except LedgerError as error:
+            self._tell_failure(ledger.id, error)
+
+    async def _recover(self, client: LedgerClient, ledger_id: int) -> None:
+        for _ in range(RECOVERY_TRIES_MAX):
+            try:
+                info = await client.recover_ledger(ledger_id)
+            except LedgerError as error:
+                self._tell_failure(ledger_id, error)
+                await asyncio.sleep(RETRY_S)
+            else:
+                self._file.tell("ended", ledger=ledger_id, last=info.last_entry_id, how="recovered")
+                return
+        self._file.tell("complaint", text=f"ledger {ledger_id} could not be recovered")
+
+    async def _pace(self) -> None:
+        now = asyncio.get_running_loop().time()
+        due = self._started_at + self._sent_bytes / self._settings.bytes_per_s
+        if due > now:
+            await asyncio.sleep(due - now)
+
+    async def _sample_lacs(self) -> None:
+        shown: dict[int, int] = {}
+        while True:
+            for ledger_id, ledger in list(self._open.items()):
+                lac = ledger.last_confirmed
+                if lac != shown.get(ledger_id):
+                    shown[ledger_id] = lac
+                    self._file.tell("lac", ledger=ledger_id, lac=lac)
+            await asyncio.sleep(LAC_SAMPLE_S)
+
+    def _tell_failure(self, ledger_id: int | None, error: LedgerError) -> None:
+        name = type(error).__name__
+        self._file.tell("failed", ledger=ledger_id, error=name, text=str(error))
+
+    def _on_event(self, event: ClientEvent) -> None:
+        if isinstance(event, EnsembleChanged):
+            self._file.tell("ensemble_changed", ledger=event.ledger_id)
+
+
+def main() -> None:
+    """Run until SIGTERM."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--uri", required=True)
+    parser.add_argument("--history", type=Path, required=True)
+    parser.add_argument("--seed", type=int, required=True)
+    parser.add_argument("--run", type=int, default=0)
+    parser.add_argument("--ensemble", type=int, default=3)
+    parser.add_argument("--write", type=int, default=3)
+    parser.add_argument("--ack", type=int, default=2)
+    parser.add_argument("--parallel", type=int, default=2)
+    parser.add_argument("--megabytes-per-s", type=float, default=6.0)
+    given = parser.parse_args()
+    settings = Settings(
+        uri=given.uri,
+        history=given.history,
+        seed=given.seed,
+        run=given.run,
+        quorum=Quorum(given.ensemble, given.write, given.ack),
+        parallel=given.parallel,
+        bytes_per_s=given.megabytes_per_s * 1e6,
+    )
+    asyncio.run(_run(settings))
+
+
+async def _run(settings: Settings) -> None:
+    end_with_parent()
+    stopping = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopping.set)
+    await CampaignWriter(settings, stopping).run()
+
+
+if __name__ == "__main__":
+    main()

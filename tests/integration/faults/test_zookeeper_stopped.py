@@ -1,0 +1,71 @@
+"""ZooKeeper is silent or gone while a ledger is written: only what needs it waits for it."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from ledger_client import LedgerClient
+from quire.local_bookie import LocalBookie
+from quire.local_cluster import LocalCluster
+from tests.integration.faults.appending import appending, check_kept
+
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(120)]
+WITHOUT_S = 3.0
+SETTLED_S = 1.0
+STILL_S = 1.5
+
+
+async def test_appends_go_on_while_it_is_silent(cluster: LocalCluster, tmp_path: Path) -> None:
+    async with appending(cluster.metadata_uri, tmp_path) as writer:
+        await writer.wait_for_acks(200)
+        cluster.zookeeper.pause()
+        await asyncio.sleep(WITHOUT_S)
+        await writer.wait_for_acks(500)
+        cluster.zookeeper.resume()
+        await writer.wait_for_acks(500)
+        history = await writer.stop()
+    assert history.failures == {}
+    report = await check_kept(cluster.metadata_uri, history)
+    assert report.fragments == 1
+
+
+async def test_appends_go_on_while_it_is_gone(cluster: LocalCluster, tmp_path: Path) -> None:
+    async with appending(cluster.metadata_uri, tmp_path) as writer:
+        await writer.wait_for_acks(200)
+        await cluster.zookeeper.stop()
+        await asyncio.sleep(WITHOUT_S)
+        await writer.wait_for_acks(500)
+        await cluster.zookeeper.start()
+        await writer.wait_for_acks(500)
+        history = await writer.stop()
+    assert history.failures == {}
+    await check_kept(cluster.metadata_uri, history)
+
+
+async def test_an_ensemble_change_waits_for_it(cluster: LocalCluster, tmp_path: Path) -> None:
+    """Nothing is confirmed while a change is under way (protocol rule 5.2)."""
+    async with appending(cluster.metadata_uri, tmp_path) as writer:
+        await writer.wait_for_acks(200)
+        member = await _member(cluster, await writer.ledger_id())
+        cluster.zookeeper.pause()
+        try:
+            member.kill()
+            await asyncio.sleep(SETTLED_S)
+            before = writer.acked_count
+            await asyncio.sleep(STILL_S)
+            assert writer.acked_count == before
+        finally:
+            cluster.zookeeper.resume()
+        await writer.wait_for_acks(500)
+        history = await writer.stop()
+        await member.restart()
+    assert history.failures == {}
+    report = await check_kept(cluster.metadata_uri, history)
+    assert report.fragments == 2
+
+
+async def _member(cluster: LocalCluster, ledger_id: int) -> LocalBookie:
+    async with LedgerClient(cluster.metadata_uri) as client:
+        info = await client.ledger_info(ledger_id)
+    return next(b for b in cluster.bookies if b.id == info.fragments[-1].ensemble[0])

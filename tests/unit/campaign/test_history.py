@@ -1,0 +1,46 @@
+"""A campaign's history: what is written is what is read, also while it grows."""
+
+import os
+from pathlib import Path
+
+from tests.campaign.history import HistoryFile, HistoryFollower, read_history
+from tests.campaign.payloads import Payloads, digest_of_payloads
+
+
+def test_facts_come_back(tmp_path: Path) -> None:
+    path = tmp_path / "history"
+    file, follower = HistoryFile(path), HistoryFollower(path)
+    assert follower.catch_up().ledgers == {}
+    file.tell("created", ledger=3)
+    file.tell("acked", ledger=3, first=0, last=4, digest="d")
+    file.tell("lac", ledger=3, lac=4)
+    file.tell("lac", ledger=3, lac=2)
+    assert follower.catch_up().acked_count == 5
+    file.tell("failed", ledger=3, error="LedgerFencedError", text="")
+    assert follower.catch_up().unended == [3]
+    file.tell("ended", ledger=3, last=4, how="recovered")
+    assert follower.catch_up() == read_history(path)
+    ledger = follower.history.ledgers[3]
+    assert (ledger.lac, ledger.lac_regressions) == (4, 1)
+    assert (ledger.ended, ledger.end_last) == ("recovered", 4)
+    assert follower.history.failures == {"LedgerFencedError": 1}
+
+
+def test_half_a_line_is_left_for_later(tmp_path: Path) -> None:
+    path = tmp_path / "history"
+    path.write_bytes(b'{"event":"created","led')
+    follower = HistoryFollower(path)
+    assert follower.catch_up().ledgers == {}
+    with path.open("ab") as file:
+        file.write(b'ger":1}\n')
+        os.fsync(file.fileno())
+    assert list(follower.catch_up().ledgers) == [1]
+
+
+def test_payloads_are_determined_and_differ() -> None:
+    one, again, other = Payloads(1), Payloads(1), Payloads(2)
+    first = one.make_range(5, 0, 999)
+    assert first == again.make_range(5, 0, 999)
+    assert digest_of_payloads(first) != digest_of_payloads(other.make_range(5, 0, 999))
+    told = [payload for payload in first if payload]
+    assert len(set(told)) == len(told) > 900
