@@ -217,6 +217,8 @@ def _report_beside_raw(bench: Bench, case: Case) -> None:
         report.figure(case.name, "p50_above_raw_ms", "ms", values=above, at_most=most)
         return
     report.figure(case.raw_name, "MB_per_s", "MB_per_s")
+    report.figure(case.raw_name, "client_cpu_us_per_entry", "us")
+    report.figure(case.raw_name, "servers_cpu_us_per_entry", "us")
     mine, raws = report.values(case.name, "MB_per_s"), report.values(case.raw_name, "MB_per_s")
     shares = [own / other for own, other in zip(mine, raws, strict=True)]
     least = RAW_SHARE_WANTED if case.load.entry_bytes == 1024 else None

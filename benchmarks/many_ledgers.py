@@ -14,11 +14,11 @@ from typing import Final
 from benchmarks.cluster import Running, running
 from benchmarks.measures import MEGABYTE, amplification, interleaved, latency_figures
 from benchmarks.runner import Bench, run
-from ledger_client import LedgerWriter, Quorum
+from ledger_client import LedgerError, LedgerWriter, Quorum
 
 REPLICAS: Final = 3
 OPENING_AT_ONCE: Final = 100
-WORKERS: Final = 2_000
+WORKERS: Final = 1_000
 """Appends under way at the same time, each to another ledger."""
 ENTRY_BYTES: Final = 1024
 
@@ -38,30 +38,38 @@ async def _open(cluster: Running) -> LedgerWriter:
 async def _close_all(ledgers: Sequence[LedgerWriter]) -> None:
     for start in range(0, len(ledgers), OPENING_AT_ONCE):
         group = ledgers[start : start + OPENING_AT_ONCE]
-        await asyncio.gather(*(ledger.aclose() for ledger in group))
+        outcomes = (ledger.aclose() for ledger in group)
+        await asyncio.gather(*outcomes, return_exceptions=True)  # failed appends were counted
 
 
 async def _append_round(
     ledgers: Sequence[LedgerWriter], rounds: int, burst: int
-) -> tuple[float, list[float]]:
-    """Append `burst` entries to every ledger, `rounds` times; return seconds, and latencies."""
+) -> tuple[float, list[float], list[str]]:
+    """Append `burst` entries to every ledger, `rounds` times; return seconds, latencies, and what
+    failed.
+    """
     payloads = [bytes(ENTRY_BYTES)] * burst
     latencies: list[float] = []
+    failures: list[str] = []
 
     async def work(own: Sequence[LedgerWriter]) -> None:
         for _ in range(rounds):
             for ledger in own:
                 before = perf_counter()
-                if burst == 1:
-                    await ledger.append(payloads[0])
+                try:
+                    if burst == 1:
+                        await ledger.append(payloads[0])
+                    else:
+                        await ledger.append_many(payloads)
+                except LedgerError as error:
+                    failures.append(f"{type(error).__name__}: {error}")
                 else:
-                    await ledger.append_many(payloads)
-                latencies.append(perf_counter() - before)
+                    latencies.append(perf_counter() - before)
 
     worker_count = min(WORKERS, len(ledgers))
     start = perf_counter()
     await asyncio.gather(*(work(ledgers[n::worker_count]) for n in range(worker_count)))
-    return perf_counter() - start, latencies
+    return perf_counter() - start, latencies, failures
 
 
 async def _measure_case(
@@ -69,15 +77,17 @@ async def _measure_case(
 ) -> None:
     rounds = bench.size(max(1, 5 // burst), 1)
     metered = cluster.metered()
-    elapsed, latencies = await _append_round(ledgers, rounds, burst)
+    elapsed, latencies, failures = await _append_round(ledgers, rounds, burst)
     await asyncio.sleep(0 if bench.is_smoke else 1)  # the third replica's writes belong to it
     client, bookies = metered.finish()
-    count = rounds * burst * len(ledgers)
+    count = len(latencies) * burst
     memory = cluster.largest_bookie()
     bench.report.sample(
         _case(burst),
         {
             "entries_per_s": count / elapsed,
+            "failed_count": len(failures),
+            "first_failure": failures[0] if failures else None,
             "written_per_payload_byte": amplification(
                 bookies.written_bytes, REPLICAS * count * ENTRY_BYTES
             ),
@@ -85,9 +95,14 @@ async def _measure_case(
             "bookies_cpu_s": bookies.cpu_s,
             "bookie_anonymous_MB": memory.anonymous_bytes / MEGABYTE,
             "bookie_mapped_MB": memory.mapped_bytes / MEGABYTE,
+            "client_cpu_us_per_append": _micros(client.cpu_s, len(latencies)),
             **latency_figures(latencies),
         },
     )
+
+
+def _micros(seconds: float | None, count: int) -> float | None:
+    return None if seconds is None or not count else seconds / count * 1e6
 
 
 def _case(burst: int) -> str:
@@ -114,6 +129,8 @@ async def _measure(bench: Bench) -> None:
     report.figure("open", "ledgers_per_s", "entries_per_s")
     for burst in bursts:
         report.figure(_case(burst), "entries_per_s", "entries_per_s")
+        report.figure(_case(burst), "failed_count", "entries")
+        report.figure(_case(burst), "client_cpu_us_per_append", "us")
         report.figure(_case(burst), "written_per_payload_byte", "ratio")
         report.figure(_case(burst), "bookie_anonymous_MB", "MB")
         report.figure(_case(burst), "bookie_mapped_MB", "MB")

@@ -23,8 +23,14 @@ async def measure_throughput(bench: Bench, directory_case: str, load: Load, acks
         "MB_per_s": megabytes_per_second(payload, seconds),
         "replicated_MB_per_s": megabytes_per_second(payload, all_seconds),
         "entries_per_s": load.raw_entry_count / seconds,
+        "client_cpu_us_per_entry": _micros(found["client_cpu_s"], load.raw_entry_count),
+        "servers_cpu_us_per_entry": _micros(found["servers_cpu_s"], load.raw_entry_count),
     }
     bench.report.sample(directory_case, {**rates, **found})
+
+
+def _micros(seconds: object, count: int) -> float | None:
+    return seconds / count * 1e6 if isinstance(seconds, float) else None
 
 
 async def measure_latency(bench: Bench, case: str, entry_bytes: int, acks: int, count: int) -> None:

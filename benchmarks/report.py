@@ -17,6 +17,7 @@ from benchmarks.measures import is_met, spread
 UNITS: Final = {
     "MB_per_s": 1,
     "entries_per_s": 0,
+    "entries": 0,
     "ms": 3,
     "s": 3,
     "us": 3,
