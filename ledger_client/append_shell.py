@@ -35,7 +35,7 @@ from metadata.errors import (
     ValueTooLargeError,
     VersionConflictError,
 )
-from metadata.ids import UPDATE_TOKEN_BYTES, BookieId, EntryId, UpdateToken, Version
+from metadata.ids import NO_ENTRY, UPDATE_TOKEN_BYTES, BookieId, EntryId, UpdateToken, Version
 from metadata.ledger_metadata import LedgerMetadata
 from metadata.ledger_store import LedgerStore
 
@@ -197,7 +197,7 @@ class AppendShell:
     def fail_pending(self, error: LedgerError) -> None:
         """Fail whoever waits: for a confirmation, for room, for full replication."""
         self.confirmations.fail(error)
-        self.window.fail(error)
+        self.window.fail(error.for_entry(NO_ENTRY, "not_written"))
         self.window.release(*self.outbox.clear())
         self.replication.fail(error)
 

@@ -12,7 +12,7 @@ import asyncio
 from collections import deque
 
 from ledger_client.errors import LedgerError
-from metadata.ids import EntryId
+from metadata.ids import NO_ENTRY, EntryId
 
 
 class Confirmations:
@@ -20,32 +20,48 @@ class Confirmations:
 
     def __init__(self) -> None:
         self._waiting: deque[tuple[EntryId, asyncio.Future[int]]] = deque()
+        self._lac = NO_ENTRY
+        self._failure: LedgerError | None = None
 
     def __len__(self) -> int:
         return len(self._waiting)
 
     def expect(self, entry_id: EntryId) -> asyncio.Future[int]:
-        """Return the future of an entry; expected in ascending order."""
+        """Return the future of an entry; expected in ascending order. It is resolved already if the
+        entry is confirmed, or everything failed, by now.
+        """
         assert not self._waiting or self._waiting[-1][0] <= entry_id, "expected in order"
         future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        self._waiting.append((entry_id, future))
+        if entry_id <= self._lac:
+            future.set_result(entry_id)
+        elif self._failure is not None:
+            _fail(future, self._failure, entry_id)
+        else:
+            self._waiting.append((entry_id, future))
         return future
 
     def confirm(self, lac: EntryId) -> None:
         """Resolve every future up to the LAC with its entry id."""
-        waiting = self._waiting
+        waiting, self._lac = self._waiting, lac
         while waiting and waiting[0][0] <= lac:
             entry_id, future = waiting.popleft()
             if not future.done():
                 future.set_result(entry_id)
 
     def fail(self, error: LedgerError) -> None:
-        """Fail everything that waits, each with its own entry id; what it holds may be stored."""
+        """Fail everything that waits, now or later, each with its own entry id; what it holds may
+        be stored.
+        """
+        self._failure = error
         while self._waiting:
             entry_id, future = self._waiting.popleft()
             if not future.done():
-                future.set_exception(error.for_entry(entry_id, "unknown"))
-                future.exception()  # marks it as seen: an unawaited failure logs nothing
+                _fail(future, error, entry_id)
+
+
+def _fail(future: asyncio.Future[int], error: LedgerError, entry_id: EntryId) -> None:
+    future.set_exception(error.for_entry(entry_id, "unknown"))
+    future.exception()  # marks it as seen: an unawaited failure logs nothing
 
 
 class OrderedWaiters:

@@ -180,3 +180,14 @@ class EntryTooLargeError(LedgerError):
 
 class ClientClosedError(LedgerError):
     """The client was closed, or is used in another loop or a forked process."""
+
+
+def append_timed_out(
+    ledger_id: LedgerId, entry_id: EntryId | None, timeout_s: float | None
+) -> QuorumTimeoutError:
+    """Return what an append raises when its caller's time is up; it may have no id yet."""
+    if entry_id is None:
+        text = f"the window had no room within {timeout_s} s: nothing was sent"
+        return QuorumTimeoutError(text, ledger_id=ledger_id, outcome="not_written")
+    text = f"entry {entry_id} was not confirmed within {timeout_s} s: it may yet be"
+    return QuorumTimeoutError(text, ledger_id=ledger_id, entry_id=entry_id)

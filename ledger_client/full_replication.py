@@ -25,6 +25,7 @@ class FullReplication:
         self._ledger_id = ledger_id
         self._stretches: list[tuple[EntryId, EntryId]] = []
         self._waiters = OrderedWaiters()
+        self._failure: LedgerError | None = None
 
     @property
     def stretches(self) -> tuple[tuple[EntryId, EntryId], ...]:
@@ -49,7 +50,7 @@ class FullReplication:
         """Return once an entry is on all of its write set. Raises QuorumTimeoutError when it will
         not be before a repair.
         """
-        if entry_id > self.settled:
+        if entry_id > self.settled and self._failure is None:
             await self._waiters.wait(entry_id)
         index = bisect_right(self._stretches, entry_id, key=lambda stretch: stretch[0]) - 1
         if index >= 0 and self._stretches[index][1] >= entry_id:
@@ -61,14 +62,17 @@ class FullReplication:
                 outcome="unknown",
                 entry_id=entry_id,
             )
+        if entry_id > self.settled and self._failure is not None:
+            raise self._failure.for_entry(entry_id, "unknown")
 
     def fail(self, error: LedgerError) -> None:
-        """Fail whoever waits."""
+        """Fail whoever waits, now or later: no answer is awaited any more."""
+        self._failure = error
         self._waiters.fail(error)
 
     async def wait_settled(self, entry_id: EntryId, at_most_s: float) -> None:
         """Wait a bounded time until no answer is awaited for the entries up to here."""
-        if entry_id <= self.settled:
+        if entry_id <= self.settled or self._failure is not None:
             return
         try:
             async with asyncio.timeout(at_most_s):

@@ -26,7 +26,8 @@ class AppendWindow:
         self._entries = 0
         self._failure: BaseException | None = None
         self._waiters: deque[asyncio.Future[None]] = deque()
-        self._turn = asyncio.Lock()
+        self._is_turn_taken = False
+        self._line: deque[asyncio.Future[None]] = deque()
         self._in_line = 0
 
     @property
@@ -65,9 +66,13 @@ class AppendWindow:
         self._wake()
 
     def fail(self, error: BaseException) -> None:
-        """Let every waiter, now and later, raise `error`."""
+        """Let every waiter, for room or in line, now and later, raise `error`."""
         self._failure = error
         self._wake()
+        for turn in self._line:
+            if not turn.done():
+                turn.set_exception(error)
+                turn.exception()  # its waiter may have been cancelled in this tick
 
     async def wait_for_room(self, payload_bytes: int, count: int) -> None:
         """Return once so much may be admitted; the caller holds the turn."""
@@ -86,14 +91,39 @@ class AppendWindow:
 
     @asynccontextmanager
     async def _next_turn(self) -> AsyncIterator[None]:
-        # A lock that was just released is not locked, and its next holder has not run yet: the line
-        # is what tells whether somebody came before.
+        # Counted from here on: whoever is given the turn has not run yet, and yet came before.
         self._in_line += 1
         try:
-            async with self._turn:
+            await self._take_turn()
+            try:
                 yield
+            finally:
+                self._pass_turn()
         finally:
             self._in_line -= 1
+
+    async def _take_turn(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+        if not self._is_turn_taken:
+            self._is_turn_taken = True
+            return
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._line.append(turn)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled() and turn.exception() is None:
+                self._pass_turn()  # it was given in the tick of the cancellation
+            raise
+
+    def _pass_turn(self) -> None:
+        while self._line:
+            turn = self._line.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                return
+        self._is_turn_taken = False
 
     def _wake(self) -> None:
         while self._waiters:

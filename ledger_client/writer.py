@@ -22,6 +22,7 @@ from ledger_client.errors import (
     LedgerError,
     MetadataUnavailableError,
     QuorumTimeoutError,
+    append_timed_out,
 )
 from ledger_client.idle_lac import IdleLac
 from ledger_client.info import LedgerInfo
@@ -55,9 +56,8 @@ class LedgerWriter:
         self._services = services
         self._watchdog = watchdog
         self._shell = AppendShell(metadata, version, keys, services, observe)
-        self._limits = BatchLimits(
-            config.batch_entries_max, config.batch_bytes_max, config.entry_bytes_max
-        )
+        entries_max, bytes_max = config.batch_entries_max, config.batch_bytes_max
+        self._limits = BatchLimits(entries_max, bytes_max, config.entry_bytes_max)
         self._gathered: list[bytes] = []
         self._idle_lac = IdleLac(metadata.ledger_id, services.pool, config.add_timeout_s)
         self._last_sent_at = 0.0
@@ -127,7 +127,7 @@ class LedgerWriter:
         except QuorumTimeoutError:
             raise
         except TimeoutError as error:
-            raise self._append_timed_out(entry_id, timeout) from error
+            raise append_timed_out(self.ledger_id, entry_id, timeout) from error
 
     def append_nowait(self, data: EntryLike) -> asyncio.Future[int]:
         """Append one entry and return the future of its id. Raises BackpressureError, having sent
@@ -165,8 +165,8 @@ class LedgerWriter:
             raise done.describe(error, self.last_confirmed) from error.__cause__
         except TimeoutError as error:
             text = f"append_many did not end within {timeout} s"
-            failure = QuorumTimeoutError(text, ledger_id=self.ledger_id)
-            raise done.describe(failure, self.last_confirmed) from error
+            late = QuorumTimeoutError(text, ledger_id=self.ledger_id)
+            raise done.describe(late, self.last_confirmed) from error
         return range(done.first, done.first + done.count)
 
     async def wait_fully_replicated(self, entry_id: int, *, timeout: float | None = None) -> None:
@@ -189,16 +189,20 @@ class LedgerWriter:
     async def aclose(self, *, timeout: float | None = None) -> None:
         """Wait for what is pending and close the ledger at its LAC. Again: the same outcome.
 
-        Raises what ended the writer if it failed (the ledger is closed all the same where that can
-        be), LedgerFencedError when another client ended the ledger elsewhere (rule 6.2),
-        MetadataUnavailableError when the close could not be stored in time.
+        `timeout` bounds the waiting, and again the storing. Raises what ended the writer if it
+        failed (the ledger is closed all the same where that can be), LedgerFencedError when another
+        client ended the ledger elsewhere (rule 6.2), MetadataUnavailableError when the close could
+        not be stored in time.
         """
         await self._close(timeout, wait_pending=True)
         if self._shell.failure is not None:
             raise self._shell.failure
 
     async def abort(self, *, timeout: float | None = None) -> None:
-        """Close the ledger at its LAC without waiting: what is pending fails, outcome "unknown"."""
+        """Close the ledger at its LAC without waiting, also where `aclose` waits: what is pending
+        fails, outcome "unknown".
+        """
+        self._give_up_pending()
         await self._close(timeout, wait_pending=False)
 
     async def __aenter__(self) -> Self:
@@ -290,28 +294,18 @@ class LedgerWriter:
             text = "this writer is closed: create a new ledger to go on"
             raise LedgerClosedError(text, ledger_id=self.ledger_id)
 
-    def _append_timed_out(
-        self, entry_id: EntryId | None, timeout: float | None
-    ) -> QuorumTimeoutError:
-        if entry_id is None:
-            text = f"the window had no room within {timeout} s: nothing was sent"
-            return QuorumTimeoutError(text, ledger_id=self.ledger_id, outcome="not_written")
-        text = f"entry {entry_id} was not confirmed within {timeout} s: it may yet be"
-        return QuorumTimeoutError(text, ledger_id=self.ledger_id, entry_id=entry_id)
-
     # -- what the watchdog and the client call ---------------------------------------------------
 
     def check(self, now: float) -> bool:
         """Look at deadlines, parked members and the LAC; False once nothing is left to watch."""
         shell, config = self._shell, self._services.config
-        if shell.protocol.has_ended:
+        if shell.protocol.has_ended or (self._closing is not None and self._closing.done()):
             return False
         oldest = shell.outbox.oldest_appended_at
         if oldest is not None and now - oldest > config.append_deadline_s:
             text = (
-                f"entry {self.last_confirmed + 1} was not acknowledged by {self.quorum.ack_quorum} "
-                f"bookies within {config.append_deadline_s} s: check them with "
-                "`quire cluster health`"
+                f"{self.quorum.ack_quorum} bookies did not store entry {self.last_confirmed + 1} "
+                f"within {config.append_deadline_s} s: check them with `quire cluster health`"
             )
             shell.dispatch(e.WriterFailed(QuorumTimeoutError(text, ledger_id=self.ledger_id)))
             return False
@@ -320,8 +314,8 @@ class LedgerWriter:
         if lac > max(shell.outbox.lac_sent, self._idle_lac.told):
             if oldest is not None or now - self._last_sent_at < config.lac_delay_s:
                 return True
-            fragment = shell.protocol.metadata.last_fragment
-            self._idle_lac.tell(lac, write_set(self.quorum, fragment, lac))
+            last = shell.protocol.metadata.last_fragment
+            self._idle_lac.tell(lac, write_set(self.quorum, last, lac))
         return oldest is not None or bool(shell.protocol.parked)
 
     def may_suspect(self, bookie_id: BookieId) -> bool:
@@ -351,21 +345,18 @@ class LedgerWriter:
 
     async def _close(self, timeout: float | None, *, wait_pending: bool) -> None:
         if self._closing is None:
-            limit = self._services.config.close_timeout_s if timeout is None else timeout
-            work = self._run_close(limit, wait_pending=wait_pending)
+            work = self._run_close(timeout, wait_pending=wait_pending)
             self._closing = asyncio.get_running_loop().create_task(work)
         await asyncio.shield(self._closing)
 
-    async def _run_close(self, limit: float, *, wait_pending: bool) -> None:
+    async def _run_close(self, timeout: float | None, *, wait_pending: bool) -> None:
         shell = self._shell
+        limit = self._services.config.close_timeout_s if timeout is None else timeout
         try:
             self._flush()
             if wait_pending:
-                await self._wait_pending()
-            text = "the writer was closed before the entry was confirmed"
-            shell.fail_pending(LedgerClosedError(text, ledger_id=self.ledger_id, outcome="unknown"))
-            if not shell.closed.done() and shell.failure is None:
-                shell.dispatch(e.CloseRequested(self._services.token()))
+                await self._wait_pending(timeout)
+            self._give_up_pending()
             async with asyncio.timeout(limit):
                 await asyncio.shield(shell.closed)
         except TimeoutError as error:
@@ -373,9 +364,8 @@ class LedgerWriter:
                 f"the close was not stored within {limit} s and may yet be: "
                 "recover_ledger() settles it once the metadata service answers"
             )
-            raise MetadataUnavailableError(
-                text, ledger_id=self.ledger_id, outcome="unknown"
-            ) from error
+            where = self.ledger_id
+            raise MetadataUnavailableError(text, ledger_id=where, outcome="unknown") from error
         except LedgerError:
             assert shell.failure is not None, "what ended the writer is kept"
         finally:
@@ -386,11 +376,25 @@ class LedgerWriter:
             await self._parked.aclose()
             await shell.aclose()
 
-    async def _wait_pending(self) -> None:
+    async def _wait_pending(self, timeout: float | None) -> None:
         shell = self._shell
         try:
-            if len(shell.outbox):
-                await shell.confirmations.expect(self.last_pushed)
-            await shell.replication.wait_settled(self.last_confirmed, SETTLE_WAIT_S)
+            async with asyncio.timeout(timeout):
+                if len(shell.outbox):
+                    await shell.confirmations.expect(self.last_pushed)
+                await shell.replication.wait_settled(self.last_confirmed, SETTLE_WAIT_S)
         except LedgerError:
             return
+        except TimeoutError:
+            if len(shell.outbox):
+                late = append_timed_out(self.ledger_id, shell.outbox.lap, timeout)
+                shell.dispatch(e.WriterFailed(late))
+
+    def _give_up_pending(self) -> None:
+        """Fail what is pending and have the close stored (rule 6.1), unless that is done."""
+        self._flush()
+        shell = self._shell
+        text = "the writer was closed before the entry was confirmed"
+        shell.fail_pending(LedgerClosedError(text, ledger_id=self.ledger_id, outcome="unknown"))
+        if not shell.closed.done() and shell.failure is None:
+            shell.dispatch(e.CloseRequested(self._services.token()))

@@ -126,7 +126,8 @@ class PendingBatches:
     def settle(self, given_up: int) -> tuple[EntryId | None, list[tuple[EntryId, EntryId]]]:
         """Drop the leading confirmed batches for which no awaited answer is left.
 
-        `given_up` masks the positions from which none is awaited any more. Returns the last settled
+        `given_up` masks the positions from which none is awaited any more; nor is one where a batch
+        was not sent, for a confirmed one is not sent again. Returns the last settled
         entry id, if any, and the stretches (first, last) that are short of their write quorum.
         """
         settled: EntryId | None = None
@@ -134,7 +135,7 @@ class PendingBatches:
         while self._confirmed:
             batch = self._confirmed[0]
             missing = batch.write_set & ~batch.stored
-            if missing & ~(batch.lost | given_up):
+            if missing & batch.sent & ~(batch.lost | given_up):
                 break
             if missing:
                 short.append((batch.first_entry_id, batch.last_entry_id))

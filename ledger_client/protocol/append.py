@@ -78,8 +78,11 @@ class AppendProtocol:
 
     @property
     def parked(self) -> list[BookieId]:
-        """The members that failed and could not be replaced."""
-        return self._health.parked
+        """The members that failed and are not being replaced: no spare exists, or the change is
+        delayed (5.4).
+        """
+        is_steady = self._phase is _Phase.OPEN and not self.is_changing
+        return self._health.out if is_steady else self._health.parked
 
     @property
     def is_changing(self) -> bool:
@@ -156,8 +159,7 @@ class AppendProtocol:
         actions: list[AppendAction] = []
         if self._phase is _Phase.OPEN and not self.is_changing and self._pending.confirm():
             actions.append(e.Confirm(self._pending.lac, self._pending.length))
-        parked = self._positions_mask(self._health.parked)
-        settled, short = self._pending.settle(parked)
+        settled, short = self._pending.settle(self._positions_mask(self.parked))
         actions += [e.RecordStretch(first, last) for first, last in short]
         if settled is not None:
             actions.append(e.Settle(settled))
@@ -176,7 +178,9 @@ class AppendProtocol:
             self._health.unpark_all()
             return self._begin_change()
         position = self._position(event.bookie_id)
-        if position is None or not self._health.forgive(event.bookie_id):
+        if self._phase is not _Phase.OPEN or position is None:
+            return []
+        if not self._health.forgive(event.bookie_id):
             return []
         self._pending.resume_position(position)
         return [*self._send_missing(), *self._advance()]

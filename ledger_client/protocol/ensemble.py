@@ -41,6 +41,11 @@ class EnsembleHealth:
         """The members that nothing is sent to until they return or a spare joins."""
         return list(self._parked)
 
+    @property
+    def out(self) -> list[BookieId]:
+        """The members that nothing is sent to."""
+        return [*self.failed, *self._parked]
+
     def is_out(self, bookie_id: BookieId) -> bool:
         """Tell whether nothing is to be sent to a member."""
         return bookie_id in self.failed or bookie_id in self._parked

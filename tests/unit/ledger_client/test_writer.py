@@ -294,3 +294,101 @@ async def test_a_close_waits_for_what_is_pending(cluster: TestCluster) -> None:
     with pytest.raises(LedgerClosedError):
         await writer.append(b"y")
     await writer.aclose()
+
+
+# -- what does not come at once, or ends meanwhile -------------------------------------------------
+
+
+async def test_a_source_may_end_long_after_its_last_entry_is_confirmed(
+    cluster: TestCluster,
+) -> None:
+    writer = await opened(cluster)
+
+    async def slowly() -> AsyncIterator[bytes]:
+        yield b"only"
+        await until(lambda: writer.last_confirmed == 0)
+
+    async with asyncio.timeout(5):
+        assert await writer.append_many(slowly()) == range(1)
+    await writer.aclose()
+
+
+async def test_a_writer_that_ends_while_a_source_pauses_fails_all_callers(
+    cluster: TestCluster,
+) -> None:
+    """The range, and who stands in line behind it: of that one nothing was sent."""
+    writer = await opened(cluster)
+    for bookie in cluster.bookies:
+        bookie.is_silent = True
+    go_on = asyncio.Event()
+
+    async def slowly() -> AsyncIterator[bytes]:
+        yield b"only"
+        await go_on.wait()
+
+    many = asyncio.create_task(writer.append_many(slowly()))
+    await until(lambda: writer.last_pushed == 0)
+    single = asyncio.create_task(writer.append(b"in line"))
+    await asyncio.sleep(0)
+    await writer.abort()
+    async with asyncio.timeout(5):
+        with pytest.raises(LedgerClosedError) as in_line:
+            await single
+        go_on.set()
+        with pytest.raises(LedgerClosedError) as admitted:
+            await many
+    assert in_line.value.outcome == "not_written"
+    assert (admitted.value.outcome, admitted.value.admitted_count) == ("unknown", 1)
+
+
+async def test_who_waits_for_room_when_the_writer_ends_has_sent_nothing(
+    cluster: TestCluster,
+) -> None:
+    writer = await opened(cluster, window_entries_max=1)
+    for bookie in cluster.bookies:
+        bookie.is_silent = True
+    writer.append_nowait(b"fills the window")
+    single = asyncio.create_task(writer.append(b"x"))
+    many = asyncio.create_task(writer.append_many([b"y"]))
+    await asyncio.sleep(0.01)
+    await writer.abort()
+    for waiting in (single, many):
+        with pytest.raises(LedgerClosedError) as caught:
+            await waiting
+        assert caught.value.outcome == "not_written"
+
+
+async def test_an_abort_ends_the_wait_of_a_close(cluster: TestCluster) -> None:
+    writer = await opened(cluster)
+    for bookie in cluster.bookies:
+        bookie.is_silent = True
+    handle = writer.append_nowait(b"x")
+    closing = asyncio.create_task(writer.aclose())
+    await asyncio.sleep(0.01)
+    async with asyncio.timeout(5):
+        await writer.abort()
+        await closing
+    assert isinstance(handle.exception(), LedgerClosedError)
+    assert (writer.info.state, writer.info.last_entry_id) == ("closed", -1)
+
+
+async def test_a_close_waits_no_longer_than_it_is_told(cluster: TestCluster) -> None:
+    writer = await opened(cluster)
+    for bookie in cluster.bookies:
+        bookie.is_silent = True
+    handle = writer.append_nowait(b"x")
+    async with asyncio.timeout(5):
+        with pytest.raises(QuorumTimeoutError):
+            await writer.aclose(timeout=0.05)
+    assert isinstance(handle.exception(), QuorumTimeoutError)
+    assert (writer.info.state, writer.info.last_entry_id) == ("closed", -1)
+
+
+async def test_after_the_close_nobody_waits_for_copies(cluster: TestCluster) -> None:
+    writer = await opened(cluster)
+    cluster.bookie(members(cluster, writer)[2]).is_silent = True
+    await writer.append(b"x")
+    await writer.aclose()
+    async with asyncio.timeout(5):
+        with pytest.raises(QuorumTimeoutError, match="short of their write quorum"):
+            await writer.wait_fully_replicated(0)
