@@ -20,8 +20,8 @@ from metadata.zookeeper import open_store
 from quire.local_bookie import LocalBookie
 from quire.local_cluster import LocalCluster
 from tests.campaign.direct import Direct, open_direct, read_copies
+from tests.integration.faults.injected_syncs import slow_syncs
 from tests.integration.faults.raw_ledger import TIMEOUT_S, RawLedger, make_ledger
-from tests.integration.faults.slow_disk import slow_syncs
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(120)]
 PAYLOADS = [b"entry %d" % number for number in range(10)]

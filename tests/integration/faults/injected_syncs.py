@@ -1,4 +1,4 @@
-"""Makes the syncs of a running process slow, by tracing it; the process itself is not changed.
+"""Makes the syncs of a running process slow or fail, by tracing it; it is not changed itself.
 
 Leaves what to do meanwhile to the test. Where tracing is not allowed, the test is skipped with the
 reason.
@@ -23,19 +23,27 @@ async def slow_syncs(process_ids: Sequence[int], delay_s: float) -> AsyncIterato
     """Delay each fsync and fdatasync of these processes."""
     async with AsyncExitStack() as stack:
         for process_id in process_ids:
-            await stack.enter_async_context(_traced(process_id, delay_s))
+            delay = f"delay_enter={int(delay_s * MICROSECONDS)}"
+            await stack.enter_async_context(_traced(process_id, delay))
         yield
 
 
 @asynccontextmanager
-async def _traced(process_id: int, delay_s: float) -> AsyncIterator[None]:
+async def one_failed_sync(process_id: int) -> AsyncIterator[None]:
+    """Let the next fsync or fdatasync of a process fail with EIO; those behind it succeed."""
+    async with _traced(process_id, "error=EIO:when=1"):
+        yield
+
+
+@asynccontextmanager
+async def _traced(process_id: int, what: str) -> AsyncIterator[None]:
     strace = shutil.which("strace")
     if strace is None:
-        pytest.skip("strace is not installed: syncs cannot be delayed")
-    delay = f"inject=fsync,fdatasync:delay_enter={int(delay_s * MICROSECONDS)}"
+        pytest.skip("strace is not installed: nothing can be injected")
+    injection = f"inject=fsync,fdatasync:{what}"
     tracer = await asyncio.create_subprocess_exec(
         *(strace, "-f", "-o", "/dev/null", "-p", str(process_id)),
-        *("-e", "trace=fsync,fdatasync", "-e", delay),
+        *("-e", "trace=fsync,fdatasync", "-e", injection),
         stdin=DEVNULL,
         stdout=DEVNULL,
         stderr=PIPE,
