@@ -16,13 +16,13 @@ from dataclasses import dataclass, field
 from bookie import cleaning, listing, records, replay
 from bookie.config import StorageConfig
 from bookie.disk import Buffer, Disk, File
-from bookie.errors import DamagedRecordError, DiskFullError
+from bookie.errors import DamagedRecordError, DiskFailedError, DiskFullError
 from bookie.index import Index
 from bookie.index_pages import Move
 from bookie.index_runs import Run
 from bookie.ledgers import Ledgers
 from bookie.records import ADDS, RECORD_HEADER_BYTES, Record, RecordKind
-from bookie.segments import DIRECTORY, Segment, Segments
+from bookie.segments import DIRECTORY, UNFINISHED_SUFFIX, Segment, Segments
 from bookie.wire.batch import parse_header
 
 PIECE_BYTES = 1024 * 1024
@@ -72,7 +72,11 @@ class Cleaner:
     async def clean(self, *, is_emergency: bool) -> int:
         """Do one pass; return the bytes freed. Raises DiskFullError."""
         before = self.freed_bytes
-        await self._delete_ledgers()
+        try:
+            await self._delete_ledgers()
+        except DiskFullError:
+            if not is_emergency:
+                raise  # in an emergency, what is dead already can go without the index's help
         mark_segment = records.segment_of(self._index.meta.mark_lsn)
         below = [s for n, s in sorted(self._segments.by_number.items()) if n < mark_segment]
         if not is_emergency:
@@ -87,12 +91,12 @@ class Cleaner:
 
     async def _delete_ledgers(self) -> None:
         for ledger_id in [number for number, has_runs in self._ledgers.deleted.items() if has_runs]:
+            if self._index.is_moving(ledger_id):
+                continue  # a checkpoint stores runs of it: the next pass finds all of them
             is_done = False
             while not is_done:
                 freed, is_done = await self._index.delete_some(ledger_id)
-                for number, size in freed.items():
-                    if number in self._segments.by_number:
-                        self._segments.by_number[number].live_bytes -= size
+                self._segments.free(freed)
             self._ledgers.deleted[ledger_id] = False
             self._ledgers.unsaved_deletions[ledger_id] = None
 
@@ -138,13 +142,17 @@ class Cleaner:
             runs = await self._index.stored_runs(ledger_id, first, last)
             if runs is None or not runs or runs[-1][0] < last:
                 return None  # entries of this segment are missing from the index
+            in_memory = self._index.in_memory(ledger_id, first, last)
+            if any(records.segment_of(run[2]) == segment.number for run in in_memory):
+                return None  # a rebuilt ledger's runs are not stored yet
             named += [(ledger_id, r) for r in runs if records.segment_of(r[2]) == segment.number]
         return named
 
     async def _rewrite(self, runs: list[tuple[int, Run]]) -> None:
         """Write runs, sorted by ledger and entry, into a new segment, and let the index name it."""
         segment = Segment(self._segments.take_number(), is_cleaned=True, size=0)
-        rewrite = _Rewrite(segment, await self._disk.create(segment.name))
+        unfinished = segment.name + UNFINISHED_SUFFIX
+        rewrite = _Rewrite(segment, await self._disk.create(unfinished))
         try:
             self._put(rewrite, RecordKind.HEAD, records.encode_head(0, records.HEAD_IS_CLEANED))
             for ledger_id, run in runs:
@@ -157,11 +165,12 @@ class Cleaner:
                 rewrite, RecordKind.FOOTER, records.encode_footer(rewrite.footer, segment.size)
             )
             await self._flush(rewrite)
-            await self._disk.sync_directory(DIRECTORY)
         except DiskFullError:
             await rewrite.file.close()
-            await self._disk.unlink(segment.name)
+            await self._disk.unlink(unfinished)
             raise
+        await self._disk.rename(unfinished, segment.name)
+        await self._disk.sync_directory(DIRECTORY)
         rewrite.file.drop_cached(0, segment.size)
         self._segments.adopt(segment, rewrite.file)
         limit = self._config.transaction_runs_max
@@ -177,7 +186,8 @@ class Cleaner:
         number = records.segment_of(location)
         try:
             data = await self._segments.read(number, records.offset_of(location), size)
-        except DamagedRecordError:
+        except (DamagedRecordError, DiskFailedError):
+            self._segments.by_number[number].is_damaged = True
             return None
         found, taken, _ = replay.scan(memoryview(data), location)
         if taken != size:

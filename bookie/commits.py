@@ -84,7 +84,7 @@ class Commits:
 
         def forget_if_failed(status: Status) -> None:
             if status is not Status.OK and state.master_key is master_key:
-                state.master_key = None
+                state.master_key, state.is_dirty = None, True  # a checkpoint may have stored it
 
         body = records.encode_master_key(state.ledger_id, master_key)
         try:
@@ -151,7 +151,7 @@ class Commits:
         return size
 
     def _store_tombstone(self, ledger_id: LedgerId) -> None:
-        self._index.drop(ledger_id)
+        self._segments.free(self._index.drop(ledger_id))
         self._recent.drop(ledger_id)
         self._ledgers.delete(ledger_id, has_runs=True)
         self._ledgers.notify(ledger_id)

@@ -54,10 +54,15 @@ class Index:
         else:
             index_runs.splice_run(runs, (last, first, location, size))
 
-    def drop(self, ledger_id: int) -> None:
-        """Forget a ledger's runs in memory; those in the store are deleted by `delete_some`."""
-        self._current.pop(ledger_id, None)
-        self._frozen.pop(ledger_id, None)
+    def drop(self, ledger_id: int) -> dict[int, int]:
+        """Forget a ledger's runs in memory, and return their bytes by segment; those in the store,
+        and on their way there, are deleted by `delete_some`.
+        """
+        return index_pages.bytes_by_segment(self._current.pop(ledger_id, []))
+
+    def is_moving(self, ledger_id: int) -> bool:
+        """Tell whether runs of a ledger are on their way to the store."""
+        return ledger_id in self._frozen
 
     def in_memory(self, ledger_id: int, first: int, last: int) -> list[Run]:
         """Return what the memory holds of first..last, cut to it."""
@@ -81,13 +86,16 @@ class Index:
         found = self.look_up_nowait(ledger_id, first, last, indexed_highest)
         if found is not None:
             return found
+        # What a checkpoint takes from the memory while the store is asked is not missed.
+        before = self.in_memory(ledger_id, first, last)
         stored_last = min(last, indexed_highest)
         stored = await self._store.view(
             lambda t: index_pages.look_up(t, ledger_id, first, stored_last, limit)
         )
         is_whole = stored.known_to >= stored_last
         known_to = last if is_whole else stored.known_to
-        runs = index_runs.overlay(self.in_memory(ledger_id, first, last), stored.runs, first, last)
+        runs = index_runs.overlay(before, stored.runs, first, last)
+        runs = index_runs.overlay(self.in_memory(ledger_id, first, last), runs, first, last)
         return Lookup(runs, known_to, is_unproven=stored.is_unproven and not is_whole)
 
     async def checkpoint(
@@ -96,16 +104,18 @@ class Index:
         unsaved: list[int],
         encode: StateEncoder,
         live: list[tuple[int, int | None]],
+        highest_of: Callable[[int], int],
     ) -> list[tuple[int, int]]:
         """Move the memory's runs and the given ledgers' states to the store, then the mark; return
-        each moved ledger's highest stored id. Raises DiskFullError: all stays in memory and the
-        next checkpoint begins with it.
+        each moved ledger's highest stored id. `highest_of` says which one the store should hold
+        already, so that a run lost at its end is noticed. Raises DiskFullError: all stays in
+        memory and the next checkpoint begins with it.
         """
         if not self._frozen:
             self._frozen, self._current = self._current, {}
             self._frozen_mark_lsn, self.record_count = mark_lsn, 0
         frozen, mark = self._frozen, self._frozen_mark_lsn
-        for job in self._run_jobs(frozen):
+        for job in self._run_jobs(frozen, highest_of):
             await self._store.update(job)
         # The state of every ledger whose runs moved is stored too: it says how high they go.
         chosen = list(dict.fromkeys([*unsaved, *frozen]))
@@ -145,17 +155,20 @@ class Index:
         """Release the store."""
         await self._store.close()
 
-    def _run_jobs(self, frozen: dict[int, list[Run]]) -> Iterator[Callable[[Transaction], None]]:
-        part: list[tuple[int, list[Run]]] = []
+    def _run_jobs(
+        self, frozen: dict[int, list[Run]], highest_of: Callable[[int], int]
+    ) -> Iterator[Callable[[Transaction], None]]:
+        part: list[tuple[int, list[Run], int]] = []
         room = limit = self._config.transaction_runs_max
-        for ledger_id in list(frozen):
-            runs = frozen.get(ledger_id, [])  # gone, when the ledger was deleted meanwhile
+        for ledger_id, runs in frozen.items():
+            highest = highest_of(ledger_id)
             for start in range(0, len(runs), limit):
                 piece = runs[start : start + limit]
                 if len(piece) > room:
                     yield _put_all(part)
                     part, room = [], limit
-                part.append((ledger_id, piece))
+                part.append((ledger_id, piece, highest))
+                highest = max(highest, piece[-1][0])
                 room -= len(piece)
         if part:
             yield _put_all(part)
@@ -174,10 +187,10 @@ class Index:
             yield _write_states(values)
 
 
-def _put_all(part: list[tuple[int, list[Run]]]) -> Callable[[Transaction], None]:
+def _put_all(part: list[tuple[int, list[Run], int]]) -> Callable[[Transaction], None]:
     def job(transaction: Transaction) -> None:
-        for ledger_id, runs in part:
-            index_pages.put_runs(transaction, ledger_id, runs, {})
+        for ledger_id, runs, highest in part:
+            index_pages.put_runs(transaction, ledger_id, runs, highest)
 
     return job
 

@@ -172,21 +172,19 @@ def look_up(transaction: Transaction, ledger_id: int, first: int, last: int, lim
     return Lookup(runs, start - 1, is_unproven=is_unproven)
 
 
-def put_runs(
-    transaction: Transaction, ledger_id: int, runs: Sequence[Run], freed: dict[int, int]
-) -> None:
-    """Store runs of a ledger, ascending; they win over what they overlap. `freed` counts bytes no
-    longer named, by segment.
+def put_runs(transaction: Transaction, ledger_id: int, runs: Sequence[Run], highest: int) -> None:
+    """Store runs of a ledger, ascending; they win over what they overlap. `highest` is the highest
+    id that the ledger's stored runs should reach.
     """
-    before = transaction.before(_RUN_KEY.pack(b"r", ledger_id, runs[0][1]))
-    previous = NO_ENTRY if before is None else _last_of(before[0], ledger_id)
     beyond = transaction.seek(_RUN_KEY.pack(b"r", ledger_id, runs[0][1]))
     is_tail = beyond is None or not _is_run_of(beyond[0], ledger_id)
+    previous: int | None = None
     for run in runs:
-        if not is_tail:
-            _clear(transaction, ledger_id, run, freed)
-            before = transaction.before(_RUN_KEY.pack(b"r", ledger_id, run[0]))
-            previous = NO_ENTRY if before is None else _last_of(before[0], ledger_id)
+        if is_tail and previous is not None:
+            previous = max(previous, min(highest, run[1] - 1))
+        else:
+            previous = _last_before(transaction, ledger_id, run[1], highest)
+            _clear(transaction, ledger_id, run)
         _put(transaction, ledger_id, run, previous)
         previous = run[0]
         if not is_tail:
@@ -243,15 +241,23 @@ def delete_runs(
     """Remove at most `limit` runs of a ledger; return the bytes freed by segment, and whether none
     is left.
     """
-    freed: dict[int, int] = {}
     pairs = transaction.scan(_RUN_KEY.pack(b"r", ledger_id, 0), limit + 1)
     mine = [(key, value) for key, value in pairs if _is_run_of(key, ledger_id)]
+    runs: list[Run] = []
     for key, value in mine[:limit]:
         run = _decode_run(key, value)
         if run is not None:
-            _count_freed(freed, run[0])
+            runs.append(run[0])
         transaction.delete(key)
-    return freed, len(mine) <= limit
+    return bytes_by_segment(runs), len(mine) <= limit
+
+
+def bytes_by_segment(runs: Iterable[Run]) -> dict[int, int]:
+    """Add up the bytes of runs by the segment that they are in."""
+    found: dict[int, int] = {}
+    for run in runs:
+        found[run[2] >> 32] = found.get(run[2] >> 32, 0) + run[3]
+    return found
 
 
 def _decode_run(key: bytes, value: bytes) -> tuple[Run, int] | None:
@@ -268,7 +274,23 @@ def _put(transaction: Transaction, ledger_id: int, run: Run, previous: int) -> N
     transaction.put(key, seal(key, _RUN.pack(run[1], previous, run[2], run[3])))
 
 
-def _clear(transaction: Transaction, ledger_id: int, run: Run, freed: dict[int, int]) -> None:
+def _last_before(transaction: Transaction, ledger_id: int, first: int, highest: int) -> int:
+    """Return the last id that is held before an entry, as the run behind it says, or as `highest`
+    does where there is none; a run that was lost is named all the same.
+    """
+    pair = transaction.seek(_RUN_KEY.pack(b"r", ledger_id, first))
+    named = highest
+    if pair is not None and _is_run_of(pair[0], ledger_id):
+        found = _decode_run(*pair)
+        if found is not None and found[0][1] < first:
+            return first - 1
+        named = first - 1 if found is None else found[1]
+    before = transaction.before(_RUN_KEY.pack(b"r", ledger_id, first))
+    last = NO_ENTRY if before is None else _last_of(before[0], ledger_id)
+    return max(last, min(named, first - 1))
+
+
+def _clear(transaction: Transaction, ledger_id: int, run: Run) -> None:
     """Cut back what overlaps a run that is about to be stored."""
     start = run[1]
     while (pair := transaction.seek(_RUN_KEY.pack(b"r", ledger_id, start))) is not None:
@@ -288,8 +310,6 @@ def _clear(transaction: Transaction, ledger_id: int, run: Run, freed: dict[int, 
         if last > run[0]:
             _put(transaction, ledger_id, (last, run[0] + 1, location, size), run[0])
             return
-        if first >= run[1]:
-            _count_freed(freed, found[0])
         start = last + 1
 
 
@@ -298,12 +318,9 @@ def _mend_successor(transaction: Transaction, ledger_id: int, previous: int) -> 
     pair = transaction.seek(_RUN_KEY.pack(b"r", ledger_id, previous + 1))
     if pair is not None and _is_run_of(pair[0], ledger_id):
         found = _decode_run(*pair)
-        if found is not None and found[1] != previous:
+        # One that names a later run names a lost one: that proves that there is something.
+        if found is not None and found[1] < previous:
             _put(transaction, ledger_id, found[0], previous)
-
-
-def _count_freed(freed: dict[int, int], run: Run) -> None:
-    freed[run[2] >> 32] = freed.get(run[2] >> 32, 0) + run[3]
 
 
 def _is_run_of(key: bytes, ledger_id: int) -> bool:

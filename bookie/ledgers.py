@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from bookie import ledger_state
 from bookie.ledger_state import LedgerState
-from metadata.ids import LedgerId
+from metadata.ids import NO_ENTRY, LedgerId
 
 
 class Ledgers:
@@ -70,6 +70,11 @@ class Ledgers:
             state = self.states.get(ledger_id)
             if state is not None:
                 state.indexed_highest = max(state.indexed_highest, highest)
+
+    def indexed_highest_of(self, ledger_id: int) -> int:
+        """Return the highest id that the index's store holds of a ledger."""
+        state = self.states.get(ledger_id)
+        return NO_ENTRY if state is None else state.indexed_highest
 
     def enter_limbo(self, *, fence: bool) -> None:
         """Take every ledger for one of which something was lost (rule 2.4)."""

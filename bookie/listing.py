@@ -9,7 +9,7 @@ from typing import Final
 
 from bookie import records, replay
 from bookie.disk import File
-from bookie.errors import DamagedRecordError
+from bookie.errors import DamagedRecordError, DiskFailedError
 from bookie.records import FooterRun, RecordKind
 from bookie.segments import Segment, Segments
 from bookie.wire.batch import parse_header
@@ -28,6 +28,9 @@ async def list_records(segments: Segments, segment: Segment) -> list[FooterRun] 
     try:
         listed = await _read_footer(segment, file)
         return await _walk(segment, file) if listed is None else listed
+    except DiskFailedError:
+        segment.is_damaged = True
+        return None
     finally:
         await file.close()
 

@@ -194,6 +194,8 @@ class Log:
             )
         except DiskFullError:
             file = await self._disk.create(segment.name)
+        # The name first: a checkpoint may name the place behind the head as soon as it is written.
+        await self._disk.sync_directory(DIRECTORY)
         self._active, self._file = segment, file
         head = LogItem(RecordKind.HEAD, records.encode_head(self.durable_lsn, 0), None)
         try:
@@ -203,7 +205,6 @@ class Log:
             await self._disk.unlink(segment.name)
             await file.close()
             raise
-        await self._disk.sync_directory(DIRECTORY)
         self._segments.adopt(segment, file)
         self._segments.pinned = number
         return segment

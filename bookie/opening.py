@@ -168,7 +168,7 @@ class _Applier:
         if ledger_id in self._ledgers.deleted:
             return
         if header.kind is RecordKind.TOMBSTONE:
-            self._index.drop(ledger_id)
+            self._segments.free(self._index.drop(ledger_id))
             self._ledgers.delete(ledger_id, has_runs=True)
             return
         state = self._ledgers.get_or_make(ledger_id)

@@ -11,6 +11,7 @@ Source: protocol rule 4.3.
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
 
 from bookie.errors import BookieError
 from bookie.index import Index
@@ -21,6 +22,9 @@ from bookie.reading import LOOKUP_RUNS, Reader
 from bookie.recent import RecentEntries
 from bookie.wire.batch import BatchView
 from bookie.wire.messages import Status
+
+COMPARISON_OVERHEAD_BYTES: Final = 4096
+"""What a comparison under way costs besides its batch, counted against the queue's bound."""
 
 Gaps = list[tuple[int, int]]
 
@@ -59,12 +63,21 @@ class OverlappingAdd:
 class OverlappingAdds:
     """The comparisons that are under way."""
 
-    def __init__(self, log: Log, index: Index, reader: Reader, recent: RecentEntries) -> None:
+    def __init__(
+        self,
+        log: Log,
+        index: Index,
+        reader: Reader,
+        recent: RecentEntries,
+        wake: Callable[[], None],
+    ) -> None:
+        """`wake` is called whenever `queued_bytes` has become less."""
         self.queued_bytes = 0
         self._log = log
         self._index = index
         self._reader = reader
         self._recent = recent
+        self._wake = wake
         self._locks: dict[int, asyncio.Lock] = {}
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._task_count = 0
@@ -81,7 +94,7 @@ class OverlappingAdds:
             return
         number = self._task_count
         self._task_count += 1
-        self.queued_bytes += len(add.batch.data)
+        self.queued_bytes += len(add.batch.data) + COMPARISON_OVERHEAD_BYTES
         self._tasks[number] = asyncio.create_task(self._run(number, add))
 
     async def settle(self) -> None:
@@ -98,10 +111,11 @@ class OverlappingAdds:
         except BookieError:
             add.done(Status.UNKNOWN)
         finally:
-            self.queued_bytes -= len(add.batch.data)
+            self.queued_bytes -= len(add.batch.data) + COMPARISON_OVERHEAD_BYTES
             del self._tasks[number]
             if not self._tasks:
                 self._locks.clear()
+            self._wake()
 
     async def _decide(self, add: OverlappingAdd) -> None:
         state, header = add.state, add.batch.header

@@ -14,7 +14,7 @@ from typing import Final
 
 from bookie import ledger_state, records
 from bookie.answers import EntryRangesResult, ReadResult
-from bookie.errors import DamagedRecordError
+from bookie.errors import DamagedRecordError, DiskFailedError
 from bookie.index import Index
 from bookie.index_runs import Run
 from bookie.ledger_state import LedgerState
@@ -138,7 +138,7 @@ class Reader:
                 break
             try:
                 await self._read_run(run, wanted, batches)
-            except (DamagedRecordError, BatchError):
+            except (DamagedRecordError, DiskFailedError, BatchError):
                 if len(self.damaged) < DAMAGED_RANGES_MAX:
                     self.damaged[wanted.ledger_id, wanted.next_entry_id] = None
                 return Status.UNKNOWN

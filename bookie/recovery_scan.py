@@ -16,7 +16,7 @@ from bookie.disk import Disk, File
 from bookie.errors import FormatError
 from bookie.records import Record, RecordKind
 from bookie.replay import Damage
-from bookie.segments import DIRECTORY, Segment, Segments, parse_name
+from bookie.segments import DIRECTORY, UNFINISHED_SUFFIX, Segment, Segments, parse_name
 
 
 @dataclass(slots=True)
@@ -36,6 +36,9 @@ async def find_segments(disk: Disk) -> Segments:
     """List the segment files with their sizes. Raises FormatError for one of a newer release."""
     segments = Segments(disk)
     for name in await disk.list_names(DIRECTORY):
+        if name.endswith(UNFINISHED_SUFFIX):
+            await disk.unlink(f"{DIRECTORY}/{name}")  # no index names what is not finished
+            continue
         parsed = parse_name(name)
         if parsed is None:
             continue

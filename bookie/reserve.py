@@ -28,6 +28,7 @@ class Reserve:
         self._is_given_up = False
         self._wanted = asyncio.Event()
         self._wanted.set()
+        self._changing = asyncio.Lock()
 
     def want(self) -> None:
         """Have the file made, if it is not there, by `keep`."""
@@ -37,16 +38,21 @@ class Reserve:
     async def give_up(self) -> None:
         """Free the room of the file."""
         self._is_given_up = True
-        if await self._disk.list_names(DIRECTORY):
-            await self._disk.unlink(NAME)
-            await self._disk.sync_directory(DIRECTORY)
+        async with self._changing:
+            await self._remove()
 
     async def keep(self) -> None:
         """Make the file whenever it is wanted, until cancelled."""
         while True:
             await self._wanted.wait()
             self._wanted.clear()
-            await self._make()
+            async with self._changing:
+                await self._make()
+
+    async def _remove(self) -> None:
+        if await self._disk.list_names(DIRECTORY):
+            await self._disk.unlink(NAME)
+            await self._disk.sync_directory(DIRECTORY)
 
     async def _make(self) -> None:
         config, space = self._config, await self._disk.space()
@@ -74,6 +80,6 @@ class Reserve:
             self._is_given_up = True
         await file.close()
         if self._is_given_up:
-            await self.give_up()
+            await self._remove()
         else:
             await self._disk.sync_directory(DIRECTORY)

@@ -3,7 +3,8 @@
 Leaves writing to `bookie.log`, and which of them may go to `bookie.cleaning`.
 
 Format of a name: the segment number as 8 hexadecimal digits, then `.log` (written in log order) or
-`.clean` (rewritten by cleaning, never replayed).
+`.clean` (rewritten by cleaning, never replayed), and `.clean.new` while that is being written: what
+a crash left of it is removed at the next start.
 Invariant: at most `OPEN_FILES_MAX` files are open for reading at a time.
 """
 
@@ -15,6 +16,7 @@ from bookie.errors import DamagedRecordError
 
 DIRECTORY: Final = "log"
 OPEN_FILES_MAX: Final = 256
+UNFINISHED_SUFFIX: Final = ".new"
 _SUFFIXES: Final = {".log": False, ".clean": True}
 _DIGITS: Final = 8
 
@@ -70,6 +72,12 @@ class Segments:
         """Take note of a file."""
         self.by_number[segment.number] = segment
         self.next_number = max(self.next_number, segment.number + 1)
+
+    def free(self, freed: dict[int, int]) -> None:
+        """Take note of bytes, by segment, that the index names no more."""
+        for number, size in freed.items():
+            if number in self.by_number:
+                self.by_number[number].live_bytes -= size
 
     def take_number(self) -> int:
         """Return a number that no segment has had."""

@@ -57,7 +57,9 @@ class BookieStorage:
         self._upkeep = Upkeep(disk, config, parts, self._wake, rng)
         self._commits.on_disk_full = self._upkeep.note_disk_full
         self._commits.callbacks += (self._upkeep.note_stored, self._wake)
-        self._overlapping = OverlappingAdds(self._log, self._index, self._reader, self._recent)
+        self._overlapping = OverlappingAdds(
+            self._log, self._index, self._reader, self._recent, self._wake
+        )
         self._deleting: dict[int, None] = {}
         self._room: asyncio.Future[None] | None = None
         self._is_closing = False

@@ -9,6 +9,7 @@ Source: storage design, "Index", "Cleaning" and "Limits and refusals"; reliabili
 """
 
 import asyncio
+import contextlib
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -135,11 +136,16 @@ class Upkeep:
             live += [(number, None) for number in self._cleaner.take_removed()]
             try:
                 moved = await parts.index.checkpoint(
-                    parts.log.durable_lsn, unsaved, parts.ledgers.encode, live
+                    parts.log.durable_lsn,
+                    unsaved,
+                    parts.ledgers.encode,
+                    live,
+                    parts.ledgers.indexed_highest_of,
                 )
-            except DiskFullError:
+            except BaseException as error:  # also when cancelled: what was taken is not stored
                 parts.ledgers.unsave(unsaved)
-                self.note_disk_full()
+                if isinstance(error, DiskFullError):
+                    self.note_disk_full()
                 raise
             parts.ledgers.note_indexed(moved)
             self._checkpoint_count += 1
@@ -243,8 +249,6 @@ class Upkeep:
             self._is_full = True
             self.note_writable()
         await self._reserve.give_up()
-        try:
-            await self.checkpoint()
-            await self.clean()
-        except DiskFullError:
-            return  # the next look at the disk tries again
+        for work in (self.checkpoint, self.clean):
+            with contextlib.suppress(DiskFullError):  # the next look at the disk tries again
+                await work()

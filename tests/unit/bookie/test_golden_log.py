@@ -88,7 +88,7 @@ def index_pairs() -> list[tuple[bytes, bytes]]:
         def fill(transaction: Transaction) -> None:
             index_pages.write_meta(transaction, Meta(INDEX_VERSION, 0, 0x1_0000_0040, 0, 0))
             index_pages.put_runs(
-                transaction, 7, [(2, 0, 2**32 + 80, 99), (9, 3, 2**32 + 500, 70)], {}
+                transaction, 7, [(2, 0, 2**32 + 80, 99), (9, 3, 2**32 + 500, 70)], -1
             )
             values = [
                 (7, state.encode(9)),

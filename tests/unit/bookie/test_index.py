@@ -2,8 +2,10 @@
 values.
 """
 
+import asyncio
 import dataclasses
 import random
+from itertools import pairwise
 
 import pytest
 
@@ -68,7 +70,11 @@ class Twins:
 
     async def checkpoint(self) -> None:
         moved = await self.index.checkpoint(
-            self.next_location, [1], self.encode, [(1, 5), (2, None)]
+            self.next_location,
+            [1],
+            self.encode,
+            [(1, 5), (2, None)],
+            self.indexed_highest.__getitem__,
         )
         for ledger_id, highest in moved:
             self.indexed_highest[ledger_id] = max(self.indexed_highest[ledger_id], highest)
@@ -171,13 +177,59 @@ def test_a_flipped_bit_or_a_lost_pair_is_never_a_negative(seed: int) -> None:
     run_simulation(main, seed)
 
 
+@pytest.mark.parametrize("seed", SEEDS)
+def test_what_is_stored_later_does_not_hide_a_lost_run(seed: int) -> None:
+    async def main() -> None:
+        twins = Twins(random.Random(seed))
+        await twins.begin()
+        for _ in range(30):
+            twins.insert()
+        await twins.checkpoint()
+        runs = [key for key in twins.store.keys if key.startswith(b"r")]
+        tails = [key for key, after in pairwise([*runs, b""]) if key[:9] != after[:9]]
+        twins.store.assign(twins.rng.choice(tails if seed % 2 else runs), None)
+        for _ in range(3):
+            for _ in range(10):
+                twins.insert()
+            await twins.checkpoint()
+        for ledger_id, places in twins.places.items():
+            for entry_id in range(IDS + 10):
+                found = await twins.index.look_up(
+                    ledger_id, entry_id, entry_id, twins.indexed_highest[ledger_id], 3
+                )
+                is_negative = not found.runs and found.known_to >= entry_id
+                assert not is_negative or entry_id not in places
+                if found.runs:
+                    assert holds(found.runs, entry_id, places[entry_id])
+
+    run_simulation(main, seed)
+
+
+@pytest.mark.parametrize("steps", range(40))
+def test_a_lookup_beside_a_checkpoint_misses_nothing(steps: int) -> None:
+    async def main() -> None:
+        twins = Twins(random.Random(1))
+        await twins.begin()
+        twins.store.attach(lambda: asyncio.sleep(0.001), bool)
+        twins.index.insert(1, 0, 4, 1 << 32, 10)
+        await twins.checkpoint()
+        twins.index.insert(1, 5, 9, (1 << 32) + 50, 10)
+        checkpoint = asyncio.create_task(twins.checkpoint())
+        await asyncio.sleep(steps * 0.00025)
+        found = await twins.index.look_up(1, 0, 9, twins.indexed_highest[1], 3)
+        assert [run[:2] for run in found.runs] == [(4, 0), (9, 5)]
+        await checkpoint
+
+    run_simulation(main, steps)
+
+
 def test_moves_happen_only_from_the_old_place() -> None:
     async def main() -> None:
         store = MemoryStore()
         old: list[Run] = [(4, 0, 100, 10), (9, 5, 200, 10), (20, 15, 300, 10)]
 
         def fill(transaction: Transaction) -> None:
-            index_pages.put_runs(transaction, 3, old, {})
+            index_pages.put_runs(transaction, 3, old, -1)
 
         await store.update(fill)
         stale = Move(3, ((4, 0, 101, 10),), (4, 0, 900, 10))
