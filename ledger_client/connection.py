@@ -46,6 +46,8 @@ from ledger_client.connection_writes import ConnectionWrites
 from metadata.ids import BookieId, EntryId, LedgerId
 
 SWEEP_PERIOD_S: Final = 0.25
+HELD_UP_PATIENCE: Final = 2
+"""How many timeouts an add is given when the loop itself came late to look."""
 PING_AFTER_S: Final = 2.5
 """Silence, with something unanswered, after which a ping is sent."""
 PING_IDLE_S: Final = 20.0
@@ -105,6 +107,7 @@ class BookieConnection(asyncio.BufferedProtocol):
         self._last_received_at = 0.0
         self._pinged_at: float | None = None
         self._sweep_timer: asyncio.TimerHandle | None = None
+        self._sweep_due_at = 0.0
         self._loss: tuple[CallFailure, str] | None = None
 
     # What the pool asks for
@@ -191,7 +194,7 @@ class BookieConnection(asyncio.BufferedProtocol):
         _set_socket_options(self._transport)
         self._writes.attach(self._transport)
         self._last_received_at = self._loop.time()
-        self._sweep_timer = self._loop.call_later(SWEEP_PERIOD_S, self._sweep)
+        self._arm_sweep()
         self._send_request(self._hello, _Call(HelloReply, None))
 
     def connection_lost(self, exc: Exception | None) -> None:  # type: ignore[explicit-override]
@@ -309,9 +312,11 @@ class BookieConnection(asyncio.BufferedProtocol):
 
     def _sweep(self) -> None:
         now = self._loop.time()
-        self._sweep_timer = self._loop.call_later(SWEEP_PERIOD_S, self._sweep)
-        self._fail_late_adds(now)
-        if self._loss is not None:
+        was_held_up = now - self._sweep_due_at > SWEEP_PERIOD_S
+        self._arm_sweep()
+        # Where this process was held up, answers that came meanwhile lie unread.
+        self._fail_late_adds(now, self._add_timeout_s * (HELD_UP_PATIENCE if was_held_up else 1))
+        if self._loss is not None or was_held_up:
             return
         if self._pinged_at is not None:
             if now - self._pinged_at >= PING_TIMEOUT_S:
@@ -321,14 +326,18 @@ class BookieConnection(asyncio.BufferedProtocol):
             self._pinged_at = now
             self._send_request(Ping(), _Call(Pong, None))
 
+    def _arm_sweep(self) -> None:
+        self._sweep_due_at = self._loop.time() + SWEEP_PERIOD_S
+        self._sweep_timer = self._loop.call_at(self._sweep_due_at, self._sweep)
+
     def _ping_after_s(self) -> float:
         return PING_AFTER_S if self._adds or self._calls else PING_IDLE_S
 
-    def _fail_late_adds(self, now: float) -> None:
+    def _fail_late_adds(self, now: float, timeout_s: float) -> None:
         # Adds have one timeout, so the dict's order is also the order of their deadlines.
         late: list[int] = []
         for request_id, add in self._adds.items():
-            if now - add.sent_at < self._add_timeout_s:
+            if now - add.sent_at < timeout_s:
                 break
             late.append(request_id)
         for request_id in late:
