@@ -72,20 +72,21 @@ async def open_parts(disk: Disk, config: StorageConfig, *, has_lost_data: bool =
 
 
 async def _load_meta(store: OrderedStore, ledgers: Ledgers, *, is_new: bool) -> Meta:
-    """Return the checkpoint's mark with the states loaded; where they cannot be trusted, a fresh
-    one in limbo.
+    """Return the checkpoint's mark with the states loaded; where some are damaged or missing, a
+    fresh one in limbo, with those that are left: each has its own CRC.
     """
     meta = await store.view(index_pages.read_meta)
     if meta is not None and meta.version > INDEX_VERSION:
         raise FormatError(INDEX_NAME, f"it has format version {meta.version}, of a newer release")
-    if meta is not None and await _load_states(store, ledgers, meta):
+    count, xor, damaged = await _load_states(store, ledgers)
+    if meta is not None and not damaged and (count, xor) == (meta.state_count, meta.state_xor):
         return meta
     is_lost = not is_new or not await store.view(index_pages.is_empty)
     fresh = Meta(INDEX_VERSION, (FLAG_LIMBO | FLAG_FENCES_LOST) * is_lost, 0, 0, 0)
-    ledgers.states.clear()
-    ledgers.deleted.clear()
 
     def begin(transaction: Transaction) -> None:
+        for ledger_id in damaged:
+            transaction.delete(index_pages.state_key(ledger_id))
         index_pages.write_meta(transaction, replace(fresh, **_totals(transaction)))
 
     await store.update(begin)
@@ -101,19 +102,23 @@ def _totals(transaction: Transaction) -> dict[str, int]:
     return {"state_count": count, "state_xor": xor}
 
 
-async def _load_states(store: OrderedStore, ledgers: Ledgers, meta: Meta) -> bool:
-    """Load every ledger's state; return whether none is damaged or missing."""
+async def _load_states(store: OrderedStore, ledgers: Ledgers) -> tuple[int, int, list[int]]:
+    """Load every ledger's state; return how many there are, the XOR of their CRCs, and whose are
+    damaged.
+    """
     count = xor = 0
+    damaged: list[int] = []
     for number, value in await _load_all(store, index_pages.scan_states):
         state = ledger_state.decode(LedgerId(number), value)
         if state is None:
-            return False
+            damaged.append(number)
+            continue
         if isinstance(state, LedgerState):
             ledgers.states[number] = state
         else:
             ledgers.deleted[number] = state
         count, xor = count + 1, xor ^ index_pages.crc_of_state(value)
-    return (count, xor) == (meta.state_count, meta.state_xor)
+    return count, xor, damaged
 
 
 async def _load_all(

@@ -13,10 +13,10 @@ from bookie.errors import DiskFailedError
 from bookie.overriding import override
 from bookie.storage import BookieStorage
 from bookie.wire.messages import Status
-from metadata.ids import LedgerId
+from metadata.ids import EntryId, LedgerId
 from tests.simulation.disk import CrashableDisk, CrashableFile
 from tests.unit.bookie.batches import make_run, payload_of
-from tests.unit.bookie.storage_fixture import KEY, Bench, add, entries_of, read, simulate
+from tests.unit.bookie.storage_fixture import KEY, OTHER_KEY, Bench, add, entries_of, read, simulate
 
 L = LedgerId(7)
 
@@ -227,3 +227,41 @@ def test_a_full_disk_with_a_reserve_does_not_hinder_the_start(seed: int) -> None
         running.cancel()
 
     simulate(main, seed)
+
+
+@pytest.mark.parametrize("is_missing", [False, True])
+def test_a_damaged_state_takes_no_other_with_it(is_missing: bool) -> None:
+    async def main(bench: Bench) -> None:
+        storage = await bench.open()
+        assert await add(storage, make_run(7, 0, 5)) is Status.OK
+        assert await add(storage, make_run(6, 0, 5, lac=3)) is Status.OK
+        assert await storage.delete_ledger(L) is Status.OK
+        assert (await storage.fence(LedgerId(8), KEY)).status is Status.OK
+        assert (await storage.write_lac(LedgerId(9), EntryId(4), KEY)).status is Status.OK
+        storage = await bench.reopen(storage)
+        assert await add(storage, make_run(5, 0, 150)) is Status.OK
+        await storage.checkpoint()
+        for _ in range(3):  # what the states came from is gone from the log
+            await storage.clean()
+        await storage.close()
+        store = bench.platter.stores["index"]
+        key = b"s" + bytes(7) + bytes([6])
+        store.assign(key, None if is_missing else b"x" + store.pairs[key][1:])
+        for _ in range(2):
+            storage = await bench.open()
+            assert storage.statistics().is_limbo
+            assert await add(storage, make_run(7, 5, 1), recovery=True) is Status.DELETED
+            assert await add(storage, make_run(8, 0, 1), recovery=True, key=OTHER_KEY) is (
+                Status.UNAUTHORIZED
+            )
+            assert await add(storage, make_run(8, 0, 1)) is Status.FENCED
+            assert (await storage.read_lac(LedgerId(9), KEY)).lac == 4
+            assert await add(storage, make_run(6, 5, 1)) in (Status.UNKNOWN, Status.FENCED)
+            assert len(entries_of(await read(storage, 5, 0, 149))) == 150
+            assert (await read(storage, 6, 9, 9)).status is Status.UNKNOWN
+            await storage.close()
+        storage = await bench.open()
+        assert storage.statistics().is_limbo
+        assert storage.statistics().checkpoint_mark > 0
+
+    simulate(main)
