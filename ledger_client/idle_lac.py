@@ -24,7 +24,7 @@ class IdleLac:
         self._tasks = BackgroundTasks()
 
     def tell(self, lac: EntryId, bookie_ids: tuple[BookieId, ...]) -> None:
-        """Send the LAC to the write set of its entry."""
+        """Send the LAC to every member of the last fragment: a reader may wait at any of them."""
         self.told = lac
         for bookie_id in bookie_ids:
             self._tasks.start(self._write(bookie_id, lac))

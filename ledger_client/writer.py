@@ -28,7 +28,6 @@ from ledger_client.idle_lac import IdleLac
 from ledger_client.info import LedgerInfo
 from ledger_client.parked_members import ParkedMembers
 from ledger_client.protocol import append_events as e
-from ledger_client.protocol.quorum import write_set
 from ledger_client.watchdog import Watchdog
 from ledger_client.window import AppendWindow
 from metadata.ids import BookieId, EntryId, LedgerId, Version
@@ -314,8 +313,7 @@ class LedgerWriter:
         if lac > max(shell.outbox.lac_sent, self._idle_lac.told):
             if oldest is not None or now - self._last_sent_at < config.lac_delay_s:
                 return True
-            last = shell.protocol.metadata.last_fragment
-            self._idle_lac.tell(lac, write_set(self.quorum, last, lac))
+            self._idle_lac.tell(lac, shell.protocol.metadata.last_fragment.ensemble)
         return oldest is not None or bool(shell.protocol.parked)
 
     def may_suspect(self, bookie_id: BookieId) -> bool:
