@@ -8,6 +8,7 @@ a crash left of it is removed at the next start.
 Invariant: at most `OPEN_FILES_MAX` files are open for reading at a time.
 """
 
+import asyncio
 from dataclasses import dataclass
 from typing import Final
 
@@ -67,6 +68,7 @@ class Segments:
         """The segment that is being written: its file is the log's, and stays open."""
         self._disk = disk
         self._files: dict[int, File] = {}
+        self._opening: dict[int, asyncio.Task[None]] = {}
 
     def add(self, segment: Segment) -> None:
         """Take note of a file."""
@@ -101,7 +103,7 @@ class Segments:
         """
         file = self._files.get(number)
         if file is None:
-            await self._open(number)
+            await self._ensure_open(number)
             file = self._files.get(number)
             if file is None:
                 raise DamagedRecordError(f"segment {number}, which was removed,")
@@ -130,9 +132,25 @@ class Segments:
 
     async def close(self) -> None:
         """Close every file."""
+        await asyncio.gather(*self._opening.values(), return_exceptions=True)
         files, self._files = self._files, {}
         for file in files.values():
             await file.close()
+
+    async def _ensure_open(self, number: int) -> None:
+        """Open a segment for all who want it, in a task of its own: a reader that goes away leaves
+        nothing half done.
+        """
+        opening = self._opening.get(number)
+        if opening is None:
+            opening = self._opening[number] = asyncio.create_task(self._open(number))
+            opening.add_done_callback(lambda task: self._note_opened(number, task))
+        await asyncio.shield(opening)
+
+    def _note_opened(self, number: int, task: asyncio.Task[None]) -> None:
+        self._opening.pop(number, None)
+        if not task.cancelled():
+            task.exception()  # whoever waits has it; it is no news when all went away
 
     async def _open(self, number: int) -> None:
         file = await self.open_file(number)

@@ -265,3 +265,49 @@ def test_a_damaged_state_takes_no_other_with_it(is_missing: bool) -> None:
         assert storage.statistics().checkpoint_mark > 0
 
     simulate(main)
+
+
+class CountedFiles(CrashableDisk):
+    """Opens files as the real disk does: on a thread that goes on when nobody waits any more."""
+
+    def __init__(self, bench: Bench) -> None:
+        super().__init__(bench.platter, bench.rng, bench.faults)
+        self.opened: list[CrashableFile] = []
+
+    @override
+    async def open(self, name: str) -> CrashableFile:
+        """See `Disk.open`."""
+        return await asyncio.shield(asyncio.ensure_future(self._open(name)))
+
+    async def _open(self, name: str) -> CrashableFile:
+        file = await super().open(name)
+        self.opened.append(file)
+        return file
+
+
+def test_a_reader_that_goes_away_leaves_no_file_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    closed: list[CrashableFile] = []
+    plain_close = CrashableFile.close
+
+    async def close(self: CrashableFile) -> None:
+        closed.append(self)
+        await plain_close(self)
+
+    async def main(bench: Bench) -> None:
+        storage = await bench.open()
+        for first in range(0, 400, 10):
+            await add(storage, make_run(7, first, 10))
+        await storage.close()
+        disk = CountedFiles(bench)
+        monkeypatch.setattr(CrashableFile, "close", close)
+        storage = await BookieStorage.open(disk, bench.config, rng=bench.rng)
+        for first in range(0, 400, 10):
+            gone = asyncio.create_task(read(storage, 7, first, first))
+            stays = asyncio.create_task(read(storage, 7, first + 1, first + 1))
+            await asyncio.sleep(0.005)
+            gone.cancel()
+            assert (await stays).status is Status.OK
+        await storage.close()
+        assert [file.name for file in disk.opened if file not in closed] == []
+
+    simulate(main)
