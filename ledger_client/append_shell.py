@@ -10,7 +10,7 @@ Source: protocol sections 4-6, rules 1.3-1.4.
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Final, assert_never
@@ -162,27 +162,14 @@ class AppendShell:
             pool.add(bookie_id, ledger_id, data, first_entry_id, recovery=False, sink=self)
 
     def _choose(self, action: e.ChooseReplacements) -> None:
-        """Replace all failed members, or as many as there are spares for."""
-        positions = action.positions
-        chosen = self._replacements(action, positions)
-        while isinstance(chosen, Shortage) and len(positions) > 1:
-            positions = positions[:-1]
-            fewer = self._replacements(action, positions)
-            chosen = chosen if isinstance(fewer, Shortage) else fewer
+        quorum = self.protocol.metadata.quorum
+        chosen = self._services.placement.most_replacements(
+            quorum, action.ensemble, action.positions, action.excluded
+        )
         if isinstance(chosen, Shortage):
             self.dispatch(e.NoReplacement(chosen.needed, chosen.seen, chosen.excluded))
         else:
             self.dispatch(e.ReplacementsChosen(chosen, self._services.token()))
-
-    def _replacements(
-        self, action: e.ChooseReplacements, positions: tuple[int, ...]
-    ) -> Mapping[int, BookieId] | Shortage:
-        return self._services.placement.replacements(
-            self.protocol.metadata.quorum,
-            action.ensemble,
-            frozenset(positions),
-            excluded=action.excluded,
-        )
 
     def _fail(self, error: LedgerError) -> None:
         if self.failure is None:

@@ -75,6 +75,21 @@ class Placement:
             )
         return chosen
 
+    def most_replacements(
+        self,
+        quorum: QuorumSpec,
+        ensemble: tuple[BookieId, ...],
+        positions: tuple[int, ...],
+        excluded: Mapping[BookieId, str] = NONE_EXCLUDED,
+    ) -> Mapping[int, BookieId] | Shortage:
+        """Replace all of the failed positions, or as many as there are bookies for."""
+        chosen = self.replacements(quorum, ensemble, frozenset(positions), excluded)
+        while isinstance(chosen, Shortage) and len(positions) > 1:
+            positions = positions[:-1]
+            fewer = self.replacements(quorum, ensemble, frozenset(positions), excluded)
+            chosen = chosen if isinstance(fewer, Shortage) else fewer
+        return chosen
+
     def has_spare(
         self,
         ensemble: tuple[BookieId, ...],

@@ -37,6 +37,8 @@ from metadata.pauses import Pauses
 
 SPECULATIVE_PART: Final = 0.95
 SPECULATIVE_MULTIPLE: Final = 2.0
+LEAST_S: Final = 0.001
+"""What a replica is given that is asked when the time is up."""
 Failure = p.ReportMissing | p.ReportUnreadable | p.ReportUnauthorized
 
 
@@ -104,7 +106,7 @@ class RangeReader:
         while True:
             replicas = self.replicas(first_entry_id)
             last = self.range_end(first_entry_id, last_entry_id)
-            outcome = await self._attempt(replicas, first_entry_id, last)
+            outcome = await self._attempt(replicas, first_entry_id, last, deadline)
             if isinstance(outcome, VerifiedEntries):
                 return outcome
             error = self._error(outcome, first_entry_id)
@@ -122,7 +124,7 @@ class RangeReader:
         return write_set(metadata.quorum, metadata.fragment_of(entry_id), entry_id)
 
     async def _attempt(
-        self, replicas: tuple[BookieId, ...], first: EntryId, last: EntryId
+        self, replicas: tuple[BookieId, ...], first: EntryId, last: EntryId, deadline: float
     ) -> VerifiedEntries | Failure:
         loop = asyncio.get_running_loop()
         protocol = p.RangeRead(self._order.order(replicas))
@@ -136,7 +138,7 @@ class RangeReader:
                 for action in actions:
                     match action:
                         case p.AskReplica(bookie_id):
-                            ask = self._ask(bookie_id, first, last, events, answers)
+                            ask = self._ask(bookie_id, first, last, deadline, events, answers)
                             tasks[bookie_id] = loop.create_task(ask)
                         case p.StartDelay():
                             if timer is not None:
@@ -162,6 +164,7 @@ class RangeReader:
         bookie_id: BookieId,
         first: EntryId,
         last: EntryId,
+        deadline: float,
         events: asyncio.Queue[p.ReadEvent],
         answers: dict[BookieId, VerifiedEntries],
     ) -> None:
@@ -171,10 +174,9 @@ class RangeReader:
             self._ledger.ledger_id, first, last, config.read_bytes_max, fence=False
         )
         began = loop.time()
+        timeout_s = min(config.read_timeout_s, max(deadline - began, LEAST_S))
         try:
-            answer = await self._pool.read_entries(
-                bookie_id, request, timeout_s=config.read_timeout_s
-            )
+            answer = await self._pool.read_entries(bookie_id, request, timeout_s=timeout_s)
         except BookieCallError as error:
             if error.status is None:
                 events.put_nowait(p.ReplicaFailed(bookie_id, str(error)))

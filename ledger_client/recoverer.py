@@ -247,8 +247,8 @@ class Recoverer:
         self._dispatch(e.SpanRefused(bookie_id, first, None, "silent for too long"))
 
     def _choose(self, action: e.ChooseReplacements) -> None:
-        chosen = self._placement.replacements(
-            self._quorum, action.ensemble, frozenset(action.positions), action.failed
+        chosen = self._placement.most_replacements(
+            self._quorum, action.ensemble, action.positions, action.failed
         )
         if isinstance(chosen, Shortage):
             missing = e.ReplacementsMissing(chosen.needed, chosen.seen, chosen.excluded)

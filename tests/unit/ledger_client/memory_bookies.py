@@ -39,6 +39,7 @@ class MemoryBookie:
     is_limbo: bool = False
     refuses_reads: Status | None = None
     """Refuses every read so, without carrying it out."""
+    refuses_adds: Status | None = None
     is_fence_lost: bool = False
     """Fails the fencing LAC reads, and nothing else."""
     delay_s: float = DEFAULT_DELAY_S
@@ -48,6 +49,8 @@ class MemoryBookie:
 
     def store(self, batch: BatchView, *, recovery: bool) -> Status:
         header = batch.header
+        if self.refuses_adds is not None:
+            return self.refuses_adds
         if self.is_fenced and not recovery:
             return Status.FENCED
         ids = range(header.first_entry_id, header.last_entry_id + 1)

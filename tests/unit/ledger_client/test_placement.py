@@ -211,3 +211,15 @@ async def test_a_spare_is_writable_and_outside() -> None:
     assert not placement.has_spare((first, second))
     assert placement.has_spare((first,))
     assert not placement.has_spare((first,), excluded={second: "it failed"})
+
+
+async def test_as_many_are_replaced_as_there_are_spares_for() -> None:
+    bookies = by_id(*(bookie(n) for n in range(4)))
+    placement = Placement(Up(bookies), Quarantine(longest_s=60), Random(1))
+    ensemble = tuple(BookieId(f"bookie-{n:03}") for n in range(3))
+    three = QuorumSpec(3, 3, 2)
+    assert placement.most_replacements(three, ensemble, (1, 2)) == {1: "bookie-003"}
+    why = {BookieId("bookie-003"): "it failed"}
+    short = placement.most_replacements(three, ensemble, (1, 2), why)
+    assert isinstance(short, Shortage)
+    assert short.needed == 2

@@ -7,7 +7,7 @@ import pytest
 from bookie.wire.batch import BatchView, build_batch
 from bookie.wire.entries import Entries
 from bookie.wire.messages import Status
-from ledger_client.errors import RecoveryUndecidedError
+from ledger_client.errors import QuorumTimeoutError, RecoveryUndecidedError
 from ledger_client.pool import CallFailure
 from ledger_client.reader import LedgerReader
 from ledger_client.verified_entries import verify_entries
@@ -135,6 +135,19 @@ def test_a_tail_moves_with_the_ensemble_at_once() -> None:
         await tail.aclose()
 
     run(scenario, entries=20)
+
+
+def test_a_read_keeps_to_the_time_that_it_is_given() -> None:
+    async def scenario(world: World, reader: LedgerReader) -> None:
+        loop = asyncio.get_running_loop()
+        for name in "abc":
+            world.bookies[name].failure = CallFailure.TIMEOUT
+        began = loop.time()
+        with pytest.raises(QuorumTimeoutError):
+            await reader.read_entry(3, timeout=0.2)
+        assert loop.time() - began < 0.3
+
+    run(scenario, entries=10)
 
 
 def test_a_read_follows_a_repair() -> None:

@@ -249,6 +249,20 @@ def test_without_replacements_recovery_says_so() -> None:
     run(scenario, quorum=(3, 3, 3))
 
 
+def test_one_spare_for_two_failed_members_is_enough_where_the_quorum_is_reached() -> None:
+    async def scenario(world: World) -> None:
+        world.bookies.write(0, payloads(0, 5), lac=-1, length_before=0, to="a,b,c")
+        world.up = Up("a,b,c,d")
+        world.bookies["b"].refuses_adds = Status.READ_ONLY
+        world.bookies["c"].refuses_adds = Status.READ_ONLY
+        closed = await world.recover()
+        assert closed.last_entry_id == 4
+        assert BookieId("d") in closed.last_fragment.ensemble
+        assert world.copies(4) == "abcd"
+
+    run(scenario)
+
+
 def test_an_undecided_end_names_who_is_missing() -> None:
     async def scenario(world: World) -> None:
         world.bookies.write(0, payloads(0, 5), lac=-1, length_before=0, to="a,b,c")
