@@ -83,11 +83,11 @@ class LedgerWriter:
         """
         first, count = -1, 0
         pending: list[Future[range]] = []
+        whole = _Parts(self._writer)
         try:
             with self._order:  # other calls of this handle come before or after the whole range
                 for chunk in _chunks(entries):
-                    work = self._writer.append_many(chunk, timeout=timeout)
-                    pending.append(self._background.start(work))
+                    pending.append(self._background.start(whole.append(chunk, timeout)))
                     if len(pending) > 1:
                         ids = wait(pending.pop(0))
                         first, count = (ids.start if first < 0 else first), count + len(ids)
@@ -96,9 +96,11 @@ class LedgerWriter:
                 first, count = (ids.start if first < 0 else first), count + len(ids)
         except LedgerError as error:
             for later in pending:
-                failure = later.exception()  # it fails with the part before it
+                failure = later.exception()  # most often it fails with the part before it
                 if isinstance(failure, LedgerError):
                     error.admitted_count += failure.admitted_count
+                elif failure is None:
+                    error.admitted_count += len(later.result())
             if first >= 0:
                 error.first_entry_id = EntryId(first)
                 error.admitted_count += count
@@ -200,6 +202,41 @@ class LedgerReader:
         traceback: TracebackType | None,
     ) -> None:
         self.close()
+
+
+class _Parts:
+    """The parts of one range: none is admitted behind one that was not admitted whole."""
+
+    def __init__(self, writer: AsyncWriter) -> None:
+        self._writer = writer
+        self._has_failed = False
+
+    async def append(self, chunk: list[EntryLike], timeout: float | None) -> range:
+        """Append one part, in its turn."""
+        try:
+            return await self._writer.append_many(_Part(self, chunk), timeout=timeout)
+        except BaseException:
+            self._has_failed = True
+            raise
+
+    def check(self) -> None:
+        """Raise if an earlier part failed."""
+        if self._has_failed:
+            raise LedgerError(
+                "an earlier part of the range failed", ledger_id=self._writer.ledger_id
+            )
+
+
+class _Part:
+    """The entries of one part, once it is their turn."""
+
+    def __init__(self, whole: _Parts, chunk: list[EntryLike]) -> None:
+        self._whole = whole
+        self._chunk = chunk
+
+    def __iter__(self) -> Iterator[EntryLike]:
+        self._whole.check()
+        return iter(self._chunk)
 
 
 def _chunks(entries: Iterable[EntryLike]) -> Iterator[list[EntryLike]]:

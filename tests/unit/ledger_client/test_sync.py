@@ -11,6 +11,7 @@ import pytest
 from ledger_client import (
     BackpressureError,
     ClientClosedError,
+    ClientConfig,
     EntryNotFoundError,
     EntryTooLargeError,
     LedgerError,
@@ -191,6 +192,21 @@ def test_a_range_that_fails_half_way_says_how_far_it_came(
     end = blocking.client.ledger_info(ledger.id).last_entry_id
     assert end is not None
     assert end >= error.confirmed_count
+
+
+def test_a_bad_entry_leaves_no_gap_in_a_range(
+    blocking: Blocking, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sync_handles, "CHUNK_ENTRIES_MAX", 10)
+    ledger = blocking.client.create_ledger(THREE)
+    too_large = bytes(ClientConfig().entry_bytes_max + 1)
+    with pytest.raises(EntryTooLargeError) as caught:
+        ledger.append_many([*[b"x"] * 15, too_large, *[b"x"] * 24])
+    assert (caught.value.admitted_count, ledger.last_pushed) == (10, 9)
+    assert ledger.append(b"y") == 10
+    with pytest.raises(TypeError):
+        ledger.append_many(["text", *[b"x"] * 20])  # type: ignore[list-item]
+    assert ledger.append(b"z") == 11
 
 
 def test_backpressure_is_raised_at_the_call() -> None:
