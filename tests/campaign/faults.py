@@ -10,7 +10,8 @@ was hurt is healed when `settle` returns; the seed decides the plan (not how lon
 import asyncio
 import math
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from random import Random
 from typing import Final
 
@@ -18,36 +19,49 @@ from quire.errors import LocalClusterError
 from quire.local_bookie import LocalBookie
 from quire.local_cluster import LocalCluster
 
-PAUSE_S: Final = (0.1, 8.0)
+PAUSE_S: Final = (0.02, 8.0)
+FREEZE_S: Final = (0.01, 0.4)
+DOWN_S_MEAN: Final = 0.8
 DOWN_S_MAX: Final = 4.0
-GAP_S: Final = (0.2, 2.5)
+GAP_S: Final = (0.1, 1.5)
 ZOOKEEPER_PAUSE_S: Final = (0.1, 3.0)
-TWO_AT_ONCE: Final = 0.25
-ZOOKEEPER_SHARE: Final = 0.05
+TWO_AT_ONCE: Final = 0.4
+AIMED: Final = 0.8
+"""So often the bookies hurt are of one ensemble that is being written to."""
+SAME_KIND: Final = 0.4
+STAGGER_S: Final = 0.3
+"""The second of two is hurt so much later at most, unless both are hurt alike."""
+ZOOKEEPER_SHARE: Final = 0.04
 WRITER_SHARE: Final = 0.04
+KINDS: Final = ("killed", "paused", "restarted", "frozen and killed", "frozen and killed")
+
+
+@dataclass(frozen=True, slots=True)
+class Targets:
+    """What of a campaign is hurt beside its cluster, and where it hurts."""
+
+    ensembles: Callable[[], Sequence[tuple[str, ...]]]
+    """Of each ledger that is being written, the ids of its bookies."""
+    replace_writer: Callable[[], Awaitable[None]]
+    """Kills the writer and starts another."""
 
 
 class FaultInjector:
     """Does one campaign's faults."""
 
-    def __init__(
-        self,
-        cluster: LocalCluster,
-        rng: Random,
-        down_max: int,
-        replace_writer: Callable[[], Awaitable[None]],
-    ) -> None:
+    def __init__(self, cluster: LocalCluster, rng: Random, down_max: int, targets: Targets) -> None:
         self.counts: Counter[str] = Counter()
         self.complaints: list[str] = []
         self._cluster = cluster
         self._rng = rng
         self._down_max = down_max
-        self._replace_writer = replace_writer
+        self._targets = targets
         self._hurt: dict[str, asyncio.Task[None]] = {}
+        self._is_stopping = False
 
     async def run(self) -> None:
-        """Hurt until cancelled."""
-        while True:
+        """Hurt until `stop`; a fault that has begun goes on until it is healed."""
+        while not self._is_stopping:
             await asyncio.sleep(self._rng.uniform(*GAP_S))
             self._hurt = {name: task for name, task in self._hurt.items() if not task.done()}
             self._look_for_dead()
@@ -56,9 +70,13 @@ class FaultInjector:
                 await self._pause_zookeeper()
             elif draw < ZOOKEEPER_SHARE + WRITER_SHARE:
                 self.counts["writer killed"] += 1
-                await self._replace_writer()
+                await self._targets.replace_writer()
             else:
-                self._hurt_bookies()
+                await self._hurt_bookies()
+
+    def stop(self) -> None:
+        """Begin nothing more."""
+        self._is_stopping = True
 
     async def settle(self) -> None:
         """Wait until everything is healed."""
@@ -66,33 +84,60 @@ class FaultInjector:
         self._hurt = {}
         self._look_for_dead()
 
-    def _hurt_bookies(self) -> None:
-        count = 2 if self._rng.random() < TWO_AT_ONCE else 1
-        count = min(count, self._down_max - len(self._hurt))
+    async def _hurt_bookies(self) -> None:
+        """Hurt one bookie beside those that are hurt, or two at the same moment."""
+        count = 1
+        if self._rng.random() < TWO_AT_ONCE:
+            count = self._down_max
+            await self.settle()
+        if count + len(self._hurt) > self._down_max:
+            return
         well = [bookie for bookie in self._cluster.bookies if bookie.name not in self._hurt]
-        for bookie in self._rng.sample(well, max(0, count)):
-            kind = self._rng.choice((self._kill, self._pause, self._restart))
-            self.counts[kind.__name__.strip("_") + "ed" if kind != self._pause else "paused"] += 1
-            self._hurt[bookie.name] = asyncio.create_task(self._guarded(kind, bookie))
-        if count > 1:
-            self.counts["two at once"] += 1
+        ensembles = self._targets.ensembles()
+        if ensembles and self._rng.random() < AIMED:
+            members = self._rng.choice(ensembles)
+            well = [bookie for bookie in well if bookie.id in members]
+        chosen = self._rng.sample(well, min(count, len(well)))
+        kinds = [self._rng.choice(KINDS) for _ in chosen]
+        delay_s = self._rng.uniform(0, STAGGER_S)
+        if self._rng.random() < SAME_KIND:
+            kinds, delay_s = kinds[:1] * len(chosen), 0.0
+        self.counts["two at once"] += len(chosen) > 1
+        for number, (bookie, kind) in enumerate(zip(chosen, kinds, strict=True)):
+            self.counts[kind] += 1
+            fault = self._guarded(kind, bookie, number * delay_s)
+            self._hurt[bookie.name] = asyncio.create_task(fault)
 
-    async def _guarded(
-        self, hurt: Callable[[LocalBookie], Awaitable[None]], bookie: LocalBookie
-    ) -> None:
+    async def _guarded(self, kind: str, bookie: LocalBookie, delay_s: float) -> None:
+        await asyncio.sleep(delay_s)
         try:
-            await hurt(bookie)
+            match kind:
+                case "killed":
+                    await self._kill(bookie)
+                case "paused":
+                    await self._pause(bookie)
+                case "restarted":
+                    await self._restart(bookie)
+                case _:
+                    await self._freeze_and_kill(bookie)
         except LocalClusterError as error:
             self.complaints.append(str(error))
 
+    async def _freeze_and_kill(self, bookie: LocalBookie) -> None:
+        """Lose what lies in its sockets: it was sent, and never read."""
+        frozen_s = self._rng.uniform(*FREEZE_S)
+        bookie.pause()
+        await asyncio.sleep(frozen_s)
+        await self._kill(bookie)
+
     async def _kill(self, bookie: LocalBookie) -> None:
-        down_s = self._rng.uniform(0, DOWN_S_MAX)
+        down_s = min(DOWN_S_MAX, self._rng.expovariate(1 / DOWN_S_MEAN))
         bookie.kill()
         await asyncio.sleep(down_s)
         await bookie.restart()
 
     async def _restart(self, bookie: LocalBookie) -> None:
-        down_s = self._rng.uniform(0, DOWN_S_MAX)
+        down_s = min(DOWN_S_MAX, self._rng.expovariate(1 / DOWN_S_MEAN))
         await bookie.stop()
         await asyncio.sleep(down_s)
         await bookie.start()

@@ -34,6 +34,8 @@ class LedgerHistory:
     """The highest LAC that its writer showed."""
     lac_regressions: int = 0
     ended: str | None = None
+    ensemble: tuple[str, ...] = ()
+    """The bookies that its writer sends to, as far as it told."""
     end_last: int | None = None
     """Where its writer or recoverer was told that it ends."""
 
@@ -54,7 +56,8 @@ class History:
         match fact["event"]:
             case "created":
                 ledger_id = int(fact["ledger"])
-                self.ledgers[ledger_id] = LedgerHistory(ledger_id)
+                ensemble = tuple(fact.get("ensemble", ()))
+                self.ledgers[ledger_id] = LedgerHistory(ledger_id, ensemble=ensemble)
             case "acked":
                 acked = AckedRange(fact["first"], fact["last"], fact["digest"])
                 self.ledgers[fact["ledger"]].acked.append(acked)
@@ -69,6 +72,7 @@ class History:
                 self.failures[fact["error"]] = self.failures.get(fact["error"], 0) + 1
             case "ensemble_changed":
                 self.ensemble_changes += 1
+                self.ledgers[fact["ledger"]].ensemble = tuple(fact["ensemble"])
             case "complaint":
                 self.complaints.append(str(fact["text"]))
             case other:
@@ -79,6 +83,11 @@ class History:
         """How many entries were acknowledged."""
         ledgers = self.ledgers.values()
         return sum(each.last - each.first + 1 for ledger in ledgers for each in ledger.acked)
+
+    @property
+    def ensembles(self) -> list[tuple[str, ...]]:
+        """Of each ledger that is being written, the bookies that it is sent to."""
+        return [each.ensemble for each in self.ledgers.values() if each.ended is None]
 
     @property
     def unended(self) -> list[int]:

@@ -18,7 +18,7 @@ from random import Random
 from typing import Any, Final
 
 from quire.local_cluster import LocalCluster
-from tests.campaign.faults import FaultInjector
+from tests.campaign.faults import FaultInjector, Targets
 from tests.campaign.history import HistoryFollower
 from tests.campaign.tailer import TailReport, read_report
 
@@ -83,13 +83,12 @@ class CampaignRun:
 
         await self._start_writer(uri)
         tailer = await self._start("tailer", uri, "--report", str(self._tails))
-        injector = FaultInjector(cluster, Random(campaign.seed), campaign.down_max, replace_writer)
+        targets = Targets(lambda: self._follower.catch_up().ensembles, replace_writer)
+        injector = FaultInjector(cluster, Random(campaign.seed), campaign.down_max, targets)
         faults = asyncio.create_task(injector.run())
         await self._watch(faults)
-        faults.cancel()
-        await asyncio.gather(faults, return_exceptions=True)
-        if cluster.zookeeper.is_running:
-            cluster.zookeeper.resume()
+        injector.stop()
+        await faults
         await injector.settle()
         assert self._writer is not None, "it was started"
         await self._end(self._writer, "writer")

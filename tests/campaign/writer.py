@@ -88,7 +88,8 @@ class CampaignWriter:
                 self._tell_failure(None, error)
                 await asyncio.sleep(RETRY_S)
                 continue
-            self._file.tell("created", ledger=ledger.id)
+            ensemble = ledger.info.fragments[-1].ensemble
+            self._file.tell("created", ledger=ledger.id, ensemble=ensemble)
             self._open[ledger.id] = ledger
             try:
                 await self._fill(ledger, rng)
@@ -201,7 +202,8 @@ class CampaignWriter:
 
     def _on_event(self, event: ClientEvent) -> None:
         if isinstance(event, EnsembleChanged):
-            self._file.tell("ensemble_changed", ledger=event.ledger_id)
+            ensemble = event.ensemble
+            self._file.tell("ensemble_changed", ledger=event.ledger_id, ensemble=ensemble)
 
 
 def main() -> None:
