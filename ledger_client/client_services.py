@@ -157,11 +157,18 @@ class ClientServices:
             case BookieJoined(registration):
                 self.quarantine.release(registration.bookie_id)
                 self._on_spare()
+                self._remind_of_departed()
             case BookieChanged(registration):
                 # A bookie that came back took over its own registration: it never left.
                 self.quarantine.release(registration.bookie_id)
                 if registration.writable:
                     self._on_spare()
+
+    def _remind_of_departed(self) -> None:
+        """Tell once more who left: there may have been no spare then (rule 5.6)."""
+        for bookie_id in self.pool.bookie_ids:
+            if bookie_id not in self.directory.bookies:
+                self.pool.note_departed(bookie_id)
 
     def _follow_session(self, state: SessionState) -> None:
         self.observer.emit(MetadataSessionChanged(state.value))

@@ -44,6 +44,16 @@ class LedgerWriter:
         return self._writer.id
 
     @property
+    def ledger_id(self) -> int:
+        """The same, spelled out."""
+        return self._writer.ledger_id
+
+    @property
+    def under_replicated(self) -> tuple[tuple[EntryId, EntryId], ...]:
+        """Ranges (first, last) of confirmed entries that are short of their write quorum."""
+        return self._writer.under_replicated
+
+    @property
     def last_confirmed(self) -> int:
         """The LAC: this entry and all before it are acknowledged; -1 before the first."""
         return self._writer.last_confirmed

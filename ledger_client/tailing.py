@@ -43,6 +43,8 @@ class _PollEnded:
     answer: VerifiedEntries | None
     """None if the poll failed."""
     took_s: float
+    poll: "asyncio.Task[None] | None"
+    """The task itself: of one given up, the end may still lie in the queue."""
     is_unauthorized: bool = False
 
 
@@ -109,7 +111,8 @@ class TailPoller:
         return self._ledger.last_confirmed, self._ledger.version, self._ledger.is_deleted
 
     async def _take(self, ended: _PollEnded, lac_before: EntryId) -> tuple[EntryBatch, ...]:
-        self._polls.pop(ended.bookie_id, None)
+        if self._polls.get(ended.bookie_id) is ended.poll:
+            del self._polls[ended.bookie_id]
         if ended.is_unauthorized:
             raise UnauthorizedError(
                 f"bookie {ended.bookie_id} refused the password: open it with the right one",
@@ -168,7 +171,7 @@ class TailPoller:
 
     async def _poll(self, bookie_id: BookieId, *, is_first: bool) -> None:
         """Poll once; only the first of several polls asks for entries, the others for the LAC."""
-        loop = asyncio.get_running_loop()
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
         config, lac, began = self._config, self._ledger.last_confirmed, loop.time()
         bytes_max = config.read_bytes_max if is_first else 0
         wait_ms = int(config.long_poll_s * 1000)
@@ -178,10 +181,10 @@ class TailPoller:
             answer = await self._pool.wait_lac(bookie_id, request, timeout_s=timeout_s)
         except BookieCallError as error:
             is_unauthorized = error.status is Status.UNAUTHORIZED
-            ended = _PollEnded(bookie_id, None, loop.time() - began, is_unauthorized)
+            ended = _PollEnded(bookie_id, None, loop.time() - began, task, is_unauthorized)
         else:
             first, last = EntryId(lac + 1), EntryId(max(answer.lac, lac + 1))
             verified = verify_entries(answer, self._keys, first, last)
             is_unauthorized = answer.status is Status.UNAUTHORIZED
-            ended = _PollEnded(bookie_id, verified, loop.time() - began, is_unauthorized)
+            ended = _PollEnded(bookie_id, verified, loop.time() - began, task, is_unauthorized)
         self._events.put_nowait(ended)

@@ -147,6 +147,20 @@ async def test_a_bookie_that_leaves_the_registration_is_replaced_while_idle(
         assert BookieDeparted(leaving) in cluster.events
 
 
+async def test_a_bookie_that_left_is_replaced_once_there_is_a_spare() -> None:
+    cluster = TestCluster()
+    for _ in range(3):
+        await cluster.add_bookie()
+    async with cluster.client() as client, client.create_ledger(THREE) as ledger:
+        await ledger.append(b"before")
+        leaving = ledger.info.fragments[0].ensemble[0]
+        await cluster.bookie(leaving).unregister()
+        await until(lambda: BookieDeparted(leaving) in cluster.events)
+        spare = await cluster.add_bookie()
+        await until(lambda: ledger.info.fragments[-1].ensemble[0] == spare.id)
+    await cluster.aclose()
+
+
 async def test_events_of_connections(cluster: TestCluster) -> None:
     async with cluster.client() as client, client.create_ledger(Quorum.all(3)) as ledger:
         await ledger.append(b"x")
