@@ -100,11 +100,15 @@ class Commits:
             if not future.done():
                 future.set_result(status)
 
-        try:
-            self.log.append(kind, body, answer)
-        except BookieError as error:
-            return status_of(error)
+        self.queue(kind, body, answer)
         return await future
+
+    def queue(self, kind: RecordKind, body: bytes, done: Answer) -> None:
+        """Queue a control record; `done` is called once it is durable, or at once if refused."""
+        try:
+            self.log.append(kind, body, done)
+        except BookieError as error:
+            done(status_of(error))
 
     def on_group(self, group: list[LogItem], error: BookieError | None) -> None:
         """Give a group its effect: index it if it is stored, then answer everyone."""

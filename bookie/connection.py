@@ -38,6 +38,7 @@ from bookie.wire.messages import (
     ReadLac,
     Request,
     Status,
+    TellLac,
     WaitLac,
     WriteLac,
 )
@@ -242,6 +243,8 @@ class BookieConnection(asyncio.BufferedProtocol):
                 self._master_keys.pop(ledger_id, None)
             case ReadLac() | WriteLac() | ReadEntries() | ListEntries() | WaitLac():
                 self._serve_ledger(request_id, request)
+            case TellLac():
+                self._note_lac(request)
             case Hello():
                 raise AssertionError("a hello is answered before")
             case _:
@@ -254,6 +257,14 @@ class BookieConnection(asyncio.BufferedProtocol):
             self._refuse(request_id, Status.BAD_REQUEST, f"{limit} ledgers are attached already")
             return
         self._master_keys[ledger_id] = master_key
+
+    def _note_lac(self, request: TellLac) -> None:
+        key = self._master_keys.get(request.ledger_id)
+        if key is None or self._context.is_closing:
+            return
+        if self._may(Operation.WRITE_LAC, request.ledger_id):
+            self._context.storage.tell_lac(request.ledger_id, request.lac, key, _ignore)
+            self._read_on_if_room()
 
     def _serve_ledger(self, request_id: int, request: LedgerRequest | WaitLac) -> None:
         key = self._master_keys.get(request.ledger_id)
@@ -316,8 +327,11 @@ class BookieConnection(asyncio.BufferedProtocol):
             done(Status.UNAUTHORIZED)
             return
         context.add(batch, recovery=recovery, master_key=key, done=done)
-        if not context.storage.has_room:
-            context.pause_until_room(self)
+        self._read_on_if_room()
+
+    def _read_on_if_room(self) -> None:
+        if not self._context.storage.has_room:
+            self._context.pause_until_room(self)
 
     def _check_batch(self, body: memoryview) -> BatchView:
         batch = BatchView(body)
@@ -380,3 +394,7 @@ class BookieConnection(asyncio.BufferedProtocol):
             return "gone"
         name = self._transport.get_extra_info("peername")
         return str(name)
+
+
+def _ignore(_status: Status) -> None:
+    """Stand where no answer is wanted."""

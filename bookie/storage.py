@@ -14,7 +14,7 @@ from typing import Final
 
 from bookie import ledger_state, records
 from bookie.answers import EntryRangesResult, LedgerSnapshot, ReadResult, StorageStatistics
-from bookie.commits import Commits
+from bookie.commits import Answer, Commits
 from bookie.config import StorageConfig
 from bookie.disk import Disk
 from bookie.errors import DiskFullError
@@ -208,15 +208,23 @@ class BookieStorage:
         self, ledger_id: LedgerId, lac: EntryId, master_key: bytes | None
     ) -> LedgerSnapshot:
         """Store an explicit LAC, durably (rule 8.4). Statuses: as `add`, without CONFLICT."""
+        stored: asyncio.Future[Status] = asyncio.get_running_loop().create_future()
+        self.tell_lac(ledger_id, lac, master_key, stored.set_result)
+        return self._snapshot(ledger_id, await stored)
+
+    def tell_lac(
+        self, ledger_id: LedgerId, lac: EntryId, master_key: bytes | None, done: Answer
+    ) -> None:
+        """Advertise an explicit LAC at once and queue it; `done` as in `add`."""
         refusal = self._refuse_add(ledger_id, master_key, recovery=False)
         if refusal is not None:
-            return self._snapshot(ledger_id, refusal)
+            done(refusal)
+            return
         state = self._ledgers.get_or_make(ledger_id)
         self._commits.keep_key(state, master_key)
         if ledger_state.note_lac(state, lac):
             self._ledgers.notify(ledger_id)
-        body = records.encode_lac(ledger_id, lac)
-        return self._snapshot(ledger_id, await self._commits.append(RecordKind.EXPLICIT_LAC, body))
+        self._commits.queue(RecordKind.EXPLICIT_LAC, records.encode_lac(ledger_id, lac), done)
 
     async def read(
         self,
@@ -261,9 +269,7 @@ class BookieStorage:
         bytes_max: int,
         master_key: bytes | None,
     ) -> ReadResult | None:
-        """Return what `read` would when it all lies in the recent-entries cache, else None. Not for
-        recovery reads.
-        """
+        """Return what `read` would if all is in the recent-entries cache. Not for recovery."""
         state = self._ledgers.states.get(ledger_id)
         if state is None or self._log.failure is not None:
             return None
@@ -272,8 +278,8 @@ class BookieStorage:
         return self._reader.read_nowait(state, first_entry_id, last_entry_id, bytes_max)
 
     def watch_lac(self, ledger_id: LedgerId, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call back on the loop each time the ledger's LAC advances, and once when it is fenced or
-        deleted; returns what cancels the watch. A watch of a ledger never seen is allowed.
+        """Call back on the loop when the ledger's LAC advances, and when it is fenced or deleted;
+        returns what cancels the watch. A ledger never seen may be watched.
         """
         return self._ledgers.watch(ledger_id, callback)
 
@@ -284,7 +290,7 @@ class BookieStorage:
     async def entry_ranges(
         self, ledger_id: LedgerId, first_entry_id: EntryId, limit: int
     ) -> EntryRangesResult:
-        """List the ranges held from `first_entry_id` on, at most `limit` of them."""
+        """List the ranges held from `first_entry_id` on, at most `limit`."""
         state = self._ledgers.states.get(ledger_id)
         if ledger_id in self._ledgers.deleted:
             return EntryRangesResult(Status.DELETED, (), complete=True)

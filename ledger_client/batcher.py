@@ -45,7 +45,7 @@ def own_bytes(
     Raises TypeError for what is not bytes-like, EntryTooLargeError.
     """
     owned: list[bytes] = []
-    if set(map(type, items)) <= {bytes}:
+    if set(map(type, items)) == {bytes}:
         owned = items  # type: ignore[assignment]  # just seen to be bytes
     else:
         owned = [_own(item) for item in items]
@@ -53,6 +53,14 @@ def own_bytes(
     if max(sizes, default=0) > limits.entry_bytes_max:
         raise EntryTooLargeError(size=max(sizes), limit=limits.entry_bytes_max, ledger_id=ledger_id)
     return owned, sum(sizes)
+
+
+def own_entry(item: object, limits: BatchLimits, ledger_id: LedgerId) -> bytes:
+    """Return one entry as `bytes`, copied if it was mutable. Raises as `own_bytes`."""
+    owned = item if type(item) is bytes else _own(item)
+    if len(owned) > limits.entry_bytes_max:
+        raise EntryTooLargeError(size=len(owned), limit=limits.entry_bytes_max, ledger_id=ledger_id)
+    return owned
 
 
 def room_in_batch(quorum: QuorumSpec, next_entry_id: EntryId, limits: BatchLimits) -> int:

@@ -160,6 +160,10 @@ class BookieConnection(asyncio.BufferedProtocol):
         self.attached[ledger_id] = None
         self._send_request(AttachLedger(ledger_id, master_key), None)
 
+    def tell(self, request: Request) -> None:
+        """Send what is not answered."""
+        self._send_request(request, None)
+
     def detach(self, ledger_id: LedgerId) -> None:
         """Let the bookie forget a ledger's key."""
         if self.attached.pop(ledger_id, ledger_id) is None and self.is_open:

@@ -28,6 +28,7 @@ from bookie.wire.messages import (
     ReadEntries,
     ReadLac,
     Request,
+    TellLac,
     WaitLac,
     WriteLac,
 )
@@ -122,6 +123,11 @@ class BookiePool:
     ) -> LacReply:
         """Store an explicit LAC; a status is in the reply. Raises BookieCallError."""
         return await self._call(bookie_id, request, LacReply, request.ledger_id, timeout_s)
+
+    def tell_lac(self, bookie_id: BookieId, ledger_id: LedgerId, lac: EntryId) -> None:
+        """Tell a LAC, unanswered; nothing is sent where there is no connection."""
+        if not self._is_closed:
+            self._link(bookie_id).tell(TellLac(ledger_id, lac), ledger_id)
 
     async def wait_lac(self, bookie_id: BookieId, request: WaitLac, *, timeout_s: float) -> Entries:
         """Wait for the LAC to move. Raises BookieCallError."""

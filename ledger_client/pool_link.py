@@ -140,6 +140,12 @@ class BookieLink:
             why = f"{type(request).__name__} was not answered within {timeout_s:g} s"
             raise BookieCallError(self.bookie_id, why, failure=CallFailure.TIMEOUT) from None
 
+    def tell(self, request: Request, ledger_id: LedgerId) -> None:
+        """Send what is not answered, if there is a connection."""
+        if self._connection is not None:
+            self._attach(self._connection, ledger_id)
+            self._connection.tell(request)
+
     def detach(self, ledger_id: LedgerId) -> None:
         """Let the bookie forget a ledger's key, if it was told."""
         if self._connection is not None:

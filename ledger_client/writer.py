@@ -12,7 +12,7 @@ from typing import Final, Self
 
 from ledger_client.append_range import AppendedRange, EntryLike, append_range
 from ledger_client.append_shell import AppendShell, WriterServices
-from ledger_client.batcher import BatchLimits, cut_batches, own_bytes
+from ledger_client.batcher import BatchLimits, cut_batches, own_entry
 from ledger_client.connection_calls import CallFailure
 from ledger_client.digest import LedgerKeys
 from ledger_client.errors import (
@@ -24,7 +24,6 @@ from ledger_client.errors import (
     QuorumTimeoutError,
     append_timed_out,
 )
-from ledger_client.idle_lac import IdleLac
 from ledger_client.info import LedgerInfo
 from ledger_client.parked_members import ParkedMembers
 from ledger_client.protocol import append_events as e
@@ -58,7 +57,7 @@ class LedgerWriter:
         entries_max, bytes_max = config.batch_entries_max, config.batch_bytes_max
         self._limits = BatchLimits(entries_max, bytes_max, config.entry_bytes_max)
         self._gathered: list[bytes] = []
-        self._idle_lac = IdleLac(metadata.ledger_id, services.pool, config.add_timeout_s)
+        self._lac_told = EntryId(-1)
         self._last_sent_at = 0.0
         self._parked = ParkedMembers(
             services.pool,
@@ -111,16 +110,17 @@ class LedgerWriter:
         LedgerFencedError, NotEnoughBookiesError, QuorumTimeoutError (outcome "unknown" once an id
         was given: `entry_id`).
         """
-        owned, size = own_bytes((data,), self._limits, self.ledger_id)
+        owned = own_entry(data, self._limits, self.ledger_id)
+        size = len(owned)
         window = self._shell.window
         if timeout is None and window.is_free(size):
-            return await self._admit(owned[0], size)
+            return await self._admit(owned, size)
         entry_id: EntryId | None = None
         try:
             async with asyncio.timeout(timeout):
                 async with window.turn:
                     await window.wait_for_room(size, 1)
-                    handle = self._admit(owned[0], size)
+                    handle = self._admit(owned, size)
                     entry_id = self.last_pushed
                 return await handle
         except QuorumTimeoutError:
@@ -132,7 +132,8 @@ class LedgerWriter:
         """Append one entry and return the future of its id. Raises BackpressureError, having sent
         nothing, when the window is full or earlier callers wait for room.
         """
-        owned, size = own_bytes((data,), self._limits, self.ledger_id)
+        owned = own_entry(data, self._limits, self.ledger_id)
+        size = len(owned)
         self._require_open()
         if not self._shell.window.is_free(size):
             raise BackpressureError(
@@ -140,7 +141,7 @@ class LedgerWriter:
                 "await some of them, or use append()",
                 ledger_id=self.ledger_id,
             )
-        return self._admit(owned[0], size)
+        return self._admit(owned, size)
 
     async def append_many(
         self,
@@ -310,10 +311,12 @@ class LedgerWriter:
             return False
         self._parked.probe(shell.protocol.parked, now)
         lac = self.last_confirmed
-        if lac > max(shell.outbox.lac_sent, self._idle_lac.told):
+        if lac > max(shell.outbox.lac_sent, self._lac_told):
             if oldest is not None or now - self._last_sent_at < config.lac_delay_s:
                 return True
-            self._idle_lac.tell(lac, shell.protocol.metadata.last_fragment.ensemble)
+            self._lac_told = lac
+            for bookie_id in shell.protocol.metadata.last_fragment.ensemble:
+                self._services.pool.tell_lac(bookie_id, self.ledger_id, lac)  # rule 8.4
         return oldest is not None or bool(shell.protocol.parked)
 
     def may_suspect(self, bookie_id: BookieId) -> bool:
@@ -370,7 +373,6 @@ class LedgerWriter:
             self._unsubscribe()
             self._services.pool.detach(self.ledger_id)
             self._on_closed(self.ledger_id)
-            await self._idle_lac.aclose()
             await self._parked.aclose()
             await shell.aclose()
 

@@ -107,6 +107,16 @@ class WriteLac:
 
 
 @dataclass(frozen=True, slots=True)
+class TellLac:
+    """Tells a LAC that no further batch may carry (rule 8.4). Not answered, and nothing waits for
+    it: an idle writer pays one small frame, and the next batch or the close makes up for a loss.
+    """
+
+    ledger_id: LedgerId
+    lac: EntryId
+
+
+@dataclass(frozen=True, slots=True)
 class LacReply:
     """What a bookie knows of a ledger's progress. `highest_entry_id` and `length_after` come from
     whole batches.
@@ -192,6 +202,7 @@ Request = (
     | DetachLedger
     | ReadLac
     | WriteLac
+    | TellLac
     | ReadEntries
     | WaitLac
     | ListEntries

@@ -154,6 +154,20 @@ class ManualStorage(BookieStorage):
         return LedgerSnapshot(Status.OK, ledger.lac, ledger.highest, ledger.fenced)
 
     @override
+    def tell_lac(
+        self,
+        ledger_id: LedgerId,
+        lac: EntryId,
+        master_key: bytes | None,
+        done: Callable[[Status], None],
+    ) -> None:
+        ledger = self._ledger(ledger_id, master_key)
+        if lac > ledger.lac:
+            ledger.lac = lac
+            self._tell(ledger_id)
+        done(Status.OK)
+
+    @override
     async def write_lac(
         self, ledger_id: LedgerId, lac: EntryId, master_key: bytes | None
     ) -> LedgerSnapshot:

@@ -30,6 +30,7 @@ from bookie.wire.messages import (
     Reply,
     Request,
     Status,
+    TellLac,
     WaitLac,
     WriteLac,
 )
@@ -101,7 +102,7 @@ class ScriptedBookie:
             case ReadEntries() | WaitLac():
                 nothing = encode_entries(Status.NO_SUCH_ENTRY, EntryId(5), EntryId(8), [])
                 return b"".join(nothing)
-            case Hello() | AttachLedger() | DetachLedger():
+            case Hello() | AttachLedger() | DetachLedger() | TellLac():
                 return None
 
     def answer_add(self, frame: Frame) -> bytes:

@@ -23,6 +23,7 @@ from bookie.wire.messages import (
     Reply,
     Request,
     Status,
+    TellLac,
     WaitLac,
     WriteLac,
 )
@@ -79,6 +80,10 @@ class StoringBookie(ScriptedBookie):
         match request:
             case AttachLedger(ledger_id, key):
                 self.keys[self.speaking, ledger_id] = key
+                return None
+            case TellLac(ledger_id, lac):
+                told = self.ledgers[ledger_id]
+                told.lac = max(told.lac, lac)
                 return None
             case DetachLedger() | Hello():
                 return None
