@@ -182,7 +182,10 @@ class AppendShell:
             self.closed.exception()  # an error that nobody awaits logs nothing
 
     def fail_pending(self, error: LedgerError) -> None:
-        """Fail whoever waits: for a confirmation, for room, for full replication."""
+        """Fail whoever waits, now or later, for a confirmation, for room, for full replication:
+        with what ended the writer, if it failed before.
+        """
+        error = self.failure or error
         self.confirmations.fail(error)
         self.window.fail(error.for_entry(NO_ENTRY, "not_written"))
         self.window.release(*self.outbox.clear())

@@ -161,6 +161,19 @@ async def test_a_bookie_that_left_is_replaced_once_there_is_a_spare() -> None:
     await cluster.aclose()
 
 
+async def test_a_fenced_writer_says_so_also_once_it_is_closed(cluster: TestCluster) -> None:
+    client = cluster.client()
+    writer = await client.create_ledger(THREE)
+    await client.recover_ledger(writer.id)
+    for _ in range(2):
+        with pytest.raises(LedgerFencedError):
+            await writer.append(b"x")
+        with pytest.raises(LedgerFencedError):
+            await writer.append_many([b"x"])
+        with pytest.raises(LedgerFencedError):
+            await writer.aclose()
+
+
 async def test_events_of_connections(cluster: TestCluster) -> None:
     async with cluster.client() as client, client.create_ledger(Quorum.all(3)) as ledger:
         await ledger.append(b"x")
