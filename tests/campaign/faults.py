@@ -9,6 +9,8 @@ was hurt is healed when `settle` returns; the seed decides the plan (not how lon
 
 import asyncio
 import math
+import shutil
+from asyncio.subprocess import DEVNULL
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -33,7 +35,9 @@ STAGGER_S: Final = 0.3
 """The second of two is hurt so much later at most, unless both are hurt alike."""
 ZOOKEEPER_SHARE: Final = 0.04
 WRITER_SHARE: Final = 0.04
-KINDS: Final = ("killed", "paused", "restarted", "frozen and killed", "frozen and killed")
+SLOWED_S: Final = (0.3, 1.0)
+SYNC_DELAY_US: Final = 300_000
+KINDS: Final = ("killed", "paused", "restarted", "frozen and killed", "slowed and killed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,8 +122,10 @@ class FaultInjector:
                     await self._pause(bookie)
                 case "restarted":
                     await self._restart(bookie)
-                case _:
+                case "frozen and killed":
                     await self._freeze_and_kill(bookie)
+                case _:
+                    await self._slow_and_kill(bookie)
         except LocalClusterError as error:
             self.complaints.append(str(error))
 
@@ -129,6 +135,31 @@ class FaultInjector:
         bookie.pause()
         await asyncio.sleep(frozen_s)
         await self._kill(bookie)
+
+    async def _slow_and_kill(self, bookie: LocalBookie) -> None:
+        """Lose what it has accepted and not synced, and there is much of it: its syncs are slow.
+
+        Where processes cannot be traced, it is just killed.
+        """
+        slowed_s = self._rng.uniform(*SLOWED_S)
+        strace = shutil.which("strace")
+        if strace is None:
+            await self._kill(bookie)
+            return
+        tracer = await asyncio.create_subprocess_exec(
+            *(strace, "-f", "-o", "/dev/null", "-p", str(bookie.pid), "-e", "trace=fdatasync"),
+            *("-e", f"inject=fdatasync:delay_enter={SYNC_DELAY_US}"),
+            stdin=DEVNULL,
+            stdout=DEVNULL,
+            stderr=DEVNULL,
+        )
+        try:
+            await asyncio.sleep(slowed_s)
+            await self._kill(bookie)
+        finally:
+            if tracer.returncode is None:
+                tracer.kill()
+            await tracer.wait()
 
     async def _kill(self, bookie: LocalBookie) -> None:
         down_s = min(DOWN_S_MAX, self._rng.expovariate(1 / DOWN_S_MEAN))
