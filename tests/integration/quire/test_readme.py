@@ -63,7 +63,7 @@ def test_shell_lines(cluster: RunningCluster) -> None:
 def test_the_start_command_is_one_that_exists() -> None:
     (text,) = snippets("background")
     words = shlex.split(text.removeprefix("$ "))
-    assert words[:2] == [".venv/bin/quire", "up"]
+    assert words[:2] == ["quire", "up"]
     done = subprocess.run(
         [sys.executable, "-m", "quire.cli.main", "up", "--help"],
         capture_output=True,
