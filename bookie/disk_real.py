@@ -76,7 +76,8 @@ class RealFile:
     def drop_cached(self, offset: int, size: int) -> None:
         """See `File.drop_cached`."""
         if size > 0:
-            self._pool.run(disk_calls.drop_cached, self._descriptor, offset, size)
+            dropped = self._pool.run(disk_calls.drop_cached, self._descriptor, offset, size)
+            dropped.add_done_callback(_ignore)  # advice: whether it was taken matters to nobody
 
     async def close(self) -> None:
         """See `File.close`."""
@@ -87,6 +88,11 @@ class RealFile:
         with disk_calls.translated(self.name):
             os.ftruncate(self._descriptor, size)
             disk_calls.sync(self._descriptor)
+
+
+def _ignore(done: "asyncio.Future[None]") -> None:
+    if not done.cancelled():
+        done.exception()
 
 
 class RealDisk:
