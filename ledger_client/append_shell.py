@@ -10,7 +10,7 @@ Source: protocol sections 4-6, rules 1.3-1.4.
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Final, assert_never
@@ -162,14 +162,25 @@ class AppendShell:
             pool.add(bookie_id, ledger_id, data, first_entry_id, recovery=False, sink=self)
 
     def _choose(self, action: e.ChooseReplacements) -> None:
-        quorum = self.protocol.metadata.quorum
-        chosen = self._services.placement.most_replacements(
-            quorum, action.ensemble, action.positions, action.excluded
-        )
+        chosen = self._replacements(action)
+        if isinstance(chosen, Shortage):
+            self._tasks.start(self._look_again(action))
+        else:
+            self.dispatch(e.ReplacementsChosen(chosen, self._services.token()))
+
+    async def _look_again(self, action: e.ChooseReplacements) -> None:
+        """Choose once more by a fresh look at who is up; nothing is confirmed meanwhile (5.2)."""
+        await self._services.placement.look_again()
+        chosen = self._replacements(action)
         if isinstance(chosen, Shortage):
             self.dispatch(e.NoReplacement(chosen.needed, chosen.seen, chosen.excluded))
         else:
             self.dispatch(e.ReplacementsChosen(chosen, self._services.token()))
+
+    def _replacements(self, action: e.ChooseReplacements) -> Mapping[int, BookieId] | Shortage:
+        return self._services.placement.most_replacements(
+            self.protocol.metadata.quorum, action.ensemble, action.positions, action.excluded
+        )
 
     def _fail(self, error: LedgerError) -> None:
         if self.failure is None:

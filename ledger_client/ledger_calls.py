@@ -105,7 +105,7 @@ class LedgerCalls:
                 ledger_id = wanted.ledger_id
                 if ledger_id is None:
                     ledger_id = await self._services.ledger_ids.allocate()
-                metadata = self._new_metadata(ledger_id, wanted)
+                metadata = await self._new_metadata(ledger_id, wanted)
                 try:
                     version = await self._services.ledgers.create(metadata)
                 except NodeExistsError:
@@ -210,9 +210,12 @@ class LedgerCalls:
         outcome: Outcome = "unknown" if unknown else "not_written"
         return metadata_call(what, address, timeout_s, ledger_id=ledger_id, outcome=outcome)
 
-    def _new_metadata(self, ledger_id: LedgerId, wanted: NewLedger) -> LedgerMetadata:
+    async def _new_metadata(self, ledger_id: LedgerId, wanted: NewLedger) -> LedgerMetadata:
         services = self._services
         ensemble = services.placement.new_ensemble(wanted.quorum)
+        if isinstance(ensemble, Shortage):
+            await services.placement.look_again()
+            ensemble = services.placement.new_ensemble(wanted.quorum)
         if isinstance(ensemble, Shortage):
             raise not_enough_bookies(ensemble, ledger_id)
         token = UpdateToken(services.rng.randbytes(UPDATE_TOKEN_BYTES))

@@ -10,16 +10,18 @@ Source: protocol rules 5.1 and 5.7.
 import asyncio
 from collections.abc import Mapping
 from random import Random
-from typing import Protocol
+from typing import Final, Protocol
 
 from ledger_client.placement_policy import PlacementPolicy, Shortage, SpreadPolicy
 from ledger_client.quarantine import Quarantine
+from metadata.errors import MetadataError
 from metadata.ids import BookieId
 from metadata.ledger_metadata import QuorumSpec
 from metadata.registration import BookieRegistration
 
 __all__ = ["BookiesUp", "Placement", "PlacementPolicy", "Shortage", "SpreadPolicy"]
 
+LOOK_AGAIN_S: Final = 1.0
 NONE_EXCLUDED: Mapping[BookieId, str] = {}
 
 
@@ -29,6 +31,10 @@ class BookiesUp(Protocol):
     @property
     def bookies(self) -> Mapping[BookieId, BookieRegistration]:
         """The live bookies, also those that are not writable."""
+        ...
+
+    async def refresh(self) -> None:
+        """Read anew who is up. Raises MetadataError."""
         ...
 
 
@@ -46,6 +52,16 @@ class Placement:
         self._quarantine = quarantine
         self._policy: PlacementPolicy = policy or SpreadPolicy()
         self._rng = rng
+
+    async def look_again(self) -> None:
+        """Read anew, for a bounded time, who is up: a bookie that just joined is known only after
+        a while, and must not be missed by who would give up otherwise.
+        """
+        try:
+            async with asyncio.timeout(LOOK_AGAIN_S):
+                await self._directory.refresh()
+        except (MetadataError, TimeoutError):
+            return
 
     def new_ensemble(
         self, quorum: QuorumSpec, excluded: Mapping[BookieId, str] = NONE_EXCLUDED

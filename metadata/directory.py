@@ -11,6 +11,7 @@ Source: metadata.md, Registration; protocol rules 2.1 and 5.6.
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from random import Random
@@ -103,6 +104,13 @@ class BookieDirectory:
             raise
         self._task = asyncio.get_running_loop().create_task(self._follow())
 
+    async def refresh(self) -> None:
+        """Read who is registered now, and all that would be read later: for who is about to give up
+        for want of bookies. Raises MetadataError.
+        """
+        await self._read_names(jitter_s=0.0, fresh=True)
+        await self._read_due(math.inf)
+
     async def aclose(self) -> None:
         """Stop following; `bookies` keeps what was last known."""
         self._cancel_watches()
@@ -178,7 +186,7 @@ class BookieDirectory:
             await asyncio.gather(*[self._read(x) for x in due[start : start + READS_AT_ONCE_MAX]])
 
     async def _read(self, bookie_id: BookieId) -> None:
-        due_s = self._due_s.pop(bookie_id)
+        due_s = self._due_s.pop(bookie_id, 0.0)  # a refresh and the follower may both read it
         path = bookie_path(bookie_id)
         try:
             stored = await self._store.get(path)

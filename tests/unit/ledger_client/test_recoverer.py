@@ -48,6 +48,9 @@ class Up:
             for bookie_id in map(BookieId, names.split(","))
         }
 
+    async def refresh(self) -> None:
+        return  # what is up is all there is
+
 
 class World:
     """One ledger, its metadata and its bookies."""
