@@ -84,6 +84,7 @@ async def test_bookies_that_die_and_a_second_client_that_takes_over(cluster: Loc
             payloads.append(b"more")
         changes = [event for event in events if isinstance(event, EnsembleChanged)]
         assert [change.replaced for change in changes] == [(lost,)]
+        await ledger.wait_fully_replicated(ledger.last_confirmed)  # on the replacement, too
         assert sum(isinstance(event, BookieConnected) for event in events) == 4
         info = await other.recover_ledger(ledger.id)
         assert info.last_entry_id == len(payloads) - 1
