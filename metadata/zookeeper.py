@@ -145,14 +145,7 @@ class ZooKeeperMetadataStore:
 
     async def get(self, path: str, *, fresh: bool = False) -> Stored:
         """Read a node (see `MetadataStore`)."""
-        try:
-            value, stat = await self._read(
-                path, lambda: self._session.submit("get", path), fresh=fresh
-            )
-        except NodeNotFoundError:
-            self._watches.note_read(path, WatchKind.VALUE, NO_NODE_STATE)
-            raise
-        self._watches.note_read(path, WatchKind.VALUE, stat.mzxid)
+        value, stat = await self._read(path, lambda: self._session.submit("get", path), fresh=fresh)
         return Stored(value, Version(stat.version), stat.ephemeralOwner != 0)
 
     async def compare_and_set(self, path: str, value: bytes, expected: Version) -> Version:
@@ -172,15 +165,13 @@ class ZooKeeperMetadataStore:
     async def children(self, path: str, *, fresh: bool = False) -> list[str]:
         """Return the sorted names below a node (see `MetadataStore`)."""
         try:
-            names, stat = await self._read(
+            names, _stat = await self._read(
                 path,
                 lambda: self._session.submit("get_children", path, include_data=True),
                 fresh=fresh,
             )
         except NodeNotFoundError:
-            self._watches.note_read(path, WatchKind.CHILDREN, NO_NODE_STATE)
             return []
-        self._watches.note_read(path, WatchKind.CHILDREN, stat.pzxid)
         return sorted(names)
 
     async def multi(self, operations: Sequence[Operation]) -> list[Version]:

@@ -35,15 +35,15 @@ class WatchKind(Enum):
 
 @dataclass(slots=True)
 class WatchEntry:
-    """One watched path. `seen` is the state last read by this client; `armed_for` counts
-    connections.
+    """One watched path. `told` is the state found when its callbacks were last called after arming:
+    what others of this client read of it meanwhile says nothing of what they know.
     """
 
     path: str
     kind: WatchKind
     fire: Callable[[], None]
     callbacks: dict[int, WatchCallback] = field(default_factory=dict)
-    seen: int | None = None
+    told: int | None = None
     is_queued: bool = False
 
 
@@ -54,9 +54,9 @@ Arm = Callable[[WatchEntry], Awaitable[int]]
 class WatchTable:
     """All watches of one store.
 
-    `arm` sets a server watch that calls `entry.fire`, and returns the state that it found: whatever
-    number `note_read` is told for the same state. It raises OSError when it could not: it is called
-    again after the next `rearm_all`, or a while later.
+    `arm` sets a server watch that calls `entry.fire`, and returns a number for the state that it
+    found. It raises OSError when it could not: it is called again after the next `rearm_all`, or a
+    while later.
     """
 
     def __init__(self, arm: Arm) -> None:
@@ -76,16 +76,13 @@ class WatchTable:
             entry = WatchEntry(path, kind, lambda: self._fired(key))
             self._entries[key] = entry
             self._enqueue(entry)
+        elif entry.told is not None:
+            # It may have read before the last news.
+            asyncio.get_running_loop().call_soon(self._call_late, entry, self._last_number + 1)
         self._last_number += 1
         number = self._last_number
         entry.callbacks[number] = callback
         return lambda: self._remove(key, number)
-
-    def note_read(self, path: str, kind: WatchKind, state: int) -> None:
-        """Remember what was read, so that arming tells whether it changed since."""
-        entry = self._entries.get((kind, path))
-        if entry is not None:
-            entry.seen = state
 
     def disconnected(self) -> None:
         """Know that the server has forgotten every watch."""
@@ -97,7 +94,7 @@ class WatchTable:
         """
         self._is_connected = True
         for entry in self._entries.values():
-            entry.seen = None
+            entry.told = None
             self._enqueue(entry)
         self._wake.set()
 
@@ -135,6 +132,11 @@ class WatchTable:
         if self._is_live(entry):
             self._enqueue(entry)
 
+    def _call_late(self, entry: WatchEntry, number: int) -> None:
+        callback = entry.callbacks.get(number)
+        if callback is not None:
+            callback()
+
     def _call_back(self, entry: WatchEntry) -> None:
         for callback in list(entry.callbacks.values()):
             callback()
@@ -167,5 +169,6 @@ class WatchTable:
         except OSError:
             asyncio.get_running_loop().call_later(RETRY_DELAY_S, self._rearm, entry)
             return
-        if self._is_live(entry) and entry.seen != found:
+        if self._is_live(entry) and entry.told != found:
+            entry.told = found
             self._call_back(entry)

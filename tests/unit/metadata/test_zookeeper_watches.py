@@ -74,22 +74,20 @@ async def test_a_change_before_the_watch_is_armed_again_is_told(
     table.add("/a", WatchKind.VALUE, calls)
     await asyncio.sleep(1)
     server.change("/a")
-    table.note_read("/a", WatchKind.VALUE, server.states["/a"])
     server.change("/a")
     before = calls.count
     await asyncio.sleep(1)
     assert calls.count == before + 1
 
 
-async def test_what_was_read_since_is_not_told_again(server: Server, table: WatchTable) -> None:
-    calls = Calls()
-    table.add("/a", WatchKind.VALUE, calls)
+async def test_who_joins_an_armed_watch_is_told_once(server: Server, table: WatchTable) -> None:
+    """It may have read the value before the news that the others had."""
+    table.add("/a", WatchKind.VALUE, Calls())
     await asyncio.sleep(1)
-    server.change("/a")
-    table.note_read("/a", WatchKind.VALUE, server.states["/a"])
-    before = calls.count
+    late = Calls()
+    table.add("/a", WatchKind.VALUE, late)
     await asyncio.sleep(1)
-    assert calls.count == before
+    assert (late.count, server.arm_count) == (1, 1)
 
 
 async def test_a_watch_cancelled_when_told_is_not_armed_again(
@@ -118,7 +116,6 @@ async def test_a_suspension_arms_and_tells_all(server: Server, table: WatchTable
     calls = Calls()
     table.add("/a", WatchKind.VALUE, calls)
     await asyncio.sleep(1)
-    table.note_read("/a", WatchKind.VALUE, -1)
     table.disconnected()
     server.armed.clear()
     before = calls.count
