@@ -25,7 +25,7 @@ Source: protocol rules 2.1, 2.2, 2.4.
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import Final
 
 from crc32c import crc32c
@@ -107,11 +107,6 @@ def is_stale(found: Cookie, starts: int) -> bool:
 def is_ahead(found: Cookie, starts: int) -> bool:
     """Tell whether a directory counts more starts than the metadata service can have missed."""
     return found.starts > starts + 1
-
-
-def with_starts(cookie: Cookie, starts: int) -> Cookie:
-    """Return the cookie of a later start."""
-    return replace(cookie, starts=starts)
 
 
 def encode_cookie(cookie: Cookie) -> bytes:

@@ -117,28 +117,6 @@ def is_authorized(state: LedgerState, master_key: bytes | None) -> bool:
     return hmac.compare_digest(stored, master_key)
 
 
-def refuse_add(
-    state: LedgerState, master_key: bytes | None, *, recovery: bool, is_writable: bool
-) -> Status | None:
-    """Return why an add is refused, None when it may be stored. Recovery adds pass the fence and
-    the disk's high mark.
-    """
-    if not is_authorized(state, master_key):
-        return Status.UNAUTHORIZED
-    if recovery:
-        return None
-    if state.fenced:
-        return Status.FENCED
-    return None if is_writable else Status.READ_ONLY
-
-
-def overlaps(state: LedgerState, header: BatchHeader) -> bool:
-    """Tell whether a batch names entries that may be stored already; beyond the highest id it
-    cannot.
-    """
-    return header.first_entry_id <= state.accepted_highest
-
-
 def note_accepted(state: LedgerState, header: BatchHeader) -> bool:
     """Take note of an accepted batch; return whether the LAC advanced. A slice's LAC is not the
     writer's.

@@ -23,9 +23,6 @@ class Confirmations:
         self._lac = NO_ENTRY
         self._failure: LedgerError | None = None
 
-    def __len__(self) -> int:
-        return len(self._waiting)
-
     def expect(self, entry_id: EntryId) -> asyncio.Future[int]:
         """Return the future of an entry; expected in ascending order. It is resolved already if the
         entry is confirmed, or everything failed, by now.
