@@ -194,6 +194,7 @@ def storage_config(options: BookieOptions) -> StorageConfig:
         segment_bytes_max=options.segment_bytes_max,
         queue_bytes_max=options.queue_bytes_max,
         recent_bytes_max=options.recent_bytes_max,
+        cached_bytes_max=options.cached_bytes_max,
         read_bytes_max=options.read_bytes_max,
         disk_high_mark=options.disk_high_mark,
         disk_low_mark=options.disk_low_mark,

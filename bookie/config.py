@@ -28,6 +28,8 @@ class StorageConfig:
     run_bytes_max: int = 1 * MIB
     recent_bytes_max: int = 32 * MIB
     """Recent entries kept for tailing readers."""
+    cached_bytes_max: int = 0
+    """The end of each log file that is left in the system's page cache (decision 0007)."""
     read_bytes_max: int = 8 * MIB
     """One answer to a read, at most about this (at least one batch)."""
     disk_high_mark: float = 0.95

@@ -76,7 +76,8 @@ class RealFile:
     def drop_cached(self, offset: int, size: int) -> None:
         """See `File.drop_cached`."""
         if size > 0:
-            dropped = self._pool.run(disk_calls.drop_cached, self._descriptor, offset, size)
+            # On the thread that writes next: what it frees is warm in its own processor's caches.
+            dropped = self._log.run(disk_calls.drop_cached, self._descriptor, offset, size)
             dropped.add_done_callback(_ignore)  # advice: whether it was taken matters to nobody
 
     async def close(self) -> None:

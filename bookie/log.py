@@ -22,6 +22,8 @@ from bookie.segments import DIRECTORY, Segment, Segments
 
 ITEM_OVERHEAD_BYTES: Final = 256
 """What a queued record costs besides its body, counted against the queue's bound."""
+CACHE_DROP_BYTES: Final = 4 * 1024 * 1024
+"""Synced bytes are dropped from the system's page cache in steps of at least this."""
 
 
 class LogItem:
@@ -70,6 +72,7 @@ class Log:
         self._active: Segment | None = None
         self._file: File | None = None
         self._footer = bytearray()
+        self._dropped = 0
         self._is_closing = False
 
     def append(self, kind: int, body: Buffer, context: object) -> None:
@@ -177,6 +180,15 @@ class Log:
         self.written_bytes += offset - segment.size
         segment.size = offset
         self.durable_lsn = records.lsn_of(segment.number, offset)
+        self._drop_cached(self._file, offset - self._config.cached_bytes_max)
+
+    def _drop_cached(self, file: File, end: int) -> None:
+        """Drop the synced bytes up to `end` from the page cache, so that the next group is written
+        to the memory that they had (decision 0007).
+        """
+        if end - self._dropped >= CACHE_DROP_BYTES:
+            file.drop_cached(self._dropped, end - self._dropped)
+            self._dropped = end
 
     async def _roll(self) -> Segment:
         """Seal the active segment and begin the next. Raises DiskFullError, with the old one still
@@ -218,12 +230,12 @@ class Log:
         await self._write(segment, [footer])
         if file.size > segment.size:
             await file.truncate(segment.size)
-        file.drop_cached(0, segment.size - self._config.recent_bytes_max)
         self._forget_active()
 
     def _forget_active(self) -> None:
         self._active, self._file = None, None
         self._footer = bytearray()
+        self._dropped = 0
 
     def _die(self, error: BookieError) -> None:
         """Answer everything as failed; nothing is stored any more."""

@@ -111,6 +111,9 @@ class BookieOptions:
     recent_bytes_max: int = _option(
         32 * 2**20, "recent entries kept in memory for tailing readers", low=0, high=64 * _GIB
     )
+    cached_bytes_max: int = _option(
+        0, "the end of each log file left in the system's page cache", low=0, high=4 * _GIB
+    )
     die_with_parent: bool = _option(False, "stop when standard input ends")  # noqa: FBT003
     log_level: str = _option("info", "debug, info, warning or error")
 

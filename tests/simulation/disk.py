@@ -43,6 +43,8 @@ class _Content:
     durable: bytearray = field(default_factory=bytearray)
     current: bytearray = field(default_factory=bytearray)
     writes: list[tuple[int, bytes]] = field(default_factory=list)
+    dropped: list[tuple[int, int]] = field(default_factory=list)
+    """(Offset, size) of what the process wanted out of the page cache, in order."""
 
 
 @dataclass(slots=True)
@@ -153,7 +155,11 @@ class CrashableFile:
         await self._sync()
 
     def drop_cached(self, offset: int, size: int) -> None:
-        """See `File.drop_cached`."""
+        """See `File.drop_cached`; what is dropped must have been synced, or it costs a read."""
+        content = self._content
+        assert size > 0
+        assert content.durable[offset : offset + size] == content.current[offset : offset + size]
+        content.dropped.append((offset, size))
 
     async def close(self) -> None:
         """See `File.close`."""
