@@ -48,6 +48,8 @@ class Commits:
         self, ledgers: Ledgers, index: Index, segments: Segments, recent: RecentEntries
     ) -> None:
         self.counts = Counts()
+        self.is_answering = False
+        """While true, `callbacks` are still to be called in this loop step."""
         self.callbacks: list[Callable[[], None]] = []
         """Called after the answers of each group, in the same loop step."""
         self.on_disk_full: Callable[[], None] = _nothing
@@ -131,8 +133,12 @@ class Commits:
         if isinstance(error, DiskFullError):
             self.on_disk_full()
         status = Status.OK if error is None else status_of(error)
-        for answer in answers:
-            answer(status)
+        self.is_answering = True
+        try:
+            for answer in answers:
+                answer(status)
+        finally:
+            self.is_answering = False
         for callback in self.callbacks:
             callback()
 

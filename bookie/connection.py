@@ -68,8 +68,7 @@ class BookieConnection(asyncio.BufferedProtocol):
         self._adds_pending = 0
         self._pause = Pause.NONE
         self._waiting_since_s = 0.0
-        """When what the peer owes us (its hello, the rest of a frame, reading its answers) began.
-        """
+        """When what the peer owes us (its hello, the rest of a frame, reading answers) began."""
         limits, counters = context.limits, context.counters
         self._runner = RequestRunner(limits, context.log, counters, self._send_answer)
         self._requests = LedgerRequests(context.storage, limits, counters)
@@ -117,7 +116,8 @@ class BookieConnection(asyncio.BufferedProtocol):
             if self._transport is None or self._transport.is_closing():
                 return
             self._serve(frame)
-        self._set_pause(Pause.REQUESTS_WAIT, on=self._runner.is_full)
+        if self._runner.is_full:
+            self._set_pause(Pause.REQUESTS_WAIT, on=True)
 
     @override
     def pause_writing(self) -> None:
@@ -335,8 +335,8 @@ class BookieConnection(asyncio.BufferedProtocol):
 
     def _check_batch(self, body: memoryview) -> BatchView:
         batch = BatchView(body)
-        if batch.header.size != len(body):
-            raise BatchError(f"{len(body) - batch.header.size} bytes behind the batch")
+        if len(batch.data) != len(body):
+            raise BatchError(f"{len(body) - len(batch.data)} bytes behind the batch")
         if len(body) > BATCH_BYTES_MAX:
             raise BatchError(f"a batch of {len(body)} bytes is over the limit of {BATCH_BYTES_MAX}")
         limit = self._context.limits.entry_bytes_max
@@ -364,7 +364,7 @@ class BookieConnection(asyncio.BufferedProtocol):
             transport.write(buffers[0])
         elif buffers:
             transport.writelines(buffers)
-        if not self._runner.is_full:
+        if self._pause is not Pause.NONE and not self._runner.is_full:
             self._set_pause(Pause.REQUESTS_WAIT, on=False)
 
     def _refuse(self, request_id: int, status: Status, reason: str) -> None:

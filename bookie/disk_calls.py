@@ -43,9 +43,14 @@ def translated(what: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno in _NO_SPACE:
-            raise DiskFullError(what) from error
-        raise DiskFailedError(what, str(error)) from error
+        raise translation(what, error) from error
+
+
+def translation(what: str, error: OSError) -> DiskFullError | DiskFailedError:
+    """Return the fact that an OSError is."""
+    if error.errno in _NO_SPACE:
+        return DiskFullError(what)
+    return DiskFailedError(what, str(error))
 
 
 def sync(descriptor: int) -> None:
@@ -56,31 +61,38 @@ def sync(descriptor: int) -> None:
         _fdatasync(descriptor)
 
 
-def write_and_sync(descriptor: int, what: str, offset: int, buffers: Sequence[Buffer]) -> None:
-    """Write the buffers at `offset`, continuing short writes, and sync once."""
-    with translated(what):
+def write_and_sync(descriptor: int, what: str, offset: int, buffers: Sequence[Buffer]) -> float:
+    """Write the buffers at `offset`, continuing short writes, and sync once; return the seconds
+    that the sync took.
+    """
+    try:
         write_all(descriptor, offset, buffers)
+        start = time.perf_counter()
         sync(descriptor)
+    except OSError as error:
+        raise translation(what, error) from error
+    return time.perf_counter() - start
 
 
 def write_all(descriptor: int, offset: int, buffers: Sequence[Buffer]) -> None:
     """Write the buffers one behind the other at `offset`. Raises OSError."""
-    total = sum(map(len, buffers))
-    if total < JOIN_BELOW_BYTES * len(buffers):
-        buffers = [b"".join(buffers)]
+    if not hasattr(os, "pwritev") or sum(map(len, buffers)) < JOIN_BELOW_BYTES * len(buffers):
+        _write_one(descriptor, offset, b"".join(buffers))
+        return
     for start in range(0, len(buffers), VECTORS_MAX):
         offset = _write_vectors(descriptor, offset, buffers[start : start + VECTORS_MAX])
 
 
+def _write_one(descriptor: int, offset: int, data: bytes) -> None:
+    written = os.pwrite(descriptor, data, offset)
+    while written < len(data):
+        written += os.pwrite(descriptor, memoryview(data)[written:], offset + written)
+
+
 def _write_vectors(descriptor: int, offset: int, buffers: Sequence[Buffer]) -> int:
-    if not hasattr(os, "pwritev"):
-        buffers = [b"".join(buffers)]
     remaining = [memoryview(buffer) for buffer in buffers]
     while remaining:
-        if hasattr(os, "pwritev"):
-            written = os.pwritev(descriptor, remaining, offset)
-        else:
-            written = os.pwrite(descriptor, remaining[0], offset)
+        written = os.pwritev(descriptor, remaining, offset)
         offset += written
         done = 0
         while done < len(remaining) and written >= len(remaining[done]):

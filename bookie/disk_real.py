@@ -1,15 +1,17 @@
 """Keeps files in a real directory: one thread writes and syncs, a few serve reads that miss the
-page cache.
+page cache. A small commit to a quick device is made without the thread: handing it over and back
+costs more than the sync.
 
 Leaves the system calls to `bookie.disk_calls`; what is in the files, to everyone else.
 
-Invariants: see `bookie.disk`. Commits of all files go through one thread, so they never overlap.
-Source: storage design, "Threads"; decision 0001.
+Invariants: see `bookie.disk`; the commits of one file never overlap.
+Source: storage design, "Threads"; decisions 0001 and 0008.
 """
 
 import asyncio
 import errno
 import fcntl
+import math
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,6 +25,10 @@ from bookie.index_lmdb import LmdbStore
 
 READ_THREADS: Final = 4
 LOCK_NAME: Final = "lock"
+INLINE_BYTES_MAX: Final = 8 * 1024
+"""Commits up to this size are made by the calling thread while the device is quick."""
+INLINE_SYNC_S_MAX: Final = 0.001
+"""A device is quick whose last sync took no longer."""
 _NOWAIT: Final[int | None] = getattr(os, "RWF_NOWAIT", None)
 _NOT_NOW: Final = (errno.EAGAIN, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
 
@@ -36,13 +42,20 @@ class RealFile:
         self._descriptor = descriptor
         self._log = log
         self._pool = pool
+        self._sync_s = math.inf
         self._reads: list[asyncio.Future[bytes]] = []
 
     async def commit(self, offset: int, buffers: Sequence[Buffer]) -> None:
         """See `File.commit`."""
-        end = offset + sum(map(len, buffers))
-        await self._log.run(disk_calls.write_and_sync, self._descriptor, self.name, offset, buffers)
-        self.size = max(self.size, end)
+        size = sum(map(len, buffers))
+        if size <= INLINE_BYTES_MAX and self._sync_s <= INLINE_SYNC_S_MAX:
+            write = disk_calls.write_and_sync
+            self._sync_s = write(self._descriptor, self.name, offset, buffers)
+        else:
+            self._sync_s = await self._log.run(
+                disk_calls.write_and_sync, self._descriptor, self.name, offset, buffers
+            )
+        self.size = max(self.size, offset + size)
 
     def read_nowait(self, offset: int, size: int) -> Buffer | None:
         """See `File.read_nowait`."""

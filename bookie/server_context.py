@@ -134,15 +134,15 @@ class ServerContext:
         done: Callable[[Status], None],
     ) -> None:
         """Hand a batch to the storage, in this loop step unless its ledger is held."""
-        add = partial(self.storage.add, batch, recovery=recovery, master_key=master_key, done=done)
         held = self._held.get(batch.header.ledger_id) if self._held else None
         if held is None:
-            add()
+            self.storage.add(batch, recovery=recovery, master_key=master_key, done=done)
         elif self._held_bytes + len(batch.data) > HELD_BYTES_MAX:
             done(Status.UNKNOWN)
         else:
             self._held_bytes += len(batch.data)
-            held.append(add)
+            add = self.storage.add
+            held.append(partial(add, batch, recovery=recovery, master_key=master_key, done=done))
 
     @contextmanager
     def hold(self, ledger_id: LedgerId) -> Iterator[None]:
@@ -159,7 +159,7 @@ class ServerContext:
 
     def note_acks(self, connection: Connection) -> None:
         """Have a connection's acks sent with the group's, at the latest in the next loop step."""
-        if not self._with_acks:
+        if not self._with_acks and not self.storage.is_answering_group:
             asyncio.get_running_loop().call_soon(self.flush_acks)
         self._with_acks.append(connection)
 

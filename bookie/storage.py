@@ -1,7 +1,6 @@
 """Adds, reads, fences and checkpoints in terms of the log, the index and the ledger states.
 
 Leaves sockets and frames to `bookie.server`.
-
 Source: protocol rules 2.4, 4.3, 7.2, 8.3, 10; storage design.
 """
 
@@ -88,9 +87,7 @@ class BookieStorage:
         self._log.close()
         await asyncio.gather(self._log_task, return_exceptions=True)
         if self._log.failure is None:
-            with contextlib.suppress(
-                DiskFullError
-            ):  # the next start replays what is not in the index
+            with contextlib.suppress(DiskFullError):  # the next start replays the rest
                 await self._upkeep.checkpoint()
         await self._segments.close()
         await self._index.close()
@@ -143,10 +140,13 @@ class BookieStorage:
         )
 
     def on_group_durable(self, callback: Callable[[], None]) -> None:
-        """Register what is called after all `done` callbacks of one group commit, in the same loop
-        step.
-        """
+        """Register what is called after each group's `done` callbacks, in the same loop step."""
         self._commits.callbacks.insert(-1, callback)
+
+    @property
+    def is_answering_group(self) -> bool:
+        """Tell whether what `on_group_durable` registered is still to be called in this step."""
+        return self._commits.is_answering
 
     @property
     def queued_bytes(self) -> int:

@@ -65,6 +65,7 @@ class Upkeep:
         self._is_full = False
         self._space = DiskSpace(0, 0)
         self._checkpoint_count = 0
+        self._checkpoint_at_bytes = self._next_checkpoint_at_bytes()
         self._checkpointing = asyncio.Lock()
         self._cleaning = asyncio.Lock()
         self._due = asyncio.Event()
@@ -94,8 +95,10 @@ class Upkeep:
     def note_stored(self) -> None:
         """Take note that a group is durable: a checkpoint may be due."""
         index, config = self._parts.index, self._config
-        is_many = index.record_count >= config.checkpoint_records
-        if is_many or self._log_bytes() >= config.checkpoint_log_bytes:
+        if (
+            index.record_count >= config.checkpoint_records
+            or self._parts.log.written_bytes >= self._checkpoint_at_bytes
+        ):
             self._due.set()
 
     def note_disk_full(self) -> None:
@@ -149,6 +152,7 @@ class Upkeep:
                 raise
             parts.ledgers.note_indexed(moved)
             self._checkpoint_count += 1
+            self._checkpoint_at_bytes = self._next_checkpoint_at_bytes()
             self._wake()
 
     async def clean(self) -> int:
@@ -199,12 +203,15 @@ class Upkeep:
             is_limbo=parts.reader.is_limbo,
         )
 
-    def _log_bytes(self) -> int:
-        """Bytes of log that a restart would replay, about."""
-        end, mark = self._parts.log.durable_lsn, self._parts.index.meta.mark_lsn
-        segments = records.segment_of(end) - max(1, records.segment_of(mark))
+    def _next_checkpoint_at_bytes(self) -> int:
+        """Return how many bytes the log will have written when a restart would replay, about,
+        `checkpoint_log_bytes` of them.
+        """
+        log, mark = self._parts.log, self._parts.index.meta.mark_lsn
+        segments = records.segment_of(log.durable_lsn) - max(1, records.segment_of(mark))
         between = segments * self._config.segment_bytes_max
-        return between + records.offset_of(end) - records.offset_of(mark)
+        replayed = between + records.offset_of(log.durable_lsn) - records.offset_of(mark)
+        return log.written_bytes + self._config.checkpoint_log_bytes - replayed
 
     async def _checkpoint_on(self) -> None:
         while True:

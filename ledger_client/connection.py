@@ -83,7 +83,7 @@ class BookieConnection(asyncio.BufferedProtocol):
         *,
         add_timeout_s: float,
         on_lost: LostCallback,
-        on_latency: Callable[[float], None],
+        on_latency: Callable[[float, float], None],
     ) -> None:
         self.bookie_id = bookie_id
         self.unanswered_bytes = 0
@@ -134,11 +134,12 @@ class BookieConnection(asyncio.BufferedProtocol):
     ) -> None:
         """Send one batch; the connection must be open."""
         assert self.is_open, "adds are sent on open connections"
-        request_id, size = self._next_request_id(), len(batch)
+        request_id, size, is_idle = self._next_request_id(), len(batch), self._is_idle
         self._adds[request_id] = _Add(first_entry_id, size, sink, self._loop.time())
         self.unanswered_bytes += size
         flags = ADD_RECOVERY if recovery else 0
-        self._writes.send(frame_header(FrameKind.ADD, request_id, size, flags), batch)
+        header = frame_header(FrameKind.ADD, request_id, size, flags)
+        self._writes.send(header, batch, at_once=is_idle)
 
     async def call(self, request: Request, expects: type[object]) -> Answer:
         """Send a request and return its answer. Raises BookieCallError, also for a refusal; its
@@ -252,7 +253,7 @@ class BookieConnection(asyncio.BufferedProtocol):
                 self.close(CallFailure.PROTOCOL, "it acknowledged a request that is not an add")
             return  # late: its deadline passed
         self.unanswered_bytes -= add.size
-        self._on_latency(self._last_received_at - add.sent_at)
+        self._on_latency(add.sent_at, self._last_received_at)
         add.sink.on_add_answered(self.bookie_id, add.first_entry_id, status)
 
     def _take_reply(self, request_id: int, reply: Reply) -> None:
@@ -299,12 +300,18 @@ class BookieConnection(asyncio.BufferedProtocol):
             self.opened.set_result(reply)
 
     def _send_request(self, request: Request, call: _Call | None) -> int:
-        request_id = self._next_request_id()
+        request_id, is_idle = self._next_request_id(), self._is_idle
         if call is not None:
             self._calls[request_id] = call
         body = encode_message(request)
-        self._writes.send(frame_header(FrameKind.REQUEST, request_id, len(body)), body)
+        header = frame_header(FrameKind.REQUEST, request_id, len(body))
+        self._writes.send(header, body, at_once=is_idle)
         return request_id
+
+    @property
+    def _is_idle(self) -> bool:
+        """Whether nothing is unanswered: what is sent then waits for nothing to go with it."""
+        return not self._adds and not self._calls
 
     def _next_request_id(self) -> int:
         request_id = self._last_request_id

@@ -1,4 +1,4 @@
-"""Hands frames to a transport: all of one tick of the loop together, large ones piece by piece.
+"""Hands frames to a transport: those of one tick of the loop together, large ones piece by piece.
 
 Leaves what the frames are to `ledger_client.connection`.
 
@@ -46,13 +46,17 @@ class ConnectionWrites:
         transport.set_write_buffer_limits(TRANSPORT_BYTES_HIGH, TRANSPORT_BYTES_LOW)
         self._transport = transport
 
-    def send(self, header: bytes, body: Buffer) -> None:
-        """Send a frame at the end of this tick. Its body must not be changed afterwards."""
+    def send(self, header: bytes, body: Buffer, *, at_once: bool) -> None:
+        """Send a frame, now or with all others of this tick. Its body must not be changed
+        afterwards.
+        """
         self._parts += (header, body)
         self._size += len(header) + len(body)
-        if not self._is_flush_due:
+        if at_once:
+            self._flush()
+        elif not self._is_flush_due:
             self._is_flush_due = True
-            self._loop.call_soon(self._flush)
+            self._loop.call_soon(self._flush_due)
 
     def pause(self) -> None:
         """Give the transport nothing more for now."""
@@ -69,8 +73,11 @@ class ConnectionWrites:
         self._size = 0
         self._transport = None
 
-    def _flush(self) -> None:
+    def _flush_due(self) -> None:
         self._is_flush_due = False
+        self._flush()
+
+    def _flush(self) -> None:
         transport = self._transport
         while transport is not None and self._parts and not self._is_paused:
             piece = self._next_piece()

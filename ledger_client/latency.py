@@ -7,6 +7,7 @@ and less, so that a change shows within `REMEMBERED_COUNT` answers.
 """
 
 import math
+from bisect import bisect_left
 from typing import Final
 
 LOWEST_S: Final = 1e-5
@@ -15,6 +16,12 @@ BUCKET_COUNT: Final = 96
 """Up to 10 us * 2^(96 / 4): 168 s."""
 REMEMBERED_COUNT: Final = 512
 """After so many answers all counts are halved."""
+
+_UPPER_BOUNDS_S: Final[tuple[float, ...]] = tuple(
+    LOWEST_S * 2.0 ** (bucket / BUCKETS_PER_DOUBLING) for bucket in range(BUCKET_COUNT)
+)
+_INNER_BOUNDS_S: Final = _UPPER_BOUNDS_S[:-1]
+"""The last bucket takes all that is longer."""
 
 
 class RecentLatency:
@@ -29,7 +36,7 @@ class RecentLatency:
 
     def record(self, latency_s: float) -> None:
         """Take note of one answer."""
-        self._counts[_bucket_of(latency_s)] += 1
+        self._counts[bisect_left(_INNER_BOUNDS_S, latency_s)] += 1
         self._total += 1
         self._since_halved += 1
         if self._since_halved >= REMEMBERED_COUNT:
@@ -48,7 +55,7 @@ class RecentLatency:
         for bucket, count in enumerate(self._counts):
             seen += count
             if seen >= rank:
-                return _upper_bound_s(bucket)
+                return _UPPER_BOUNDS_S[bucket]
         raise AssertionError("the counts add up to the total")
 
     def patience_s(
@@ -59,14 +66,3 @@ class RecentLatency:
         """
         tail = self.quantile(part)
         return at_most_s if tail is None else min(max(multiple * tail, at_least_s), at_most_s)
-
-
-def _bucket_of(latency_s: float) -> int:
-    if latency_s <= LOWEST_S:
-        return 0
-    return min(math.ceil(math.log2(latency_s / LOWEST_S) * BUCKETS_PER_DOUBLING), BUCKET_COUNT - 1)
-
-
-def _upper_bound_s(bucket: int) -> float:
-    bound: float = LOWEST_S * 2.0 ** (bucket / BUCKETS_PER_DOUBLING)
-    return bound

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from random import Random
 from ssl import SSLContext
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from bookie.wire.batch import Buffer
 from bookie.wire.messages import Hello, Request, Status
@@ -75,8 +75,7 @@ class _Unreachable:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class PendingAdd:
+class PendingAdd(NamedTuple):
     """One batch for one bookie, and who hears of its outcome."""
 
     ledger_id: LedgerId
@@ -178,9 +177,9 @@ class BookieLink:
 
     # Inside
 
-    def _on_latency(self, latency_s: float) -> None:
-        self.add_latency.record(latency_s)
-        self.add_answered_at = self._loop.time()
+    def _on_latency(self, sent_at: float, answered_at: float) -> None:
+        self.add_latency.record(answered_at - sent_at)
+        self.add_answered_at = answered_at
 
     def _send(self, connection: BookieConnection, add: PendingAdd) -> None:
         if len(add.batch) > connection.frame_bytes_max:

@@ -30,10 +30,9 @@ import hashlib
 import hmac
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate, pairwise
-from typing import Final
+from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
@@ -61,13 +60,12 @@ _FLAGS_KNOWN: Final = (0, FLAG_KEYED, FLAG_SLICE)  # keyed batches are never cut
 assert _CHECKED_HEADER.size == _CRC_OFFSET
 
 
-@dataclass(frozen=True, slots=True)
-class BatchHeader:
+class BatchHeader(NamedTuple):
     """The fixed part of a batch; `size` tells where the batch ends."""
 
     ledger_id: LedgerId
     first_entry_id: EntryId
-    count: int
+    count: int  # type: ignore[assignment]  # nobody counts a header's fields
     lac: EntryId
     length_before: int
     payload_bytes: int
@@ -92,7 +90,7 @@ class BatchHeader:
     @property
     def body_offset(self) -> int:
         """Where the lengths start."""
-        return BATCH_HEADER_BYTES + (MAC_BYTES if self.is_keyed else 0)
+        return BATCH_HEADER_BYTES + MAC_BYTES * (self.flags & FLAG_KEYED)
 
     @property
     def size(self) -> int:
@@ -163,11 +161,12 @@ class BatchView:
         """Wrap the batch that starts at the buffer's first byte; bytes behind it are left out.
         Raises BatchError.
         """
-        self.header = parse_header(data) if header is None else header
-        if len(data) < self.header.size:
-            raise BatchError(f"{len(data)} bytes of a batch of {self.header.size}")
-        self.data = memoryview(data)[: self.header.size]
-        self._body = self.data[self.header.body_offset :]
+        self.header = header = parse_header(data) if header is None else header
+        size = header.size
+        if len(data) < size:
+            raise BatchError(f"{len(data)} bytes of a batch of {size}")
+        self.data = memoryview(data)[:size]
+        self._body = self.data[header.body_offset :]
 
     def verify_crc(self) -> None:
         """Check every byte against the batch CRC, and the lengths against the payload size. Raises

@@ -20,9 +20,8 @@ Source: storage design, "Limits and refusals".
 """
 
 import struct
-from dataclasses import dataclass
 from enum import IntEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 from bookie.wire.errors import FrameError
 
@@ -66,8 +65,7 @@ _FLAGS: Final = {FrameKind.ADD: ADD_RECOVERY}
 _SIZES: Final = {FrameKind.REQUEST: REQUEST_BYTES_MAX}
 
 
-@dataclass(frozen=True, slots=True)
-class Frame:
+class Frame(NamedTuple):
     """One whole frame. The body is owned by whoever holds the frame: it is never reused by the
     assembler.
     """

@@ -9,6 +9,7 @@ compare-and-set is under way, and none is abandoned (1.3); the LAC never moves o
 Source: protocol sections 4-6 and rules 1.3-1.5.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import assert_never
@@ -77,7 +78,7 @@ class AppendProtocol:
         return self._phase is _Phase.ENDED
 
     @property
-    def parked(self) -> list[BookieId]:
+    def parked(self) -> Sequence[BookieId]:
         """The members that failed and are not being replaced: no spare exists, or the change is
         delayed (5.4).
         """
@@ -160,7 +161,8 @@ class AppendProtocol:
         if self._phase is _Phase.OPEN and not self.is_changing and self._pending.confirm():
             actions.append(e.Confirm(self._pending.lac, self._pending.length))
         settled, short = self._pending.settle(self._positions_mask(self.parked))
-        actions += [e.RecordStretch(first, last) for first, last in short]
+        if short:
+            actions += [e.RecordStretch(first, last) for first, last in short]
         if settled is not None:
             actions.append(e.Settle(settled))
         return actions
@@ -338,7 +340,9 @@ class AppendProtocol:
         ensemble = self._metadata.last_fragment.ensemble
         return ensemble.index(bookie_id) if bookie_id in ensemble else None
 
-    def _positions_mask(self, bookie_ids: list[BookieId]) -> int:
+    def _positions_mask(self, bookie_ids: Sequence[BookieId]) -> int:
+        if not bookie_ids:
+            return 0
         ensemble = self._metadata.last_fragment.ensemble
         return sum(1 << p for p, b in enumerate(ensemble) if b in bookie_ids)
 

@@ -46,13 +46,16 @@ class ManualStorage(BookieStorage):
         self._kept: dict[LedgerId, _Ledger] = {}
         self._deleted: dict[LedgerId, None] = {}
         self._pending: list[Callable[[], None]] = []
+        self._is_answering = False
         self._durable: list[Callable[[], None]] = []
         self._watches: dict[int, tuple[LedgerId, Callable[[], None]]] = {}
 
     def commit(self) -> None:
         pending, self._pending = self._pending, []
+        self._is_answering = True
         for done in pending:
             done()
+        self._is_answering = False
         for callback in self._durable:
             callback()
 
@@ -117,6 +120,11 @@ class ManualStorage(BookieStorage):
     @override
     def on_group_durable(self, callback: Callable[[], None]) -> None:
         self._durable.append(callback)
+
+    @property
+    @override
+    def is_answering_group(self) -> bool:
+        return self._is_answering
 
     @property
     @override

@@ -51,7 +51,7 @@ def test_everything_leaves_in_order(bodies: list[int], enough_after: list[int]) 
         expected = bytearray()
         for number, size in enumerate(bodies):
             header, body = b"header-%d" % number, bytes([number]) * size
-            writes.send(header, body)
+            writes.send(header, body, at_once=False)
             expected += header + body
         assert writes.waiting_bytes == len(expected)
         assert recorder.taken == b"", "nothing leaves before the end of the tick"
@@ -70,16 +70,29 @@ async def test_small_frames_of_one_tick_are_one_write() -> None:
     writes = ConnectionWrites(asyncio.get_running_loop())
     writes.attach(recorder)
     for _ in range(100):
-        writes.send(b"header", b"body")
+        writes.send(b"header", b"body", at_once=False)
     await asyncio.sleep(0)
     assert recorder.writes == [1000]
+
+
+async def test_what_is_sent_at_once_does_not_wait_for_the_tick_to_end() -> None:
+    recorder = Recorder([])
+    writes = ConnectionWrites(asyncio.get_running_loop())
+    writes.attach(recorder)
+    writes.send(b"alone", b"", at_once=True)
+    assert recorder.taken == b"alone"
+    writes.send(b" first", b"", at_once=False)
+    writes.send(b" second", b"", at_once=True)
+    assert recorder.taken == b"alone first second"
+    await asyncio.sleep(0)
+    assert recorder.taken == b"alone first second"
 
 
 async def test_what_was_stopped_sends_nothing() -> None:
     recorder = Recorder([])
     writes = ConnectionWrites(asyncio.get_running_loop())
     writes.attach(recorder)
-    writes.send(b"header", b"body")
+    writes.send(b"header", b"body", at_once=False)
     writes.stop()
     await asyncio.sleep(0)
     writes.resume()
