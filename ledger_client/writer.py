@@ -51,6 +51,7 @@ class LedgerWriter:
         on_closed: Callable[[LedgerId], None],
     ) -> None:
         config = services.config
+        self.ledger_id: Final = metadata.ledger_id
         self._services = services
         self._watchdog = watchdog
         self._shell = AppendShell(metadata, version, keys, services, observe)
@@ -75,11 +76,6 @@ class LedgerWriter:
     def id(self) -> LedgerId:
         """The ledger's id."""
         return self.ledger_id
-
-    @property
-    def ledger_id(self) -> LedgerId:
-        """The same, spelled out."""
-        return self._shell.protocol.metadata.ledger_id
 
     @property
     def last_confirmed(self) -> EntryId:
@@ -134,8 +130,8 @@ class LedgerWriter:
         """
         owned = own_entry(data, self._limits, self.ledger_id)
         size = len(owned)
-        self._require_open()
         if not self._shell.window.is_free(size):
+            self._require_open()
             raise BackpressureError(
                 f"{self._shell.window.entries} entries are pending, the window is full: "
                 "await some of them, or use append()",
