@@ -81,13 +81,15 @@ class Watchdog:
         self._timer = loop.call_at(self._due_at, self._look)
 
     def _look(self) -> None:
-        now = asyncio.get_running_loop().time()
-        if now - self._due_at < WATCH_PERIOD_S:
-            self._act_on_silence(now)  # else this process was held up: answers may lie unread
-        self._active = {i: w for i, w in list(self._active.items()) if w.check(now)}
         self._timer = None
-        if self._active:
-            self._arm()
+        now = asyncio.get_running_loop().time()
+        try:
+            if now - self._due_at < WATCH_PERIOD_S:
+                self._act_on_silence(now)  # else this process was held up: answers may lie unread
+            self._active = {i: w for i, w in list(self._active.items()) if w.check(now)}
+        finally:
+            if self._active and self._timer is None:  # an error of one writer leaves none unwatched
+                self._arm()
 
     def _act_on_silence(self, now: float) -> None:
         observed = [self._observe(bookie_id) for bookie_id in self._pool.bookie_ids]

@@ -1,0 +1,57 @@
+"""The one timer of a client's writers keeps going (rules 4.6, 5.7)."""
+
+import asyncio
+from random import Random
+
+from ledger_client.config import ClientConfig
+from ledger_client.observability import Observer
+from ledger_client.pool import BookiePool
+from ledger_client.pool_link import BookieAddress
+from ledger_client.watchdog import WATCH_PERIOD_S, Watchdog
+from metadata.ids import BookieId, LedgerId
+
+
+class Nowhere:
+    """Knows no bookie."""
+
+    async def address_of(self, bookie_id: BookieId, *, fresh: bool) -> BookieAddress | None:
+        return None
+
+
+class Writer:
+    """Counts how often it is looked at; its first looks fail."""
+
+    def __init__(self, ledger_id: int, failing: int) -> None:
+        self.ledger_id = LedgerId(ledger_id)
+        self.failing = failing
+        self.looks = 0
+
+    def check(self, now: float) -> bool:
+        self.looks += 1
+        if self.looks <= self.failing:
+            raise RuntimeError("a writer's own trouble")
+        return self.looks < 10
+
+    def may_suspect(self, bookie_id: BookieId) -> bool:
+        return False
+
+    def suspect(self, bookie_id: BookieId, silent_s: float) -> None:
+        raise AssertionError("nothing is silent here")
+
+
+async def test_an_error_of_one_writer_leaves_none_unwatched() -> None:
+    errors: list[object] = []
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _loop, context: errors.append(context.get("exception")))
+    config = ClientConfig()
+    pool = BookiePool(Nowhere(), config=config, rng=Random(1))
+    watchdog = Watchdog(pool, config, Observer())
+    bad, good = Writer(1, failing=3), Writer(2, failing=0)
+    watchdog.activate(bad)
+    watchdog.activate(good)
+    async with asyncio.timeout(100 * WATCH_PERIOD_S):
+        while good.looks < 10 or bad.looks < 10:
+            await asyncio.sleep(WATCH_PERIOD_S)
+    assert [type(error) for error in errors] == [RuntimeError] * 3
+    watchdog.close()
+    await pool.aclose()
