@@ -1,0 +1,67 @@
+"""`python -m tests.seeded_bugs`: breaks a copy of the code in each known way, one at a time, and
+looks whether the tests, the model and the simulation notice.
+
+Prints a table, or JSON; its status is 1 if a bug was not found.
+"""
+
+import argparse
+import asyncio
+import json
+import sys
+
+from tests.seeded_bugs import table
+from tests.seeded_bugs.catalogue import BUGS, LEFT_OUT
+from tests.seeded_bugs.runner import Plan, Verdict, is_missing, look_for
+from tests.seeded_bugs.seeded_bug import Kind
+
+
+def main() -> int:
+    """Look for the seeded bugs."""
+    given = _arguments()
+    chosen = [bug for bug in BUGS if not given.only or bug.name in given.only]
+    unknown = [name for name in given.only if all(name != bug.name for bug in BUGS)]
+    if unknown:
+        sys.stderr.write(f"no seeded bug is called {', '.join(unknown)}: see --list\n")
+        return 2
+    if given.list:
+        for bug in chosen:
+            sys.stdout.write(f"{bug.name} ({', '.join(bug.rules)}): {bug.wrong}\n")
+        for name, why in LEFT_OUT.items():
+            sys.stdout.write(f"left out: {name}: {why}\n")
+        return 0
+    kinds = tuple(kind for kind in Kind if not given.detector or kind in given.detector)
+    plan = Plan(kinds, given.seeds, given.workers, given.stop_at_first)
+    verdicts = asyncio.run(look_for(chosen, plan, _tell_progress))
+    if given.json:
+        sys.stdout.write(json.dumps(table.as_json(verdicts, plan), indent=2) + "\n")
+    else:
+        sys.stdout.write(table.render(table.rows(verdicts, kinds)) + "\n\n")
+        sys.stdout.write(table.score(verdicts, plan) + "\n")
+    return 1 if any(is_missing(verdict, plan) for verdict in verdicts) else 0
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.seeded_bugs", description=__doc__)
+    parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="these bugs alone")
+    parser.add_argument(
+        "--detector", type=Kind, choices=list(Kind), action="append", help="these classes alone"
+    )
+    parser.add_argument("--seeds", type=int, help="the simulation's budget for each bug")
+    parser.add_argument("--workers", type=int, default=2, help="bugs looked for at a time")
+    parser.add_argument(
+        "--stop-at-first", action="store_true", help="one class that finds a bug is enough"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON, with all evidence")
+    parser.add_argument(
+        "--list", action="store_true", help="say what the bugs are, and run nothing"
+    )
+    return parser.parse_args()
+
+
+def _tell_progress(verdict: Verdict) -> None:
+    ended = ", ".join(f"{each.kind} {each.verdict}" for each in verdict.findings)
+    sys.stderr.write(f"{verdict.bug.name}: {ended or 'out of sight'}\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,43 @@
+"""Lists every seeded bug, and those that the code cannot have yet.
+
+Leaves the patches to the modules of `families`.
+
+Invariant: names are unique.
+"""
+
+from typing import Final
+
+from tests.seeded_bugs.families import (
+    append,
+    bookie_fences,
+    bookie_index,
+    bookie_log,
+    cleaning,
+    identity,
+    metadata,
+    reading,
+    recovery,
+)
+from tests.seeded_bugs.seeded_bug import SeededBug
+
+BUGS: Final[tuple[SeededBug, ...]] = (
+    *append.BUGS,
+    *recovery.BUGS,
+    *metadata.BUGS,
+    *bookie_fences.BUGS,
+    *bookie_log.BUGS,
+    *bookie_index.BUGS,
+    *cleaning.BUGS,
+    *identity.BUGS,
+    *reading.BUGS,
+)
+
+LEFT_OUT: Final = {
+    "repair of an open ledger's last fragment": "there is no repair yet (rule 9.1)",
+    "collection while a repair copies": "there is no repair yet (rules 9.1, 10.1)",
+    "a swap before the copy was verified": "there is no repair yet (rule 9.1)",
+    "a live writer fenced by repair": "there is no repair yet (rule 9.2)",
+    "the last member in sync leaves": "there is no in-sync mode yet (rule 11.2)",
+    "fewer members than min_in_sync commit": "there is no in-sync mode yet (rule 11.4)",
+}
+"""Known ways to be wrong that no patch to this code can have, and why."""

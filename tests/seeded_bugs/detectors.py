@@ -1,0 +1,250 @@
+"""Runs what may find a bug in a patched copy, and judges whether it did.
+
+Leaves the copies to `trees` and the order to `runner`.
+
+Invariants: only a failed test, a failed seed or a violated invariant counts: an error of import,
+syntax or naming does not; what found a bug is run once more without the bug, where it must pass.
+
+Format: a simulation and a model end with one line of JSON, and with status 1 when they found
+something.
+"""
+
+import asyncio
+import json
+import os
+import re
+import signal
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final, assert_never
+
+from tests.seeded_bugs.seeded_bug import Detector, Kind
+from tests.seeded_bugs.trees import environment
+
+SEEDS_PER_RUN: Final = 100
+"""A run of more seeds than this is cut, so that one that hangs does not hide the others."""
+TEST_TIMEOUT_S: Final = 60
+EVIDENCE_LINES_MAX: Final = 6
+EVIDENCE_CHARS_MAX: Final = 300
+OUTPUT_BYTES_MAX: Final = 1024 * 1024
+FOUND_STATUS: Final = 1
+WRONG_REASONS: Final = ("NameError", "ImportError", "SyntaxError", "AttributeError", "TypeError")
+"""A patch that breaks the code so is no wrong protocol."""
+_WRONG_REASON = re.compile(
+    rf"^\s*(?:{'|'.join((*WRONG_REASONS, 'UnboundLocalError', 'ModuleNotFoundError'))}):", re.M
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """How one detector ended.
+
+    `verdict` is "found", "missed", "absent" (there is no such detector in the tree), "broken" (it
+    failed for a wrong reason) or "red" (it fails without the bug too).
+    """
+
+    kind: Kind
+    verdict: str
+    count: int = 0
+    """Tests, seeds or states that it took."""
+    seconds: float = 0.0
+    evidence: tuple[str, ...] = ()
+    culprit: str = ""
+    """The test or the seed that found it."""
+
+    @property
+    def is_found(self) -> bool:
+        """Tell whether the bug was found."""
+        return self.verdict == "found"
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """A command that has ended; without a status when its time was up."""
+
+    status: int | None
+    output: str
+    seconds: float
+
+
+async def run_command(arguments: list[str], root: Path, timeout_s: float) -> Finished:
+    """Run a module of a copy, with all that it starts, no longer than it may take."""
+    began = asyncio.get_running_loop().time()
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        *arguments,
+        cwd=root,
+        env={**environment(root), "SEEDED_BUGS_REPORT": str(root / "report.json")},
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+        start_new_session=True,
+    )
+    assert process.stdout is not None
+    kept = bytearray()
+    status: int | None = None
+    try:
+        async with asyncio.timeout(timeout_s):
+            while piece := await process.stdout.read(64 * 1024):
+                kept = (kept + piece)[-OUTPUT_BYTES_MAX:]
+            status = await process.wait()
+    except TimeoutError:
+        status = None
+    finally:
+        if process.returncode is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            await process.wait()
+    seconds = asyncio.get_running_loop().time() - began
+    return Finished(status, kept.decode(errors="replace"), seconds)
+
+
+async def detect(detector: Detector, patched: Path, plain: Path) -> Finding:
+    """Run one detector until it finds the bug or its budget ends; `plain` has no bug."""
+    finding = await _look(detector, patched)
+    if finding.is_found and await _fails_without(finding, detector, plain):
+        return replace(finding, verdict="red")
+    return finding
+
+
+async def _look(detector: Detector, root: Path) -> Finding:
+    match detector.kind:
+        case Kind.UNITS:
+            return await _run_units(detector.targets, detector.budget_s, root)
+        case Kind.MODEL:
+            return await _run_model(detector.budget_s, root)
+        case Kind.SIMULATION:
+            return await _run_simulation(detector, root)
+        case _ as never:
+            assert_never(never)
+
+
+async def _fails_without(finding: Finding, detector: Detector, plain: Path) -> bool:
+    """Tell whether what found a bug finds something in the tree without it."""
+    if finding.kind is Kind.SIMULATION:
+        arguments = _simulation_arguments(int(finding.culprit), 1)
+        return (await run_command(arguments, plain, detector.budget_s)).status != 0
+    again = await _look(replace(detector, targets=(finding.culprit,)), plain)
+    return again.verdict != "missed"
+
+
+# -- unit tests, scenarios, storage crash tests ----------------------------------------------------
+
+
+async def _run_units(targets: tuple[str, ...], budget_s: float, root: Path) -> Finding:
+    report = root / "report.json"
+    report.unlink(missing_ok=True)
+    options = ["-x", "-q", "--tb=short", "-p", "no:cacheprovider", "--hypothesis-seed=0"]
+    options += [f"--timeout={TEST_TIMEOUT_S}", "-p", "tests.seeded_bugs.reporter"]
+    done = await run_command(["-m", "pytest", *options, *targets], root, budget_s)
+    result: dict[str, Any] = json.loads(report.read_text()) if report.exists() else {}
+    return judge_units(done, result)
+
+
+def judge_units(done: Finished, result: dict[str, Any]) -> Finding:
+    """Judge a run of pytest by its status and what the reporter wrote down."""
+    count = int(result.get("passed", 0))
+    if done.status == 0:
+        return Finding(Kind.UNITS, "missed", count, done.seconds)
+    evidence = shortened([str(line) for line in result.get("text", ())])
+    test, kinds = str(result.get("test", "")), result.get("kinds", ())
+    is_ours = done.status == FOUND_STATUS and bool(test)
+    if not is_ours or any(kind in WRONG_REASONS for kind in kinds):
+        evidence = evidence or shortened(done.output.splitlines()[-EVIDENCE_LINES_MAX:])
+        return Finding(Kind.UNITS, "broken", count, done.seconds, evidence, test)
+    return Finding(Kind.UNITS, "found", count + 1, done.seconds, evidence, test)
+
+
+# -- the model ------------------------------------------------------------------------------------
+
+
+async def _run_model(budget_s: float, root: Path) -> Finding:
+    if not (root / "tests/model/__main__.py").exists():
+        return Finding(Kind.MODEL, "absent")
+    done = await run_command(["-m", "tests.model", "--scope", "ci"], root, budget_s)
+    return judge_model(done)
+
+
+def judge_model(done: Finished) -> Finding:
+    """Judge an exploration by its status and its last line."""
+    last = last_json(done.output)
+    count = int(last.get("states", 0)) if isinstance(last.get("states", 0), int) else 0
+    evidence = telling_lines(done.output)
+    if done.status == 0:
+        return Finding(Kind.MODEL, "missed", count, done.seconds)
+    if done.status is None:
+        return Finding(Kind.MODEL, "missed", count, done.seconds, ("its time was up",))
+    is_wrong = done.status != FOUND_STATUS or _WRONG_REASON.search(done.output)
+    verdict = "broken" if is_wrong else "found"
+    return Finding(Kind.MODEL, verdict, count, done.seconds, evidence, "ci")
+
+
+# -- the simulation -------------------------------------------------------------------------------
+
+
+def _simulation_arguments(first_seed: int, count: int) -> list[str]:
+    given = ["--first-seed", str(first_seed), "--seeds", str(count), "--stop-at-first"]
+    return ["-m", "tests.simulation", *given]
+
+
+async def _run_simulation(detector: Detector, root: Path) -> Finding:
+    if not (root / "tests/simulation/__main__.py").exists():
+        return Finding(Kind.SIMULATION, "absent")
+    seconds, first = 0.0, 0
+    while first < detector.seeds_max and seconds < detector.budget_s:
+        count = min(SEEDS_PER_RUN, detector.seeds_max - first)
+        arguments = _simulation_arguments(first, count)
+        done = await run_command(arguments, root, detector.budget_s - seconds)
+        seconds += done.seconds
+        finding = judge_simulation(done, first, seconds)
+        if finding.verdict != "missed" or done.status is None:
+            return finding
+        first += count
+    return Finding(Kind.SIMULATION, "missed", first, seconds)
+
+
+def judge_simulation(done: Finished, first_seed: int, seconds: float) -> Finding:
+    """Judge a run of seeds by its status and its last line."""
+    if done.status == 0 or done.status is None:
+        note: tuple[str, ...] = () if done.status == 0 else ("its time was up",)
+        return Finding(Kind.SIMULATION, "missed", first_seed, seconds, note)
+    seed = failed_seed(last_json(done.output))
+    evidence = telling_lines(done.output)
+    if done.status != FOUND_STATUS or seed is None or _WRONG_REASON.search(done.output):
+        return Finding(Kind.SIMULATION, "broken", first_seed, seconds, evidence)
+    return Finding(Kind.SIMULATION, "found", seed + 1, seconds, evidence, str(seed))
+
+
+def failed_seed(last: dict[str, Any]) -> int | None:
+    """Return the first seed that a summary of a simulation names as failed."""
+    failures = last.get("failures")
+    if isinstance(failures, list) and failures:
+        first = failures[0]
+        seed = first.get("seed") if isinstance(first, dict) else first
+    else:
+        seed = last.get("failed_seed")
+    return seed if isinstance(seed, int) else None
+
+
+# -- texts ----------------------------------------------------------------------------------------
+
+
+def last_json(output: str) -> dict[str, Any]:
+    """Return the JSON object in the last line; an empty one where there is none."""
+    lines = output.strip().splitlines()
+    try:
+        found = json.loads(lines[-1]) if lines else {}
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def telling_lines(output: str) -> tuple[str, ...]:
+    """Return the last lines before the JSON that say something."""
+    lines = [line for line in output.splitlines() if line.strip() and not line.startswith("{")]
+    return shortened(lines[-EVIDENCE_LINES_MAX:])
+
+
+def shortened(lines: list[str]) -> tuple[str, ...]:
+    """Return the first lines, none of them long."""
+    return tuple(line.strip()[:EVIDENCE_CHARS_MAX] for line in lines[:EVIDENCE_LINES_MAX])

@@ -1,0 +1,306 @@
+"""Ways to be wrong for the writer of an open ledger: append, ensemble change and close.
+
+Leaves what goes wrong between the writer and the metadata service to `metadata`.
+
+Source: protocol sections 4-6; BookKeeper #1591, #3005, #4097, #4261, #826, #1857.
+"""
+
+from tests.seeded_bugs.seeded_bug import (
+    APPEND_HISTORIES,
+    SCENARIOS,
+    SHELL_ONLY,
+    Edit,
+    SeededBug,
+    hidden_from_simulation,
+    model,
+    simulation,
+    units,
+)
+
+ACKS = "ledger_client/protocol/acks.py"
+APPEND = "ledger_client/protocol/append.py"
+WRITER_HISTORIES = units(APPEND_HISTORIES, SCENARIOS)
+EVERYTHING = (WRITER_HISTORIES, model(), simulation())
+
+BUGS = (
+    SeededBug(
+        "one_store_acknowledges",
+        "An entry is confirmed once a single bookie has it, whatever the ack quorum is.",
+        ("4.5",),
+        (
+            Edit(
+                ACKS,
+                "        needed = self._quorum.ack_quorum\n        moved = False\n",
+                "        needed = 1\n        moved = False\n",
+            ),
+        ),
+        EVERYTHING,
+    ),
+    SeededBug(
+        "confirmed_out_of_order",
+        "The LAC jumps over entries that lack their ack quorum to a later one that has it.",
+        ("4.5",),
+        (
+            Edit(
+                ACKS,
+                "        while self._unconfirmed and"
+                " self._unconfirmed[0].stored.bit_count() >= needed:\n",
+                "        while any(b.stored.bit_count() >= needed for b in self._unconfirmed):\n",
+            ),
+        ),
+        EVERYTHING,
+    ),
+    SeededBug(
+        "confirmed_during_a_change",
+        "Entries are confirmed while an ensemble change is under way, so that the new fragment"
+        " starts before what was acknowledged on the old one.",
+        ("5.2",),
+        (
+            Edit(
+                APPEND,
+                "if self._phase is _Phase.OPEN and not self.is_changing"
+                " and self._pending.confirm():",
+                "if self._phase is _Phase.OPEN and self._pending.confirm():",
+            ),
+        ),
+        EVERYTHING,
+    ),
+    SeededBug(
+        "metadata_after_resend",
+        "The new ensemble is sent to and confirmed by before the metadata that names it is stored.",
+        ("4.4", "5.2"),
+        (
+            Edit(
+                APPEND,
+                "        return self._store(metadata.with_ensemble_change("
+                "first, ensemble, event.token))\n",
+                "        changed = metadata.with_ensemble_change(first, ensemble, event.token)\n"
+                "        self._metadata = changed\n"
+                "        sent = self._adopt(metadata, changed)\n"
+                "        return [*sent, *self._store(changed)]\n",
+            ),
+            Edit(
+                APPEND,
+                "if self._phase is _Phase.OPEN and not self.is_changing"
+                " and self._pending.confirm():",
+                "if self._phase is _Phase.OPEN and not self._choosing and self._pending.confirm():",
+            ),
+        ),
+        EVERYTHING,
+        masked_by="5.2: nothing is confirmed during a change",
+    ),
+    SeededBug(
+        "answers_of_the_replaced_counted",
+        "What a replaced bookie stored still counts for the bookie that took its place.",
+        ("4.4", "5.2"),
+        (
+            Edit(
+                ACKS,
+                "        for batch in self._unconfirmed:\n"
+                "            batch.stored &= ~bit\n"
+                "        self.resume_position(position)\n",
+                "        assert bit\n        self.resume_position(position)\n",
+            ),
+        ),
+        EVERYTHING,
+    ),
+    SeededBug(
+        "late_answers_dropped",
+        "Answers that arrive during an ensemble change are dropped, although nobody sends again.",
+        ("4.6", "5.2"),
+        (
+            Edit(
+                APPEND,
+                "        if position is None or not self._pending.record(first, position):\n",
+                "        if position is None or self.is_changing or not"
+                " self._pending.record(first, position):\n",
+            ),
+        ),
+        EVERYTHING,
+    ),
+    SeededBug(
+        "answers_after_confirmation_dropped",
+        "Answers for entries that are confirmed already are dropped, so that none is ever known to"
+        " be on its whole write quorum.",
+        ("4.6",),
+        (
+            Edit(
+                ACKS,
+                "        if batch is None or not batch.write_set"
+                " & ~batch.stored & ~batch.lost & bit:\n",
+                "        if batch is None or batch in self._confirmed or not batch.write_set"
+                " & ~batch.stored & ~batch.lost & bit:\n",
+            ),
+        ),
+        (
+            units(
+                "tests/unit/ledger_client/test_acks.py",
+                "tests/unit/ledger_client/test_client.py::test_append_close_and_read",
+                SCENARIOS,
+            ),
+            simulation(),
+        ),
+        (SHELL_ONLY,),
+    ),
+    SeededBug(
+        "resend_skipped",
+        "The new members of an ensemble are not sent what is pending: safe, but it hangs.",
+        ("5.2",),
+        (
+            Edit(
+                APPEND,
+                "        actions += self._send_missing()\n        actions += self._advance()\n",
+                "        actions += self._advance()\n",
+            ),
+        ),
+        EVERYTHING,
+    ),
+    SeededBug(
+        "empty_difference_hangs",
+        "A change that replaced nobody ends without confirming what gathered meanwhile.",
+        ("5.2",),
+        (
+            Edit(
+                APPEND,
+                "        if self._close_token is not None:\n"
+                "            return actions + self._store_close()\n"
+                "        actions += self._send_missing()\n",
+                "        if self._close_token is not None:\n"
+                "            return actions + self._store_close()\n"
+                "        if not changed:\n"
+                "            return actions\n"
+                "        actions += self._send_missing()\n",
+            ),
+            Edit(
+                APPEND,
+                "        return self._begin_change() or"
+                " [*self._send_missing(), *self._advance()]\n",
+                "        return self._begin_change()\n",
+            ),
+            Edit(
+                APPEND,
+                "        self._health.set_aside(ensemble)\n"
+                "        return [*self._send_missing(), *self._advance()]\n",
+                "        self._health.set_aside(ensemble)\n        return []\n",
+            ),
+        ),
+        EVERYTHING,
+    ),
+    SeededBug(
+        "new_fragment_at_lap_plus_1",
+        "A new fragment starts behind what was sent, not behind what was confirmed.",
+        ("5.1",),
+        (
+            Edit(
+                APPEND,
+                "        first = EntryId(self._pending.lac + 1)\n",
+                "        first = EntryId(self._pending.lap + 1)\n",
+            ),
+        ),
+        EVERYTHING,
+    ),
+    SeededBug(
+        "failure_during_a_change_forgotten",
+        "A bookie that fails while a change is under way is not replaced by the next one, and what"
+        " it lost is not sent again.",
+        ("5.3",),
+        (
+            Edit(
+                APPEND,
+                "        if self._position(bookie_id) is None:\n"
+                "            return []  # rule 5.3\n",
+                "        if self._position(bookie_id) is None or self.is_changing:\n"
+                "            return []\n",
+            ),
+        ),
+        EVERYTHING,
+    ),
+    SeededBug(
+        "conflict_adopted_without_resending",
+        "A conflict that shows our own earlier change is adopted, and nothing is sent to the"
+        " bookies that it brought.",
+        ("1.4", "5.2"),
+        (
+            Edit(
+                APPEND,
+                "        return self._adopt(base, stored)\n\n    def _again",
+                "        if isinstance(event, e.MetadataConflicted):\n"
+                "            self._health.keep_only(stored.last_fragment.ensemble)\n"
+                "            return self._advance()\n"
+                "        return self._adopt(base, stored)\n\n    def _again",
+            ),
+        ),
+        (WRITER_HISTORIES, model()),
+        (
+            hidden_from_simulation(
+                "the ledger store tells our own change by its token, so the protocol never meets it"
+            ),
+        ),
+    ),
+    SeededBug(
+        "close_beyond_the_lac",
+        "The close stores the last entry that was sent, not the last one that was confirmed.",
+        ("6.1",),
+        (
+            Edit(
+                APPEND,
+                "        closed = self._metadata.with_closed("
+                "self._pending.lac, self._pending.length, token)\n",
+                "        closed = self._metadata.with_closed("
+                "self._pending.lap, self._pending.length, token)\n",
+            ),
+        ),
+        EVERYTHING,
+    ),
+    SeededBug(
+        "wrong_length_at_close",
+        "The close stores the length of what was sent, not of what was confirmed.",
+        ("6.1",),
+        (
+            Edit(
+                APPEND,
+                "        closed = self._metadata.with_closed("
+                "self._pending.lac, self._pending.length, token)\n",
+                "        length = self._pending._pushed_length\n"
+                "        closed = self._metadata.with_closed(self._pending.lac, length, token)\n",
+            ),
+        ),
+        EVERYTHING,
+    ),
+    SeededBug(
+        "confirmed_while_closing",
+        "Entries are confirmed after the close was sent with a lower last entry.",
+        ("6.1",),
+        (
+            Edit(
+                APPEND,
+                "if self._phase is _Phase.OPEN and not self.is_changing"
+                " and self._pending.confirm():",
+                "is_open = self._phase is _Phase.OPEN and not self.is_changing\n"
+                "        is_closing = self._close_token is not None and self._base is not None\n"
+                "        if (is_open or is_closing) and self._pending.confirm():",
+            ),
+        ),
+        EVERYTHING,
+    ),
+    SeededBug(
+        "idle_writer_keeps_a_departed_bookie",
+        "A bookie that leaves the registration is kept in the ensemble of an idle writer.",
+        ("5.6",),
+        (
+            Edit(
+                "ledger_client/writer.py",
+                "        if failure is CallFailure.NOT_REGISTERED:\n",
+                "        if failure is CallFailure.NOT_REGISTERED and len(self._shell.outbox):\n",
+            ),
+        ),
+        (
+            units(
+                "tests/unit/ledger_client/test_client.py::"
+                "test_a_bookie_that_leaves_the_registration_is_replaced_while_idle"
+            ),
+            simulation(),
+        ),
+        (SHELL_ONLY,),
+    ),
+)

@@ -1,0 +1,206 @@
+"""Ways to be wrong for a bookie's fence: answered too soon, forgotten, passed by.
+
+Leaves the log that makes it durable to `bookie_log`.
+
+Source: protocol rules 4.3, 7.2, 10.2; BookKeeper #4701, #4163, PR #4843, and points
+e and f read in its code.
+"""
+
+from tests.seeded_bugs.seeded_bug import (
+    DISK_ONLY,
+    STORAGE_CRASHES,
+    Edit,
+    SeededBug,
+    hidden_from_model,
+    simulation,
+    units,
+)
+
+STORAGE = "bookie/storage.py"
+STORAGE_TESTS = "tests/unit/bookie/test_storage.py"
+FENCE_NOT_AWAITED = Edit(
+    STORAGE,
+    "            status = await self._commits.append(RecordKind.FENCE,"
+    " records.encode_ledger(ledger_id))\n",
+    "            self._commits.queue(RecordKind.FENCE, records.encode_ledger(ledger_id),"
+    " lambda _: None)\n",
+)
+BOOKIE_SHELL_ONLY = hidden_from_model("the patch is in the storage, behind the ledger's state")
+
+BUGS = (
+    SeededBug(
+        "fence_answered_before_durable",
+        "A fence is answered when it is queued: a crash forgets it.",
+        ("7.2",),
+        (FENCE_NOT_AWAITED,),
+        (
+            units(
+                f"{STORAGE_TESTS}::test_a_fence_waits_for_the_adds_accepted_before_it",
+                STORAGE_CRASHES,
+            ),
+            simulation(),
+        ),
+        (DISK_ONLY,),
+    ),
+    SeededBug(
+        "negative_overtakes_an_accepted_add",
+        'A fencing read answers "no such entry" of an entry whose add was accepted, is not synced'
+        " yet, and is acknowledged afterwards.",
+        ("4.3",),
+        (
+            FENCE_NOT_AWAITED,
+            Edit(
+                STORAGE,
+                "        elif state.queued_count:\n            await self._log.barrier()\n"
+                "            status = Status.OK if self._log.failure is None else"
+                " Status.UNKNOWN\n",
+                "",
+            ),
+            Edit(
+                STORAGE,
+                "        if after_fence and state.queued_count:\n"
+                "            await self._log.barrier()\n",
+                "",
+            ),
+            Edit(
+                STORAGE,
+                "        if result.status is Status.NO_SUCH_ENTRY and state.queued_count:\n",
+                "        if False and state.queued_count:\n",
+            ),
+        ),
+        (
+            units(
+                f"{STORAGE_TESTS}::test_a_fence_waits_for_the_adds_accepted_before_it",
+                f"{STORAGE_TESTS}::"
+                "test_negatives_of_a_fenced_ledger_wait_for_its_queued_recovery_adds",
+            ),
+            simulation(),
+        ),
+        (DISK_ONLY,),
+        masked_by="7.2: a fence is durable, with all before it, when it is answered",
+    ),
+    SeededBug(
+        "fence_lost_at_a_checkpoint",
+        "A checkpoint moves its mark past a fence without storing the fenced state.",
+        ("7.2",),
+        (
+            Edit(
+                STORAGE,
+                "            state.fenced = state.is_dirty = True\n",
+                "            state.fenced = True\n",
+            ),
+            Edit(
+                "bookie/opening.py",
+                "        state.is_dirty = True\n        if header.kind is RecordKind.FENCE:\n",
+                "        state.is_dirty = header.kind is not RecordKind.FENCE\n"
+                "        if header.kind is RecordKind.FENCE:\n",
+            ),
+        ),
+        (units(STORAGE_CRASHES), simulation()),
+        (DISK_ONLY,),
+    ),
+    SeededBug(
+        "fence_of_an_unknown_ledger_lost",
+        "Replay passes over the fence of a ledger that nothing else was stored of.",
+        ("7.2",),
+        (
+            Edit(
+                "bookie/opening.py",
+                "        state = self._ledgers.get_or_make(ledger_id)\n"
+                "        state.is_dirty = True\n",
+                "        if ledger_id not in self._ledgers.states:\n            return\n"
+                "        state = self._ledgers.get_or_make(ledger_id)\n"
+                "        state.is_dirty = True\n",
+            ),
+        ),
+        (
+            units(f"{STORAGE_TESTS}::test_a_fence_lasts_and_only_recovery_passes", STORAGE_CRASHES),
+            simulation(),
+        ),
+        (DISK_ONLY,),
+    ),
+    SeededBug(
+        "two_descriptors_per_ledger",
+        "A fence of a ledger not seen before is noted on a descriptor of its own; adds that come"
+        " later are checked on another.",
+        ("4.3", "7.2"),
+        (
+            Edit(
+                STORAGE,
+                "        state = self._ledgers.get_or_make(ledger_id)\n"
+                "        if not state.fenced:\n",
+                "        state = self._ledgers.states.get(ledger_id)\n"
+                "        is_known = state is not None\n"
+                "        if state is None:\n"
+                "            state = ledger_state.LedgerState(ledger_id)\n"
+                "        if not state.fenced:\n",
+            ),
+            Edit(
+                STORAGE,
+                "        return self._snapshot(ledger_id, self._refuse(ledger_id, master_key) or"
+                " status)\n",
+                "        if not is_known:\n"
+                "            return LedgerSnapshot(status, NO_ENTRY, NO_ENTRY, fenced=True)\n"
+                "        return self._snapshot(ledger_id, self._refuse(ledger_id, master_key) or"
+                " status)\n",
+            ),
+        ),
+        (
+            units(f"{STORAGE_TESTS}::test_a_fence_lasts_and_only_recovery_passes", STORAGE_CRASHES),
+            simulation(),
+        ),
+        (BOOKIE_SHELL_ONLY,),
+    ),
+    SeededBug(
+        "fence_checked_before_the_comparison",
+        "An add that is compared with what is stored is accepted although its ledger was fenced"
+        " meanwhile: check and store are two steps.",
+        ("4.3",),
+        (
+            Edit(
+                "bookie/overlapping.py",
+                "            refusal = add.refusal()\n            if refusal is not None:\n",
+                "            refusal = None\n            if refusal is not None:\n",
+            ),
+        ),
+        (
+            units(
+                f"{STORAGE_TESTS}::test_a_repetition_of_a_queued_add_waits_for_it", STORAGE_CRASHES
+            ),
+            simulation(),
+        ),
+        (BOOKIE_SHELL_ONLY,),
+    ),
+    SeededBug(
+        "recovery_adds_are_fenced_out",
+        "A fenced ledger refuses the write-backs of the recovery that fenced it.",
+        ("4.3", "7.4"),
+        (
+            Edit(
+                STORAGE,
+                "        if refusal is not None or recovery:\n            return refusal\n"
+                "        state = self._ledgers.states.get(ledger_id)\n",
+                "        state = self._ledgers.states.get(ledger_id)\n"
+                "        if refusal is not None or (recovery and not (state and state.fenced)):\n"
+                "            return refusal\n",
+            ),
+        ),
+        (units(f"{STORAGE_TESTS}::test_a_fence_lasts_and_only_recovery_passes"), simulation()),
+        (BOOKIE_SHELL_ONLY,),
+    ),
+    SeededBug(
+        "fence_ignored_by_adds",
+        "Ordinary adds of a fenced ledger are stored.",
+        ("4.3", "7.2"),
+        (
+            Edit(
+                STORAGE,
+                "        if state is not None and state.fenced:\n"
+                "            return Status.FENCED\n",
+                "",
+            ),
+        ),
+        (units(f"{STORAGE_TESTS}::test_a_fence_lasts_and_only_recovery_passes"), simulation()),
+        (BOOKIE_SHELL_ONLY,),
+    ),
+)

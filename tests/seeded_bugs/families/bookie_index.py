@@ -1,0 +1,130 @@
+"""Ways to be wrong for a bookie's index: what it forgets, and what it makes of not finding.
+
+Leaves moving what it points to to `cleaning`.
+
+Source: protocol rules 2.4, 4.3; storage design, "Index"; BookKeeper #2908, #3329, #4105, #1527.
+"""
+
+from tests.seeded_bugs.seeded_bug import (
+    DISK_ONLY,
+    STORAGE_CRASHES,
+    Edit,
+    SeededBug,
+    simulation,
+    units,
+)
+
+INDEX = "bookie/index.py"
+INDEX_TESTS = "tests/unit/bookie/test_index.py"
+READING = "bookie/reading.py"
+UPKEEP = "tests/unit/bookie/test_storage_upkeep.py"
+
+BUGS = (
+    SeededBug(
+        "corruption_is_no_such_entry",
+        'A record that is damaged or missing on the disk is answered "no such entry".',
+        ("2.4",),
+        (
+            Edit(
+                READING,
+                "                    self.damaged[wanted.ledger_id, wanted.next_entry_id] = None\n"
+                "                return Status.UNKNOWN\n",
+                "                    self.damaged[wanted.ledger_id, wanted.next_entry_id] = None\n"
+                "                return Status.NO_SUCH_ENTRY\n",
+            ),
+        ),
+        (
+            units(f"{UPKEEP}::test_a_damaged_copy_is_unknown_and_replaced_by_a_repetition"),
+            simulation(),
+        ),
+        (DISK_ONLY,),
+    ),
+    SeededBug(
+        "lost_run_is_no_such_entry",
+        'An index that cannot account for all its runs answers "no such entry" all the same.',
+        ("2.4",),
+        (
+            Edit(
+                READING,
+                "        if entry_id <= known_to:\n            return self._negative(state)\n",
+                "        if entry_id <= max(known_to, entry_id):\n"
+                "            return self._negative(state)\n",
+            ),
+        ),
+        (
+            units(
+                f"{UPKEEP}::"
+                "test_a_ledger_whose_runs_went_missing_is_unknown_and_then_rebuilt_in_limbo"
+            ),
+            simulation(),
+        ),
+        (DISK_ONLY,),
+    ),
+    SeededBug(
+        "mark_ahead_of_the_index",
+        "A checkpoint stores its mark first and the runs below it afterwards: a crash between the"
+        " two loses them.",
+        ("4.3",),
+        (
+            Edit(
+                INDEX,
+                "        frozen, mark = self._frozen, self._frozen_mark_lsn\n",
+                "        frozen, mark = self._frozen, self._frozen_mark_lsn\n"
+                "        await self._store.update(lambda t: _change_meta(t, mark_lsn=mark))\n",
+            ),
+        ),
+        (units(STORAGE_CRASHES), simulation()),
+        (DISK_ONLY,),
+    ),
+    SeededBug(
+        "mark_of_a_repeated_checkpoint",
+        "A checkpoint that is repeated after a failure advances its mark to now, but moves only"
+        " what the failed one had begun with.",
+        ("4.3",),
+        (
+            Edit(
+                INDEX,
+                "            self._frozen_mark_lsn, self.record_count = mark_lsn, 0\n",
+                "            self.record_count = 0\n        self._frozen_mark_lsn = mark_lsn\n",
+            ),
+        ),
+        (units(INDEX_TESTS, STORAGE_CRASHES), simulation()),
+        (DISK_ONLY,),
+    ),
+    SeededBug(
+        "entries_hidden_during_a_checkpoint",
+        "What a checkpoint is moving is found neither in memory nor in the store until it has"
+        " ended.",
+        ("4.3",),
+        (
+            Edit(
+                INDEX,
+                "        lower = index_runs.find_runs(self._frozen.get(ledger_id, []),"
+                " first, last)\n",
+                "        lower = index_runs.find_runs([], first, last)\n",
+            ),
+        ),
+        (units(INDEX_TESTS, STORAGE_CRASHES), simulation()),
+        (DISK_ONLY,),
+    ),
+    SeededBug(
+        "lac_lost_at_a_checkpoint",
+        "An explicit LAC does not reach the index: after a restart the bookie tells an older one.",
+        ("8.4",),
+        (
+            Edit(
+                "bookie/ledger_state.py",
+                "    state.lac = lac\n    state.is_dirty = True\n    return True\n",
+                "    state.lac = lac\n    return True\n",
+            ),
+            Edit(
+                "bookie/opening.py",
+                "        state.is_dirty = True\n        if header.kind is RecordKind.FENCE:\n",
+                "        state.is_dirty |= header.kind is not RecordKind.EXPLICIT_LAC\n"
+                "        if header.kind is RecordKind.FENCE:\n",
+            ),
+        ),
+        (units(STORAGE_CRASHES), simulation()),
+        (DISK_ONLY,),
+    ),
+)

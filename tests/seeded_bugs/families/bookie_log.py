@@ -1,0 +1,187 @@
+"""Ways to be wrong for a bookie's log: what is acknowledged before it is durable, and what replay
+makes of damage.
+
+Leaves the index that points into it to `bookie_index`.
+
+Source: protocol rules 2.4, 4.3; reliability D1-D4, D7, D14; BookKeeper #3329, #4740.
+"""
+
+from tests.seeded_bugs.seeded_bug import (
+    DISK_ONLY,
+    LOG_CRASHES,
+    STORAGE_CRASHES,
+    Edit,
+    SeededBug,
+    simulation,
+    units,
+)
+
+LOG = "bookie/log.py"
+SCAN = "bookie/recovery_scan.py"
+DAMAGE = "tests/unit/bookie/test_replay_damage.py"
+UPKEEP = "tests/unit/bookie/test_storage_upkeep.py"
+
+BUGS = (
+    SeededBug(
+        "acknowledged_before_the_sync",
+        "Adds are answered when they are about to be written, not when they survive a power cut.",
+        ("4.3",),
+        (
+            Edit(
+                LOG,
+                "        try:\n            await self._file.commit(segment.size, buffers)\n",
+                "        if group[0].kind not in (RecordKind.HEAD, RecordKind.FOOTER):\n"
+                "            self._answer(group, None)\n"
+                "        try:\n            await self._file.commit(segment.size, buffers)\n",
+            ),
+            Edit(
+                LOG,
+                "                self._committing = []\n"
+                "                self._answer(group, None)\n",
+                "                self._committing = []\n",
+            ),
+            Edit(
+                LOG,
+                "                self._answer(group + self._take_all(), error)\n",
+                "                self._answer(self._take_all(), error)\n",
+            ),
+            Edit(
+                LOG,
+                "        group, self._committing = self._committing, []\n"
+                "        self._answer(group + self._take_all(), self.failure)\n",
+                "        self._committing = []\n"
+                "        self._answer(self._take_all(), self.failure)\n",
+            ),
+        ),
+        (units(STORAGE_CRASHES, LOG_CRASHES), simulation()),
+        (DISK_ONLY,),
+    ),
+    SeededBug(
+        "failed_sync_acknowledged",
+        "A group whose sync failed is answered as stored, and the log goes on.",
+        ("4.3",),
+        (
+            Edit(
+                LOG,
+                "            else:\n                self._committing = []\n"
+                "                self._answer(group, None)\n",
+                "            except DiskFailedError:\n                self._committing = []\n"
+                "                self._answer(group, None)\n"
+                "            else:\n                self._committing = []\n"
+                "                self._answer(group, None)\n",
+            ),
+        ),
+        (units(f"{UPKEEP}::test_a_failed_sync_stops_the_storage_for_ever"), simulation()),
+        (DISK_ONLY,),
+    ),
+    SeededBug(
+        "new_segments_name_not_synced",
+        "A segment is written to before its name is durable: a power cut takes it away whole.",
+        ("4.3",),
+        (
+            Edit(
+                LOG,
+                "        await self._disk.sync_directory(DIRECTORY)\n        self._active,",
+                "        self._active,",
+            ),
+        ),
+        (units(LOG_CRASHES, STORAGE_CRASHES), simulation()),
+        (DISK_ONLY,),
+    ),
+    SeededBug(
+        "torn_tail_taken_for_corruption",
+        "Damage in the last group, whose sync never ended, is taken for the loss of durable data"
+        " wherever a later page of that group reached the disk.",
+        ("2.4",),
+        (
+            Edit(
+                SCAN,
+                "        if damage.lsn < self._synced_lsn:\n            return False\n",
+                "        if damage.lsn < self._synced_lsn or damage.next_lsn is not None:\n"
+                "            return False\n",
+            ),
+        ),
+        (units(STORAGE_CRASHES, DAMAGE), simulation()),
+        (DISK_ONLY,),
+    ),
+    SeededBug(
+        "middle_corruption_truncated",
+        "The log is cut at the first damage, wherever it is, and whatever follows it.",
+        ("2.4",),
+        (
+            Edit(
+                SCAN,
+                "        if damage.lsn < self._synced_lsn:\n            return False\n"
+                "        synced_lsn = 0\n",
+                "        if damage.lsn >= 0:\n            return True\n        synced_lsn = 0\n",
+            ),
+        ),
+        (units(DAMAGE), simulation()),
+        (DISK_ONLY,),
+    ),
+    SeededBug(
+        "older_damage_taken_for_a_torn_tail",
+        "Whether what follows damage was written after a later sync is not looked at: a damaged"
+        " group that was durable is cut off with all that follows.",
+        ("2.4",),
+        (
+            Edit(
+                SCAN,
+                "        return damage.lsn >= synced_lsn\n",
+                "        return damage.lsn >= 0 * synced_lsn\n",
+            ),
+        ),
+        (units(DAMAGE), simulation()),
+        (DISK_ONLY,),
+    ),
+    SeededBug(
+        "torn_tail_not_cut",
+        "A torn tail is passed over and left in its file: the next start finds a later segment"
+        " behind it, and takes it for corruption.",
+        ("2.4",),
+        (
+            Edit(
+                SCAN,
+                "        await file.truncate(offset)\n        segment.size = offset\n",
+                "        segment.size = offset\n",
+            ),
+        ),
+        (units(STORAGE_CRASHES, LOG_CRASHES, DAMAGE), simulation()),
+        (DISK_ONLY,),
+    ),
+    SeededBug(
+        "limbo_answers_no_such_entry",
+        "A bookie that lost data says that it never had what it does not find.",
+        ("2.4",),
+        (
+            Edit(
+                "bookie/ledger_state.py",
+                "    if is_limbo or (state is not None and state.limbo):\n"
+                "        return Status.UNKNOWN\n"
+                "    return",
+                "    assert is_limbo in (True, False)\n    return",
+            ),
+        ),
+        (units(DAMAGE, UPKEEP), simulation()),
+        (DISK_ONLY,),
+    ),
+    SeededBug(
+        "limbo_does_not_fence",
+        "A bookie that lost fences goes on to accept the adds of ledgers that it may have fenced.",
+        ("2.4",),
+        (
+            Edit(
+                "bookie/opening.py",
+                "        ledgers.enter_limbo(fence=bool(flags & FLAG_FENCES_LOST))\n",
+                "        ledgers.enter_limbo(fence=False)\n",
+            ),
+            Edit(
+                "bookie/upkeep.py",
+                "        return bool(self._parts.index.meta.flags & FLAG_FENCES_LOST)\n",
+                "        return bool(self._parts.index.meta.flags & 0 * FLAG_FENCES_LOST)\n",
+            ),
+        ),
+        (units(DAMAGE, UPKEEP), simulation()),
+        (DISK_ONLY,),
+    ),
+)

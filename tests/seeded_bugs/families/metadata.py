@@ -1,0 +1,210 @@
+"""Ways to be wrong about stored metadata: blind writes, unknown outcomes, transitions.
+
+Leaves what the protocols decide by it to `append` and `recovery`.
+
+Source: protocol section 1; BookKeeper #584, #1886, #1967, #2006, #2179.
+"""
+
+from tests.seeded_bugs.seeded_bug import (
+    METADATA_ONLY,
+    SHELL_ONLY,
+    Edit,
+    SeededBug,
+    hidden_from_simulation,
+    model,
+    simulation,
+    units,
+)
+
+APPEND = "ledger_client/protocol/append.py"
+LEDGER_STORE = "metadata/ledger_store.py"
+SHELL = "ledger_client/append_shell.py"
+RECOVERER = "ledger_client/recoverer.py"
+STORE_TESTS = "tests/unit/metadata/test_ledger_store.py"
+CLIENT_TESTS = "tests/unit/ledger_client/test_client.py"
+RECOVERER_TESTS = "tests/unit/ledger_client/test_recoverer.py"
+
+GO_ON_AS_BEFORE = Edit(
+    APPEND,
+    "        return self._begin_change() or [*self._send_missing(), *self._advance()]\n",
+    "        self._health.failed.clear()\n"
+    "        return [*self._send_missing(), *self._advance()]\n",
+)
+FENCE_FORGIVEN = Edit(
+    APPEND,
+    "        if status is Status.FENCED:\n            return self._end(fenced(self._metadata))\n",
+    "",
+)
+
+BUGS = (
+    SeededBug(
+        "blind_write_by_the_writer",
+        "A writer whose compare-and-set fails stores its change over whatever is there now, and"
+        " takes a fence for a bookie's failure.",
+        ("1.2", "4.7"),
+        (
+            Edit(
+                SHELL,
+                "        except VersionConflictError:\n            self.dispatch(await"
+                " self._read_back())\n",
+                "        except VersionConflictError:\n"
+                "            _, found = await ledgers.get(ledger_id, fresh=True)\n"
+                "            await self._store(metadata, found)\n",
+            ),
+            FENCE_FORGIVEN,
+        ),
+        (
+            units(
+                f"{CLIENT_TESTS}::test_recovery_fences_and_keeps_what_was_confirmed",
+                f"{CLIENT_TESTS}::test_a_fenced_writer_says_so_also_once_it_is_closed",
+            ),
+            simulation(),
+        ),
+        (SHELL_ONLY,),
+        masked_by="4.7: a fence ends the writer",
+    ),
+    SeededBug(
+        "blind_write_by_a_recoverer",
+        "A recovery whose compare-and-set fails stores its change over whatever is there now.",
+        ("1.2", "7.5"),
+        (
+            Edit(
+                RECOVERER,
+                "        except VersionConflictError:\n            await self._read_metadata()\n",
+                "        except VersionConflictError:\n"
+                "            _, found = await self._metadata_now()\n"
+                "            await self._store(replace(action, version=found))\n",
+            ),
+            Edit(
+                RECOVERER,
+                "from collections.abc import Awaitable, Callable\n",
+                "from collections.abc import Awaitable, Callable\n"
+                "from dataclasses import replace\n",
+            ),
+        ),
+        (units(f"{RECOVERER_TESTS}::test_five_recoverers_at_once_agree"), simulation()),
+        (SHELL_ONLY,),
+    ),
+    SeededBug(
+        "unknown_outcome_is_success",
+        "A compare-and-set whose answer is lost is taken for applied.",
+        ("1.3",),
+        (
+            Edit(
+                LEDGER_STORE,
+                "            except (OutcomeUnknownError, StoreUnavailableError):\n"
+                "                is_unknown = True\n"
+                "            except VersionConflictError:\n",
+                "            except (OutcomeUnknownError, StoreUnavailableError):\n"
+                "                return Version(expected + 1)\n"
+                "            except VersionConflictError:\n",
+            ),
+        ),
+        (units(STORE_TESTS), simulation()),
+        (METADATA_ONLY,),
+    ),
+    SeededBug(
+        "any_newer_version_is_ours",
+        "After a lost answer, whatever newer version is stored is taken for our own change.",
+        ("1.3",),
+        (
+            Edit(
+                LEDGER_STORE,
+                "        if stored.update_token == metadata.update_token:\n"
+                "            return version\n        raise",
+                "        if stored.ledger_id == metadata.ledger_id:\n"
+                "            return version\n        raise",
+            ),
+        ),
+        (units(STORE_TESTS), simulation()),
+        (METADATA_ONLY,),
+    ),
+    SeededBug(
+        "unknown_outcome_is_failure",
+        "A compare-and-set whose answer is lost is taken for refused, and the writer goes on with"
+        " the ensemble that it had.",
+        ("1.3", "1.4"),
+        (
+            Edit(
+                LEDGER_STORE,
+                "            except (OutcomeUnknownError, StoreUnavailableError):\n"
+                "                is_unknown = True\n"
+                "            except VersionConflictError:\n",
+                "            except (OutcomeUnknownError, StoreUnavailableError):\n"
+                "                raise VersionConflictError(path, expected) from None\n"
+                "            except VersionConflictError:\n",
+            ),
+            GO_ON_AS_BEFORE,
+        ),
+        (units(STORE_TESTS), simulation()),
+        (METADATA_ONLY,),
+        masked_by="1.4: what is found stored after a conflict is adopted, or the change repeated",
+    ),
+    SeededBug(
+        "change_abandoned_while_it_may_apply",
+        "A change that takes the metadata service too long is given up, and the writer goes on with"
+        " the ensemble that it had, although the write may still apply.",
+        ("1.3",),
+        (
+            Edit(
+                SHELL,
+                "            version = await ledgers.compare_and_set(metadata, expected)\n",
+                "            change = ledgers.compare_and_set(metadata, expected)\n"
+                "            if metadata.last_entry_id is None:\n"
+                "                change = asyncio.wait_for(change, 0.5)\n"
+                "            version = await change\n"
+                "        except TimeoutError:\n"
+                "            self.dispatch(e.MetadataConflicted(self.protocol.metadata,"
+                " expected))\n",
+            ),
+            GO_ON_AS_BEFORE,
+        ),
+        (simulation(),),
+        (METADATA_ONLY,),
+    ),
+    SeededBug(
+        "ensemble_change_in_recovery",
+        "A writer that meets a recovery in its compare-and-set replaces bookies all the same, and"
+        " goes on with bookies that nobody fenced.",
+        ("1.4", "1.5"),
+        (
+            Edit(
+                APPEND,
+                "        if stored.state is not LedgerState.OPEN:\n",
+                "        if stored.state is LedgerState.CLOSED:\n",
+            ),
+            Edit(
+                "metadata/ledger_metadata.py",
+                "        self._require(LedgerState.OPEN)\n"
+                "        fragments = self._fragments_from(",
+                "        fragments = self._fragments_from(",
+            ),
+        ),
+        (
+            units(
+                "tests/unit/ledger_client/test_append_protocol.py::"
+                "test_every_history_keeps_the_rules"
+            ),
+            model(),
+            simulation(),
+        ),
+    ),
+    SeededBug(
+        "a_create_of_another_is_ours",
+        "A ledger that somebody else made with the same id is taken for our own lost create: it"
+        " gets two writers.",
+        ("1.3",),
+        (
+            Edit(
+                LEDGER_STORE,
+                "        return stored.creation_token == metadata.creation_token\n",
+                "        return stored.ledger_id == metadata.ledger_id\n",
+            ),
+        ),
+        (units(STORE_TESTS),),
+        (
+            METADATA_ONLY,
+            hidden_from_simulation("ids are allocated: no two clients create the same one"),
+        ),
+    ),
+)

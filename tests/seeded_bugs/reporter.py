@@ -1,0 +1,53 @@
+"""A pytest plugin that writes down how a run of tests ended, as JSON.
+
+Leaves judging it to `detectors`. It is loaded by `-p tests.seeded_bugs.reporter`.
+
+Format: the file named by SEEDED_BUGS_REPORT holds `passed`, and of the first failure `test` (its
+node id), `kinds` (the exception's class and those above it) and `text`.
+"""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+TEXT_LINES_MAX = 40
+
+
+class Reporter:
+    """Counts what passed, and keeps the first failure."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._result: dict[str, Any] = {"passed": 0}
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Count a test that passed."""
+        if report.when == "call" and report.passed:
+            self._result["passed"] += 1
+
+    def pytest_exception_interact(
+        self, node: pytest.Item, call: pytest.CallInfo[object], report: pytest.TestReport
+    ) -> None:
+        """Keep the first failure; one of the collection has no test."""
+        if "test" in self._result or call.excinfo is None:
+            return
+        lines = str(report.longrepr).splitlines()
+        self._result["test"] = node.nodeid if isinstance(report, pytest.TestReport) else ""
+        self._result["kinds"] = [each.__name__ for each in call.excinfo.type.__mro__]
+        self._result["text"] = [line[1:].strip() for line in lines if line.startswith(("E ", ">"))][
+            :TEXT_LINES_MAX
+        ] or lines[-TEXT_LINES_MAX:]
+
+    def pytest_sessionfinish(self) -> None:
+        """Write it down."""
+        self._path.write_text(json.dumps(self._result))
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Report, if somebody wants it."""
+    path = os.environ.get("SEEDED_BUGS_REPORT")
+    if path is not None:
+        config.pluginmanager.register(Reporter(Path(path)))

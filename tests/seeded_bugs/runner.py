@@ -1,0 +1,117 @@
+"""Applies each seeded bug to a copy of the tree and lets its detectors look for it.
+
+Leaves how a detector runs and is judged to `detectors`, and printing to `table`.
+
+Invariants: a bug whose patched modules cannot be imported counts as broken, not as found; every
+copy is removed; at most `workers` bugs are looked for at a time.
+"""
+
+import asyncio
+import shutil
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from tests.seeded_bugs import trees
+from tests.seeded_bugs.detectors import Finding, detect, run_command, telling_lines
+from tests.seeded_bugs.seeded_bug import Detector, Kind, SeededBug
+
+IMPORT_TIMEOUT_S: Final = 60.0
+COMPILE_TIMEOUT_S: Final = 300.0
+_IMPORT = (
+    "import importlib, sys\n"
+    "for name in sys.argv[2:]:\n"
+    "    found = importlib.import_module(name).__file__\n"
+    "    assert found.startswith(sys.argv[1] + '/'), f'{found} is not the copy'\n"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is run: which classes of detectors, with which budget, and how many bugs at a time."""
+
+    kinds: tuple[Kind, ...] = tuple(Kind)
+    seeds_max: int | None = None
+    workers: int = 2
+    stops_at_first: bool = False
+    """Whether a bug that one class found is left alone by the others."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What came of one bug."""
+
+    bug: SeededBug
+    findings: tuple[Finding, ...]
+
+    def finding(self, kind: Kind) -> Finding | None:
+        """Return what a class of detectors came to."""
+        return next((each for each in self.findings if each.kind is kind), None)
+
+    @property
+    def is_found(self) -> bool:
+        """Tell whether any detector found it."""
+        return any(finding.is_found for finding in self.findings)
+
+
+async def look_for(
+    bugs: Sequence[SeededBug], plan: Plan, tell: Callable[[Verdict], None]
+) -> list[Verdict]:
+    """Look for each bug; `tell` is called as each is done with."""
+    places = asyncio.Semaphore(plan.workers)
+    work = Path(tempfile.mkdtemp(prefix="seeded-bugs-"))
+    try:
+        pristine, plain = work / "pristine", work / "plain"
+        trees.copy_tracked(trees.ROOT, pristine)
+        await run_command(["-m", "compileall", "-q", "."], pristine, COMPILE_TIMEOUT_S)
+        trees.copy_tree(pristine, plain)
+
+        async def look(bug: SeededBug) -> Verdict:
+            async with places:
+                patched = work / bug.name
+                trees.copy_tree(pristine, patched)
+                try:
+                    verdict = Verdict(bug, await _findings(bug, plan, patched, plain))
+                finally:
+                    shutil.rmtree(patched, ignore_errors=True)
+                tell(verdict)
+                return verdict
+
+        return list(await asyncio.gather(*(look(bug) for bug in bugs)))
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def planned(bug: SeededBug, plan: Plan) -> list[Detector]:
+    """Return the detectors of a bug that a plan runs, in their order."""
+    chosen = [each for each in bug.detectors if each.kind in plan.kinds]
+    if plan.seeds_max is None:
+        return chosen
+    seeds_max = plan.seeds_max
+    return [
+        replace(each, seeds_max=seeds_max) if each.kind is Kind.SIMULATION else each
+        for each in chosen
+    ]
+
+
+def is_missing(verdict: Verdict, plan: Plan) -> bool:
+    """Tell whether a bug should have been found and was not."""
+    return bool(planned(verdict.bug, plan)) and not verdict.is_found
+
+
+async def _findings(bug: SeededBug, plan: Plan, patched: Path, plain: Path) -> tuple[Finding, ...]:
+    chosen = planned(bug, plan)
+    trees.apply_bug(bug, patched)
+    names = [str(patched), *trees.module_names(bug)]
+    done = await run_command(["-c", _IMPORT, *names], patched, IMPORT_TIMEOUT_S)
+    if done.status != 0:
+        evidence = telling_lines(done.output)
+        return tuple(Finding(each.kind, "broken", evidence=evidence) for each in chosen)
+    findings: list[Finding] = []
+    for detector in chosen:
+        findings.append(await detect(detector, patched, plain))
+        if plan.stops_at_first and findings[-1].is_found:
+            break
+    return tuple(findings)

@@ -1,0 +1,104 @@
+"""What counts as found, and what does not."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.seeded_bugs import table
+from tests.seeded_bugs.catalogue import BUGS
+from tests.seeded_bugs.detectors import (
+    Finding,
+    Finished,
+    judge_model,
+    judge_simulation,
+    judge_units,
+    run_command,
+)
+from tests.seeded_bugs.runner import Plan, Verdict, is_missing, planned
+from tests.seeded_bugs.seeded_bug import Kind
+
+
+def failure(*kinds: str) -> dict[str, Any]:
+    return {"passed": 3, "test": "tests/x.py::test_y", "kinds": kinds, "text": ["lost entry 7"]}
+
+
+@pytest.mark.parametrize(
+    ("status", "result", "verdict", "count"),
+    [
+        (0, {"passed": 9}, "missed", 9),
+        (1, failure("AssertionError", "Exception"), "found", 4),
+        (1, failure("UnboundLocalError", "NameError", "Exception"), "broken", 3),
+        (1, failure("AttributeError", "Exception"), "broken", 3),
+        (2, {"passed": 0, "test": "", "kinds": ["SyntaxError"], "text": []}, "broken", 0),
+        (4, {}, "broken", 0),
+        (None, {}, "broken", 0),
+    ],
+)
+def test_a_run_of_tests(
+    status: int | None, result: dict[str, Any], verdict: str, count: int
+) -> None:
+    finding = judge_units(Finished(status, "some output", 1.5), result)
+    assert (finding.verdict, finding.count) == (verdict, count)
+    assert finding.is_found == (verdict == "found")
+    if finding.is_found:
+        assert finding.culprit == "tests/x.py::test_y"
+        assert finding.evidence == ("lost entry 7",)
+
+
+@pytest.mark.parametrize(
+    ("status", "output", "verdict"),
+    [
+        (0, '{"states": 12}', "missed"),
+        (1, 'acked entry lost\n{"states": 12}', "found"),
+        (1, 'NameError: name "x" is not defined\n{"states": 12}', "broken"),
+        (2, "usage", "broken"),
+        (None, "", "missed"),
+    ],
+)
+def test_an_exploration(status: int | None, output: str, verdict: str) -> None:
+    assert judge_model(Finished(status, output, 1.0)).verdict == verdict
+
+
+def test_a_run_of_seeds() -> None:
+    summary = json.dumps({"seeds": 8, "failures": [{"seed": 107}]})
+    found = judge_simulation(Finished(1, f"entry 7 was lost\n{summary}\n", 2.0), 100, 9.0)
+    assert (found.verdict, found.count, found.culprit) == ("found", 108, "107")
+    assert found.evidence == ("entry 7 was lost",)
+    assert judge_simulation(Finished(0, summary, 2.0), 100, 9.0).verdict == "missed"
+    assert judge_simulation(Finished(1, "Traceback ...", 2.0), 100, 9.0).verdict == "broken"
+    assert judge_simulation(Finished(None, "", 2.0), 100, 9.0).verdict == "missed"
+
+
+async def test_a_command_ends_with_its_time(tmp_path: Path) -> None:
+    done = await run_command(["-c", "print('begun', flush=True); input()"], tmp_path, 20.0)
+    assert done.status == 1, "it has no standard input"
+    done = await run_command(["-c", "import time; time.sleep(1000)"], tmp_path, 0.05)
+    assert done.status is None
+
+
+def test_a_bug_that_nothing_found_is_missing() -> None:
+    plan = Plan(kinds=(Kind.UNITS, Kind.SIMULATION), seeds_max=7)
+    bug = next(bug for bug in BUGS if bug.detector(Kind.UNITS) and bug.detector(Kind.SIMULATION))
+    assert [each.seeds_max for each in planned(bug, plan)] == [0, 7]
+    missed = Finding(Kind.UNITS, "missed", 5, 1.0)
+    found = Finding(Kind.SIMULATION, "found", 5, 1.0, ("an entry was lost",), "4")
+    assert is_missing(Verdict(bug, (missed,)), plan)
+    assert is_missing(Verdict(bug, (missed, Finding(Kind.SIMULATION, "red"))), plan)
+    assert not is_missing(Verdict(bug, (missed, found)), plan)
+    hidden = next(bug for bug in BUGS if bug.detector(Kind.SIMULATION) is None)
+    assert not is_missing(Verdict(hidden, ()), Plan(kinds=(Kind.SIMULATION,)))
+
+
+def test_the_table_shows_what_each_class_did() -> None:
+    plan = Plan(kinds=(Kind.UNITS, Kind.SIMULATION))
+    bug = next(bug for bug in BUGS if bug.detector(Kind.UNITS) and bug.detector(Kind.SIMULATION))
+    found = Finding(Kind.SIMULATION, "found", 1234, 9.0, ("an entry was lost",), "4")
+    verdicts = [Verdict(bug, (Finding(Kind.UNITS, "missed", 5, 1.0), found))]
+    text = table.render(table.rows(verdicts, plan.kinds))
+    assert "1,234  9 s" in text
+    assert "missed in 5" in text
+    assert "an entry was lost" in text
+    assert table.score(verdicts, plan).startswith("1 of 1 seeded bugs found")
+    assert table.as_json(verdicts, plan)["not_found"] == []

@@ -1,0 +1,81 @@
+"""Every seeded bug still fits the code: fast, so that a change to the code notices.
+
+Whether each is found is for `python -m tests.seeded_bugs` to show.
+"""
+
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.seeded_bugs import trees
+from tests.seeded_bugs.catalogue import BUGS, LEFT_OUT
+from tests.seeded_bugs.seeded_bug import Edit, Kind, SeededBug
+from tests.seeded_bugs.trees import PatchError
+
+AT_LEAST = 36
+TEST_ID = re.compile(r"(?P<path>[\w/]+\.py)(?:::(?P<test>\w+))?")
+
+
+def rules_of_the_protocol() -> frozenset[str]:
+    text = (trees.ROOT / "docs/protocol.md").read_text()
+    return frozenset(re.findall(r"^(\d+\.\d+) ", text, re.M))
+
+
+def test_there_are_enough_and_each_has_a_name() -> None:
+    assert len(BUGS) >= AT_LEAST
+    assert not [name for name, count in Counter(bug.name for bug in BUGS).items() if count > 1]
+    assert len({bug.wrong for bug in BUGS}) == len(BUGS)
+    assert not any(name in LEFT_OUT for name in (bug.name for bug in BUGS))
+
+
+@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
+def test_it_fits_the_code(bug: SeededBug) -> None:
+    for path, text in trees.patched_files(bug, trees.ROOT).items():
+        assert text != (trees.ROOT / path).read_text()
+        compile(text, path, "exec", dont_inherit=True)
+
+
+@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
+def test_it_is_described(bug: SeededBug) -> None:
+    known = rules_of_the_protocol()
+    assert bug.rules
+    assert not [rule for rule in bug.rules if rule not in known]
+    assert bug.wrong.endswith(".")
+    assert not any(edit.path.startswith(("tests/", "docs/")) for edit in bug.edits)
+
+
+@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
+def test_each_class_of_detectors_looks_or_says_why_not(bug: SeededBug) -> None:
+    looking = [detector.kind for detector in bug.detectors]
+    blind = [each.kind for each in bug.out_of_sight]
+    assert looking == [kind for kind in Kind if kind in looking], "the cheapest first"
+    assert not [kind for kind in looking if kind in blind]
+    assert {Kind.MODEL, Kind.SIMULATION} <= {*looking, *blind}
+    for detector in bug.detectors:
+        for target in detector.targets:
+            found = TEST_ID.fullmatch(target)
+            assert found is not None
+            text = (trees.ROOT / found["path"]).read_text()
+            assert f"def {found['test'] or 'test_'}" in text, target
+
+
+def test_an_edit_that_does_not_match_once_is_refused() -> None:
+    edit = Edit("a.py", "old", "new")
+    assert trees.patched_text((edit,), "a.py", "the old one") == "the new one"
+    assert trees.patched_text((edit,), "b.py", "the old one") == "the old one"
+    for text in ("none", "old and old"):
+        with pytest.raises(PatchError):
+            trees.patched_text((edit,), "a.py", text)
+
+
+def test_a_copy_holds_what_is_tracked_and_takes_a_patch(tmp_path: Path) -> None:
+    trees.copy_tracked(trees.ROOT, tmp_path)
+    bug = BUGS[0]
+    before = (tmp_path / bug.edits[0].path).read_text()
+    trees.apply_bug(bug, tmp_path)
+    after = (tmp_path / bug.edits[0].path).read_text()
+    assert before != after
+    assert (trees.ROOT / bug.edits[0].path).read_text() == before
+    assert trees.environment(tmp_path)["PYTHONPATH"] == str(tmp_path)

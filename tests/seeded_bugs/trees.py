@@ -1,0 +1,79 @@
+"""Copies the working tree's tracked files and patches the copies.
+
+Leaves the patches to the families, and running anything in a copy to `detectors`.
+
+Invariants: the working tree itself is only read; an edit that does not match exactly once is an
+error, and changes nothing.
+"""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Final
+
+from tests.seeded_bugs.seeded_bug import Edit, SeededBug
+
+ROOT: Final = Path(__file__).parents[2]
+
+
+class PatchError(Exception):
+    """An edit does not fit the tree."""
+
+
+def tracked_files(root: Path) -> list[str]:
+    """List the files of a working tree that git tracks and that are there."""
+    listing = subprocess.run(
+        ["git", "ls-files", "-z"], cwd=root, capture_output=True, text=True, check=True
+    )
+    return [path for path in listing.stdout.split("\0") if path and (root / path).is_file()]
+
+
+def copy_tracked(root: Path, target: Path) -> None:
+    """Copy the tracked files, as they are in the working tree."""
+    for path in tracked_files(root):
+        copy = target / path
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(root / path, copy)
+
+
+def copy_tree(source: Path, target: Path) -> None:
+    """Copy a whole directory, with its compiled modules."""
+    shutil.copytree(source, target, symlinks=True)
+
+
+def patched_text(edits: tuple[Edit, ...], path: str, text: str) -> str:
+    """Return a file's text with its edits applied in turn. Raises PatchError."""
+    for edit in edits:
+        if edit.path != path:
+            continue
+        found = text.count(edit.old)
+        if found != 1:
+            first = edit.old.strip().splitlines()[0]
+            raise PatchError(f"{path}: {found} places match {first!r}, not one")
+        text = text.replace(edit.old, edit.new)
+    return text
+
+
+def patched_files(bug: SeededBug, root: Path) -> dict[str, str]:
+    """Return the new text of every file that a bug changes. Raises PatchError."""
+    paths = dict.fromkeys(edit.path for edit in bug.edits)
+    return {path: patched_text(bug.edits, path, (root / path).read_text()) for path in paths}
+
+
+def apply_bug(bug: SeededBug, root: Path) -> None:
+    """Patch a copy. Raises PatchError."""
+    for path, text in patched_files(bug, root).items():
+        (root / path).write_text(text)
+
+
+def module_names(bug: SeededBug) -> list[str]:
+    """Return the modules that a bug changes."""
+    paths = dict.fromkeys(edit.path for edit in bug.edits)
+    return [".".join(Path(path).with_suffix("").parts) for path in paths]
+
+
+def environment(root: Path) -> dict[str, str]:
+    """Return the environment in which a copy's own modules are the ones that are imported."""
+    kept = {name: value for name, value in os.environ.items() if name != "PYTHONHASHSEED"}
+    return {**kept, "PYTHONPATH": str(root), "PYTHONHASHSEED": "0"}
