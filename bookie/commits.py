@@ -11,6 +11,7 @@ Source: protocol rule 4.3; storage design, "One log".
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import cast
 
 from bookie import ledger_state, records
@@ -25,7 +26,7 @@ from bookie.records import ADDS, RECORD_HEADER_BYTES, RecordKind
 from bookie.segments import Segments
 from bookie.wire.batch import BatchView
 from bookie.wire.messages import Status
-from metadata.ids import LedgerId
+from metadata.ids import EntryId, LedgerId
 
 Answer = Callable[[Status], None]
 
@@ -94,15 +95,22 @@ class Commits:
         except BookieError as error:
             forget_if_failed(status_of(error))
 
+    def advertise_lac(self, state: LedgerState, lac: EntryId) -> None:
+        """Tell a LAC to who asks from now on: it is true whoever stores it."""
+        if ledger_state.note_lac(state, lac):
+            self._ledgers.notify(state.ledger_id)
+
+    def store_lac(
+        self, ledger_id: LedgerId, lac: EntryId, master_key: bytes | None, done: Answer
+    ) -> None:
+        """Queue an explicit LAC (rule 8.4)."""
+        self.keep_key(self._ledgers.get_or_make(ledger_id), master_key)
+        self.queue(RecordKind.EXPLICIT_LAC, records.encode_lac(ledger_id, lac), done)
+
     async def append(self, kind: RecordKind, body: bytes) -> Status:
         """Append a control record; return once it is durable or refused."""
         future: asyncio.Future[Status] = asyncio.get_running_loop().create_future()
-
-        def answer(status: Status) -> None:
-            if not future.done():
-                future.set_result(status)
-
-        self.queue(kind, body, answer)
+        self.queue(kind, body, partial(resolve, future))
         return await future
 
     def queue(self, kind: RecordKind, body: bytes, done: Answer) -> None:
@@ -165,6 +173,12 @@ class Commits:
         self._recent.drop(ledger_id)
         self._ledgers.delete(ledger_id, has_runs=True)
         self._ledgers.notify(ledger_id)
+
+
+def resolve(future: asyncio.Future[Status], status: Status) -> None:
+    """Give an answer to a future, unless whoever waited has gone."""
+    if not future.done():
+        future.set_result(status)
 
 
 def status_of(error: BookieError) -> Status:

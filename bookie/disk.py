@@ -55,7 +55,7 @@ class File(Protocol):
         """Cut the file, durably. Raises DiskFailedError."""
 
     def drop_cached(self, offset: int, size: int) -> None:
-        """Tell the system that these bytes will not be read soon; takes its turn among commits."""
+        """Tell the system that these bytes, which are synced, will not be read soon."""
 
     async def close(self) -> None:
         """Release the file; reads that are under way end first."""

@@ -63,11 +63,11 @@ def sync(descriptor: int) -> None:
 
 def write_and_sync(descriptor: int, what: str, offset: int, buffers: Sequence[Buffer]) -> float:
     """Write the buffers at `offset`, continuing short writes, and sync once; return the seconds
-    that the sync took.
+    that it took.
     """
+    start = time.perf_counter()
     try:
         write_all(descriptor, offset, buffers)
-        start = time.perf_counter()
         sync(descriptor)
     except OSError as error:
         raise translation(what, error) from error

@@ -11,7 +11,6 @@ Source: storage design, "Threads"; decisions 0001 and 0008.
 import asyncio
 import errno
 import fcntl
-import math
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -27,8 +26,9 @@ READ_THREADS: Final = 4
 LOCK_NAME: Final = "lock"
 INLINE_BYTES_MAX: Final = 8 * 1024
 """Commits up to this size are made by the calling thread while the device is quick."""
-INLINE_SYNC_S_MAX: Final = 0.001
-"""A device is quick whose last sync took no longer."""
+INLINE_S_MAX: Final = 0.002
+QUICK_COMMITS_MIN: Final = 16
+"""A device is quick whose last so many small commits took no longer than `INLINE_S_MAX` each."""
 _NOWAIT: Final[int | None] = getattr(os, "RWF_NOWAIT", None)
 _NOT_NOW: Final = (errno.EAGAIN, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
 
@@ -42,19 +42,21 @@ class RealFile:
         self._descriptor = descriptor
         self._log = log
         self._pool = pool
-        self._sync_s = math.inf
+        self._quick_count = 0
         self._reads: list[asyncio.Future[bytes]] = []
 
     async def commit(self, offset: int, buffers: Sequence[Buffer]) -> None:
         """See `File.commit`."""
         size = sum(map(len, buffers))
-        if size <= INLINE_BYTES_MAX and self._sync_s <= INLINE_SYNC_S_MAX:
-            write = disk_calls.write_and_sync
-            self._sync_s = write(self._descriptor, self.name, offset, buffers)
+        quick_count, self._quick_count = self._quick_count, 0
+        call = (disk_calls.write_and_sync, self._descriptor, self.name, offset, buffers)
+        if size > INLINE_BYTES_MAX:
+            await self._log.run(*call)
+            self._quick_count = quick_count  # how long much takes says nothing about little
         else:
-            self._sync_s = await self._log.run(
-                disk_calls.write_and_sync, self._descriptor, self.name, offset, buffers
-            )
+            is_quick = quick_count >= QUICK_COMMITS_MIN
+            seconds = call[0](*call[1:]) if is_quick else await self._log.run(*call)
+            self._quick_count = quick_count + 1 if seconds <= INLINE_S_MAX else 0
         self.size = max(self.size, offset + size)
 
     def read_nowait(self, offset: int, size: int) -> Buffer | None:

@@ -2,9 +2,9 @@
 
 Leaves reading it back to `bookie.replay` and what a record means to `bookie.storage`.
 
-Invariants: everything queued is one commit, and while it runs the next gathers; groups are answered
-in the order of the log; a group is answered as stored only after its sync; after a failed sync
-nothing is written or answered as stored any more.
+Invariants: everything queued is one commit, and what comes while it runs is the next; groups are
+answered in the order of the log; a group is answered as stored only after its sync; after a failed
+sync nothing is written or answered as stored any more.
 Source: storage design, "One log" and "Limits and refusals"; protocol rule 4.3; reliability D7, D9.
 """
 
@@ -101,7 +101,19 @@ class Log:
             await future
 
     async def run(self) -> None:
-        """Commit groups until `close`. Raises DiskFailedError once the disk has failed."""
+        """Commit groups until `close`. Raises DiskFailedError once the disk has failed. After any
+        error nothing is stored any more.
+        """
+        try:
+            await self._commit_groups()
+            await self._seal()
+        except DiskFullError:
+            return  # an unsealed segment is walked where its footer is missed
+        except Exception as error:
+            self._die(error)
+            raise
+
+    async def _commit_groups(self) -> None:
         while not (self._is_closing and not self._queue):
             if not self._queue:
                 self._idle = asyncio.get_running_loop().create_future()
@@ -114,19 +126,9 @@ class Log:
             except DiskFullError as error:
                 self._committing = []
                 self._answer(group + self._take_all(), error)
-            except BookieError as error:
-                self._die(error)
-                raise
             else:
                 self._committing = []
                 self._answer(group, None)
-        try:
-            await self._seal()
-        except DiskFullError:
-            return  # an unsealed segment is walked where its footer is missed
-        except BookieError as error:
-            self._die(error)
-            raise
 
     def close(self) -> None:
         """Let `run` end once everything queued is answered and the segment is sealed."""
@@ -237,10 +239,10 @@ class Log:
         self._footer = bytearray()
         self._dropped = 0
 
-    def _die(self, error: BookieError) -> None:
+    def _die(self, error: Exception) -> None:
         """Answer everything as failed; nothing is stored any more."""
         self.failure = (
-            error if isinstance(error, DiskFailedError) else DiskFailedError("log", str(error))
+            error if isinstance(error, DiskFailedError) else DiskFailedError("log", repr(error))
         )
         group, self._committing = self._committing, []
         self._answer(group + self._take_all(), self.failure)

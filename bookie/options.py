@@ -104,7 +104,7 @@ class BookieOptions:
     reserve_share: float = _option(
         0.01, "share of the whole disk kept so, if that is more", low=0.0, high=0.5
     )
-    segment_bytes_max: int = _option(256 * 2**20, "size of a log file", low=2**16, high=4 * _GIB)
+    segment_bytes_max: int = _option(256 * 2**20, "size of a log file", low=2**16, high=2 * _GIB)
     queue_bytes_max: int = _option(
         64 * 2**20, "accepted and not yet durable; beyond it nothing is read", low=2**20, high=_GIB
     )
@@ -112,7 +112,7 @@ class BookieOptions:
         32 * 2**20, "recent entries kept in memory for tailing readers", low=0, high=64 * _GIB
     )
     cached_bytes_max: int = _option(
-        0, "the end of each log file left in the system's page cache", low=0, high=4 * _GIB
+        0, "the end of each log file left in the system's page cache", low=0, high=2 * _GIB
     )
     die_with_parent: bool = _option(False, "stop when standard input ends")  # noqa: FBT003
     log_level: str = _option("info", "debug, info, warning or error")

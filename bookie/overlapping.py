@@ -108,8 +108,10 @@ class OverlappingAdds:
         try:
             async with lock:
                 await self._decide(add)
-        except BookieError:
+        except Exception as error:
             add.done(Status.UNKNOWN)
+            if not isinstance(error, BookieError):
+                raise
         finally:
             self.queued_bytes -= len(add.batch.data) + COMPARISON_OVERHEAD_BYTES
             del self._tasks[number]

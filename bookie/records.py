@@ -161,6 +161,7 @@ def find_header(data: Buffer, start: int, base_lsn: int) -> int | None:
 
 def lsn_of(segment: int, offset: int) -> int:
     """Name a place in the log."""
+    assert offset >> SEGMENT_SHIFT == 0, "a segment is smaller than its numbers are apart"
     return segment << SEGMENT_SHIFT | offset
 
 

@@ -67,7 +67,11 @@ class Reserve:
             await self._disk.unlink(NAME)
         if room < size or self._is_given_up:
             return
-        file = await self._disk.create(NAME)
+        try:
+            file = await self._disk.create(NAME)
+        except DiskFullError:  # no room for a name
+            self._is_given_up = True
+            return
         try:
             for offset in range(0, size, PIECE_BYTES):
                 if self._is_given_up:

@@ -9,11 +9,12 @@ import contextlib
 import random
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from bookie import ledger_state, records
 from bookie.answers import EntryRangesResult, LedgerSnapshot, ReadResult, StorageStatistics
-from bookie.commits import Answer, Commits
+from bookie.commits import Answer, Commits, resolve
 from bookie.config import StorageConfig
 from bookie.disk import Disk
 from bookie.errors import DiskFullError
@@ -107,11 +108,10 @@ class BookieStorage:
         master_key: bytes | None,
         done: Callable[[Status], None],
     ) -> None:
-        """Accept and queue a batch in this loop step, or refuse it; `done` is called once, in this
-        call when refused or already decided, else in the loop step in which the group commit that
-        holds it became durable.
+        """Accept and queue a batch in this loop step, or refuse it; `done` is called once: in this
+        call when that is decided, else in the loop step in which its group became durable.
 
-        The batch's buffer must not change afterwards. The batch CRC is checked here. Statuses: OK,
+        The batch's buffer must not change afterwards; its CRC is checked here. Statuses: OK,
         BAD_REQUEST (CRC), FENCED, CONFLICT, READ_ONLY, UNAUTHORIZED, DELETED, UNKNOWN (a duplicate
         cannot be compared, or the disk failed), CLOSING.
         """
@@ -209,22 +209,22 @@ class BookieStorage:
     ) -> LedgerSnapshot:
         """Store an explicit LAC, durably (rule 8.4). Statuses: as `add`, without CONFLICT."""
         stored: asyncio.Future[Status] = asyncio.get_running_loop().create_future()
-        self.tell_lac(ledger_id, lac, master_key, stored.set_result)
+        self.tell_lac(ledger_id, lac, master_key, partial(resolve, stored))
         return self._snapshot(ledger_id, await stored)
 
     def tell_lac(
         self, ledger_id: LedgerId, lac: EntryId, master_key: bytes | None, done: Answer
     ) -> None:
-        """Advertise an explicit LAC at once and queue it; `done` as in `add`."""
+        """Advertise an explicit LAC at once, a read-only bookie too, and queue it; `done` as in
+        `add`.
+        """
         refusal = self._refuse_add(ledger_id, master_key, recovery=False)
-        if refusal is not None:
+        if refusal in (None, Status.READ_ONLY):
+            self._commits.advertise_lac(self._ledgers.get_or_make(ledger_id), lac)
+        if refusal is None:
+            self._commits.store_lac(ledger_id, lac, master_key, done)
+        else:
             done(refusal)
-            return
-        state = self._ledgers.get_or_make(ledger_id)
-        self._commits.keep_key(state, master_key)
-        if ledger_state.note_lac(state, lac):
-            self._ledgers.notify(ledger_id)
-        self._commits.queue(RecordKind.EXPLICIT_LAC, records.encode_lac(ledger_id, lac), done)
 
     async def read(
         self,

@@ -65,7 +65,7 @@ class Upkeep:
         self._is_full = False
         self._space = DiskSpace(0, 0)
         self._checkpoint_count = 0
-        self._checkpoint_at_bytes = self._next_checkpoint_at_bytes()
+        self._checkpoint_at_bytes = config.checkpoint_log_bytes - self._replayed_bytes()
         self._checkpointing = asyncio.Lock()
         self._cleaning = asyncio.Lock()
         self._due = asyncio.Event()
@@ -132,6 +132,8 @@ class Upkeep:
         async with self._checkpointing:
             self._due.clear()
             parts = self._parts
+            log_bytes = parts.log.written_bytes
+            self._checkpoint_at_bytes = log_bytes + self._config.checkpoint_log_bytes
             unsaved = parts.ledgers.take_unsaved()
             live: list[tuple[int, int | None]] = [
                 (number, segment.live_bytes) for number, segment in parts.segments.by_number.items()
@@ -147,12 +149,12 @@ class Upkeep:
                 )
             except BaseException as error:  # also when cancelled: what was taken is not stored
                 parts.ledgers.unsave(unsaved)
+                self._checkpoint_at_bytes = log_bytes
                 if isinstance(error, DiskFullError):
                     self.note_disk_full()
                 raise
             parts.ledgers.note_indexed(moved)
             self._checkpoint_count += 1
-            self._checkpoint_at_bytes = self._next_checkpoint_at_bytes()
             self._wake()
 
     async def clean(self) -> int:
@@ -203,15 +205,12 @@ class Upkeep:
             is_limbo=parts.reader.is_limbo,
         )
 
-    def _next_checkpoint_at_bytes(self) -> int:
-        """Return how many bytes the log will have written when a restart would replay, about,
-        `checkpoint_log_bytes` of them.
-        """
-        log, mark = self._parts.log, self._parts.index.meta.mark_lsn
-        segments = records.segment_of(log.durable_lsn) - max(1, records.segment_of(mark))
-        between = segments * self._config.segment_bytes_max
-        replayed = between + records.offset_of(log.durable_lsn) - records.offset_of(mark)
-        return log.written_bytes + self._config.checkpoint_log_bytes - replayed
+    def _replayed_bytes(self) -> int:
+        """Bytes of log behind the mark as the storage was opened, about."""
+        mark, end = self._parts.index.meta.mark_lsn, self._parts.log.durable_lsn
+        first, last = (max(1, records.segment_of(lsn)) for lsn in (mark, end))
+        between = (last - first) * self._config.segment_bytes_max
+        return between + records.offset_of(end) - records.offset_of(mark)
 
     async def _checkpoint_on(self) -> None:
         while True:

@@ -40,6 +40,13 @@ from metadata.ledger_metadata import LedgerMetadata
 from metadata.ledger_store import LedgerStore
 
 READ_BACK_PAUSE_S: Final = 0.2
+REFUSALS_OF_A_BOOKIE: Final = (
+    Status.BAD_REQUEST,
+    Status.READ_ONLY,
+    Status.UNKNOWN,
+    Status.CLOSING,
+)
+"""They say something about the bookie, not about the ledger: others do better without it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +121,8 @@ class AppendShell:
         if status is Status.OK:
             self.dispatch(e.BatchStored(first_entry_id, bookie_id))
         else:
+            if status in REFUSALS_OF_A_BOOKIE:
+                self._services.pool.note_refused(bookie_id, status)
             self.dispatch(e.StoreRefused(first_entry_id, bookie_id, status))
 
     def on_add_failed(

@@ -3,9 +3,9 @@
 Leaves making and renewing connections to `ledger_client.pool_link`, and the bytes to `bookie.wire`.
 
 Invariants: every add and every call ends exactly once: by its answer, its deadline, or the end of
-the connection; the frames of one tick of the loop leave in one write; an answer of another form
-than its request's ends the connection; a connection on which nothing arrives is tried with a ping
-and then given up, so that a half-open one is noticed.
+the connection; the frames of one tick of the loop leave in one write, but for the first to a bookie
+that owes no answer; an answer of another form than its request's ends the connection; one on which
+nothing arrives is tried with a ping and then given up, so that a half-open one is noticed.
 
 Source: protocol rules 2.3, 4.2, 4.6; storage design, "Limits and refusals".
 """
@@ -305,7 +305,7 @@ class BookieConnection(asyncio.BufferedProtocol):
             self._calls[request_id] = call
         body = encode_message(request)
         header = frame_header(FrameKind.REQUEST, request_id, len(body))
-        self._writes.send(header, body, at_once=is_idle)
+        self._writes.send(header, body, at_once=is_idle and call is not None)
         return request_id
 
     @property

@@ -28,6 +28,7 @@ from ledger_client.errors import (
 from ledger_client.followed_ledger import FollowedLedger
 from ledger_client.info import LedgerInfo
 from ledger_client.lac_reading import read_lac
+from ledger_client.own_process import OwnProcess
 from ledger_client.pool import BookiePool
 from ledger_client.range_reader import RangeReader
 from ledger_client.read_ahead import ReadPlan, read_ahead
@@ -61,6 +62,7 @@ class LedgerReader:
         self._rng = rng
         self._ranges = RangeReader(self._ledger, keys, pool, config, rng)
         self._pollers: dict[int, TailPoller] = {}
+        self._own_process = OwnProcess("reader", metadata.ledger_id)
         self._is_started = False
         self._is_closed = False
 
@@ -254,6 +256,7 @@ class LedgerReader:
             return  # the bookies know the LAC too
 
     def _check_open(self) -> None:
+        self._own_process.require()
         if self._is_closed:
             raise LedgerClosedError("this reader was closed: open another", ledger_id=self.id)
 

@@ -83,13 +83,20 @@ class Watchdog:
     def _look(self) -> None:
         self._timer = None
         now = asyncio.get_running_loop().time()
+        if now - self._due_at < WATCH_PERIOD_S:
+            self._act_on_silence(now)  # else this process was held up: answers may lie unread
+        self._active = {i: w for i, w in list(self._active.items()) if self._check(w, now)}
+        if self._active and self._timer is None:
+            self._arm()
+
+    def _check(self, writer: Watched, now: float) -> bool:
+        """Look at one writer; an error of its own keeps nobody else unwatched."""
         try:
-            if now - self._due_at < WATCH_PERIOD_S:
-                self._act_on_silence(now)  # else this process was held up: answers may lie unread
-            self._active = {i: w for i, w in list(self._active.items()) if w.check(now)}
-        finally:
-            if self._active and self._timer is None:  # an error of one writer leaves none unwatched
-                self._arm()
+            return writer.check(now)
+        except Exception as error:  # noqa: BLE001 - it is reported, and the next look tries again
+            what = {"message": f"watching ledger {writer.ledger_id}", "exception": error}
+            asyncio.get_running_loop().call_exception_handler(what)
+            return True
 
     def _act_on_silence(self, now: float) -> None:
         observed = [self._observe(bookie_id) for bookie_id in self._pool.bookie_ids]

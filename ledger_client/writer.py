@@ -25,6 +25,7 @@ from ledger_client.errors import (
     append_timed_out,
 )
 from ledger_client.info import LedgerInfo
+from ledger_client.own_process import OwnProcess
 from ledger_client.parked_members import ParkedMembers
 from ledger_client.protocol import append_events as e
 from ledger_client.watchdog import Watchdog
@@ -33,7 +34,7 @@ from metadata.ids import BookieId, EntryId, LedgerId, Version
 from metadata.ledger_metadata import LedgerMetadata, QuorumSpec
 
 SETTLE_WAIT_S: Final = 0.5
-"""How long a close waits for the answers of the slowest copies of confirmed entries."""
+"""How long a close waits for the slowest copies of confirmed entries."""
 
 
 class LedgerWriter:
@@ -57,6 +58,7 @@ class LedgerWriter:
         self._shell = AppendShell(metadata, version, keys, services, observe)
         entries_max, bytes_max = config.batch_entries_max, config.batch_bytes_max
         self._limits = BatchLimits(entries_max, bytes_max, config.entry_bytes_max)
+        self._own_process = OwnProcess("writer", metadata.ledger_id)
         self._gathered: list[bytes] = []
         self._lac_told = EntryId(-1)
         self._last_sent_at = 0.0
@@ -150,6 +152,7 @@ class LedgerWriter:
         The ids are one range: other appends wait until the last of these is admitted. Raises as
         `append`; the error tells `first_entry_id`, `admitted_count` and `confirmed_count`.
         """
+        self._require_open()
         done = AppendedRange()
         try:
             async with asyncio.timeout(timeout):
@@ -195,9 +198,8 @@ class LedgerWriter:
             raise self._shell.failure
 
     async def abort(self, *, timeout: float | None = None) -> None:
-        """Close the ledger at its LAC without waiting, also where `aclose` waits: what is pending
-        fails, outcome "unknown".
-        """
+        """Close the ledger at its LAC without waiting: what is pending fails, outcome "unknown"."""
+        self._own_process.require()
         self._give_up_pending()
         await self._close(timeout, wait_pending=False)
 
@@ -283,6 +285,7 @@ class LedgerWriter:
         self._watchdog.activate(self)
 
     def _require_open(self) -> None:
+        self._own_process.require()
         failure = self._shell.failure
         if failure is not None:
             raise failure.for_entry(EntryId(-1), "not_written")
@@ -333,14 +336,14 @@ class LedgerWriter:
         self._shell.dispatch(e.SpareJoined())
 
     def _on_unavailable(self, bookie_id: BookieId, failure: CallFailure, reason: str) -> None:
-        # A lost connection shows in the adds that it fails; a registration that is gone, here
-        # (5.6).
+        # A lost connection shows in the adds that it fails; a lost registration, here (5.6).
         if failure is CallFailure.NOT_REGISTERED:
             self._shell.dispatch(e.BookieFailed(bookie_id, e.FailureKind.SUSPECTED, reason))
 
     # -- closing ---------------------------------------------------------------------------------
 
     async def _close(self, timeout: float | None, *, wait_pending: bool) -> None:
+        self._own_process.require()
         if self._closing is None:
             work = self._run_close(timeout, wait_pending=wait_pending)
             self._closing = asyncio.get_running_loop().create_task(work)
@@ -361,8 +364,8 @@ class LedgerWriter:
                 f"the close was not stored within {limit} s and may yet be: "
                 "recover_ledger() settles it once the metadata service answers"
             )
-            where = self.ledger_id
-            raise MetadataUnavailableError(text, ledger_id=where, outcome="unknown") from error
+            late = MetadataUnavailableError(text, ledger_id=self.ledger_id, outcome="unknown")
+            raise late from error
         except LedgerError:
             assert shell.failure is not None, "what ended the writer is kept"
         finally:

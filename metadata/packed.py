@@ -9,10 +9,14 @@ Source: metadata.md; style section 1, rule 6.
 """
 
 from math import isfinite
+from typing import Final
 
 import msgpack
 
 from metadata.errors import MetadataFormatError
+
+ITEMS_MAX: Final = 10_000
+"""Items of one array, a ledger's fragments among them: lists are made as long as announced."""
 
 Packed = int | str | bytes | bool | float | None | list["Packed"] | dict[str, "Packed"]
 
@@ -36,7 +40,9 @@ def unpack_versioned(what: str, value: bytes, newest: int, field_count: int) -> 
     `field_count` fields.
     """
     try:
-        fields = msgpack.unpackb(value, strict_map_key=True, unicode_errors="strict")
+        fields = msgpack.unpackb(
+            value, strict_map_key=True, unicode_errors="strict", max_array_len=ITEMS_MAX
+        )
     except (ValueError, OverflowError, TypeError, msgpack.UnpackException) as error:
         raise MetadataFormatError(what, f"it is not msgpack ({error})") from error
     if not isinstance(fields, list) or not fields:

@@ -35,6 +35,8 @@ from quire.errors import DamagedFileError
 FILE_MAGIC: Final = b"QUIRELX1"
 BLOCK_BYTES_MAX: Final = 64 * 1024 * 1024
 HEADER_BYTES_MAX: Final = 2 * 1024 * 1024
+HEADER_ITEMS_MAX: Final = 64
+"""Items of an array in the header, which has none today."""
 BLOCK_ENTRIES_MAX: Final = 65_536
 
 _BLOCK = struct.Struct("<cII")
@@ -165,7 +167,7 @@ class LedgerFileReader:
 
 def _parse_header(body: bytes) -> FileHeader:
     try:
-        fields = msgpack.unpackb(body)
+        fields = msgpack.unpackb(body, max_array_len=HEADER_ITEMS_MAX)
         header = FileHeader(**fields)
     except (ValueError, TypeError) as error:
         raise DamagedFileError(f"the header cannot be read: {error}") from error

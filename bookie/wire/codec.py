@@ -1,7 +1,7 @@
 """Turns control messages into msgpack and back, and packs the answers to adds.
 
-Leaves framing to `bookie.wire.frames`. A message is a msgpack array: its opcode, then its fields in
-order; a decoder accepts more fields than it knows, so that later versions can add some.
+Leaves framing to `bookie.wire.frames`. A message is a flat msgpack array: its opcode, then its
+fields in order; a decoder accepts more fields than it knows, so that later versions can add some.
 
 Invariants: nothing that arrives can make the decoder raise anything but MessageError, nor allocate
 more than a small multiple of what arrived.
@@ -23,8 +23,8 @@ from metadata.ids import ENTRY_ID_MAX, LEDGER_ID_MAX, NO_ENTRY
 TEXT_BYTES_MAX: Final = 1024
 RANGES_MAX: Final = 100_000
 REPLY_BYTES_MAX: Final = 4 * 1024 * 1024
-ALLOCATION_FACTOR: Final = 80
-"""An empty array is one byte on the wire, and a list object and the pointer to it in memory."""
+ITEMS_MAX: Final = 64
+"""Items of a message: the longest has seven, later versions may add some."""
 
 _U32_MAX: Final = 2**32 - 1
 
@@ -52,6 +52,7 @@ _OPCODES: Final[dict[type[Message], int]] = {
     **{cls: code for code, cls in _REPLIES.items()},
 }
 _ACK = struct.Struct("<II")
+_RANGE = struct.Struct("<QQ")
 _STATUSES: Final = {int(status): status for status in Status}
 _FIELDS: Final[dict[type, tuple[str, ...]]] = {
     cls: tuple(field.name for field in fields(cls)) for cls in _OPCODES
@@ -62,6 +63,8 @@ MessageT = TypeVar("MessageT", bound=Message)
 def encode_message(message: Message) -> bytes:
     """Return a control message's body."""
     values = [getattr(message, name) for name in _FIELDS[type(message)]]
+    if isinstance(message, m.EntryRanges):
+        values[_FIELDS[m.EntryRanges].index("ranges")] = _pack_ranges(message.ranges)
     packed: bytes = msgpack.packb([_OPCODES[type(message)], *values])
     return packed
 
@@ -95,10 +98,10 @@ def _decode(body: memoryview, known: Mapping[int, type[MessageT]], bytes_max: in
     if len(body) > bytes_max:
         raise MessageError(f"{len(body)} bytes are more than the {bytes_max} of a control message")
     try:
-        values: object = msgpack.unpackb(body, strict_map_key=True)
+        values = _unpack(body)
     except (ValueError, msgpack.exceptions.UnpackException, RecursionError) as error:
-        raise MessageError(f"not msgpack: {error}") from None
-    if not isinstance(values, list) or not values or type(values[0]) is not int:
+        raise MessageError(f"not msgpack, or not a flat array: {error}") from None
+    if not values or type(values[0]) is not int:
         raise MessageError("a message is an array that starts with its opcode")
     message_class = known.get(values[0])
     if message_class is None:
@@ -112,6 +115,23 @@ def _decode(body: memoryview, known: Mapping[int, type[MessageT]], bytes_max: in
     ]
     make: Callable[..., MessageT] = message_class
     return make(*arguments)
+
+
+def _unpack(body: memoryview) -> list[object]:
+    """Read a flat array, item by item: nested ones would be made as long as they are announced,
+    each level of them, before anything of them has come.
+    """
+    unpacker = msgpack.Unpacker(
+        max_buffer_size=max(1, len(body)), max_array_len=0, max_map_len=0, max_ext_len=0
+    )
+    unpacker.feed(body)
+    count = unpacker.read_array_header()
+    if count > ITEMS_MAX:
+        raise ValueError(f"{count} items are more than {ITEMS_MAX}")
+    values: list[object] = [unpacker.unpack() for _ in range(count)]
+    if unpacker.tell() != len(body):
+        raise ValueError("something is behind the message")
+    return values
 
 
 def _integer(low: int, high: int) -> Callable[[object], int]:
@@ -150,18 +170,21 @@ def _status(value: object) -> object:
     return Status(value)
 
 
+def _pack_ranges(ranges: Sequence[tuple[int, int]]) -> bytes:
+    return b"".join([_RANGE.pack(first, last) for first, last in ranges])
+
+
 def _ranges(value: object) -> object:
-    if not isinstance(value, list) or len(value) > RANGES_MAX:
-        raise ValueError(f"is not a list of at most {RANGES_MAX} ranges")
-    entry_id = _integer(0, ENTRY_ID_MAX)
-    pairs: list[tuple[int, int]] = []
-    for pair in value:
-        if not isinstance(pair, list) or len(pair) != 2:  # noqa: PLR2004 - a pair
-            raise ValueError("holds something that is not a range")
-        pairs.append((entry_id(pair[0]), entry_id(pair[1])))
+    if not isinstance(value, bytes) or len(value) % _RANGE.size:
+        raise ValueError("is not a byte string of whole ranges")
+    if len(value) > RANGES_MAX * _RANGE.size:
+        raise ValueError(f"holds more than {RANGES_MAX} ranges")
+    pairs = list(_RANGE.iter_unpack(value))
     ends = [end for pair in pairs for end in pair]
     if any(low > high for low, high in pairs) or ends != sorted(ends):
         raise ValueError("holds ranges that do not ascend")
+    if ends and ends[-1] > ENTRY_ID_MAX:
+        raise ValueError(f"holds an entry id over {ENTRY_ID_MAX}")
     return tuple(pairs)
 
 

@@ -12,7 +12,7 @@ Source: protocol sections 4-6 and rules 1.3-1.5.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import assert_never
+from typing import Final, assert_never
 
 from bookie.wire.messages import Status
 from ledger_client.errors import (
@@ -30,6 +30,9 @@ from ledger_client.protocol.append_events import AppendAction, AppendEvent, Fail
 from ledger_client.protocol.ensemble import EnsembleHealth
 from metadata.ids import BookieId, EntryId, UpdateToken, Version
 from metadata.ledger_metadata import FRAGMENTS_MAX, LedgerMetadata, LedgerState
+
+REFUSING_BOOKIES_MAX: Final = 2
+"""So many bookies that refuse the same batch end the writer: it would be refused everywhere."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +64,8 @@ class AppendProtocol:
         self._close_token: UpdateToken | None = None  # set: close at the LAC once nothing is stored
         self._base: LedgerMetadata | None = None  # set: a compare-and-set on top of it is under way
         self._choosing = False
+        self._refused_first: EntryId | None = None
+        self._refusing: list[BookieId] = []
 
     @property
     def metadata(self) -> LedgerMetadata:
@@ -153,7 +158,21 @@ class AppendProtocol:
         if status is Status.CONFLICT:
             text = f"bookie {bookie_id} holds other bytes at entry {first}: recover the ledger"
             return self._end(EntryConflictError(text, ledger_id=ledger_id, entry_id=first))
+        if status is Status.BAD_REQUEST and self._is_refused_by_many(first, bookie_id):
+            text = (
+                f"{REFUSING_BOOKIES_MAX} bookies cannot take the batch at entry {first}: "
+                "compare `entry_bytes_max` of this client with theirs"
+            )
+            return self._fail(LedgerError(text, ledger_id=ledger_id, outcome="unknown"))
         return self._failed(bookie_id, FailureKind.GONE, f"answered {status.name}")
+
+    def _is_refused_by_many(self, first: EntryId, bookie_id: BookieId) -> bool:
+        """One bookie may have got damaged bytes; what several refuse, no other will take."""
+        if self._refused_first != first:
+            self._refused_first, self._refusing = first, []
+        if bookie_id not in self._refusing:
+            self._refusing.append(bookie_id)
+        return len(self._refusing) >= REFUSING_BOOKIES_MAX
 
     def _advance(self) -> list[AppendAction]:
         """Confirm what is acknowledged, unless a change or the close forbids it (5.2, 6.1)."""

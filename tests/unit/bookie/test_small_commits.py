@@ -9,14 +9,16 @@ import pytest
 
 from bookie import disk_calls
 from bookie.disk import Buffer
-from bookie.disk_real import INLINE_BYTES_MAX, INLINE_SYNC_S_MAX, RealDisk
+from bookie.disk_real import INLINE_BYTES_MAX, INLINE_S_MAX, QUICK_COMMITS_MIN, RealDisk
+from bookie.errors import DiskFullError
 
 
 class Device:
     """Writes and syncs for real, in a time of its own choice, and knows who asked."""
 
     def __init__(self) -> None:
-        self.sync_s = 0.0
+        self.seconds = 0.0
+        self.error: DiskFullError | None = None
         self.on_loop: list[bool] = []
         self._write_and_sync = disk_calls.write_and_sync
 
@@ -25,7 +27,9 @@ class Device:
     ) -> float:
         self.on_loop.append(threading.current_thread() is threading.main_thread())
         self._write_and_sync(descriptor, what, offset, buffers)
-        return self.sync_s
+        if self.error is not None:
+            raise self.error
+        return self.seconds
 
 
 async def test_small_commits_of_a_quick_device_need_no_thread(
@@ -37,20 +41,42 @@ async def test_small_commits_of_a_quick_device_need_no_thread(
     file = await disk.create("log")
     small, large = b"s" * INLINE_BYTES_MAX, b"l" * (INLINE_BYTES_MAX + 1)
     expected = b""
-    for sync_s, data in (
-        (0.0, small),  # not known to be quick yet
-        (0.0, small),
-        (0.0, large),
-        (2 * INLINE_SYNC_S_MAX, small),  # is slow from here on
-        (2 * INLINE_SYNC_S_MAX, small),
-        (0.0, small),  # and quick again from here on
-        (0.0, small),
-    ):
-        device.sync_s = sync_s
+
+    async def commit(data: bytes, *, seconds: float = 0.0) -> bool:
+        nonlocal expected
+        device.seconds = seconds
         await file.commit(len(expected), [data[:100], data[100:]])
         expected += data
-    assert device.on_loop == [False, True, False, True, False, False, True]
+        return device.on_loop.pop()
+
+    for _ in range(2):
+        assert not any([await commit(small) for _ in range(QUICK_COMMITS_MIN)])
+        assert await commit(small)
+        assert not await commit(large, seconds=1.0)
+        assert await commit(small)
+        assert await commit(small, seconds=2 * INLINE_S_MAX)  # is slow from here on
+        assert not await commit(small, seconds=2 * INLINE_S_MAX)
     assert await file.read(0, len(expected) + 1) == expected
     assert file.size == len(expected)
+    await file.close()
+    await asyncio.wait_for(disk.close(), 10)
+
+
+async def test_a_commit_that_fails_ends_the_trust(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    device = Device()
+    monkeypatch.setattr(disk_calls, "write_and_sync", device.write_and_sync)
+    disk = RealDisk(tmp_path)
+    file = await disk.create("log")
+    for number in range(QUICK_COMMITS_MIN + 1):
+        await file.commit(number, [b"x"])
+    device.error = DiskFullError("log")
+    with pytest.raises(DiskFullError):
+        await file.commit(100, [b"x"])
+    assert device.on_loop[-1]
+    device.error = None
+    await file.commit(100, [b"x"])
+    assert not device.on_loop[-1]
     await file.close()
     await asyncio.wait_for(disk.close(), 10)

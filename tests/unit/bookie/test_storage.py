@@ -97,6 +97,17 @@ def test_the_first_key_is_the_ledgers_key() -> None:
     simulate(main)
 
 
+def test_a_read_only_bookie_still_tells_a_lac() -> None:
+    async def main(bench: Bench) -> None:
+        storage = await bench.open()
+        assert await add(storage, make_run(7, 0, 3)) is Status.OK
+        storage.set_read_only(True)
+        assert (await storage.write_lac(L, EntryId(2), KEY)).status is Status.READ_ONLY
+        assert storage.lac_of(L) == 2
+
+    simulate(main)
+
+
 def test_a_fence_lasts_and_only_recovery_passes() -> None:
     async def main(bench: Bench) -> None:
         storage = await bench.open()

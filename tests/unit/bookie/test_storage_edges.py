@@ -22,6 +22,48 @@ L = LedgerId(7)
 
 
 @pytest.mark.parametrize("steps", range(0, 24, 2))
+def test_who_stops_waiting_disturbs_nobody_else(steps: int) -> None:
+    """Requests are cancelled when their connection is lost; their group is committed all the
+    same.
+    """
+
+    async def main(bench: Bench) -> None:
+        storage = await bench.open()
+        assert await add(storage, make_run(7, 0, 1)) is Status.OK
+        waiting = [
+            asyncio.create_task(storage.write_lac(L, EntryId(0), KEY)),
+            asyncio.create_task(storage.fence(LedgerId(8), KEY)),
+            asyncio.create_task(storage.delete_ledger(LedgerId(9))),
+        ]
+        others = asyncio.create_task(add(storage, make_run(7, 1, 1)))
+        await asyncio.sleep(steps / 1000)
+        for task in waiting:
+            task.cancel()
+        assert await others is Status.OK
+        assert await add(storage, make_run(7, 2, 1)) is Status.OK
+        assert (await storage.fence(L, KEY)).status is Status.OK
+
+    simulate(main)
+
+
+def test_an_error_in_an_answer_stops_the_storage_for_all() -> None:
+    async def main(bench: Bench) -> None:
+        storage = await bench.open()
+        running = asyncio.create_task(storage.background())
+
+        def fail(_status: Status) -> None:
+            raise ZeroDivisionError
+
+        storage.add(make_run(7, 0, 1), recovery=False, master_key=KEY, done=fail)
+        with pytest.raises(ZeroDivisionError):
+            await running
+        assert await add(storage, make_run(7, 1, 1)) is Status.UNKNOWN
+        assert (await storage.fence(L, KEY)).status is Status.UNKNOWN
+
+    simulate(main)
+
+
+@pytest.mark.parametrize("steps", range(0, 24, 2))
 def test_a_fence_outlives_a_checkpoint_that_was_cancelled(steps: int) -> None:
     async def main(bench: Bench) -> None:
         storage = await bench.open()

@@ -42,6 +42,32 @@ def test_a_damaged_copy_is_unknown_and_replaced_by_a_repetition() -> None:
     simulate(main)
 
 
+def test_checkpoints_come_as_often_as_the_log_grows() -> None:
+    async def main(bench: Bench) -> None:
+        limit = bench.config.checkpoint_log_bytes
+        storage = await bench.open()
+        running = asyncio.create_task(storage.background())
+        first = 0
+        for _ in range(2):
+            for _ in range(4):
+                statistics = storage.statistics()
+                before, written = statistics.checkpoints, statistics.log_bytes_written
+                while storage.statistics().checkpoints == before:
+                    assert storage.statistics().log_bytes_written - written <= 1.5 * limit
+                    assert await add(storage, make_run(7, first, 1, size=500)) is Status.OK
+                    first += 1
+                    await asyncio.sleep(1)
+                assert storage.statistics().log_bytes_written - written >= 0.5 * limit
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+            storage = await bench.reopen(storage)
+            running = asyncio.create_task(storage.background())
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+    simulate(main)
+
+
 def test_a_deleted_ledger_never_comes_back() -> None:
     async def main(bench: Bench) -> None:
         storage = await bench.open()

@@ -53,6 +53,7 @@ class StoringBookie(ScriptedBookie):
         self.keys: dict[tuple[int, LedgerId], bytes] = {}  # of each connection
         self.answer = self.stored_answer
         self.refuse_adds: Status | None = None
+        self.entry_bytes_max = 2**30
         self._registrar: BookieRegistrar | None = None
 
     async def register(self, store: MetadataStore, *, writable: bool = True) -> None:
@@ -115,6 +116,8 @@ class StoringBookie(ScriptedBookie):
         return self.keys[self.speaking, ledger_id]
 
     def _store(self, frame: Frame) -> Status:
+        if len(frame.body) > self.entry_bytes_max:
+            return Status.BAD_REQUEST
         batch = BatchView(frame.body)
         header = batch.header
         batch.verify_crc()

@@ -13,6 +13,7 @@ from ledger_client import (
     BackpressureError,
     ClientClosedError,
     DigestMismatchError,
+    EnsembleChanged,
     EntryConflictError,
     EntryNotFoundError,
     EntryTooLargeError,
@@ -67,6 +68,27 @@ async def test_ids_that_others_chose_are_skipped(cluster: TestCluster) -> None:
         pass
     async with client.create_ledger(THREE) as second:
         assert second.id == first.id + 2
+
+
+async def test_an_entry_that_no_bookie_takes_ends_the_writer_at_once(cluster: TestCluster) -> None:
+    """Before, every refusal changed the ensemble: hundreds of times until the deadline."""
+    for _ in range(3):
+        await cluster.add_bookie()
+    for bookie in cluster.bookies:
+        bookie.entry_bytes_max = 1_000_000
+    client = cluster.client()
+    writer = await client.create_ledger(THREE)
+    await writer.append(b"small")
+    with pytest.raises(LedgerError, match="entry_bytes_max"):
+        await writer.append(bytes(1_000_001))
+    with pytest.raises(LedgerError, match="entry_bytes_max"):
+        await writer.aclose()
+    changes = [event for event in cluster.events if isinstance(event, EnsembleChanged)]
+    assert len(changes) <= 2
+    info = await client.ledger_info(writer.id)
+    assert (info.state, info.last_entry_id) == ("closed", 0)
+    async with client.create_ledger(THREE) as other:
+        assert await other.append(b"x") == 0
 
 
 @pytest.mark.parametrize("ledger_id", [-1, 2**63])

@@ -19,17 +19,20 @@ class Nowhere:
 
 
 class Writer:
-    """Counts how often it is looked at; its first looks fail."""
+    """Tells at its tenth look that all is done, or never gets through one."""
 
-    def __init__(self, ledger_id: int, failing: int) -> None:
+    def __init__(self, ledger_id: int, *, fails: bool) -> None:
         self.ledger_id = LedgerId(ledger_id)
-        self.failing = failing
+        self.fails = fails
         self.looks = 0
+        self.done = asyncio.Event()
 
     def check(self, now: float) -> bool:
         self.looks += 1
-        if self.looks <= self.failing:
+        if self.fails:
             raise RuntimeError("a writer's own trouble")
+        if self.looks == 10:
+            self.done.set()
         return self.looks < 10
 
     def may_suspect(self, bookie_id: BookieId) -> bool:
@@ -46,12 +49,13 @@ async def test_an_error_of_one_writer_leaves_none_unwatched() -> None:
     config = ClientConfig()
     pool = BookiePool(Nowhere(), config=config, rng=Random(1))
     watchdog = Watchdog(pool, config, Observer())
-    bad, good = Writer(1, failing=3), Writer(2, failing=0)
+    bad, good = Writer(1, fails=True), Writer(2, fails=False)
     watchdog.activate(bad)
     watchdog.activate(good)
     async with asyncio.timeout(100 * WATCH_PERIOD_S):
-        while good.looks < 10 or bad.looks < 10:
-            await asyncio.sleep(WATCH_PERIOD_S)
-    assert [type(error) for error in errors] == [RuntimeError] * 3
+        await good.done.wait()
+    assert good.looks == 10
+    assert [type(error) for error in errors] == [RuntimeError] * bad.looks
+    assert bad.looks >= 10
     watchdog.close()
     await pool.aclose()

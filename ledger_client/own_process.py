@@ -1,0 +1,26 @@
+"""Keeps a handle to the process that made it: after a fork, its connections are the parent's.
+
+Source: api, "Client".
+"""
+
+import os
+
+from ledger_client.errors import ClientClosedError
+from metadata.ids import LedgerId
+
+
+class OwnProcess:
+    """The process in which a handle was made."""
+
+    __slots__ = ("_ledger_id", "_process_id", "_what")
+
+    def __init__(self, what: str, ledger_id: LedgerId) -> None:
+        self._what = what
+        self._ledger_id = ledger_id
+        self._process_id = os.getpid()
+
+    def require(self) -> None:
+        """Raise ClientClosedError in any other process."""
+        if self._process_id != os.getpid():
+            text = f"this {self._what} was made before a fork: make a client in this process"
+            raise ClientClosedError(text, ledger_id=self._ledger_id)
