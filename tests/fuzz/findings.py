@@ -1,0 +1,106 @@
+"""Says what the fuzzer found, and how to see it again.
+
+Leaves looking for it to the targets.
+"""
+
+import re
+import traceback
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from typing import Final
+
+INPUT_HEX_MAX: Final = 8 * 1024
+"""Characters of a reproducer that are printed; a longer one is made again from its block."""
+FINDINGS_MAX: Final = 20
+"""Kept of one target; one defect is often met thousands of times."""
+
+
+class InvariantError(AssertionError):
+    """Something that must hold for every input did not hold for this one."""
+
+
+def require(condition: object, what: str) -> None:
+    """Raise InvariantError unless the condition holds."""
+    if not condition:
+        raise InvariantError(what)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One input on which a parser did something that it must not do."""
+
+    target: str
+    what: str
+    block: str
+    """Names the block that it is in: target, seed and number, for `--block`."""
+    input_hex: str
+    where: tuple[str, ...] = ()
+
+    @property
+    def shown_hex(self) -> str:
+        """The input, as far as it is printed; a longer one is made again from its block."""
+        if len(self.input_hex) <= INPUT_HEX_MAX:
+            return self.input_hex
+        return f"{self.input_hex[:INPUT_HEX_MAX]}... of {len(self.input_hex) // 2} bytes"
+
+
+@dataclass(slots=True)
+class Tally:
+    """What was fed to a target, and what came of it."""
+
+    frames: int = 0
+    inputs: int = 0
+    accepted: int = 0
+    """Inputs that were taken for good, in part at least: how deep the fuzzer gets."""
+    traced: int = 0
+    """Inputs whose allocations were measured one by one."""
+    largest_allocation_bytes: int = 0
+    findings: list[Finding] = field(default_factory=list)
+    findings_left_out: int = 0
+
+    def note(self, finding: Finding) -> None:
+        """Keep a finding, unless the same was met before or there are too many."""
+        is_repeated = any(_kind(each.what) == _kind(finding.what) for each in self.findings)
+        if is_repeated or len(self.findings) >= FINDINGS_MAX:
+            self.findings_left_out += 1
+        else:
+            self.findings.append(finding)
+
+    def add(self, other: "Tally") -> None:
+        """Add up what two runs of a target saw."""
+        self.frames += other.frames
+        self.inputs += other.inputs
+        self.accepted += other.accepted
+        self.traced += other.traced
+        self.largest_allocation_bytes = max(
+            self.largest_allocation_bytes, other.largest_allocation_bytes
+        )
+        self.findings_left_out += other.findings_left_out
+        for each in other.findings:
+            self.note(each)
+
+    def as_json(self) -> dict[str, object]:
+        """Return the form that is printed."""
+        return asdict(self)
+
+
+def describe(error: BaseException) -> tuple[str, tuple[str, ...]]:
+    """Return an error in one line, and the last places that it came through."""
+    frames = traceback.extract_tb(error.__traceback__)[-6:]
+    places = tuple(f"{_short(each.filename)}:{each.lineno} {each.name}" for each in frames)
+    return f"{type(error).__name__}: {error}"[:300], places
+
+
+def _kind(what: str) -> str:
+    """Return a finding without its numbers: one defect has many."""
+    return re.sub(r"-?\d+", "#", what)
+
+
+def _short(path: str) -> str:
+    return "/".join(path.split("/")[-3:])
+
+
+Check = Callable[[bytes, bytes, bool], bool]
+"""Feeds an input to a parser: (input, the sample that it was made from, are its checksums forged);
+returns whether it was accepted. Whatever it raises is a finding.
+"""

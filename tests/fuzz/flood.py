@@ -1,0 +1,194 @@
+"""`python -m tests.fuzz.flood --connections 400 --seconds 10`: a real bookie, hundreds of strangers
+that never say hello, send a byte per second, announce huge frames or read no answers, and one good
+client whose appends are timed with and without them.
+
+Prints one JSON object; its status is 1 if an append failed, an entry came back wrong, or the
+bookie's memory grew beyond what its limits say. Leaves the strangers to `tests.fuzz.flood_clients`.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import json
+import os
+import random
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final
+
+from ledger_client import LedgerClient, LedgerError, LedgerWriter, Quorum
+from quire.local_bookie import LocalBookie
+from quire.local_cluster import LocalCluster
+from tests.fuzz.flood_clients import CONNECTION_BYTES_MAX, ENTRIES, ENTRY_BYTES, Kind, Strangers
+
+MIB: Final = 1024 * 1024
+ONE_BOOKIE: Final = Quorum(ensemble=1, write=1, ack=1)
+APPEND_PERIOD_S: Final = 0.005
+SETTLE_S: Final = 1.5
+"""Until all of a phase's connections have come."""
+SLACK_BYTES: Final = 64 * MIB
+"""What the good client's own entries, and the allocator, may add."""
+CLIENT_ENTRY_BYTES: Final = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """What the good client saw, and what the bookie used, while some strangers were there."""
+
+    strangers: str
+    connections: int
+    appends: int
+    failures: int
+    p50_ms: float
+    p99_ms: float
+    max_ms: float
+    bookie_peak_mb: float
+    bookie_peak_mb_allowed: float
+    disconnected: int
+
+
+@dataclass(frozen=True, slots=True)
+class Flood:
+    """What to run: how many connections in each phase, for how long."""
+
+    connections: int
+    seconds: float
+    kinds: tuple[Kind, ...] = tuple(Kind)
+    seed: int = 1
+
+
+async def run_flood(flood: Flood) -> dict[str, object]:
+    """Run all phases on a cluster of one bookie; return what is printed."""
+    async with LocalCluster(1) as cluster, LedgerClient(cluster.metadata_uri) as client:
+        bookie = cluster.bookies[0]
+        host, port = bookie.address.rsplit(":", 1)
+        rng = random.Random(flood.seed)
+        strangers = Strangers((host, int(port)), bookie.id, rng)
+        await strangers.store_entries()
+        base_bytes = _memory_bytes(bookie, "VmRSS") + ENTRIES * ENTRY_BYTES
+        async with client.create_ledger(ONE_BOOKIE) as ledger:
+            good = _GoodClient(ledger, rng)
+            alone: list[tuple[Kind, ...]] = [(kind,) for kind in flood.kinds]
+            together = [flood.kinds] if len(flood.kinds) > 1 else []
+            phases = [
+                await _run_phase(good, bookie, strangers, flood, kinds, base_bytes)
+                for kinds in [(), *alone, *together, ()]
+            ]
+        wrong = await good.count_wrong(client)
+    is_bounded = all(each.bookie_peak_mb <= each.bookie_peak_mb_allowed for each in phases)
+    failures = sum(each.failures for each in phases)
+    return {
+        "phases": [asdict(each) for each in phases],
+        "entries_appended": len(good.appended),
+        "entries_wrong": wrong,
+        "is_memory_bounded": is_bounded,
+        "is_well": is_bounded and not failures and not wrong,
+    }
+
+
+class _GoodClient:
+    """Appends one entry at a time, and knows what it appended."""
+
+    def __init__(self, ledger: LedgerWriter, rng: random.Random) -> None:
+        self.appended: list[bytes] = []
+        self._ledger = ledger
+        self._rng = rng
+
+    async def append_for(self, seconds: float) -> tuple[list[float], int]:
+        """Append for some time; return the latencies, and how many appends failed."""
+        loop = asyncio.get_running_loop()
+        latencies: list[float] = []
+        end = loop.time() + seconds
+        failures = 0
+        while loop.time() < end:
+            entry = self._rng.randbytes(CLIENT_ENTRY_BYTES)
+            began = loop.time()
+            try:
+                await self._ledger.append(entry)
+            except LedgerError:
+                failures += 1
+                await asyncio.sleep(SETTLE_S)
+            else:
+                latencies.append(loop.time() - began)
+                self.appended.append(entry)
+            await asyncio.sleep(APPEND_PERIOD_S)
+        return latencies, failures
+
+    async def count_wrong(self, client: LedgerClient) -> int:
+        """Read everything back; return how many entries are missing or other."""
+        last = len(self.appended) - 1
+        async with client.open_ledger(self._ledger.id) as reader:
+            found = [entry.data async for batch in reader.read(0, last) for entry in batch]
+        equal = sum(a == b for a, b in zip(found, self.appended, strict=False))
+        return len(self.appended) - equal
+
+
+async def _run_phase(
+    good: _GoodClient,
+    bookie: LocalBookie,
+    strangers: Strangers,
+    flood: Flood,
+    kinds: Sequence[Kind],
+    base_bytes: int,
+) -> Phase:
+    _forget_peak(bookie)
+    disconnected_before = strangers.disconnected
+    each = flood.connections // max(1, len(kinds))
+    for kind in kinds:
+        strangers.come(kind, each)
+    if kinds:
+        await good.append_for(SETTLE_S)
+    latencies, failures = await good.append_for(flood.seconds)
+    peak = _memory_bytes(bookie, "VmHWM")
+    await strangers.go()
+    await asyncio.sleep(SETTLE_S)
+    ordered = sorted(latencies) or [float("inf")]
+    allowed = base_bytes + SLACK_BYTES
+    allowed += sum(each * CONNECTION_BYTES_MAX[kind] for kind in kinds)
+    return Phase(
+        strangers="+".join(kinds) or "none",
+        connections=each * len(kinds),
+        appends=len(latencies),
+        failures=failures,
+        p50_ms=round(1000 * ordered[len(ordered) // 2], 2),
+        p99_ms=round(1000 * ordered[len(ordered) * 99 // 100], 2),
+        max_ms=round(1000 * ordered[-1], 2),
+        bookie_peak_mb=round(peak / MIB, 1),
+        bookie_peak_mb_allowed=round(allowed / MIB, 1),
+        disconnected=strangers.disconnected - disconnected_before,
+    )
+
+
+def _memory_bytes(bookie: LocalBookie, name: str) -> int:
+    """Return a figure of the bookie's memory; 0 where the system does not tell."""
+    with contextlib.suppress(OSError):
+        for line in Path(f"/proc/{bookie.pid}/status").read_text().splitlines():
+            if line.startswith(f"{name}:"):
+                return int(line.split()[1]) * 1024
+    return 0
+
+
+def _forget_peak(bookie: LocalBookie) -> None:
+    """Let the bookie's peak begin again with what it uses now, where the system can."""
+    with contextlib.suppress(OSError):
+        Path(f"/proc/{bookie.pid}/clear_refs").write_text("5")
+
+
+def main() -> int:
+    """Run a flood."""
+    parser = argparse.ArgumentParser(prog="python -m tests.fuzz.flood", description=__doc__)
+    parser.add_argument("--connections", type=int, default=400, help="at a time, in each phase")
+    parser.add_argument("--seconds", type=float, default=10.0, help="of each phase")
+    parser.add_argument("--kind", nargs="+", choices=list(Kind), default=list(Kind))
+    parser.add_argument("--seed", type=int, default=random.Random(os.urandom(8)).randrange(2**32))
+    given = parser.parse_args()
+    flood = Flood(given.connections, given.seconds, tuple(map(Kind, given.kind)), given.seed)
+    summary = asyncio.run(run_flood(flood))
+    sys.stdout.write(json.dumps(summary, indent=2) + "\n")
+    return 0 if summary["is_well"] else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,199 @@
+"""Strangers that keep a bookie busy by doing nothing: silent, slow, boastful or deaf connections.
+
+Leaves the bookie, the good client beside them and the judgement to `tests.fuzz.flood`.
+
+Invariant: a stranger that is disconnected comes again, so that as many as were asked for are there.
+"""
+
+import asyncio
+import contextlib
+import random
+import socket
+from collections.abc import Awaitable, Callable
+from enum import StrEnum
+from typing import Final
+
+from bookie.server_limits import ServerLimits
+from bookie.wire.batch import build_batch
+from bookie.wire.codec import decode_acks, encode_message
+from bookie.wire.frames import (
+    BODY_BYTES_AT_FIRST,
+    FIRST_FRAME_BYTES_MAX,
+    FRAME_BYTES_MAX,
+    FRAME_HEADER_BYTES,
+    RECEIVE_BUFFER_BYTES,
+    FrameKind,
+    frame_header,
+)
+from bookie.wire.messages import AttachLedger, Hello, ReadEntries, Request, Status
+from metadata.ids import EntryId, LedgerId
+
+LEDGER: Final = LedgerId(2**55 + 1)
+KEY: Final = bytes(range(32))
+LIMITS: Final = ServerLimits()
+ENTRIES: Final = 48
+"""More than a bookie keeps in memory: the first of them are read from the disk, by each for itself.
+"""
+ENTRY_BYTES: Final = 1024 * 1024
+DRIP_PERIOD_S: Final = 1.0
+COME_AGAIN_S: Final = 0.2
+READS_PER_DEAF: Final = 200
+SMALL_SOCKET_BYTES: Final = 4 * 1024
+Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+class Kind(StrEnum):
+    """What a stranger does."""
+
+    SILENT = "silent"
+    """Never says hello."""
+    DRIP = "drip"
+    """Sends one byte per second: of a hello, or of a frame behind it."""
+    ANNOUNCE = "announce"
+    """Announces the largest frame, and sends little of it."""
+    DEAF = "deaf"
+    """Asks for more and more, and reads no answer."""
+
+
+CONNECTION_BYTES_MAX: Final = {
+    Kind.SILENT: 2 * RECEIVE_BUFFER_BYTES,
+    Kind.DRIP: 2 * RECEIVE_BUFFER_BYTES + FIRST_FRAME_BYTES_MAX,
+    Kind.ANNOUNCE: 2 * RECEIVE_BUFFER_BYTES + 2 * BODY_BYTES_AT_FIRST,
+    Kind.DEAF: 2 * RECEIVE_BUFFER_BYTES
+    + LIMITS.write_buffer_bytes_max
+    + LIMITS.requests_running_bytes_max
+    + LIMITS.read_bytes_max,
+}
+"""What one connection of a kind may hold of a bookie's memory, by the limits that name it."""
+
+
+class Strangers:
+    """Many connections of one kind, until they are told to go."""
+
+    def __init__(self, address: tuple[str, int], bookie_id: str, rng: random.Random) -> None:
+        self.disconnected = 0
+        """How often one was disconnected, or not let in."""
+        self._address = address
+        self._bookie_id = bookie_id
+        self._rng = rng
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def store_entries(self) -> None:
+        """Store what the deaf will ask for."""
+        reader, writer = await self._greeted()
+        for number in range(ENTRIES):
+            payload = self._rng.randbytes(ENTRY_BYTES)
+            batch = build_batch(
+                LEDGER, EntryId(number), EntryId(-1), number * ENTRY_BYTES, [payload], 1
+            )
+            writer.write(frame_header(FrameKind.ADD, number, len(batch)))
+            writer.write(batch)
+            await writer.drain()
+            body = (await reader.readexactly(FRAME_HEADER_BYTES + 8))[FRAME_HEADER_BYTES:]
+            assert decode_acks(memoryview(body)) == [(number, Status.OK)]
+        writer.close()
+
+    def come(self, kind: Kind, count: int) -> None:
+        """Let some connections begin."""
+        act = {
+            Kind.SILENT: self._be_silent,
+            Kind.DRIP: self._drip,
+            Kind.ANNOUNCE: self._announce,
+            Kind.DEAF: self._be_deaf,
+        }[kind]
+        self._tasks += [asyncio.create_task(self._go_on(act)) for _ in range(count)]
+
+    async def go(self) -> None:
+        """End all of them."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks.clear()
+
+    async def _go_on(self, act: Callable[[], Awaitable[None]]) -> None:
+        await asyncio.sleep(self._rng.random())
+        while True:
+            with contextlib.suppress(OSError, EOFError):
+                await act()
+            self.disconnected += 1
+            await asyncio.sleep(COME_AGAIN_S * (1 + self._rng.random()))
+
+    async def _be_silent(self) -> None:
+        reader, writer = await self._connect()
+        await _until_closed(reader, writer)
+
+    async def _drip(self) -> None:
+        if self._rng.random() < 0.5:
+            reader, writer = await self._connect()
+            data = _frame(1, self._hello())
+        else:
+            reader, writer = await self._greeted()
+            data = frame_header(FrameKind.ADD, 1, FIRST_FRAME_BYTES_MAX) + bytes(1_000)
+        try:
+            for byte in data:
+                writer.write(bytes([byte]))
+                await writer.drain()
+                await asyncio.sleep(DRIP_PERIOD_S)
+            await _until_closed(reader, writer)
+        finally:
+            writer.transport.abort()
+
+    async def _announce(self) -> None:
+        is_greeted = self._rng.random() < 0.9
+        reader, writer = await (self._greeted() if is_greeted else self._connect())
+        writer.write(frame_header(FrameKind.ADD, 1, FRAME_BYTES_MAX) + bytes(100))
+        await _until_closed(reader, writer)
+
+    async def _be_deaf(self) -> None:
+        reader, writer = await self._greeted()
+        writer.transport.pause_reading()  # type: ignore[attr-defined]
+        request = ReadEntries(LEDGER, EntryId(0), EntryId(7), 2**32 - 1, fence=False)
+        try:
+            for number in range(READS_PER_DEAF):
+                writer.write(_frame(number, request))
+                await writer.drain()
+            while not writer.transport.is_closing():
+                # Without reading, the end shows only when something is written.
+                await asyncio.sleep(DRIP_PERIOD_S)
+                writer.write(_frame(1, request))
+        finally:
+            del reader
+            writer.transport.abort()
+
+    async def _connect(self) -> Streams:
+        sock = socket.socket()
+        sock.setblocking(False)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, SMALL_SOCKET_BYTES)
+        try:
+            await asyncio.get_running_loop().sock_connect(sock, self._address)
+            return await asyncio.open_connection(sock=sock)
+        except BaseException:
+            sock.close()
+            raise
+
+    async def _greeted(self) -> Streams:
+        reader, writer = await self._connect()
+        try:
+            writer.write(_frame(1, self._hello()) + _frame(2, AttachLedger(LEDGER, KEY)))
+            header = await reader.readexactly(FRAME_HEADER_BYTES)
+            await reader.readexactly(int.from_bytes(header[8:], "little"))
+        except BaseException:
+            writer.transport.abort()
+            raise
+        return reader, writer
+
+    def _hello(self) -> Hello:
+        return Hello(self._bookie_id, 1, 1, 0, b"", "stranger")
+
+
+def _frame(request_id: int, request: Request) -> bytes:
+    body = encode_message(request)
+    return frame_header(FrameKind.REQUEST, request_id, len(body)) + body
+
+
+async def _until_closed(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    try:
+        while await reader.read(1_024):
+            continue
+    finally:
+        writer.transport.abort()

@@ -1,0 +1,211 @@
+"""Fuzzes the values in the metadata service, and the files of `quire ledger export`.
+
+Leaves the bookie's own files to `tests.fuzz.disk_targets`.
+"""
+
+import io
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import Final, TypeVar
+
+from metadata.codec import decode_ledger_metadata, encode_ledger_metadata
+from metadata.cookies import CookieRecord, _instance_of, pack_cookie, unpack_cookie
+from metadata.deletion_feed import _deleted_ms
+from metadata.ephemeral import HeldNode, pack_held, unpack_held
+from metadata.errors import MetadataFormatError
+from metadata.ids import NO_ENTRY, BookieId, EntryId, Version
+from metadata.ledger_ids import _first_free, _packed
+from metadata.ledger_metadata import Fragment, LedgerMetadata, LedgerState
+from metadata.packed import pack
+from metadata.registration import BookieRegistration, pack_registration, unpack_registration
+from metadata.store import Stored
+from quire.errors import DamagedFileError
+from quire.ledger_file import FileHeader, LedgerFileReader, LedgerFileWriter
+from tests.fuzz.findings import Check, require
+from tests.fuzz.sealing import seal_export
+from tests.fuzz.targets import KIB, ParserTarget
+from tests.fuzz.wire_targets import HOSTILE_MSGPACK
+from tests.unit.metadata.samples import A, B, C, D, open_ledger
+
+Value = TypeVar("Value")
+GOLDEN: Final = Path(__file__).parents[1] / "golden"
+EXPORT_HEADER: Final = FileHeader(7, "closed", 3, 3, 2, "crc32c", {"app": "orders", "key": b"\xff"})
+_INT64_MAX: Final = 2**63 - 1
+
+
+def codec_check(encode: Callable[[Value], bytes], decode: Callable[[bytes], Value]) -> Check:
+    """Return the check that a stored value is refused, or the same encoded and decoded again."""
+
+    def check(data: bytes, _origin: bytes, _is_sealed: bool) -> bool:
+        try:
+            found = decode(data)
+        except MetadataFormatError:
+            return False
+        require(decode(encode(found)) == found, "a value is the same encoded and decoded again")
+        return True
+
+    return check
+
+
+def sample_ledgers() -> tuple[bytes, ...]:
+    """Return ledgers' metadata."""
+    recovering = open_ledger(
+        9,
+        Fragment(EntryId(0), (A, B, C)),
+        Fragment(EntryId(12), (A, B, D), incoming=(C,)),
+        Fragment(EntryId(2**40), (D, B, A)),
+    )
+    closed: LedgerMetadata = open_ledger(11)
+    closed = _closed(closed)
+    made = [encode_ledger_metadata(each) for each in (open_ledger(), recovering, closed)]
+    return ((GOLDEN / "ledger_metadata_v1.bin").read_bytes(), *made)
+
+
+def _closed(ledger: LedgerMetadata) -> LedgerMetadata:
+    return LedgerMetadata(
+        ledger_id=ledger.ledger_id,
+        state=LedgerState.CLOSED,
+        quorum=ledger.quorum,
+        fragments=ledger.fragments,
+        digest=ledger.digest,
+        created_ms=ledger.created_ms,
+        creation_token=ledger.creation_token,
+        update_token=ledger.update_token,
+        writer=ledger.writer,
+        last_entry_id=NO_ENTRY,
+        length=0,
+        custom=ledger.custom,
+    )
+
+
+def sample_registrations() -> tuple[bytes, ...]:
+    """Return what live bookies tell about themselves."""
+    plain = BookieRegistration(BookieId("bookie-a"), "10.0.0.1", 4181)
+    full = BookieRegistration(
+        BookieId("bookie-b"),
+        "host.example",
+        65_535,
+        tls=True,
+        admin_url="http://host.example:8080",
+        location="/eu/r1/h2",
+        capacity_bytes=2**40,
+        free_bytes=2**39,
+        weight=0.5,
+        writable=False,
+        build="1.2.3",
+        wire_versions=(1, 3),
+        features=("a", "b"),
+    )
+    return pack_registration(plain), pack_registration(full)
+
+
+def sample_exports() -> tuple[bytes, ...]:
+    """Return exported ledgers."""
+    rng = Random(3)
+    made = []
+    for blocks in ([[b"one", b"", b"three"], [bytes(300)]], [], [[rng.randbytes(9)] * 40]):
+        stream = io.BytesIO()
+        writer = LedgerFileWriter(stream, EXPORT_HEADER)
+        for block in blocks:
+            writer.add(block)
+        writer.end()
+        made.append(stream.getvalue())
+    return tuple(made)
+
+
+EXPORTS: Final = sample_exports()
+
+
+def check_export(data: bytes, _origin: bytes, is_sealed: bool) -> bool:
+    """Read a file as `quire ledger import` does, and write what was read."""
+    try:
+        reader = LedgerFileReader(io.BytesIO(data))
+        blocks = list(reader.blocks())
+    except DamagedFileError:
+        return False
+    is_genuine = any(data.startswith(each) for each in EXPORTS)
+    require(is_sealed or is_genuine, "a damaged file was taken for a whole one")
+    stream = io.BytesIO()
+    writer = LedgerFileWriter(stream, reader.header)
+    for block in filter(None, blocks):
+        writer.add(block)
+    writer.end()
+    again = LedgerFileReader(io.BytesIO(stream.getvalue()))
+    require(again.header == reader.header, "the header is the same written and read again")
+    require(list(again.blocks()) == [each for each in blocks if each], "and so are the entries")
+    return True
+
+
+def stored_targets() -> list[ParserTarget]:
+    """Return the targets."""
+    cookie = CookieRecord(BookieId("bookie-a"), bytes(16), 1_700_000_000_000, 3, bytes(32))
+    instance = pack("the cluster's instance", [1, bytes(range(16))])
+    held = [HeldNode(bytes(16), 9, b"content"), HeldNode(b"", _INT64_MAX, b"")]
+    return [
+        ParserTarget(
+            "ledger_metadata",
+            codec_check(encode_ledger_metadata, decode_ledger_metadata),
+            sample_ledgers(),
+            hostile=HOSTILE_MSGPACK,
+            weight=2,
+        ),
+        ParserTarget(
+            "registration",
+            codec_check(pack_registration, unpack_registration),
+            sample_registrations(),
+            hostile=HOSTILE_MSGPACK,
+        ),
+        ParserTarget(
+            "cookie_record",
+            codec_check(pack_cookie, lambda value: unpack_cookie("path", value)),
+            (pack_cookie(cookie),),
+            hostile=HOSTILE_MSGPACK,
+            weight=0.5,
+        ),
+        ParserTarget(
+            "held_node",
+            codec_check(pack_held, lambda value: unpack_held("path", value)),
+            tuple(map(pack_held, held)),
+            weight=0.5,
+        ),
+        ParserTarget(
+            "small_values",
+            _check_small_values,
+            (instance, _packed(41), pack("a deleted ledger", [1, 1_700_000_000_000])),
+            weight=0.5,
+        ),
+        ParserTarget(
+            "export_file",
+            check_export,
+            EXPORTS,
+            hostile=(_nested_header(),),
+            seal=seal_export,
+            fields=((9, 4), (13, 4), (8, 1), (17, 4)),
+            weight=0.7,
+            allocation_base_bytes=1024 * KIB,
+        ),
+    ]
+
+
+def _check_small_values(data: bytes, _origin: bytes, _is_sealed: bool) -> bool:
+    """Read values that are one number or one token."""
+    accepted = False
+    for decode in (
+        _instance_of,
+        lambda value: _first_free(Stored(value, Version(0))),
+        lambda value: _deleted_ms("path", value),
+    ):
+        try:
+            decode(data)
+        except MetadataFormatError:
+            continue
+        accepted = True
+    return accepted
+
+
+def _nested_header() -> bytes:
+    body = HOSTILE_MSGPACK[1]
+    data = bytearray(b"QUIRELX1" + b"H" + len(body).to_bytes(4, "little") + bytes(4) + body)
+    seal_export(data, Random(1))
+    return bytes(data)

@@ -1,0 +1,173 @@
+"""A few thousand damaged inputs into every parser; and proof that the fuzzer sees what is planted.
+
+Leaves millions of them to `python -m tests.fuzz`.
+"""
+
+import random
+from collections.abc import Callable
+
+import pytest
+from crc32c import crc32c
+
+from bookie.connection import BookieConnection
+from bookie.ledger_requests import LedgerRequests
+from bookie.wire import codec
+from ledger_client.connection import BookieConnection as ClientConnection
+from tests.fuzz import disk_targets, watch, wire_targets
+from tests.fuzz.crc import reference_crc32c
+from tests.fuzz.findings import Tally, require
+from tests.fuzz.mutations import OUTPUT_BYTES_MAX, Mutator
+from tests.fuzz.runner import Share, all_targets, is_known, plan, run, summarise
+from tests.fuzz.targets import ParserTarget
+from tests.fuzz.watch import HangError, hangs_noticed
+
+TARGETS = all_targets()
+FRAMES = 2_000
+FRAMES_PLANTED = 1_500
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_damaged_input_is_refused_and_nothing_else(name: str) -> None:
+    tally = Tally()
+    number = 0
+    while tally.frames < FRAMES * min(1.0, TARGETS[name].weight):
+        TARGETS[name].run_block(7, number, tally)
+        number += 1
+    assert not [finding for finding in tally.findings if not is_known(finding)]
+    assert tally.accepted > 0, "some of it reaches what lies behind the checks"
+
+
+def test_a_block_is_the_same_every_time() -> None:
+    for name in ("batch", "segment", "server_connection", "client_connection"):
+        tallies = [Tally(), Tally()]
+        for tally in tallies:
+            TARGETS[name].run_block(3, 1, tally)
+        assert (tallies[0].frames, tallies[0].accepted) == (tallies[1].frames, tallies[1].accepted)
+
+
+def test_changes_are_bounded_and_most_of_them_change_something() -> None:
+    samples = [b"", b"\x01", bytes(range(200)), bytes(OUTPUT_BYTES_MAX)]
+    mutator = Mutator(random.Random(1), samples, fields=((0, 4), (190, 8)))
+    changed = 0
+    for _ in range(2_000):
+        sample = mutator.pick()
+        out = mutator.mutate(sample)
+        assert len(out) <= OUTPUT_BYTES_MAX
+        changed += out != sample
+    assert changed > 1_400
+
+
+def test_the_reference_is_crc32c() -> None:
+    assert reference_crc32c(b"123456789") == 0xE3069283
+    assert reference_crc32c(b"6789", reference_crc32c(b"12345")) == crc32c(b"123456789")
+
+
+# What is planted is found
+
+
+def _found_in(name: str, frames: int = FRAMES_PLANTED) -> str:
+    target = all_targets()[name]
+    tally, number = Tally(), 1
+    while tally.frames < frames and not tally.findings:
+        target.run_block(5, number, tally)
+        number += 1
+    return " | ".join(finding.what for finding in tally.findings if not is_known(finding))
+
+
+def test_another_error_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not _found_in("request")
+    monkeypatch.setattr(codec, "MessageError", KeyError)
+    assert "KeyError" in _found_in("request")
+
+
+def test_a_check_left_out_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bookie.wire.batch.BatchView.verify_crc", lambda _: None)
+    assert "passed its CRC" in _found_in("batch")
+
+
+def test_a_record_whose_body_is_not_checked_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bookie.replay.is_whole", lambda _header, _body: True)
+    assert "the same encoded again" in _found_in("record")
+    assert "damaged record" in _found_in("segment")
+
+
+def test_a_run_whose_checksum_is_not_checked_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unseal(_key: bytes, value: bytes, size: int) -> bytes | None:
+        return value[:size] if len(value) == size + 4 else None
+
+    monkeypatch.setattr("bookie.index_pages.unseal", unseal)
+    assert _found_in("index")
+
+
+def test_an_allocation_beyond_the_bound_is_found() -> None:
+    def greedy(data: bytes, _origin: bytes, _is_sealed: bool) -> bool:
+        announced = int.from_bytes(data[:3], "big")
+        require(len(bytearray(announced)) == announced, "it was given what it asked for")
+        return True
+
+    target = ParserTarget("greedy", greedy, (b"\x00\x00\x10data",))
+    tally = Tally()
+    target.run_block(1, 0, tally)
+    assert "over its bound" in tally.findings[0].what
+
+
+def test_an_endless_loop_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watch, "TICK_CPU_S", 0.05)
+    tally = Tally()
+    with pytest.raises(HangError), hangs_noticed(tally):
+        while True:
+            tally.frames += 1
+
+
+def test_a_server_that_fails_inside_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(LedgerRequests, "try_read", fail)
+    assert "ZeroDivisionError" in _found_in("server_connection")
+
+
+def test_a_server_that_answers_twice_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    flush = BookieConnection.flush_acks
+
+    def flush_twice(connection: BookieConnection) -> None:
+        connection._acks += connection._acks[:1]
+        flush(connection)
+
+    monkeypatch.setattr(BookieConnection, "flush_acks", flush_twice)
+    assert "answered once" in _found_in("server_connection")
+
+
+def test_a_server_that_leaves_a_request_unanswered_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(BookieConnection, "_refuse", lambda *_: None)
+    assert "what was asked is answered" in _found_in("server_connection")
+
+
+@pytest.mark.parametrize("place", ["_fail_all", "_take_ack"])
+def test_a_client_that_forgets_is_found(monkeypatch: pytest.MonkeyPatch, place: str) -> None:
+    monkeypatch.setattr(ClientConnection, place, lambda *_: None)
+    assert _found_in("client_connection")
+
+
+# Many blocks
+
+
+def test_shares_do_not_depend_on_the_workers() -> None:
+    chosen = [TARGETS[name] for name in ("acks", "request")]
+    shares = plan(chosen, 100_000, 9)
+    assert sum(share.frames for share in shares) >= 100_000
+    assert len({(share.target, share.first) for share in shares}) == len(shares)
+    few = [Share("acks", 9, 0, 1, 600), Share("cookie", 9, 0, 1, 600)]
+    summary = summarise(run(few, workers=1), 1.0, 9)
+    assert summary["is_well"]
+    assert summary["findings"] == []
+
+
+@pytest.mark.parametrize(
+    "samples",
+    [disk_targets.sample_segments, wire_targets.sample_batches, disk_targets.sample_cookies],
+)
+def test_samples_are_what_the_encoders_make(samples: Callable[[], tuple[bytes, ...]]) -> None:
+    assert samples() == samples()
