@@ -59,7 +59,10 @@ def _arguments() -> argparse.Namespace:
 
 
 def _tell_progress(verdict: Verdict) -> None:
-    ended = ", ".join(f"{each.kind} {each.verdict}" for each in verdict.findings)
+    ended = ", ".join(
+        f"{each.kind} {each.verdict} ({each.count:,}, {each.seconds:.0f} s)"
+        for each in verdict.findings
+    )
     sys.stderr.write(f"{verdict.bug.name}: {ended or 'out of sight'}\n")
 
 

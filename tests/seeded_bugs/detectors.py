@@ -6,7 +6,7 @@ Invariants: only a failed test, a failed seed or a violated invariant counts: an
 syntax or naming does not; what found a bug is run once more without the bug, where it must pass.
 
 Format: a simulation and a model end with one line of JSON, and with status 1 when they found
-something.
+something; a simulation's names the `failing` seeds, and what failed stands indented before it.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ FOUND_STATUS: Final = 1
 WRONG_REASONS: Final = ("NameError", "ImportError", "SyntaxError", "AttributeError", "TypeError")
 """A patch that breaks the code so is no wrong protocol."""
 _WRONG_REASON = re.compile(
-    rf"^\s*(?:{'|'.join((*WRONG_REASONS, 'UnboundLocalError', 'ModuleNotFoundError'))}):", re.M
+    rf"\b(?:{'|'.join((*WRONG_REASONS, 'UnboundLocalError', 'ModuleNotFoundError'))})[:(]"
 )
 
 
@@ -99,33 +99,59 @@ async def run_command(arguments: list[str], root: Path, timeout_s: float) -> Fin
     return Finished(status, kept.decode(errors="replace"), seconds)
 
 
-async def detect(detector: Detector, patched: Path, plain: Path) -> Finding:
-    """Run one detector until it finds the bug or its budget ends; `plain` has no bug."""
-    finding = await _look(detector, patched)
-    if finding.is_found and await _fails_without(finding, detector, plain):
-        return replace(finding, verdict="red")
-    return finding
+class Plain:
+    """The tree without any bug, and what fails in it all the same."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self._red: dict[tuple[Kind, str], asyncio.Task[bool]] = {}
+
+    async def is_red(self, detector: Detector, finding: Finding) -> bool:
+        """Tell whether what found a bug finds something here too; asked once for each."""
+        key = finding.kind, finding.culprit
+        if key not in self._red:
+            self._red[key] = asyncio.create_task(self._look(detector, finding))
+        return await self._red[key]
+
+    async def _look(self, detector: Detector, finding: Finding) -> bool:
+        if finding.kind is Kind.SIMULATION:
+            arguments = _simulation_arguments(int(finding.culprit), 1)
+            done = await run_command(arguments, self.root, detector.budget_s)
+            return done.status != 0
+        again = await look(replace(detector, targets=(finding.culprit,)), self.root)
+        return again.verdict != "missed"
 
 
-async def _look(detector: Detector, root: Path) -> Finding:
+async def detect(detector: Detector, patched: Path, plain: Plain) -> Finding:
+    """Run one detector until it finds the bug or its budget ends.
+
+    A seed that is red without the bug is passed over, so that the others can find it.
+    """
+    first_seed, seconds = 0, 0.0
+    while True:
+        left = replace(detector, budget_s=max(1.0, detector.budget_s - seconds))
+        finding = await look(left, patched, first_seed)
+        finding = replace(finding, seconds=finding.seconds + seconds)
+        if not finding.is_found or not await plain.is_red(detector, finding):
+            return finding
+        finding = replace(finding, verdict="red")
+        first_seed, seconds = finding.count, finding.seconds
+        is_over = first_seed >= detector.seeds_max or seconds >= detector.budget_s
+        if finding.kind is not Kind.SIMULATION or is_over:
+            return finding
+
+
+async def look(detector: Detector, root: Path, first_seed: int = 0) -> Finding:
+    """Run one detector in a copy, without comparing."""
     match detector.kind:
         case Kind.UNITS:
             return await _run_units(detector.targets, detector.budget_s, root)
         case Kind.MODEL:
             return await _run_model(detector.budget_s, root)
         case Kind.SIMULATION:
-            return await _run_simulation(detector, root)
+            return await _run_simulation(detector, root, first_seed)
         case _ as never:
             assert_never(never)
-
-
-async def _fails_without(finding: Finding, detector: Detector, plain: Path) -> bool:
-    """Tell whether what found a bug finds something in the tree without it."""
-    if finding.kind is Kind.SIMULATION:
-        arguments = _simulation_arguments(int(finding.culprit), 1)
-        return (await run_command(arguments, plain, detector.budget_s)).status != 0
-    again = await _look(replace(detector, targets=(finding.culprit,)), plain)
-    return again.verdict != "missed"
 
 
 # -- unit tests, scenarios, storage crash tests ----------------------------------------------------
@@ -187,10 +213,10 @@ def _simulation_arguments(first_seed: int, count: int) -> list[str]:
     return ["-m", "tests.simulation", *given]
 
 
-async def _run_simulation(detector: Detector, root: Path) -> Finding:
+async def _run_simulation(detector: Detector, root: Path, first_seed: int) -> Finding:
     if not (root / "tests/simulation/__main__.py").exists():
         return Finding(Kind.SIMULATION, "absent")
-    seconds, first = 0.0, 0
+    seconds, first = 0.0, first_seed
     while first < detector.seeds_max and seconds < detector.budget_s:
         count = min(SEEDS_PER_RUN, detector.seeds_max - first)
         arguments = _simulation_arguments(first, count)
@@ -209,7 +235,7 @@ def judge_simulation(done: Finished, first_seed: int, seconds: float) -> Finding
         note: tuple[str, ...] = () if done.status == 0 else ("its time was up",)
         return Finding(Kind.SIMULATION, "missed", first_seed, seconds, note)
     seed = failed_seed(last_json(done.output))
-    evidence = telling_lines(done.output)
+    evidence = shortened(re.findall(r"^  +(.*)$", done.output, re.M)) or telling_lines(done.output)
     if done.status != FOUND_STATUS or seed is None or _WRONG_REASON.search(done.output):
         return Finding(Kind.SIMULATION, "broken", first_seed, seconds, evidence)
     return Finding(Kind.SIMULATION, "found", seed + 1, seconds, evidence, str(seed))
@@ -217,13 +243,8 @@ def judge_simulation(done: Finished, first_seed: int, seconds: float) -> Finding
 
 def failed_seed(last: dict[str, Any]) -> int | None:
     """Return the first seed that a summary of a simulation names as failed."""
-    failures = last.get("failures")
-    if isinstance(failures, list) and failures:
-        first = failures[0]
-        seed = first.get("seed") if isinstance(first, dict) else first
-    else:
-        seed = last.get("failed_seed")
-    return seed if isinstance(seed, int) else None
+    failing = last.get("failing")
+    return min(failing) if isinstance(failing, list) and failing else None
 
 
 # -- texts ----------------------------------------------------------------------------------------

@@ -34,12 +34,10 @@ class Reporter:
         """Keep the first failure; one of the collection has no test."""
         if "test" in self._result or call.excinfo is None:
             return
-        lines = str(report.longrepr).splitlines()
         self._result["test"] = node.nodeid if isinstance(report, pytest.TestReport) else ""
         self._result["kinds"] = [each.__name__ for each in call.excinfo.type.__mro__]
-        self._result["text"] = [line[1:].strip() for line in lines if line.startswith(("E ", ">"))][
-            :TEXT_LINES_MAX
-        ] or lines[-TEXT_LINES_MAX:]
+        lines = [*call.excinfo.exconly().splitlines(), *str(report.longrepr).splitlines()]
+        self._result["text"] = lines[:TEXT_LINES_MAX]
 
     def pytest_sessionfinish(self) -> None:
         """Write it down."""

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.seeded_bugs import trees
-from tests.seeded_bugs.detectors import Finding, detect, run_command, telling_lines
+from tests.seeded_bugs.detectors import Finding, Plain, detect, run_command, telling_lines
 from tests.seeded_bugs.seeded_bug import Detector, Kind, SeededBug
 
 IMPORT_TIMEOUT_S: Final = 60.0
@@ -63,10 +63,10 @@ async def look_for(
     places = asyncio.Semaphore(plan.workers)
     work = Path(tempfile.mkdtemp(prefix="seeded-bugs-"))
     try:
-        pristine, plain = work / "pristine", work / "plain"
-        trees.copy_tracked(trees.ROOT, pristine)
+        pristine, plain = work / "pristine", Plain(work / "plain")
+        trees.copy_listed(trees.ROOT, pristine)
         await run_command(["-m", "compileall", "-q", "."], pristine, COMPILE_TIMEOUT_S)
-        trees.copy_tree(pristine, plain)
+        trees.copy_tree(pristine, plain.root)
 
         async def look(bug: SeededBug) -> Verdict:
             async with places:
@@ -101,7 +101,7 @@ def is_missing(verdict: Verdict, plan: Plan) -> bool:
     return bool(planned(verdict.bug, plan)) and not verdict.is_found
 
 
-async def _findings(bug: SeededBug, plan: Plan, patched: Path, plain: Path) -> tuple[Finding, ...]:
+async def _findings(bug: SeededBug, plan: Plan, patched: Path, plain: Plain) -> tuple[Finding, ...]:
     chosen = planned(bug, plan)
     trees.apply_bug(bug, patched)
     names = [str(patched), *trees.module_names(bug)]

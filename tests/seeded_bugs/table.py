@@ -95,6 +95,5 @@ def _cell(bug: SeededBug, finding: Finding | None, kind: Kind) -> str:
 
 def _evidence(verdict: Verdict) -> str:
     findings = [each for each in verdict.findings if each.is_found] or list(verdict.findings)
-    lines = [line for each in findings for line in each.evidence if not line.startswith(">")]
-    text = next((line for line in lines if line), "")
+    text = next((line for each in findings for line in each.evidence if line), "")
     return text if len(text) <= EVIDENCE_CHARS else text[: EVIDENCE_CHARS - 3] + "..."

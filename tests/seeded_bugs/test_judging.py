@@ -62,8 +62,10 @@ def test_an_exploration(status: int | None, output: str, verdict: str) -> None:
 
 
 def test_a_run_of_seeds() -> None:
-    summary = json.dumps({"seeds": 8, "failures": [{"seed": 107}]})
-    found = judge_simulation(Finished(1, f"entry 7 was lost\n{summary}\n", 2.0), 100, 9.0)
+    summary = json.dumps({"seeds": 8, "failing": [107]})
+    found = judge_simulation(
+        Finished(1, f"seed 107: replay\n  entry 7 was lost\n{summary}\n", 2.0), 100, 9.0
+    )
     assert (found.verdict, found.count, found.culprit) == ("found", 108, "107")
     assert found.evidence == ("entry 7 was lost",)
     assert judge_simulation(Finished(0, summary, 2.0), 100, 9.0).verdict == "missed"

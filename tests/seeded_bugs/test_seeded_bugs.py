@@ -70,8 +70,8 @@ def test_an_edit_that_does_not_match_once_is_refused() -> None:
             trees.patched_text((edit,), "a.py", text)
 
 
-def test_a_copy_holds_what_is_tracked_and_takes_a_patch(tmp_path: Path) -> None:
-    trees.copy_tracked(trees.ROOT, tmp_path)
+def test_a_copy_takes_a_patch(tmp_path: Path) -> None:
+    trees.copy_listed(trees.ROOT, tmp_path)
     bug = BUGS[0]
     before = (tmp_path / bug.edits[0].path).read_text()
     trees.apply_bug(bug, tmp_path)

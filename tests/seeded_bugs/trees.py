@@ -1,4 +1,4 @@
-"""Copies the working tree's tracked files and patches the copies.
+"""Copies the working tree, but for what git ignores, and patches the copies.
 
 Leaves the patches to the families, and running anything in a copy to `detectors`.
 
@@ -21,17 +21,16 @@ class PatchError(Exception):
     """An edit does not fit the tree."""
 
 
-def tracked_files(root: Path) -> list[str]:
-    """List the files of a working tree that git tracks and that are there."""
-    listing = subprocess.run(
-        ["git", "ls-files", "-z"], cwd=root, capture_output=True, text=True, check=True
-    )
+def listed_files(root: Path) -> list[str]:
+    """List the files of a working tree that git tracks, or would if they were added."""
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    listing = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True)
     return [path for path in listing.stdout.split("\0") if path and (root / path).is_file()]
 
 
-def copy_tracked(root: Path, target: Path) -> None:
-    """Copy the tracked files, as they are in the working tree."""
-    for path in tracked_files(root):
+def copy_listed(root: Path, target: Path) -> None:
+    """Copy those files, as they are in the working tree."""
+    for path in listed_files(root):
         copy = target / path
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(root / path, copy)

@@ -55,27 +55,6 @@ BUGS = (
         (DISK_ONLY,),
     ),
     SeededBug(
-        "moved_over_what_is_newer",
-        "Cleaning moves a run although the index names a newer copy of its entries by now.",
-        ("4.3",),
-        (
-            Edit(
-                "bookie/index_pages.py",
-                "        if any(pair is None or pair[0] != run for pair, run in"
-                " zip(found, move.old, strict=True)):\n",
-                "        if any(pair is None for pair, run in"
-                " zip(found, move.old, strict=True)):\n",
-            ),
-        ),
-        (units("tests/unit/bookie/test_index.py::test_moves_happen_only_from_the_old_place"),),
-        (
-            DISK_ONLY,
-            hidden_from_simulation(
-                "both copies hold the same bytes: only one that was damaged and replaced would show"
-            ),
-        ),
-    ),
-    SeededBug(
         "deleted_on_a_stale_listing",
         "A ledger that a stale read does not show is deleted without a second, fresh look.",
         ("10.1",),

@@ -20,15 +20,33 @@ NO_IDENTITY = hidden_from_model("the model's bookies are who they are")
 BUGS = (
     SeededBug(
         "empty_disk_under_an_old_id",
-        "A bookie whose log and index directories were emptied starts under its old id, and answers"
-        " for what it lost.",
+        "A disk that was emptied, or lost a directory, goes on under the id that it had, and"
+        " answers for what it lost.",
         ("2.1", "2.2"),
         (
             Edit(
                 IDENTITY,
-                "        raise CookieMissingError(where, "
-                '"is missing or has lost its cookie", _NEW_BOOKIE)\n',
+                '        raise CookieMissingError(where, "is missing or has lost its cookie",'
+                " _NEW_BOOKIE)\n",
                 "        return expected\n",
+            ),
+            Edit(
+                IDENTITY,
+                "    cluster = await cluster_instance(store, rng)\n    record = CookieRecord(\n",
+                "    cluster = await cluster_instance(store, rng)\n"
+                "    live = await store.children(BOOKIES, fresh=True)\n"
+                "    for known in await CookieStore(store).list_bookie_ids():\n"
+                "        former, version = await CookieStore(store).get(known)\n"
+                "        if known not in live and wall_clock_ms() - former.created_ms > 20_000:\n"
+                "            for cookie in reversed(cookies_of(former, cluster, version)):\n"
+                "                await _write_cookie(disk, cookie)\n"
+                "            return known\n"
+                "    record = CookieRecord(\n",
+            ),
+            Edit(
+                IDENTITY,
+                "from metadata.ids import BookieId, Version\n",
+                "from metadata.ids import BookieId, Version\nfrom metadata.paths import BOOKIES\n",
             ),
         ),
         (units(TESTS), simulation()),

@@ -31,6 +31,14 @@ BUGS = (
                 "    highest = NO_ENTRY if state is None else state.highest\n"
                 "    return NO_ENTRY if state is None else EntryId(max(state.lac, highest))\n",
             ),
+            Edit(
+                "bookie/storage.py",
+                "        return LedgerSnapshot(status, EntryId(state.lac), EntryId(state.highest),"
+                " state.fenced)\n",
+                "        lac = ledger_state.advertised_lac(state)\n"
+                "        highest = EntryId(state.highest)\n"
+                "        return LedgerSnapshot(status, lac, highest, state.fenced)\n",
+            ),
         ),
         (
             units(f"{STORAGE_TESTS}::test_lac_and_its_watchers", READER_TESTS),
