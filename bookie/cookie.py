@@ -128,8 +128,8 @@ def encode_cookie(cookie: Cookie) -> bytes:
 def decode_cookie(data: bytes, where: str) -> Cookie:
     """Read a cookie's file. Raises CookieDamagedError."""
     try:
-        lines = data.decode("ascii").splitlines(keepends=True)
-        pairs = [line.rstrip("\n").partition(" ") for line in lines]
+        *lines, rest = data.decode("ascii").split("\n")
+        pairs = [line.partition(" ") for line in lines]
     except UnicodeDecodeError:
         raise CookieDamagedError(where, "it is not text") from None
     if not pairs or pairs[0][0] != _NAMES[0]:
@@ -138,10 +138,11 @@ def decode_cookie(data: bytes, where: str) -> Cookie:
         raise CookieDamagedError(
             where, f"its format version is {pairs[0][2][:20]}, this release reads {_FORMAT_VERSION}"
         )
-    if tuple(name for name, _, _ in pairs) != _NAMES:
+    if rest or tuple(name for name, _, _ in pairs) != _NAMES:
         raise CookieDamagedError(where, "its lines are not those of a cookie")
     values = [value for _, _, value in pairs]
-    if values[-1] != f"{crc32c(''.join(lines[:-1]).encode()):08x}":
+    checked = "".join([line + "\n" for line in lines[:-1]])
+    if values[-1] != f"{crc32c(checked.encode()):08x}":
         raise CookieDamagedError(where, "its checksum does not match")
     try:
         return _from_values(values)

@@ -25,8 +25,9 @@ from bookie.ledger_state import LedgerState
 from bookie.ledgers import Ledgers
 from bookie.records import RECORD_HEADER_BYTES, Record, RecordKind
 from bookie.recovery_scan import LogReplay, ReplayOutcome, find_segments
-from bookie.segments import Segments
+from bookie.segments import Segments, segment_name
 from bookie.wire.batch import Buffer, parse_header
+from bookie.wire.errors import BatchError
 from metadata.ids import LedgerId
 
 INDEX_NAME: Final = "index"
@@ -52,6 +53,7 @@ async def open_parts(disk: Disk, config: StorageConfig, *, has_lost_data: bool =
     store = await disk.open_index(INDEX_NAME, config.index_map_bytes)
     ledgers = Ledgers()
     meta = await _load_meta(store, ledgers, is_new=not segments.by_number)
+    await disk.sync_directory(INDEX_NAME)  # the store syncs its file, not the name of it
     for number, live_bytes in await _load_all(store, index_pages.scan_live_bytes):
         if number in segments.by_number:
             segments.by_number[number].live_bytes = live_bytes
@@ -186,7 +188,11 @@ class _Applier:
             state.master_key = records.decode_master_key(body)
 
     def _apply_adds(self, lsn: int, body: Buffer) -> None:
-        header = parse_header(body)
+        try:
+            header = parse_header(body)
+        except BatchError as error:  # its CRCs hold, so it was written like that
+            name = segment_name(records.segment_of(lsn), is_cleaned=False)
+            raise FormatError(name, f"the batch at LSN {lsn} makes no sense: {error}") from error
         ledger_id = header.ledger_id
         if ledger_id in self._ledgers.deleted:
             return

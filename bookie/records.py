@@ -28,6 +28,7 @@ from typing import Final, NamedTuple
 from crc32c import crc32c
 
 from bookie.wire.batch import Buffer
+from bookie.wire.messages import MASTER_KEY_BYTES
 from metadata.ids import EntryId, LedgerId
 
 RECORD_MAGIC: Final = 0x5152
@@ -74,6 +75,13 @@ class RecordKind(IntEnum):
 
 
 ADDS: Final = int(RecordKind.ADDS)
+_CONTROL_BODY_BYTES: Final = {
+    RecordKind.FENCE: _LEDGER.size,
+    RecordKind.EXPLICIT_LAC: _LEDGER_LAC.size,
+    RecordKind.TOMBSTONE: _LEDGER.size,
+    RecordKind.MASTER_KEY: _LEDGER.size + MASTER_KEY_BYTES,
+    RecordKind.HEAD: _HEAD.size,
+}
 _KINDS: Final = {int(kind): kind for kind in RecordKind}
 
 
@@ -173,6 +181,13 @@ def segment_of(lsn: int) -> int:
 def offset_of(lsn: int) -> int:
     """Return a place's offset within its segment's file."""
     return lsn & OFFSET_MAX
+
+
+def may_be_body(kind: RecordKind, size: int) -> bool:
+    """Tell whether a control record's body may have so many bytes."""
+    if kind is RecordKind.FOOTER:
+        return size % FOOTER_RUN_BYTES == _CRC.size
+    return size == _CONTROL_BODY_BYTES[kind]
 
 
 def encode_ledger(ledger_id: LedgerId) -> bytes:

@@ -30,7 +30,7 @@ class Damage:
     lsn: int
     next_lsn: int | None
     kind: RecordKind | None
-    """What was lost, when the header can still be read."""
+    """What was lost, when that is one record whose header can still be read, and no more."""
 
 
 def scan(data: memoryview, base_lsn: int) -> tuple[list[Record], int, RecordHeader | None]:
@@ -52,9 +52,9 @@ def scan(data: memoryview, base_lsn: int) -> tuple[list[Record], int, RecordHead
 
 
 def is_whole(header: RecordHeader, body: Buffer) -> bool:
-    """Check a body against the CRC that covers it."""
+    """Check a body against the CRC that covers it, and that its kind can have such a one."""
     if header.kind is not RecordKind.ADDS:
-        return crc32c(body) == header.body_crc
+        return crc32c(body) == header.body_crc and records.may_be_body(header.kind, len(body))
     return is_intact(body)
 
 
@@ -81,10 +81,11 @@ class SegmentReader:
                 self._wanted = stopper.size
                 continue
             resumed = await _find_next(file, segment, self._offset, stopper)
-            self._offset = file.size if resumed is None else resumed
+            damaged, self._offset = self._offset, file.size if resumed is None else resumed
             self._wanted = CHUNK_BYTES
             next_lsn = None if resumed is None else records.lsn_of(segment, resumed)
-            return Damage(base_lsn, next_lsn, None if stopper is None else stopper.kind)
+            is_one = stopper is not None and self._offset == damaged + stopper.size
+            return Damage(base_lsn, next_lsn, stopper.kind if stopper and is_one else None)
         return None
 
 

@@ -14,7 +14,8 @@ Format of a frame's header, little-endian:
 | 8 | 4 | body bytes |
 
 Invariants: a frame's size is checked before anything is allocated for it; what is allocated for a
-frame that was only announced is at most `BODY_BYTES_AT_FIRST`, then twice what has arrived.
+frame that was only announced is at most `BODY_BYTES_AT_FIRST`, or what the peer sent in one frame
+before, up to `BODY_BYTES_TRUSTED_MAX`; then twice what has arrived.
 
 Source: storage design, "Limits and refusals".
 """
@@ -35,7 +36,9 @@ RECEIVE_BUFFER_BYTES: Final = 64 * 1024
 REQUEST_BYTES_MAX: Final = 64 * 1024
 """Control messages are small: a bound of their own bounds what their decoder allocates."""
 
-BODY_BYTES_AT_FIRST: Final = 1024 * 1024
+BODY_BYTES_AT_FIRST: Final = 64 * 1024
+BODY_BYTES_TRUSTED_MAX: Final = 1024 * 1024
+"""A peer that sent a whole large frame is given as much at once for the next, up to this."""
 REQUEST_ID_MODULUS: Final = 2**32
 
 _HEADER = struct.Struct("<HBBII")
@@ -90,7 +93,16 @@ class FrameAssembler:
     After a FrameError nothing more may be fed.
     """
 
-    __slots__ = ("_body", "_body_bytes", "_body_filled", "_buffer", "_filled", "_limit", "_pending")
+    __slots__ = (
+        "_body",
+        "_body_bytes",
+        "_body_filled",
+        "_buffer",
+        "_filled",
+        "_limit",
+        "_pending",
+        "_trusted_bytes",
+    )
 
     def __init__(self, frame_bytes_max: int = FIRST_FRAME_BYTES_MAX) -> None:
         self._buffer = bytearray(RECEIVE_BUFFER_BYTES)
@@ -100,6 +112,7 @@ class FrameAssembler:
         self._body = bytearray()
         self._body_bytes = 0
         self._body_filled = 0
+        self._trusted_bytes = BODY_BYTES_AT_FIRST
 
     def allow(self, frame_bytes_max: int) -> None:
         """Raise the limit, once the peer has introduced itself."""
@@ -128,6 +141,8 @@ class FrameAssembler:
             self._grow_body()
             return []
         kind, flags, request_id = self._pending
+        if self._body_bytes > self._trusted_bytes:
+            self._trusted_bytes = min(self._body_bytes, BODY_BYTES_TRUSTED_MAX)
         frame = Frame(kind, flags, request_id, memoryview(self._body))
         self._pending, self._body = None, bytearray()
         return [frame]
@@ -141,7 +156,7 @@ class FrameAssembler:
             arrived = filled - start
             if size > arrived:
                 self._pending = (kind, flags, request_id)
-                self._body = bytearray(min(size, max(BODY_BYTES_AT_FIRST, 2 * arrived)))
+                self._body = bytearray(min(size, max(self._trusted_bytes, 2 * arrived)))
                 self._body[:arrived] = memoryview(buffer)[start:filled]
                 self._body_bytes, self._body_filled = size, arrived
                 start = filled

@@ -8,6 +8,7 @@ import random
 
 import pytest
 
+from bookie import records
 from bookie.config import KIB
 from bookie.errors import DiskFailedError
 from bookie.overriding import override
@@ -76,6 +77,37 @@ def test_a_fence_outlives_a_checkpoint_that_was_cancelled(steps: int) -> None:
         storage = await bench.reopen(storage)
         assert (await storage.read_lac(L, KEY)).fenced
         assert await add(storage, make_run(7, 0, 1)) is Status.FENCED
+
+    simulate(main)
+
+
+def test_a_fence_inside_damage_that_began_before_it_is_missed() -> None:
+    """One bad sector over the end of an adds record and the fence behind it."""
+
+    async def main(bench: Bench) -> None:
+        storage = await bench.open()
+        await add(storage, make_run(7, 0, 5))
+        await storage.fence(LedgerId(8), KEY)
+        await add(storage, make_run(7, 5, 5))
+        await add(storage, make_run(7, 10, 5))
+        bench.platter.crash(bench.rng)
+        name = "log/00000001.log"
+        data = bytes(bench.platter.names[name].current)
+        place = next(
+            offset
+            for offset in range(len(data))
+            if (header := records.decode_header(data, offset, records.lsn_of(1, offset)))
+            and header.kind is records.RecordKind.MASTER_KEY
+            and data[offset + records.RECORD_HEADER_BYTES :].startswith(
+                LedgerId(8).to_bytes(8, "little")
+            )
+        )
+        for offset in range(place - 1, place + 2 * records.RECORD_HEADER_BYTES + 40 + 5):
+            bench.platter.flip_bit(name, offset * 8)
+        storage = await bench.open()
+        assert storage.statistics().is_limbo
+        assert await add(storage, make_run(8, 0, 1)) is Status.UNKNOWN
+        assert (await read(storage, 7, 0, 14)).status is Status.UNKNOWN
 
     simulate(main)
 

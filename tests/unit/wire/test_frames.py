@@ -11,6 +11,7 @@ from bookie.wire.errors import FrameError
 from bookie.wire.frames import (
     ADD_RECOVERY,
     BODY_BYTES_AT_FIRST,
+    BODY_BYTES_TRUSTED_MAX,
     FIRST_FRAME_BYTES_MAX,
     FRAME_BYTES_MAX,
     FRAME_HEADER_BYTES,
@@ -94,6 +95,22 @@ def test_an_announced_frame_costs_little_until_it_arrives() -> None:
     assembler = FrameAssembler(FRAME_BYTES_MAX)
     _feed(assembler, frame_header(FrameKind.ADD, 1, FRAME_BYTES_MAX))
     assert len(assembler.get_buffer()) == BODY_BYTES_AT_FIRST
+
+
+@pytest.mark.parametrize(
+    ("sent_before", "given"),
+    [
+        ([], BODY_BYTES_AT_FIRST),
+        ([300_000, 100_000], 300_000),
+        ([3 * BODY_BYTES_TRUSTED_MAX], BODY_BYTES_TRUSTED_MAX),
+    ],
+)
+def test_a_peer_is_given_at_once_what_it_filled_before(sent_before: list[int], given: int) -> None:
+    assembler = FrameAssembler(FRAME_BYTES_MAX)
+    for size in sent_before:
+        assert len(_feed(assembler, _frame(FrameKind.ADD, 1, bytes(size)))) == 1
+    _feed(assembler, frame_header(FrameKind.ADD, 1, FRAME_BYTES_MAX))
+    assert len(assembler.get_buffer()) == given
 
 
 def test_a_body_is_never_reused() -> None:
