@@ -18,6 +18,8 @@ from bookie.errors import DirectoryLockedError, DiskFailedError, DiskFullError
 from tests.simulation.index_store import MemoryStore
 
 SECTOR_BYTES: Final = 512
+SIGNATURE_BYTES: Final = 48
+"""A batch is known by its header, which holds its CRC."""
 
 
 @dataclass(slots=True)
@@ -46,6 +48,15 @@ class _Content:
     dropped: list[tuple[int, int]] = field(default_factory=list)
     """(Offset, size) of what the process wanted out of the page cache, in order."""
 
+    def make_durable(self) -> None:
+        """Bring what was written since the last sync to the medium."""
+        durable, size = self.durable, len(self.current)
+        del durable[size:]
+        durable.extend(bytes(size - len(durable)))
+        for offset, data in self.writes:
+            durable[offset : offset + len(data)] = self.current[offset : offset + len(data)]
+        self.writes.clear()
+
 
 @dataclass(slots=True)
 class Platter:
@@ -56,6 +67,8 @@ class Platter:
     stores: dict[str, MemoryStore] = field(default_factory=dict)
     generation: int = 0
     locked: bool = False
+    synced: dict[bytes, None] = field(default_factory=dict)
+    """How each buffer begins that was ever synced as such; a quick way to know a batch again."""
 
     def crash(self, rng: random.Random) -> None:
         """Cut the power."""
@@ -69,6 +82,26 @@ class Platter:
             _lose(self.names[name], rng)
         for name in sorted(self.stores):
             self.stores[name].crash(rng)
+
+    def holds(self, data: bytes) -> bool:
+        """Tell whether the log holds these bytes durably."""
+        if data[:SIGNATURE_BYTES] in self.synced:
+            return True
+        names = sorted((name for name in self.names if name.startswith("log/")), reverse=True)
+        return any(self.names[name].durable.find(data) >= 0 for name in names)
+
+    def copied(self) -> "Platter":
+        """Return a copy, as another disk that holds the same bytes."""
+        contents: dict[int, _Content] = {}
+        for content in (*self.names.values(), *self.durable_names.values()):
+            contents[id(content)] = _Content(
+                bytearray(content.durable), bytearray(content.current), list(content.writes)
+            )
+        return Platter(
+            {name: contents[id(each)] for name, each in self.names.items()},
+            {name: contents[id(each)] for name, each in self.durable_names.items()},
+            {name: store.copied() for name, store in self.stores.items()},
+        )
 
     def flip_bit(self, name: str, bit: int) -> None:
         """Change one bit of a file, as a failing medium would."""
@@ -135,6 +168,10 @@ class CrashableFile:
             await disk.faults.paused.wait()
         await disk.pause()
         await self._sync()
+        if not disk.faults.forgets_syncs:
+            for buffer in buffers:
+                if len(buffer) >= SIGNATURE_BYTES:
+                    disk.platter.synced[bytes(buffer[:SIGNATURE_BYTES])] = None
 
     def read_nowait(self, offset: int, size: int) -> Buffer | None:
         """See `File.read_nowait`; what it has in memory is drawn."""
@@ -179,8 +216,7 @@ class CrashableFile:
             self._is_failed = True
             raise DiskFailedError(self.name, "the sync failed")
         if not faults.forgets_syncs:
-            self._content.durable = bytearray(self._content.current)
-            self._content.writes.clear()
+            self._content.make_durable()
 
 
 class CrashableDisk:

@@ -112,6 +112,13 @@ class MemoryStore:
             self._undo(self._unsynced)
         self._unsynced = []
 
+    def copied(self) -> "MemoryStore":
+        """Return a store that holds the same, and is not open."""
+        copy = MemoryStore()
+        copy.keys, copy.pairs = list(self.keys), dict(self.pairs)
+        copy._unsynced = list(self._unsynced)
+        return copy
+
     def flip_bit(self, rng: random.Random) -> bytes:
         """Change one bit of one value, as a failing medium would; return its key."""
         key = rng.choice(self.keys)

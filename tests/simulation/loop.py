@@ -5,12 +5,13 @@ does input or output.
 
 Invariants: time moves only when nothing is ready; ready callbacks are shuffled by the seed; tasks
 hash by creation number, so that sets of them iterate alike in every process; a killed node's tasks
-never run again, not even their `finally`.
+never run again, not even their `finally`; a paused node's wait, in their order, until it goes on.
 Source: assurance design, "Deterministic simulation".
 """
 
 import asyncio
 import contextlib
+import heapq
 import itertools
 import random
 from asyncio import base_events, events
@@ -28,6 +29,9 @@ NODE: Final = ContextVar("NODE", default=0)
 
 CALLBACKS_MAX: Final = 50_000_000
 """A run that takes more loop steps than this is taken for a livelock."""
+
+TASKS_KEPT: Final = 1_000
+"""Finished tasks are forgotten once there are about so many."""
 
 
 class LivelockError(Exception):
@@ -50,24 +54,12 @@ class SimulationTask(asyncio.Task[Any]):
         return self is other
 
 
-class _VirtualSelector:
-    """Stands where a real loop waits for sockets: waiting moves the virtual clock."""
-
-    def __init__(self, loop: "SimulationLoop") -> None:
-        self._loop = loop
-
-    def select(self, timeout: float | None) -> list[object]:
-        if timeout is None:
-            raise LivelockError("every task waits for something that nothing will bring about")
-        self._loop.advance(timeout)
-        return []
-
-
 class SimulationLoop(base_events.BaseEventLoop):
     """An event loop without a world outside; see `run_simulation`."""
 
     _ready: deque[asyncio.Handle]
-    _scheduled: list[asyncio.TimerHandle]
+    _timer_cancelled_count: int
+    _stopping: bool
 
     def __init__(self, seed: int) -> None:
         super().__init__()
@@ -75,12 +67,15 @@ class SimulationLoop(base_events.BaseEventLoop):
         self.failures: list[BaseException] = []
         self._now = 0.0
         self._steps = 0
-        self._selector = _VirtualSelector(self)
-        self._clock_resolution = 1e-9
+        self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
+        self._timer_count = 0
         self._task_numbers = itertools.count(1)
         self._node_numbers = itertools.count(1)
         self._dead: dict[int, None] = {}
+        self._paused: dict[int, list[asyncio.Handle]] = {}
+        self._contexts: dict[int, Context] = {}
         self._tasks: list[SimulationTask] = []
+        self._tasks_max = TASKS_KEPT
         self.set_task_factory(self._make_task)
         self.set_exception_handler(self._note_failure)
 
@@ -88,21 +83,40 @@ class SimulationLoop(base_events.BaseEventLoop):
     def time(self) -> float:
         return self._now
 
-    def advance(self, seconds: float) -> None:
-        """Move the clock."""
-        self._now += seconds
+    @property
+    def step_count(self) -> int:
+        """How many callbacks have run."""
+        return self._steps
 
     def spawn(self, coroutine: Coroutine[Any, Any, Result]) -> tuple[int, asyncio.Task[Result]]:
         """Start a coroutine as a new node, which `kill` can end; return the node and the task."""
         node = next(self._node_numbers)
         context = copy_context()
         context.run(NODE.set, node)
+        self._contexts[node] = context
         return node, self.create_task(coroutine, context=context)
+
+    def run_in(self, node: int, call: Callable[[], Result]) -> Result:
+        """Call something as part of a node, so that what it starts belongs to the node."""
+        return self._contexts[node].copy().run(call)
+
+    def pause(self, node: int) -> None:
+        """Run nothing of a node until `resume`, as a stopped process."""
+        self._paused.setdefault(node, [])
+
+    def resume(self, node: int) -> None:
+        """Let a paused node go on: all that became due meanwhile is ready at once."""
+        self._ready.extend(self._paused.pop(node, []))
+
+    def is_alive(self, node: int) -> bool:
+        """Tell whether a node has not been killed."""
+        return node not in self._dead
 
     def kill(self, node: int) -> None:
         """Drop everything that a node has running, as a power cut would."""
         self._dead[node] = None
-        for handle in itertools.chain(self._ready, self._scheduled):
+        self._paused.pop(node, None)
+        for handle in itertools.chain(self._ready, [each[2] for each in self._timers]):
             if self._is_dead(handle):
                 handle.cancel()
 
@@ -110,9 +124,11 @@ class SimulationLoop(base_events.BaseEventLoop):
     def call_soon(  # type: ignore[override]
         self, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> asyncio.Handle:
-        handle = super().call_soon(callback, *args, context=context)
+        handle = asyncio.Handle(callback, args, self, context)
         if self._dead and self._is_dead(handle):
             handle.cancel()
+        else:
+            self._ready.append(handle)
         return handle
 
     @override
@@ -123,10 +139,24 @@ class SimulationLoop(base_events.BaseEventLoop):
         *args: Any,
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
-        handle = super().call_at(when, callback, *args, context=context)
+        handle = asyncio.TimerHandle(when, callback, args, self, context)
         if self._dead and self._is_dead(handle):
             handle.cancel()
+        else:
+            handle._scheduled = True  # type: ignore[attr-defined]
+            self._timer_count += 1
+            heapq.heappush(self._timers, (when, self._timer_count, handle))
         return handle
+
+    @override
+    def call_later(  # type: ignore[override]
+        self,
+        delay: float,
+        callback: Callable[..., object],
+        *args: Any,
+        context: Context | None = None,
+    ) -> asyncio.TimerHandle:
+        return self.call_at(self._now + delay, callback, *args, context=context)
 
     @override
     def call_soon_threadsafe(self, *_: Any, **__: Any) -> asyncio.Handle:  # type: ignore[override]
@@ -148,6 +178,11 @@ class SimulationLoop(base_events.BaseEventLoop):
                 with contextlib.suppress(BaseException):
                     cast("Coroutine[Any, Any, Any]", task.get_coro()).close()
 
+    @override
+    def close(self) -> None:
+        self._timers.clear()
+        super().close()
+
     def _is_dead(self, handle: asyncio.Handle) -> bool:
         context: Context = handle._context  # type: ignore[attr-defined]
         return context.get(NODE, 0) in self._dead
@@ -161,6 +196,9 @@ class SimulationLoop(base_events.BaseEventLoop):
         assert asyncio.iscoroutine(coroutine)
         task = SimulationTask(next(self._task_numbers), coroutine, loop=loop, **options)
         self._tasks.append(task)
+        if len(self._tasks) > self._tasks_max:
+            self._tasks = [each for each in self._tasks if not each.done()]
+            self._tasks_max = 2 * len(self._tasks) + TASKS_KEPT
         return task
 
     def _note_failure(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
@@ -173,18 +211,46 @@ class SimulationLoop(base_events.BaseEventLoop):
         """
 
     def _run_once(self) -> None:
+        self._take_due_timers()
         ready = list(self._ready)
+        self._ready.clear()
         if len(ready) > 1:
             self.rng.shuffle(ready)
-            self._ready.clear()
-            self._ready.extend(ready)
         self._steps += len(ready)
         if self._steps > CALLBACKS_MAX:
             raise LivelockError(f"more than {CALLBACKS_MAX} callbacks at {self._now} s")
-        super()._run_once()  # type: ignore[misc]
+        for handle in ready:
+            if not handle._cancelled:
+                if self._paused and self._is_parked(handle):
+                    continue
+                handle._run()
 
-    def _process_events(self, event_list: list[object]) -> None:
-        assert not event_list
+    def _take_due_timers(self) -> None:
+        """Move the clock to the next timer if nothing is ready, and make ready what is due."""
+        timers = self._timers
+        if self._timer_cancelled_count > max(100, len(timers) // 2):
+            timers[:] = [each for each in timers if not each[2]._cancelled]
+            heapq.heapify(timers)
+            self._timer_cancelled_count = 0
+        while timers and timers[0][2]._cancelled:
+            heapq.heappop(timers)
+        if not self._ready and not self._stopping:
+            if not timers:
+                raise LivelockError("every task waits for something that nothing will bring about")
+            self._now = max(self._now, timers[0][0])
+        while timers and timers[0][0] <= self._now:
+            handle = heapq.heappop(timers)[2]
+            handle._scheduled = False  # type: ignore[attr-defined]
+            if not handle._cancelled:
+                self._ready.append(handle)
+
+    def _is_parked(self, handle: asyncio.Handle) -> bool:
+        context: Context = handle._context  # type: ignore[attr-defined]
+        parked = self._paused.get(context.get(NODE, 0))
+        if parked is None:
+            return False
+        parked.append(handle)
+        return True
 
     def _write_to_self(self) -> None:
         raise AssertionError("a thread reached into the simulation")

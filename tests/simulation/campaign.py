@@ -1,0 +1,107 @@
+"""Runs many seeds, on one process or several, and adds up what they showed.
+
+Leaves one seed to `tests.simulation.run`, and the command line to `tests.simulation.__main__`.
+
+Format of the summary, one JSON object: seeds, violations (runs that showed any), failing (their
+seeds), messages, messages_per_s (per processor second), simulated_hours, wall_seconds, entries
+(acknowledged), ledgers, faults by kind, errors by kind (typed ones, which callers met).
+"""
+
+import multiprocessing
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final
+
+from tests.simulation.run import Result, run_seed
+
+SEEDS_PER_PROCESS: Final = 50
+COMMAND: Final = "python -m tests.simulation"
+
+
+@dataclass(slots=True)
+class Summary:
+    """The sum of a campaign."""
+
+    seeds: int = 0
+    failing: list[int] = field(default_factory=list)
+    messages: int = 0
+    simulated_s: float = 0.0
+    processor_s: float = 0.0
+    entries: int = 0
+    ledgers: int = 0
+    faults: Counter[str] = field(default_factory=Counter)
+    errors: Counter[str] = field(default_factory=Counter)
+
+    def add(self, result: Result, processor_s: float) -> None:
+        """Count one seed."""
+        self.seeds += 1
+        if result.violations:
+            self.failing.append(result.seed)
+        self.messages += result.messages
+        self.simulated_s += result.simulated_s
+        self.processor_s += processor_s
+        self.entries += result.entries
+        self.ledgers += result.ledgers
+        self.faults.update(result.faults)
+        self.errors.update(result.errors)
+
+    def as_json(self, wall_s: float) -> dict[str, object]:
+        """Return what is printed."""
+        return {
+            "seeds": self.seeds,
+            "violations": len(self.failing),
+            "failing": sorted(self.failing),
+            "messages": self.messages,
+            "messages_per_s": round(self.messages / max(0.001, self.processor_s)),
+            "simulated_hours": round(self.simulated_s / 3600, 2),
+            "wall_seconds": round(wall_s, 1),
+            "processor_seconds": round(self.processor_s, 1),
+            "entries": self.entries,
+            "ledgers": self.ledgers,
+            "faults": dict(sorted(self.faults.items())),
+            "errors": dict(sorted(self.errors.items())),
+        }
+
+
+def replay_command(seed: int, *, beyond_budget: bool) -> str:
+    """Return the command that shows one seed again."""
+    return f"{COMMAND} --seed {seed}{' --beyond-budget' if beyond_budget else ''} --trace"
+
+
+def run_campaign(
+    seeds: Iterable[int],
+    *,
+    workers: int,
+    beyond_budget: bool,
+    stop_at_first: bool,
+    on_result: Callable[[Result], None],
+) -> Summary:
+    """Run all seeds, or those up to the first that fails."""
+    summary = Summary()
+    for result, processor_s in _results(seeds, workers, beyond_budget=beyond_budget):
+        summary.add(result, processor_s)
+        on_result(result)
+        if result.violations and stop_at_first:
+            break
+    return summary
+
+
+def _results(
+    seeds: Iterable[int], workers: int, *, beyond_budget: bool
+) -> Iterator[tuple[Result, float]]:
+    job = partial(_timed, beyond_budget=beyond_budget)
+    if workers == 1:
+        yield from map(job, seeds)
+        return
+    context = multiprocessing.get_context("spawn")
+    with context.Pool(workers, maxtasksperchild=SEEDS_PER_PROCESS) as pool:
+        yield from pool.imap_unordered(job, seeds)
+
+
+def _timed(seed: int, *, beyond_budget: bool) -> tuple[Result, float]:
+    began_s = time.process_time()
+    result = run_seed(seed, beyond_budget=beyond_budget)
+    return result, time.process_time() - began_s

@@ -1,0 +1,95 @@
+"""Says what a checker may see, and brings it to all of them.
+
+Leaves each invariant to the module named after it.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from bookie.wire.messages import Status
+from metadata.ledger_metadata import LedgerMetadata
+from tests.simulation.model import LedgerModel, Model
+
+
+@dataclass(slots=True)
+class Asked:
+    """A request seen on the wire, and when the bookie had read all of it."""
+
+    kind: str
+    ledger_id: int
+    first_entry_id: int
+    last_entry_id: int
+    flag: bool
+    """Of an add: by a recovery. Of a read: with a fence."""
+    body: bytes = b""
+    delivered_at_s: float | None = None
+
+
+class Checker:
+    """What is not overridden is not looked at."""
+
+    name = "checker"
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+
+    def report(self, text: str) -> None:
+        """Record a violation."""
+        self.model.report(self.name, text)
+
+    def on_stored(self, bookie_id: str, host: str, asked: Asked, new: list[int]) -> None:
+        """Look at a bookie's OK to an add; `new` are the entries it had not acknowledged before."""
+
+    def on_fenced(self, bookie_id: str, ledger_id: int) -> None:
+        """Look at a bookie's first answer to a fence."""
+
+    def on_negative(self, bookie_id: str, asked: Asked, entry_id: int | None) -> None:
+        """Look at "no such entry", or, without an entry, "no such ledger"."""
+
+    def on_status(self, bookie_id: str, asked: Asked, status: Status) -> None:
+        """Look at any other answer's status."""
+
+    def on_confirmed(self, ledger: LedgerModel, entry_id: int, expected: int) -> None:
+        """Look at an append that succeeded."""
+
+    def on_metadata(self, ledger: LedgerModel, before: LedgerMetadata | None) -> None:
+        """Look at a change of stored metadata; `ledger` holds what is stored now."""
+
+    def on_read(self, ledger: LedgerModel, entry_id: int, data: bytes) -> None:
+        """Look at an entry that a reader was given."""
+
+    def on_reader_lac(self, ledger: LedgerModel, handle: int, lac: int) -> None:
+        """Look at the LAC of a reader's handle."""
+
+    def on_not_found(self, ledger: LedgerModel, text: str) -> None:
+        """Look at a reader's "no such entry" for what it may read."""
+
+
+class Checkers:
+    """Hands every observation to the checkers that look at its kind."""
+
+    def __init__(self, model: Model, checkers: list[Checker]) -> None:
+        self.model = model
+        self.all = checkers
+        self.on_stored = self._seen_by("on_stored")
+        self.on_fenced = self._seen_by("on_fenced")
+        self.on_negative = self._seen_by("on_negative")
+        self.on_status = self._seen_by("on_status")
+        self.on_confirmed = self._seen_by("on_confirmed")
+        self.on_metadata = self._seen_by("on_metadata")
+        self.on_read = self._seen_by("on_read")
+        self.on_reader_lac = self._seen_by("on_reader_lac")
+        self.on_not_found = self._seen_by("on_not_found")
+
+    def _seen_by(self, name: str) -> Any:
+        calls = [
+            getattr(each, name)
+            for each in self.all
+            if getattr(type(each), name) is not getattr(Checker, name)
+        ]
+
+        def tell(*arguments: Any) -> None:
+            for call in calls:
+                call(*arguments)
+
+        return tell

@@ -1,0 +1,48 @@
+"""An acknowledged entry is on an ack quorum of the bookies that stored metadata names for it.
+
+Source: protocol rules 4.4, 4.5, 5.1, 5.2; invariant "ack implies stored metadata names those
+bookies".
+"""
+
+from typing_extensions import override
+
+from metadata.ledger_metadata import LedgerMetadata
+from tests.simulation.checkers.checker import Checker
+from tests.simulation.model import LedgerModel
+
+
+class CopiesChecker(Checker):
+    """Counts copies at every confirmation, and again where stored fragments change."""
+
+    name = "copies"
+
+    @override
+    def on_confirmed(self, ledger: LedgerModel, entry_id: int, expected: int) -> None:
+        self._count(ledger, ledger.judged + 1)
+
+    @override
+    def on_metadata(self, ledger: LedgerModel, before: LedgerMetadata | None) -> None:
+        if before is None or ledger.metadata is None:
+            return
+        if before.fragments != ledger.metadata.fragments:
+            same = [
+                one.first_entry_id
+                for one, other in zip(before.fragments, ledger.metadata.fragments, strict=False)
+                if one != other
+            ]
+            self._count(ledger, min(same, default=ledger.metadata.last_fragment.first_entry_id))
+
+    def _count(self, ledger: LedgerModel, first: int) -> None:
+        metadata = ledger.metadata
+        last = ledger.confirmed
+        if metadata is None:
+            return
+        for entry_id in range(first, last + 1):
+            copies = self.model.copies(ledger, metadata, entry_id)
+            if len(copies) < metadata.quorum.ack_quorum:
+                self.report(
+                    f"entry {entry_id} of ledger {ledger.ledger_id} is confirmed, and of its write "
+                    f"set only {copies} acknowledged it ({metadata.state}, {metadata.fragments})"
+                )
+                return
+        ledger.judged = max(ledger.judged, last)

@@ -1,0 +1,35 @@
+"""A bookie that answered a fence accepts no ordinary add afterwards, also after crashes.
+
+Source: protocol rules 4.3, 7.2; invariant "a fence survives crashes".
+"""
+
+from typing_extensions import override
+
+from tests.simulation.checkers.checker import Asked, Checker
+from tests.simulation.model import Model
+
+
+class FencingChecker(Checker):
+    """Remembers every fence that was answered."""
+
+    name = "fencing"
+
+    def __init__(self, model: Model) -> None:
+        super().__init__(model)
+        self._fenced_at_s: dict[tuple[str, int], float] = {}
+
+    @override
+    def on_fenced(self, bookie_id: str, ledger_id: int) -> None:
+        self._fenced_at_s.setdefault((bookie_id, ledger_id), self.model.loop.time())
+
+    @override
+    def on_stored(self, bookie_id: str, host: str, asked: Asked, new: list[int]) -> None:
+        if asked.flag:
+            return
+        fenced_at_s = self._fenced_at_s.get((bookie_id, asked.ledger_id))
+        delivered_at_s = asked.delivered_at_s
+        if fenced_at_s is not None and delivered_at_s is not None and delivered_at_s > fenced_at_s:
+            self.report(
+                f"{bookie_id} answered a fence of ledger {asked.ledger_id} at {fenced_at_s:.6f} s, "
+                f"and accepted entry {asked.first_entry_id} that came at {delivered_at_s:.6f} s"
+            )

@@ -1,0 +1,121 @@
+"""Once everything is healed: every ledger is recovered and read to its end, and appends go on.
+
+Source: protocol sections 5-8; invariants "every recovery ends", "every writer with enough bookies
+progresses", "every tailer reaches LAC".
+"""
+
+import asyncio
+import random
+from collections.abc import Callable, Coroutine
+from typing import Final
+
+from ledger_client import LedgerClient, LedgerError
+from tests.simulation.cluster import Cluster
+from tests.simulation.model import LedgerModel
+from tests.simulation.nodes import ClientNode
+from tests.simulation.observing import note_error
+from tests.simulation.workloads import follow, read_all, recover
+
+NAME: Final = "liveness"
+ATTEMPTS: Final = 6
+ATTEMPT_PAUSE_S: Final = 15.0
+BOOKIES_UP_S: Final = 200.0
+WORK_ENDS_S: Final = 400.0
+TAIL_S: Final = 60.0
+Act = Callable[[], Coroutine[None, None, None]]
+
+
+async def check_liveness(cluster: Cluster, *, is_demanded: bool) -> None:
+    """Recover and read everything with a new client; without demand, only honesty is checked."""
+    bookies = cluster.bookies
+    await cluster.wait_until(lambda: all(each.is_serving for each in bookies), BOOKIES_UP_S)
+    down = [each.host for each in bookies if not each.is_serving]
+    if down and is_demanded:
+        cluster.model.report(NAME, f"{down} did not come back {BOOKIES_UP_S} s after healing")
+    done = asyncio.Event()
+
+    async def work(_: ClientNode, client: LedgerClient, rng: random.Random) -> None:
+        try:
+            await _look_at_all(cluster, client, rng, is_demanded=is_demanded)
+        finally:
+            done.set()
+
+    node = ClientNode(cluster, "inspector", work)
+    node.is_on_purpose = True
+    node.start()
+    try:
+        async with asyncio.timeout(20_000):
+            await done.wait()
+    except TimeoutError:
+        cluster.model.report(NAME, "the inspection of all ledgers did not end")
+    await cluster.wait_until(lambda: not node.is_running, WORK_ENDS_S)
+
+
+async def wait_for_work(cluster: Cluster) -> None:
+    """Let every client come to the end of what it does."""
+    cluster.is_over = True
+    ended = await cluster.wait_until(
+        lambda: not any(each.is_running for each in cluster.clients), WORK_ENDS_S
+    )
+    if not ended:
+        busy = [each.host for each in cluster.clients if each.is_running]
+        cluster.model.report(NAME, f"{busy} did not end within {WORK_ENDS_S} s of healing")
+
+
+async def _look_at_all(
+    cluster: Cluster, client: LedgerClient, rng: random.Random, *, is_demanded: bool
+) -> None:
+    for ledger_id in cluster.ledger_ids():
+        await _look_at(cluster, client, cluster.model.ledgers[ledger_id], is_demanded=is_demanded)
+    if is_demanded and await _try(cluster, lambda: _append_anew(cluster, client, rng)) is not None:
+        cluster.model.report(NAME, "a new ledger could not be written after healing")
+
+
+async def _look_at(
+    cluster: Cluster, client: LedgerClient, ledger: LedgerModel, *, is_demanded: bool
+) -> None:
+    where = f"ledger {ledger.ledger_id}"
+    error = await _try(cluster, lambda: recover(cluster, client, ledger))
+    if error is not None:
+        if is_demanded:
+            cluster.model.report(NAME, f"{where} could not be recovered after healing: {error}")
+        return
+    error = await _try(cluster, lambda: _read_fully(cluster, client, ledger))
+    if error is not None and is_demanded:
+        cluster.model.report(NAME, f"{where} could not be read after healing: {error}")
+
+
+async def _try(cluster: Cluster, act: Act) -> LedgerError | None:
+    last: LedgerError | None = None
+    for attempt in range(ATTEMPTS):
+        try:
+            await act()
+        except LedgerError as error:
+            note_error(cluster, "inspection", error)
+            last = error
+        else:
+            return None
+        if not cluster.plan.beyond_budget or attempt == 0:
+            await asyncio.sleep(ATTEMPT_PAUSE_S)
+    return last
+
+
+async def _read_fully(cluster: Cluster, client: LedgerClient, ledger: LedgerModel) -> None:
+    assert ledger.closed_at is not None
+    count = await read_all(cluster, client, ledger)
+    if count != ledger.closed_at + 1:
+        text = f"{count} entries of ledger {ledger.ledger_id} were read, of {ledger.closed_at + 1}"
+        cluster.model.report(NAME, text)
+
+
+async def _append_anew(cluster: Cluster, client: LedgerClient, rng: random.Random) -> None:
+    quorum = rng.choice(cluster.plan.quorums)
+    async with client.create_ledger(quorum) as writer:
+        ledger = cluster.model.ledger(writer.id)
+        ledger.writer = writer
+        payloads = [b"after healing %d" % number for number in range(3)]
+        ledger.payloads.update(enumerate(payloads))
+        for expected, entry_id in enumerate(await writer.append_many(payloads)):
+            cluster.note_confirmed(ledger, entry_id, expected)
+    async with asyncio.timeout(TAIL_S):
+        await follow(cluster, client, ledger, first=0)

@@ -1,0 +1,50 @@
+"""A bookie says "no such entry" only of what it never acknowledged, and keeps to it once fenced.
+
+Source: protocol rules 2.4, 3.2, 4.3; invariant "no such entry only from a bookie that never acked
+it".
+"""
+
+from typing_extensions import override
+
+from tests.simulation.checkers.checker import Asked, Checker
+from tests.simulation.model import Model
+
+
+class NegativesChecker(Checker):
+    """Compares each negative with what the bookie acknowledged before it was asked."""
+
+    name = "negatives"
+
+    def __init__(self, model: Model) -> None:
+        super().__init__(model)
+        self._denied_from: dict[tuple[str, int], int] = {}
+        """The lowest entry that a bookie denied to a fencing read."""
+
+    @override
+    def on_negative(self, bookie_id: str, asked: Asked, entry_id: int | None) -> None:
+        held = self.model.held.get((bookie_id, asked.ledger_id))
+        asked_at_s = asked.delivered_at_s
+        if asked_at_s is None:  # it is answered while it is being read
+            asked_at_s = self.model.loop.time()
+        ids = held if entry_id is None else (entry_id,)
+        if held and ids:
+            for each in ids:
+                if held.get(each, asked_at_s) < asked_at_s:
+                    self.report(
+                        f"{bookie_id} denied entry {each} of ledger {asked.ledger_id}, asked at "
+                        f"{asked_at_s:.6f} s, acknowledged at {held[each]:.6f} s"
+                    )
+                    break
+        if asked.flag:
+            key = (bookie_id, asked.ledger_id)
+            denied = asked.first_entry_id if entry_id is None else entry_id
+            self._denied_from[key] = min(denied, self._denied_from.get(key, denied))
+
+    @override
+    def on_stored(self, bookie_id: str, host: str, asked: Asked, new: list[int]) -> None:
+        denied = self._denied_from.get((bookie_id, asked.ledger_id))
+        if denied is not None and not asked.flag and denied in new:
+            self.report(
+                f"{bookie_id} denied entry {denied} of ledger {asked.ledger_id} to a recovery, and "
+                "then acknowledged it to the writer"
+            )

@@ -1,0 +1,125 @@
+"""Once everything is healed: every replica, asked directly, gives the bytes that were appended.
+
+Source: protocol rules 2.4, 4.3, 9.4; invariants "replicas with valid digests agree", "no such entry
+only from a bookie that never acked it".
+"""
+
+import random
+from typing import Final
+
+from bookie.wire.batch import BatchView
+from bookie.wire.messages import ReadEntries, Status
+from ledger_client import ClientConfig
+from ledger_client.client_services import DirectoryAddresses
+from ledger_client.connection_calls import BookieCallError
+from ledger_client.digest import LedgerKeys
+from ledger_client.pool import BookiePool
+from metadata.directory import BookieDirectory
+from metadata.ids import BookieId, EntryId
+from tests.simulation.cluster import Cluster
+from tests.simulation.model import LedgerModel, write_set
+from tests.simulation.store import NodeStore
+
+NAME: Final = "replicas"
+CALL_TIMEOUT_S: Final = 10.0
+READ_BYTES: Final = 2**20
+
+
+async def read_replicas(cluster: Cluster, excused: list[str]) -> int:
+    """Compare every copy of every closed ledger; return how many entries were read.
+
+    Bookies in `excused` were damaged: they may say UNKNOWN, but nothing false.
+    """
+    rng = random.Random(f"replicas {cluster.plan.seed}")
+    store = NodeStore(cluster.metadata, session_timeout_s=cluster.plan.session_timeout_s)
+    directory = BookieDirectory(store, rng)
+    await directory.start()
+    pool = BookiePool(DirectoryAddresses(directory, store), config=ClientConfig(), rng=rng)
+    count = 0
+    try:
+        for ledger_id in cluster.ledger_ids():
+            count += await _read_ledger(cluster, pool, cluster.model.ledgers[ledger_id], excused)
+    finally:
+        await pool.aclose()
+        await directory.aclose()
+        await store.aclose()
+    return count
+
+
+async def _read_ledger(
+    cluster: Cluster, pool: BookiePool, ledger: LedgerModel, excused: list[str]
+) -> int:
+    metadata = ledger.metadata
+    if metadata is None or metadata.last_entry_id is None:
+        return 0
+    keys = LedgerKeys.of(metadata, b"")
+    pool.attach(metadata.ledger_id, keys.master_key)
+    wanted: dict[str, list[int]] = {}
+    for entry_id in range(metadata.last_entry_id + 1):
+        fragment = metadata.fragment_of(EntryId(entry_id))
+        for bookie_id in write_set(metadata, fragment, entry_id):
+            wanted.setdefault(bookie_id, []).append(entry_id)
+    up = {each.bookie_id: each.host for each in cluster.bookies if each.bookie_id is not None}
+    count = 0
+    for bookie_id, entry_ids in wanted.items():
+        host = up.get(bookie_id)
+        if host is not None:
+            is_excused = host in excused
+            count += await _read_bookie(
+                cluster, pool, ledger, bookie_id, entry_ids, is_excused=is_excused
+            )
+    pool.detach(metadata.ledger_id)
+    return count
+
+
+async def _read_bookie(
+    cluster: Cluster,
+    pool: BookiePool,
+    ledger: LedgerModel,
+    bookie_id: str,
+    entry_ids: list[int],
+    *,
+    is_excused: bool,
+) -> int:
+    held = cluster.model.held.get((bookie_id, ledger.ledger_id), {})
+    found: dict[int, bytes] = {}
+    at, last = entry_ids[0], entry_ids[-1]
+    assert ledger.metadata is not None
+    while at <= last:
+        request = ReadEntries(
+            ledger.metadata.ledger_id, EntryId(at), EntryId(last), READ_BYTES, fence=False
+        )
+        try:
+            answer = await pool.read_entries(BookieId(bookie_id), request, timeout_s=CALL_TIMEOUT_S)
+        except BookieCallError as error:
+            if not is_excused:
+                text = f"{bookie_id} cannot be asked for ledger {ledger.ledger_id}: {error}"
+                cluster.model.report("liveness", text)
+            return len(found)
+        for batch in answer.batches:
+            _take(batch, found)
+        following = int(answer.next_entry_id)
+        if following > last or (answer.status is Status.OK and following > at):
+            at = following
+            continue
+        if at in held and answer.status is not Status.OK and following == at:
+            lies = answer.status in (Status.NO_SUCH_ENTRY, Status.NO_SUCH_LEDGER, Status.DELETED)
+            if lies or not is_excused:
+                cluster.model.report(
+                    NAME,
+                    f"{bookie_id} acknowledged entry {at} of ledger {ledger.ledger_id} and now "
+                    f"answers {answer.status.name}",
+                )
+                return len(found)
+        at = max(at, following) + (following <= at or answer.status is not Status.OK)
+    for entry_id, data in found.items():
+        if ledger.payloads.get(entry_id) != data:
+            text = f"{bookie_id} holds other bytes at entry {entry_id} of {ledger.ledger_id}"
+            cluster.model.report(NAME, text)
+    return len(found)
+
+
+def _take(batch: BatchView, found: dict[int, bytes]) -> None:
+    header = batch.header
+    for index in range(header.count):
+        found[header.first_entry_id + index] = batch.entry(index)

@@ -1,0 +1,118 @@
+"""Puts one simulated cluster together: network, metadata service, bookies, clients and checkers.
+
+Leaves what they do to `tests.simulation.workloads`, and what befalls them to
+`tests.simulation.faults`.
+"""
+
+import asyncio
+import itertools
+import random
+from collections.abc import Callable
+from contextvars import Context, copy_context
+
+from metadata.ledger_metadata import LedgerMetadata
+from metadata.memory import MemoryMetadataServer
+from tests.simulation.checkers.checker import Checkers
+from tests.simulation.checkers.closing import ClosingChecker
+from tests.simulation.checkers.copies import CopiesChecker
+from tests.simulation.checkers.deletion import DeletionChecker
+from tests.simulation.checkers.durability import DurabilityChecker
+from tests.simulation.checkers.fencing import FencingChecker
+from tests.simulation.checkers.fragments import FragmentsChecker
+from tests.simulation.checkers.negatives import NegativesChecker
+from tests.simulation.checkers.order import OrderChecker
+from tests.simulation.checkers.reading import ReadingChecker
+from tests.simulation.disk import Platter
+from tests.simulation.loop import SimulationLoop
+from tests.simulation.model import LedgerModel, Model
+from tests.simulation.network import Network
+from tests.simulation.nodes import START_S, BookieNode, ClientNode
+from tests.simulation.plan import Plan
+from tests.simulation.store import LedgerNews, SimulatedStoreFaults
+from tests.simulation.transport import Endpoint
+from tests.simulation.wire_tap import BookieTap, ClientTap, ConnectionTap
+
+
+class Cluster:
+    """Everything of one run."""
+
+    def __init__(self, loop: SimulationLoop, plan: Plan, model: Model) -> None:
+        self.loop = loop
+        self.plan = plan
+        self.model = model
+        self.rng = random.Random(f"cluster {plan.seed}")
+        self.context: Context = copy_context()
+        self.network = Network(loop, plan.seed, plan.network)
+        self.network.install()
+        self.network.make_taps = self._make_taps
+        self.store_faults = SimulatedStoreFaults(plan.seed, plan.store)
+        self.metadata = MemoryMetadataServer(self.store_faults)
+        self.checkers = Checkers(
+            model,
+            [
+                OrderChecker(model),
+                ClosingChecker(model),
+                CopiesChecker(model),
+                FragmentsChecker(model),
+                ReadingChecker(model),
+                FencingChecker(model),
+                NegativesChecker(model),
+                DeletionChecker(model),
+                DurabilityChecker(model, self._platter_of),
+            ],
+        )
+        LedgerNews(self.metadata, self._on_ledger)
+        self.bookies = [BookieNode(self, number) for number in range(plan.bookie_count)]
+        self.clients: list[ClientNode] = []
+        self.is_over = False
+        self.live_ledgers: dict[int, str] = {}
+        """Ledgers that a writer holds open, and the writer's host."""
+        self.handle_numbers = itertools.count(1)
+        self._connection_count = 0
+        self._by_host = {each.host: each for each in self.bookies}
+
+    def wall_clock_ms(self) -> int:
+        """Tell the time of day."""
+        return int((START_S + self.loop.time()) * 1000)
+
+    async def wait_until(self, is_so: Callable[[], bool], timeout_s: float) -> bool:
+        """Wait for something; tell whether it came about."""
+        deadline_s = self.loop.time() + timeout_s
+        while not is_so():
+            if self.loop.time() >= deadline_s:
+                return False
+            await asyncio.sleep(0.1)
+        return True
+
+    def note_confirmed(self, ledger: LedgerModel, entry_id: int, expected: int) -> None:
+        """Take note that a caller saw an append succeed."""
+        self.model.note("confirmed", f"ledger {ledger.ledger_id} entry {entry_id}")
+        ledger.told = max(ledger.told, entry_id)
+        self.model.confirmed_count += 1
+        self.checkers.on_confirmed(ledger, entry_id, expected)
+
+    def ledger_ids(self) -> list[int]:
+        """List the ledgers that exist."""
+        return [each for each, ledger in self.model.ledgers.items() if ledger.metadata is not None]
+
+    def _platter_of(self, host: str) -> Platter | None:
+        bookie = self._by_host.get(host)
+        return None if bookie is None else bookie.platter
+
+    def _on_ledger(self, before: LedgerMetadata | None, now: LedgerMetadata | None) -> None:
+        known = now or before
+        assert known is not None
+        ledger = self.model.ledger(known.ledger_id)
+        ledger.metadata = now
+        text = "deleted" if now is None else f"{now.state} {now.last_entry_id} {now.fragments}"
+        self.model.note("metadata", f"ledger {known.ledger_id}: {text}")
+        self.checkers.on_metadata(ledger, before)
+
+    def _make_taps(
+        self, near: Endpoint, far: Endpoint, protocol: asyncio.BaseProtocol
+    ) -> tuple[ClientTap, BookieTap] | None:
+        if not isinstance(protocol, asyncio.BufferedProtocol):
+            return None  # a bookie's administration
+        self._connection_count += 1
+        connection = ConnectionTap(self._connection_count, self.model, self.checkers, far)
+        return ClientTap(connection), BookieTap(connection)

@@ -1,0 +1,309 @@
+"""Hurts a simulated cluster: each kind of fault comes at its own rate, drawn from the seed.
+
+Leaves what is drawn to `tests.simulation.plan`.
+
+Invariants: every fault ends or is ended by `heal`; damage (bytes lost or altered that were synced)
+stays within the plan's budget of bookies.
+Source: assurance design; reliability, catalogue of failures.
+"""
+
+import asyncio
+import random
+from collections.abc import Callable, Coroutine
+from typing import Final
+
+from tests.simulation.administration import post
+from tests.simulation.cluster import Cluster
+from tests.simulation.damage import draw_known_synced
+from tests.simulation.disk import Platter
+from tests.simulation.nodes import BookieNode, ClientNode
+
+Fault = Callable[[], Coroutine[None, None, None]]
+FULL_ROOM_BYTES: Final = 2_000
+OLD_DISK_WAIT_S: Final = 120.0
+DOWN_S: Final = (0.1, 1.0, 5.0, 20.0, 60.0)
+STALL_S: Final = (0.3, 1.0, 3.0, 10.0, 40.0, 150.0)
+
+
+class Faults:
+    """The faults of one run, from `start` to `heal`."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.counts: dict[str, int] = {}
+        self._cluster = cluster
+        self._plan = cluster.plan
+        self._rng = random.Random(f"faults {cluster.plan.seed}")
+        self._tasks: list[asyncio.Task[None]] = []
+        self._cuts: list[tuple[str, str]] = []
+        self._old_platters: dict[str, Platter] = {}
+        self._damaged: dict[str, None] = {}
+        self._kinds: dict[str, Fault] = {
+            "kill_bookie": self._kill_bookie,
+            "restart_bookie": self._restart_bookie,
+            "power_cut": self._power_cut,
+            "pause_bookie": self._pause_bookie,
+            "kill_client": self._kill_client,
+            "pause_client": self._pause_client,
+            "cut_one_way": self._cut_one_way,
+            "cut_both_ways": self._cut_both_ways,
+            "isolate_bookie": self._isolate_bookie,
+            "break_connection": self._break_connection,
+            "stall_connection": self._stall_connection,
+            "slow_disk": self._slow_disk,
+            "fail_sync": self._fail_sync,
+            "fill_disk": self._fill_disk,
+            "stall_store": self._stall_store,
+            "expire_session": self._expire_session,
+            "suspend_session": self._suspend_session,
+            "checkpoint": self._checkpoint,
+            "clean": self._clean,
+            "flip_log_bit": self._flip_log_bit,
+            "flip_index_bit": self._flip_index_bit,
+            "wipe_disk": self._wipe_disk,
+            "old_disk": self._old_disk,
+        }
+
+    def start(self) -> None:
+        """Begin."""
+        for kind, every_s in self._plan.fault_every_s.items():
+            self._tasks.append(asyncio.create_task(self._repeat(kind, every_s)))
+
+    async def heal(self) -> None:
+        """End everything, and bring every machine back up."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        cluster = self._cluster
+        cluster.store_faults.stalled_until_s = 0.0
+        for source, target in self._cuts:
+            cluster.network.heal(source, target)
+        self._cuts.clear()
+        for node in (*cluster.bookies, *cluster.clients):
+            node.resume()
+            if node.store is not None:
+                node.store.resume()
+        for bookie in cluster.bookies:
+            faults = bookie.disk_faults
+            faults.delay_s_max, faults.failing_syncs = self._plan.disk_delay_s, 0
+            faults.capacity_bytes, faults.index_commit_fails = 2**40, False
+            bookie.is_wanted, bookie.is_on_purpose = True, False
+            bookie.start()
+
+    @property
+    def damaged_hosts(self) -> list[str]:
+        """List the machines whose synced bytes were lost or altered."""
+        return list(self._damaged)
+
+    async def _repeat(self, kind: str, every_s: float) -> None:
+        while True:
+            await asyncio.sleep(self._rng.expovariate(1.0 / every_s))
+            self.counts[kind] = self.counts.get(kind, 0) + 1
+            self._cluster.model.note("fault", kind)
+            await self._kinds[kind]()
+
+    # -- processes
+
+    async def _kill_bookie(self) -> None:
+        bookie = self._rng.choice(self._cluster.bookies)
+        if bookie.is_running:
+            bookie.kill(power_off=self._rng.random() < 0.5)
+            await self._come_back(bookie, self._rng.choice(DOWN_S) * self._rng.random())
+
+    async def _come_back(self, bookie: BookieNode, after_s: float) -> None:
+        bookie.is_on_purpose = True
+        self._cluster.loop.call_later(
+            after_s, self._start_again, bookie, context=self._cluster.context
+        )
+
+    def _start_again(self, bookie: BookieNode) -> None:
+        bookie.is_on_purpose = False
+        bookie.start()
+
+    async def _restart_bookie(self) -> None:
+        bookie = self._rng.choice(self._cluster.bookies)
+        if bookie.is_serving:
+            bookie.stopping.set()
+
+    async def _power_cut(self) -> None:
+        running = [each for each in self._cluster.bookies if each.is_running]
+        share = self._rng.choice((0.5, 1.0, 1.0))
+        for bookie in running:
+            if self._rng.random() < share:
+                bookie.kill(power_off=True)
+                await self._come_back(bookie, 0.5 + 5.0 * self._rng.random())
+
+    async def _pause_bookie(self) -> None:
+        bookie = self._rng.choice(self._cluster.bookies)
+        bookie.pause()
+        await asyncio.sleep(self._rng.choice(STALL_S) * self._rng.random())
+        bookie.resume()
+
+    def _client(self) -> ClientNode:
+        return self._rng.choice(self._cluster.clients)
+
+    async def _kill_client(self) -> None:
+        client = self._client()
+        if client.is_running:
+            client.kill(power_off=self._rng.random() < 0.5)
+            self._cluster.loop.call_later(
+                self._rng.random() * 5, client.start, context=self._cluster.context
+            )
+
+    async def _pause_client(self) -> None:
+        client = self._client()
+        client.pause()
+        await asyncio.sleep(self._rng.choice(STALL_S) * self._rng.random())
+        client.resume()
+
+    # -- the network
+
+    def _hosts(self) -> list[str]:
+        return [each.host for each in (*self._cluster.bookies, *self._cluster.clients)]
+
+    async def _cut_pairs(self, pairs: list[tuple[str, str]], seconds: float) -> None:
+        for source, target in pairs:
+            self._cluster.network.cut(source, target)
+        self._cuts += pairs
+        await asyncio.sleep(seconds)
+        for source, target in pairs:
+            self._cuts.remove((source, target))
+            self._cluster.network.heal(source, target)
+
+    async def _cut_one_way(self) -> None:
+        source = self._rng.choice(self._cluster.bookies).host
+        target = self._client().host
+        pair = (source, target) if self._rng.random() < 0.5 else (target, source)
+        await self._cut_pairs([pair], self._rng.choice(STALL_S) * self._rng.random())
+
+    async def _cut_both_ways(self) -> None:
+        bookie, client = self._rng.choice(self._cluster.bookies).host, self._client().host
+        pairs = [(bookie, client), (client, bookie)]
+        await self._cut_pairs(pairs, self._rng.choice(STALL_S) * self._rng.random())
+
+    async def _isolate_bookie(self) -> None:
+        host = self._rng.choice(self._cluster.bookies).host
+        others = [each for each in self._hosts() if each != host]
+        ways = self._rng.choice(("in", "out", "both"))
+        pairs = [(each, host) for each in others if ways != "out"]
+        pairs += [(host, each) for each in others if ways != "in"]
+        await self._cut_pairs(pairs, self._rng.choice(STALL_S) * self._rng.random())
+
+    async def _break_connection(self) -> None:
+        connections = self._cluster.network.connections()
+        if connections:
+            self._cluster.network.break_connection(self._rng.choice(connections))
+
+    async def _stall_connection(self) -> None:
+        connections = self._cluster.network.connections()
+        if connections:
+            seconds = self._rng.choice(STALL_S) * self._rng.random()
+            self._rng.choice(connections).stalled_until_s = self._cluster.loop.time() + seconds
+
+    # -- disks
+
+    async def _slow_disk(self) -> None:
+        faults = self._rng.choice(self._cluster.bookies).disk_faults
+        faults.delay_s_max = self._rng.choice((0.05, 0.3, 1.5))
+        await asyncio.sleep(self._rng.choice(STALL_S) * self._rng.random())
+        faults.delay_s_max = self._plan.disk_delay_s
+
+    async def _fail_sync(self) -> None:
+        faults = self._rng.choice(self._cluster.bookies).disk_faults
+        if self._rng.random() < 0.8:
+            faults.failing_syncs = 1
+        else:
+            faults.index_commit_fails = True
+
+    async def _fill_disk(self) -> None:
+        bookie = self._rng.choice(self._cluster.bookies)
+        used = sum(len(each.current) for each in bookie.platter.names.values())
+        bookie.disk_faults.capacity_bytes = used + self._rng.randrange(FULL_ROOM_BYTES)
+        await asyncio.sleep(self._rng.choice(STALL_S) * self._rng.random())
+        bookie.disk_faults.capacity_bytes = 2**40
+
+    async def _checkpoint(self) -> None:
+        await self._administer("/api/v1/checkpoint")
+
+    async def _clean(self) -> None:
+        await self._administer("/api/v1/clean")
+
+    async def _administer(self, path: str) -> None:
+        addresses = self._rng.choice(self._cluster.bookies).addresses
+        if addresses is not None:
+            await post(addresses.admin_host, addresses.admin_port, path)
+
+    # -- the metadata service
+
+    async def _stall_store(self) -> None:
+        seconds = self._rng.choice(STALL_S) * self._rng.random()
+        faults = self._cluster.store_faults
+        faults.stalled_until_s = max(faults.stalled_until_s, self._cluster.loop.time() + seconds)
+
+    async def _expire_session(self) -> None:
+        store = self._rng.choice((*self._cluster.bookies, *self._cluster.clients)).store
+        if store is not None:
+            store.expire()
+
+    async def _suspend_session(self) -> None:
+        store = self._rng.choice((*self._cluster.bookies, *self._cluster.clients)).store
+        if store is not None:
+            store.suspend()
+            await asyncio.sleep(self._rng.choice((0.5, 3.0, 30.0)) * self._rng.random())
+            store.resume()
+
+    # -- damage
+
+    def _victim(self) -> BookieNode | None:
+        """Choose whose bytes are to be damaged, within the budget."""
+        bookie = self._rng.choice(self._cluster.bookies)
+        if bookie.host not in self._damaged:
+            if len(self._damaged) >= self._plan.damage_max:
+                return None
+            self._damaged[bookie.host] = None
+        return bookie
+
+    async def _flip_log_bit(self) -> None:
+        bookie = self._victim()
+        if bookie is None:
+            return
+        place = draw_known_synced(bookie.platter, self._rng)
+        if place is not None:
+            name, offset = place
+            bookie.platter.flip_bit(name, offset * 8 + self._rng.randrange(8))
+
+    async def _flip_index_bit(self) -> None:
+        bookie = self._victim()
+        stores = [] if bookie is None else list(bookie.platter.stores.values())
+        for store in stores:
+            if store.keys:
+                store.flip_bit(self._rng)
+
+    async def _wipe_disk(self) -> None:
+        bookie = self._victim()
+        if bookie is not None:
+            bookie.kill(power_off=True)
+            bookie.platter = Platter()
+            bookie.wipes += 1
+            await self._come_back(bookie, 1.0 + self._rng.random() * 10)
+
+    async def _old_disk(self) -> None:
+        """Keep a copy of a disk, and put it in the place of the disk some time later."""
+        bookie = self._victim()
+        if bookie is None:
+            return
+        old, wipes = bookie.platter.copied(), bookie.wipes
+        # A copy from before the last start is known by its cookie; one of the same start is not.
+        starts = bookie.starts
+        bookie.kill(power_off=True)
+        await self._come_back(bookie, 1.0)
+        cluster = self._cluster
+        is_back = await cluster.wait_until(
+            lambda: bookie.is_serving and bookie.starts > starts, OLD_DISK_WAIT_S
+        )
+        await asyncio.sleep(self._rng.random() * 30)
+        if not is_back or bookie.wipes != wipes:
+            return
+        bookie.kill(power_off=True)
+        old.crash(self._rng)
+        bookie.platter = old
+        await self._come_back(bookie, 1.0 + self._rng.random() * 5)

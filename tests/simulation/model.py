@@ -1,0 +1,141 @@
+"""Keeps what a run knows for certain: what was pushed, confirmed, stored, fenced and deleted.
+
+Leaves judging it to `tests.simulation.checkers`. Nothing here is told by the code under test but
+what it promised to its callers, what it put on the wire, and what the metadata store holds.
+"""
+
+import hashlib
+import struct
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+from typing_extensions import override  # `typing` has it from 3.12 on
+
+from metadata.ledger_metadata import Fragment, LedgerMetadata, LedgerState
+from tests.simulation.loop import SimulationLoop
+
+VIOLATIONS_KEPT: Final = 20
+TRACE_LINES_MAX: Final = 200_000
+_MESSAGE = struct.Struct("<dIB")
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """A broken promise: which checker saw it, when, and what it saw."""
+
+    checker: str
+    at_s: float
+    text: str
+
+    @override
+    def __str__(self) -> str:
+        return f"{self.checker} at {self.at_s:.6f} s: {self.text}"
+
+
+class Writing(Protocol):
+    """What is asked of a writer's handle."""
+
+    @property
+    def last_confirmed(self) -> int:
+        """The handle's LAC."""
+
+
+@dataclass(slots=True)
+class LedgerModel:
+    """One ledger as it must be."""
+
+    ledger_id: int
+    metadata: LedgerMetadata | None = None
+    """As stored now; None once deleted."""
+    payloads: dict[int, bytes] = field(default_factory=dict)
+    writer: Writing | None = None
+    told: int = -1
+    """The highest entry whose append a caller saw succeed."""
+    judged: int = -1
+    """Up to here the copies of confirmed entries were counted."""
+    closed_at: int | None = None
+    """The last entry of the first CLOSED that was stored."""
+    readers: dict[int, int] = field(default_factory=dict)
+    """The LAC that each reader's handle last showed."""
+
+    @property
+    def confirmed(self) -> int:
+        """Return the highest entry that the writer confirmed."""
+        return self.told if self.writer is None else max(self.told, self.writer.last_confirmed)
+
+    @property
+    def visible(self) -> int:
+        """Return the highest entry that a reader may see."""
+        closed = -1 if self.closed_at is None else self.closed_at
+        return max(self.confirmed, closed)
+
+    @property
+    def is_closed(self) -> bool:
+        """Tell whether the stored state is CLOSED."""
+        return self.metadata is not None and self.metadata.state is LedgerState.CLOSED
+
+
+def write_set(metadata: LedgerMetadata, fragment: Fragment, entry_id: int) -> list[str]:
+    """Name the bookies of an entry: rule 3.1, written down anew."""
+    quorum = metadata.quorum
+    start = entry_id // quorum.stripe_entries
+    members = fragment.ensemble
+    return [str(members[(start + i) % len(members)]) for i in range(quorum.write_quorum)]
+
+
+class Model:
+    """All ledgers of a run, who acknowledged what, and the history of the run."""
+
+    def __init__(self, loop: SimulationLoop, *, trace: bool = False) -> None:
+        self.loop = loop
+        self.ledgers: dict[int, LedgerModel] = {}
+        self.held: dict[tuple[str, int], dict[int, float]] = {}
+        """(Bookie, ledger) -> entry -> when the bookie first acknowledged it."""
+        self.violations: list[Violation] = []
+        self.message_count = 0
+        self.confirmed_count = 0
+        self.error_counts: dict[str, int] = {}
+        self.trace: list[str] | None = [] if trace else None
+        self._digest = hashlib.blake2b(digest_size=16)
+
+    def ledger(self, ledger_id: int) -> LedgerModel:
+        """Return what is known of a ledger."""
+        found = self.ledgers.get(ledger_id)
+        if found is None:
+            found = self.ledgers[ledger_id] = LedgerModel(ledger_id)
+        return found
+
+    def copies(self, ledger: LedgerModel, metadata: LedgerMetadata, entry_id: int) -> list[str]:
+        """Name the bookies of an entry's write set that acknowledged it."""
+        fragment = next(
+            each for each in reversed(metadata.fragments) if each.first_entry_id <= entry_id
+        )
+        return [
+            bookie
+            for bookie in write_set(metadata, fragment, entry_id)
+            if entry_id in self.held.get((bookie, ledger.ledger_id), ())
+        ]
+
+    def report(self, checker: str, text: str) -> None:
+        """Record a violation."""
+        violation = Violation(checker, self.loop.time(), text)
+        self.note("violation", str(violation))
+        if len(self.violations) < VIOLATIONS_KEPT:
+            self.violations.append(violation)
+
+    def note(self, kind: str, text: str) -> None:
+        """Put a line into the history."""
+        line = f"{self.loop.time():.6f} {kind}: {text}"
+        self._digest.update(line.encode())
+        if self.trace is not None and len(self.trace) < TRACE_LINES_MAX:
+            self.trace.append(line)
+
+    def note_bytes(self, number: int, *, from_bookie: bool, data: bytes) -> None:
+        """Put a message's bytes into the history's hash."""
+        self._digest.update(_MESSAGE.pack(self.loop.time(), number, from_bookie))
+        self._digest.update(data)
+
+    @property
+    def trace_hash(self) -> str:
+        """Return the hash of the history so far."""
+        return self._digest.hexdigest()

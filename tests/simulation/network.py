@@ -1,0 +1,249 @@
+"""Is the network of a simulated cluster: hosts that listen and connect, with faults.
+
+Leaves the bytes of a connection to `tests.simulation.transport`, and when which fault happens to
+`tests.simulation.faults`.
+
+Invariants: every delay and every cut of a stream into reads is drawn from the seed; a cut between
+two hosts keeps back what is sent, and brings it once the cut heals, as TCP would; a killed host's
+peers see a reset, later or never.
+Source: assurance design; reliability, network faults.
+"""
+
+import asyncio
+import itertools
+import random
+from collections.abc import Callable
+from contextvars import Context, ContextVar, copy_context
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tests.simulation.loop import NODE, SimulationLoop
+from tests.simulation.transport import Endpoint, Tap
+
+HOST: Final = ContextVar("HOST", default="outside")
+"""Which simulated machine a callback runs on."""
+LOOK_AGAIN_S: Final = 0.1
+SILENCE_S: Final = 130.0
+"""How long the connecting side tries to reach a machine that is off."""
+
+MakeTaps = Callable[[Endpoint, Endpoint, asyncio.BaseProtocol], tuple[Tap, Tap] | None]
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkOdds:
+    """How slow and how rough the network is."""
+
+    delay_s: float = 0.0005
+    slow_share: float = 0.0
+    slow_delay_s: float = 0.5
+    split_share: float = 0.2
+    never_seen_share: float = 0.3
+    """Of the peers of a killed host: those that get no reset."""
+
+
+class _Socket:
+    def __init__(self, name: tuple[str, int]) -> None:
+        self._name = name
+
+    def getsockname(self) -> tuple[str, int]:
+        return self._name
+
+
+class Listener(asyncio.AbstractServer):
+    """A port that accepts connections."""
+
+    def __init__(
+        self, network: "Network", factory: Callable[[], asyncio.BaseProtocol], name: tuple[str, int]
+    ) -> None:
+        self.factory = factory
+        self.context = copy_context()
+        self.node = self.context.get(NODE, 0)
+        self.host = HOST.get()
+        self.sockets = (_Socket(name),)
+        self._network = network
+        self._name = name
+
+    def close(self) -> None:  # type: ignore[explicit-override]
+        """Accept nothing more."""
+        self._network.listeners.pop(self._name, None)
+
+    async def wait_closed(self) -> None:  # type: ignore[explicit-override]
+        """Return at once: connections are their protocols' own."""
+
+    def get_loop(self) -> asyncio.AbstractEventLoop:  # type: ignore[explicit-override]
+        """Return the simulation's loop."""
+        return self._network.loop
+
+    async def start_serving(self) -> None:  # type: ignore[explicit-override]
+        """Do nothing: a port serves from the start."""
+
+    async def serve_forever(self) -> None:  # type: ignore[explicit-override]
+        """Serve until cancelled."""
+        await self._network.loop.create_future()
+
+    def is_serving(self) -> bool:  # type: ignore[explicit-override]
+        """Tell whether the port accepts connections."""
+        return self._network.listeners.get(self._name) is self
+
+
+class Network:
+    """All hosts of one simulation. `install` it once."""
+
+    def __init__(self, loop: SimulationLoop, seed: int, odds: NetworkOdds) -> None:
+        self.loop = loop
+        self.odds = odds
+        self.context = Context()
+        self.listeners: dict[tuple[str, int], Listener] = {}
+        self.connect_count = 0
+        self.make_taps: MakeTaps = lambda *_: None
+        self._rng = random.Random(f"network {seed}")
+        self._ports = itertools.count(20_000)
+        self._endpoints: dict[Endpoint, None] = {}
+        self._cuts: dict[tuple[str, str], int] = {}
+        self._kept_back: dict[Endpoint, None] = {}
+        self._off_hosts: dict[str, None] = {}
+
+    def install(self) -> None:
+        """Become what the loop's `create_connection` and `create_server` reach."""
+        loop: Any = self.loop
+        loop.create_connection = self._connect
+        loop.create_server = self._listen
+
+    # -- faults
+
+    def cut(self, source: str, target: str) -> None:
+        """Let nothing through from one host to another; cuts add up."""
+        pair = (source, target)
+        self._cuts[pair] = self._cuts.get(pair, 0) + 1
+
+    def heal(self, source: str, target: str) -> None:
+        """End one cut."""
+        pair = (source, target)
+        self._cuts[pair] -= 1
+        if not self._cuts[pair]:
+            del self._cuts[pair]
+            kept, self._kept_back = list(self._kept_back), {}
+            for endpoint in kept:
+                endpoint.go_on()
+
+    def kill(self, node: int, host: str, *, power_off: bool) -> None:
+        """Take a process's connections away; without power, the host does not even refuse."""
+        for name in [name for name, each in self.listeners.items() if each.node == node]:
+            del self.listeners[name]
+        if power_off:
+            self._off_hosts[host] = None
+        for endpoint in [each for each in self._endpoints if each.node == node]:
+            peer = endpoint.peer
+            endpoint.vanish()
+            if peer is None or peer.is_lost:
+                continue
+            if self._rng.random() < self.odds.never_seen_share:
+                endpoint.is_silent = True
+            else:
+                peer.lose_later(self.delay_s(peer) + self._rng.random())
+
+    def power_on(self, host: str) -> None:
+        """Let a host refuse connections again, and reset those of its former life."""
+        self._off_hosts.pop(host, None)
+
+    def connections(self) -> list[Endpoint]:
+        """Return the clients' ends of what is connected."""
+        return [each for each in self._endpoints if each.peer in self._endpoints]
+
+    def break_connection(self, endpoint: Endpoint) -> None:
+        """Lose a connection: both ends learn of it, each in its time, or one never."""
+        peer = endpoint.peer
+        assert peer is not None
+        sides = [endpoint, peer]
+        self._rng.shuffle(sides)
+        sides[0].lose_later(0.0)
+        if self._rng.random() >= self.odds.never_seen_share:
+            sides[1].lose_later(self._rng.random() * 2)
+
+    # -- what transports ask
+
+    def delay_s(self, _endpoint: Endpoint) -> float:
+        """Draw how long a message is under way."""
+        draw = self._rng.random()
+        if draw < self.odds.slow_share:
+            return self.odds.slow_delay_s * self._rng.random()
+        return self.odds.delay_s * (0.5 + draw)
+
+    def read_size(self, available: int) -> int:
+        """Draw how much of what has arrived is read at once."""
+        if available > 1 and self._rng.random() < self.odds.split_share:
+            return self._rng.randint(1, available)
+        return available
+
+    def is_cut(self, source: str, target: str) -> bool:
+        """Tell whether nothing gets from one host to another."""
+        return bool(self._cuts) and (source, target) in self._cuts
+
+    def keep_back(self, endpoint: Endpoint) -> None:
+        """Remember whom to tell when a cut heals."""
+        self._kept_back[endpoint] = None
+
+    def forget(self, endpoint: Endpoint) -> None:
+        """Take note that one side of a connection ended."""
+        self._endpoints.pop(endpoint, None)
+
+    # -- what the loop is asked
+
+    async def _listen(
+        self, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int, **_options: object
+    ) -> Listener:
+        name = (host, port or next(self._ports))
+        if name in self.listeners:
+            raise OSError(98, f"{name} is in use")
+        listener = Listener(self, factory, name)
+        self.listeners[name] = listener
+        return listener
+
+    async def _connect(
+        self,
+        factory: Callable[[], asyncio.BaseProtocol],
+        host: str,
+        port: int,
+        *,
+        ssl: object = None,
+        **_options: object,
+    ) -> tuple[Endpoint, asyncio.BaseProtocol]:
+        assert ssl is None, "the simulated network has no TLS"
+        source = HOST.get()
+        await self._reach(source, host)
+        listener = self.listeners.get((host, port))
+        await self._reach(host, source)
+        if listener is None or not listener.is_serving() or not self.loop.is_alive(listener.node):
+            raise ConnectionRefusedError(111, f"nobody listens at {host}:{port}")
+        self.connect_count += 1
+        near = Endpoint(self, copy_context(), source, (host, port))
+        far = Endpoint(self, listener.context, listener.host, (source, next(self._ports)))
+        near.peer, far.peer = far, near
+        self._endpoints[near] = self._endpoints[far] = None
+        protocol = factory()
+        taps = self.make_taps(near, far, protocol)
+        if taps is not None:
+            near.tap, far.tap = taps
+        self.loop.call_soon(_accept, listener, far, context=listener.context)
+        near.attach(protocol)
+        return near, protocol
+
+    async def _reach(self, source: str, target: str) -> None:
+        """Pass one way through the network, however long that takes."""
+        draw = self._rng.random()
+        await asyncio.sleep(self.odds.delay_s * (0.5 + draw))
+        waited_s = 0.0
+        while self.is_cut(source, target) or target in self._off_hosts:
+            await asyncio.sleep(LOOK_AGAIN_S)
+            waited_s += LOOK_AGAIN_S
+            if waited_s > SILENCE_S:
+                raise TimeoutError(110, f"{target} does not answer")
+
+
+def _accept(listener: Listener, endpoint: Endpoint) -> None:
+    if endpoint.is_lost:
+        return
+    if listener.is_serving():
+        endpoint.attach(listener.factory())
+    else:
+        endpoint.abort()

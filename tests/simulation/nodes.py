@@ -1,0 +1,260 @@
+"""Runs bookies and clients as simulated processes: the constructors that `main` calls, unchanged.
+
+Leaves putting a cluster together to `tests.simulation.cluster`, and hurting it to
+`tests.simulation.faults`.
+
+Invariants: a bookie's platter outlives its processes; one process at a time uses a platter; a
+killed process runs nothing more, and what it had not synced may be lost.
+Source: assurance design; `bookie/main.py`.
+"""
+
+import asyncio
+import random
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Final
+
+from typing_extensions import override  # `typing` has it from 3.12 on
+
+from bookie.bookie_process import Addresses, BookieProcess
+from bookie.errors import BookieError
+from bookie.identity import format_directories
+from bookie.options import BookieOptions
+from ledger_client import LedgerClient, LedgerError
+from metadata.errors import MetadataError
+from tests.simulation.disk import CrashableDisk, DiskFaults, Platter
+from tests.simulation.network import HOST
+from tests.simulation.observing import described
+from tests.simulation.store import NodeStore
+
+if TYPE_CHECKING:
+    from tests.simulation.cluster import Cluster
+
+START_S: Final = 1_700_000_000.0
+RESTART_S: Final = 2.0
+
+
+class Node:
+    """One machine with, at most, one process of ours on it."""
+
+    def __init__(self, cluster: "Cluster", host: str) -> None:
+        self.cluster = cluster
+        self.host = host
+        self.node: int | None = None
+        self.store: NodeStore | None = None
+        self.starts = 0
+        self.is_paused = False
+        self.is_wanted = True
+        self.is_on_purpose = False
+
+    @property
+    def is_running(self) -> bool:
+        """Tell whether the process lives."""
+        return self.node is not None
+
+    def start(self) -> None:
+        """Start the process, if it is wanted and does not live."""
+        if self.is_running or not self.is_wanted:
+            return
+        self.starts += 1
+        self.cluster.network.power_on(self.host)
+        token = HOST.set(self.host)
+        try:
+            node, task = self.cluster.loop.spawn(self._main())
+        finally:
+            HOST.reset(token)
+        self.node = node
+        task.add_done_callback(lambda ended: self._note_end(node, ended))
+
+    def kill(self, *, power_off: bool) -> None:
+        """End the process without a word."""
+        if self.node is None:
+            return
+        node, self.node = self.node, None
+        self.is_paused = False
+        self.cluster.loop.kill(node)
+        self.cluster.network.kill(node, self.host, power_off=power_off)
+        if self.store is not None:
+            self.store.leave_behind(self.cluster.rng.random() * self.cluster.plan.session_timeout_s)
+            self.store = None
+        self.after_death()
+
+    def pause(self) -> None:
+        """Stop the process."""
+        if self.node is not None and not self.is_paused:
+            self.is_paused = True
+            self.cluster.loop.pause(self.node)
+
+    def resume(self) -> None:
+        """Let the process go on."""
+        if self.node is not None and self.is_paused:
+            self.is_paused = False
+            self.cluster.loop.resume(self.node)
+
+    @property
+    def is_done(self) -> bool:
+        """Tell whether nothing is left to be done here."""
+        return False
+
+    def after_death(self) -> None:
+        """Do to the machine what the end of its process does."""
+
+    def draw(self) -> random.Random:
+        """Return what the next process takes its randomness from."""
+        return random.Random(f"{self.host} {self.cluster.plan.seed} {self.starts}")
+
+    async def _main(self) -> None:
+        raise NotImplementedError
+
+    def _note_end(self, node: int, task: "asyncio.Task[None]") -> None:
+        if self.node != node:
+            return
+        self.node = None
+        self.store = None
+        self.is_paused = False
+        error = None if task.cancelled() else task.exception()
+        self.cluster.model.note("ended", f"{self.host}: {error!r}")
+        if error is not None and not isinstance(error, BookieError | MetadataError | LedgerError):
+            self.cluster.model.report("crash", f"{self.host} ended with {described(error)}")
+        self.after_end(error)
+        if self.is_wanted and not self.is_on_purpose and not self.is_done:
+            self.cluster.loop.call_later(RESTART_S, self.start, context=self.cluster.context)
+
+    def after_end(self, error: BaseException | None) -> None:
+        """Do to the machine what a process's own end does."""
+
+
+class BookieNode(Node):
+    """A bookie's machine."""
+
+    def __init__(self, cluster: "Cluster", number: int) -> None:
+        super().__init__(cluster, f"bookie-{number}")
+        self.number = number
+        self.platter = Platter()
+        self.disk_faults = DiskFaults(
+            delay_s_max=cluster.plan.disk_delay_s, preallocates=cluster.plan.preallocates
+        )
+        self.bookie_id: str | None = None
+        self.addresses: Addresses | None = None
+        self.wipes = 0
+        self.stopping = asyncio.Event()
+
+    @property
+    def is_serving(self) -> bool:
+        """Tell whether the process has started to serve."""
+        return self.is_running and self.addresses is not None
+
+    async def stop(self) -> None:
+        """Ask the process to end in order, and start it again at once."""
+        self.stopping.set()
+        while self.is_running:  # noqa: ASYNC110 - virtual time costs nothing
+            await asyncio.sleep(0.1)
+
+    @override
+    async def _main(self) -> None:
+        cluster, rng = self.cluster, self.draw()
+        self.stopping = asyncio.Event()
+        self.addresses = None
+        disk = CrashableDisk(self.platter, rng, self.disk_faults)
+        await disk.lock()
+        try:
+            self.store = store = NodeStore(
+                cluster.metadata, session_timeout_s=cluster.plan.session_timeout_s
+            )
+            try:
+                if not self.platter.names:
+                    self.bookie_id = await format_directories(
+                        disk, store, "bookie", rng, cluster.wall_clock_ms
+                    )
+                await self._serve(disk, store, rng)
+            finally:
+                await store.aclose()
+        finally:
+            await disk.close()
+
+    async def _serve(self, disk: CrashableDisk, store: NodeStore, rng: random.Random) -> None:
+        cluster = self.cluster
+        process = BookieProcess(
+            options_of(cluster.plan.options, self.host),
+            disk,
+            store,
+            rng,
+            build="simulation",
+            wall_clock_ms=cluster.wall_clock_ms,
+        )
+        try:
+            self.bookie_id, self.addresses = await process.start()
+            await first_of(process.wait_for_failure(), self.stopping)
+        finally:
+            await process.stop()
+
+    @override
+    def after_death(self) -> None:
+        """Lose what was not synced."""
+        self.addresses = None
+        self.platter.crash(self.cluster.rng)
+
+    @override
+    def after_end(self, error: BaseException | None) -> None:
+        """After a failed disk, what was not synced may be gone from the page cache."""
+        self.addresses = None
+        self.disk_faults.index_commit_fails = False
+        self.platter.crash(self.cluster.rng)
+
+
+class ClientNode(Node):
+    """A machine with one client on it, which does one kind of work until the run is over."""
+
+    def __init__(
+        self,
+        cluster: "Cluster",
+        name: str,
+        work: Callable[["ClientNode", LedgerClient, random.Random], Coroutine[None, None, None]],
+    ) -> None:
+        super().__init__(cluster, name)
+        self._work = work
+
+    @property
+    @override
+    def is_done(self) -> bool:
+        """Tell whether the run is over."""
+        return self.cluster.is_over
+
+    @override
+    def after_death(self) -> None:
+        """Leave what it wrote to whoever recovers it."""
+        live = self.cluster.live_ledgers
+        for ledger_id in [each for each, host in live.items() if host == self.host]:
+            del live[ledger_id]
+
+    @override
+    async def _main(self) -> None:
+        cluster, rng = self.cluster, self.draw()
+        self.store = store = NodeStore(
+            cluster.metadata, session_timeout_s=cluster.plan.session_timeout_s
+        )
+        client = LedgerClient.from_parts(
+            store, rng=rng, wall_clock_ms=cluster.wall_clock_ms, config=cluster.plan.config
+        )
+        try:
+            async with client:  # one that cannot start is of no further use: see `_note_end`
+                await self._work(self, client, random.Random(f"work {rng.random()}"))
+        finally:
+            await client.aclose()
+            await store.aclose()
+
+
+def options_of(options: BookieOptions, host: str) -> BookieOptions:
+    """Return what a bookie on a host is started with."""
+    fields = {name: getattr(options, name) for name in options.__dataclass_fields__}
+    placed = {"host": host, "admin_host": host, "data_dir": host, "location": f"/sim/sim/{host}"}
+    return BookieOptions(**{**fields, **placed})
+
+
+async def first_of(failure: Coroutine[None, None, None], stopping: asyncio.Event) -> None:
+    """Return when the event is set; raise what the coroutine raises, if that comes first."""
+    task = asyncio.ensure_future(failure)
+    task.add_done_callback(lambda _: stopping.set())
+    await stopping.wait()
+    if task.done():
+        task.result()
+    task.cancel()

@@ -1,0 +1,226 @@
+"""Draws from a seed what one run is: sizes, speeds, workloads, and which faults come how often.
+
+Leaves carrying it out to the other modules of the simulation.
+
+Invariants: equal seeds give equal plans; within the budget, damage (bookies whose bytes are lost or
+altered) stays below every ledger's ack quorum, so that any violation is a bug.
+Source: assurance design, "Deterministic simulation" (swarm odds).
+"""
+
+import math
+import random
+from dataclasses import dataclass
+from typing import Final
+
+from bookie.options import BookieOptions
+from ledger_client import ClientConfig, Quorum
+from tests.simulation.network import NetworkOdds
+from tests.simulation.store import StoreOdds
+
+KINDS: Final = (
+    "kill_bookie",
+    "power_cut",
+    "pause_bookie",
+    "cut_one_way",
+    "cut_both_ways",
+    "isolate_bookie",
+    "break_connection",
+    "stall_connection",
+    "slow_disk",
+    "fail_sync",
+    "fill_disk",
+    "stall_store",
+    "expire_session",
+    "suspend_session",
+    "checkpoint",
+    "clean",
+    "kill_client",
+    "pause_client",
+    "restart_bookie",
+)
+DAMAGE_KINDS: Final = ("flip_log_bit", "flip_index_bit", "wipe_disk", "old_disk")
+PATIENT_EVERY: Final = 8
+PATIENT_S: Final = 6_000.0
+"""Every so many seeds, one is long and slow: what takes minutes to go wrong shows there."""
+
+QUORUMS: Final = (
+    Quorum(3, 3, 2),
+    Quorum(3, 3, 3),
+    Quorum(3, 2, 2),
+    Quorum(2, 2, 1),
+    Quorum(2, 2, 2),
+    Quorum(4, 3, 2),
+    Quorum(3, 2, 1),
+    Quorum(1, 1, 1),
+    Quorum(5, 3, 2),
+    Quorum(4, 4, 3),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """Who does what to the ledgers, and how fast."""
+
+    writers: int
+    tailers: int
+    rereaders: int
+    recoverers: int
+    deleters: int
+    append_gap_s: float
+    entries_per_ledger: int
+    entry_bytes_max: int
+    pending_max: int
+    pause_between_s: float
+    """Between ledgers, reads and recoveries: most of a long run is spent here."""
+    takeover_share: float
+    """Of recoveries: those of ledgers that are being written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """One run."""
+
+    seed: int
+    beyond_budget: bool
+    bookie_count: int
+    duration_s: float
+    quorums: tuple[Quorum, ...]
+    workload: Workload
+    network: NetworkOdds
+    store: StoreOdds
+    disk_delay_s: float
+    preallocates: bool
+    fault_every_s: dict[str, float]
+    """Kind -> mean seconds between two; kinds that do not occur are missing."""
+    damage_max: int
+    options: BookieOptions
+    config: ClientConfig
+    session_timeout_s: float
+
+    @property
+    def ack_quorum_min(self) -> int:
+        """Return the lowest ack quorum of any ledger."""
+        return min(each.ack for each in self.quorums)
+
+
+def make_plan(seed: int, *, beyond_budget: bool = False) -> Plan:
+    """Draw everything."""
+    rng = random.Random(f"plan {seed} {beyond_budget}")
+    is_patient = seed % PATIENT_EVERY == PATIENT_EVERY - 1
+    bookie_count = rng.choice((3, 4)) if is_patient else rng.choice((3, 4, 4, 5, 5, 6))
+    fitting = [each for each in QUORUMS if each.ensemble <= bookie_count]
+    quorums = _quorums(fitting, rng)
+    duration_s = PATIENT_S if is_patient else rng.choice((20.0, 40.0, 80.0, 160.0, 300.0))
+    budget = min(each.ack for each in quorums) - 1
+    return Plan(
+        seed=seed,
+        beyond_budget=beyond_budget,
+        bookie_count=bookie_count,
+        duration_s=duration_s,
+        quorums=quorums,
+        workload=_workload(rng, duration_s),
+        network=_network(rng),
+        store=_store(rng),
+        disk_delay_s=rng.choice((0.0005, 0.002, 0.01)),
+        preallocates=rng.random() < 0.3,
+        fault_every_s=_faults(rng, duration_s, beyond_budget=beyond_budget, budget=budget),
+        damage_max=bookie_count if beyond_budget else budget,
+        options=_options(rng, duration_s),
+        config=_config(rng),
+        session_timeout_s=rng.choice((4.0, 10.0, 20.0)),
+    )
+
+
+def _quorums(fitting: list[Quorum], rng: random.Random) -> tuple[Quorum, ...]:
+    chosen = []
+    for quorum in rng.sample(fitting, rng.randint(1, min(2, len(fitting)))):
+        stripes = rng.choice((1, 3, 16, 1024))
+        chosen.append(Quorum(quorum.ensemble, quorum.write, quorum.ack, stripes))
+    return tuple(chosen)
+
+
+def _workload(rng: random.Random, duration_s: float) -> Workload:
+    gap_s = rng.choice((0.0, 0.001, 0.01, 0.05))
+    is_patient = duration_s >= PATIENT_S
+    return Workload(
+        writers=1 if is_patient else rng.randint(1, 3),
+        tailers=rng.randint(0, 1 if is_patient else 2),
+        rereaders=rng.randint(0, 1),
+        recoverers=1 if is_patient else rng.randint(1, 2),
+        deleters=rng.choice((0, 0, 1)),
+        append_gap_s=gap_s,
+        entries_per_ledger=rng.choice((3, 20, 60)),
+        entry_bytes_max=rng.choice((40, 400, 4_000)),
+        pending_max=rng.choice((1, 8, 40)),
+        pause_between_s=duration_s / rng.choice((30, 60, 120)),
+        takeover_share=rng.choice((0.0, 0.3, 0.8)),
+    )
+
+
+def _network(rng: random.Random) -> NetworkOdds:
+    return NetworkOdds(
+        delay_s=rng.choice((0.0002, 0.001, 0.005)),
+        slow_share=rng.choice((0.0, 0.0, 0.001, 0.02)),
+        slow_delay_s=rng.choice((0.05, 0.5, 3.0)),
+        split_share=rng.choice((0.0, 0.05, 0.3)),
+        never_seen_share=rng.choice((0.0, 0.3, 1.0)),
+    )
+
+
+def _store(rng: random.Random) -> StoreOdds:
+    return StoreOdds(
+        delay_s=rng.choice((0.001, 0.005, 0.02)),
+        slow_share=rng.choice((0.0, 0.0, 0.02, 0.1)),
+        slow_delay_s=rng.choice((0.5, 3.0, 15.0)),
+        lost_share=rng.choice((0.0, 0.0, 0.05, 0.2)),
+        refused_share=rng.choice((0.0, 0.0, 0.02)),
+        stale_share=rng.choice((0.0, 0.3, 0.9)),
+        stale_changes_max=rng.choice((3, 20, 100)),
+        watch_delay_s=rng.choice((0.001, 0.05, 1.0)),
+        slow_watch_share=rng.choice((0.0, 0.1)),
+    )
+
+
+def _faults(
+    rng: random.Random, duration_s: float, *, beyond_budget: bool, budget: int
+) -> dict[str, float]:
+    rates = {}
+    roughness = rng.choice((0.3, 1.0, 3.0))
+    for kind in KINDS:
+        draw = rng.random()
+        if draw < 0.5:
+            wanted = math.exp(rng.uniform(math.log(0.5), math.log(12.0))) * roughness
+            rates[kind] = max(0.5, min(duration_s, 1200.0) / wanted)
+    for kind in DAMAGE_KINDS:
+        if (budget or beyond_budget) and rng.random() < 0.35:
+            rates[kind] = duration_s / rng.uniform(1.0, 4.0)
+    return rates
+
+
+def _options(rng: random.Random, duration_s: float) -> BookieOptions:
+    return BookieOptions(
+        segment_bytes_max=rng.choice((2**16, 2**18)),
+        recent_bytes_max=rng.choice((0, 2**14, 2**20)),
+        reserve_bytes_min=2**12,
+        reserve_share=0.0,
+        queue_bytes_max=2**20,
+        collect_interval_s=max(2.0, duration_s / rng.choice((2, 5, 20))),
+        collect_reads_per_s=50,
+        drain_timeout_s=rng.choice((0.5, 5.0)),
+    )
+
+
+def _config(rng: random.Random) -> ClientConfig:
+    return ClientConfig(
+        delay_ensemble_change=rng.random() < 0.25,
+        run_degraded=rng.random() < 0.3,
+        add_timeout_s=rng.choice((1.0, 5.0)),
+        append_deadline_s=rng.choice((10.0, 30.0)),
+        batch_entries_max=rng.choice((1, 4, 4096)),
+        unanswered_bytes_max=rng.choice((8_000, 256 * 2**20)),
+        quarantine_s=rng.choice((2.0, 60.0)),
+        suspicions_per_minute_max=rng.choice((6, 60)),
+        long_poll_s=rng.choice((1.0, 10.0)),
+        call_timeout_s=rng.choice((10.0, 30.0)),
+        read_timeout_s=rng.choice((1.0, 5.0)),
+    )

@@ -1,0 +1,147 @@
+"""Runs one seed: faults with safety checked at every step, then healing and liveness.
+
+Leaves the campaign over many seeds, and what is printed, to `tests.simulation.campaign`.
+
+Invariant: the same seed, mode and code give the same history, whatever the process's hash seed.
+Source: assurance design, "Deterministic simulation".
+"""
+
+import asyncio
+import gc
+import logging
+import sys
+from dataclasses import dataclass, field
+from typing import Final
+
+from tests.simulation.checkers.liveness import check_liveness, wait_for_work
+from tests.simulation.checkers.replicas import read_replicas
+from tests.simulation.cluster import Cluster
+from tests.simulation.faults import Faults
+from tests.simulation.loop import LivelockError, SimulationLoop
+from tests.simulation.model import Model
+from tests.simulation.observing import described
+from tests.simulation.plan import make_plan
+from tests.simulation.workloads import add_clients
+
+START_S_MAX: Final = 120.0
+LOOK_EVERY_S: Final = 0.5
+UNTIL_S: Final = 100_000.0
+MESSAGES_MAX: Final = 20_000
+"""A run that has exchanged so many goes on to its healing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What one seed showed."""
+
+    seed: int
+    violations: tuple[str, ...]
+    messages: int
+    simulated_s: float
+    entries: int
+    ledgers: int
+    trace_hash: str
+    faults: dict[str, int] = field(default_factory=dict)
+    errors: dict[str, int] = field(default_factory=dict)
+    trace: tuple[str, ...] = ()
+
+
+def run_seed(seed: int, *, beyond_budget: bool = False, trace: bool = False) -> Result:
+    """Run one seed to its end."""
+    logging.disable(logging.CRITICAL)
+    gc_was_on = gc.isenabled()
+    gc.disable()  # when cycles are collected would be part of the history
+    loop = SimulationLoop(seed)
+    model = Model(loop, trace=trace)
+    plan = make_plan(seed, beyond_budget=beyond_budget)
+    model.note("plan", repr(plan))
+    run = _Run(loop, model, seed, beyond_budget=beyond_budget)
+    try:
+        loop.run_until_complete(asyncio.wait_for(run.main(), UNTIL_S))
+    except LivelockError as error:
+        model.report("livelock", str(error))
+    except TimeoutError:
+        model.report("livelock", f"not at its end after {UNTIL_S} s")
+    except Exception as error:
+        model.report("simulation", described(error))
+        if trace:
+            raise
+    for failure in loop.failures:
+        model.report("unhandled", described(failure))
+    result = _result(run, model, seed, loop.time())
+    _forget(loop)
+    if gc_was_on:
+        gc.enable()
+    return result
+
+
+def _forget(loop: SimulationLoop) -> None:
+    """Throw the run away; what its coroutines do when they are thrown away is of no interest."""
+    hook, sys.unraisablehook = sys.unraisablehook, lambda _: None
+    try:
+        loop.close_tasks()
+        loop.close()
+        gc.collect()
+    finally:
+        sys.unraisablehook = hook
+
+
+def _result(run: "_Run", model: Model, seed: int, now_s: float) -> Result:
+    return Result(
+        seed=seed,
+        violations=tuple(str(each) for each in model.violations),
+        messages=model.message_count,
+        simulated_s=now_s,
+        entries=model.confirmed_count,
+        ledgers=len(model.ledgers),
+        trace_hash=model.trace_hash,
+        faults=run.fault_counts,
+        errors=dict(model.error_counts),
+        trace=tuple(model.trace or ()),
+    )
+
+
+class _Run:
+    def __init__(
+        self, loop: SimulationLoop, model: Model, seed: int, *, beyond_budget: bool
+    ) -> None:
+        self._loop = loop
+        self._model = model
+        self._plan = make_plan(seed, beyond_budget=beyond_budget)
+        self.fault_counts: dict[str, int] = {}
+
+    async def main(self) -> None:
+        cluster = Cluster(self._loop, self._plan, self._model)
+        for bookie in cluster.bookies:
+            bookie.start()
+        bookies = cluster.bookies
+        if not await cluster.wait_until(lambda: all(b.is_serving for b in bookies), START_S_MAX):
+            self._model.report("liveness", "the bookies did not start")
+            return
+        add_clients(cluster)
+        for client in cluster.clients:
+            client.start()
+        faults = Faults(cluster)
+        self.fault_counts = faults.counts
+        faults.start()
+        await self._suffer()
+        self._model.note("phase", "healing")
+        await faults.heal()
+        if self._model.violations:
+            return
+        cluster.store_faults.odds = type(cluster.store_faults.odds)()
+        cluster.network.odds = type(cluster.network.odds)()
+        await wait_for_work(cluster)
+        if self._model.violations:
+            return
+        await check_liveness(cluster, is_demanded=not self._plan.beyond_budget)
+        if not self._model.violations:
+            await read_replicas(cluster, faults.damaged_hosts)
+
+    async def _suffer(self) -> None:
+        """Let the faults do their work, until there is enough of it or a promise is broken."""
+        until_s = self._loop.time() + self._plan.duration_s
+        while self._loop.time() < until_s:
+            await asyncio.sleep(LOOK_EVERY_S)
+            if self._model.violations or self._model.message_count > MESSAGES_MAX:
+                return

@@ -1,0 +1,161 @@
+"""Reads, follows, recovers and deletes the ledgers of a run.
+
+Leaves writing them to `tests.simulation.writing`, and judging what is seen to the checkers.
+"""
+
+import asyncio
+import random
+from contextlib import aclosing
+
+from ledger_client import (
+    EntryNotFoundError,
+    LedgerClient,
+    LedgerError,
+    LedgerNotFoundError,
+    LedgerReader,
+)
+from tests.simulation.cluster import Cluster
+from tests.simulation.model import LedgerModel
+from tests.simulation.nodes import ClientNode
+from tests.simulation.observing import note_error
+from tests.simulation.writing import write_ledgers
+
+TAIL_S_MAX = 30.0
+
+
+def add_clients(cluster: Cluster) -> None:
+    """Make the machines of everybody who uses the cluster."""
+    work = cluster.plan.workload
+    for kind, count, run in (
+        ("writer", work.writers, write_ledgers),
+        ("tailer", work.tailers, tail_ledgers),
+        ("rereader", work.rereaders, reread_ledgers),
+        ("recoverer", work.recoverers, recover_ledgers),
+        ("deleter", work.deleters, delete_ledgers),
+    ):
+        for number in range(count):
+            cluster.clients.append(ClientNode(cluster, f"{kind}-{number}", run))
+
+
+async def tail_ledgers(node: ClientNode, client: LedgerClient, rng: random.Random) -> None:
+    """Follow ledger after ledger, preferring those that are being written."""
+    cluster = node.cluster
+    while not cluster.is_over:
+        ledger = _choose(cluster, rng, newest=True)
+        if ledger is not None:
+            try:
+                async with asyncio.timeout(TAIL_S_MAX * rng.random()):
+                    await follow(cluster, client, ledger, first=0)
+            except TimeoutError as error:
+                if isinstance(error, LedgerError):
+                    note_error(cluster, "tail", error)
+            except LedgerError as error:
+                note_error(cluster, "tail", error)
+        await asyncio.sleep(cluster.plan.workload.pause_between_s * rng.random())
+
+
+async def follow(cluster: Cluster, client: LedgerClient, ledger: LedgerModel, first: int) -> None:
+    """Read a ledger to its end as it grows."""
+    async with client.open_ledger(ledger.ledger_id) as reader:
+        handle = next(cluster.handle_numbers)
+        expected = first
+        async with aclosing(reader.tail(first)) as batches:
+            async for batch in batches:
+                for entry in batch:
+                    if entry.id != expected:
+                        text = f"ledger {ledger.ledger_id}: tail gave {entry.id} after {expected}"
+                        cluster.model.report("reading", text)
+                    expected = entry.id + 1
+                    cluster.checkers.on_read(ledger, entry.id, entry.data)
+                _look_at_lac(cluster, ledger, handle, reader)
+        if ledger.closed_at is None or expected != max(first, ledger.closed_at + 1):
+            text = f"ledger {ledger.ledger_id}: tail ended before {expected}, not at its last entry"
+            cluster.model.report("reading", text)
+
+
+async def reread_ledgers(node: ClientNode, client: LedgerClient, rng: random.Random) -> None:
+    """Read what may be read of any ledger, again and again."""
+    cluster = node.cluster
+    while not cluster.is_over:
+        ledger = _choose(cluster, rng, newest=False)
+        if ledger is not None:
+            try:
+                await read_all(cluster, client, ledger)
+            except LedgerError as error:
+                note_error(cluster, "read", error)
+        await asyncio.sleep(cluster.plan.workload.pause_between_s * rng.random())
+
+
+async def read_all(cluster: Cluster, client: LedgerClient, ledger: LedgerModel) -> int:
+    """Read a ledger up to its LAC; return how many entries there were."""
+    count = 0
+    try:
+        async with client.open_ledger(ledger.ledger_id) as reader:
+            handle = next(cluster.handle_numbers)
+            _look_at_lac(cluster, ledger, handle, reader)
+            await reader.refresh_last_confirmed()
+            _look_at_lac(cluster, ledger, handle, reader)
+            async with aclosing(reader.read(0, reader.last_confirmed)) as batches:
+                async for batch in batches:
+                    for entry in batch:
+                        cluster.checkers.on_read(ledger, entry.id, entry.data)
+                        count += 1
+            _look_at_lac(cluster, ledger, handle, reader)
+    except EntryNotFoundError as error:
+        cluster.checkers.on_not_found(ledger, str(error))
+    except LedgerNotFoundError as error:
+        if ledger.metadata is not None:
+            cluster.checkers.on_not_found(ledger, str(error))
+    return count
+
+
+def _look_at_lac(cluster: Cluster, ledger: LedgerModel, handle: int, reader: LedgerReader) -> None:
+    cluster.checkers.on_reader_lac(ledger, handle, reader.last_confirmed)
+
+
+async def recover_ledgers(node: ClientNode, client: LedgerClient, rng: random.Random) -> None:
+    """Recover ledgers: those left behind, and at times those of a living writer."""
+    cluster = node.cluster
+    work = cluster.plan.workload
+    while not cluster.is_over:
+        ledger = _choose(cluster, rng, newest=True)
+        takes_over = rng.random() < work.takeover_share
+        if ledger is not None and (takes_over or ledger.ledger_id not in cluster.live_ledgers):
+            try:
+                await recover(cluster, client, ledger)
+            except LedgerError as error:
+                note_error(cluster, "recover", error)
+        await asyncio.sleep(work.pause_between_s * rng.random())
+
+
+async def recover(cluster: Cluster, client: LedgerClient, ledger: LedgerModel) -> None:
+    """Recover one ledger, and compare what that returns with what is stored."""
+    info = await client.recover_ledger(ledger.ledger_id)
+    if not info.is_closed or info.last_entry_id != ledger.closed_at:
+        cluster.model.report(
+            "closing",
+            f"ledger {ledger.ledger_id}: a recovery returned {info.state} at {info.last_entry_id}, "
+            f"and it was closed at {ledger.closed_at}",
+        )
+
+
+async def delete_ledgers(node: ClientNode, client: LedgerClient, rng: random.Random) -> None:
+    """Delete a ledger now and then."""
+    cluster = node.cluster
+    while not cluster.is_over:
+        await asyncio.sleep(cluster.plan.workload.pause_between_s * 4 * rng.random())
+        ledger = _choose(cluster, rng, newest=False)
+        if ledger is not None and (ledger.is_closed or rng.random() < 0.1):
+            try:
+                await client.delete_ledger(ledger.ledger_id)
+            except LedgerError as error:
+                note_error(cluster, "delete", error)
+
+
+def _choose(cluster: Cluster, rng: random.Random, *, newest: bool) -> LedgerModel | None:
+    ids = cluster.ledger_ids()
+    if not ids:
+        return None
+    if newest:
+        ids = ids[-4:]
+    return cluster.model.ledgers[rng.choice(ids)]

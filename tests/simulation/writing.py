@@ -1,0 +1,179 @@
+"""Writes ledgers in every manner that the client offers, and ends them in every manner.
+
+Leaves reading, recovering and deleting to `tests.simulation.workloads`.
+
+Invariants: the bytes of every entry are noted before the client is given them; every success is
+shown to the checkers in the step in which the caller learns of it.
+Source: api, "Client"; protocol sections 4-6.
+"""
+
+import asyncio
+import random
+from collections import deque
+from functools import partial
+
+from ledger_client import LedgerClient, LedgerError, LedgerWriter
+from tests.simulation.cluster import Cluster
+from tests.simulation.model import LedgerModel
+from tests.simulation.nodes import ClientNode
+from tests.simulation.observing import note_error
+
+ENDINGS = ("close", "close", "abort", "abandon", "abandon", "block")
+LINGER_S_MAX = 5.0
+
+
+class Writing:
+    """One ledger being written."""
+
+    def __init__(
+        self, cluster: Cluster, ledger: LedgerModel, writer: LedgerWriter, rng: random.Random
+    ) -> None:
+        self.cluster = cluster
+        self.ledger = ledger
+        self.writer = writer
+        self.rng = rng
+        self.work = cluster.plan.workload
+        self.is_failed = False
+        self._pending: deque[asyncio.Future[int]] = deque()
+
+    async def write(self) -> None:
+        """Append until there is enough, or until the writer fails."""
+        wanted = self.rng.randint(1, 2 * self.work.entries_per_ledger)
+        while wanted > 0 and not self.is_failed and not self.cluster.is_over:
+            step = self.rng.randrange(8)
+            if step == 0:
+                wanted -= await self._append_many(min(wanted, self.rng.randint(1, 30)))
+            elif step <= 2:
+                wanted -= await self._append_one()
+            else:
+                wanted -= await self._append_some(min(wanted, self.rng.randint(1, 10)))
+            if self.work.append_gap_s:
+                await asyncio.sleep(self.work.append_gap_s * self.rng.random() * 2)
+        if self.rng.random() < 0.5:
+            await self._settle()
+
+    def _payload(self, entry_id: int) -> bytes:
+        size = self.rng.randrange(self.work.entry_bytes_max)
+        if self.rng.random() < 0.02:
+            payload = b""
+        else:
+            head = b"<%d/%d/%d>" % (self.ledger.ledger_id, entry_id, self.rng.getrandbits(48))
+            payload = head + self.rng.randbytes(max(0, size - len(head)))
+        self.ledger.payloads[entry_id] = payload
+        return payload
+
+    async def _append_some(self, count: int) -> int:
+        for done in range(count):
+            expected = self.writer.last_pushed + 1
+            try:
+                future = self.writer.append_nowait(self._payload(expected))
+            except LedgerError as error:
+                self.fail(error)
+                return done + 1
+            future.add_done_callback(partial(self._on_done, expected))
+            self._pending.append(future)
+        while len(self._pending) > self.work.pending_max:
+            await _ended(self._pending.popleft())
+        return count
+
+    async def _append_one(self) -> int:
+        expected = self.writer.last_pushed + 1
+        timeout = self.rng.choice((None, None, 5.0))
+        try:
+            got = await self.writer.append(self._payload(expected), timeout=timeout)
+        except LedgerError as error:
+            self.fail(error)
+        else:
+            self._note(expected, got)
+        return 1
+
+    async def _append_many(self, count: int) -> int:
+        first = self.writer.last_pushed + 1
+        payloads = [self._payload(first + index) for index in range(count)]
+        try:
+            got = await self.writer.append_many(payloads)
+        except LedgerError as error:
+            self.fail(error)
+        else:
+            for expected, entry_id in zip(range(first, first + count), got, strict=True):
+                self._note(expected, entry_id)
+        return count
+
+    async def _settle(self) -> None:
+        while self._pending:
+            await _ended(self._pending.popleft())
+
+    def _on_done(self, expected: int, future: "asyncio.Future[int]") -> None:
+        if future.cancelled():
+            return
+        error = future.exception()
+        if error is None:
+            self._note(expected, future.result())
+        elif isinstance(error, LedgerError):
+            self.fail(error)
+        else:
+            note_error(self.cluster, "append", error)
+
+    def _note(self, expected: int, entry_id: int) -> None:
+        self.cluster.note_confirmed(self.ledger, entry_id, expected)
+
+    def fail(self, error: LedgerError) -> None:
+        """Take note that the writer is at its end, or full, or out of time."""
+        note_error(self.cluster, "append", error)
+        if type(error).__name__ not in ("BackpressureError", "QuorumTimeoutError"):
+            self.is_failed = True
+
+
+async def _ended(future: "asyncio.Future[int]") -> None:
+    await asyncio.gather(future, return_exceptions=True)
+
+
+async def write_ledgers(node: ClientNode, client: LedgerClient, rng: random.Random) -> None:
+    """Create ledger after ledger, write each and end it somehow, until the run is over."""
+    cluster = node.cluster
+    while not cluster.is_over:
+        try:
+            await _write_one(node, client, rng)
+        except LedgerError as error:
+            note_error(cluster, "write", error)
+        await asyncio.sleep(cluster.plan.workload.pause_between_s * 2 * rng.random())
+
+
+async def _write_one(node: ClientNode, client: LedgerClient, rng: random.Random) -> None:
+    cluster = node.cluster
+    quorum = rng.choice(cluster.plan.quorums)
+    digest = "hmac-sha256" if rng.random() < 0.1 else "crc32c"
+    opening = client.create_ledger(quorum, digest=digest)
+    ending = rng.choice(ENDINGS)
+    if ending == "block":
+        async with opening as writer:
+            await _begin(node, writer, rng).write()
+        _check_closed(cluster, writer)
+        return
+    writer = await opening
+    writing = _begin(node, writer, rng)
+    await writing.write()
+    if ending == "close":
+        await writer.aclose()
+        _check_closed(cluster, writer)
+    elif ending == "abort":
+        await writer.abort()
+    else:
+        await asyncio.sleep(rng.random() * LINGER_S_MAX)
+    cluster.live_ledgers.pop(writer.id, None)
+
+
+def _begin(node: ClientNode, writer: LedgerWriter, rng: random.Random) -> Writing:
+    cluster = node.cluster
+    ledger = cluster.model.ledger(writer.id)
+    ledger.writer = writer
+    cluster.live_ledgers[writer.id] = node.host
+    return Writing(cluster, ledger, writer, rng)
+
+
+def _check_closed(cluster: Cluster, writer: LedgerWriter) -> None:
+    """See to it that a close that succeeded is stored, unless the ledger was deleted since."""
+    ledger = cluster.model.ledger(writer.id)
+    cluster.live_ledgers.pop(writer.id, None)
+    if ledger.metadata is not None and ledger.closed_at is None:
+        cluster.model.report("closing", f"ledger {writer.id}: aclose() succeeded, and it is open")
