@@ -7,6 +7,7 @@ one target, `--block NUMBER` one block again.
 
 import argparse
 import json
+import math
 import sys
 import time
 from typing import Final
@@ -28,6 +29,7 @@ def main() -> int:
     parser.add_argument("--target", nargs="+", choices=list(targets), default=list(targets))
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--workers", type=int, default=1, help="processes")
+    parser.add_argument("--seconds", type=float, default=math.inf, help="end sooner, if not done")
     parser.add_argument("--replay", metavar="HEX", help="feed this input to each --target")
     parser.add_argument("--block", type=int, help="feed this block of --seed to each --target")
     given = parser.parse_args()
@@ -35,7 +37,7 @@ def main() -> int:
     if given.replay is not None or given.block is not None:
         return _again({name: _replay(targets[name], given) for name in given.target})
     began = time.monotonic()
-    done = run(plan(chosen, given.frames, given.seed), given.workers)
+    done = run(plan(chosen, given.frames, given.seed), given.workers, given.seconds)
     summary = summarise(done, time.monotonic() - began, given.seed)
     sys.stdout.write(json.dumps(summary, indent=2) + "\n")
     return 0 if summary["is_well"] else 1

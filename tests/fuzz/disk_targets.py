@@ -132,7 +132,11 @@ def check_segment(data: bytes, _origin: bytes, is_sealed: bool) -> bool:
         for key in applied:
             require(key in _STORED, "a damaged record was taken for a stored one")
     platter.locked = False
-    drive(_start(platter, outcome, is_sealed=is_sealed))
+    try:
+        drive(_start(platter, outcome, is_sealed=is_sealed))
+    except FormatError:
+        require(is_sealed, "damage is never taken for another format")
+        return False
     return len(applied) > 1
 
 

@@ -46,6 +46,8 @@ class Phase:
     max_ms: float
     bookie_peak_mb: float
     bookie_peak_mb_allowed: float
+    """By the limits of the connections of this phase, or of the one before that held the most."""
+    bookie_mb_after: float
     disconnected: int
 
 
@@ -57,6 +59,8 @@ class Flood:
     seconds: float
     kinds: tuple[Kind, ...] = tuple(Kind)
     seed: int = 1
+    is_short: bool = False
+    """Leaves out the phases in which strangers of one kind are alone."""
 
 
 async def run_flood(flood: Flood) -> dict[str, object]:
@@ -70,11 +74,11 @@ async def run_flood(flood: Flood) -> dict[str, object]:
         base_bytes = _memory_bytes(bookie, "VmRSS") + ENTRIES * ENTRY_BYTES
         async with client.create_ledger(ONE_BOOKIE) as ledger:
             good = _GoodClient(ledger, rng)
-            alone: list[tuple[Kind, ...]] = [(kind,) for kind in flood.kinds]
-            together = [flood.kinds] if len(flood.kinds) > 1 else []
+            alone = [] if flood.is_short else [(kind,) for kind in flood.kinds]
+            together = [flood.kinds] if len(flood.kinds) > len(alone) or len(alone) > 1 else []
             phases = [
                 await _run_phase(good, bookie, strangers, flood, kinds, base_bytes)
-                for kinds in [(), *alone, *together, ()]
+                for kinds in ((), *alone, *together, ())
             ]
         wrong = await good.count_wrong(client)
     is_bounded = all(each.bookie_peak_mb <= each.bookie_peak_mb_allowed for each in phases)
@@ -143,10 +147,14 @@ async def _run_phase(
     latencies, failures = await good.append_for(flood.seconds)
     peak = _memory_bytes(bookie, "VmHWM")
     await strangers.go()
-    await asyncio.sleep(SETTLE_S)
+    if kinds:
+        await asyncio.sleep(SETTLE_S)
+    after = _memory_bytes(bookie, "VmRSS")
     ordered = sorted(latencies) or [float("inf")]
-    allowed = base_bytes + SLACK_BYTES
-    allowed += sum(each * CONNECTION_BYTES_MAX[kind] for kind in kinds)
+    held = sum(each * CONNECTION_BYTES_MAX[kind] for kind in kinds)
+    # What connections held and gave back may stay with the allocator, for those that come next.
+    strangers.most_held_bytes = max(strangers.most_held_bytes, held)
+    allowed = base_bytes + SLACK_BYTES + strangers.most_held_bytes
     return Phase(
         strangers="+".join(kinds) or "none",
         connections=each * len(kinds),
@@ -157,6 +165,7 @@ async def _run_phase(
         max_ms=round(1000 * ordered[-1], 2),
         bookie_peak_mb=round(peak / MIB, 1),
         bookie_peak_mb_allowed=round(allowed / MIB, 1),
+        bookie_mb_after=round(after / MIB, 1),
         disconnected=strangers.disconnected - disconnected_before,
     )
 

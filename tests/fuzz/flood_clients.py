@@ -73,6 +73,8 @@ class Strangers:
     def __init__(self, address: tuple[str, int], bookie_id: str, rng: random.Random) -> None:
         self.disconnected = 0
         """How often one was disconnected, or not let in."""
+        self.most_held_bytes = 0
+        """The most that the connections of any one phase may have held of the bookie's memory."""
         self._address = address
         self._bookie_id = bookie_id
         self._rng = rng

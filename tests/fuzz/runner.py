@@ -2,12 +2,14 @@
 
 Leaves single inputs to the targets.
 
-Invariant: what is fed depends on the seed and the number of frames alone, not on the workers.
+Invariant: what is fed depends on the seed and the number of frames alone, not on the workers; a run
+that is out of time has fed a part of the same to every target.
 """
 
+import math
 import multiprocessing
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -55,14 +57,17 @@ def all_targets() -> dict[str, Target]:
 
 
 def plan(targets: Sequence[Target], frames: int, seed: int) -> list[Share]:
-    """Share frames out by weight."""
+    """Share frames out by weight, and let every target have its turn again and again."""
     total = sum(target.weight for target in targets)
-    shares: list[Share] = []
+    shares: list[tuple[float, Share]] = []
     for target in targets:
         wanted = max(1, round(frames * target.weight / total))
         count = max(1, wanted // SHARE_FRAMES)
-        shares += [Share(target.name, seed, i, count, -(-wanted // count)) for i in range(count)]
-    return shares
+        shares += [
+            (i / count, Share(target.name, seed, i, count, -(-wanted // count)))
+            for i in range(count)
+        ]
+    return [share for _, share in sorted(shares, key=lambda pair: pair[0])]
 
 
 class Worker:
@@ -104,14 +109,24 @@ def _run(share: Share) -> Shared:
     return _WORKERS[0].run(share)
 
 
-def run(shares: Sequence[Share], workers: int) -> list[Shared]:
-    """Do all shares, each in whichever process is free."""
+def run(shares: Sequence[Share], workers: int, seconds_max: float = math.inf) -> list[Shared]:
+    """Do all shares, each in whichever process is free, or as many as there is time for."""
+    end = time.monotonic() + seconds_max
     if workers <= 1:
         worker = Worker()
-        return [worker.run(share) for share in shares]
+        return _until(end, map(worker.run, shares))
     context = multiprocessing.get_context("spawn")
     with context.Pool(workers, _begin) as pool:
-        return pool.map(_run, shares, chunksize=1)
+        return _until(end, pool.imap(_run, shares))
+
+
+def _until(end: float, done: Iterator[Shared]) -> list[Shared]:
+    kept: list[Shared] = []
+    for each in done:
+        kept.append(each)
+        if time.monotonic() >= end:
+            break
+    return kept
 
 
 def summarise(done: Sequence[Shared], elapsed_s: float, seed: int) -> dict[str, object]:
