@@ -5,8 +5,9 @@ Leaves the copies to `trees` and the order to `runner`.
 Invariants: only a failed test, a failed seed or a violated invariant counts: an error of import,
 syntax or naming does not; what found a bug is run once more without the bug, where it must pass.
 
-Format: a simulation and a model end with one line of JSON, and with status 1 when they found
-something; a simulation's names the `failing` seeds, and what failed stands indented before it.
+Format: the model and the simulation end with status 1 when they found something. The model says it
+in a line that begins with "violated: "; a simulation's last line is JSON that names the `failing`
+seeds, and what failed stands indented before it.
 """
 
 import asyncio
@@ -29,6 +30,7 @@ EVIDENCE_LINES_MAX: Final = 6
 EVIDENCE_CHARS_MAX: Final = 300
 OUTPUT_BYTES_MAX: Final = 1024 * 1024
 FOUND_STATUS: Final = 1
+VIOLATED: Final = "violated: "
 WRONG_REASONS: Final = ("NameError", "ImportError", "SyntaxError", "AttributeError", "TypeError")
 """A patch that breaks the code so is no wrong protocol."""
 _WRONG_REASON = re.compile(
@@ -68,8 +70,12 @@ class Finished:
     seconds: float
 
 
-async def run_command(arguments: list[str], root: Path, timeout_s: float) -> Finished:
-    """Run a module of a copy, with all that it starts, no longer than it may take."""
+async def run_command(
+    arguments: list[str], root: Path, timeout_s: float, *, enough: bytes = b""
+) -> Finished:
+    """Run a module of a copy, with all that it starts, no longer than it may take; not further
+    than a line that begins with `enough`, which means that it found something.
+    """
     began = asyncio.get_running_loop().time()
     process = await asyncio.create_subprocess_exec(
         sys.executable,
@@ -86,9 +92,11 @@ async def run_command(arguments: list[str], root: Path, timeout_s: float) -> Fin
     status: int | None = None
     try:
         async with asyncio.timeout(timeout_s):
-            while piece := await process.stdout.read(64 * 1024):
+            while status is None and (piece := await process.stdout.read(64 * 1024)):
                 kept = (kept + piece)[-OUTPUT_BYTES_MAX:]
-            status = await process.wait()
+                if enough and b"\n" + enough in kept:
+                    status = FOUND_STATUS
+            status = await process.wait() if status is None else status
     except TimeoutError:
         status = None
     finally:
@@ -187,22 +195,21 @@ def judge_units(done: Finished, result: dict[str, Any]) -> Finding:
 async def _run_model(budget_s: float, root: Path) -> Finding:
     if not (root / "tests/model/__main__.py").exists():
         return Finding(Kind.MODEL, "absent")
-    done = await run_command(["-m", "tests.model", "--scope", "ci"], root, budget_s)
-    return judge_model(done)
+    arguments = ["-m", "tests.model", "--scope", "ci"]
+    return judge_model(await run_command(arguments, root, budget_s, enough=VIOLATED.encode()))
 
 
 def judge_model(done: Finished) -> Finding:
-    """Judge an exploration by its status and its last line."""
-    last = last_json(done.output)
-    count = int(last.get("states", 0)) if isinstance(last.get("states", 0), int) else 0
-    evidence = telling_lines(done.output)
-    if done.status == 0:
-        return Finding(Kind.MODEL, "missed", count, done.seconds)
-    if done.status is None:
-        return Finding(Kind.MODEL, "missed", count, done.seconds, ("its time was up",))
-    is_wrong = done.status != FOUND_STATUS or _WRONG_REASON.search(done.output)
-    verdict = "broken" if is_wrong else "found"
-    return Finding(Kind.MODEL, verdict, count, done.seconds, evidence, "ci")
+    """Judge an exploration: it names what was violated; each configuration's line, its states."""
+    states = re.findall(r"^(?!all ).{34} +([\d,]+) +[\d,]+ +\d+ ", done.output, re.M)
+    count = sum(int(each.replace(",", "")) for each in states)
+    if done.status in (0, None):
+        note: tuple[str, ...] = () if done.status == 0 else ("its time was up",)
+        return Finding(Kind.MODEL, "missed", count, done.seconds, note)
+    violated = [line for line in done.output.splitlines() if line.startswith(VIOLATED)]
+    if not violated or _WRONG_REASON.search(violated[0]):
+        return Finding(Kind.MODEL, "broken", count, done.seconds, telling_lines(done.output))
+    return Finding(Kind.MODEL, "found", count, done.seconds, shortened(violated), "ci")
 
 
 # -- the simulation -------------------------------------------------------------------------------

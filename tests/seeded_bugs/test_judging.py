@@ -47,18 +47,25 @@ def test_a_run_of_tests(
         assert finding.evidence == ("lost entry 7",)
 
 
+EXPLORED = (
+    f"{'pair, recovery':<34} {43_975:>10,} {214_787:>11,} {25:>5} {23:>8,} {1.3:>7.1f}  complete\n"
+)
+
+
 @pytest.mark.parametrize(
     ("status", "output", "verdict"),
     [
-        (0, '{"states": 12}', "missed"),
-        (1, 'acked entry lost\n{"states": 12}', "found"),
-        (1, 'NameError: name "x" is not defined\n{"states": 12}', "broken"),
-        (2, "usage", "broken"),
-        (None, "", "missed"),
+        (0, EXPLORED, "missed"),
+        (1, f"{EXPLORED}a step\nviolated: 1 was confirmed with 1 copies\n", "found"),
+        (1, f"{EXPLORED}violated: NameError('x')\n", "broken"),
+        (1, f"{EXPLORED}Traceback (most recent call last):\n", "broken"),
+        (2, f"{EXPLORED}usage", "broken"),
+        (None, EXPLORED, "missed"),
     ],
 )
 def test_an_exploration(status: int | None, output: str, verdict: str) -> None:
-    assert judge_model(Finished(status, output, 1.0)).verdict == verdict
+    finding = judge_model(Finished(status, output, 1.0))
+    assert (finding.verdict, finding.count) == (verdict, 43_975)
 
 
 def test_a_run_of_seeds() -> None:
@@ -78,6 +85,11 @@ async def test_a_command_ends_with_its_time(tmp_path: Path) -> None:
     assert done.status == 1, "it has no standard input"
     done = await run_command(["-c", "import time; time.sleep(1000)"], tmp_path, 0.05)
     assert done.status is None
+    endless = "print('a'); print('violated: b', flush=True); import time"
+    endless += "; time.sleep(1000)"
+    done = await run_command(["-c", endless], tmp_path, 20.0, enough=b"violated: ")
+    assert done.status == 1
+    assert "violated: b" in done.output
 
 
 def test_a_bug_that_nothing_found_is_missing() -> None:
