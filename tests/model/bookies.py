@@ -1,0 +1,342 @@
+"""Answers requests with the production storage's decisions, on a bookie that is one tuple.
+
+Leaves the log, the index and the disk out: what is queued and what is held are small lists here.
+`BookieStorage.add`, `fence` and `read`, `Commits`, `OverlappingAdds._decide`, `LedgerState` and its
+functions, and the replay's `_Applier` are the code that runs. A request that waits for a sync is
+asked again behind it, which is where its coroutine would go on: all of them look at the state anew.
+
+Source: protocol rules 2.4, 4.3, 7.2; storage design, "One log".
+"""
+
+from collections.abc import Coroutine, Generator
+from types import SimpleNamespace
+from typing import Any, NamedTuple, cast
+
+from bookie import ledger_state, records
+from bookie.answers import ReadResult
+from bookie.commits import Commits
+from bookie.index_runs import Lookup
+from bookie.ledger_state import LedgerState
+from bookie.ledgers import Ledgers
+from bookie.log import LogItem
+from bookie.opening import _Applier
+from bookie.overlapping import OverlappingAdd, OverlappingAdds, PendingAdd
+from bookie.overriding import override
+from bookie.records import ADDS, Record, RecordHeader, RecordKind
+from bookie.storage import BookieStorage
+from bookie.wire.batch import BatchView, Buffer, build_batch
+from bookie.wire.messages import Status
+from metadata.ids import NO_ENTRY, EntryId
+from tests.model.words import Answer, Request, entry, length_of, size_of
+from tests.scenarios.words import LEDGER
+
+NOT_HELD = -2
+"""In place of the LAC of an entry's batch."""
+
+
+class BookieState(NamedTuple):
+    """One bookie: what it holds, knows and has queued."""
+
+    held: tuple[int, ...]
+    """By entry: the LAC of the batch that is durable, or NOT_HELD."""
+    is_known: bool = False
+    fenced: bool = False
+    is_fence_durable: bool = False
+    lac: int = NO_ENTRY
+    durable_lac: int = NO_ENTRY
+    highest: int = NO_ENTRY
+    accepted_highest: int = NO_ENTRY
+    queue: tuple[tuple[Request, tuple[tuple[int, int], ...] | None] | None, ...] = ()
+    """Adds with what is to be indexed of them (None: all), and fences (None)."""
+    waiting: tuple[Request, ...] = ()
+    """Requests that go on behind the next sync."""
+
+
+class _Wait:
+    """A place at which a coroutine stops."""
+
+    def __await__(self) -> Generator[None, None, None]:
+        yield None
+
+
+class _Reply:
+    """What `done` is: it keeps the answer together with the request."""
+
+    def __init__(self, request: Request, answers: list[Answer]) -> None:
+        self.request = request
+        self._answers = answers
+
+    def __call__(self, status: Status) -> None:
+        self._answers.append(Answer(self.request, status, 0, is_fenced=False))
+
+
+class _Log:
+    """The queue."""
+
+    def __init__(self) -> None:
+        self.failure = None
+        self.items: list[LogItem] = []
+        self.is_synced = False
+
+    def append(self, kind: int, body: Buffer, context: object) -> None:
+        self.items.append(LogItem(kind, body, context))
+
+    def unanswered(self) -> list[LogItem]:
+        return self.items
+
+    async def barrier(self) -> None:
+        if not self.is_synced:
+            await _Wait()
+
+
+class _Commits(Commits):
+    """Control records are durable only behind a sync."""
+
+    @override
+    async def append(self, kind: RecordKind, body: bytes) -> Status:
+        log = cast("_Log", self.log)
+        if not log.is_synced:
+            log.append(kind, body, lambda _status: None)
+            await _Wait()
+        return Status.OK
+
+
+class _Overlapping(OverlappingAdds):
+    """Compares at once, or behind the next sync."""
+
+    def __init__(self, parts: "_Parts") -> None:
+        self._parts = parts
+        self._log = cast("Any", parts.log)
+        self._reader = cast("Any", parts)
+        self._index = cast("Any", parts)
+
+    @override
+    def add(self, add: OverlappingAdd) -> None:
+        self._parts.run(self._decide(add), cast("_Reply", add.done).request)
+
+
+class _Parts:
+    """A storage made of one tuple, and the tuple that it is afterwards."""
+
+    def __init__(self, bookie: BookieState, *, keeps_lacs: bool) -> None:
+        self.held = list(bookie.held)
+        self.durable_lac = bookie.durable_lac
+        self.answers: list[Answer] = []
+        self.waiting = list(bookie.waiting)
+        self.log = _Log()
+        self.segments: Any = SimpleNamespace(by_number={0: SimpleNamespace(live_bytes=0)})
+        self._keeps_lacs = keeps_lacs
+        self._lac_of_batch = int(NO_ENTRY)
+        ledgers = self._ledgers = Ledgers()
+        parts = cast("Any", self)
+        self.commits = _Commits(ledgers, parts, cast("Any", self.segments), parts)
+        self.commits.log = cast("Any", self.log)
+        storage: Any = BookieStorage.__new__(BookieStorage)
+        storage._ledgers, storage._log, storage._commits = ledgers, self.log, self.commits
+        storage._reader, storage._is_closing, storage._deleting = self, False, {}
+        storage._upkeep = SimpleNamespace(is_writable=True, may_have_lost_fences=False)
+        storage._overlapping = _Overlapping(self)
+        self.storage: BookieStorage = storage
+        self.is_limbo = False
+        if bookie.is_known:
+            self._load(bookie)
+
+    def _load(self, bookie: BookieState) -> None:
+        state = self._ledgers.get_or_make(LEDGER)
+        state.fenced, state.is_fence_durable = bookie.fenced, bookie.is_fence_durable
+        state.lac, state.highest = bookie.lac, bookie.highest
+        state.accepted_highest = bookie.accepted_highest
+        for queued in bookie.queue:
+            if queued is None:
+                self.log.append(RecordKind.FENCE, b"", lambda _status: None)
+                continue
+            request, gaps = queued
+            reply = _Reply(request, self.answers)
+            add = PendingAdd(state, batch_of(request), None if gaps is None else [*gaps], reply)
+            self.log.append(ADDS, b"", add)
+            state.queued_count += 1
+
+    def state(self) -> BookieState:
+        """Return the tuple."""
+        state = self._ledgers.states.get(LEDGER)
+        queue: list[tuple[Request, tuple[tuple[int, int], ...] | None] | None] = []
+        for item in self.log.items:
+            add = item.context
+            if isinstance(add, PendingAdd):
+                gaps = None if add.gaps is None else tuple(add.gaps)
+                queue.append((cast("_Reply", add.done).request, gaps))
+            else:
+                queue.append(None)
+        held = tuple(self.held)
+        if state is None:
+            return BookieState(held)
+        return BookieState(
+            held,
+            is_known=True,
+            fenced=state.fenced,
+            is_fence_durable=state.is_fence_durable,
+            lac=state.lac,
+            durable_lac=self.durable_lac,
+            highest=state.highest,
+            accepted_highest=state.accepted_highest,
+            queue=tuple(queue),
+            waiting=tuple(self.waiting),
+        )
+
+    # -- what the storage asks of its index, its reader and its recent entries --------------------
+
+    def insert(self, _ledger: int, first: int, last: int, *_where: int) -> None:
+        for each in range(first, last + 1):
+            self.held[each] = self._lac_of_batch if self._keeps_lacs else NO_ENTRY
+
+    def put(self, batch: BatchView) -> None:
+        """Keep nothing: every read is from the index."""
+
+    async def look_up(self, _ledger: int, first: int, last: int, *_limits: int) -> Lookup:
+        runs = [(each, each, 0, 0) for each in range(first, last + 1) if self._holds(each)]
+        return Lookup(runs, last, is_unproven=False)
+
+    async def read(self, state: LedgerState, first: int, last: int, _bytes: int) -> ReadResult:
+        stop, batches = first, []
+        while stop <= last and self._holds(stop):
+            batches.append(bytes_of(stop, 1, self.held[stop]))
+            stop += 1
+        negative = ledger_state.negative(state, is_limbo=self.is_limbo)
+        status = Status.OK if stop > last else negative
+        return ReadResult(status, EntryId(state.lac), entry(stop), tuple(batches))
+
+    def _holds(self, entry_id: int) -> bool:
+        return entry_id < len(self.held) and self.held[entry_id] != NOT_HELD
+
+    # -- requests ----------------------------------------------------------------------------------
+
+    def ask(self, request: Request) -> None:
+        """Let the storage take a request."""
+        if request.kind in ("add", "back"):
+            batch, is_recovery = batch_of(request), request.kind == "back"
+            done = _Reply(request, self.answers)
+            self.storage.add(batch, recovery=is_recovery, master_key=None, done=done)
+        else:
+            self.run(self._answer(request), request)
+
+    def run(self, call: Coroutine[object, None, None], request: Request) -> None:
+        """Run to the end, or to the first wait: then the request is asked again later."""
+        try:
+            call.send(None)
+        except StopIteration:
+            return
+        call.close()
+        self.waiting.append(request)
+
+    async def _answer(self, request: Request) -> None:
+        """Answer as `LedgerRequests` does."""
+        snapshot = await self.storage.fence(LEDGER, None)
+        status, value = snapshot.status, int(snapshot.lac)
+        if request.kind == "read" and status is Status.OK:
+            first, last = entry(request.first), entry(request.last)
+            found = await self.storage.read(LEDGER, first, last, 1 << 20, None, after_fence=True)
+            status, value = found.status, int(found.next_entry_id)
+        elif request.kind == "read":
+            value = request.first
+        self.answers.append(Answer(request, status, value, snapshot.fenced))
+
+    def sync(self) -> None:
+        """Make what is queued durable, answer it, and let go on who waited."""
+        group, self.log.items = self.log.items, []
+        for item in group:
+            item.lsn = 0
+        for item in group:
+            if isinstance(item.context, PendingAdd):
+                self._lac_of_batch = int(item.context.batch.header.lac)
+                self.durable_lac = max(self.durable_lac, self._lac_of_batch)
+            self.commits.on_group([item], None)
+        waiting, self.waiting = self.waiting, []
+        self.log.is_synced = True
+        for request in waiting:
+            self.ask(request)
+        self.log.is_synced = False
+
+    def replay(self, bookie: BookieState) -> None:
+        """Start anew from what is durable."""
+        applier = _Applier(self._ledgers, cast("Any", self), self.segments)
+        for each, lac in enumerate(bookie.held):
+            if lac != NOT_HELD:
+                self._lac_of_batch = lac
+                applier.apply(_record(ADDS, bytes_of(each, 1, NO_ENTRY)))
+        if bookie.durable_lac != NO_ENTRY:
+            lac_record = records.encode_lac(LEDGER, entry(bookie.durable_lac))
+            applier.apply(_record(RecordKind.EXPLICIT_LAC, lac_record))
+        if bookie.is_fence_durable:
+            applier.apply(_record(RecordKind.FENCE, records.encode_ledger(LEDGER)))
+
+
+class Bookies:
+    """All states of bookies that occur, numbered, and what comes of a request in each."""
+
+    def __init__(self, entries: int, *, keeps_lacs: bool) -> None:
+        self._keeps_lacs = keeps_lacs
+        self.states: list[BookieState] = []
+        self._numbers: dict[BookieState, int] = {}
+        self._known: dict[tuple[int, Request | str, bool], tuple[int, tuple[Answer, ...]]] = {}
+        self.empty = self._number(BookieState((NOT_HELD,) * entries))
+
+    def ask(
+        self, number: int, request: Request, *, is_slow: bool
+    ) -> tuple[int, tuple[Answer, ...]]:
+        """Return the state after a request, and the answers; a bookie that is not slow syncs at
+        once.
+        """
+        key = number, request, is_slow
+        found = self._known.get(key)
+        if found is None:
+            parts = self._parts(number)
+            parts.ask(request)
+            while not is_slow and (parts.log.items or parts.waiting):
+                parts.sync()
+            found = self._known[key] = self._number(parts.state()), tuple(parts.answers)
+        return found
+
+    def sync(self, number: int) -> tuple[int, tuple[Answer, ...]]:
+        """Return the state after a sync, and the answers."""
+        key = number, "sync", True
+        found = self._known.get(key)
+        if found is None:
+            parts = self._parts(number)
+            parts.sync()
+            found = self._known[key] = self._number(parts.state()), tuple(parts.answers)
+        return found
+
+    def restart(self, number: int) -> tuple[int, tuple[Request, ...]]:
+        """Return the state after a crash and a start, and the requests that got no answer."""
+        before = self.states[number]
+        parts = _Parts(BookieState((NOT_HELD,) * len(before.held)), keeps_lacs=self._keeps_lacs)
+        parts.replay(before)
+        parts.durable_lac = before.durable_lac
+        lost = [queued[0] for queued in before.queue if queued is not None]
+        return self._number(parts.state()), (*lost, *before.waiting)
+
+    def _parts(self, number: int) -> _Parts:
+        return _Parts(self.states[number], keeps_lacs=self._keeps_lacs)
+
+    def _number(self, state: BookieState) -> int:
+        found = self._numbers.get(state)
+        if found is None:
+            found = self._numbers[state] = len(self.states)
+            self.states.append(state)
+        return found
+
+
+def bytes_of(first: int, count: int, lac: int) -> bytearray:
+    """Return the batch of entries, as everybody sends it."""
+    payloads = [bytes(size_of(each)) for each in range(first, first + count)]
+    return build_batch(LEDGER, entry(first), entry(lac), length_of(first), payloads, 0)
+
+
+def batch_of(request: Request) -> BatchView:
+    """Return what an add carries."""
+    count = request.last - request.first + 1
+    return BatchView(bytes_of(request.first, count, request.lac))
+
+
+def _record(kind: int, body: Buffer) -> Record:
+    return Record(RecordHeader(RecordKind(kind), len(body), 0, 0, 0), memoryview(body))

@@ -1,0 +1,101 @@
+"""Lists the seeded bugs: where each is looked for, and which are masked.
+
+Leaves the changes themselves to `bugs_append`, `bugs_recovery` and `bugs_bookie`. A bug that
+another rule masks is listed alone, as masked, and together with that rule, as to be found.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from tests.model import bugs_append as append
+from tests.model import bugs_bookie as bookie
+from tests.model import bugs_recovery as recovery
+from tests.model import scopes
+from tests.model.patches import Patches
+from tests.model.words import Scope
+
+
+@dataclass(frozen=True, slots=True)
+class Bug:
+    """A way to be wrong, where it is looked for, and, if it is not to be found, why."""
+
+    apply: Callable[[Patches], None]
+    scopes: tuple[Scope, ...]
+    masked_by: str = ""
+
+    @property
+    def name(self) -> str:
+        """The change, in words."""
+        return self.apply.__name__
+
+
+CHANGE, PAIR, TRIO = scopes.CHANGE, scopes.PAIR_RECOVERY, scopes.TRIO_RECOVERY
+BUGS: Final = (
+    Bug(append.confirmed_during_a_change, (CHANGE,)),
+    Bug(append.answers_of_the_replaced_count, (CHANGE,)),
+    Bug(append.the_resend_is_skipped, (scopes.PAIR_CHANGE,)),
+    Bug(append.the_new_fragment_starts_behind_the_last_push, (CHANGE,)),
+    Bug(append.one_answer_is_enough, (CHANGE,)),
+    Bug(append.entries_are_confirmed_out_of_order, (CHANGE,)),
+    Bug(append.the_close_confirms_what_comes_late, (CHANGE,)),
+    Bug(append.the_close_has_the_length_of_what_was_pushed, (CHANGE,)),
+    Bug(append.the_writer_stores_metadata_blind, (PAIR,)),
+    Bug(append.the_recoverer_stores_metadata_blind, (scopes.TWO_RECOVERIES,)),
+    Bug(append.a_fence_does_not_end_the_writer, (PAIR,)),
+    Bug(append.a_fence_does_not_end_a_writer_that_stores_blind, (PAIR,)),
+    Bug(append.a_conflict_is_taken_for_success, (PAIR,)),
+    Bug(append.the_state_is_not_looked_at_in_a_conflict, (PAIR,)),
+    Bug(append.a_conflict_is_adopted_without_resending, (scopes.REPAIRED_CHANGE,)),
+    Bug(append.an_own_earlier_attempt_is_not_adopted, (scopes.REPAIRED_CHANGE,)),
+    Bug(append.an_unknown_outcome_is_taken_for_success, (scopes.UNKNOWN_CHANGE,)),
+    Bug(
+        append.an_unknown_outcome_is_taken_for_failure,
+        (scopes.UNKNOWN_CHANGE, scopes.PAIR_UNKNOWN, scopes.JOINED),
+        "the change that is begun again at once, on the same version (1.4)",
+    ),
+    Bug(append.a_change_is_abandoned_while_it_may_apply, (scopes.UNKNOWN_CHANGE,)),
+    Bug(
+        append.an_own_update_is_taken_for_a_conflict,
+        (scopes.UNKNOWN_CHANGE, scopes.PAIR_UNKNOWN),
+        "the adoption of what is found (1.4), and of an equal end (6.2)",
+    ),
+    Bug(recovery.recovery_reads_do_not_fence, (TRIO,)),
+    Bug(recovery.one_fence_is_enough, (TRIO,), "recovery reads, which fence too"),
+    Bug(recovery.one_fence_is_enough_and_reads_do_not_fence, (TRIO,)),
+    Bug(recovery.one_negative_is_enough, (TRIO,)),
+    Bug(recovery.a_majority_of_negatives_is_enough, (scopes.ONE_ACK,)),
+    Bug(recovery.silence_is_a_negative, (scopes.SILENT_PAIR,)),
+    Bug(
+        recovery.a_silent_bookie_counts_as_fenced,
+        (scopes.SILENT_PAIR,),
+        "recovery reads, which fence too",
+    ),
+    Bug(recovery.silence_fences_and_denies, (scopes.SILENT_PAIR,)),
+    Bug(recovery.recovery_starts_one_too_late, (PAIR,)),
+    Bug(recovery.recovery_starts_below_the_last_fragment, (scopes.CHANGED_PAIR,)),
+    Bug(recovery.the_write_back_is_skipped, (TRIO,)),
+    Bug(recovery.the_write_back_does_not_pass_the_fence, (PAIR,)),
+    Bug(recovery.the_write_back_is_not_resent, (scopes.SILENT_PAIR,)),
+    Bug(recovery.the_whole_last_fragment_is_replaced, (scopes.SILENT_PAIR_OF_TWO,)),
+    Bug(recovery.answers_of_bookies_replaced_in_recovery_count, (scopes.SILENT_PAIR,)),
+    Bug(recovery.the_lac_advances_in_write_back, (PAIR,)),
+    Bug(recovery.older_fragments_are_stored_as_they_were, (scopes.REPAIRED_PAIR,)),
+    Bug(recovery.the_loser_of_two_recoveries_fails, (scopes.TWO_RECOVERIES,)),
+    Bug(append.the_writer_closes_from_in_recovery, (PAIR, TRIO), "the LAC frozen at the fence"),
+    Bug(recovery.the_writer_closes_from_in_recovery_and_the_lac_advances, (PAIR,)),
+    Bug(bookie.adds_are_accepted_behind_a_fence, (PAIR,)),
+    Bug(bookie.an_add_is_answered_before_its_sync, (scopes.RESTARTED_PAIR,)),
+    Bug(bookie.a_fence_is_answered_before_its_sync, (scopes.RESTARTED_PAIR,)),
+    Bug(bookie.a_fence_is_lost_in_a_crash, (scopes.RESTARTED_PAIR,)),
+    Bug(bookie.a_negative_overtakes_an_accepted_add, (scopes.RESTARTED_PAIR,)),
+    Bug(bookie.a_write_back_with_another_lac_is_refused, (scopes.LACS_PAIR,)),
+)
+
+OUT_OF_SIGHT: Final = (
+    "deletion, tombstones and collection: a world has one ledger that is never deleted",
+    "digests, damage, limbo, the index: what a bookie holds it returns, what it lost it never held",
+    "in-sync mode (11), readers (8), fencing by password: not in a world",
+    "suspicion's limits and learned delays (5.7): a suspicion is drawn, never counted or timed",
+    "bounds (window, unanswered bytes, chunks of 1,024 entries): 3 entries reach none of them",
+)

@@ -1,0 +1,232 @@
+"""Ways in which a writer, or the store of its metadata, can be wrong.
+
+Leaves finding them to `bugs`. Source: protocol sections 1, 4-6.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from ledger_client.protocol import append_events as a
+from ledger_client.protocol.acks import PendingBatches
+from ledger_client.protocol.append import AppendProtocol
+from metadata.errors import OutcomeUnknownError, VersionConflictError
+from metadata.ids import EntryId, Version
+from metadata.ledger_metadata import LedgerMetadata, LedgerState
+from metadata.ledger_store import LedgerStore
+from tests.model.patches import Patches
+from tests.model.words import WRITER
+from tests.model.world import Draft
+
+
+def confirmed_during_a_change(patches: Patches) -> None:
+    def advance(self: Any) -> list[a.AppendAction]:
+        if self._pending.confirm():
+            return [a.Confirm(self._pending.lac, self._pending.length)]
+        return []
+
+    patches.set(AppendProtocol, "_advance", advance)
+
+
+def answers_of_the_replaced_count(patches: Patches) -> None:
+    patches.set(PendingBatches, "clear_position", PendingBatches.resume_position)
+
+
+def the_resend_is_skipped(patches: Patches) -> None:
+    patches.set(AppendProtocol, "_send_missing", lambda _self: [])
+
+
+def the_new_fragment_starts_behind_the_last_push(patches: Patches) -> None:
+    original = AppendProtocol._chosen
+
+    def chosen(self: Any, event: Any) -> list[a.AppendAction]:
+        pending = self._pending
+        lac, pending.lac = pending.lac, pending.lap
+        actions = original(self, event)
+        pending.lac = lac
+        return actions
+
+    patches.set(AppendProtocol, "_chosen", chosen)
+
+
+def one_answer_is_enough(patches: Patches) -> None:
+    original = PendingBatches.confirm
+
+    def confirm(self: Any) -> bool:
+        for batch in list(self._unconfirmed)[:1]:
+            if batch.stored:
+                batch.stored = batch.write_set
+        return original(self)
+
+    patches.set(PendingBatches, "confirm", confirm)
+
+
+def entries_are_confirmed_out_of_order(patches: Patches) -> None:
+    def confirm(self: Any) -> bool:
+        needed = self._quorum.ack_quorum
+        ready = [b for b in self._unconfirmed if b.stored.bit_count() >= needed]
+        while ready and self._unconfirmed:
+            batch = self._unconfirmed.popleft()
+            self._confirmed.append(batch)
+            self.lac, self.length = batch.last_entry_id, batch.length_after
+            if batch is ready[-1]:
+                break
+        return bool(ready)
+
+    patches.set(PendingBatches, "confirm", confirm)
+
+
+def the_close_confirms_what_comes_late(patches: Patches) -> None:
+    def advance(self: Any) -> list[a.AppendAction]:
+        changing = self._choosing or (self._base is not None and self._close_token is None)
+        if not changing and self._pending.confirm():
+            return [a.Confirm(self._pending.lac, self._pending.length)]
+        return []
+
+    patches.set(AppendProtocol, "_advance", advance)
+
+
+def the_close_has_the_length_of_what_was_pushed(patches: Patches) -> None:
+    original = AppendProtocol._store_close
+
+    def store_close(self: Any) -> list[a.AppendAction]:
+        self._pending.length = self._pending._pushed_length
+        return original(self)
+
+    patches.set(AppendProtocol, "_store_close", store_close)
+
+
+def _blind(patches: Patches, is_blind: Callable[[int], bool]) -> None:
+    original = Draft.compare_and_set
+
+    def compare_and_set(self: Draft, metadata: int, expected: int) -> bool:
+        actor = self._pools.metadata.values[metadata].update_token[0]
+        return original(self, metadata, self.version if is_blind(actor) else expected)
+
+    patches.set(Draft, "compare_and_set", compare_and_set)
+
+
+def the_writer_stores_metadata_blind(patches: Patches) -> None:
+    _blind(patches, lambda actor: actor == WRITER)
+
+
+def the_recoverer_stores_metadata_blind(patches: Patches) -> None:
+    _blind(patches, lambda actor: actor != WRITER)
+
+
+def a_fence_does_not_end_the_writer(patches: Patches) -> None:
+    patches.set(AppendProtocol, "_refused", lambda *_: [])
+
+
+def a_fence_does_not_end_a_writer_that_stores_blind(patches: Patches) -> None:
+    the_writer_stores_metadata_blind(patches)
+    a_fence_does_not_end_the_writer(patches)
+
+
+def a_conflict_is_taken_for_success(patches: Patches) -> None:
+    store, decided = AppendProtocol._store, AppendProtocol._decided
+
+    def note(self: Any, metadata: LedgerMetadata) -> list[a.AppendAction]:
+        self._wanted = metadata
+        return store(self, metadata)
+
+    def decide(self: Any, event: Any) -> list[a.AppendAction]:
+        if isinstance(event, a.MetadataConflicted):
+            event = a.MetadataStored(self._wanted, event.version)
+        return decided(self, event)
+
+    patches.set(AppendProtocol, "_store", note)
+    patches.set(AppendProtocol, "_decided", decide)
+
+
+def the_state_is_not_looked_at_in_a_conflict(patches: Patches) -> None:
+    original = AppendProtocol._decided
+
+    def decided(self: Any, event: Any) -> list[a.AppendAction]:
+        if isinstance(event, a.MetadataConflicted) and event.metadata.state is not LedgerState.OPEN:
+            event = a.MetadataStored(self._base, event.version)
+        return original(self, event)
+
+    patches.set(AppendProtocol, "_decided", decided)
+
+
+def a_conflict_is_adopted_without_resending(patches: Patches) -> None:
+    original = AppendProtocol._decided
+
+    def decided(self: Any, event: Any) -> list[a.AppendAction]:
+        actions = original(self, event)
+        if not isinstance(event, a.MetadataConflicted):
+            return actions
+        return [each for each in actions if not isinstance(each, a.SendBatch)]
+
+    patches.set(AppendProtocol, "_decided", decided)
+
+
+def an_own_earlier_attempt_is_not_adopted(patches: Patches) -> None:
+    """Decide a conflict over a last fragment that differs as if it were the same."""
+    original = AppendProtocol._decided
+
+    def decided(self: Any, event: Any) -> list[a.AppendAction]:
+        if isinstance(event, a.MetadataConflicted) and event.metadata.state is LedgerState.OPEN:
+            self._base = event.metadata
+        return original(self, event)
+
+    patches.set(AppendProtocol, "_decided", decided)
+
+
+def an_unknown_outcome_is_taken_for_success(patches: Patches) -> None:
+    async def compare_and_set(self: Any, metadata: LedgerMetadata, expected: Version) -> Version:
+        try:
+            return Version(await self._writes.compare_and_set("", b"", expected))
+        except OutcomeUnknownError:
+            return Version(expected + 1)
+
+    patches.set(LedgerStore, "compare_and_set", compare_and_set)
+
+
+def an_unknown_outcome_is_taken_for_failure(patches: Patches) -> None:
+    async def compare_and_set(self: Any, metadata: LedgerMetadata, expected: Version) -> Version:
+        try:
+            return Version(await self._writes.compare_and_set("", b"", expected))
+        except OutcomeUnknownError:
+            raise VersionConflictError("", expected) from None
+
+    patches.set(LedgerStore, "compare_and_set", compare_and_set)
+
+
+def a_change_is_abandoned_while_it_may_apply(patches: Patches) -> None:
+    an_unknown_outcome_is_taken_for_failure(patches)
+
+    def again(self: Any) -> list[a.AppendAction]:
+        self._health.failed.clear()
+        return [*self._send_missing(), *self._advance()]
+
+    patches.set(AppendProtocol, "_again", again)
+
+
+def an_own_update_is_taken_for_a_conflict(patches: Patches) -> None:
+    async def applied(self: Any, metadata: Any, expected: Version, pauses: Any) -> Version | None:
+        _, version = await self._read_back(metadata.ledger_id, pauses)
+        if version == expected:
+            return None
+        raise VersionConflictError("", expected)
+
+    patches.set(LedgerStore, "_applied_version", applied)
+
+
+def the_writer_closes_from_in_recovery(patches: Patches) -> None:
+    original = AppendProtocol._decided
+
+    def with_closed(self: Any, last: EntryId, length: int, token: Any) -> LedgerMetadata:
+        closed: LedgerMetadata = self._closed(self.fragments, last, length, token)
+        return closed
+
+    def decided(self: Any, event: Any) -> list[a.AppendAction]:
+        if event.metadata.state is LedgerState.IN_RECOVERY and self._close_token is not None:
+            self._base = None
+            self._metadata, self._version = event.metadata, event.version
+            actions: list[a.AppendAction] = self._store_close()
+            return actions
+        return original(self, event)
+
+    patches.set(LedgerMetadata, "with_closed", with_closed)
+    patches.set(AppendProtocol, "_decided", decided)

@@ -1,0 +1,103 @@
+"""Judges worlds: what must hold in each, and what where nothing more happens.
+
+Leaves what must hold of a single step (confirmations in order, changes of stored metadata) to
+`world.Draft`.
+
+Invariants checked, from the end of the protocol: an acknowledged entry is on an ack quorum of the
+write set that stored metadata names, and in the closed ledger; every entry of a closed ledger is on
+such a quorum, and its length is theirs; no bookie knows a LAC beyond what was confirmed, or, once
+closed, beyond the end. Where nothing is enabled any more, the writer has confirmed everything or
+come to its end, every recoverer has ended, and one more recovery, in peace, ends and finds all.
+
+Source: protocol, "Invariants that the simulation checks"; rules 4.5, 6.1, 7.3-7.5.
+"""
+
+from ledger_client.protocol.quorum import write_set
+from tests.model.bookies import NOT_HELD
+from tests.model.protocols import DONE, FIRST
+from tests.model.steps import Steps
+from tests.model.words import NAMES, WRITER, ViolationError, entry, length_of
+from tests.model.world import Pools, World
+
+PEACE_STEPS_MAX = 500
+
+
+class Checks:
+    """The judgement of one scope's worlds; what was found good is not judged again."""
+
+    def __init__(self, pools: Pools, steps: Steps) -> None:
+        self._pools = pools
+        self._steps = steps
+        self._good: dict[tuple[object, ...], None] = {}
+        self._peaceful: dict[tuple[object, ...], None] = {}
+
+    def check(self, world: World) -> None:
+        """Raise ViolationError unless the rules hold in a world."""
+        key = world.metadata, world.bookies, world.acknowledged
+        if key in self._good:
+            return
+        self._check_entries(world)
+        self._check_lacs(world)
+        self._good[key] = None
+
+    def _check_entries(self, world: World) -> None:
+        stored = self._pools.metadata.values[world.metadata]
+        end = stored.last_entry_id
+        if end is not None:
+            if end + 1 < world.acknowledged:
+                raise ViolationError(f"it ends at {end}, {world.acknowledged} were acknowledged")
+            if stored.length != length_of(end + 1):
+                raise ViolationError(f"it ends at {end} with length {stored.length}")
+        promised = world.acknowledged if end is None else end + 1
+        states = self._pools.bookies.states
+        held = {
+            name: states[number].held for name, number in zip(NAMES, world.bookies, strict=False)
+        }
+        for each in range(promised):
+            names = write_set(stored.quorum, stored.fragment_of(entry(each)), entry(each))
+            copies = sum(held[name][each] != NOT_HELD for name in names)
+            if copies < stored.quorum.ack_quorum:
+                raise ViolationError(f"entry {each} has {copies} copies at {','.join(names)}")
+
+    def _check_lacs(self, world: World) -> None:
+        stored = self._pools.metadata.values[world.metadata]
+        known = max(self._pools.bookies.states[number].lac for number in world.bookies)
+        end = stored.last_entry_id
+        if known >= world.acknowledged and (end is None or known > end):
+            raise ViolationError(f"a bookie tells LAC {known}, {world.acknowledged} are confirmed")
+
+    # -- where nothing happens any more ------------------------------------------------------------
+
+    def check_rest(self, world: World) -> None:
+        """Raise ViolationError unless whoever can be is at the end, and recovery finds all."""
+        writer = self._pools.writers.states[world.actors[WRITER]]
+        if writer is not None:
+            if world.is_closing:
+                raise ViolationError("the close does not end")
+            if world.acknowledged < self._pools.scope.entries:
+                raise ViolationError(f"the writer is stuck behind entry {world.acknowledged - 1}")
+        if any(state != DONE for state in world.actors[1:]):
+            raise ViolationError("a recovery does not end")
+        self._recover_in_peace(world)
+
+    def _recover_in_peace(self, world: World) -> None:
+        key = world.metadata, world.bookies, world.lost, world.acknowledged
+        if key in self._peaceful:
+            return
+        label = self._steps.label
+        now = world._replace(
+            actors=(DONE, FIRST),
+            messages=(),
+            operations=(0, 0),
+            budget=(0,) * len(world.budget),
+        )
+        for _ in range(PEACE_STEPS_MAX):
+            following = next(self._steps.after(now), None)
+            if following is None:
+                break
+            now = following[1]
+            self.check(now)
+        if self._pools.metadata.values[now.metadata].last_entry_id is None:
+            raise ViolationError("a recovery in peace does not close the ledger")
+        self._steps.label = label
+        self._peaceful[key] = None

@@ -1,0 +1,23 @@
+"""Changes production code in this process, and changes it back.
+
+Leaves the changes to `bugs_append`, `bugs_recovery` and `bugs_bookie`.
+"""
+
+from typing import Any
+
+
+class Patches:
+    """Changes attributes, and changes them back."""
+
+    def __init__(self) -> None:
+        self._undo: list[tuple[Any, str, Any]] = []
+
+    def set(self, owner: Any, name: str, value: Any) -> None:
+        """Change one attribute."""
+        self._undo.append((owner, name, owner.__dict__[name]))
+        setattr(owner, name, value)
+
+    def undo(self) -> None:
+        """Change all back."""
+        while self._undo:
+            setattr(*self._undo.pop())

@@ -1,0 +1,159 @@
+"""Lists the configurations that are explored.
+
+Leaves the exploration to `search`.
+"""
+
+from dataclasses import replace
+from typing import Final
+
+from ledger_client.protocol.append import AppendOptions, AppendProtocol
+from ledger_client.protocol.recovery import RecoveryProtocol
+from metadata.ids import EntryId, Version
+from metadata.ledger_metadata import Fragment, LedgerState, QuorumSpec
+from tests.model.words import NAMES, Scope
+from tests.model.world import FirstParts
+from tests.scenarios.words import ledger
+
+E3 = QuorumSpec(3, 3, 2)
+FULL_ACK = QuorumSpec(3, 3, 3)
+PAIR = QuorumSpec(2, 2, 2)
+STRIPED = QuorumSpec(3, 2, 2, 1)
+
+
+def first_parts(scope: Scope) -> FirstParts:
+    """Return the production objects at the start of a scope: an empty open ledger."""
+    names = NAMES[: scope.quorum.ensemble_size]
+    metadata = ledger(scope.quorum, [Fragment(EntryId(0), names)], LedgerState.OPEN)
+    writer = AppendProtocol(metadata, Version(1), scope.options)
+    return FirstParts(metadata, writer, RecoveryProtocol())
+
+
+CHANGE: Final = Scope("writer, a change", E3, failures=1)
+UNKNOWN_CHANGE: Final = Scope(
+    "writer, a change, unknown", E3, failures=1, suspects=(0,), unknowns=1, closes=False
+)
+REPAIRED_CHANGE: Final = Scope(
+    "writer, 2 changes, unknown, repair",
+    PAIR,
+    failures=2,
+    spares=2,
+    unknowns=1,
+    repairs=1,
+    closes=False,
+)
+PAIR_RECOVERY: Final = Scope("pair, recovery", PAIR, entries=1, recoverers=1)
+PAIR_QUICK: Final = replace(PAIR_RECOVERY, name="pair, recovery, at once", waits=False)
+PAIR_UNKNOWN: Final = replace(
+    PAIR_RECOVERY, name="pair, recovery, unknown", unknowns=1, waits=False
+)
+TRIO_RECOVERY: Final = Scope(
+    "trio, recovery", E3, entries=1, recoverers=1, closes=False, waits=False
+)
+ONE_ACK: Final = replace(TRIO_RECOVERY, name="trio, recovery, AQ 1", quorum=QuorumSpec(3, 3, 1))
+TWO_RECOVERIES: Final = Scope(
+    "pair, two recoveries", PAIR, entries=1, recoverers=2, waits=False, closes=False
+)
+SILENT_PAIR: Final = replace(PAIR_RECOVERY, name="pair, recovery, silence", silences=1, waits=False)
+SILENT_PAIR_OF_TWO: Final = replace(
+    SILENT_PAIR, name="pair, 2 entries, silence", entries=2, closes=False
+)
+CHANGED_PAIR: Final = Scope(
+    "pair, 2 entries, change, recovery",
+    PAIR,
+    recoverers=1,
+    failures=1,
+    suspects=(0,),
+    closes=False,
+    waits=False,
+)
+REPAIRED_PAIR: Final = replace(CHANGED_PAIR, name="pair, change, recovery, repair", repairs=1)
+RESTARTED_PAIR: Final = replace(
+    PAIR_RECOVERY,
+    name="pair, recovery, restart",
+    crashes=1,
+    is_slow=True,
+    waits=False,
+    closes=False,
+)
+LACS_PAIR: Final = Scope(
+    "pair, 2 entries, recovery, LACs",
+    PAIR,
+    recoverers=1,
+    closes=False,
+    waits=False,
+    keeps_lacs=True,
+)
+
+PAIR_CHANGE: Final = Scope(
+    "pair, writer, 2 changes", PAIR, failures=2, spares=2, kinds=("gone", "suspected")
+)
+JOINED: Final = Scope(
+    "writer, parked, a spare joins",
+    E3,
+    failures=1,
+    suspects=(0,),
+    joins=1,
+    returns=1,
+    unknowns=1,
+    closes=False,
+    options=AppendOptions(run_degraded=True),
+)
+DELAYED: Final = Scope(
+    "writer, delayed change",
+    E3,
+    failures=2,
+    kinds=("gone", "suspected"),
+    returns=1,
+    closes=False,
+    options=AppendOptions(delay_ensemble_change=True, run_degraded=True),
+)
+TWO_RECOVERIES_SILENT: Final = replace(
+    TWO_RECOVERIES, name="pair, two recoveries, silence", silences=1
+)
+TWO_OF_TWO: Final = replace(TWO_RECOVERIES, name="pair, 2 entries, two recoveries", entries=2)
+TRIO_CHANGED: Final = replace(
+    TRIO_RECOVERY, name="trio, change, recovery", failures=1, suspects=(0,), spares=1
+)
+TRIO_OF_TWO: Final = replace(TRIO_RECOVERY, name="trio, 2 entries, recovery", entries=2)
+TRIO_DEAD: Final = replace(TRIO_RECOVERY, name="trio, recovery, one dies", crashes=1)
+TRIO_DEAD_2: Final = replace(TRIO_OF_TWO, name="trio, 2 entries, recovery, one dies", crashes=1)
+PAIR_DEAD: Final = replace(PAIR_RECOVERY, name="pair, recovery, one dies", crashes=1, waits=False)
+STRIPED_CHANGE: Final = replace(
+    CHANGE, name="writer, striped 3/2/2, 3 entries", quorum=STRIPED, entries=3, closes=False
+)
+FULL_ACK_RECOVERY: Final = replace(TRIO_RECOVERY, name="trio, AQ 3, recovery", quorum=FULL_ACK)
+PAIR_OF_THREE: Final = replace(
+    PAIR_RECOVERY, name="pair, 3 entries, recovery", entries=3, closes=False, waits=False
+)
+CHANGE_OF_THREE: Final = replace(
+    CHANGE, name="writer, 3 entries, a change", entries=3, suspects=(0,), closes=False
+)
+
+SMALL: Final = (UNKNOWN_CHANGE, PAIR_QUICK, ONE_ACK, RESTARTED_PAIR)
+CI: Final = (
+    *SMALL,
+    PAIR_RECOVERY,
+    CHANGE,
+    STRIPED_CHANGE,
+    REPAIRED_CHANGE,
+    JOINED,
+    TRIO_RECOVERY,
+    PAIR_UNKNOWN,
+    SILENT_PAIR,
+    LACS_PAIR,
+    PAIR_DEAD,
+)
+FULL: Final = (
+    *CI,
+    PAIR_CHANGE,
+    DELAYED,
+    CHANGE_OF_THREE,
+    TWO_RECOVERIES,
+    SILENT_PAIR_OF_TWO,
+    CHANGED_PAIR,
+    REPAIRED_PAIR,
+    PAIR_OF_THREE,
+    FULL_ACK_RECOVERY,
+    TRIO_DEAD,
+    TRIO_CHANGED,
+)

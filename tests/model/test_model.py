@@ -1,0 +1,81 @@
+"""The smallest configurations hold, and seeded bugs show: that the model sees what it is for.
+
+Leaves the larger configurations and the whole list to `python -m tests.model`.
+"""
+
+import pytest
+
+from bookie.storage import BookieStorage
+from ledger_client.protocol.append import AppendProtocol
+from metadata.ledger_store import LedgerStore
+from tests.model import bugs, bugs_append, bugs_bookie, bugs_recovery, scopes
+from tests.model.__main__ import look_for
+from tests.model.freezing import MetadataPool, clone, freeze
+from tests.model.patches import Patches
+from tests.model.search import Search
+from tests.model.words import Scope
+from tests.model.world import Draft
+from tests.scenarios.words import parse_bookies
+
+PATCHED: tuple[tuple[type, str], ...] = (
+    (AppendProtocol, "_advance"),
+    (AppendProtocol, "_decided"),
+    (LedgerStore, "compare_and_set"),
+    (BookieStorage, "fence"),
+    (Draft, "compare_and_set"),
+)
+QUICK = (
+    bugs_append.confirmed_during_a_change,
+    bugs_append.answers_of_the_replaced_count,
+    bugs_recovery.one_fence_is_enough_and_reads_do_not_fence,
+    bugs_recovery.one_negative_is_enough,
+    bugs_append.the_writer_stores_metadata_blind,
+    bugs_bookie.a_fence_is_lost_in_a_crash,
+    bugs_append.an_unknown_outcome_is_taken_for_success,
+    bugs_append.the_resend_is_skipped,
+)
+
+
+@pytest.mark.parametrize("scope", scopes.SMALL, ids=lambda scope: scope.name)
+def test_every_world_keeps_the_rules(scope: Scope) -> None:
+    found = Search(scope).run()
+    assert found.violation is None, "\n".join(found.violation.transcript)
+    assert found.is_complete
+    assert found.resting > 0
+
+
+@pytest.mark.parametrize("apply", QUICK, ids=lambda apply: apply.__name__)
+def test_a_seeded_bug_shows(apply: object) -> None:
+    bug = next(each for each in bugs.BUGS if each.apply is apply)
+    violation = look_for(bug)[-1].violation
+    assert violation is not None
+    assert len(violation.transcript) > 1
+
+
+def test_the_same_exploration_is_the_same_again() -> None:
+    first, second = Search(scopes.ONE_ACK).run(), Search(scopes.ONE_ACK).run()
+    assert (first.states, first.transitions, first.depth) == (
+        second.states,
+        second.transitions,
+        second.depth,
+    )
+
+
+def test_every_bug_is_undone() -> None:
+    for bug in bugs.BUGS:
+        patches = Patches()
+        owners = [(owner, name, owner.__dict__[name]) for owner, name in PATCHED]
+        bug.apply(patches)
+        patches.undo()
+        assert all(owner.__dict__[name] is value for owner, name, value in owners)
+
+
+def test_a_copy_is_equal_and_apart() -> None:
+    writer = scopes.first_parts(scopes.CHANGE).writer
+    pool = MetadataPool()
+    copied = clone(writer, {})
+    assert freeze(copied, pool) == freeze(writer, pool)
+    copied._pending.lac = 5  # type: ignore[attr-defined]
+    assert freeze(copied, pool) != freeze(writer, pool)
+    assert writer.lac == -1
+    assert parse_bookies("a,b,c") == writer.metadata.last_fragment.ensemble
