@@ -31,6 +31,7 @@ def main() -> int:
     parser.add_argument("--workers", type=int, default=1, help="processes")
     parser.add_argument("--seconds", type=float, default=math.inf, help="end sooner, if not done")
     parser.add_argument("--replay", metavar="HEX", help="feed this input to each --target")
+    parser.add_argument("--forged", action="store_true", help="as the finding to replay says")
     parser.add_argument("--block", type=int, help="feed this block of --seed to each --target")
     given = parser.parse_args()
     chosen = [targets[name] for name in given.target]
@@ -45,7 +46,7 @@ def main() -> int:
 
 def _replay(target: Target, given: argparse.Namespace) -> Tally:
     if given.replay is not None:
-        return target.replay(bytes.fromhex(given.replay))
+        return target.replay(bytes.fromhex(given.replay), is_forged=given.forged)
     tally = Tally()
     target.run_block(given.seed, given.block, tally)
     return tally

@@ -89,8 +89,9 @@ class ClientTarget:
 
         run_simulation(episode, number)
 
-    def replay(self, data: bytes) -> Tally:
+    def replay(self, data: bytes, *, is_forged: bool) -> Tally:
         """See `Target`."""
+        del is_forged
         tally, rng = Tally(), random.Random(1)
 
         async def episode() -> None:

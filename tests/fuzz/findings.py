@@ -35,6 +35,8 @@ class Finding:
     """Names the block that it is in: target, seed and number, for `--block`."""
     input_hex: str
     where: tuple[str, ...] = ()
+    is_forged: bool = False
+    """Whether its checksums were made right after it was changed, which no damage does."""
 
     @property
     def shown_hex(self) -> str:
@@ -60,7 +62,7 @@ class Tally:
 
     def note(self, finding: Finding) -> None:
         """Keep a finding, unless the same was met before or there are too many."""
-        is_repeated = any(_kind(each.what) == _kind(finding.what) for each in self.findings)
+        is_repeated = any(_kind(each) == _kind(finding) for each in self.findings)
         if is_repeated or len(self.findings) >= FINDINGS_MAX:
             self.findings_left_out += 1
         else:
@@ -91,9 +93,9 @@ def describe(error: BaseException) -> tuple[str, tuple[str, ...]]:
     return f"{type(error).__name__}: {error}"[:300], places
 
 
-def _kind(what: str) -> str:
-    """Return a finding without its numbers: one defect has many."""
-    return re.sub(r"-?\d+", "#", what)
+def _kind(finding: Finding) -> tuple[str, bool]:
+    """Return what is the same of all findings of one defect: all but the numbers."""
+    return re.sub(r"-?\d+", "#", finding.what), finding.is_forged
 
 
 def _short(path: str) -> str:

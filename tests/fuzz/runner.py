@@ -177,6 +177,7 @@ def _shown(finding: Finding) -> dict[str, object]:
         "target": finding.target,
         "what": finding.what,
         "block": finding.block,
+        "is_forged": finding.is_forged,
         "input_hex": finding.shown_hex,
         "where": list(finding.where),
     }

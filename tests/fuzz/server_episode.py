@@ -111,8 +111,9 @@ class ServerTarget:
         episode = _Episode(random.Random(block), tally, block, None)
         run_simulation(episode.run, number)
 
-    def replay(self, data: bytes) -> Tally:
+    def replay(self, data: bytes, *, is_forged: bool) -> Tally:
         """See `Target`: the stream alone, on an empty storage."""
+        del is_forged
         tally = Tally()
         run_simulation(_Episode(random.Random(1), tally, "replay", data).run, 1)
         return tally

@@ -38,8 +38,8 @@ class Target(Protocol):
     def run_block(self, seed: int, number: int, tally: Tally) -> None:
         """Feed it one block of inputs."""
 
-    def replay(self, data: bytes) -> Tally:
-        """Feed it one input."""
+    def replay(self, data: bytes, *, is_forged: bool) -> Tally:
+        """Feed it one input; `is_forged`: its checksums were made right after it was changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,11 +93,11 @@ class ParserTarget:
             if is_traced:
                 tracemalloc.stop()
 
-    def replay(self, data: bytes) -> Tally:
+    def replay(self, data: bytes, *, is_forged: bool) -> Tally:
         """See `Target`."""
         tally = Tally()
         tracemalloc.start()
-        self._feed(data, b"", tally, "replay", is_sealed=True, is_traced=True)
+        self._feed(data, b"", tally, "replay", is_sealed=is_forged, is_traced=True)
         tracemalloc.stop()
         return tally
 
@@ -126,7 +126,7 @@ class ParserTarget:
                 self._check_allocation(peak - before, len(data))
         except Exception as error:  # noqa: BLE001 - this is what is looked for
             what, where = describe(error)
-            tally.note(Finding(self.name, what, block, data.hex(), where))
+            tally.note(Finding(self.name, what, block, data.hex(), where, is_forged=is_sealed))
 
     def _check_allocation(self, allocated: int, size: int) -> None:
         bound = self.allocation_base_bytes + self.allocation_factor * size

@@ -85,6 +85,15 @@ def test_a_check_left_out_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "passed its CRC" in _found_in("batch")
 
 
+def test_a_finding_is_met_again_in_a_replay(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bookie.replay.is_whole", lambda _header, _body: True)
+    target, tally = all_targets()["record"], Tally()
+    target.run_block(5, 1, tally)
+    finding = next(each for each in tally.findings if not each.is_forged)
+    again = target.replay(bytes.fromhex(finding.input_hex), is_forged=False)
+    assert [each.what for each in again.findings] == [finding.what]
+
+
 def test_a_record_whose_body_is_not_checked_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bookie.replay.is_whole", lambda _header, _body: True)
     assert "the same encoded again" in _found_in("record")
