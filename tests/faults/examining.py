@@ -1,0 +1,94 @@
+"""Opens a storage's directory with the production code, as a restart does, and tells what came.
+
+Leaves what was promised to `promises`, and what a campaign makes of the answer to its module. The
+directory is changed by this: give a copy.
+"""
+
+import asyncio
+import json
+import os
+import shutil
+import signal
+import traceback
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from bookie.errors import BookieError
+from tests.faults.children import Child, make_directory
+from tests.faults.promises import Promises, audit, open_storage
+
+EXAMINE_S_MAX: Final = 60
+LINE_END: Final = b"\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What one directory turned out to hold."""
+
+    served: int = 0
+    unknown: int = 0
+    violations: tuple[str, ...] = ()
+    is_limbo: bool = False
+    refused: str = ""
+    """The typed error with which the storage refused to open, or failed while it was asked."""
+    sizes: dict[str, int] = field(default_factory=dict)
+    """Bytes of each file of the log, as opening left it."""
+
+    def as_line(self) -> bytes:
+        """Return what a process writes to tell this."""
+        return json.dumps(asdict(self)).encode() + LINE_END
+
+    @classmethod
+    def of_line(cls, line: bytes) -> "Verdict":
+        """Read such a line."""
+        fields: dict[str, Any] = json.loads(line)
+        return cls(**fields | {"violations": tuple(fields["violations"])})
+
+    @property
+    def shortcomings(self) -> list[str]:
+        """All that is wrong with it when nothing was damaged."""
+        found = list(self.violations)
+        if self.refused:
+            found.append(f"does not open: {self.refused}")
+        if self.is_limbo:
+            found.append("it is in limbo, and nothing was damaged")
+        if self.unknown:
+            found.append(f"{self.unknown} promised entries are unknown, and nothing was damaged")
+        return found
+
+
+async def examine(directory: Path, promises: Promises) -> Verdict:
+    """Open, ask for everything, and close. Any error but a BookieError is a finding."""
+    try:
+        storage = await open_storage(directory)
+        sizes = {path.name: path.stat().st_size for path in (directory / "log").glob("*")}
+        found = await audit(storage, promises)
+        is_limbo = storage.statistics().is_limbo
+        await storage.close()
+    except BookieError as error:
+        return Verdict(refused=f"{type(error).__name__}: {error}")
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is told
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        place = f"{Path(frame.filename).name}:{frame.lineno} {frame.name}()"
+        return Verdict(violations=(f"an untyped error: {error!r} at {place}",))
+    return Verdict(found.served, found.unknown, tuple(found.violations), is_limbo, "", sizes)
+
+
+def examine_copy(directory: Path, promises: Promises) -> Verdict:
+    """Examine a copy of a directory in a process of its own; what is in the directory stays."""
+    parent = make_directory("examined", in_memory=True)
+    copy = parent / "copy"
+    try:
+        shutil.copytree(directory, copy)
+
+        def work() -> None:
+            signal.alarm(EXAMINE_S_MAX)
+            os.write(1, asyncio.run(examine(copy, promises)).as_line())
+
+        end = Child(work).wait(EXAMINE_S_MAX)
+    finally:
+        shutil.rmtree(parent, ignore_errors=True)
+    if not end.output.endswith(LINE_END):
+        return Verdict(violations=(f"the process that opened it ended with {end.status}",))
+    return Verdict.of_line(end.output)

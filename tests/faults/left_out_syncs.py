@@ -1,0 +1,46 @@
+"""Makes of the process that installs it a build that leaves syncs out: it must lose what it told.
+
+Leaves losing to `forgetful_files`, and noticing to `power_cut`.
+
+Format of the variable: the names of `KINDS`, separated by commas; empty: nothing is left out.
+"""
+
+import os
+from collections.abc import Callable
+from typing import Any, Final
+
+import lmdb
+
+from bookie import disk_calls
+from bookie.disk_real import RealDisk
+from tests.faults.crash_points import wrap
+
+VARIABLE: Final = "QUIRE_FAULTS_WITHOUT"
+KINDS: Final = ("files", "names", "index")
+
+
+def install(wanted: str) -> None:
+    """Leave out the syncs of the log's files, of names, or of the index."""
+    for kind in wanted.split(",") if wanted else ():
+        assert kind in KINDS, f"no syncs are named {kind}"
+        match kind:
+            case "files":
+                wrap(disk_calls, "sync", _nothing)
+            case "names":
+                wrap(RealDisk, "_sync_directory", _nothing)
+            case _:
+                wrap(lmdb, "open", _without_sync)
+
+
+def _nothing(_: Callable[..., Any]) -> object:
+    def do_nothing(*_: object) -> None:
+        os.getpid()  # a system call, as there was one
+
+    return do_nothing
+
+
+def _without_sync(real: Callable[..., Any]) -> object:
+    def open_without(*arguments: Any, **options: Any) -> object:
+        return real(*arguments, **options, sync=False, metasync=False)
+
+    return open_without

@@ -1,0 +1,141 @@
+"""Cuts the power under a storage again and again: its files forget what was not synced.
+
+Leaves the file system to `forgetful_server` and `forgetful_files`, the work to `storage_writer`.
+The power goes at a drawn change of the file system, or when the process is killed; what a device
+may have kept is examined, and the next process starts on it.
+
+The same is done with builds that leave syncs out. Each must be found out, or this shows nothing.
+"""
+
+import shutil
+import time
+from pathlib import Path
+from random import Random
+from typing import Final
+
+from bookie import disk_calls
+from tests.faults import fuse_wire, left_out_syncs, storage_writer
+from tests.faults.budget import Budget, Summary
+from tests.faults.children import Child, make_directory
+from tests.faults.crash_points import wrap
+from tests.faults.examining import examine_copy
+from tests.faults.forgetful_server import serve_mounted
+from tests.faults.promises import Promises
+from tests.faults.single_log import always
+
+CYCLES_SMALL: Final = 30
+CYCLES_FULL: Final = 1_000
+CONTROL_CYCLES_MAX: Final = 60
+"""A build that leaves syncs out is to be found out within so many."""
+LIVES_OF_A_DIRECTORY: Final = 6
+CHANGES: Final = (20, 100, 300, 1_000)
+LIFE_S_MAX: Final = 1.0
+SERVER_S_MAX: Final = 20.0
+UNMOUNT_TRIES: Final = 50
+UNMOUNT_PAUSE_S: Final = 0.02
+
+
+class PowerCuts:
+    """The power cuts of one build."""
+
+    def __init__(self, summary: Summary, without: str) -> None:
+        self.shortcomings: list[str] = []
+        self._summary = summary
+        self._without = without
+        self._rng = Random(f"power cut {without} {summary.budget.seed}")
+        self._promises = Promises()
+        self._preallocates = False
+
+    def live_on_one_directory(self, lives: int) -> int:
+        """Do so many cycles on one directory, or until the first shortcoming; return how many."""
+        parent = make_directory("power-cut", in_memory=True)
+        self._promises = Promises()
+        self._preallocates = self._rng.random() < 0.3
+        (parent / "image").mkdir()
+        (parent / "mounted").mkdir()
+        try:
+            for number in range(1, lives + 1):
+                self._do_cycle(parent)
+                if self.shortcomings:
+                    return number
+        finally:
+            shutil.rmtree(parent, ignore_errors=True)
+        return lives
+
+    def _do_cycle(self, parent: Path) -> None:
+        counts = self._summary.counts
+        image, left, mounted = (parent / name for name in ("image", "left", "mounted"))
+        most = self._rng.choice(CHANGES)
+        cut_at = self._rng.randint(1, most)
+        server_seed = str(self._rng.random())
+        server = Child(lambda: serve_mounted(mounted, image, left, cut_at, server_seed))
+        assert server.first_line(SERVER_S_MAX) == b"mounted", "the file system did not start"
+        try:
+            self._live(mounted)
+        finally:
+            _unmount(mounted)
+        end = server.wait(SERVER_S_MAX)
+        assert end.status == 0, f"the file system ended with status {end.status}"
+        changes = int(end.output.split()[-1])
+        if not self._without:
+            counts["changes of the file system"] += changes
+            counts["cut at a change" if changes >= cut_at else "cut with the process's end"] += 1
+        verdict = examine_copy(left, self._promises)
+        self.shortcomings += verdict.shortcomings
+        shutil.rmtree(image)
+        left.rename(image)
+        if not self._without:
+            counts["entries served"] += verdict.served
+
+    def _live(self, mounted: Path) -> None:
+        seed, preallocates = str(self._rng.random()), self._preallocates
+
+        def work() -> None:
+            wrap(disk_calls, "preallocation_pays", always(answer=preallocates))
+            storage_writer.main([str(mounted), "--seed", seed])
+
+        end = Child(work, {left_out_syncs.VARIABLE: self._without}).wait(LIFE_S_MAX)
+        self._promises.take(end.output)
+
+
+def _unmount(mounted: Path) -> None:
+    """Unmount, a little later if the end of a process is still under way."""
+    for _ in range(UNMOUNT_TRIES):
+        try:
+            fuse_wire.unmount(mounted)
+        except OSError:
+            time.sleep(UNMOUNT_PAUSE_S)
+        else:
+            return
+
+
+def run(budget: Budget) -> Summary:
+    """Run the campaign on the build as it is, and on builds without syncs."""
+    wanted = budget.cycles(small=CYCLES_SMALL, full=CYCLES_FULL)
+    summary = Summary("power_cut", budget, wanted)
+    summary.skipped = fuse_wire.is_usable()
+    if summary.skipped:
+        return summary
+    cuts = PowerCuts(summary, "")
+    while summary.is_wanting():
+        lives = min(LIVES_OF_A_DIRECTORY, wanted - summary.cycles)
+        summary.cycles += cuts.live_on_one_directory(lives)
+        summary.violations += cuts.shortcomings
+        cuts.shortcomings = []
+    for without in left_out_syncs.KINDS:
+        found_after = cycles_until_found_out(summary, without)
+        summary.counts[f"without syncs of {without}, found out in cycle"] = found_after
+        if not found_after:
+            summary.violations.append(f"a build without syncs of {without} lost nothing")
+    return summary
+
+
+def cycles_until_found_out(summary: Summary, without: str) -> int:
+    """Return in which cycle a build that leaves syncs out broke a promise; 0 if in none."""
+    cuts, done = PowerCuts(summary, without), 0
+    while done < CONTROL_CYCLES_MAX:
+        done += cuts.live_on_one_directory(LIVES_OF_A_DIRECTORY)
+        if cuts.shortcomings:
+            summary.notes.append(f"without syncs of {without}: {cuts.shortcomings[0]}")
+            return done
+    return 0
