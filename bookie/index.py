@@ -202,8 +202,7 @@ def _write_states(values: list[tuple[int, bytes]]) -> Callable[[Transaction], No
 def _change_meta(
     transaction: Transaction, *, mark_lsn: int | None = None, flags: int | None = None
 ) -> Meta:
-    meta = index_pages.read_meta(transaction)
-    assert meta is not None
+    meta = index_pages.require_meta(transaction)
     meta = replace(
         meta,
         mark_lsn=meta.mark_lsn if mark_lsn is None else mark_lsn,

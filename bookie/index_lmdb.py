@@ -3,7 +3,8 @@
 Leaves the meaning of keys and values to `bookie.index_pages`.
 
 Invariants: a commit is synced before it is reported; a commit that fails to sync ends the store;
-the map grows between transactions, never within one.
+the map grows between transactions, never within one; keys ascend, whatever a damaged page says
+(LMDB's have no checksums): what is out of order is taken for missing, which the index notices.
 Source: storage design, "Index" and "Limits and refusals".
 """
 
@@ -46,21 +47,26 @@ class LmdbTransaction:
 
     def seek(self, key: bytes) -> tuple[bytes, bytes] | None:
         """See `Transaction.seek`."""
-        return self._item() if self._cursor.set_range(key) else None
+        found = self._item() if self._cursor.set_range(key) else None
+        return found if found is not None and found[0] >= key else None
 
     def before(self, key: bytes) -> tuple[bytes, bytes] | None:
         """See `Transaction.before`."""
-        found = self._cursor.prev() if self._cursor.set_range(key) else self._cursor.last()
-        return self._item() if found else None
+        is_there = self._cursor.prev() if self._cursor.set_range(key) else self._cursor.last()
+        found = self._item() if is_there else None
+        return found if found is not None and found[0] < key else None
 
     def scan(self, start: bytes, limit: int) -> list[tuple[bytes, bytes]]:
         """See `Transaction.scan`."""
         pairs: list[tuple[bytes, bytes]] = []
         if self._cursor.set_range(start):
+            least = start
             for pair in self._cursor.iternext(keys=True, values=True):
-                if len(pairs) >= limit:
+                key, value = cast("tuple[bytes, bytes]", pair)
+                if len(pairs) >= limit or key < least:
                     break
-                pairs.append(cast("tuple[bytes, bytes]", pair))
+                pairs.append((key, value))
+                least = key + b"\0"
         return pairs
 
     def _item(self) -> tuple[bytes, bytes]:

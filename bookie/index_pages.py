@@ -24,6 +24,7 @@ from typing import Final
 
 from crc32c import crc32c
 
+from bookie.errors import DiskFailedError
 from bookie.index_runs import Lookup, Run
 from bookie.index_store import Transaction
 from metadata.ids import LEDGER_ID_MAX, NO_ENTRY
@@ -83,6 +84,16 @@ def read_meta(transaction: Transaction) -> Meta | None:
     return None if plain is None else Meta(*_META.unpack(plain))
 
 
+def require_meta(transaction: Transaction) -> Meta:
+    """Return the mark and its company. Raises DiskFailedError when they are not there any more."""
+    meta = read_meta(transaction)
+    if meta is None:
+        raise DiskFailedError(
+            "index", "it lost the checkpoint's mark. If that comes again: stop, remove data.mdb"
+        )
+    return meta
+
+
 def is_empty(transaction: Transaction) -> bool:
     """Tell whether nothing was ever stored."""
     return transaction.seek(b"\0") is None
@@ -101,8 +112,7 @@ def state_key(ledger_id: int) -> bytes:
 
 def write_states(transaction: Transaction, values: Iterable[tuple[int, bytes]]) -> None:
     """Store sealed states, and keep the count and the XOR of their CRCs true."""
-    meta = read_meta(transaction)
-    assert meta is not None
+    meta = require_meta(transaction)
     count, xor = meta.state_count, meta.state_xor
     for ledger_id, value in values:
         key = state_key(ledger_id)

@@ -1,0 +1,84 @@
+"""Keys that a damaged LMDB page brings out of order count as missing; no loop goes on for ever."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, cast
+
+import pytest
+
+from bookie import index_pages
+from bookie.errors import DiskFailedError
+from bookie.index_lmdb import LmdbTransaction
+
+if TYPE_CHECKING:
+    import lmdb
+
+
+class DamagedCursor:
+    """Finds what its page holds, whatever was asked for."""
+
+    def __init__(self, pairs: list[tuple[bytes, bytes]]) -> None:
+        self._pairs = pairs
+        self._at = 0
+
+    def set_range(self, _key: bytes) -> bool:
+        self._at = 0
+        return bool(self._pairs)
+
+    def prev(self) -> bool:
+        self._at = -1
+        return True
+
+    def last(self) -> bool:
+        return self.prev()
+
+    def item(self) -> tuple[bytes, bytes]:
+        return self._pairs[self._at]
+
+    def iternext(self, *, keys: bool, values: bool) -> Iterator[tuple[bytes, bytes]]:
+        assert keys
+        assert values
+        return iter(self._pairs)
+
+
+class DamagedPage:
+    """An LMDB transaction over one page that belongs elsewhere."""
+
+    def __init__(self, *numbers: int) -> None:
+        self._pairs = [(index_pages.state_key(number), b"value") for number in numbers]
+
+    def cursor(self) -> DamagedCursor:
+        return DamagedCursor(self._pairs)
+
+    def get(self, _key: bytes) -> bytes | None:
+        return None
+
+
+def opened(*numbers: int) -> LmdbTransaction:
+    return LmdbTransaction(cast("lmdb.Transaction", DamagedPage(*numbers)))
+
+
+def test_a_scan_ends_where_keys_do_not_ascend() -> None:
+    assert [number for number, _ in index_pages.scan_states(opened(3, 4, 4, 5), 0)] == [3, 4]
+    assert [number for number, _ in index_pages.scan_states(opened(3, 9, 5), 2)] == [3, 9]
+    assert index_pages.scan_states(opened(3, 4, 5), 7) == []
+
+
+def test_every_loop_over_states_ends() -> None:
+    after, rounds = -1, 0
+    while found := index_pages.scan_states(opened(3, 4, 5), after):
+        after, rounds = found[-1][0], rounds + 1
+        assert rounds < 5
+    assert after == 5
+
+
+def test_what_lies_on_the_wrong_side_is_not_found() -> None:
+    transaction = opened(5)
+    assert transaction.seek(index_pages.state_key(6)) is None
+    assert transaction.seek(index_pages.state_key(5)) is not None
+    assert transaction.before(index_pages.state_key(5)) is None
+    assert transaction.before(index_pages.state_key(6)) is not None
+
+
+def test_a_mark_that_is_gone_is_said_to_be() -> None:
+    with pytest.raises(DiskFailedError, match="checkpoint's mark"):
+        index_pages.write_states(opened(), [])
