@@ -57,7 +57,7 @@ class ZooKeeperLosses:
         async with (
             LocalCluster(BOOKIES, self._directory / "cluster") as cluster,
             LedgerClient(cluster.metadata_uri) as other,
-            Proxy(cluster.zookeeper.port, self._rng) as proxy,
+            Proxy(cluster.zookeeper.port, Random(self._rng.random())) as proxy,
         ):
             while self.summary.is_wanting():
                 await self._do_cycles_and_check(cluster, proxy, other)
@@ -84,9 +84,9 @@ class ZooKeeperLosses:
     async def _do_cycle(
         self, cluster: LocalCluster, proxy: Proxy, other: LedgerClient, writer: WritingProcess
     ) -> None:
-        rng, counts = self._rng, self.summary.counts
+        counts = self.summary.counts
         await writer.wait_for_acks(ACKS)
-        fault = rng.choice(FAULTS)
+        fault = FAULTS[self.summary.cycles % len(FAULTS)]
         counts[f"cycles of {fault}"] += 1
         work = asyncio.ensure_future(self._disturb(proxy, fault))
         killed = await self._kill_member(cluster, other, writer)
