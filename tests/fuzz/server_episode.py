@@ -153,8 +153,9 @@ class _Episode:
         await self._try(self._check_nothing_left)
         await storage.close()
         background.cancel()
-        await asyncio.gather(background, return_exceptions=True)
-        for failure in [*self._log.failures, *loop.failures]:
+        ended = await asyncio.gather(background, return_exceptions=True)
+        stopped = [each for each in ended if isinstance(each, Exception)]
+        for failure in [*self._log.failures, *loop.failures, *stopped]:
             self._note(failure, b"")
         loop.failures.clear()
 

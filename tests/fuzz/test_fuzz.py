@@ -3,16 +3,20 @@
 Leaves millions of them to `python -m tests.fuzz`.
 """
 
+import asyncio
 import random
 from collections.abc import Callable
 
 import pytest
 from crc32c import crc32c
 
+from bookie.answers import LedgerSnapshot
 from bookie.connection import BookieConnection
 from bookie.ledger_requests import LedgerRequests
-from bookie.wire import codec
+from bookie.storage import BookieStorage
+from bookie.wire import codec, messages
 from ledger_client.connection import BookieConnection as ClientConnection
+from metadata.ids import EntryId, LedgerId
 from tests.fuzz import disk_targets, watch, wire_targets
 from tests.fuzz.crc import reference_crc32c
 from tests.fuzz.findings import Tally, require
@@ -152,6 +156,18 @@ def test_a_server_that_leaves_a_request_unanswered_is_found(
 ) -> None:
     monkeypatch.setattr(BookieConnection, "_refuse", lambda *_: None)
     assert "what was asked is answered" in _found_in("server_connection")
+
+
+def test_a_log_that_dies_of_a_client_that_left_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def write_lac(
+        storage: BookieStorage, ledger_id: LedgerId, lac: EntryId, master_key: bytes | None
+    ) -> LedgerSnapshot:
+        stored: asyncio.Future[messages.Status] = asyncio.get_running_loop().create_future()
+        storage.tell_lac(ledger_id, lac, master_key, stored.set_result)
+        return storage._snapshot(ledger_id, await stored)
+
+    monkeypatch.setattr(BookieStorage, "write_lac", write_lac)
+    assert "InvalidStateError" in _found_in("server_connection")
 
 
 @pytest.mark.parametrize("place", ["_fail_all", "_take_ack"])
