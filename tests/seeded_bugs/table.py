@@ -57,6 +57,14 @@ def as_json(verdicts: Sequence[Verdict], plan: Plan) -> dict[str, Any]:
         "looked_for": sum(bool(each.findings) for each in verdicts),
         "found": sum(each.is_found for each in verdicts),
         "not_found": [each.bug.name for each in verdicts if is_missing(each, plan)],
+        "missed_by": {
+            str(kind): [
+                each.bug.name
+                for each in verdicts
+                if (finding := each.finding(kind)) is not None and not finding.is_found
+            ]
+            for kind in plan.kinds
+        },
     }
 
 

@@ -6,6 +6,7 @@ Source: protocol section 8; BookKeeper #2748, #1126, #3917, #1527.
 """
 
 from tests.seeded_bugs.seeded_bug import (
+    STORAGE_CRASHES,
     Edit,
     SeededBug,
     hidden_from_model,
@@ -41,7 +42,7 @@ BUGS = (
             ),
         ),
         (
-            units(f"{STORAGE_TESTS}::test_lac_and_its_watchers", READER_TESTS),
+            units(STORAGE_CRASHES, READER_TESTS),
             simulation(),
         ),
         (NO_READERS,),

@@ -35,6 +35,15 @@ READS_DO_NOT_FENCE = Edit(
     "        request = ReadEntries(self._ledger_id, first, last, config.read_bytes_max,"
     " fence=False)\n",
 )
+NO_GUARD_OF_OLDER_FRAGMENTS = Edit(
+    "metadata/ledger_metadata.py",
+    "            if start < self.last_fragment.first_entry_id:\n"
+    "                raise InvalidTransitionError(\n"
+    '                    self.ledger_id, "recovery may change nothing below the last'
+    ' fragment"\n'
+    "                )\n",
+    "",
+)
 CLOSED_FROM_IN_RECOVERY = (
     Edit(
         "ledger_client/protocol/append.py",
@@ -213,9 +222,10 @@ BUGS = (
                 ' recovered"\n',
                 "",
             ),
+            NO_GUARD_OF_OLDER_FRAGMENTS,
         ),
         EVERYTHING,
-        masked_by="an assertion of 7.3 where reading starts",
+        masked_by="7.3, 7.5: an assertion where reading starts, and a check at the close",
     ),
     SeededBug(
         "recovery_ensembles_stored_early",
@@ -261,15 +271,7 @@ BUGS = (
                 "        if stored.state is not LedgerState.IN_RECOVERY or not same_last:\n",
                 "        if stored.state is not LedgerState.IN_RECOVERY and same_last:\n",
             ),
-            Edit(
-                "metadata/ledger_metadata.py",
-                "            if start < self.last_fragment.first_entry_id:\n"
-                "                raise InvalidTransitionError(\n"
-                '                    self.ledger_id, "recovery may change nothing below the last'
-                ' fragment"\n'
-                "                )\n",
-                "",
-            ),
+            NO_GUARD_OF_OLDER_FRAGMENTS,
         ),
         (units(f"{RECOVERER_TESTS}", SCENARIOS), simulation()),
         (hidden_from_model("the patch is in the shell, which alone may store"),),
