@@ -195,7 +195,9 @@ class CrashableFile:
         """See `File.drop_cached`; what is dropped must have been synced, or it costs a read."""
         content = self._content
         assert size > 0
-        assert content.durable[offset : offset + size] == content.current[offset : offset + size]
+        if not self._disk.faults.forgets_syncs:
+            asked = slice(offset, offset + size)
+            assert content.durable[asked] == content.current[asked]
         content.dropped.append((offset, size))
 
     async def close(self) -> None:

@@ -17,10 +17,12 @@ from tests.simulation.cluster import Cluster
 from tests.simulation.damage import draw_known_synced
 from tests.simulation.disk import Platter
 from tests.simulation.nodes import BookieNode, ClientNode
+from tests.simulation.workloads import recover_one
 
 Fault = Callable[[], Coroutine[None, None, None]]
 FULL_ROOM_BYTES: Final = 2_000
 OLD_DISK_WAIT_S: Final = 120.0
+TAKE_OVER_S: Final = 15.0
 DOWN_S: Final = (0.1, 1.0, 5.0, 20.0, 60.0)
 STALL_S: Final = (0.3, 1.0, 3.0, 10.0, 40.0, 150.0)
 
@@ -37,9 +39,11 @@ class Faults:
         self._cuts: list[tuple[str, str]] = []
         self._old_platters: dict[str, Platter] = {}
         self._damaged: dict[str, None] = {}
+        self._take_over_count = 0
         self._kinds: dict[str, Fault] = {
             "kill_bookie": self._kill_bookie,
             "restart_bookie": self._restart_bookie,
+            "take_over": self._take_over,
             "power_cut": self._power_cut,
             "pause_bookie": self._pause_bookie,
             "kill_client": self._kill_client,
@@ -154,6 +158,32 @@ class Faults:
         client.pause()
         await asyncio.sleep(self._rng.choice(STALL_S) * self._rng.random())
         client.resume()
+
+    async def _take_over(self) -> None:
+        """Stop a writer, recover its ledger, at times cut the bookies' power, let it go on."""
+        cluster = self._cluster
+        live = list(cluster.live_ledgers.items())
+        if not live:
+            return
+        ledger_id, host = self._rng.choice(live)
+        writer = next(each for each in cluster.clients if each.host == host)
+        writer.pause()
+        self._take_over_count += 1
+        taker = ClientNode(
+            cluster, f"taker-{self._take_over_count}", recover_one(ledger_id, TAKE_OVER_S)
+        )
+        taker.is_on_purpose = True
+        taker.start()
+        await cluster.wait_until(lambda: not taker.is_running, 2 * TAKE_OVER_S)
+        if self._rng.random() < 0.6:
+            share = self._rng.choice((0.5, 1.0))
+            for bookie in [each for each in cluster.bookies if each.is_running]:
+                if self._rng.random() < share:
+                    bookie.kill(power_off=self._rng.random() < 0.5)
+                    await self._come_back(bookie, 0.2)
+            bookies = cluster.bookies
+            await cluster.wait_until(lambda: all(each.is_serving for each in bookies), 20.0)
+        writer.resume()
 
     # -- the network
 

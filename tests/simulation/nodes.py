@@ -208,7 +208,7 @@ class ClientNode(Node):
         self,
         cluster: "Cluster",
         name: str,
-        work: Callable[["ClientNode", LedgerClient, random.Random], Coroutine[None, None, None]],
+        work: "Work",
     ) -> None:
         super().__init__(cluster, name)
         self._work = work
@@ -241,6 +241,9 @@ class ClientNode(Node):
         finally:
             await client.aclose()
             await store.aclose()
+
+
+Work = Callable[[ClientNode, LedgerClient, random.Random], Coroutine[None, None, None]]
 
 
 def options_of(options: BookieOptions, host: str) -> BookieOptions:

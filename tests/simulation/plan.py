@@ -37,6 +37,7 @@ KINDS: Final = (
     "kill_client",
     "pause_client",
     "restart_bookie",
+    "take_over",
 )
 DAMAGE_KINDS: Final = ("flip_log_bit", "flip_index_bit", "wipe_disk", "old_disk")
 PATIENT_EVERY: Final = 8

@@ -134,7 +134,9 @@ class _Run:
         await wait_for_work(cluster)
         if self._model.violations:
             return
-        await check_liveness(cluster, is_demanded=not self._plan.beyond_budget)
+        await check_liveness(
+            cluster, faults.damaged_hosts, is_demanded=not self._plan.beyond_budget
+        )
         if not self._model.violations:
             await read_replicas(cluster, faults.damaged_hosts)
 

@@ -67,6 +67,7 @@ class Endpoint(asyncio.Transport):
         self._last_due_s = 0.0
         self._inbox = bytearray()
         self._has_finished = False
+        self._settling_turns = 2
         self._reads_again: asyncio.Handle | None = None
         self._is_reading = True
         self._is_closing = False
@@ -78,8 +79,14 @@ class Endpoint(asyncio.Transport):
         """Begin to talk to a protocol, in the node's own context."""
         self._protocol = protocol
         protocol.connection_made(self)
+        self._call_soon(self._settle)
         if self._inbox or self._has_finished:
             self._read_soon(0.0)
+
+    def _settle(self) -> None:
+        self._settling_turns -= 1
+        if self._settling_turns:
+            self._call_soon(self._settle)
 
     # -- what protocols call
 
@@ -164,6 +171,11 @@ class Endpoint(asyncio.Transport):
     def lose(self, error: Exception | None) -> None:
         """End this side; its protocol is told at once."""
         if self.is_lost:
+            return
+        if self._protocol is not None and self._settling_turns:
+            # On real loops, what `connection_made` scheduled runs before any loss is noticed.
+            self._is_closing = True
+            self._call_soon(lambda: self.lose(error))
             return
         self.is_lost = self._is_closing = True
         self._inbox.clear()

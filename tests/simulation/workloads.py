@@ -16,7 +16,7 @@ from ledger_client import (
 )
 from tests.simulation.cluster import Cluster
 from tests.simulation.model import LedgerModel
-from tests.simulation.nodes import ClientNode
+from tests.simulation.nodes import ClientNode, Work
 from tests.simulation.observing import note_error
 from tests.simulation.writing import write_ledgers
 
@@ -137,6 +137,22 @@ async def recover(cluster: Cluster, client: LedgerClient, ledger: LedgerModel) -
             f"ledger {ledger.ledger_id}: a recovery returned {info.state} at {info.last_entry_id}, "
             f"and it was closed at {ledger.closed_at}",
         )
+
+
+def recover_one(ledger_id: int, timeout_s: float) -> Work:
+    """Return the work of a client that recovers one ledger."""
+
+    async def work(node: ClientNode, client: LedgerClient, _rng: random.Random) -> None:
+        ledger = node.cluster.model.ledger(ledger_id)
+        try:
+            async with asyncio.timeout(timeout_s):
+                await recover(node.cluster, client, ledger)
+        except LedgerError as error:
+            note_error(node.cluster, "take over", error)
+        except TimeoutError:
+            return
+
+    return work
 
 
 async def delete_ledgers(node: ClientNode, client: LedgerClient, rng: random.Random) -> None:

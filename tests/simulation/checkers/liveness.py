@@ -9,7 +9,7 @@ import random
 from collections.abc import Callable, Coroutine
 from typing import Final
 
-from ledger_client import LedgerClient, LedgerError
+from ledger_client import LedgerClient, LedgerError, Quorum
 from tests.simulation.cluster import Cluster
 from tests.simulation.model import LedgerModel
 from tests.simulation.nodes import ClientNode
@@ -25,7 +25,7 @@ TAIL_S: Final = 60.0
 Act = Callable[[], Coroutine[None, None, None]]
 
 
-async def check_liveness(cluster: Cluster, *, is_demanded: bool) -> None:
+async def check_liveness(cluster: Cluster, damaged: list[str], *, is_demanded: bool) -> None:
     """Recover and read everything with a new client; without demand, only honesty is checked."""
     bookies = cluster.bookies
     await cluster.wait_until(lambda: all(each.is_serving for each in bookies), BOOKIES_UP_S)
@@ -36,7 +36,7 @@ async def check_liveness(cluster: Cluster, *, is_demanded: bool) -> None:
 
     async def work(_: ClientNode, client: LedgerClient, rng: random.Random) -> None:
         try:
-            await _look_at_all(cluster, client, rng, is_demanded=is_demanded)
+            await _look_at_all(cluster, client, rng, damaged, is_demanded=is_demanded)
         finally:
             done.set()
 
@@ -63,12 +63,23 @@ async def wait_for_work(cluster: Cluster) -> None:
 
 
 async def _look_at_all(
-    cluster: Cluster, client: LedgerClient, rng: random.Random, *, is_demanded: bool
+    cluster: Cluster,
+    client: LedgerClient,
+    rng: random.Random,
+    damaged: list[str],
+    *,
+    is_demanded: bool,
 ) -> None:
     for ledger_id in cluster.ledger_ids():
         await _look_at(cluster, client, cluster.model.ledgers[ledger_id], is_demanded=is_demanded)
-    if is_demanded and await _try(cluster, lambda: _append_anew(cluster, client, rng)) is not None:
-        cluster.model.report(NAME, "a new ledger could not be written after healing")
+    # A bookie that may have lost fences takes no new ledgers: see protocol rule 2.4.
+    sound = cluster.plan.bookie_count - len(damaged)
+    fitting = [each for each in cluster.plan.quorums if each.ensemble <= sound]
+    if not is_demanded or not fitting:
+        return
+    error = await _try(cluster, lambda: _append_anew(cluster, client, rng.choice(fitting)))
+    if error is not None:
+        cluster.model.report(NAME, f"a new ledger could not be written after healing: {error}")
 
 
 async def _look_at(
@@ -108,8 +119,7 @@ async def _read_fully(cluster: Cluster, client: LedgerClient, ledger: LedgerMode
         cluster.model.report(NAME, text)
 
 
-async def _append_anew(cluster: Cluster, client: LedgerClient, rng: random.Random) -> None:
-    quorum = rng.choice(cluster.plan.quorums)
+async def _append_anew(cluster: Cluster, client: LedgerClient, quorum: Quorum) -> None:
     async with client.create_ledger(quorum) as writer:
         ledger = cluster.model.ledger(writer.id)
         ledger.writer = writer

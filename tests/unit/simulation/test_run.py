@@ -1,0 +1,69 @@
+"""Whole runs: one history per seed in every process, promises kept, and broken ones noticed."""
+
+import json
+import os
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from tests.simulation import nodes
+from tests.simulation.__main__ import main
+from tests.simulation.disk import DiskFaults
+from tests.simulation.plan import make_plan
+from tests.simulation.run import run_seed
+
+ROOT = Path(__file__).parents[3]
+SEEDS = 3
+
+
+def test_a_seed_has_one_history_whatever_the_hash_seed() -> None:
+    outputs = [
+        subprocess.run(
+            [sys.executable, "-m", "tests.simulation", "--seeds", str(SEEDS), "--hashes"],
+            env={**os.environ, "PYTHONHASHSEED": hash_seed},
+            cwd=ROOT,
+            capture_output=True,
+            check=True,
+            text=True,
+        ).stdout.splitlines()[:SEEDS]
+        for hash_seed in ("1", "2")
+    ]
+    assert len(outputs[0]) == SEEDS
+    assert outputs[0] == outputs[1]
+    assert len({line.split()[1] for line in outputs[0]}) == SEEDS
+
+
+def test_damage_stays_below_every_ack_quorum_within_the_budget() -> None:
+    for seed in range(200):
+        plan = make_plan(seed)
+        assert plan == make_plan(seed)
+        assert plan.damage_max < plan.ack_quorum_min
+        assert all(each.ensemble <= plan.bookie_count for each in plan.quorums)
+
+
+def test_promises_are_kept_and_the_summary_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--first-seed", "3", "--seeds", "2"]) == 0
+    summary = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert summary["violations"] == 0
+    assert summary["seeds"] == 2
+    assert summary["entries"] > 0
+    assert summary["messages"] > 0
+
+
+def test_beyond_the_budget_there_is_no_lie() -> None:
+    assert run_seed(4, beyond_budget=True).violations == ()
+
+
+def test_a_disk_that_forgets_its_syncs_is_noticed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(nodes, "DiskFaults", partial(DiskFaults, forgets_syncs=True))
+    assert main(["--seeds", "5", "--stop-at-first"]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("seed ")
+    assert "--trace" in lines[0]
+    assert any(line.strip().startswith("durability") for line in lines)
+    assert json.loads(lines[-1])["violations"] == 1
