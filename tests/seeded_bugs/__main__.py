@@ -7,12 +7,14 @@ Prints a table, or JSON; its status is 1 if a bug was not found.
 import argparse
 import asyncio
 import json
+import signal
 import sys
+from collections.abc import Sequence
 
 from tests.seeded_bugs import table
 from tests.seeded_bugs.catalogue import BUGS, LEFT_OUT
 from tests.seeded_bugs.runner import Plan, Verdict, is_missing, look_for
-from tests.seeded_bugs.seeded_bug import Kind
+from tests.seeded_bugs.seeded_bug import Kind, SeededBug
 
 
 def main() -> int:
@@ -31,13 +33,30 @@ def main() -> int:
         return 0
     kinds = tuple(kind for kind in Kind if not given.detector or kind in given.detector)
     plan = Plan(kinds, given.seeds, given.workers, given.stop_at_first)
-    verdicts = asyncio.run(look_for(chosen, plan, _tell_progress))
+    verdicts, is_whole = _look_for(chosen, plan)
     if given.json:
         sys.stdout.write(json.dumps(table.as_json(verdicts, plan), indent=2) + "\n")
     else:
         sys.stdout.write(table.render(table.rows(verdicts, kinds)) + "\n\n")
         sys.stdout.write(table.score(verdicts, plan) + "\n")
-    return 1 if any(is_missing(verdict, plan) for verdict in verdicts) else 0
+    return 1 if not is_whole or any(is_missing(verdict, plan) for verdict in verdicts) else 0
+
+
+def _look_for(chosen: Sequence[SeededBug], plan: Plan) -> tuple[list[Verdict], bool]:
+    """Return the verdicts in the order of the catalogue, also when told to stop half way."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    done: dict[str, Verdict] = {}
+
+    def tell(verdict: Verdict) -> None:
+        done[verdict.bug.name] = verdict
+        _tell_progress(verdict)
+
+    try:
+        asyncio.run(look_for(chosen, plan, tell))
+    except KeyboardInterrupt:
+        sys.stderr.write("stopped half way\n")
+    verdicts = [done[bug.name] for bug in chosen if bug.name in done]
+    return verdicts, len(verdicts) == len(chosen)
 
 
 def _arguments() -> argparse.Namespace:
