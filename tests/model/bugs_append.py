@@ -213,6 +213,11 @@ def an_own_update_is_taken_for_a_conflict(patches: Patches) -> None:
     patches.set(LedgerStore, "_applied_version", applied)
 
 
+def an_own_update_is_a_conflict_that_is_not_adopted(patches: Patches) -> None:
+    an_own_update_is_taken_for_a_conflict(patches)
+    an_own_earlier_attempt_is_not_adopted(patches)
+
+
 def the_writer_closes_from_in_recovery(patches: Patches) -> None:
     original = AppendProtocol._decided
 

@@ -63,6 +63,11 @@ def a_silent_bookie_counts_as_fenced(patches: Patches) -> None:
     patches.set(recovery_fence.FencePhase, "failed", failed)
 
 
+def a_silent_bookie_counts_as_fenced_and_reads_do_not_fence(patches: Patches) -> None:
+    a_silent_bookie_counts_as_fenced(patches)
+    recovery_reads_do_not_fence(patches)
+
+
 def silence_fences_and_denies(patches: Patches) -> None:
     silence_is_a_negative(patches)
     a_silent_bookie_counts_as_fenced(patches)

@@ -9,7 +9,7 @@ from bookie.storage import BookieStorage
 from ledger_client.protocol.append import AppendProtocol
 from metadata.ledger_store import LedgerStore
 from tests.model import bugs, bugs_append, bugs_bookie, bugs_recovery, scopes
-from tests.model.__main__ import look_for
+from tests.model.__main__ import look_for, show_bug
 from tests.model.freezing import MetadataPool, clone, freeze
 from tests.model.patches import Patches
 from tests.model.search import Search
@@ -50,6 +50,11 @@ def test_a_seeded_bug_shows(apply: object) -> None:
     violation = look_for(bug)[-1].violation
     assert violation is not None
     assert len(violation.transcript) > 1
+
+
+def test_an_unknown_bug_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    assert show_bug("nothing") == 2
+    assert "there are" in capsys.readouterr().out
 
 
 def test_the_same_exploration_is_the_same_again() -> None:

@@ -105,7 +105,7 @@ class Scope:
     waits: bool = True
     """A bookie's answer to a recoverer travels in a step of its own."""
     options: AppendOptions = PLAIN
-    states_max: int = 5_000_000
+    states_max: int = 1_500_000
 
     @property
     def bookies(self) -> int:
