@@ -8,13 +8,17 @@ ENSEMBLE ?= 3
 ACK ?= 2
 BENCHMARKS ?=
 SMOKE ?=
+SEEDS ?= 200
+SCOPE ?= ci
+FRAMES ?= 1000000
+BUDGET ?= small
 
 BIN := .venv/bin
 STAMP := .venv/installed
 PACKAGES := $(wildcard metadata bookie ledger_client broker_layer spark_io quire benchmarks)
 CANDIDATES := $(PYTHON) python3.14 python3.13 python3.12 python3.11 python3 python
 
-.PHONY: help venv test check demo bench campaign clean
+.PHONY: help venv test check demo bench campaign sim seeded-bugs model faults fuzz clean
 
 help:
 	@echo 'make demo [FILE=...]  append a file to a replicated ledger while bookies fail; read it back'
@@ -22,6 +26,11 @@ help:
 	@echo 'make check            format, lint, types, import direction, tidiness'
 	@echo 'make bench [SMOKE=1]  measure; prints one JSON document (some: BENCHMARKS="append read")'
 	@echo 'make campaign         hurt real processes at random for MINUTES=10, then read every copy'
+	@echo 'make sim              a whole cluster under SEEDS=200 seeds, in virtual time, with faults'
+	@echo 'make seeded-bugs      break a copy of the code in each known way, and see who notices'
+	@echo 'make model            every interleaving of a small scope: SCOPE=small, ci or full'
+	@echo 'make faults           real processes and files under faults: BUDGET=small or full'
+	@echo 'make fuzz             damaged bytes into every parser: FRAMES=1000000'
 	@echo 'make venv             what the others do first: Python, its packages and Java, in .venv'
 	@echo 'make clean            remove .venv and every cache'
 
@@ -70,6 +79,23 @@ bench: $(STAMP)
 # ENSEMBLE=5 spreads over five bookies, ACK=3 waits for all copies, SEED=n repeats a plan of faults.
 campaign: $(STAMP)
 	@$(BIN)/python -m tests.campaign --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) --ensemble $(ENSEMBLE) --ack $(ACK)
+
+# How these work, how to read what they print and how to replay a finding: docs/simulation.md.
+sim: $(STAMP)
+	@$(BIN)/python -m tests.simulation --seeds $(SEEDS) --workers 2 $(if $(SEED),--first-seed $(SEED))
+
+seeded-bugs: $(STAMP)
+	@$(BIN)/python -m tests.seeded_bugs
+
+model: $(STAMP)
+	@$(BIN)/python -m tests.model --scope $(SCOPE)
+	@$(BIN)/python -m tests.model --bugs
+
+faults: $(STAMP)
+	@$(BIN)/python -m tests.faults --budget $(BUDGET) $(if $(SEED),--seed $(SEED))
+
+fuzz: $(STAMP)
+	@$(BIN)/python -m tests.fuzz --frames $(FRAMES) --workers 2 $(if $(SEED),--seed $(SEED))
 
 clean:
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .grimp_cache build dist
