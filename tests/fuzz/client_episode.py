@@ -134,6 +134,7 @@ class _Talk:
         self._expected: list[type[object]] = []
         self._answers: list[RawFrame] = []
         self._answer_count = 0
+        self._is_greeting_damaged = False
         self._is_damaged = True
 
     async def run(self) -> None:
@@ -169,6 +170,7 @@ class _Talk:
         if self._given is not None or self._rng.random() < 0.9:
             return frame.encode()
         self.stream = self._damage.damage([frame])
+        self._is_greeting_damaged = self.stream != frame.encode()
         return self.stream
 
     def _make_stream(self) -> bytes:
@@ -177,7 +179,8 @@ class _Talk:
             self.frame_count += len(self._answers)
             self.stream = self._damage.damage(self._answers)
             undamaged = b"".join(frame.encode() for frame in self._answers)
-            self._is_damaged = self.stream != undamaged
+            # What a greeting leaves unfinished takes from what follows.
+            self._is_damaged = self._is_greeting_damaged or self.stream != undamaged
         else:
             self.frame_count += 1
             self.stream = self._given
