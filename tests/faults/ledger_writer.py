@@ -19,6 +19,7 @@ from tests.campaign.orphans import end_with_parent
 from tests.integration.faults.appender import Appender
 
 RETRY_S: Final = 0.2
+PAUSE_S: Final = 0.05
 
 
 async def _write_ledgers(given: argparse.Namespace) -> None:
@@ -47,6 +48,8 @@ async def _write_ledgers(given: argparse.Namespace) -> None:
                 file.tell("failed", ledger=-1, error=type(error).__name__, text=str(error))
                 await asyncio.sleep(RETRY_S)
             end.cancel()
+            if not is_full.is_set():
+                await asyncio.sleep(PAUSE_S)  # it failed, and its bookies may be gone for a while
 
 
 def main() -> None:
