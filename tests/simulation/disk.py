@@ -69,6 +69,8 @@ class Platter:
     locked: bool = False
     synced: dict[bytes, None] = field(default_factory=dict)
     """How each buffer begins that was ever synced as such; a quick way to know a batch again."""
+    is_formatted: bool = False
+    """Whether whoever runs the bookie saw its formatting succeed."""
 
     def crash(self, rng: random.Random) -> None:
         """Cut the power."""
@@ -101,6 +103,7 @@ class Platter:
             {name: contents[id(each)] for name, each in self.names.items()},
             {name: contents[id(each)] for name, each in self.durable_names.items()},
             {name: store.copied() for name, store in self.stores.items()},
+            is_formatted=self.is_formatted,
         )
 
     def flip_bit(self, name: str, bit: int) -> None:

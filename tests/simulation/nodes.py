@@ -154,17 +154,21 @@ class BookieNode(Node):
         cluster, rng = self.cluster, self.draw()
         self.stopping = asyncio.Event()
         self.addresses = None
-        disk = CrashableDisk(self.platter, rng, self.disk_faults)
+        if not self.platter.is_formatted:  # what a broken-off formatting left is thrown away
+            self.platter = Platter()
+        platter = self.platter
+        disk = CrashableDisk(platter, rng, self.disk_faults)
         await disk.lock()
         try:
             self.store = store = NodeStore(
                 cluster.metadata, session_timeout_s=cluster.plan.session_timeout_s
             )
             try:
-                if not self.platter.names:
+                if not platter.is_formatted:
                     self.bookie_id = await format_directories(
                         disk, store, "bookie", rng, cluster.wall_clock_ms
                     )
+                    platter.is_formatted = True
                 await self._serve(disk, store, rng)
             finally:
                 await store.aclose()

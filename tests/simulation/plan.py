@@ -40,6 +40,7 @@ KINDS: Final = (
     "take_over",
 )
 DAMAGE_KINDS: Final = ("flip_log_bit", "flip_index_bit", "wipe_disk", "old_disk")
+FAULT_EVERY_S_MIN: Final = 1.5
 PATIENT_EVERY: Final = 8
 PATIENT_S: Final = 6_000.0
 """Every so many seeds, one is long and slow: what takes minutes to go wrong shows there."""
@@ -189,9 +190,9 @@ def _faults(
     roughness = rng.choice((0.3, 1.0, 3.0))
     for kind in KINDS:
         draw = rng.random()
-        if draw < 0.5:
+        if draw < 0.4:
             wanted = math.exp(rng.uniform(math.log(0.5), math.log(12.0))) * roughness
-            rates[kind] = max(0.5, min(duration_s, 1200.0) / wanted)
+            rates[kind] = max(FAULT_EVERY_S_MIN, min(duration_s, 1200.0) / wanted)
     for kind in DAMAGE_KINDS:
         if (budget or beyond_budget) and rng.random() < 0.35:
             rates[kind] = duration_s / rng.uniform(1.0, 4.0)

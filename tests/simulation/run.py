@@ -51,6 +51,7 @@ def run_seed(seed: int, *, beyond_budget: bool = False, trace: bool = False) -> 
     logging.disable(logging.CRITICAL)
     gc_was_on = gc.isenabled()
     gc.disable()  # when cycles are collected would be part of the history
+    gc.freeze()
     loop = SimulationLoop(seed)
     model = Model(loop, trace=trace)
     plan = make_plan(seed, beyond_budget=beyond_budget)
