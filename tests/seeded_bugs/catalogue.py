@@ -17,12 +17,14 @@ from tests.seeded_bugs.families import (
     metadata,
     reading,
     recovery,
+    recovery_close,
 )
 from tests.seeded_bugs.seeded_bug import SeededBug
 
 BUGS: Final[tuple[SeededBug, ...]] = (
     *append.BUGS,
     *recovery.BUGS,
+    *recovery_close.BUGS,
     *metadata.BUGS,
     *bookie_fences.BUGS,
     *bookie_log.BUGS,
