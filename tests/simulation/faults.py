@@ -167,6 +167,9 @@ class Faults:
             return
         ledger_id, host = self._rng.choice(live)
         writer = next(each for each in cluster.clients if each.host == host)
+        is_cut_off = writer.store is not None and self._rng.random() < 0.5
+        if is_cut_off and writer.store is not None:
+            writer.store.suspend()  # else the news of the recovery reaches it first
         writer.pause()
         self._take_over_count += 1
         taker = ClientNode(
@@ -184,6 +187,10 @@ class Faults:
             bookies = cluster.bookies
             await cluster.wait_until(lambda: all(each.is_serving for each in bookies), 20.0)
         writer.resume()
+        if is_cut_off:
+            await asyncio.sleep(self._rng.random() * TAKE_OVER_S)
+            if writer.store is not None:
+                writer.store.resume()
 
     # -- the network
 

@@ -65,7 +65,8 @@ class Listener(asyncio.AbstractServer):
 
     def close(self) -> None:  # type: ignore[explicit-override]
         """Accept nothing more."""
-        self._network.listeners.pop(self._name, None)
+        if self.is_serving():
+            del self._network.listeners[self._name]
 
     async def wait_closed(self) -> None:  # type: ignore[explicit-override]
         """Return at once: connections are their protocols' own."""

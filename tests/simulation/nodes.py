@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 START_S: Final = 1_700_000_000.0
 RESTART_S: Final = 2.0
+PORT: Final = 3181
+ADMIN_PORT: Final = 8080
 
 
 class Node:
@@ -113,6 +115,7 @@ class Node:
         self.is_paused = False
         error = None if task.cancelled() else task.exception()
         self.cluster.model.note("ended", f"{self.host}: {error!r}")
+        self.cluster.network.kill(node, self.host, power_off=False)  # its sockets go with it
         if error is not None and not isinstance(error, BookieError | MetadataError | LedgerError):
             self.cluster.model.report("crash", f"{self.host} ended with {described(error)}")
         self.after_end(error)
@@ -254,7 +257,7 @@ def options_of(options: BookieOptions, host: str) -> BookieOptions:
     """Return what a bookie on a host is started with."""
     fields = {name: getattr(options, name) for name in options.__dataclass_fields__}
     placed = {"host": host, "admin_host": host, "data_dir": host, "location": f"/sim/sim/{host}"}
-    return BookieOptions(**{**fields, **placed})
+    return BookieOptions(**{**fields, **placed, "port": PORT, "admin_port": ADMIN_PORT})
 
 
 async def first_of(failure: Coroutine[None, None, None], stopping: asyncio.Event) -> None:

@@ -161,7 +161,10 @@ async def delete_ledgers(node: ClientNode, client: LedgerClient, rng: random.Ran
     while not cluster.is_over:
         await asyncio.sleep(cluster.plan.workload.pause_between_s * 4 * rng.random())
         ledger = _choose(cluster, rng, newest=False)
-        if ledger is not None and (ledger.is_closed or rng.random() < 0.1):
+        # One whose creator does not know of it yet could be created once more after its deletion.
+        if ledger is None or ledger.writer is None:
+            continue
+        if ledger.is_closed or rng.random() < 0.1:
             try:
                 await client.delete_ledger(ledger.ledger_id)
             except LedgerError as error:
