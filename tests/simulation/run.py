@@ -10,6 +10,7 @@ import asyncio
 import gc
 import logging
 import sys
+import warnings
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -80,9 +81,11 @@ def _forget(loop: SimulationLoop) -> None:
     """Throw the run away; what its coroutines do when they are thrown away is of no interest."""
     hook, sys.unraisablehook = sys.unraisablehook, lambda _: None
     try:
-        loop.close_tasks()
-        loop.close()
-        gc.collect()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # coroutines that were never begun
+            loop.close_tasks()
+            loop.close()
+            gc.collect()
     finally:
         sys.unraisablehook = hook
 
