@@ -115,11 +115,16 @@ class Cleaner:
                 continue
             named.update({(ledger_id, run[1]): run for ledger_id, run in found})
             cleared.append(number)
+        unmoved: dict[int, None] = {}
         if named:
-            await self._rewrite(
+            unmoved = await self._rewrite(
                 [(ledger_id, named[ledger_id, first]) for ledger_id, first in sorted(named)]
             )
-        gone = [number for number in cleared if not self._segments.by_number[number].is_damaged]
+        gone = [
+            number
+            for number in cleared
+            if number not in unmoved and not self._segments.by_number[number].is_damaged
+        ]
         for number in gone:
             self.freed_bytes += self._segments.by_number[number].size
             self.cleaned_count += 1
@@ -148,8 +153,10 @@ class Cleaner:
             named += [(ledger_id, r) for r in runs if records.segment_of(r[2]) == segment.number]
         return named
 
-    async def _rewrite(self, runs: list[tuple[int, Run]]) -> None:
-        """Write runs, sorted by ledger and entry, into a new segment, and let the index name it."""
+    async def _rewrite(self, runs: list[tuple[int, Run]]) -> dict[int, None]:
+        """Write runs, sorted by ledger and entry, into a new segment, and let the index name it;
+        return the old segments that it may still name.
+        """
         segment = Segment(self._segments.take_number(), is_cleaned=True, size=0)
         unfinished = segment.name + UNFINISHED_SUFFIX
         rewrite = _Rewrite(segment, await self._disk.create(unfinished))
@@ -174,9 +181,11 @@ class Cleaner:
         rewrite.file.drop_cached(0, segment.size)
         self._segments.adopt(segment, rewrite.file)
         limit = self._config.transaction_runs_max
+        unmoved: dict[int, None] = {}
         for start in range(0, len(rewrite.moves), limit):
-            await self._index.move(rewrite.moves[start : start + limit])
+            unmoved |= await self._index.move(rewrite.moves[start : start + limit])
         segment.live_bytes = sum(move.new[3] for move in rewrite.moves)
+        return unmoved
 
     async def _read_run(self, run: Run) -> list[Record] | None:
         """Return the records of a run that hold some of its entries; None, with its segment kept,

@@ -147,9 +147,11 @@ class Index:
         """
         return await self._store.view(lambda t: index_pages.list_runs(t, ledger_id, first, last))
 
-    async def move(self, moves: list[Move]) -> None:
-        """Give stored runs their new places where the store still names the old ones, durably."""
-        await self._store.update(lambda t: index_pages.move_runs(t, moves))
+    async def move(self, moves: list[Move]) -> dict[int, None]:
+        """Give stored runs their new places where the store still names the old ones, durably;
+        return the segments of those that it names otherwise by now.
+        """
+        return await self._store.update(lambda t: index_pages.move_runs(t, moves))
 
     async def close(self) -> None:
         """Release the store."""

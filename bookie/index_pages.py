@@ -226,10 +226,12 @@ def list_runs(transaction: Transaction, ledger_id: int, first: int, last: int) -
             return runs
 
 
-def move_runs(transaction: Transaction, moves: Sequence[Move]) -> None:
+def move_runs(transaction: Transaction, moves: Sequence[Move]) -> dict[int, None]:
     """Put each new run in the place of the old ones that it joins, if the index still names all of
-    them.
+    them as they were; return the segments of those that it does not: a checkpoint may have cut one
+    back meanwhile, and the rest of it lies where it was.
     """
+    unmoved: dict[int, None] = {}
     for move in moves:
         keys = [_RUN_KEY.pack(b"r", move.ledger_id, run[0]) for run in move.old]
         values = [transaction.get(key) for key in keys]
@@ -238,11 +240,13 @@ def move_runs(transaction: Transaction, moves: Sequence[Move]) -> None:
             for key, value in zip(keys, values, strict=True)
         ]
         if any(pair is None or pair[0] != run for pair, run in zip(found, move.old, strict=True)):
+            unmoved |= dict.fromkeys(run[2] >> 32 for run in move.old)
             continue
         assert found[0] is not None
         for key in keys[:-1]:
             transaction.delete(key)
         _put(transaction, move.ledger_id, move.new, found[0][1])
+    return unmoved
 
 
 def delete_runs(
