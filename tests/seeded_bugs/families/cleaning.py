@@ -31,12 +31,34 @@ BUGS = (
         (
             Edit(
                 CLEANER,
-                "            await self._index.move(rewrite.moves[start : start + limit])\n",
+                "            unmoved |= await self._index.move("
+                "rewrite.moves[start : start + limit])\n",
                 "            moving = self._index.move(rewrite.moves[start : start + limit])\n"
                 "            self._moving = asyncio.get_running_loop().create_task(moving)\n",
             ),
         ),
         (units(STORAGE_CRASHES), simulation()),
+        (DISK_ONLY,),
+    ),
+    SeededBug(
+        "unlinked_with_runs_that_were_not_moved",
+        "A cleaned segment goes although a run of it was cut back meanwhile and stayed behind.",
+        ("4.3",),
+        (
+            Edit(
+                CLEANER,
+                "            if number not in unmoved and not"
+                " self._segments.by_number[number].is_damaged\n",
+                "            if not self._segments.by_number[number].is_damaged\n",
+            ),
+        ),
+        (
+            units(
+                "tests/unit/bookie/test_cleaning_races.py"
+                "::test_a_run_that_a_checkpoint_cuts_back_while_it_is_cleaned_is_kept"
+            ),
+            simulation(),
+        ),
         (DISK_ONLY,),
     ),
     SeededBug(
