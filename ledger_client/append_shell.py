@@ -58,6 +58,8 @@ class WriterServices:
     ledgers: LedgerStore
     config: ClientConfig
     rng: Random
+    on_refused: Callable[[BookieId, Status], None]
+    """Called for each add that a bookie refuses for a reason of its own."""
 
     def token(self) -> UpdateToken:
         """Draw the token of one metadata update."""
@@ -122,7 +124,7 @@ class AppendShell:
             self.dispatch(e.BatchStored(first_entry_id, bookie_id))
         else:
             if status in REFUSALS_OF_A_BOOKIE:
-                self._services.pool.note_refused(bookie_id, status)
+                self._services.on_refused(bookie_id, status)
             self.dispatch(e.StoreRefused(first_entry_id, bookie_id, status))
 
     def on_add_failed(

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from random import Random
 from ssl import SSLContext
 
+from bookie.wire.messages import Status
 from ledger_client.append_shell import WriterServices
 from ledger_client.config import ClientConfig
 from ledger_client.connection_calls import CallFailure
@@ -115,7 +116,9 @@ class ClientServices:
         )
         self.placement = Placement(self.directory, self.quarantine, rng, settings.policy)
         self.watchdog = Watchdog(self.pool, config, self.observer)
-        self.for_writers = WriterServices(self.pool, self.placement, self.ledgers, config, rng)
+        self.for_writers = WriterServices(
+            self.pool, self.placement, self.ledgers, config, rng, self._note_refused
+        )
         self._on_event = settings.on_event
         self._on_spare: Callable[[], None] = _ignore
         self._cancels = [
@@ -176,6 +179,11 @@ class ClientServices:
     def _count_failure(self, bookie_id: BookieId, failure: CallFailure, reason: str) -> None:
         if failure in COUNTED_FAILURES:
             self._avoid(bookie_id, f"{failure.value}: {reason}")
+
+    def _note_refused(self, bookie_id: BookieId, status: Status) -> None:
+        """Avoid a bookie once for all the adds that it refuses meanwhile."""
+        if self.quarantine.reason(bookie_id, asyncio.get_running_loop().time()) is None:
+            self._avoid(bookie_id, f"answered {status.name}")
 
     def _avoid(self, bookie_id: BookieId, reason: str) -> None:
         now = asyncio.get_running_loop().time()

@@ -28,7 +28,6 @@ from bookie.wire.messages import (
     ReadEntries,
     ReadLac,
     Request,
-    Status,
     TellLac,
     WaitLac,
     WriteLac,
@@ -207,10 +206,6 @@ class BookiePool:
     def note_departed(self, bookie_id: BookieId) -> None:
         """Take note that a bookie's registration is gone (rule 5.6)."""
         self._tell(bookie_id, CallFailure.NOT_REGISTERED, "its registration is gone")
-
-    def note_refused(self, bookie_id: BookieId, status: Status) -> None:
-        """Take note that a bookie did not take an add."""
-        self._tell(bookie_id, CallFailure.REFUSED, f"answered {status.name}")
 
     async def aclose(self) -> None:
         """End every connection; everything under way fails as CLOSED."""

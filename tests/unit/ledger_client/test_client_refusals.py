@@ -11,6 +11,7 @@ from bookie.overriding import override
 from bookie.wire.messages import Status
 from ledger_client import (
     BackpressureError,
+    BookieQuarantined,
     ClientClosedError,
     DigestMismatchError,
     EnsembleChanged,
@@ -85,6 +86,9 @@ async def test_an_entry_that_no_bookie_takes_ends_the_writer_at_once(cluster: Te
         await writer.aclose()
     changes = [event for event in cluster.events if isinstance(event, EnsembleChanged)]
     assert len(changes) <= 2
+    avoided = [each.bookie_id for each in cluster.events if isinstance(each, BookieQuarantined)]
+    assert avoided
+    assert len(avoided) == len({*avoided}), "once each, however many adds it refused"
     info = await client.ledger_info(writer.id)
     assert (info.state, info.last_entry_id) == ("closed", 0)
     async with client.create_ledger(THREE) as other:
