@@ -217,9 +217,9 @@ class MemoryMetadataStore:
         """Take news of a change from the server."""
         if self._state is not SessionState.CONNECTED:
             return
+        parent = parent_of(change.path) if change.alters_children else ""
         for number, watch in list(self._watches.items()):
-            path = parent_of(change.path) if watch.of_children else change.path
-            if path == watch.path and (change.alters_children or not watch.of_children):
+            if watch.path == (parent if watch.of_children else change.path):
                 self._call_back(number, change)
 
     @property

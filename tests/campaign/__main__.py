@@ -11,6 +11,9 @@ from pathlib import Path
 
 from tests.campaign.runner import Campaign, run_campaign
 
+SPARES = 5
+"""More than can be down, coming back and in quarantine at the same time."""
+
 
 def main() -> int:
     """Run one campaign."""
@@ -20,7 +23,7 @@ def main() -> int:
     parser.add_argument("--ensemble", type=int, choices=(3, 5), default=3)
     parser.add_argument("--write", type=int, default=3)
     parser.add_argument("--ack", type=int, choices=(2, 3), default=2)
-    parser.add_argument("--bookies", type=int, default=7)
+    parser.add_argument("--bookies", type=int, help="default: five more than an ensemble")
     parser.add_argument("--down-max", type=int, default=2, help="bookies hurt at a time")
     parser.add_argument("--parallel", type=int, default=2, help="ledgers written at a time")
     parser.add_argument("--megabytes-per-s", type=float, default=6.0, help="bounds the disk used")
@@ -32,7 +35,7 @@ def main() -> int:
         ensemble=given.ensemble,
         write=given.write,
         ack=given.ack,
-        bookies=given.bookies,
+        bookies=given.bookies or given.ensemble + SPARES,
         down_max=given.down_max,
         parallel=given.parallel,
         megabytes_per_s=given.megabytes_per_s,

@@ -3,8 +3,9 @@
 Leaves one seed to `tests.simulation.run`, and the command line to `tests.simulation.__main__`.
 
 Format of the summary, one JSON object: seeds, violations (runs that showed any), failing (their
-seeds), messages, messages_per_s (per processor second), simulated_hours, wall_seconds, entries
-(acknowledged), ledgers, faults by kind, errors by kind (typed ones, which callers met).
+seeds), messages (frames between clients and bookies), metadata_messages (requests to the metadata
+service, answers, news), messages_per_s (both, per processor second), simulated_hours, wall_seconds,
+entries (acknowledged), ledgers, faults by kind, errors by kind (typed ones, which callers met).
 """
 
 import multiprocessing
@@ -28,6 +29,7 @@ class Summary:
     seeds: int = 0
     failing: list[int] = field(default_factory=list)
     messages: int = 0
+    metadata_messages: int = 0
     simulated_s: float = 0.0
     processor_s: float = 0.0
     entries: int = 0
@@ -41,6 +43,7 @@ class Summary:
         if result.violations:
             self.failing.append(result.seed)
         self.messages += result.messages
+        self.metadata_messages += result.metadata_messages
         self.simulated_s += result.simulated_s
         self.processor_s += processor_s
         self.entries += result.entries
@@ -55,7 +58,10 @@ class Summary:
             "violations": len(self.failing),
             "failing": sorted(self.failing),
             "messages": self.messages,
-            "messages_per_s": round(self.messages / max(0.001, self.processor_s)),
+            "metadata_messages": self.metadata_messages,
+            "messages_per_s": round(
+                (self.messages + self.metadata_messages) / max(0.001, self.processor_s)
+            ),
             "simulated_hours": round(self.simulated_s / 3600, 2),
             "wall_seconds": round(wall_s, 1),
             "processor_seconds": round(self.processor_s, 1),

@@ -214,35 +214,35 @@ class SimulationLoop(base_events.BaseEventLoop):
         self._take_due_timers()
         ready = list(self._ready)
         self._ready.clear()
-        if len(ready) > 1:
-            self.rng.shuffle(ready)
         self._steps += len(ready)
         if self._steps > CALLBACKS_MAX:
             raise LivelockError(f"more than {CALLBACKS_MAX} callbacks at {self._now} s")
+        if len(ready) > 1:
+            self.rng.shuffle(ready)
+        paused = self._paused
         for handle in ready:
-            if not handle._cancelled:
-                if self._paused and self._is_parked(handle):
-                    continue
+            if not handle._cancelled and not (paused and self._is_parked(handle)):
                 handle._run()
 
     def _take_due_timers(self) -> None:
         """Move the clock to the next timer if nothing is ready, and make ready what is due."""
-        timers = self._timers
+        timers, ready = self._timers, self._ready
         if self._timer_cancelled_count > max(100, len(timers) // 2):
             timers[:] = [each for each in timers if not each[2]._cancelled]
             heapq.heapify(timers)
             self._timer_cancelled_count = 0
         while timers and timers[0][2]._cancelled:
             heapq.heappop(timers)
-        if not self._ready and not self._stopping:
+        if not ready and not self._stopping:
             if not timers:
                 raise LivelockError("every task waits for something that nothing will bring about")
             self._now = max(self._now, timers[0][0])
-        while timers and timers[0][0] <= self._now:
+        now = self._now
+        while timers and timers[0][0] <= now:
             handle = heapq.heappop(timers)[2]
             handle._scheduled = False  # type: ignore[attr-defined]
             if not handle._cancelled:
-                self._ready.append(handle)
+                ready.append(handle)
 
     def _is_parked(self, handle: asyncio.Handle) -> bool:
         context: Context = handle._context  # type: ignore[attr-defined]

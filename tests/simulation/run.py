@@ -38,6 +38,9 @@ class Result:
     seed: int
     violations: tuple[str, ...]
     messages: int
+    """Frames between clients and bookies."""
+    metadata_messages: int
+    """Requests to the metadata service, its answers and its news."""
     simulated_s: float
     entries: int
     ledgers: int
@@ -49,6 +52,7 @@ class Result:
 
 def run_seed(seed: int, *, beyond_budget: bool = False, trace: bool = False) -> Result:
     """Run one seed to its end."""
+    disabled_logs = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     gc_was_on = gc.isenabled()
     gc.disable()  # when cycles are collected would be part of the history
@@ -74,6 +78,7 @@ def run_seed(seed: int, *, beyond_budget: bool = False, trace: bool = False) -> 
     _forget(loop)
     if gc_was_on:
         gc.enable()
+    logging.disable(disabled_logs)
     return result
 
 
@@ -95,6 +100,7 @@ def _result(run: "_Run", model: Model, seed: int, now_s: float) -> Result:
         seed=seed,
         violations=tuple(str(each) for each in model.violations),
         messages=model.message_count,
+        metadata_messages=run.metadata_message_count,
         simulated_s=now_s,
         entries=model.confirmed_count,
         ledgers=len(model.ledgers),
@@ -113,9 +119,15 @@ class _Run:
         self._model = model
         self._plan = make_plan(seed, beyond_budget=beyond_budget)
         self.fault_counts: dict[str, int] = {}
+        self._cluster: Cluster | None = None
+
+    @property
+    def metadata_message_count(self) -> int:
+        """How many messages to and from the metadata service there were."""
+        return 0 if self._cluster is None else self._cluster.store_faults.message_count
 
     async def main(self) -> None:
-        cluster = Cluster(self._loop, self._plan, self._model)
+        cluster = self._cluster = Cluster(self._loop, self._plan, self._model)
         for bookie in cluster.bookies:
             bookie.start()
         bookies = cluster.bookies

@@ -52,10 +52,13 @@ class SimulatedStoreFaults:
     def __init__(self, seed: int, odds: StoreOdds) -> None:
         self.odds = odds
         self.stalled_until_s = 0.0
+        self.message_count = 0
+        """Requests, answers and news."""
         self._rng = random.Random(f"store {seed}")
 
     async def before(self, call: StoreCall) -> None:
         """Take the time that a request takes, or refuse it."""
+        self.message_count += 1
         await asyncio.sleep(self._delay_s())
         loop = asyncio.get_running_loop()
         while loop.time() < self.stalled_until_s:  # noqa: ASYNC110 - it may be put off again
@@ -65,6 +68,7 @@ class SimulatedStoreFaults:
 
     async def after(self, call: StoreCall) -> None:
         """Take the time that an answer takes, or lose it."""
+        self.message_count += 1
         await asyncio.sleep(self._delay_s())
         if call.is_write and self._rng.random() < self.odds.lost_share:
             raise OutcomeUnknownError(call.path, "lost by the simulation")
@@ -77,6 +81,7 @@ class SimulatedStoreFaults:
 
     def watch_delay_s(self, path: str) -> float:
         """Draw how long news is under way."""
+        self.message_count += 1
         if self._rng.random() < self.odds.slow_watch_share:
             return self._rng.random() * self.odds.slow_delay_s
         return self._rng.random() * self.odds.watch_delay_s
