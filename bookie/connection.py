@@ -16,14 +16,15 @@ from enum import Flag, auto
 from functools import partial
 from typing import assert_never, cast
 
+from bookie.incoming_batch import checked_batch
 from bookie.ledger_requests import LedgerRequest, LedgerRequests, operation_of
 from bookie.long_polls import LongPolls
 from bookie.overriding import override
 from bookie.request_runner import RequestRunner
 from bookie.server_access import Operation, Principal, authorize
-from bookie.server_answers import BATCH_BYTES_MAX, acks_frame, refusal_frame, reply_frame
+from bookie.server_answers import acks_frame, refusal_frame, reply_frame
 from bookie.server_context import ServerContext
-from bookie.wire.batch import BatchView, Buffer
+from bookie.wire.batch import Buffer
 from bookie.wire.codec import decode_request
 from bookie.wire.errors import BatchError, FrameError, MessageError
 from bookie.wire.frames import ADD_RECOVERY, Frame, FrameAssembler, FrameKind
@@ -59,7 +60,7 @@ class BookieConnection(asyncio.BufferedProtocol):
 
     def __init__(self, context: ServerContext) -> None:
         self._context = context
-        self._assembler = FrameAssembler()
+        self._assembler = FrameAssembler(bodies=context.bodies)
         self._transport: asyncio.Transport | None = None
         self._principal: Principal | None = None
         self._may_use_ledgers = False
@@ -125,6 +126,7 @@ class BookieConnection(asyncio.BufferedProtocol):
         self._waiting_since_s = self._context.now()
         self._runner.hold(held=True)
         self._set_pause(Pause.ANSWERS_UNREAD, on=True)
+        self._context.bound_unread()
 
     @override
     def resume_writing(self) -> None:
@@ -138,6 +140,13 @@ class BookieConnection(asyncio.BufferedProtocol):
     def is_idle(self) -> bool:
         """Tell whether nothing that the peer asked is under way, long polls aside."""
         return not self._adds_pending and not self._acks and self._runner.is_idle
+
+    @property
+    def unread(self) -> tuple[float, int]:
+        """Since when the peer has read nothing, though it could, and how many bytes."""
+        is_unread = self._transport is not None and self._pause & Pause.ANSWERS_UNREAD
+        count = self._transport.get_write_buffer_size() if is_unread and self._transport else 0
+        return self._waiting_since_s, count
 
     def overdue(self, now_s: float) -> str | None:
         """Name what the peer should long have done, or None."""
@@ -313,7 +322,7 @@ class BookieConnection(asyncio.BufferedProtocol):
             done(Status.CLOSING)
             return
         try:
-            batch = self._check_batch(frame.body)
+            batch = checked_batch(frame.body, context.limits.entry_bytes_max)
         except BatchError as error:
             context.counters.bad_requests += 1
             context.log.warning("bad batch", peer=self._peer(), reason=str(error))
@@ -332,18 +341,6 @@ class BookieConnection(asyncio.BufferedProtocol):
     def _read_on_if_room(self) -> None:
         if not self._context.storage.has_room:
             self._context.pause_until_room(self)
-
-    def _check_batch(self, body: memoryview) -> BatchView:
-        batch = BatchView(body)
-        if len(batch.data) != len(body):
-            raise BatchError(f"{len(body) - len(batch.data)} bytes behind the batch")
-        if len(body) > BATCH_BYTES_MAX:
-            raise BatchError(f"a batch of {len(body)} bytes is over the limit of {BATCH_BYTES_MAX}")
-        limit = self._context.limits.entry_bytes_max
-        # A batch whose payloads together are below the limit needs no look at each.
-        if batch.header.payload_bytes > limit and max(batch.lengths) > limit:
-            raise BatchError(f"an entry of {max(batch.lengths)} bytes is over the limit of {limit}")
-        return batch
 
     def _acknowledge(self, request_id: int, asked_s: float, status: Status) -> None:
         context = self._context
@@ -364,6 +361,8 @@ class BookieConnection(asyncio.BufferedProtocol):
             transport.write(buffers[0])
         elif buffers:
             transport.writelines(buffers)
+        if self._pause & Pause.ANSWERS_UNREAD:
+            self._context.bound_unread()
         if self._pause is not Pause.NONE and not self._runner.is_full:
             self._set_pause(Pause.REQUESTS_WAIT, on=False)
 

@@ -28,6 +28,14 @@ class ServerLimits:
     write_buffer_bytes_max: int = 4 * 1024 * 1024
     """Above this nothing more is read from the peer, nor looked up for it."""
 
+    unread_bytes_max: int = 128 * 1024 * 1024
+    """Of all connections together; above it, the peer that has read nothing for longest is
+    disconnected."""
+
+    bodies_bytes_max: int = 64 * 1024 * 1024
+    """Buffers of large frames that are kept to be used again: somewhat more than the recent
+    entries, which hold most of them."""
+
     sweep_interval_s: float = 1.0
     attached_ledgers_max: int = 100_000
     """Per connection."""

@@ -22,7 +22,8 @@ class ClientConfig:
     window_entries_max: int = 200_000
     unanswered_bytes_max: int = 256 * 1024 * 1024
     """Bytes that one bookie has not answered, confirmed or not, before it is treated as failed
-    (rule 4.6)."""
+    (rule 4.6). Not less than the window: else what a writer sends again after an ensemble change
+    would fail the bookies that are to take it."""
     append_deadline_s: float = 30.0
     add_timeout_s: float = 5.0
     """How long one bookie may take to store one batch."""
@@ -54,3 +55,10 @@ class ClientConfig:
     reconnect_delay_max_s: float = 1.0
     metadata_timeout_s: float = 10.0
     session_timeout_s: float = 10.0
+
+    def __post_init__(self) -> None:
+        if self.unanswered_bytes_max < self.window_bytes_max:
+            raise ValueError(
+                f"unanswered_bytes_max ({self.unanswered_bytes_max}) must not be less than "
+                f"window_bytes_max ({self.window_bytes_max}): raise one or lower the other"
+            )

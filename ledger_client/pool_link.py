@@ -112,7 +112,8 @@ class BookieLink:
         connection = self._connection
         waiting = self._queued_bytes if connection is None else connection.waiting_bytes
         bound = self._settings.config.unanswered_bytes_max
-        if waiting and waiting + size > bound:
+        # A recovery bounds itself, and has nobody else to write back to.
+        if waiting and waiting + size > bound and not add.recovery:
             self._fail(add, CallFailure.OVERFLOW, f"{waiting} of {bound} bytes are unanswered")
         elif connection is not None:
             self._send(connection, add)

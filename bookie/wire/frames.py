@@ -24,6 +24,7 @@ import struct
 from enum import IntEnum
 from typing import Final, NamedTuple
 
+from bookie.wire.bodies import POOLED_BYTES_MIN, BodyPool
 from bookie.wire.errors import FrameError
 
 FRAME_MAGIC: Final = 0x5146
@@ -37,8 +38,9 @@ REQUEST_BYTES_MAX: Final = 64 * 1024
 """Control messages are small: a bound of their own bounds what their decoder allocates."""
 
 BODY_BYTES_AT_FIRST: Final = 64 * 1024
-BODY_BYTES_TRUSTED_MAX: Final = 1024 * 1024
-"""A peer that sent a whole large frame is given as much at once for the next, up to this."""
+BODY_BYTES_TRUSTED_MAX: Final = 2 * 1024 * 1024
+"""A peer that sent a whole large frame is given as much at once for the next, up to this: more than
+the largest batch of a client with the default limits."""
 REQUEST_ID_MODULUS: Final = 2**32
 
 _HEADER = struct.Struct("<HBBII")
@@ -69,8 +71,8 @@ _SIZES: Final = {FrameKind.REQUEST: REQUEST_BYTES_MAX}
 
 
 class Frame(NamedTuple):
-    """One whole frame. The body is owned by whoever holds the frame: it is never reused by the
-    assembler.
+    """One whole frame. The body is owned by whoever holds the frame: it is not used again before
+    the last view of it is gone.
     """
 
     kind: FrameKind
@@ -94,6 +96,7 @@ class FrameAssembler:
     """
 
     __slots__ = (
+        "_bodies",
         "_body",
         "_body_bytes",
         "_body_filled",
@@ -104,12 +107,18 @@ class FrameAssembler:
         "_trusted_bytes",
     )
 
-    def __init__(self, frame_bytes_max: int = FIRST_FRAME_BYTES_MAX) -> None:
+    def __init__(
+        self, frame_bytes_max: int = FIRST_FRAME_BYTES_MAX, bodies: BodyPool | None = None
+    ) -> None:
+        """Take large bodies from a pool, if one is given; they are its again when no view is
+        left.
+        """
         self._buffer = bytearray(RECEIVE_BUFFER_BYTES)
         self._filled = 0
         self._limit = frame_bytes_max
         self._pending: tuple[FrameKind, int, int] | None = None
-        self._body = bytearray()
+        self._bodies = bodies
+        self._body = memoryview(b"")
         self._body_bytes = 0
         self._body_filled = 0
         self._trusted_bytes = BODY_BYTES_AT_FIRST
@@ -126,7 +135,7 @@ class FrameAssembler:
     def get_buffer(self) -> memoryview:
         """Return where the next bytes are to be received."""
         if self._pending is not None:
-            return memoryview(self._body)[self._body_filled :]
+            return self._body[self._body_filled :]
         return memoryview(self._buffer)[self._filled :]
 
     def buffer_updated(self, count: int) -> list[Frame]:
@@ -143,8 +152,8 @@ class FrameAssembler:
         kind, flags, request_id = self._pending
         if self._body_bytes > self._trusted_bytes:
             self._trusted_bytes = min(self._body_bytes, BODY_BYTES_TRUSTED_MAX)
-        frame = Frame(kind, flags, request_id, memoryview(self._body))
-        self._pending, self._body = None, bytearray()
+        frame = Frame(kind, flags, request_id, self._body)
+        self._pending, self._body = None, memoryview(b"")
         return [frame]
 
     def _cut(self) -> list[Frame]:
@@ -156,7 +165,7 @@ class FrameAssembler:
             arrived = filled - start
             if size > arrived:
                 self._pending = (kind, flags, request_id)
-                self._body = bytearray(min(size, max(self._trusted_bytes, 2 * arrived)))
+                self._body = self._new_body(min(size, max(self._trusted_bytes, 2 * arrived)))
                 self._body[:arrived] = memoryview(buffer)[start:filled]
                 self._body_bytes, self._body_filled = size, arrived
                 start = filled
@@ -184,6 +193,11 @@ class FrameAssembler:
 
     def _grow_body(self) -> None:
         # The filled part moves to a new buffer: a transport may still hold a view of the old one.
-        grown = bytearray(min(self._body_bytes, 2 * len(self._body)))
+        grown = self._new_body(min(self._body_bytes, 2 * len(self._body)))
         grown[: self._body_filled] = self._body
         self._body = grown
+
+    def _new_body(self, size: int) -> memoryview:
+        if self._bodies is None or size < POOLED_BYTES_MIN:
+            return memoryview(bytearray(size))
+        return self._bodies.take(size)

@@ -13,9 +13,10 @@ from typing import Final
 from quire.local_bookie import LocalBookie
 from quire.local_cluster import LocalCluster
 from tests.campaign.checker import check_campaign
+from tests.campaign.writing_process import WritingProcess, writing_process
 from tests.faults.budget import Budget, Summary
 from tests.faults.children import make_directory
-from tests.faults.writing import WritingProcess, writing
+from tests.faults.ledger_writer import MODULE
 
 CYCLES_SMALL: Final = 3
 CYCLES_FULL: Final = 300
@@ -49,7 +50,7 @@ class ClusterKills:
         summary, uri, seed = self.summary, cluster.metadata_uri, self._rng.randrange(2**32)
         options = dict(zip(("ensemble", "write", "ack"), self._rng.choice(QUORUMS), strict=True))
         name = f"writer-{summary.cycles}"
-        async with writing(uri, self._directory, name, seed, **options) as writer:
+        async with writing_process(MODULE, uri, self._directory, name, seed, **options) as writer:
             first = summary.cycles
             while summary.is_wanting() and summary.cycles < first + CYCLES_BETWEEN_CHECKS:
                 await self._do_cycle(cluster, writer)

@@ -18,6 +18,7 @@ from tests.campaign.history import HistoryFile
 from tests.campaign.orphans import end_with_parent
 from tests.integration.faults.appender import Appender
 
+MODULE: Final = "tests.faults.ledger_writer"
 RETRY_S: Final = 0.2
 PAUSE_S: Final = 0.05
 

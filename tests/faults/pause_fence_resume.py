@@ -16,9 +16,10 @@ from ledger_client import LedgerClient, LedgerInfo
 from quire.local_cluster import LocalCluster
 from tests.campaign.checker import check_campaign
 from tests.campaign.history import History, LedgerHistory
+from tests.campaign.writing_process import WritingProcess, writing_process
 from tests.faults.budget import Budget, Summary
 from tests.faults.children import make_directory
-from tests.faults.writing import WritingProcess, writing
+from tests.faults.ledger_writer import MODULE
 
 CYCLES_SMALL: Final = 10
 CYCLES_FULL: Final = 1_000
@@ -57,7 +58,7 @@ class PauseFenceResume:
         quorum = QUORUMS[self._rng.randrange(len(QUORUMS))]
         options = dict(zip(("ensemble", "write", "ack"), quorum, strict=True))
         name, uri = f"writer-{summary.cycles}", cluster.metadata_uri
-        async with writing(uri, self._directory, name, seed, **options) as writer:
+        async with writing_process(MODULE, uri, self._directory, name, seed, **options) as writer:
             first = summary.cycles
             while summary.is_wanting() and summary.cycles < first + CYCLES_OF_A_WRITER:
                 await self._do_cycle(cluster, other, writer)

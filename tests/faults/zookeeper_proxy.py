@@ -19,10 +19,11 @@ from quire.local_cluster import CHROOT, LocalCluster
 from tests.campaign.checker import check_campaign
 from tests.campaign.direct import Direct, open_direct
 from tests.campaign.history import History
+from tests.campaign.writing_process import WritingProcess, writing_process
 from tests.faults.budget import Budget, Summary
 from tests.faults.children import make_directory
+from tests.faults.ledger_writer import MODULE
 from tests.faults.proxy import HOST, Loss, Proxy
-from tests.faults.writing import WritingProcess, writing
 
 CYCLES_SMALL: Final = 6
 CYCLES_FULL: Final = 200
@@ -73,7 +74,7 @@ class ZooKeeperLosses:
             "metadata_timeout_s": METADATA_TIMEOUT_S,
             "session_timeout_s": SESSION_TIMEOUT_S,
         }
-        async with writing(uri, self._directory, name, seed, **options) as writer:
+        async with writing_process(MODULE, uri, self._directory, name, seed, **options) as writer:
             first = summary.cycles
             while summary.is_wanting() and summary.cycles < first + CYCLES_BETWEEN_CHECKS:
                 await self._do_cycle(cluster, proxy, other, writer)

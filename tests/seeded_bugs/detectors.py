@@ -123,7 +123,7 @@ class Plain:
 
     async def _look(self, detector: Detector, finding: Finding) -> bool:
         if finding.kind is Kind.SIMULATION:
-            arguments = _simulation_arguments(int(finding.culprit), 1)
+            arguments = _simulation_arguments("", int(finding.culprit), 1)
             done = await run_command(arguments, self.root, detector.budget_s)
             return done.status != 0
         again = await look(replace(detector, targets=(finding.culprit,)), self.root)
@@ -215,9 +215,9 @@ def judge_model(done: Finished) -> Finding:
 # -- the simulation -------------------------------------------------------------------------------
 
 
-def _simulation_arguments(first_seed: int, count: int) -> list[str]:
+def _simulation_arguments(theme: str, first_seed: int, count: int) -> list[str]:
     given = ["--first-seed", str(first_seed), "--seeds", str(count), "--stop-at-first"]
-    return ["-m", "tests.simulation", *given]
+    return ["-m", "tests.simulation", *given, *(("--theme", theme) if theme else ())]
 
 
 async def _run_simulation(detector: Detector, root: Path, first_seed: int) -> Finding:
@@ -226,7 +226,7 @@ async def _run_simulation(detector: Detector, root: Path, first_seed: int) -> Fi
     seconds, first = 0.0, first_seed
     while first < detector.seeds_max and seconds < detector.budget_s:
         count = min(SEEDS_PER_RUN, detector.seeds_max - first)
-        arguments = _simulation_arguments(first, count)
+        arguments = _simulation_arguments(detector.theme, first, count)
         done = await run_command(arguments, root, detector.budget_s - seconds)
         seconds += done.seconds
         finding = judge_simulation(done, first, seconds)

@@ -51,13 +51,15 @@ class Edit:
 class Detector:
     """Something that may find a bug within a budget.
 
-    `targets` are what pytest is given (units); `seeds_max` is how many seeds are run (simulation).
+    `targets` are what pytest is given (units). Of the simulation, those seeds below `seeds_max` are
+    run whose faults have a `theme` (`tests/simulation/plan.py`), or all.
     """
 
     kind: Kind
     budget_s: float
     targets: tuple[str, ...] = ()
     seeds_max: int = 0
+    theme: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,9 +100,9 @@ def model() -> Detector:
     return Detector(Kind.MODEL, MODEL_BUDGET_S)
 
 
-def simulation(seeds_max: int = SEEDS_MAX) -> Detector:
-    """Find it by whole simulated clusters."""
-    return Detector(Kind.SIMULATION, SIMULATION_BUDGET_S, (), seeds_max)
+def simulation(theme: str = "") -> Detector:
+    """Find it by whole simulated clusters, those of one theme."""
+    return Detector(Kind.SIMULATION, SIMULATION_BUDGET_S, (), SEEDS_MAX, theme)
 
 
 def hidden_from_simulation(why: str) -> OutOfSight:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Sequence
 
 from tests.simulation.campaign import replay_command, run_campaign
+from tests.simulation.plan import THEMES, theme_of
 from tests.simulation.run import Result, run_seed
 
 
@@ -42,7 +43,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _range(asked: argparse.Namespace) -> Sequence[int]:
-    return range(asked.first_seed, asked.first_seed + asked.seeds)
+    seeds = range(asked.first_seed, asked.first_seed + asked.seeds)
+    return [seed for seed in seeds if asked.theme in (None, theme_of(seed))]
 
 
 def _show(asked: argparse.Namespace) -> int:
@@ -68,6 +70,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seeds", type=int, default=100, metavar="N", help="how many (100)")
     parser.add_argument("--first-seed", type=int, default=0, metavar="N", help="the first (0)")
     parser.add_argument("--seed", type=int, metavar="N", help="only this one")
+    parser.add_argument("--theme", choices=THEMES, help="only seeds whose faults are of this theme")
     parser.add_argument("--workers", type=int, default=1, metavar="N", help="processes (1)")
     parser.add_argument(
         "--beyond-budget",

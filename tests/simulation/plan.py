@@ -40,10 +40,24 @@ KINDS: Final = (
     "take_over",
 )
 DAMAGE_KINDS: Final = ("flip_log_bit", "flip_index_bit", "wipe_disk", "old_disk")
+THEMES: Final[dict[str, tuple[str, ...]]] = {
+    "anything": (),
+    "takeovers": ("take_over", "checkpoint", "restart_bookie", "pause_client"),
+    "crashes": ("kill_bookie", "power_cut", "restart_bookie", "checkpoint", "clean"),
+    "metadata": ("stall_store", "expire_session", "suspend_session", "kill_bookie", "take_over"),
+    "changes": ("pause_bookie", "isolate_bookie", "cut_one_way", "kill_bookie", "stall_connection"),
+    "recoveries": ("kill_client", "kill_bookie", "cut_both_ways", "take_over", "slow_disk"),
+    "damage": ("kill_bookie", "checkpoint", "kill_client", *DAMAGE_KINDS),
+}
+"""Faults that make trouble together. Drawn one by one, they would seldom meet."""
+THEME_COUNT: Final = 12.0
+"""How often each fault of a run's theme comes, about."""
 FAULT_EVERY_S_MIN: Final = 1.5
 PATIENT_EVERY: Final = 8
 PATIENT_S: Final = 6_000.0
 """Every so many seeds, one is long and slow: what takes minutes to go wrong shows there."""
+ENDLESS_S: Final = 36_000.0
+"""Of a deadline: what hangs is to hang until the end of the run, and to be found there."""
 
 QUORUMS: Final = (
     Quorum(3, 3, 2),
@@ -76,6 +90,8 @@ class Workload:
     """Between ledgers, reads and recoveries: most of a long run is spent here."""
     takeover_share: float
     """Of recoveries: those of ledgers that are being written."""
+    password: bytes
+    """Of every ledger of the run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +99,7 @@ class Plan:
     """One run."""
 
     seed: int
+    theme: str
     beyond_budget: bool
     bookie_count: int
     duration_s: float
@@ -105,6 +122,11 @@ class Plan:
         return min(each.ack for each in self.quorums)
 
 
+def theme_of(seed: int) -> str:
+    """Return which faults a run has most of."""
+    return list(THEMES)[seed % len(THEMES)]
+
+
 def make_plan(seed: int, *, beyond_budget: bool = False) -> Plan:
     """Draw everything."""
     rng = random.Random(f"plan {seed} {beyond_budget}")
@@ -114,18 +136,21 @@ def make_plan(seed: int, *, beyond_budget: bool = False) -> Plan:
     quorums = _quorums(fitting, rng)
     duration_s = PATIENT_S if is_patient else rng.choice((20.0, 40.0, 80.0, 160.0, 300.0))
     budget = min(each.ack for each in quorums) - 1
+    theme = theme_of(seed)
+    faults = _faults(rng, theme, duration_s, beyond_budget=beyond_budget, budget=budget)
     return Plan(
         seed=seed,
+        theme=theme,
         beyond_budget=beyond_budget,
         bookie_count=bookie_count,
         duration_s=duration_s,
         quorums=quorums,
-        workload=_workload(rng, duration_s),
+        workload=_workload(rng, theme, duration_s),
         network=_network(rng),
-        store=_store(rng),
+        store=_store(rng, theme),
         disk_delay_s=rng.choice((0.0005, 0.002, 0.01)),
         preallocates=rng.random() < 0.3,
-        fault_every_s=_faults(rng, duration_s, beyond_budget=beyond_budget, budget=budget),
+        fault_every_s=faults,
         damage_max=bookie_count if beyond_budget else budget,
         options=_options(rng, duration_s),
         config=_config(rng),
@@ -141,21 +166,24 @@ def _quorums(fitting: list[Quorum], rng: random.Random) -> tuple[Quorum, ...]:
     return tuple(chosen)
 
 
-def _workload(rng: random.Random, duration_s: float) -> Workload:
+def _workload(rng: random.Random, theme: str, duration_s: float) -> Workload:
     gap_s = rng.choice((0.0, 0.001, 0.01, 0.05))
     is_patient = duration_s >= PATIENT_S
+    # Writers that are always in the middle of a ledger: there, these faults should find them.
+    is_long = theme in ("takeovers", "changes") and not is_patient
     return Workload(
         writers=1 if is_patient else rng.randint(1, 3),
         tailers=rng.randint(0, 1 if is_patient else 2),
         rereaders=rng.randint(0, 1),
         recoverers=1 if is_patient else rng.randint(1, 2),
         deleters=rng.choice((0, 0, 1)),
-        append_gap_s=gap_s,
-        entries_per_ledger=rng.choice((3, 20, 60)),
+        append_gap_s=rng.choice((0.05, 0.2, 0.5)) if is_long else gap_s,
+        entries_per_ledger=200 if is_long else rng.choice((3, 20, 60)),
         entry_bytes_max=rng.choice((40, 400, 4_000)),
         pending_max=rng.choice((1, 8, 40)),
         pause_between_s=duration_s / rng.choice((30, 60, 120)),
-        takeover_share=rng.choice((0.0, 0.3, 0.8)),
+        takeover_share=0.8 if theme == "recoveries" else rng.choice((0.0, 0.3, 0.8)),
+        password=rng.choice((b"", b"", b"secret")),
     )
 
 
@@ -169,12 +197,13 @@ def _network(rng: random.Random) -> NetworkOdds:
     )
 
 
-def _store(rng: random.Random) -> StoreOdds:
+def _store(rng: random.Random, theme: str) -> StoreOdds:
+    is_rough = theme == "metadata"
     return StoreOdds(
         delay_s=rng.choice((0.001, 0.005, 0.02)),
-        slow_share=rng.choice((0.0, 0.0, 0.02, 0.1)),
+        slow_share=rng.choice((0.02, 0.1) if is_rough else (0.0, 0.0, 0.02, 0.1)),
         slow_delay_s=rng.choice((0.5, 3.0, 15.0)),
-        lost_share=rng.choice((0.0, 0.0, 0.05, 0.2)),
+        lost_share=rng.choice((0.1, 0.3) if is_rough else (0.0, 0.0, 0.05, 0.2)),
         refused_share=rng.choice((0.0, 0.0, 0.02)),
         stale_share=rng.choice((0.0, 0.3, 0.9)),
         stale_changes_max=rng.choice((3, 20, 100)),
@@ -184,17 +213,22 @@ def _store(rng: random.Random) -> StoreOdds:
 
 
 def _faults(
-    rng: random.Random, duration_s: float, *, beyond_budget: bool, budget: int
+    rng: random.Random, theme: str, duration_s: float, *, beyond_budget: bool, budget: int
 ) -> dict[str, float]:
     rates = {}
     roughness = rng.choice((0.3, 1.0, 3.0))
+    busy_s = min(duration_s, 1200.0)
     for kind in KINDS:
         draw = rng.random()
         if draw < 0.4:
             wanted = math.exp(rng.uniform(math.log(0.5), math.log(12.0))) * roughness
-            rates[kind] = max(FAULT_EVERY_S_MIN, min(duration_s, 1200.0) / wanted)
+            rates[kind] = max(FAULT_EVERY_S_MIN, busy_s / wanted)
+    for kind in THEMES[theme]:
+        if kind not in DAMAGE_KINDS:
+            rates[kind] = max(FAULT_EVERY_S_MIN, busy_s / (THEME_COUNT * rng.uniform(0.5, 1.5)))
     for kind in DAMAGE_KINDS:
-        if (budget or beyond_budget) and rng.random() < 0.35:
+        draw = rng.random()
+        if (budget or beyond_budget) and (draw < 0.35 or kind in THEMES[theme]):
             rates[kind] = duration_s / rng.uniform(1.0, 4.0)
     return rates
 
@@ -213,16 +247,18 @@ def _options(rng: random.Random, duration_s: float) -> BookieOptions:
 
 
 def _config(rng: random.Random) -> ClientConfig:
+    window_bytes, unanswered_bytes = rng.choice(((8_000, 24_000), (2**20, 2**28)))
     return ClientConfig(
         delay_ensemble_change=rng.random() < 0.25,
         run_degraded=rng.random() < 0.3,
         add_timeout_s=rng.choice((1.0, 5.0)),
-        append_deadline_s=rng.choice((10.0, 30.0)),
+        append_deadline_s=rng.choice((10.0, 30.0, ENDLESS_S)),
         batch_entries_max=rng.choice((1, 4, 4096)),
-        unanswered_bytes_max=rng.choice((8_000, 256 * 2**20)),
+        window_bytes_max=window_bytes,
+        unanswered_bytes_max=unanswered_bytes,
         quarantine_s=rng.choice((2.0, 60.0)),
         suspicions_per_minute_max=rng.choice((6, 60)),
         long_poll_s=rng.choice((1.0, 10.0)),
-        call_timeout_s=rng.choice((10.0, 30.0)),
+        call_timeout_s=rng.choice((10.0, 30.0, ENDLESS_S)),
         read_timeout_s=rng.choice((1.0, 5.0)),
     )

@@ -5,6 +5,7 @@ Leaves writing them to `tests.simulation.writing`, and judging what is seen to t
 
 import asyncio
 import random
+from collections.abc import Callable
 from contextlib import aclosing
 
 from ledger_client import (
@@ -54,9 +55,16 @@ async def tail_ledgers(node: ClientNode, client: LedgerClient, rng: random.Rando
         await asyncio.sleep(cluster.plan.workload.pause_between_s * rng.random())
 
 
-async def follow(cluster: Cluster, client: LedgerClient, ledger: LedgerModel, first: int) -> None:
-    """Read a ledger to its end as it grows."""
-    async with client.open_ledger(ledger.ledger_id) as reader:
+async def follow(
+    cluster: Cluster,
+    client: LedgerClient,
+    ledger: LedgerModel,
+    first: int,
+    on_seen: Callable[[int], None] = lambda _: None,
+) -> None:
+    """Read a ledger to its end as it grows; `on_seen` is told of each entry."""
+    password = cluster.plan.workload.password
+    async with client.open_ledger(ledger.ledger_id, password=password) as reader:
         handle = next(cluster.handle_numbers)
         expected = first
         async with aclosing(reader.tail(first)) as batches:
@@ -67,6 +75,7 @@ async def follow(cluster: Cluster, client: LedgerClient, ledger: LedgerModel, fi
                         cluster.model.report("reading", text)
                     expected = entry.id + 1
                     cluster.checkers.on_read(ledger, entry.id, entry.data)
+                    on_seen(entry.id)
                 _look_at_lac(cluster, ledger, handle, reader)
         if ledger.closed_at is None or expected != max(first, ledger.closed_at + 1):
             text = f"ledger {ledger.ledger_id}: tail ended before {expected}, not at its last entry"
@@ -88,9 +97,9 @@ async def reread_ledgers(node: ClientNode, client: LedgerClient, rng: random.Ran
 
 async def read_all(cluster: Cluster, client: LedgerClient, ledger: LedgerModel) -> int:
     """Read a ledger up to its LAC; return how many entries there were."""
-    count = 0
+    count, password = 0, cluster.plan.workload.password
     try:
-        async with client.open_ledger(ledger.ledger_id) as reader:
+        async with client.open_ledger(ledger.ledger_id, password=password) as reader:
             handle = next(cluster.handle_numbers)
             _look_at_lac(cluster, ledger, handle, reader)
             await reader.refresh_last_confirmed()
@@ -130,7 +139,8 @@ async def recover_ledgers(node: ClientNode, client: LedgerClient, rng: random.Ra
 
 async def recover(cluster: Cluster, client: LedgerClient, ledger: LedgerModel) -> None:
     """Recover one ledger, and compare what that returns with what is stored."""
-    info = await client.recover_ledger(ledger.ledger_id)
+    password = cluster.plan.workload.password
+    info = await client.recover_ledger(ledger.ledger_id, password=password)
     if not info.is_closed or info.last_entry_id != ledger.closed_at:
         cluster.model.report(
             "closing",

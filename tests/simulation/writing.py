@@ -20,6 +20,7 @@ from tests.simulation.observing import note_error
 
 ENDINGS = ("close", "close", "abort", "abandon", "abandon", "block")
 LINGER_S_MAX = 5.0
+REPLICATED_S_MAX = 10.0
 
 
 class Writing:
@@ -51,6 +52,8 @@ class Writing:
                 await asyncio.sleep(self.work.append_gap_s * self.rng.random() * 2)
         if self.rng.random() < 0.5:
             await self._settle()
+        if self.rng.random() < 0.2 and not self.is_failed:
+            await self._see_all_copies()
 
     def _payload(self, entry_id: int) -> bytes:
         size = self.rng.randrange(self.work.entry_bytes_max)
@@ -99,6 +102,15 @@ class Writing:
                 self._note(expected, entry_id)
         return count
 
+    async def _see_all_copies(self) -> None:
+        last = self.writer.last_pushed
+        try:
+            if last >= 0:
+                await self.writer.wait_fully_replicated(last, timeout=REPLICATED_S_MAX)
+                self.cluster.checkers.on_fully_replicated(self.ledger, last)
+        except LedgerError as error:
+            note_error(self.cluster, "replicate", error)
+
     async def _settle(self) -> None:
         while self._pending:
             await _ended(self._pending.popleft())
@@ -143,7 +155,7 @@ async def _write_one(node: ClientNode, client: LedgerClient, rng: random.Random)
     cluster = node.cluster
     quorum = rng.choice(cluster.plan.quorums)
     digest = "hmac-sha256" if rng.random() < 0.1 else "crc32c"
-    opening = client.create_ledger(quorum, digest=digest)
+    opening = client.create_ledger(quorum, digest=digest, password=cluster.plan.workload.password)
     ending = rng.choice(ENDINGS)
     if ending == "block":
         async with opening as writer:

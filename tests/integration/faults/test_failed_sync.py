@@ -7,7 +7,8 @@ import pytest
 
 from ledger_client import LedgerClient
 from quire.local_cluster import LocalCluster
-from tests.integration.faults.appending import POLL_S, WAIT_S, appending, check_kept
+from tests.campaign.writing_process import POLL_S, WAIT_S
+from tests.integration.faults.appending import appending, check_kept
 from tests.integration.faults.injected_syncs import one_failed_sync
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(120)]

@@ -20,7 +20,7 @@ from tests.seeded_bugs.seeded_bug import (
 ACKS = "ledger_client/protocol/acks.py"
 APPEND = "ledger_client/protocol/append.py"
 WRITER_HISTORIES = units(APPEND_HISTORIES, SCENARIOS)
-EVERYTHING = (WRITER_HISTORIES, model(), simulation())
+EVERYTHING = (WRITER_HISTORIES, model(), simulation("changes"))
 
 BUGS = (
     SeededBug(
@@ -138,7 +138,7 @@ BUGS = (
                 "tests/unit/ledger_client/test_client.py::test_append_close_and_read",
                 SCENARIOS,
             ),
-            simulation(),
+            simulation("changes"),
         ),
         (SHELL_ONLY,),
     ),
@@ -299,7 +299,7 @@ BUGS = (
                 "tests/unit/ledger_client/test_client.py::"
                 "test_a_bookie_that_leaves_the_registration_is_replaced_while_idle"
             ),
-            simulation(),
+            simulation("changes"),
         ),
         (SHELL_ONLY,),
     ),

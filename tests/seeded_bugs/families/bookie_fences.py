@@ -38,7 +38,7 @@ BUGS = (
                 f"{STORAGE_TESTS}::test_a_fence_waits_for_the_adds_accepted_before_it",
                 STORAGE_CRASHES,
             ),
-            simulation(),
+            simulation("takeovers"),
         ),
         (DISK_ONLY,),
     ),
@@ -74,7 +74,7 @@ BUGS = (
                 f"{STORAGE_TESTS}::"
                 "test_negatives_of_a_fenced_ledger_wait_for_its_queued_recovery_adds",
             ),
-            simulation(),
+            simulation("takeovers"),
         ),
         (DISK_ONLY,),
         masked_by="7.2: a fence is durable, with all before it, when it is answered",
@@ -96,7 +96,7 @@ BUGS = (
                 "        if header.kind is RecordKind.FENCE:\n",
             ),
         ),
-        (units(STORAGE_CRASHES), simulation()),
+        (units(STORAGE_CRASHES), simulation("takeovers")),
         (DISK_ONLY,),
     ),
     SeededBug(
@@ -115,7 +115,7 @@ BUGS = (
         ),
         (
             units(f"{STORAGE_TESTS}::test_a_fence_lasts_and_only_recovery_passes", STORAGE_CRASHES),
-            simulation(),
+            simulation("takeovers"),
         ),
         (DISK_ONLY,),
     ),
@@ -147,7 +147,7 @@ BUGS = (
         ),
         (
             units(f"{STORAGE_TESTS}::test_a_fence_lasts_and_only_recovery_passes", STORAGE_CRASHES),
-            simulation(),
+            simulation("takeovers"),
         ),
         (BOOKIE_SHELL_ONLY,),
     ),
@@ -167,7 +167,7 @@ BUGS = (
             units(
                 f"{STORAGE_TESTS}::test_a_repetition_of_a_queued_add_waits_for_it", STORAGE_CRASHES
             ),
-            simulation(),
+            simulation("takeovers"),
         ),
         (BOOKIE_SHELL_ONLY,),
     ),
@@ -185,7 +185,10 @@ BUGS = (
                 "            return refusal\n",
             ),
         ),
-        (units(f"{STORAGE_TESTS}::test_a_fence_lasts_and_only_recovery_passes"), simulation()),
+        (
+            units(f"{STORAGE_TESTS}::test_a_fence_lasts_and_only_recovery_passes"),
+            simulation("takeovers"),
+        ),
         (BOOKIE_SHELL_ONLY,),
     ),
     SeededBug(
@@ -200,7 +203,10 @@ BUGS = (
                 "",
             ),
         ),
-        (units(f"{STORAGE_TESTS}::test_a_fence_lasts_and_only_recovery_passes"), simulation()),
+        (
+            units(f"{STORAGE_TESTS}::test_a_fence_lasts_and_only_recovery_passes"),
+            simulation("takeovers"),
+        ),
         (BOOKIE_SHELL_ONLY,),
     ),
 )

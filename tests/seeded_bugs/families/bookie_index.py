@@ -35,7 +35,7 @@ BUGS = (
         ),
         (
             units(f"{UPKEEP}::test_a_damaged_copy_is_unknown_and_replaced_by_a_repetition"),
-            simulation(),
+            simulation("damage"),
         ),
         (DISK_ONLY,),
     ),
@@ -56,7 +56,7 @@ BUGS = (
                 f"{UPKEEP}::"
                 "test_a_ledger_whose_runs_went_missing_is_unknown_and_then_rebuilt_in_limbo"
             ),
-            simulation(),
+            simulation("damage"),
         ),
         (DISK_ONLY,),
     ),
@@ -73,7 +73,7 @@ BUGS = (
                 "        await self._store.update(lambda t: _change_meta(t, mark_lsn=mark))\n",
             ),
         ),
-        (units(STORAGE_CRASHES), simulation()),
+        (units(STORAGE_CRASHES), simulation("crashes")),
         (DISK_ONLY,),
     ),
     SeededBug(
@@ -88,7 +88,7 @@ BUGS = (
                 "            self.record_count = 0\n        self._frozen_mark_lsn = mark_lsn\n",
             ),
         ),
-        (units(INDEX_TESTS, STORAGE_CRASHES), simulation()),
+        (units(INDEX_TESTS, STORAGE_CRASHES), simulation("crashes")),
         (DISK_ONLY,),
     ),
     SeededBug(
@@ -104,7 +104,7 @@ BUGS = (
                 "        lower = index_runs.find_runs([], first, last)\n",
             ),
         ),
-        (units(INDEX_TESTS, STORAGE_CRASHES), simulation()),
+        (units(INDEX_TESTS, STORAGE_CRASHES), simulation("crashes")),
         (DISK_ONLY,),
     ),
     SeededBug(
@@ -123,7 +123,7 @@ BUGS = (
         ),
         (
             units("tests/unit/bookie/test_ledger_state.py::test_a_stored_state_is_read_back"),
-            simulation(),
+            simulation("crashes"),
         ),
         (DISK_ONLY,),
     ),

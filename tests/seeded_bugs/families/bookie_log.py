@@ -53,7 +53,7 @@ BUGS = (
                 "        self._answer(self._take_all(), self.failure)\n",
             ),
         ),
-        (units(STORAGE_CRASHES, LOG_CRASHES), simulation()),
+        (units(STORAGE_CRASHES, LOG_CRASHES), simulation("crashes")),
         (DISK_ONLY,),
     ),
     SeededBug(
@@ -71,7 +71,7 @@ BUGS = (
                 "                self._answer(group, None)\n",
             ),
         ),
-        (units(f"{UPKEEP}::test_a_failed_sync_stops_the_storage_for_ever"), simulation()),
+        (units(f"{UPKEEP}::test_a_failed_sync_stops_the_storage_for_ever"), simulation("crashes")),
         (DISK_ONLY,),
     ),
     SeededBug(
@@ -85,7 +85,7 @@ BUGS = (
                 "        self._active,",
             ),
         ),
-        (units(LOG_CRASHES, STORAGE_CRASHES), simulation()),
+        (units(LOG_CRASHES, STORAGE_CRASHES), simulation("crashes")),
         (DISK_ONLY,),
     ),
     SeededBug(
@@ -101,7 +101,7 @@ BUGS = (
                 "            return False\n",
             ),
         ),
-        (units(STORAGE_CRASHES, DAMAGE), simulation()),
+        (units(STORAGE_CRASHES, DAMAGE), simulation("crashes")),
         (DISK_ONLY,),
     ),
     SeededBug(
@@ -116,7 +116,7 @@ BUGS = (
                 "        if damage.lsn >= 0:\n            return True\n        synced_lsn = 0\n",
             ),
         ),
-        (units(DAMAGE), simulation()),
+        (units(DAMAGE), simulation("damage")),
         (DISK_ONLY,),
     ),
     SeededBug(
@@ -131,7 +131,7 @@ BUGS = (
                 "        return damage.lsn >= 0 * synced_lsn\n",
             ),
         ),
-        (units(DAMAGE), simulation()),
+        (units(DAMAGE), simulation("damage")),
         (DISK_ONLY,),
     ),
     SeededBug(
@@ -146,7 +146,7 @@ BUGS = (
                 "        segment.size = offset\n",
             ),
         ),
-        (units(STORAGE_CRASHES, LOG_CRASHES, DAMAGE), simulation()),
+        (units(STORAGE_CRASHES, LOG_CRASHES, DAMAGE), simulation("crashes")),
         (DISK_ONLY,),
     ),
     SeededBug(
@@ -162,7 +162,7 @@ BUGS = (
                 "    assert is_limbo in (True, False)\n    return",
             ),
         ),
-        (units(DAMAGE, UPKEEP), simulation()),
+        (units(DAMAGE, UPKEEP), simulation("damage")),
         (DISK_ONLY,),
     ),
     SeededBug(
@@ -181,7 +181,7 @@ BUGS = (
                 "        return bool(self._parts.index.meta.flags & 0 * FLAG_FENCES_LOST)\n",
             ),
         ),
-        (units(DAMAGE, UPKEEP), simulation()),
+        (units(DAMAGE, UPKEEP), simulation("damage")),
         (DISK_ONLY,),
     ),
 )

@@ -37,7 +37,7 @@ BUGS = (
                 "            self._moving = asyncio.get_running_loop().create_task(moving)\n",
             ),
         ),
-        (units(STORAGE_CRASHES), simulation()),
+        (units(STORAGE_CRASHES), simulation("crashes")),
         (DISK_ONLY,),
     ),
     SeededBug(
@@ -57,7 +57,7 @@ BUGS = (
                 "tests/unit/bookie/test_cleaning_races.py"
                 "::test_a_run_that_a_checkpoint_cuts_back_while_it_is_cleaned_is_kept"
             ),
-            simulation(),
+            simulation("crashes"),
         ),
         (DISK_ONLY,),
     ),
@@ -73,7 +73,7 @@ BUGS = (
                 "        await self._disk.rename(unfinished, segment.name)\n",
             ),
         ),
-        (units(STORAGE_CRASHES, EDGES), simulation()),
+        (units(STORAGE_CRASHES, EDGES), simulation("crashes")),
         (DISK_ONLY,),
     ),
     SeededBug(
@@ -89,7 +89,7 @@ BUGS = (
                 " bookie_id):\n",
             ),
         ),
-        (simulation(),),
+        (simulation("metadata"),),
         (NOT_COLLECTED,),
     ),
     SeededBug(
@@ -105,7 +105,7 @@ BUGS = (
                 "    return not metadata.names(bookie_id)\n",
             ),
         ),
-        (units(COLLECTOR_TESTS), simulation()),
+        (units(COLLECTOR_TESTS), simulation("recoveries")),
         (NOT_COLLECTED,),
     ),
     SeededBug(

@@ -49,7 +49,7 @@ BUGS = (
                 "from metadata.ids import BookieId, Version\nfrom metadata.paths import BOOKIES\n",
             ),
         ),
-        (units(TESTS), simulation()),
+        (units(TESTS), simulation("damage")),
         (NO_IDENTITY,),
     ),
     SeededBug(
@@ -63,7 +63,7 @@ BUGS = (
                 "    return found.starts < 0 * starts\n",
             ),
         ),
-        (units(TESTS), simulation()),
+        (units(TESTS), simulation("damage")),
         (NO_IDENTITY,),
     ),
     SeededBug(
@@ -82,7 +82,7 @@ BUGS = (
                 "tests/unit/bookie_server/test_connection.py::"
                 "test_a_mismatched_hello_is_told_why_and_closed"
             ),
-            simulation(),
+            simulation("damage"),
         ),
         (NO_IDENTITY,),
     ),

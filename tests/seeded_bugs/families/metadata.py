@@ -58,7 +58,7 @@ BUGS = (
                 f"{CLIENT_TESTS}::test_recovery_fences_and_keeps_what_was_confirmed",
                 f"{CLIENT_TESTS}::test_a_fenced_writer_says_so_also_once_it_is_closed",
             ),
-            simulation(),
+            simulation("metadata"),
         ),
         (SHELL_ONLY,),
         masked_by="4.7: a fence ends the writer",
@@ -82,7 +82,7 @@ BUGS = (
                 "from dataclasses import replace\n",
             ),
         ),
-        (units(f"{RECOVERER_TESTS}::test_five_recoverers_at_once_agree"), simulation()),
+        (units(f"{RECOVERER_TESTS}::test_five_recoverers_at_once_agree"), simulation("metadata")),
         (SHELL_ONLY,),
     ),
     SeededBug(
@@ -100,7 +100,7 @@ BUGS = (
                 "            except VersionConflictError:\n",
             ),
         ),
-        (units(STORE_TESTS), simulation()),
+        (units(STORE_TESTS), simulation("metadata")),
         (METADATA_ONLY,),
     ),
     SeededBug(
@@ -116,7 +116,7 @@ BUGS = (
                 "            return version\n        raise",
             ),
         ),
-        (units(STORE_TESTS), simulation()),
+        (units(STORE_TESTS), simulation("metadata")),
         (METADATA_ONLY,),
     ),
     SeededBug(
@@ -136,7 +136,7 @@ BUGS = (
             ),
             GO_ON_AS_BEFORE,
         ),
-        (units(STORE_TESTS), simulation()),
+        (units(STORE_TESTS), simulation("metadata")),
         (METADATA_ONLY,),
         masked_by="1.4: what is found stored after a conflict is adopted, or the change repeated",
     ),
@@ -159,7 +159,7 @@ BUGS = (
             ),
             GO_ON_AS_BEFORE,
         ),
-        (simulation(),),
+        (simulation("metadata"),),
         (METADATA_ONLY,),
     ),
     SeededBug(
@@ -186,7 +186,7 @@ BUGS = (
                 "test_every_history_keeps_the_rules"
             ),
             model(),
-            simulation(),
+            simulation("metadata"),
         ),
     ),
     SeededBug(

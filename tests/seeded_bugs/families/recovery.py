@@ -22,7 +22,7 @@ READ = "ledger_client/protocol/recovery_read.py"
 RECOVERER = "ledger_client/recoverer.py"
 RECOVERER_TESTS = "tests/unit/ledger_client/test_recoverer.py"
 
-EVERYTHING = (units(RECOVERY_HISTORIES, SCENARIOS), model(), simulation())
+EVERYTHING = (units(RECOVERY_HISTORIES, SCENARIOS), model(), simulation("recoveries"))
 READS_DO_NOT_FENCE = Edit(
     RECOVERER,
     "        request = ReadEntries(self._ledger_id, first, last, config.read_bytes_max,"
@@ -49,7 +49,7 @@ BUGS = (
             units(
                 f"{RECOVERER_TESTS}::test_every_recovery_read_fences_also_where_the_fence_was_lost"
             ),
-            simulation(),
+            simulation("recoveries"),
         ),
         (SHELL_ONLY,),
     ),

@@ -52,6 +52,9 @@ class Checker:
     def on_confirmed(self, ledger: LedgerModel, entry_id: int, expected: int) -> None:
         """Look at an append that succeeded."""
 
+    def on_fully_replicated(self, ledger: LedgerModel, entry_id: int) -> None:
+        """Look at an entry that its writer was told is on all of its write quorum."""
+
     def on_metadata(self, ledger: LedgerModel, before: LedgerMetadata | None) -> None:
         """Look at a change of stored metadata; `ledger` holds what is stored now."""
 
@@ -76,6 +79,7 @@ class Checkers:
         self.on_negative = self._seen_by("on_negative")
         self.on_status = self._seen_by("on_status")
         self.on_confirmed = self._seen_by("on_confirmed")
+        self.on_fully_replicated = self._seen_by("on_fully_replicated")
         self.on_metadata = self._seen_by("on_metadata")
         self.on_read = self._seen_by("on_read")
         self.on_reader_lac = self._seen_by("on_reader_lac")

@@ -21,6 +21,18 @@ class CopiesChecker(Checker):
         self._count(ledger, ledger.judged + 1)
 
     @override
+    def on_fully_replicated(self, ledger: LedgerModel, entry_id: int) -> None:
+        metadata = ledger.metadata
+        if metadata is None:
+            return
+        copies = self.model.copies(ledger, metadata, entry_id)
+        if len(copies) < metadata.quorum.write_quorum:
+            self.report(
+                f"entry {entry_id} of ledger {ledger.ledger_id} is said to be on all of its write "
+                f"quorum, and only {copies} acknowledged it ({metadata.fragments})"
+            )
+
+    @override
     def on_metadata(self, ledger: LedgerModel, before: LedgerMetadata | None) -> None:
         if before is None or ledger.metadata is None:
             return

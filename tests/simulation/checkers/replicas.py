@@ -52,7 +52,7 @@ async def _read_ledger(
     metadata = ledger.metadata
     if metadata is None or metadata.last_entry_id is None:
         return 0
-    keys = LedgerKeys.of(metadata, b"")
+    keys = LedgerKeys.of(metadata, cluster.plan.workload.password)
     pool.attach(metadata.ledger_id, keys.master_key)
     wanted: dict[str, list[int]] = {}
     for entry_id in range(metadata.last_entry_id + 1):

@@ -20,7 +20,12 @@ async def bookie() -> AsyncIterator[ScriptedBookie]:
 
 @pytest.fixture
 async def setting(bookie: ScriptedBookie) -> AsyncIterator[Setting]:
-    config = ClientConfig(add_timeout_s=0.6, connect_timeout_s=0.5, unanswered_bytes_max=100_000)
+    config = ClientConfig(
+        add_timeout_s=0.6,
+        connect_timeout_s=0.5,
+        window_bytes_max=100_000,
+        unanswered_bytes_max=100_000,
+    )
     setting = Setting(bookie, config)
     yield setting
     await setting.pool.aclose()

@@ -1,0 +1,172 @@
+"""Once everything is healed, a bookie dies: a writer, its tailing reader and a recovery get on.
+
+A hang shows only here: while faults last, a deadline makes an error of it that a run allows.
+
+Source: protocol rules 4.6, 5.1-5.7, 7.4, 8.4; invariants "every recovery ends", "every writer with
+enough bookies progresses", "every tailer reaches LAC".
+"""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from ledger_client import LedgerClient, LedgerWriter, Quorum
+from ledger_client.client_opening import Opening
+from tests.simulation.cluster import Cluster
+from tests.simulation.model import LedgerModel
+from tests.simulation.nodes import BookieNode
+from tests.simulation.workloads import follow, read_all, recover
+
+NAME: Final = "progress"
+PROGRESS_S: Final = 60.0
+"""More than all timeouts together that one dead bookie may cost."""
+ENTRIES: Final = 4
+SURVIVABLE_ACK_MIN: Final = 2
+
+
+class ProgressCheck:
+    """One ledger that is written and followed, and one that is left behind and recovered."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        client: LedgerClient,
+        rng: random.Random,
+        quorum: Quorum,
+        *,
+        has_spare: bool,
+        is_sound: bool,
+    ) -> None:
+        """Begin with nothing; `is_sound` says that every bookie takes what it is sent."""
+        self._cluster = cluster
+        self._client = client
+        self._rng = rng
+        self._quorum = quorum
+        # With a lower ack quorum, an entry may be on the dead bookie alone.
+        self._can_lose_one = has_spare and quorum.ack >= SURVIVABLE_ACK_MIN
+        # A bookie that may have lost fences refuses, and a delayed change leaves its copies out.
+        self._wants_all_copies = is_sound and not cluster.plan.config.delay_ensemble_change
+        self._seen = -1
+
+    async def run(self) -> None:
+        """Check it all. Raises LedgerError for what may be tried again."""
+        await self._write_and_follow()
+        if self._can_lose_one:
+            await self._leave_and_recover()
+
+    async def _write_and_follow(self) -> None:
+        self._seen = -1
+        dead: list[BookieNode] = []
+        tail: asyncio.Task[None] | None = None
+        try:
+            async with self._create() as writer:
+                ledger = self._adopt(writer)
+                follows = follow(self._cluster, self._client, ledger, 0, self._note_seen)
+                tail = asyncio.create_task(follows)
+                await self._append(ledger, writer, dead)
+                if self._wants_all_copies:
+                    await self._in_time("the entries on all of their write set", writer, self._full)
+                await self._in_time("the tailing reader at the LAC", writer, self._caught_up)
+                if self._can_lose_one:
+                    await self._append(ledger, writer, dead, kills=True)
+                    await self._in_time(
+                        "the tailing reader behind a change", writer, self._caught_up
+                    )
+            async with asyncio.timeout(PROGRESS_S):
+                await tail
+        except TimeoutError as error:
+            self._report(f"it did not come to its end: {error!r}")
+        finally:
+            if tail is not None:
+                tail.cancel()
+                await asyncio.gather(tail, return_exceptions=True)
+            await self._revive(dead)
+
+    async def _leave_and_recover(self) -> None:
+        dead: list[BookieNode] = []
+        writer = await self._create()
+        ledger = self._adopt(writer)
+        try:
+            async with asyncio.timeout(PROGRESS_S):
+                await self._append(ledger, writer, dead)
+                dead.append(self._kill_member(writer))
+                await recover(self._cluster, self._client, ledger)
+                count = await read_all(self._cluster, self._client, ledger)
+            if ledger.closed_at is None or count != ledger.closed_at + 1:
+                self._report(f"{count} entries were read behind a recovery at {ledger.closed_at}")
+        except TimeoutError as error:
+            self._report(f"a recovery without one bookie did not end: {error!r}")
+        finally:
+            await self._revive(dead)
+
+    def _create(self) -> Opening[LedgerWriter]:
+        password = self._cluster.plan.workload.password
+        return self._client.create_ledger(self._quorum, password=password)
+
+    def _adopt(self, writer: LedgerWriter) -> LedgerModel:
+        ledger = self._cluster.model.ledger(writer.id)
+        ledger.writer = writer
+        return ledger
+
+    def _note_seen(self, entry_id: int) -> None:
+        self._seen = entry_id
+
+    async def _append(
+        self,
+        ledger: LedgerModel,
+        writer: LedgerWriter,
+        dead: list[BookieNode],
+        *,
+        kills: bool = False,
+    ) -> None:
+        """Append some entries; with half of them under way, kill a bookie of the ensemble."""
+        handles: list[tuple[int, asyncio.Future[int]]] = []
+        for number in range(ENTRIES):
+            if kills and number == ENTRIES // 2:
+                await asyncio.sleep(self._rng.choice((0.0, 0.001, 0.01)))
+                dead.append(self._kill_member(writer))
+            expected = writer.last_pushed + 1
+            payload = b"after healing %d of ledger %d" % (expected, ledger.ledger_id)
+            ledger.payloads[expected] = payload
+            handles.append((expected, writer.append_nowait(payload)))
+        async with asyncio.timeout(PROGRESS_S):
+            for expected, handle in handles:
+                self._cluster.note_confirmed(ledger, await handle, expected)
+
+    async def _in_time(
+        self, what: str, writer: LedgerWriter, reach: Callable[[LedgerWriter], Awaitable[None]]
+    ) -> None:
+        try:
+            async with asyncio.timeout(PROGRESS_S):
+                await reach(writer)
+        except TimeoutError as error:
+            self._report(f"{what}: not within {PROGRESS_S} s: {error!r}")
+
+    async def _full(self, writer: LedgerWriter) -> None:
+        await writer.wait_fully_replicated(writer.last_pushed, timeout=PROGRESS_S)
+
+    async def _caught_up(self, writer: LedgerWriter) -> None:
+        while self._seen < writer.last_confirmed:  # noqa: ASYNC110 - virtual time costs nothing
+            await asyncio.sleep(0.1)
+
+    def _kill_member(self, writer: LedgerWriter) -> BookieNode:
+        members = writer.info.fragments[-1].ensemble
+        up = [each for each in self._cluster.bookies if each.bookie_id in members]
+        bookie = self._rng.choice(up)
+        bookie.kill(power_off=self._rng.random() < 0.5)
+        bookie.is_on_purpose = True
+        return bookie
+
+    async def _revive(self, dead: list[BookieNode]) -> None:
+        for bookie in dead:
+            bookie.is_on_purpose = False
+            bookie.start()
+        is_up = await self._cluster.wait_until(
+            lambda: all(each.is_serving for each in dead), PROGRESS_S
+        )
+        if not is_up:
+            self._report(f"{[each.host for each in dead]} did not start again")
+
+    def _report(self, text: str) -> None:
+        self._cluster.model.report(NAME, f"{self._quorum}: {text}")
