@@ -12,6 +12,8 @@ SEEDS ?= 200
 SCOPE ?= ci
 FRAMES ?= 1000000
 BUDGET ?= small
+QUICK ?=
+BUG_SEEDS ?= 490
 
 BIN := .venv/bin
 STAMP := .venv/installed
@@ -27,7 +29,7 @@ help:
 	@echo 'make bench [SMOKE=1]  measure; prints one JSON document (some: BENCHMARKS="append read")'
 	@echo 'make campaign         hurt real processes at random for MINUTES=10, then read every copy'
 	@echo 'make sim              a whole cluster under SEEDS=200 seeds, in virtual time, with faults'
-	@echo 'make seeded-bugs      break a copy of the code in each known way, and see who notices'
+	@echo 'make seeded-bugs      break a copy of the code in each known way, and see who notices (QUICK=1)'
 	@echo 'make model            every interleaving of a small scope: SCOPE=small, ci or full'
 	@echo 'make faults           real processes and files under faults: BUDGET=small or full'
 	@echo 'make fuzz             damaged bytes into every parser: FRAMES=1000000'
@@ -84,8 +86,10 @@ campaign: $(STAMP)
 sim: $(STAMP)
 	@$(BIN)/python -m tests.simulation --seeds $(SEEDS) --workers 2 $(if $(SEED),--first-seed $(SEED))
 
+# Of the seeds below BUG_SEEDS, those run whose theme suits the bug: one in seven. With QUICK, one class of detectors that
+# finds a bug is enough. The model looks for all of them too, for hours: python -m tests.seeded_bugs --detector model.
 seeded-bugs: $(STAMP)
-	@$(BIN)/python -m tests.seeded_bugs
+	@$(BIN)/python -m tests.seeded_bugs $(if $(QUICK),--stop-at-first) --detector units --detector simulation --seeds $(BUG_SEEDS)
 
 model: $(STAMP)
 	@$(BIN)/python -m tests.model --scope $(SCOPE)

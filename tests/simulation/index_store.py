@@ -112,6 +112,11 @@ class MemoryStore:
             self._undo(self._unsynced)
         self._unsynced = []
 
+    @property
+    def is_settled(self) -> bool:
+        """Tell whether a crash would take nothing back."""
+        return not self._unsynced
+
     def copied(self) -> "MemoryStore":
         """Return a store that holds the same, and is not open."""
         copy = MemoryStore()

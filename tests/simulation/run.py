@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from tests.simulation.checkers.liveness import check_liveness, wait_for_work
+from tests.simulation.checkers.marks import MarksChecker
 from tests.simulation.checkers.replicas import read_replicas
 from tests.simulation.cluster import Cluster
 from tests.simulation.faults import Faults
@@ -140,7 +141,7 @@ class _Run:
         faults = Faults(cluster)
         self.fault_counts = faults.counts
         faults.start()
-        await self._suffer()
+        await self._suffer(cluster, faults)
         self._model.note("phase", "healing")
         await faults.heal()
         if self._model.violations:
@@ -156,10 +157,12 @@ class _Run:
         if not self._model.violations:
             await read_replicas(cluster, faults.damaged_hosts)
 
-    async def _suffer(self) -> None:
+    async def _suffer(self, cluster: Cluster, faults: Faults) -> None:
         """Let the faults do their work, until there is enough of it or a promise is broken."""
+        marks = MarksChecker(self._model)
         until_s = self._loop.time() + self._plan.duration_s
         while self._loop.time() < until_s:
             await asyncio.sleep(LOOK_EVERY_S)
+            marks.look(cluster.bookies, faults.damaged_hosts)
             if self._model.violations or self._model.message_count > MESSAGES_MAX:
                 return

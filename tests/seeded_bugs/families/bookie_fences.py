@@ -165,7 +165,7 @@ BUGS = (
         ),
         (
             units(
-                f"{STORAGE_TESTS}::test_a_repetition_of_a_queued_add_waits_for_it", STORAGE_CRASHES
+                f"{STORAGE_TESTS}::test_a_fence_during_a_comparison_refuses_the_add", STORAGE_CRASHES
             ),
             simulation("takeovers"),
         ),

@@ -146,6 +146,26 @@ def test_a_failed_checkpoint_keeps_everything_and_can_be_repeated(seed: int) -> 
     run_simulation(main, seed)
 
 
+def test_a_repeated_checkpoint_keeps_the_mark_that_it_began_with() -> None:
+    async def main() -> None:
+        twins = Twins(random.Random(1))
+        await twins.begin()
+        twins.insert()
+        began_with = twins.next_location
+        twins.store.puts_left = 0
+        with pytest.raises(DiskFullError):
+            await twins.checkpoint()
+        twins.store.puts_left = None
+        for _ in range(5):
+            twins.insert()  # these stay in memory: replay must find them above the mark
+        await twins.checkpoint()
+        assert twins.index.meta.mark_lsn == began_with
+        await twins.checkpoint()
+        assert twins.index.meta.mark_lsn == twins.next_location
+
+    run_simulation(main, 1)
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_flipped_bit_or_a_lost_pair_is_never_a_negative(seed: int) -> None:
     async def main() -> None:

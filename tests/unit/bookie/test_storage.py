@@ -128,6 +128,22 @@ def test_a_fence_lasts_and_only_recovery_passes() -> None:
     simulate(main)
 
 
+def test_a_fence_during_a_comparison_refuses_the_add() -> None:
+    async def main(bench: Bench) -> None:
+        storage = await bench.open()
+        assert await add(storage, make_run(7, 0, 3)) is Status.OK
+        answers: list[Status] = []
+        # Half of it is stored: it is compared first, which takes a while.
+        storage.add(make_run(7, 2, 3), recovery=False, master_key=KEY, done=answers.append)
+        snapshot = await storage.fence(L, KEY)
+        await asyncio.sleep(5)
+        assert answers == [Status.FENCED]
+        assert snapshot.highest_entry_id == 2
+        assert (await storage.read_lac(L, KEY)).highest_entry_id == 2
+
+    simulate(main)
+
+
 def test_a_fence_waits_for_the_adds_accepted_before_it() -> None:
     async def main(bench: Bench) -> None:
         storage = await bench.open()

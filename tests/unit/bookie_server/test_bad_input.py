@@ -4,6 +4,7 @@ import asyncio
 import logging
 import random
 import struct
+from dataclasses import replace
 
 import msgpack
 import pytest
@@ -160,6 +161,32 @@ async def test_a_peer_that_does_not_read_is_stopped_then_dropped(served: Served)
     assert served.storage.reads_running == 0
     assert served.counters.reads_from_disk < 400, "what nobody fetches is not looked up"
     client.abort()
+
+
+async def test_what_all_peers_leave_unread_is_bounded() -> None:
+    limits = replace(LIMITS, write_stall_s=60, unread_bytes_max=1_200_000)
+    served = await serve(limits)
+    good = await served.client(1)
+    assert await good.add(batch_of(1, 0, [bytes(500_000)])) is Status.OK
+    wanted = ReadEntries(LedgerId(1), EntryId(0), EntryId(0), 10**6, fence=False)
+    deaf = []
+    for _ in range(4):
+        client = await served.client(1)
+        client.writer.transport.pause_reading()  # type: ignore[attr-defined]  # ours reads
+        for _ in range(20):
+            client.send_request(wanted)
+        deaf.append(client)
+        connections = served.context.connections
+        assert await good.add(batch_of(1, 0, [bytes(500_000)])) is Status.OK
+        await asyncio.sleep(0.1)
+        assert sum(each.unread[1] for each in connections) <= limits.unread_bytes_max
+    assert served.counters.peers_dropped > 0
+    assert next(iter(served.context.connections)).unread[1] == 0, "who reads stays"
+    answer = await good.ask(wanted)
+    assert answer is not None
+    for client in [*deaf, good]:
+        client.abort()
+    await served.server.close()
 
 
 async def test_bad_frames_cost_few_log_lines(
