@@ -165,7 +165,8 @@ BUGS = (
         ),
         (
             units(
-                f"{STORAGE_TESTS}::test_a_fence_during_a_comparison_refuses_the_add", STORAGE_CRASHES
+                f"{STORAGE_TESTS}::test_a_fence_during_a_comparison_refuses_the_add",
+                STORAGE_CRASHES,
             ),
             simulation("takeovers"),
         ),
