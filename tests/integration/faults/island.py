@@ -1,0 +1,149 @@
+"""Runs a bookie in a network namespace of its own, behind a wire that can be cut one way.
+
+Leaves what is done meanwhile to the tests. Needs root and `ip`: see `can_have_islands`.
+
+Invariant: what was made is removed again, also when a test fails.
+"""
+
+import asyncio
+import itertools
+import json
+import os
+import shutil
+import subprocess
+import sys
+from asyncio import StreamReader, StreamWriter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+from quire.child_process import ChildProcess
+
+READY_S: Final = 30.0
+PIECE_BYTES: Final = 64 * 1024
+_COUNTER: Final = itertools.count(1)
+
+
+def can_have_islands() -> bool:
+    """Tell whether this process may make network namespaces."""
+    if os.geteuid() != 0 or shutil.which("ip") is None:
+        return False
+    name = f"quire-try-{os.getpid()}"
+    made = subprocess.run(["ip", "netns", "add", name], capture_output=True, check=False)
+    if made.returncode == 0:
+        subprocess.run(["ip", "netns", "del", name], capture_output=True, check=False)
+    return made.returncode == 0
+
+
+class Island:
+    """One bookie beyond a wire, and the wire."""
+
+    def __init__(self, name: str, ours: str, theirs: str) -> None:
+        self.bookie_id = ""
+        self._name = name
+        self._ours = ours
+        self._theirs = theirs
+
+    def lose_its_answers(self) -> None:
+        """Let nothing through from the bookie to us; it hears us still."""
+        _ip("-n", self._name, "route", "add", "blackhole", f"{self._ours}/32")
+
+    def lose_our_requests(self) -> None:
+        """Let nothing through from us to the bookie; what it sends arrives."""
+        _ip("route", "add", "blackhole", f"{self._theirs}/32")
+
+    def heal(self) -> None:
+        """Let everything through again."""
+        for words in (
+            ("-n", self._name, "route", "del", "blackhole", f"{self._ours}/32"),
+            ("route", "del", "blackhole", f"{self._theirs}/32"),
+        ):
+            subprocess.run(["ip", *words], capture_output=True, check=False)  # one is not there
+
+
+@asynccontextmanager
+async def island(metadata_uri: str, directory: Path) -> AsyncIterator[Island]:
+    """Make a namespace and a wire, and start a bookie there."""
+    count = next(_COUNTER)  # a namespace that was removed takes its wire along only later
+    number, unique = (os.getpid() + count) % 200 + 20, f"{os.getpid()}-{count}"
+    name = f"quire-{unique}"
+    ours, theirs = f"10.213.{number}.1", f"10.213.{number}.2"
+    made = Island(name, ours, theirs)
+    _ip("netns", "add", name)
+    try:
+        near, far = f"qa{unique}", f"qb{unique}"
+        _ip("link", "add", near, "type", "veth", "peer", "name", far)
+        _ip("link", "set", far, "netns", name)
+        _ip("addr", "add", f"{ours}/24", "dev", near)
+        _ip("link", "set", near, "up")
+        _ip("-n", name, "addr", "add", f"{theirs}/24", "dev", far)
+        _ip("-n", name, "link", "set", "lo", "up")
+        _ip("-n", name, "link", "set", far, "up")
+        async with _relay(ours, metadata_uri) as uri:
+            process = _bookie(name, theirs, uri, directory)
+            await process.start(os.environ)
+            try:
+                made.bookie_id = json.loads(await process.first_line(READY_S))["id"]
+                yield made
+            finally:
+                made.heal()
+                process.kill()
+                await process.wait_ended()
+    finally:
+        _ip("netns", "del", name)  # the wire goes with it
+
+
+def _ip(*words: str) -> None:
+    subprocess.run(["ip", *words], check=True, capture_output=True)
+
+
+def _bookie(namespace: str, host: str, uri: str, directory: Path) -> ChildProcess:
+    options = {
+        "data-dir": str(directory / "island"),
+        "metadata": uri,
+        "host": host,
+        "admin-host": host,
+        "reserve-bytes-min": "1048576",
+        "reserve-share": "0",
+        "segment-bytes-max": "67108864",
+        "disk-high-mark": "1.0",
+        "disk-low-mark": "1.0",
+        "location": "/island/island/island",
+        "format-if-empty": "island",
+    }
+    flags = [word for key, value in options.items() for word in (f"--{key}", value)]
+    start = ["ip", "netns", "exec", namespace, sys.executable, "-m", "quire.cli.main"]
+    command = [*start, "bookie", "run", *flags, "--die-with-parent"]
+    return ChildProcess("island", command, directory / "island.log")
+
+
+@asynccontextmanager
+async def _relay(host: str, metadata_uri: str) -> AsyncIterator[str]:
+    """Let ZooKeeper, which listens on our loopback, be reached over the wire."""
+    parts = urlsplit(metadata_uri)
+    assert parts.hostname is not None
+    assert parts.port is not None
+
+    async def serve(reader: StreamReader, writer: StreamWriter) -> None:
+        there_reader, there_writer = await asyncio.open_connection(parts.hostname, parts.port)
+        await asyncio.gather(_pump(reader, there_writer), _pump(there_reader, writer))
+
+    server = await asyncio.start_server(serve, host, 0)
+    port = int(server.sockets[0].getsockname()[1])
+    try:
+        yield f"{parts.scheme}://{host}:{port}{parts.path}"
+    finally:
+        server.close()
+
+
+async def _pump(reader: StreamReader, writer: StreamWriter) -> None:
+    try:
+        while piece := await reader.read(PIECE_BYTES):
+            writer.write(piece)
+            await writer.drain()
+    except OSError:
+        return
+    finally:
+        writer.close()

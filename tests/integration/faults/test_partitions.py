@@ -1,0 +1,66 @@
+"""A wire that is cut one way: writers and recoveries get on, and nothing acknowledged is lost."""
+
+from pathlib import Path
+
+import pytest
+
+from ledger_client import LedgerClient, LedgerFencedError, LedgerWriter, Quorum
+from quire.local_cluster import LocalCluster
+from tests.integration.faults.island import Island, can_have_islands, island
+
+pytestmark = [
+    pytest.mark.asyncio(loop_scope="module"),
+    pytest.mark.timeout(180),
+    pytest.mark.skipif(not can_have_islands(), reason="needs root and network namespaces"),
+]
+COUNT = 300
+WRITTEN_S = 30.0
+TRIES = 40
+
+
+def payloads(first: int) -> list[bytes]:
+    return [b"entry %d of an island" % (first + number) for number in range(COUNT)]
+
+
+async def writer_over_the_wire(client: LedgerClient, away: Island, ack: int) -> LedgerWriter:
+    """Create ledgers until one has the island's bookie in its ensemble."""
+    for _ in range(TRIES):
+        writer = await client.create_ledger(Quorum(3, 3, ack))
+        if away.bookie_id in writer.info.fragments[-1].ensemble:
+            return writer
+        await writer.aclose()
+    raise AssertionError("the island's bookie was never chosen")
+
+
+@pytest.mark.parametrize("ack", [2, 3])
+@pytest.mark.parametrize("lost", ["its_answers", "our_requests"])
+async def test_a_one_way_partition_stops_neither_writer_nor_recovery(
+    cluster: LocalCluster, tmp_path: Path, lost: str, ack: int
+) -> None:
+    uri = cluster.metadata_uri
+    async with (
+        island(uri, tmp_path) as away,
+        LedgerClient(uri) as client,
+        LedgerClient(uri) as other,
+    ):
+        writer = await writer_over_the_wire(client, away, ack)
+        await writer.append_many(payloads(0))
+        getattr(away, f"lose_{lost}")()
+        ids = await writer.append_many(payloads(COUNT), timeout=WRITTEN_S)
+        assert ids[-1] == 2 * COUNT - 1
+        info = await other.recover_ledger(writer.id, timeout=WRITTEN_S)
+        assert info.last_entry_id is not None
+        assert info.last_entry_id >= ids[-1]
+        with pytest.raises(LedgerFencedError):
+            await writer.append(b"too late", timeout=WRITTEN_S)
+        away.heal()
+        await read_back(other, writer.id, info.last_entry_id)
+
+
+async def read_back(client: LedgerClient, ledger_id: int, last: int) -> None:
+    """Read all that was acknowledged, over the healed wire too."""
+    found: list[bytes] = []
+    async with client.open_ledger(ledger_id) as reader:
+        async for batch in reader.read(0, last):
+            found += [bytes(entry.data) for entry in batch]
+    assert found[: 2 * COUNT] == [*payloads(0), *payloads(COUNT)]
