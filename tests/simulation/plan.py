@@ -46,7 +46,7 @@ THEMES: Final[dict[str, tuple[str, ...]]] = {
     "crashes": ("kill_bookie", "power_cut", "restart_bookie", "checkpoint", "clean"),
     "metadata": ("stall_store", "expire_session", "suspend_session", "kill_bookie", "take_over"),
     "changes": ("pause_bookie", "isolate_bookie", "cut_one_way", "kill_bookie", "stall_connection"),
-    "recoveries": ("kill_client", "kill_bookie", "cut_both_ways", "take_over", "slow_disk"),
+    "recoveries": ("isolate_bookie", "kill_bookie", "cut_both_ways", "take_over", "slow_disk"),
     "damage": ("kill_bookie", "checkpoint", "kill_client", *DAMAGE_KINDS),
 }
 """Faults that make trouble together. Drawn one by one, they would seldom meet."""
@@ -170,7 +170,7 @@ def _workload(rng: random.Random, theme: str, duration_s: float) -> Workload:
     gap_s = rng.choice((0.0, 0.001, 0.01, 0.05))
     is_patient = duration_s >= PATIENT_S
     # Writers that are always in the middle of a ledger: there, these faults should find them.
-    is_long = theme in ("takeovers", "changes") and not is_patient
+    is_long = theme in ("takeovers", "changes", "recoveries") and not is_patient
     return Workload(
         writers=1 if is_patient else rng.randint(1, 3),
         tailers=rng.randint(0, 1 if is_patient else 2),

@@ -1,12 +1,13 @@
-"""An acknowledged entry is on an ack quorum of the bookies that stored metadata names for it.
+"""An acknowledged entry is on an ack quorum of the bookies that stored metadata names for it, and so
+is every entry of a closed ledger.
 
-Source: protocol rules 4.4, 4.5, 5.1, 5.2; invariant "ack implies stored metadata names those
+Source: protocol rules 4.4, 4.5, 5.1, 5.2, 7.4; invariant "ack implies stored metadata names those
 bookies".
 """
 
 from typing_extensions import override
 
-from metadata.ledger_metadata import LedgerMetadata
+from metadata.ledger_metadata import LedgerMetadata, LedgerState
 from tests.simulation.checkers.checker import Checker
 from tests.simulation.model import LedgerModel
 
@@ -18,7 +19,7 @@ class CopiesChecker(Checker):
 
     @override
     def on_confirmed(self, ledger: LedgerModel, entry_id: int, expected: int) -> None:
-        self._count(ledger, ledger.judged + 1)
+        self._count(ledger, ledger.judged + 1, ledger.confirmed)
 
     @override
     def on_fully_replicated(self, ledger: LedgerModel, entry_id: int) -> None:
@@ -36,24 +37,27 @@ class CopiesChecker(Checker):
     def on_metadata(self, ledger: LedgerModel, before: LedgerMetadata | None) -> None:
         if before is None or ledger.metadata is None:
             return
+        if ledger.is_closed and before.state is not LedgerState.CLOSED:
+            assert ledger.metadata.last_entry_id is not None
+            self._count(ledger, ledger.judged + 1, ledger.metadata.last_entry_id)
         if before.fragments != ledger.metadata.fragments:
             same = [
                 one.first_entry_id
                 for one, other in zip(before.fragments, ledger.metadata.fragments, strict=False)
                 if one != other
             ]
-            self._count(ledger, min(same, default=ledger.metadata.last_fragment.first_entry_id))
+            first = min(same, default=ledger.metadata.last_fragment.first_entry_id)
+            self._count(ledger, first, ledger.confirmed)
 
-    def _count(self, ledger: LedgerModel, first: int) -> None:
+    def _count(self, ledger: LedgerModel, first: int, last: int) -> None:
         metadata = ledger.metadata
-        last = ledger.confirmed
         if metadata is None:
             return
         for entry_id in range(first, last + 1):
             copies = self.model.copies(ledger, metadata, entry_id)
             if len(copies) < metadata.quorum.ack_quorum:
                 self.report(
-                    f"entry {entry_id} of ledger {ledger.ledger_id} is confirmed, and of its write "
+                    f"entry {entry_id} of ledger {ledger.ledger_id} may be read, and of its write "
                     f"set only {copies} acknowledged it ({metadata.state}, {metadata.fragments})"
                 )
                 return
