@@ -1,5 +1,5 @@
-"""An acknowledged entry is on an ack quorum of the bookies that stored metadata names for it, and so
-is every entry of a closed ledger.
+"""An acknowledged entry is on an ack quorum of the bookies that stored metadata names for it, and
+so is every entry of a closed ledger.
 
 Source: protocol rules 4.4, 4.5, 5.1, 5.2, 7.4; invariant "ack implies stored metadata names those
 bookies".
