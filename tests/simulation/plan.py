@@ -132,11 +132,12 @@ def make_plan(seed: int, *, beyond_budget: bool = False) -> Plan:
     rng = random.Random(f"plan {seed} {beyond_budget}")
     is_patient = seed % PATIENT_EVERY == PATIENT_EVERY - 1
     bookie_count = rng.choice((3, 4)) if is_patient else rng.choice((3, 4, 4, 5, 5, 6))
-    fitting = [each for each in QUORUMS if each.ensemble <= bookie_count]
+    theme = theme_of(seed)
+    ack_min = 2 if theme == "damage" else 1  # else nothing may be damaged
+    fitting = [each for each in QUORUMS if each.ensemble <= bookie_count and each.ack >= ack_min]
     quorums = _quorums(fitting, rng)
     duration_s = PATIENT_S if is_patient else rng.choice((20.0, 40.0, 80.0, 160.0, 300.0))
     budget = min(each.ack for each in quorums) - 1
-    theme = theme_of(seed)
     faults = _faults(rng, theme, duration_s, beyond_budget=beyond_budget, budget=budget)
     return Plan(
         seed=seed,
@@ -170,18 +171,20 @@ def _workload(rng: random.Random, theme: str, duration_s: float) -> Workload:
     gap_s = rng.choice((0.0, 0.001, 0.01, 0.05))
     is_patient = duration_s >= PATIENT_S
     # Writers that are always in the middle of a ledger: there, these faults should find them.
-    is_long = theme in ("takeovers", "changes", "recoveries") and not is_patient
+    is_long = theme in ("takeovers", "changes", "metadata", "recoveries") and not is_patient
+    # Much data, and much of it deleted: there should be something to move and to clean.
+    is_full = theme == "crashes" and not is_patient
     return Workload(
         writers=1 if is_patient else rng.randint(1, 3),
         tailers=rng.randint(0, 1 if is_patient else 2),
         rereaders=rng.randint(0, 1),
         recoverers=1 if is_patient else rng.randint(1, 2),
-        deleters=rng.choice((0, 0, 1)),
+        deleters=1 if is_full else rng.choice((0, 0, 1)),
         append_gap_s=rng.choice((0.05, 0.2, 0.5)) if is_long else gap_s,
         entries_per_ledger=200 if is_long else rng.choice((3, 20, 60)),
-        entry_bytes_max=rng.choice((40, 400, 4_000)),
+        entry_bytes_max=4_000 if is_full else rng.choice((40, 400, 4_000)),
         pending_max=rng.choice((1, 8, 40)),
-        pause_between_s=duration_s / rng.choice((30, 60, 120)),
+        pause_between_s=duration_s / rng.choice((120, 240) if is_full else (30, 60, 120)),
         takeover_share=0.8 if theme == "recoveries" else rng.choice((0.0, 0.3, 0.8)),
         password=rng.choice((b"", b"", b"secret")),
     )

@@ -137,10 +137,15 @@ async def recover_ledgers(node: ClientNode, client: LedgerClient, rng: random.Ra
         await asyncio.sleep(work.pause_between_s * rng.random())
 
 
-async def recover(cluster: Cluster, client: LedgerClient, ledger: LedgerModel) -> None:
+async def recover(
+    cluster: Cluster,
+    client: LedgerClient,
+    ledger: LedgerModel,
+    timeout_s: float | None = None,
+) -> None:
     """Recover one ledger, and compare what that returns with what is stored."""
     password = cluster.plan.workload.password
-    info = await client.recover_ledger(ledger.ledger_id, password=password)
+    info = await client.recover_ledger(ledger.ledger_id, password=password, timeout=timeout_s)
     if not info.is_closed or info.last_entry_id != ledger.closed_at:
         cluster.model.report(
             "closing",

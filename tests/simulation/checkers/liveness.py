@@ -21,7 +21,7 @@ NAME: Final = "liveness"
 ATTEMPTS: Final = 6
 ATTEMPT_PAUSE_S: Final = 15.0
 BOOKIES_UP_S: Final = 200.0
-WORK_ENDS_S: Final = 400.0
+WORK_ENDS_S: Final = 1_000.0
 Act = Callable[[], Coroutine[None, None, None]]
 
 
@@ -79,7 +79,7 @@ async def _look_at_all(
         return
     for number, quorum in enumerate(fitting):
         has_spare = sound > quorum.ensemble
-        is_fresh = not damaged and not number  # a check leaves a bookie behind that was killed
+        is_fresh = not damaged and not number  # the first check leaves a bookie that was killed
         check = ProgressCheck(cluster, client, rng, quorum, has_spare=has_spare, is_sound=is_fresh)
         error = await _try(cluster, check.run)
         if error is not None:

@@ -91,7 +91,7 @@ class ProgressCheck:
             async with asyncio.timeout(PROGRESS_S):
                 await self._append(ledger, writer, dead)
                 dead.append(self._kill_member(writer))
-                await recover(self._cluster, self._client, ledger)
+                await recover(self._cluster, self._client, ledger, 2 * PROGRESS_S)
                 count = await read_all(self._cluster, self._client, ledger)
             if ledger.closed_at is None or count != ledger.closed_at + 1:
                 self._report(f"{count} entries were read behind a recovery at {ledger.closed_at}")
@@ -155,6 +155,7 @@ class ProgressCheck:
         up = [each for each in self._cluster.bookies if each.bookie_id in members]
         bookie = self._rng.choice(up)
         bookie.kill(power_off=self._rng.random() < 0.5)
+        self._wants_all_copies = False  # the next ledger may name it before it has come back
         bookie.is_on_purpose = True
         return bookie
 
