@@ -54,7 +54,7 @@ THEME_COUNT: Final = 12.0
 """How often each fault of a run's theme comes, about."""
 FAULT_EVERY_S_MIN: Final = 1.5
 PATIENT_EVERY: Final = 8
-PATIENT_S: Final = 6_000.0
+PATIENT_S: Final = 6_600.0
 """Every so many seeds, one is long and slow: what takes minutes to go wrong shows there."""
 ENDLESS_S: Final = 36_000.0
 """Of a deadline: what hangs is to hang until the end of the run, and to be found there."""

@@ -70,10 +70,12 @@ async def _look_at_all(
     *,
     is_demanded: bool,
 ) -> None:
-    for ledger_id in cluster.ledger_ids():
-        await _look_at(cluster, client, cluster.model.ledgers[ledger_id], is_demanded=is_demanded)
     # A bookie that may have lost fences takes no new ledgers: see protocol rule 2.4.
     sound = cluster.plan.bookie_count - len(damaged)
+    for ledger_id in cluster.ledger_ids():
+        ledger = cluster.model.ledgers[ledger_id]
+        can_end = ledger.metadata is None or ledger.metadata.quorum.ack_quorum <= sound
+        await _look_at(cluster, client, ledger, is_demanded=is_demanded and can_end)
     fitting = [each for each in cluster.plan.quorums if each.ensemble <= sound]
     if not is_demanded or not fitting:
         return

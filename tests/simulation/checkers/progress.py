@@ -21,6 +21,8 @@ from tests.simulation.workloads import follow, read_all, recover
 NAME: Final = "progress"
 PROGRESS_S: Final = 60.0
 """More than all timeouts together that one dead bookie may cost."""
+SETTLE_S: Final = 5.0
+"""After a bookie came back: more than a client waits before it connects again."""
 ENTRIES: Final = 4
 SURVIVABLE_ACK_MIN: Final = 2
 
@@ -166,6 +168,8 @@ class ProgressCheck:
         is_up = await self._cluster.wait_until(
             lambda: all(each.is_serving for each in dead), PROGRESS_S
         )
+        if dead:
+            await asyncio.sleep(SETTLE_S)
         if not is_up:
             self._report(f"{[each.host for each in dead]} did not start again")
 
