@@ -126,7 +126,6 @@ class BookieConnection(asyncio.BufferedProtocol):
         self._waiting_since_s = self._context.now()
         self._runner.hold(held=True)
         self._set_pause(Pause.ANSWERS_UNREAD, on=True)
-        self._context.bound_unread()
 
     @override
     def resume_writing(self) -> None:
@@ -142,11 +141,9 @@ class BookieConnection(asyncio.BufferedProtocol):
         return not self._adds_pending and not self._acks and self._runner.is_idle
 
     @property
-    def unread(self) -> tuple[float, int]:
-        """Since when the peer has read nothing, though it could, and how many bytes."""
-        is_unread = self._transport is not None and self._pause & Pause.ANSWERS_UNREAD
-        count = self._transport.get_write_buffer_size() if is_unread and self._transport else 0
-        return self._waiting_since_s, count
+    def unread_bytes(self) -> int:
+        """What was sent and the peer's socket has not taken yet."""
+        return 0 if self._transport is None else self._transport.get_write_buffer_size()
 
     def overdue(self, now_s: float) -> str | None:
         """Name what the peer should long have done, or None."""
@@ -361,8 +358,6 @@ class BookieConnection(asyncio.BufferedProtocol):
             transport.write(buffers[0])
         elif buffers:
             transport.writelines(buffers)
-        if self._pause & Pause.ANSWERS_UNREAD:
-            self._context.bound_unread()
         if self._pause is not Pause.NONE and not self._runner.is_full:
             self._set_pause(Pause.REQUESTS_WAIT, on=False)
 

@@ -51,13 +51,13 @@ class BookieServer:
         if self._server is not None:
             self._server.close()
         deadline = context.now() + context.limits.drain_timeout_s
-        for connection in self._connections():
+        for connection in self.connections:
             connection.refuse_polls()
-        await self._poll_until(deadline, lambda: all(each.is_idle for each in self._connections()))
-        for connection in self._connections():
+        await self._poll_until(deadline, lambda: all(each.is_idle for each in self.connections))
+        for connection in self.connections:
             connection.close()
         await self._poll_until(deadline, lambda: not context.connections)
-        for connection in self._connections():
+        for connection in self.connections:
             connection.abort()
         if self._sweep_timer is not None:
             self._sweep_timer.cancel()
@@ -70,7 +70,9 @@ class BookieServer:
     def _make_connection(self) -> "TunedConnection":
         return TunedConnection(self._context)
 
-    def _connections(self) -> list[BookieConnection]:
+    @property
+    def connections(self) -> list[BookieConnection]:
+        """List those that stand."""
         return [cast("BookieConnection", each) for each in self._context.connections]
 
     def _schedule_sweep(self) -> None:
@@ -79,11 +81,26 @@ class BookieServer:
 
     def _sweep(self) -> None:
         now_s = self._context.now()
-        for connection in self._connections():
+        for connection in self.connections:
             why = connection.overdue(now_s)
             if why is not None:
                 connection.drop_overdue(why)
+        self._bound_unread()
         self._schedule_sweep()
+
+    def _bound_unread(self) -> None:
+        """Disconnect those who have left most unread while all together are over the bound; they
+        may come back and ask again.
+        """
+        unread = [(each.unread_bytes, each) for each in self.connections]
+        excess = sum(count for count, _ in unread) - self._context.limits.unread_bytes_max
+        if excess <= 0:
+            return
+        for count, connection in sorted(unread, key=lambda each: each[0], reverse=True):
+            if excess <= 0:
+                return
+            excess -= count
+            connection.drop_overdue("answers are not read, and room for them is short")
 
 
 class TunedConnection(BookieConnection):

@@ -39,14 +39,6 @@ class Connection(Protocol):
     def pause_for_room(self, *, paused: bool) -> None:
         """Stop or go on reading."""
 
-    @property
-    def unread(self) -> tuple[float, int]:
-        """Since when the peer has left how many bytes of answers unread."""
-        ...
-
-    def drop_overdue(self, why: str) -> None:
-        """Disconnect a peer that does not do its part."""
-
     def abort(self) -> None:
         """Close at once."""
 
@@ -194,19 +186,6 @@ class ServerContext:
         paused, self._paused = self._paused, {}
         for connection in paused:
             connection.pause_for_room(paused=False)
-
-    def bound_unread(self) -> None:
-        """Keep what all peers together leave unread below its bound: who has left it longest goes,
-        and may come back to ask again.
-        """
-        slow = sorted((each.unread, number) for number, each in enumerate(self.connections))
-        total, connections = sum(count for (_, count), _ in slow), list(self.connections)
-        for (_, count), number in slow:
-            if total <= self.limits.unread_bytes_max:
-                return
-            if count:
-                total -= count
-                connections[number].drop_overdue("answers are not read, and room for them is short")
 
     def stop_waiting(self) -> None:
         """Give up waiting for room: the server has closed."""

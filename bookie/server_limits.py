@@ -29,12 +29,12 @@ class ServerLimits:
     """Above this nothing more is read from the peer, nor looked up for it."""
 
     unread_bytes_max: int = 128 * 1024 * 1024
-    """Of all connections together; above it, the peer that has read nothing for longest is
-    disconnected."""
+    """Of all connections together, looked at in each sweep; above it, those who have left most
+    unread are disconnected."""
 
-    bodies_bytes_max: int = 64 * 1024 * 1024
-    """Buffers of large frames that are kept to be used again: somewhat more than the recent
-    entries, which hold most of them."""
+    bodies_bytes_max: int = 96 * 1024 * 1024
+    """Buffers of large frames that are kept to be used again: what the queue of adds and the recent
+    entries hold of them together."""
 
     sweep_interval_s: float = 1.0
     attached_ledgers_max: int = 100_000

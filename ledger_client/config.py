@@ -7,6 +7,7 @@ name.
 from dataclasses import dataclass
 
 from bookie.wire.batch import BATCH_ENTRIES_MAX
+from ledger_client.protocol.acks import BATCH_COST_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,8 +23,8 @@ class ClientConfig:
     window_entries_max: int = 200_000
     unanswered_bytes_max: int = 256 * 1024 * 1024
     """Bytes that one bookie has not answered, confirmed or not, before it is treated as failed
-    (rule 4.6). Not less than the window: else what a writer sends again after an ensemble change
-    would fail the bookies that are to take it."""
+    (rule 4.6). All that one writer's window admits must fit: else what it sends again after an
+    ensemble change would fail the bookies that are to take it. All writers of a client share it."""
     append_deadline_s: float = 30.0
     add_timeout_s: float = 5.0
     """How long one bookie may take to store one batch."""
@@ -57,8 +58,10 @@ class ClientConfig:
     session_timeout_s: float = 10.0
 
     def __post_init__(self) -> None:
-        if self.unanswered_bytes_max < self.window_bytes_max:
+        wanted = self.window_bytes_max + BATCH_COST_BYTES * self.window_entries_max
+        if self.unanswered_bytes_max < wanted:
             raise ValueError(
-                f"unanswered_bytes_max ({self.unanswered_bytes_max}) must not be less than "
-                f"window_bytes_max ({self.window_bytes_max}): raise one or lower the other"
+                f"unanswered_bytes_max ({self.unanswered_bytes_max}) must be at least {wanted}: "
+                f"window_bytes_max, and {BATCH_COST_BYTES} for each of window_entries_max, which "
+                "may all be batches of their own. Raise it, or lower the window"
             )

@@ -65,6 +65,7 @@ class _Add:
     size: int
     sink: AddSink
     sent_at: float
+    recovery: bool
 
 
 @dataclass(slots=True)
@@ -86,7 +87,7 @@ class BookieConnection(asyncio.BufferedProtocol):
         on_latency: Callable[[float, float], None],
     ) -> None:
         self.bookie_id = bookie_id
-        self.unanswered_bytes = 0
+        self.unanswered = [0, 0]  # bytes of adds: of writers, and of recoveries
         self.attached: dict[LedgerId, None] = {}
         self.frame_bytes_max = FRAME_BYTES_MAX
         loop = asyncio.get_running_loop()
@@ -119,8 +120,8 @@ class BookieConnection(asyncio.BufferedProtocol):
 
     @property
     def waiting_bytes(self) -> int:
-        """Bytes held for this bookie: unanswered adds, or what the socket has not yet taken."""
-        return max(self.unanswered_bytes, self._writes.waiting_bytes)
+        """Bytes held for this bookie: writers' unanswered adds, or what the socket did not take."""
+        return max(self.unanswered[0], self._writes.waiting_bytes - self.unanswered[1])
 
     @property
     def oldest_add_sent_at(self) -> float | None:
@@ -135,8 +136,8 @@ class BookieConnection(asyncio.BufferedProtocol):
         """Send one batch; the connection must be open."""
         assert self.is_open, "adds are sent on open connections"
         request_id, size, is_idle = self._next_request_id(), len(batch), self._is_idle
-        self._adds[request_id] = _Add(first_entry_id, size, sink, self._loop.time())
-        self.unanswered_bytes += size
+        self._adds[request_id] = _Add(first_entry_id, size, sink, self._loop.time(), recovery)
+        self.unanswered[recovery] += size
         flags = ADD_RECOVERY if recovery else 0
         header = frame_header(FrameKind.ADD, request_id, size, flags)
         self._writes.send(header, batch, at_once=is_idle)
@@ -252,7 +253,7 @@ class BookieConnection(asyncio.BufferedProtocol):
             if request_id in self._calls:
                 self.close(CallFailure.PROTOCOL, "it acknowledged a request that is not an add")
             return  # late: its deadline passed
-        self.unanswered_bytes -= add.size
+        self.unanswered[add.recovery] -= add.size
         self._on_latency(add.sent_at, self._last_received_at)
         add.sink.on_add_answered(self.bookie_id, add.first_entry_id, status)
 
@@ -354,14 +355,14 @@ class BookieConnection(asyncio.BufferedProtocol):
         for request_id in late:
             failed = self._adds.pop(request_id, None)
             if failed is not None:
-                self.unanswered_bytes -= failed.size
+                self.unanswered[failed.recovery] -= failed.size
                 why = f"nothing came for {now - failed.sent_at:.1f} s"
                 self._fail_add(failed, CallFailure.TIMEOUT, why)
 
     def _fail_all(self, failure: CallFailure, reason: str) -> None:
         adds, self._adds = self._adds, {}
         calls, self._calls = self._calls, {}
-        self.unanswered_bytes = 0
+        self.unanswered = [0, 0]
         if not self.opened.done():
             self.opened.set_exception(self._error(failure, reason))
         for call in calls.values():

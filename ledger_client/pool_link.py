@@ -32,6 +32,8 @@ SETTLED_AFTER_S: Final = 5.0
 BACK_OFF_DOUBLINGS_MAX: Final = 16
 HELLO_ATTEMPTS: Final = 2
 QUEUED_ADDS_MAX: Final = 100_000
+RECOVERIES_BYTES_MAX: Final = 1024 * 1024 * 1024
+"""What all recoveries of a client together may have unanswered at one bookie."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,10 +112,14 @@ class BookieLink:
         """Send an add, or queue it while a connection is made; its sink learns the outcome."""
         size = len(add.batch)
         connection = self._connection
-        waiting = self._queued_bytes if connection is None else connection.waiting_bytes
+        # Recoveries, each of which bounds itself, leave the writers their room, and have their own.
         bound = self._settings.config.unanswered_bytes_max
-        # A recovery bounds itself, and has nobody else to write back to.
-        if waiting and waiting + size > bound and not add.recovery:
+        if add.recovery:
+            bound = max(bound, RECOVERIES_BYTES_MAX)
+        waiting = self._queued_bytes
+        if connection is not None:
+            waiting = connection.unanswered[1] if add.recovery else connection.waiting_bytes
+        if waiting and waiting + size > bound:
             self._fail(add, CallFailure.OVERFLOW, f"{waiting} of {bound} bytes are unanswered")
         elif connection is not None:
             self._send(connection, add)
@@ -154,7 +160,7 @@ class BookieLink:
     @property
     def unanswered_bytes(self) -> int:
         """Bytes of adds that were asked for and have no outcome yet."""
-        sent = self._connection.unanswered_bytes if self._connection is not None else 0
+        sent = sum(self._connection.unanswered) if self._connection is not None else 0
         return self._queued_bytes + sent
 
     @property

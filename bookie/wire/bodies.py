@@ -11,7 +11,10 @@ from collections import deque
 from typing import Final
 
 POOLED_BYTES_MIN: Final = 128 * 1024
-"""Smaller bodies are cheap to make; larger ones are rounded up to a multiple of this."""
+"""Smaller bodies are cheap to make."""
+ROUNDED_TO_BYTES: Final = 16 * 1024
+WASTE_SHARE_MAX: Final = 0.25
+"""A buffer is lent for a body that leaves no more of it unused."""
 LOOKS_MAX: Final = 4
 """The oldest so many are looked at: they are given back about in the order in which they went."""
 
@@ -35,11 +38,11 @@ class BodyPool:
             if not _is_free(body):
                 self._lent.appendleft(body)
                 break
-            if size <= len(body) <= 2 * size:
+            if size <= len(body) <= (1 + WASTE_SHARE_MAX) * size:
                 self._lent.append(body)
                 return memoryview(body)[:size]
             self._bytes -= len(body)
-        body = bytearray(-(-size // POOLED_BYTES_MIN) * POOLED_BYTES_MIN)
+        body = bytearray(-(-size // ROUNDED_TO_BYTES) * ROUNDED_TO_BYTES)
         self._bytes += len(body)
         self._lent.append(body)
         while self._bytes > self._bytes_max:

@@ -38,9 +38,9 @@ REQUEST_BYTES_MAX: Final = 64 * 1024
 """Control messages are small: a bound of their own bounds what their decoder allocates."""
 
 BODY_BYTES_AT_FIRST: Final = 64 * 1024
-BODY_BYTES_TRUSTED_MAX: Final = 2 * 1024 * 1024
-"""A peer that sent a whole large frame is given as much at once for the next, up to this: more than
-the largest batch of a client with the default limits."""
+BODY_BYTES_TRUSTED_MAX: Final = 1024 * 1024 + 64 * 1024
+"""A peer that sent a whole large frame is given as much at once for the next, up to this: what
+the largest batch of a client with the default limits takes, with its header."""
 REQUEST_ID_MODULUS: Final = 2**32
 
 _HEADER = struct.Struct("<HBBII")

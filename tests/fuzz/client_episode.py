@@ -246,7 +246,7 @@ class _Talk:
         require(transport.is_lost, "the transport is closed")
         require(len(self._lost) == 1, f"the loss is told once, not {self._lost}")
         require(connection.ended.done() and connection.opened.done(), "whoever waits is told")
-        require(connection.unanswered_bytes == 0, "what waited is counted out")
+        require(not any(connection.unanswered), "what waited is counted out")
         for sink in self._sinks:
             require(len(sink.outcomes) == 1, f"an add ends once, not {sink.outcomes}")
             self.answered_count += isinstance(sink.outcomes[0], Status)

@@ -317,7 +317,8 @@ class Faults:
 
     async def _wipe_disk(self) -> None:
         bookie = self._victim()
-        if bookie is not None:
+        # A second time, a ledger could have lost two bookies: the one it had, and its successor.
+        if bookie is not None and not bookie.wipes:
             bookie.kill(power_off=True)
             bookie.platter = Platter()
             bookie.wipes += 1

@@ -250,15 +250,17 @@ def _options(rng: random.Random, duration_s: float) -> BookieOptions:
 
 
 def _config(rng: random.Random) -> ClientConfig:
-    window_bytes, unanswered_bytes = rng.choice(((8_000, 24_000), (2**20, 2**28)))
+    # A window, its entries, and what it needs of the bound of unanswered bytes.
+    window = rng.choice(((8_000, 30, 24_000), (2**20, 200_000, 2**28)))
     return ClientConfig(
         delay_ensemble_change=rng.random() < 0.25,
         run_degraded=rng.random() < 0.3,
         add_timeout_s=rng.choice((1.0, 5.0)),
         append_deadline_s=rng.choice((10.0, 30.0, ENDLESS_S)),
         batch_entries_max=rng.choice((1, 4, 4096)),
-        window_bytes_max=window_bytes,
-        unanswered_bytes_max=unanswered_bytes,
+        window_bytes_max=window[0],
+        window_entries_max=window[1],
+        unanswered_bytes_max=window[2],
         quarantine_s=rng.choice((2.0, 60.0)),
         suspicions_per_minute_max=rng.choice((6, 60)),
         long_poll_s=rng.choice((1.0, 10.0)),

@@ -41,6 +41,8 @@ class ClosingChecker(Checker):
             self._look_at_first_close(ledger, now)
         elif ledger.closed_at != now.last_entry_id:
             self.report(f"{where} was closed at {ledger.closed_at} and then at {now.last_entry_id}")
+        elif before is not None and now.length != before.length:
+            self.report(f"{where} had the length {before.length} and then {now.length}")
 
     @override
     def on_confirmed(self, ledger: LedgerModel, entry_id: int, expected: int) -> None:

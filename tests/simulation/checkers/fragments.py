@@ -34,6 +34,8 @@ class FragmentsChecker(Checker):
             self.report(f"{where}: fragments vanished: {before.fragments} {now.fragments}")
         if now.state is LedgerState.OPEN:
             self._look_at_change(ledger, before, now)
+        elif now.state is LedgerState.IN_RECOVERY:
+            self.report(f"{where}: a recovery stored its ensembles before its end: {now.fragments}")
 
     def _look_at_change(
         self, ledger: LedgerModel, before: LedgerMetadata, now: LedgerMetadata

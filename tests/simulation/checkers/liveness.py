@@ -74,7 +74,8 @@ async def _look_at_all(
     sound = cluster.plan.bookie_count - len(damaged)
     for ledger_id in cluster.ledger_ids():
         ledger = cluster.model.ledgers[ledger_id]
-        can_end = ledger.metadata is None or ledger.metadata.quorum.ack_quorum <= sound
+        metadata = ledger.metadata
+        can_end = ledger.is_closed or metadata is None or metadata.quorum.ack_quorum <= sound
         await _look_at(cluster, client, ledger, is_demanded=is_demanded and can_end)
     fitting = [each for each in cluster.plan.quorums if each.ensemble <= sound]
     if not is_demanded or not fitting:

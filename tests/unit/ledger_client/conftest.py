@@ -23,7 +23,8 @@ async def setting(bookie: ScriptedBookie) -> AsyncIterator[Setting]:
     config = ClientConfig(
         add_timeout_s=0.6,
         connect_timeout_s=0.5,
-        window_bytes_max=100_000,
+        window_bytes_max=40_000,
+        window_entries_max=100,
         unanswered_bytes_max=100_000,
     )
     setting = Setting(bookie, config)

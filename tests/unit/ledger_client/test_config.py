@@ -6,8 +6,9 @@ from ledger_client import ClientConfig
 
 
 def test_a_writer_cannot_overrun_the_bound_by_sending_again() -> None:
-    with pytest.raises(ValueError, match="must not be less than window_bytes_max"):
+    with pytest.raises(ValueError, match="lower the window"):
         ClientConfig(unanswered_bytes_max=1_000)
-    assert (
-        ClientConfig(unanswered_bytes_max=1_000, window_bytes_max=1_000).window_bytes_max == 1_000
+    fitting = ClientConfig(
+        unanswered_bytes_max=11_000, window_bytes_max=5_000, window_entries_max=11
     )
+    assert fitting.window_entries_max == 11
