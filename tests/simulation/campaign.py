@@ -9,11 +9,13 @@ entries (acknowledged), ledgers, faults by kind, errors by kind (typed ones, whi
 """
 
 import multiprocessing
+import subprocess
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Final
 
 from tests.simulation.run import Result, run_seed
@@ -73,8 +75,9 @@ class Summary:
 
 
 def replay_command(seed: int, *, beyond_budget: bool) -> str:
-    """Return the command that shows one seed again."""
-    return f"{COMMAND} --seed {seed}{' --beyond-budget' if beyond_budget else ''} --trace"
+    """Return the command that shows one seed again, and the commit that it belongs to."""
+    command = f"{COMMAND} --seed {seed}{' --beyond-budget' if beyond_budget else ''} --trace"
+    return f"{command}  # {_commit()}"
 
 
 def run_campaign(
@@ -93,6 +96,18 @@ def run_campaign(
         if result.violations and stop_at_first:
             break
     return summary
+
+
+def _commit() -> str:
+    """Name what is checked out; a copy without its history has no name."""
+    described = subprocess.run(
+        ["git", "describe", "--always", "--dirty"],
+        cwd=Path(__file__).parent,
+        capture_output=True,
+        check=False,
+        text=True,
+    )
+    return described.stdout.strip() or "no commit"
 
 
 def _results(
