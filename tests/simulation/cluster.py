@@ -19,6 +19,7 @@ from tests.simulation.checkers.deletion import DeletionChecker
 from tests.simulation.checkers.durability import DurabilityChecker
 from tests.simulation.checkers.fencing import FencingChecker
 from tests.simulation.checkers.fragments import FragmentsChecker
+from tests.simulation.checkers.holders import HoldersChecker
 from tests.simulation.checkers.negatives import NegativesChecker
 from tests.simulation.checkers.order import OrderChecker
 from tests.simulation.checkers.reading import ReadingChecker
@@ -57,6 +58,7 @@ class Cluster:
                 ReadingChecker(model),
                 FencingChecker(model),
                 NegativesChecker(model),
+                HoldersChecker(model, self._is_running),
                 DeletionChecker(model),
                 DurabilityChecker(model, self._platter_of),
             ],
@@ -94,6 +96,9 @@ class Cluster:
     def ledger_ids(self) -> list[int]:
         """List the ledgers that exist."""
         return [each for each, ledger in self.model.ledgers.items() if ledger.metadata is not None]
+
+    def _is_running(self, node: int) -> bool:
+        return any(each.node == node for each in self.bookies)
 
     def _platter_of(self, host: str) -> Platter | None:
         bookie = self._by_host.get(host)

@@ -81,6 +81,8 @@ class ConnectionTap:
             fields = msgpack.unpackb(body)
             if fields[0] == HELLO_REPLY:
                 self._bookie_id = fields[2]
+                if fields[1] == Status.OK:
+                    self._checkers.on_greeted(self._bookie_id, self._far.node)
             asked = self._asked.pop(request_id, None)
             if asked is not None and fields[0] in (LAC_REPLY, REFUSED):
                 self._on_status(asked, Status(fields[1]), is_lac_reply=fields[0] == LAC_REPLY)

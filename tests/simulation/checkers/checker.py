@@ -37,6 +37,9 @@ class Checker:
         """Record a violation."""
         self.model.report(self.name, text)
 
+    def on_greeted(self, bookie_id: str, node: int) -> None:
+        """Look at a process that accepts a hello as a bookie."""
+
     def on_stored(self, bookie_id: str, host: str, asked: Asked, new: list[int]) -> None:
         """Look at a bookie's OK to an add; `new` are the entries it had not acknowledged before."""
 
@@ -74,6 +77,7 @@ class Checkers:
     def __init__(self, model: Model, checkers: list[Checker]) -> None:
         self.model = model
         self.all = checkers
+        self.on_greeted = self._seen_by("on_greeted")
         self.on_stored = self._seen_by("on_stored")
         self.on_fenced = self._seen_by("on_fenced")
         self.on_negative = self._seen_by("on_negative")
