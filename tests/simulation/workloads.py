@@ -76,6 +76,9 @@ async def follow(
                     expected = entry.id + 1
                     cluster.checkers.on_read(ledger, entry.id, entry.data)
                     on_seen(entry.id)
+                if expected - 1 > reader.last_confirmed:
+                    text = f"ledger {ledger.ledger_id}: tail gave {expected - 1}, beyond its LAC"
+                    cluster.model.report("reading", text)
                 _look_at_lac(cluster, ledger, handle, reader)
         if ledger.closed_at is None or expected != max(first, ledger.closed_at + 1):
             text = f"ledger {ledger.ledger_id}: tail ended before {expected}, not at its last entry"

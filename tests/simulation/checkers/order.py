@@ -6,7 +6,7 @@ Source: protocol rules 4.1, 4.5; invariant "acks in order without gaps".
 from typing_extensions import override
 
 from tests.simulation.checkers.checker import Checker
-from tests.simulation.model import LedgerModel
+from tests.simulation.model import LedgerModel, Model
 
 
 class OrderChecker(Checker):
@@ -14,11 +14,20 @@ class OrderChecker(Checker):
 
     name = "order"
 
+    def __init__(self, model: Model) -> None:
+        super().__init__(model)
+        self._lacs: dict[int, int] = {}
+        """Of each writer, the LAC that was seen last."""
+
     @override
     def on_confirmed(self, ledger: LedgerModel, entry_id: int, expected: int) -> None:
         if entry_id != expected:
             self.report(f"ledger {ledger.ledger_id}: an append got id {entry_id}, not {expected}")
         assert ledger.writer is not None
-        if ledger.writer.last_confirmed < entry_id:
-            lac = ledger.writer.last_confirmed
+        lac = ledger.writer.last_confirmed
+        if lac < entry_id:
             self.report(f"ledger {ledger.ledger_id}: entry {entry_id} succeeded, the LAC is {lac}")
+        before = self._lacs.get(ledger.ledger_id, lac)
+        if lac < before:
+            self.report(f"ledger {ledger.ledger_id}: the writer's LAC went from {before} to {lac}")
+        self._lacs[ledger.ledger_id] = lac
