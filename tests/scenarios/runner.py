@@ -37,6 +37,10 @@ NOTHING: Final = "(nothing)"
 
 PLAYERS: Final[Mapping[str, str]] = {
     "append": "tests.scenarios.append_player:AppendPlayer",
+    "handle": "tests.scenarios.read_player:HandlePlayer",
+    "metadata": "tests.scenarios.metadata_player:MetadataPlayer",
+    "read": "tests.scenarios.read_player:ReadPlayer",
+    "bookie": "tests.scenarios.bookie_player:BookiePlayer",
     "recovery": "tests.scenarios.recovery_player:RecoveryPlayer",
 }
 """Where each protocol's player is: imported only when a transcript names it."""

@@ -1,0 +1,340 @@
+"""Plays transcripts of one bookie: its identity, its connections and its storage, all of them real.
+
+Leaves what is said on a connection to `bookie_wire.py`, the disk and the clock to the simulation,
+and the metadata service to the one in memory.
+
+Set-up: `disks serving` (formatted, and the bookie started) or `disks empty`.
+
+Events, about ledger 7 unless `ledger=N` is given; `me` is this bookie's id:
+    format | start | stop | crash | pass SECONDS
+    empty all | empty DIRECTORY | swap DIRECTORY (for another bookie's) | keep-copy | put-copy-back
+    damage ID                                     a bit of that entry's payload in the log flips
+    hold-syncs | release-syncs | fail-sync
+    hello NAME [low=N high=N] | hello-and-add NAME     on a connection of its own; `any`: no name
+    add 0..4 [lac=N] [recovery] [other] [damaged]      the usual payloads, or other ones
+    read 0..4 [fence] | lac | fence | write-lac N | tell-lac N | wait-lac N
+    metadata open|closed|deleted [fragments=0:me,b] [incoming=me]       what the service stores
+    metadata-is-stale | hold-metadata N (the Nth request from now) | release-metadata | collect
+
+An action is an answer: the event that asked, a colon, and what the bookie said. What is not said
+within a second of virtual time comes with a later event. An event plays the transcript so far again
+from its beginning: one seed, one history, and no event loop that outlives a call.
+"""
+
+import asyncio
+import random
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from typing_extensions import override  # `typing` has it from 3.12 on
+
+from bookie.collector import Collector
+from bookie.config import KIB, StorageConfig
+from bookie.errors import BookieError
+from bookie.identity import LIMBO_NAME, format_directories, prove_identity, remove_mark
+from bookie.server_context import ServerContext
+from bookie.server_counters import ServerCounters
+from bookie.server_errors import CookieMismatchError, CookieMissingError
+from bookie.server_limits import ServerLimits
+from bookie.server_log import ServerLog
+from bookie.storage import BookieStorage
+from bookie.wire import messages as m
+from metadata.errors import MetadataError, NodeNotFoundError
+from metadata.ids import BookieId, LedgerId, Version
+from metadata.ledger_metadata import Fragment, LedgerMetadata, LedgerState
+from metadata.ledger_store import LedgerStore
+from metadata.memory import MemoryMetadataServer, MemoryMetadataStore
+from metadata.memory_faults import NoFaults, StoreCall
+from tests.scenarios import words as w
+from tests.scenarios.bookie_wire import Wire, batch_of, hello_of, request_of
+from tests.simulation.disk import CrashableDisk, DiskFaults, Platter
+from tests.simulation.loop import run_simulation, simulation_loop
+from tests.unit.bookie.batches import payload_of
+
+SEED: Final = 1
+SETTLE_S: Final = 1.0
+KEY: Final = b"k" * 32
+LEDGERS: Final = (w.LEDGER, LedgerId(8))
+CONFIG: Final = StorageConfig(reserve_bytes_min=KIB, reserve_share=0.0)
+
+
+class BookiePlayer:
+    """One machine's disks, at most one bookie that runs on them, and who talks to it."""
+
+    def __init__(self, setup: Mapping[str, str]) -> None:
+        self._before = {"serving": (["format"], ["start"]), "empty": ()}[setup["disks"]]
+        self._events: list[Sequence[str]] = []
+
+    def play(self, words: Sequence[str]) -> list[str]:
+        self._events.append(words)
+        return run_simulation(self._happen, SEED)
+
+    async def _happen(self) -> list[str]:
+        machine = _Machine()
+        happened: list[str] = []
+        for words in (*self._before, *self._events):
+            happened = await machine.perform(words)
+        return happened
+
+
+class _MetadataFaults(NoFaults):
+    """Keeps the bookie's session behind, or one of its requests waiting."""
+
+    def __init__(self) -> None:
+        self.bookie_session = -1
+        self.is_stale = False
+        self.requests_until_held = 0
+        self.released = asyncio.Event()
+
+    @override
+    async def before(self, call: StoreCall) -> None:
+        await super().before(call)
+        if call.session_id == self.bookie_session and self.requests_until_held:
+            self.requests_until_held -= 1
+            if not self.requests_until_held:
+                await self.released.wait()
+
+    @override
+    def missed_changes(self, call: StoreCall) -> int:
+        return 1_000 if self.is_stale and call.session_id == self.bookie_session else 0
+
+
+class _Machine:
+    """Performs the events of a transcript."""
+
+    def __init__(self) -> None:
+        self._rng = random.Random(f"bookie {SEED}")
+        self._platter = Platter()
+        self._copy: Platter | None = None
+        self._disk_faults = DiskFaults()
+        self._metadata_faults = _MetadataFaults()
+        server = MemoryMetadataServer(faults=self._metadata_faults)
+        self._store = MemoryMetadataStore(server)
+        self._metadata_faults.bookie_session = self._store.session_id
+        self._others = LedgerStore(MemoryMetadataStore(server), self._rng, lambda: 0)
+        self._bookie_ids: list[BookieId] = []
+        self._node = 0
+        self._context: ServerContext | None = None
+        self._wire: Wire | None = None
+        self._lines: list[str] = []
+
+    async def perform(self, words: Sequence[str]) -> list[str]:
+        """Let one event happen, and what follows from it; return what the bookie said."""
+        self._lines.clear()
+        label = " ".join(words)
+        options = w.parse_options(words[1:])
+        match words:
+            case ["pass", seconds]:
+                await asyncio.sleep(float(seconds))
+            case ["format" | "start" | "stop" | "crash", *_]:
+                await self._live(words[0])
+            case ["empty" | "swap" | "keep-copy" | "put-copy-back" | "damage", *where]:
+                await self._hurt(words[0], "".join(where))
+            case ["hold-syncs" | "release-syncs" | "fail-sync"]:
+                self._slow(words[0])
+            case ["metadata", state, *_]:
+                await self._store_metadata(state, options)
+            case ["metadata-is-stale" | "hold-metadata" | "release-metadata", *count]:
+                self._slow_metadata(words[0], int("".join(count) or "0"))
+            case _:
+                loop = simulation_loop()
+                loop.run_in(self._node, lambda: self._talk(label, words, options))
+        await asyncio.sleep(SETTLE_S)
+        return [self._readable(line) for line in self._lines]
+
+    # -- the process and its disks
+
+    async def _live(self, what: str) -> None:
+        loop = simulation_loop()
+        if what == "format":
+            await self._format(self._platter)
+        elif what == "start":
+            started: asyncio.Future[None] = loop.create_future()
+            node, _task = loop.spawn(self._serve(started))
+            await started
+            if self._context is not None and self._wire is None:
+                self._node = node
+                self._wire = loop.run_in(node, self._connect)
+        elif self._context is not None:
+            if what == "stop":
+                closing = self._context.storage.close
+                await loop.run_in(self._node, lambda: loop.create_task(closing()))
+            loop.kill(self._node)
+            if what == "crash":
+                self._platter.crash(self._rng)
+            if self._wire is not None:
+                self._wire.lose()
+            self._context = self._wire = self._disk_faults.paused = None
+
+    async def _format(self, platter: Platter) -> None:
+        disk = CrashableDisk(platter, self._rng)
+        try:
+            made = await format_directories(disk, self._store, "bookie", self._rng, lambda: 0)
+        except BookieError as error:
+            self._lines.append(_show_refusal(error))
+            return
+        self._bookie_ids.append(made)
+        self._lines.append(f"formatted {made}")
+
+    async def _serve(self, started: "asyncio.Future[None]") -> None:
+        """Do what `bookie.bookie_process` does, without sockets and registration."""
+        disk = CrashableDisk(self._platter, self._rng, self._disk_faults)
+        try:
+            await disk.lock()
+            identity = await prove_identity(disk, self._store)
+        except BookieError as error:
+            await disk.close()
+            self._lines.append(_show_refusal(error))
+            started.set_result(None)
+            return
+        is_stale = identity.is_stale
+        storage = await BookieStorage.open(disk, CONFIG, rng=self._rng, has_lost_data=is_stale)
+        if is_stale:
+            await storage.checkpoint()
+            await remove_mark(disk, LIMBO_NAME)
+        now = simulation_loop().time
+        self._context = ServerContext(
+            identity.bookie_id, storage, ServerLimits(), ServerCounters(), ServerLog(now), now
+        )
+        is_limbo = storage.statistics().is_limbo
+        self._lines.append(f"started {identity.bookie_id}{' in limbo' if is_limbo else ''}")
+        started.set_result(None)
+        try:
+            await storage.background()
+        except BookieError as error:
+            self._lines.append(f"ended {type(error).__name__}")
+
+    async def _hurt(self, how: str, where: str) -> None:
+        platter = self._platter
+        match how:
+            case "keep-copy":
+                self._copy = platter.copied()
+            case "put-copy-back":
+                assert self._copy is not None
+                self._platter = self._copy
+            case "damage":
+                payload = payload_of(w.LEDGER, int(where))
+                for name, content in sorted(platter.names.items()):
+                    if (place := content.durable.find(payload)) >= 0:
+                        platter.flip_bit(name, 8 * place)
+            case "empty":
+                _move_directory(platter, Platter(), where)
+            case _:
+                another = Platter()
+                await self._format(another)
+                _move_directory(platter, Platter(), where)
+                _move_directory(another, platter, where)
+
+    def _slow(self, how: str) -> None:
+        faults = self._disk_faults
+        if how == "hold-syncs":
+            faults.paused = asyncio.Event()
+        elif how == "fail-sync":
+            faults.failing_syncs = 1
+        elif faults.paused is not None:
+            faults.paused.set()
+            faults.paused = None
+
+    # -- what the metadata service says
+
+    def _slow_metadata(self, how: str, count: int) -> None:
+        faults = self._metadata_faults
+        if how == "metadata-is-stale":
+            faults.is_stale = True
+        elif how == "hold-metadata":
+            faults.requests_until_held = count
+        else:
+            faults.released.set()
+
+    async def _store_metadata(self, state: str, options: Mapping[str, str]) -> None:
+        if state == "deleted":
+            await self._others.delete(w.LEDGER)
+            return
+        metadata = self._metadata(LedgerState(state), options)
+        try:
+            _old, version = await self._others.get(w.LEDGER, fresh=True)
+        except NodeNotFoundError:
+            await self._others.create(metadata)
+        else:
+            await self._others.compare_and_set(metadata, Version(version))
+
+    def _metadata(self, state: LedgerState, options: Mapping[str, str]) -> LedgerMetadata:
+        incoming = self._named(w.parse_bookies(options.get("incoming", "")))
+        fragments = [
+            Fragment(each.first_entry_id, self._named(each.ensemble), incoming)
+            for each in w.parse_fragments(options["fragments"])
+        ]
+        quorum = w.parse_quorum("/".join(3 * [str(len(fragments[0].ensemble))]))
+        return w.ledger(quorum, fragments, state)
+
+    def _named(self, bookies: Sequence[BookieId]) -> tuple[BookieId, ...]:
+        return tuple(self._bookie_ids[0] if each == "me" else each for each in bookies)
+
+    async def _collect(self, context: ServerContext) -> None:
+        ledgers = LedgerStore(self._store, self._rng, lambda: 0)
+        collector = Collector(
+            context, self._store, ledgers, self._rng, pass_interval_s=1.0, reads_per_s=1
+        )
+        try:
+            is_removed = await collector.look_at(w.LEDGER)
+        except MetadataError as error:
+            self._lines.append(f"collect: {type(error).__name__}")
+        else:
+            self._lines.append(f"collect: {'removed' if is_removed else 'kept'}")
+
+    # -- its clients
+
+    def _connect(self) -> Wire:
+        assert self._context is not None
+        wire = Wire(self._context, self._lines, "client")
+        wire.ask("", hello_of(self._context.bookie_id, {}))
+        for ledger_id in LEDGERS:
+            wire.ask("", m.AttachLedger(ledger_id, KEY))
+        return wire
+
+    def _talk(self, label: str, words: Sequence[str], options: Mapping[str, str]) -> None:
+        assert self._context is not None
+        assert self._wire is not None
+        ledger_id = LedgerId(int(options.get("ledger", w.LEDGER)))
+        match words:
+            case ["add", entries, *_]:
+                batch = batch_of(ledger_id, entries, options)
+                self._wire.add(label, batch, recovery="recovery" in options)
+            case ["hello" | "hello-and-add", name, *_]:
+                (bookie_id,) = self._named([BookieId("" if name == "any" else name)])
+                wire = Wire(self._context, self._lines, label)
+                wire.ask(label, hello_of(bookie_id, options))
+                wire.ask("", m.AttachLedger(ledger_id, KEY))
+                if words[0] == "hello-and-add":
+                    wire.add("its add", batch_of(ledger_id, "0..0", {}), recovery=False)
+            case ["collect"]:
+                collecting = self._collect(self._context)
+                simulation_loop().create_task(collecting).add_done_callback(asyncio.Task.result)
+            case _:
+                self._wire.ask(label, request_of(ledger_id, words, options))
+
+    def _readable(self, line: str) -> str:
+        for number, bookie_id in enumerate(self._bookie_ids, 1):
+            line = line.replace(bookie_id, f"bookie-{number}")
+        return line
+
+
+def _move_directory(source: Platter, target: Platter, directory: str) -> None:
+    prefix = "" if directory == "all" else directory + "/"
+    for names, moved in (
+        (source.names, target.names),
+        (source.durable_names, target.durable_names),
+    ):
+        for name in [name for name in names if name.startswith(prefix)]:
+            moved[name] = names.pop(name)
+    for name in [name for name in source.stores if f"{name}/".startswith(prefix)]:
+        target.stores[name] = source.stores.pop(name)
+
+
+def _show_refusal(error: BookieError) -> str:
+    line = f"refused {type(error).__name__}"
+    if isinstance(error, CookieMissingError | CookieMismatchError):
+        line += f" at {error.where}"
+    if isinstance(error, CookieMismatchError):
+        line += f": other {', '.join(each.field for each in error.differences)}"
+    return line + ("; `quire bookie format`" if "`quire bookie format`" in str(error) else "")

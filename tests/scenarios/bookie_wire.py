@@ -1,0 +1,188 @@
+"""Speaks to a bookie's real connection for transcripts: sends requests, notes answers as lines.
+
+Leaves the bookie behind the connection, and the order of events, to `bookie_player.py`.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from typing import Final
+
+from typing_extensions import override  # `typing` has it from 3.12 on
+
+from bookie.connection import BookieConnection
+from bookie.server_context import ServerContext
+from bookie.wire import messages as m
+from bookie.wire.codec import decode_acks, decode_reply, encode_message
+from bookie.wire.entries import Entries, decode_entries
+from bookie.wire.frames import (
+    ADD_RECOVERY,
+    FRAME_BYTES_MAX,
+    Frame,
+    FrameAssembler,
+    FrameKind,
+    frame_header,
+)
+from metadata.ids import EntryId, LedgerId
+from tests.unit.bookie.batches import make_batch, payload_of
+
+WAIT_MS: Final = 30_000
+BYTES_MAX: Final = 1 << 20
+OTHER_PAYLOAD: Final = b"other bytes"
+
+
+class Wire(asyncio.Transport):
+    """The client's end of one connection: sends requests, and notes every answer as a line."""
+
+    def __init__(self, context: ServerContext, lines: list[str], name: str) -> None:
+        super().__init__()
+        self._lines = lines
+        self._name = name
+        self._asked: dict[int, str] = {}
+        self._assembler = FrameAssembler(FRAME_BYTES_MAX)
+        self._last_id = 0
+        self._is_closing = False
+        self._connection = BookieConnection(context)
+        self._connection.connection_made(self)
+
+    def ask(self, label: str, request: m.Request) -> None:
+        """Send a request; the label of one that is not answered, or not looked at, is empty."""
+        self._send(label, FrameKind.REQUEST, encode_message(request))
+
+    def add(self, label: str, batch: bytes, *, recovery: bool) -> None:
+        """Send a batch."""
+        self._send(label, FrameKind.ADD, batch, ADD_RECOVERY if recovery else 0)
+
+    def lose(self) -> None:
+        """Note what will never be answered."""
+        self._lines += [f"{label}: no answer" for label in self._asked.values()]
+
+    @override
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        for frame in _feed(self._assembler, data):
+            self._note(frame)
+
+    @override
+    def is_closing(self) -> bool:
+        return self._is_closing
+
+    @override
+    def close(self) -> None:
+        self._is_closing = True
+        self._lines.append(f"{self._name}: connection closed")
+
+    @override
+    def abort(self) -> None:
+        self.close()
+
+    @override
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        """Take whatever is written at once."""
+
+    @override
+    def get_extra_info(self, name: str, default: object = None) -> object:
+        return self._name
+
+    def _send(self, label: str, kind: FrameKind, body: bytes, flags: int = 0) -> None:
+        if self._is_closing:
+            return
+        self._last_id += 1
+        if label:
+            self._asked[self._last_id] = label
+        data = frame_header(kind, self._last_id, len(body), flags) + body
+        room = self._connection.get_buffer(-1)
+        room[: len(data)] = data
+        self._connection.buffer_updated(len(data))
+
+    def _note(self, frame: Frame) -> None:
+        match frame.kind:
+            case FrameKind.ACKS:
+                answers = [(each, _name(status)) for each, status in decode_acks(frame.body)]
+            case FrameKind.ENTRIES:
+                answers = [(frame.request_id, _show_entries(decode_entries(frame.body)))]
+            case _:
+                answers = [(frame.request_id, _show_reply(decode_reply(frame.body)))]
+        for request_id, answer in answers:
+            label = self._asked.pop(request_id, None)
+            if label is not None:
+                self._lines.append(f"{label}: {answer}")
+
+
+def request_of(ledger_id: LedgerId, words: Sequence[str], options: Mapping[str, str]) -> m.Request:
+    match words:
+        case ["read", entries, *_]:
+            first, last = _range(entries)
+            return m.ReadEntries(ledger_id, first, last, BYTES_MAX, "fence" in options)
+        case ["lac" | "fence", *_]:
+            return m.ReadLac(ledger_id, words[0] == "fence")
+        case ["write-lac", lac, *_]:
+            return m.WriteLac(ledger_id, EntryId(int(lac)))
+        case ["tell-lac", lac, *_]:
+            return m.TellLac(ledger_id, EntryId(int(lac)))
+        case ["wait-lac", lac, *_]:
+            return m.WaitLac(ledger_id, EntryId(int(lac)), WAIT_MS, BYTES_MAX)
+        case _:
+            raise ValueError(f"unknown event: {' '.join(words)}")
+
+
+def hello_of(bookie_id: str, options: Mapping[str, str]) -> m.Hello:
+    low, high = int(options.get("low", "1")), int(options.get("high", "1"))
+    return m.Hello(bookie_id, low, high, 0, b"", "scenario")
+
+
+def _range(text: str) -> tuple[EntryId, EntryId]:
+    first, _dots, last = text.partition("..")
+    return EntryId(int(first)), EntryId(int(last))
+
+
+def batch_of(ledger_id: LedgerId, entries: str, options: Mapping[str, str]) -> bytes:
+    first, last = _range(entries)
+    payloads = [payload_of(ledger_id, each) for each in range(first, last + 1)]
+    if "other" in options:
+        payloads = [OTHER_PAYLOAD for _ in payloads]
+    data = bytearray(make_batch(ledger_id, first, payloads, lac=int(options.get("lac", "-1"))).data)
+    data[-1] ^= "damaged" in options
+    return bytes(data)
+
+
+def _feed(assembler: FrameAssembler, data: bytes | bytearray | memoryview) -> list[Frame]:
+    frames: list[Frame] = []
+    while data:
+        room = assembler.get_buffer()
+        count = min(len(room), len(data))
+        room[:count] = data[:count]
+        data = data[count:]
+        frames += assembler.buffer_updated(count)
+    return frames
+
+
+def _show_reply(reply: m.Reply) -> str:
+    match reply:
+        case m.HelloReply():
+            return " ".join((_name(reply.status), reply.reason)).strip()
+        case m.LacReply():
+            known = f"lac={reply.lac} highest={reply.highest_entry_id}"
+            return f"{_name(reply.status)} {known}{' fenced' if reply.fenced else ''}"
+        case m.Refused():
+            return f"refused {_name(reply.status)}"
+        case m.EntryRanges() | m.Pong():
+            raise AssertionError("no event asks for this")
+
+
+def _show_entries(found: Entries) -> str:
+    entries: list[tuple[int, str]] = []
+    for batch in found.batches:
+        batch.verify_crc()
+        batch.verify_digests(batch.header.ledger_id)
+        for entry_id, payload in enumerate(batch.payload_views(), batch.header.first_entry_id):
+            is_usual = payload == payload_of(batch.header.ledger_id, entry_id)
+            entries.append((entry_id, "" if is_usual else "other:"))
+    shown = []
+    for kind, run in groupby(entries, lambda each: each[1]):
+        ids = [entry_id for entry_id, _kind in run]
+        shown.append(f"{kind}{ids[0]}..{ids[-1]}")
+    return " ".join((*shown, _name(found.status), f"lac={found.lac}"))
+
+
+def _name(status: m.Status) -> str:
+    return status.name.lower()
