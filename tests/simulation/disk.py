@@ -32,6 +32,10 @@ class DiskFaults:
     """This many of the next syncs fail; everything after them would succeed again, and must not be
     tried.
     """
+    failing_writes: int = 0
+    """The same of the next writes: nothing of such a commit is durable, though some of it may be in
+    the page cache.
+    """
     forgets_syncs: bool = False
     """The negative control: a sync returns and has done nothing."""
     index_commit_fails: bool = False
@@ -156,12 +160,15 @@ class CrashableFile:
         """See `File.commit`: writes in pieces, so that a crash can come between them, then
         syncs.
         """
-        assert not self._is_failed, "a file was used after its sync had failed"
+        assert not self._is_failed, "a file was used after its disk had failed"
         disk, content = self._disk, self._content
         data = b"".join(buffers)
         cuts = sorted(disk.rng.randrange(len(data) + 1) for _ in range(disk.rng.randrange(3)))
         for start, stop in zip([0, *cuts], [*cuts, len(data)], strict=True):
             await disk.pause()
+            if stop == len(data) and disk.faults.failing_writes:
+                disk.faults.failing_writes -= 1
+                raise self._failure("a write failed")
             room = disk.room_for(offset + stop - len(content.current))
             stop_here = min(stop, max(start, len(content.current) + room - offset))
             self._write(offset + start, data[start:stop_here])
@@ -218,10 +225,14 @@ class CrashableFile:
         faults = self._disk.faults
         if faults.failing_syncs:
             faults.failing_syncs -= 1
-            self._is_failed = True
-            raise DiskFailedError(self.name, "the sync failed")
+            raise self._failure("the sync failed")
         if not faults.forgets_syncs:
             self._content.make_durable()
+
+    def _failure(self, why: str) -> DiskFailedError:
+        """Note that the file must not be used any more; return what to raise."""
+        self._is_failed = True
+        return DiskFailedError(self.name, why)
 
 
 class CrashableDisk:

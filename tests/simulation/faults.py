@@ -44,6 +44,7 @@ class Faults:
             "kill_bookie": self._kill_bookie,
             "restart_bookie": self._restart_bookie,
             "take_over": self._take_over,
+            "fail_write": self._fail_write,
             "power_cut": self._power_cut,
             "pause_bookie": self._pause_bookie,
             "kill_client": self._kill_client,
@@ -88,7 +89,8 @@ class Faults:
                 node.store.resume()
         for bookie in cluster.bookies:
             faults = bookie.disk_faults
-            faults.delay_s_max, faults.failing_syncs = self._plan.disk_delay_s, 0
+            faults.delay_s_max = self._plan.disk_delay_s
+            faults.failing_syncs, faults.failing_writes = 0, 0
             faults.capacity_bytes, faults.index_commit_fails = 2**40, False
             bookie.is_wanted, bookie.is_on_purpose = True, False
             bookie.start()
@@ -250,6 +252,9 @@ class Faults:
             faults.failing_syncs = 1
         else:
             faults.index_commit_fails = True
+
+    async def _fail_write(self) -> None:
+        self._rng.choice(self._cluster.bookies).disk_faults.failing_writes = 1
 
     async def _fill_disk(self) -> None:
         bookie = self._rng.choice(self._cluster.bookies)

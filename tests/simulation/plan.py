@@ -38,6 +38,7 @@ KINDS: Final = (
     "pause_client",
     "restart_bookie",
     "take_over",
+    "fail_write",
 )
 DAMAGE_KINDS: Final = ("flip_log_bit", "flip_index_bit", "wipe_disk", "old_disk")
 THEMES: Final[dict[str, tuple[str, ...]]] = {

@@ -1,4 +1,5 @@
-"""Makes the syncs of a running process slow or fail, by tracing it; it is not changed itself.
+"""Makes the syncs and writes of a running process slow or fail, by tracing it; it is not changed
+itself.
 
 Leaves what to do meanwhile to the test. Where tracing is not allowed, the test is skipped with the
 reason.
@@ -10,12 +11,18 @@ import signal
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
 from typing import Final
 
 import pytest
 
 ATTACH_S: Final = 10.0
 MICROSECONDS: Final = 1_000_000
+SYNCS: Final = "fsync,fdatasync"
+WRITES: Final = "write,writev,pwrite64,pwritev,pwritev2"
+"""A log joins small groups into one pwrite64 and writes large ones by pwritev2; older systems have
+pwritev.
+"""
 
 
 @asynccontextmanager
@@ -24,26 +31,38 @@ async def slow_syncs(process_ids: Sequence[int], delay_s: float) -> AsyncIterato
     async with AsyncExitStack() as stack:
         for process_id in process_ids:
             delay = f"delay_enter={int(delay_s * MICROSECONDS)}"
-            await stack.enter_async_context(_traced(process_id, delay))
+            await stack.enter_async_context(_traced(process_id, SYNCS, delay))
         yield
 
 
 @asynccontextmanager
 async def one_failed_sync(process_id: int) -> AsyncIterator[None]:
     """Let the next fsync or fdatasync of a process fail with EIO; those behind it succeed."""
-    async with _traced(process_id, "error=EIO:when=1"):
+    async with _traced(process_id, SYNCS, "error=EIO:when=1"):
         yield
 
 
 @asynccontextmanager
-async def _traced(process_id: int, what: str) -> AsyncIterator[None]:
+async def one_failed_write(process_id: int, files: Sequence[Path]) -> AsyncIterator[None]:
+    """Let the next write of a process to one of these files fail with EIO, before any byte of it
+    is written; those behind it succeed.
+    """
+    async with _traced(process_id, WRITES, "error=EIO:when=1", files):
+        yield
+
+
+@asynccontextmanager
+async def _traced(
+    process_id: int, calls: str, what: str, files: Sequence[Path] = ()
+) -> AsyncIterator[None]:
+    """Do something to each of these system calls; where files are named, to those on them alone."""
     strace = shutil.which("strace")
     if strace is None:
         pytest.skip("strace is not installed: nothing can be injected")
-    injection = f"inject=fsync,fdatasync:{what}"
+    only = [word for file in files for word in ("-P", str(file))]
     tracer = await asyncio.create_subprocess_exec(
         *(strace, "-f", "-o", "/dev/null", "-p", str(process_id)),
-        *("-e", "trace=fsync,fdatasync", "-e", injection),
+        *("-e", f"trace={calls}", "-e", f"inject={calls}:{what}", *only),
         stdin=DEVNULL,
         stdout=DEVNULL,
         stderr=PIPE,
