@@ -14,7 +14,8 @@ Events, about ledger 7 unless `ledger=N` is given; `me` is this bookie's id:
     add 0..4 [lac=N] [recovery] [other] [damaged]      the usual payloads, or other ones
     read 0..4 [fence] | lac | fence | write-lac N | tell-lac N | wait-lac N
     metadata open|closed|deleted [fragments=0:me,b] [incoming=me]       what the service stores
-    metadata-is-stale | hold-metadata N (the Nth request from now) | release-metadata | collect
+    metadata-is-stale | metadata-is-fresh         what reads that do not ask for more are told
+    hold-metadata N (the Nth request from now) | release-metadata | collect
 
 An action is an answer: the event that asked, a colon, and what the bookie said. What is not said
 within a second of virtual time comes with a later event. An event plays the transcript so far again
@@ -74,6 +75,7 @@ class BookiePlayer:
         happened: list[str] = []
         for words in (*self._before, *self._events):
             happened = await machine.perform(words)
+        await machine.end()
         return happened
 
 
@@ -134,13 +136,24 @@ class _Machine:
                 self._slow(words[0])
             case ["metadata", state, *_]:
                 await self._store_metadata(state, options)
-            case ["metadata-is-stale" | "hold-metadata" | "release-metadata", *count]:
-                self._slow_metadata(words[0], int("".join(count) or "0"))
+            case ["metadata-is-stale" | "metadata-is-fresh"]:
+                self._metadata_faults.is_stale = words[0] == "metadata-is-stale"
+            case ["hold-metadata", count]:
+                self._metadata_faults.requests_until_held = int(count)
+                self._metadata_faults.released = asyncio.Event()
+            case ["release-metadata"]:
+                self._metadata_faults.released.set()
             case _:
                 loop = simulation_loop()
                 loop.run_in(self._node, lambda: self._talk(label, words, options))
         await asyncio.sleep(SETTLE_S)
         return [self._readable(line) for line in self._lines]
+
+    async def end(self) -> None:
+        """Let what is held go on to its end, so that nothing is cut off in the middle of it."""
+        self._slow("release-syncs")
+        self._metadata_faults.released.set()
+        await asyncio.sleep(SETTLE_S)
 
     # -- the process and its disks
 
@@ -236,15 +249,6 @@ class _Machine:
             faults.paused = None
 
     # -- what the metadata service says
-
-    def _slow_metadata(self, how: str, count: int) -> None:
-        faults = self._metadata_faults
-        if how == "metadata-is-stale":
-            faults.is_stale = True
-        elif how == "hold-metadata":
-            faults.requests_until_held = count
-        else:
-            faults.released.set()
 
     async def _store_metadata(self, state: str, options: Mapping[str, str]) -> None:
         if state == "deleted":
