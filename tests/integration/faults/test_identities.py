@@ -1,4 +1,6 @@
-"""A bookie starts on its own directories and on no others (protocol rules 2.1 and 2.2)."""
+"""A bookie starts on its own directories and on no others; where they are an old copy, it says so
+(protocol rules 2.1, 2.2 and 2.4).
+"""
 
 import asyncio
 import shutil
@@ -10,12 +12,17 @@ from pathlib import Path
 
 import pytest
 
+from bookie.wire.messages import ReadEntries, Status
 from ledger_client import LedgerClient, Quorum
+from metadata.ids import BookieId, EntryId, LedgerId
 from quire.local_bookie import LocalBookie
 from quire.local_cluster import LocalCluster
+from tests.campaign.direct import CALL_TIMEOUT_S, READ_BYTES, Direct, open_direct
+from tests.integration.faults.raw_ledger import make_ledger
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(120)]
 REFUSAL_S = 20.0
+OLD, NEW = [b"old"] * 50, [b"new"] * 50
 
 
 async def test_a_wiped_bookie_is_refused_and_comes_back_as_another(cluster: LocalCluster) -> None:
@@ -25,11 +32,7 @@ async def test_a_wiped_bookie_is_refused_and_comes_back_as_another(cluster: Loca
         async with client.create_ledger(Quorum.all(5)) as ledger:
             await ledger.append_many([b"kept"] * 100)
         await bookie.stop()
-        for path in bookie.data_dir.iterdir():
-            if path.is_dir():
-                shutil.rmtree(path)
-            else:
-                path.unlink()
+        empty(bookie.data_dir)
         said = await refusal(cluster, bookie)
         assert "empty" in said
         assert "never format in place of what was not mounted" in said
@@ -82,6 +85,49 @@ async def test_two_processes_on_one_directory(cluster: LocalCluster) -> None:
         assert await ledger.append(b"the first one goes on serving") == 0
 
 
+async def test_a_bookie_on_an_old_copy_is_in_limbo(cluster: LocalCluster, tmp_path: Path) -> None:
+    """What it acknowledged since is UNKNOWN there, never "no such entry": a recovery that believed
+    two negatives would end this ledger before what two bookies had stored.
+    """
+    bookie, other, third = cluster.bookies[4], *cluster.bookies[1:3]
+    uri, copy = cluster.metadata_uri, tmp_path / "copy"
+    async with open_direct(uri) as direct:
+        ledger = await make_ledger(direct, [each.id for each in (bookie, other, third)], ack=2)
+        for member in (bookie, other, third):
+            await ledger.store(BookieId(member.id), 0, OLD)
+    await bookie.stop()
+    shutil.copytree(bookie.data_dir, copy)
+    await bookie.start()
+    async with open_direct(uri) as direct, LedgerClient(uri) as client:
+        for member in (bookie, other):  # its ack quorum
+            attached, lac = ledger.attached_to(direct), len(OLD) - 1
+            await attached.store(BookieId(member.id), len(OLD), NEW, lac=lac)
+        async with client.create_ledger(Quorum.all(5)) as newer:
+            await newer.append_many(NEW)
+    await bookie.stop()
+    empty(bookie.data_dir)
+    shutil.copytree(copy, bookie.data_dir, dirs_exist_ok=True)
+    await bookie.start()
+    assert "an old copy" in bookie.log_tail()
+    async with open_direct(uri) as direct, LedgerClient(uri) as client:
+        ledger = ledger.attached_to(direct)
+        direct.pool.attach(LedgerId(newer.id), ledger.keys.master_key)  # neither has a password
+        last = len(OLD + NEW) - 1
+        assert await status_of(direct, bookie.id, ledger.id, 0, len(OLD) - 1) is Status.OK
+        for entry_id in range(len(OLD), last + 1):
+            said = await status_of(direct, bookie.id, ledger.id, entry_id, last)
+            assert said is Status.UNKNOWN
+        for entry_id in range(len(NEW)):
+            said = await status_of(direct, bookie.id, newer.id, entry_id, len(NEW) - 1)
+            assert said is Status.UNKNOWN
+        await client.recover_ledger(ledger.id)
+        assert await payloads_of(client, ledger.id) == OLD + NEW
+        assert await payloads_of(client, newer.id) == NEW
+    await bookie.stop()
+    empty(bookie.data_dir)
+    await bookie.start()  # as a new bookie: one in limbo takes no adds
+
+
 @asynccontextmanager
 async def put_aside(bookie: LocalBookie, name: str) -> AsyncIterator[Path]:
     """Stop a bookie and rename one of its directories; start it at the end, when it is put back."""
@@ -90,6 +136,33 @@ async def put_aside(bookie: LocalBookie, name: str) -> AsyncIterator[Path]:
     (bookie.data_dir / name).rename(aside)
     yield aside
     await bookie.start()
+
+
+def empty(directory: Path) -> None:
+    """Remove what is in a directory."""
+    for path in directory.iterdir():
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+
+
+async def status_of(
+    direct: Direct, bookie_id: str, ledger_id: int, first: int, last: int
+) -> Status:
+    """Ask one bookie for entries; return its status."""
+    request = ReadEntries(
+        LedgerId(ledger_id), EntryId(first), EntryId(last), READ_BYTES, fence=False
+    )
+    pool = direct.pool
+    answer = await pool.read_entries(BookieId(bookie_id), request, timeout_s=CALL_TIMEOUT_S)
+    return answer.status
+
+
+async def payloads_of(client: LedgerClient, ledger_id: int) -> list[bytes]:
+    """Read a closed ledger to its end."""
+    async with client.open_ledger(ledger_id) as reader:
+        return [bytes(entry.data) async for batch in reader.read() for entry in batch]
 
 
 async def refusal(cluster: LocalCluster, bookie: LocalBookie) -> str:
