@@ -7,15 +7,18 @@ Set-up: `disks serving` (formatted, and the bookie started) or `disks empty`.
 
 Events, about ledger 7 unless `ledger=N` is given; `me` is this bookie's id:
     format | start | stop | crash | pass SECONDS
-    empty all | empty DIRECTORY | swap DIRECTORY (for another bookie's) | keep-copy | put-copy-back
-    damage ID                                     a bit of that entry's payload in the log flips
+    empty DIRECTORY | empty all | swap DIRECTORY       lost; exchanged for another bookie's
+    keep-copy | put-copy-back                          of all directories
+    damage ID                                          a bit of that entry flips in the log
     hold-syncs | release-syncs | fail-sync
     hello NAME [low=N high=N] | hello-and-add NAME     on a connection of its own; `any`: no name
     add 0..4 [lac=N] [recovery] [other] [damaged]      the usual payloads, or other ones
     read 0..4 [fence] | lac | fence | write-lac N | tell-lac N | wait-lac N
-    metadata open|closed|deleted [fragments=0:me,b] [incoming=me]       what the service stores
-    metadata-is-stale | metadata-is-fresh         what reads that do not ask for more are told
-    hold-metadata N (the Nth request from now) | release-metadata | collect
+    REQUEST & REQUEST                                  of the last three lines: in one loop step
+    metadata open|in_recovery|closed|deleted [fragments=0:me,b] [incoming=me]    what is stored
+    metadata-is-stale | metadata-is-fresh              to reads that do not ask for a fresh one
+    hold-metadata N | release-metadata                 the bookie's Nth request from now on
+    collect                                            look whether the ledger's data may go
 
 An action is an answer: the event that asked, a colon, and what the bookie said. What is not said
 within a second of virtual time comes with a later event. An event plays the transcript so far again
@@ -123,8 +126,6 @@ class _Machine:
     async def perform(self, words: Sequence[str]) -> list[str]:
         """Let one event happen, and what follows from it; return what the bookie said."""
         self._lines.clear()
-        label = " ".join(words)
-        options = w.parse_options(words[1:])
         match words:
             case ["pass", seconds]:
                 await asyncio.sleep(float(seconds))
@@ -135,7 +136,7 @@ class _Machine:
             case ["hold-syncs" | "release-syncs" | "fail-sync"]:
                 self._slow(words[0])
             case ["metadata", state, *_]:
-                await self._store_metadata(state, options)
+                await self._store_metadata(state, w.parse_options(words[1:]))
             case ["metadata-is-stale" | "metadata-is-fresh"]:
                 self._metadata_faults.is_stale = words[0] == "metadata-is-stale"
             case ["hold-metadata", count]:
@@ -144,8 +145,8 @@ class _Machine:
             case ["release-metadata"]:
                 self._metadata_faults.released.set()
             case _:
-                loop = simulation_loop()
-                loop.run_in(self._node, lambda: self._talk(label, words, options))
+                for request in " ".join(words).split(" & "):
+                    self._talk(request.split())
         await asyncio.sleep(SETTLE_S)
         return [self._readable(line) for line in self._lines]
 
@@ -296,7 +297,11 @@ class _Machine:
             wire.ask("", m.AttachLedger(ledger_id, KEY))
         return wire
 
-    def _talk(self, label: str, words: Sequence[str], options: Mapping[str, str]) -> None:
+    def _talk(self, words: Sequence[str]) -> None:
+        label, options = " ".join(words), w.parse_options(words[1:])
+        simulation_loop().run_in(self._node, lambda: self._ask(label, words, options))
+
+    def _ask(self, label: str, words: Sequence[str], options: Mapping[str, str]) -> None:
         assert self._context is not None
         assert self._wire is not None
         ledger_id = LedgerId(int(options.get("ledger", w.LEDGER)))
@@ -308,8 +313,8 @@ class _Machine:
                 (bookie_id,) = self._named([BookieId("" if name == "any" else name)])
                 wire = Wire(self._context, self._lines, label)
                 wire.ask(label, hello_of(bookie_id, options))
-                wire.ask("", m.AttachLedger(ledger_id, KEY))
                 if words[0] == "hello-and-add":
+                    wire.ask("", m.AttachLedger(ledger_id, KEY))
                     wire.add("its add", batch_of(ledger_id, "0..0", {}), recovery=False)
             case ["collect"]:
                 collecting = self._collect(self._context)
