@@ -131,11 +131,19 @@ def _metadata_of(fields: list[Packed]) -> LedgerMetadata:
     closed = state is LedgerState.CLOSED
     if closed != (last_entry_id is not None) or closed != (length is not None):
         raise FieldError("a last entry id and a length belong to a closed ledger, and only there")
+    quorum = _quorum_of(array_of(fields[3]))
+    fragments = _fragments_of(array_of(fields[5]), _bookie_ids_of(array_of(fields[4])))
+    for fragment in fragments:
+        if len(fragment.ensemble) != quorum.ensemble_size:
+            raise FieldError(
+                f"an ensemble has {len(fragment.ensemble)} bookies, the quorum wants "
+                f"{quorum.ensemble_size}"
+            )
     return LedgerMetadata(
         ledger_id=LedgerId(int_of(fields[1], 0, LEDGER_ID_MAX)),
         state=state,
-        quorum=_quorum_of(array_of(fields[3])),
-        fragments=_fragments_of(array_of(fields[5]), _bookie_ids_of(array_of(fields[4]))),
+        quorum=quorum,
+        fragments=fragments,
         digest=DigestType(text_of(fields[6])),
         created_ms=int_of(fields[7], 0, _INT64_MAX),
         creation_token=_token_of(fields[8]),

@@ -128,3 +128,12 @@ def test_text_without_utf8_form_is_refused() -> None:
     broken = replace(metadata, custom={"a": "\ud800"})
     with pytest.raises(MetadataFormatError):
         encode_ledger_metadata(broken)
+
+
+def test_an_ensemble_of_another_size_than_the_quorum_says_is_refused() -> None:
+    good = open_ledger()
+    for ensemble in ((A, B), (A, B, C, D)):
+        assert len(ensemble) != good.quorum.ensemble_size
+        bad = replace(good, fragments=(Fragment(EntryId(0), ensemble),))
+        with pytest.raises(MetadataFormatError, match="the quorum wants"):
+            decode_ledger_metadata(encode_ledger_metadata(bad))
