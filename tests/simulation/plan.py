@@ -116,6 +116,8 @@ class Plan:
     options: BookieOptions
     config: ClientConfig
     session_timeout_s: float
+    pools_small_bodies: bool
+    """Whether bookies lend receive buffers also to frames as small as simulated ones."""
 
     @property
     def ack_quorum_min(self) -> int:
@@ -157,6 +159,7 @@ def make_plan(seed: int, *, beyond_budget: bool = False) -> Plan:
         options=_options(rng, duration_s),
         config=_config(rng),
         session_timeout_s=rng.choice((4.0, 10.0, 20.0)),
+        pools_small_bodies=rng.random() < 0.5,
     )
 
 

@@ -11,9 +11,13 @@ import gc
 import logging
 import sys
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final
+from unittest.mock import patch
 
+from bookie.wire import bodies, frames
 from tests.simulation.checkers.liveness import check_liveness, wait_for_work
 from tests.simulation.checkers.marks import MarksChecker
 from tests.simulation.checkers.replicas import read_replicas
@@ -22,7 +26,7 @@ from tests.simulation.faults import Faults
 from tests.simulation.loop import LivelockError, SimulationLoop
 from tests.simulation.model import Model
 from tests.simulation.observing import described
-from tests.simulation.plan import make_plan
+from tests.simulation.plan import Plan, make_plan
 from tests.simulation.workloads import add_clients
 
 START_S_MAX: Final = 120.0
@@ -30,6 +34,10 @@ LOOK_EVERY_S: Final = 0.5
 UNTIL_S: Final = 100_000.0
 MESSAGES_MAX: Final = 20_000
 """A run that has exchanged so many goes on to its healing."""
+SMALL_BODY_BYTES: Final = 64
+"""Pooled and rounded so, simulated frames take part in what else only large ones do."""
+SMALL_BODY_WASTE_MAX: Final = 1_000.0
+"""Their sizes differ: a buffer that was once lent is for whatever fits into it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +72,8 @@ def run_seed(seed: int, *, beyond_budget: bool = False, trace: bool = False) -> 
     model.note("plan", repr(plan))
     run = _Run(loop, model, seed, beyond_budget=beyond_budget)
     try:
-        loop.run_until_complete(asyncio.wait_for(run.main(), UNTIL_S))
+        with _pooled_bodies(plan):
+            loop.run_until_complete(asyncio.wait_for(run.main(), UNTIL_S))
     except LivelockError as error:
         model.report("livelock", str(error))
     except TimeoutError:
@@ -81,6 +90,20 @@ def run_seed(seed: int, *, beyond_budget: bool = False, trace: bool = False) -> 
         gc.enable()
     logging.disable(disabled_logs)
     return result
+
+
+@contextmanager
+def _pooled_bodies(plan: Plan) -> Iterator[None]:
+    """Let the bookies' pools lend small buffers too, if the plan says so."""
+    if not plan.pools_small_bodies:
+        yield
+        return
+    with (
+        patch.object(frames, "POOLED_BYTES_MIN", SMALL_BODY_BYTES),
+        patch.object(bodies, "ROUNDED_TO_BYTES", SMALL_BODY_BYTES),
+        patch.object(bodies, "WASTE_SHARE_MAX", SMALL_BODY_WASTE_MAX),
+    ):
+        yield
 
 
 def _forget(loop: SimulationLoop) -> None:

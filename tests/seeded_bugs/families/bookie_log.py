@@ -1,5 +1,5 @@
-"""Ways to be wrong for a bookie's log: what is acknowledged before it is durable, and what replay
-makes of damage.
+"""Ways to be wrong for a bookie's log: what is acknowledged before it is durable, what changes
+while it is queued, and what replay makes of damage.
 
 Leaves the index that points into it to `bookie_index`.
 
@@ -19,6 +19,7 @@ from tests.seeded_bugs.seeded_bug import (
 LOG = "bookie/log.py"
 SCAN = "bookie/recovery_scan.py"
 DAMAGE = "tests/unit/bookie/test_replay_damage.py"
+BODIES = "tests/unit/wire/test_bodies.py"
 UPKEEP = "tests/unit/bookie/test_storage_upkeep.py"
 
 BUGS = (
@@ -72,6 +73,24 @@ BUGS = (
             ),
         ),
         (units(f"{UPKEEP}::test_a_failed_sync_stops_the_storage_for_ever"), simulation("crashes")),
+        (DISK_ONLY,),
+    ),
+    SeededBug(
+        "a_lent_buffer_is_lent_again",
+        "A frame is received into a buffer whose last frame is still queued for the log: what is"
+        " synced and acknowledged are other bytes than those that came.",
+        ("4.3",),
+        (
+            Edit(
+                "bookie/wire/bodies.py",
+                "    except BufferError:\n        return False\n",
+                "    except BufferError:\n        return True\n",
+            ),
+        ),
+        (
+            units(f"{BODIES}::test_a_frame_that_is_still_read_is_not_overwritten"),
+            simulation("crashes"),
+        ),
         (DISK_ONLY,),
     ),
     SeededBug(

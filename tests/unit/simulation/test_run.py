@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from bookie.wire import bodies, frames
 from tests.simulation import nodes
 from tests.simulation.__main__ import main
 from tests.simulation.disk import DiskFaults
@@ -17,6 +18,8 @@ from tests.simulation.run import run_seed
 
 ROOT = Path(__file__).parents[3]
 SEEDS = 3
+POOLING_SEED, OTHER_SEED = 18, 4
+"""By their plans; the first has many frames that arrive in pieces."""
 
 
 def test_a_seed_has_one_history_whatever_the_hash_seed() -> None:
@@ -51,6 +54,28 @@ def test_promises_are_kept_and_the_summary_says_so(capsys: pytest.CaptureFixture
     assert summary["seeds"] == 2
     assert summary["entries"] > 0
     assert summary["messages"] > 0
+
+
+def test_small_frames_are_received_into_buffers_that_are_lent_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """In the runs whose plan says so, and in no others."""
+    lent: list[object] = []
+    take = bodies.BodyPool.take
+
+    def noted(pool: bodies.BodyPool, size: int) -> memoryview:
+        view = take(pool, size)
+        lent.append(view.obj)
+        return view
+
+    monkeypatch.setattr(bodies.BodyPool, "take", noted)
+    for seed, is_pooling in ((POOLING_SEED, True), (OTHER_SEED, False)):
+        assert make_plan(seed).pools_small_bodies is is_pooling
+        lent.clear()
+        run_seed(seed)
+        assert (len({id(each) for each in lent}) < len(lent)) is is_pooling
+        assert bool(lent) is is_pooling
+        assert vars(frames)["POOLED_BYTES_MIN"] == bodies.POOLED_BYTES_MIN
 
 
 def test_beyond_the_budget_there_is_no_lie() -> None:
