@@ -74,8 +74,7 @@ async def _look_at_all(
     sound = cluster.plan.bookie_count - len(damaged)
     for ledger_id in cluster.ledger_ids():
         ledger = cluster.model.ledgers[ledger_id]
-        metadata = ledger.metadata
-        can_end = ledger.is_closed or metadata is None or metadata.quorum.ack_quorum <= sound
+        can_end = ledger.is_closed or _can_be_recovered(ledger, sound, len(damaged))
         await _look_at(cluster, client, ledger, is_demanded=is_demanded and can_end)
     fitting = [each for each in cluster.plan.quorums if each.ensemble <= sound]
     if not is_demanded or not fitting:
@@ -87,6 +86,14 @@ async def _look_at_all(
         error = await _try(cluster, check.run)
         if error is not None:
             cluster.model.report(NAME, f"{quorum}: no new ledger after healing: {error}")
+
+
+def _can_be_recovered(ledger: LedgerModel, sound: int, damaged: int) -> bool:
+    """Tell whether sound bookies can hold an ack quorum of every write set."""
+    if ledger.metadata is None:
+        return True
+    quorum = ledger.metadata.quorum
+    return quorum.write_quorum - damaged >= quorum.ack_quorum or sound >= quorum.ensemble_size
 
 
 async def _look_at(
