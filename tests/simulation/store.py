@@ -3,8 +3,7 @@
 Leaves the meaning of operations to `metadata.memory`, and when which fault happens to
 `tests.simulation.faults`.
 
-Invariants: the requests of a session take effect in the order in which they were sent, as
-ZooKeeper's do; what a session tells its process runs in that process's context, whoever caused it;
+Invariants: what a session tells its process runs in that process's context, whoever caused it;
 delays, lost answers and stale reads are drawn from the seed; every change of a ledger's metadata is
 seen by the checkers in the step in which it happens.
 Source: protocol rule 1.3; assurance design.
@@ -55,24 +54,15 @@ class SimulatedStoreFaults:
         self.stalled_until_s = 0.0
         self.message_count = 0
         """Requests, answers and news."""
-        self._last: dict[int, asyncio.Future[None]] = {}
-        """Of each session, the request that was sent last, until it takes effect."""
         self._rng = random.Random(f"store {seed}")
 
     async def before(self, call: StoreCall) -> None:
         """Take the time that a request takes, or refuse it."""
         self.message_count += 1
+        await asyncio.sleep(self._delay_s())
         loop = asyncio.get_running_loop()
-        earlier, passed = self._last.get(call.session_id), loop.create_future()
-        self._last[call.session_id] = passed
-        try:
-            await asyncio.sleep(self._delay_s())
-            while loop.time() < self.stalled_until_s:  # noqa: ASYNC110 - it may be put off again
-                await asyncio.sleep(self.stalled_until_s - loop.time() + self._rng.random() * 0.1)
-            if earlier is not None and not earlier.done():
-                await asyncio.wait([earlier])
-        finally:
-            passed.cancel()
+        while loop.time() < self.stalled_until_s:  # noqa: ASYNC110 - it may be put off again
+            await asyncio.sleep(self.stalled_until_s - loop.time() + self._rng.random() * 0.1)
         if self._rng.random() < self.odds.refused_share:
             raise StoreUnavailableError("memory", "refused by the simulation")
 
