@@ -86,10 +86,8 @@ async def format_directories(
         hash_directories(DIRECTORIES),
     )
     version = await CookieStore(store).create(record)
-    # The first directory's cookie comes last: without it the format did not happen, and is not
-    # refused
-    # when it is repeated in
-    # directories emptied again.
+    # The first directory's cookie comes last: without it the format did not happen, and may be
+    # repeated in directories emptied again.
     for cookie in reversed(cookies_of(record, cluster, version)):
         await _write_cookie(disk, cookie)
     return record.bookie_id
@@ -117,6 +115,10 @@ async def prove_identity(disk: Disk, store: MetadataStore) -> Identity:
     if is_limbo:
         # Before the count moves on: the next start would see nothing wrong.
         await write_mark(disk, LIMBO_NAME, b"a directory is an old copy\n")
+    if any(cookie.starts > version for cookie in present):
+        # A start was cut off before it was counted. Its number is spent: a copy of these
+        # directories made since then bears it.
+        version = await cookies.compare_and_set(record, version)
     for cookie in cookies_of(record, cluster, version + 1):
         await _write_cookie(disk, cookie)
     await cookies.compare_and_set(record, version)

@@ -298,6 +298,8 @@ class Faults:
     def _victim(self) -> BookieNode | None:
         """Choose whose bytes are to be damaged, within the budget."""
         bookie = self._rng.choice(self._cluster.bookies)
+        if bookie.wipes and not self._plan.beyond_budget:
+            return None  # a ledger could lose two bookies: the one it had, and its successor
         if bookie.host not in self._damaged:
             if len(self._damaged) >= self._plan.damage_max:
                 return None

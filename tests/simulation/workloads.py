@@ -179,14 +179,23 @@ async def delete_ledgers(node: ClientNode, client: LedgerClient, rng: random.Ran
     while not cluster.is_over:
         await asyncio.sleep(cluster.plan.workload.pause_between_s * 4 * rng.random())
         ledger = _choose(cluster, rng, newest=False)
-        # One whose creator does not know of it yet could be created once more after its deletion.
-        if ledger is None or ledger.writer is None:
+        # One whose creator does not know of it yet, or whose creation was slow and repeated, could
+        # be created once more after its deletion.
+        if ledger is None or ledger.writer is None or not _is_settled(cluster, ledger):
             continue
         if ledger.is_closed or rng.random() < 0.1:
             try:
                 await client.delete_ledger(ledger.ledger_id)
             except LedgerError as error:
                 note_error(cluster, "delete", error)
+
+
+def _is_settled(cluster: Cluster, ledger: LedgerModel) -> bool:
+    """Tell whether no request of a ledger's creation can still take effect."""
+    assert ledger.metadata is not None
+    age_s = (cluster.wall_clock_ms() - ledger.metadata.created_ms) / 1000
+    stalled_until_s = cluster.store_faults.stalled_until_s
+    return age_s > 2 * cluster.plan.store.slow_delay_s and cluster.loop.time() > stalled_until_s + 1
 
 
 def _choose(cluster: Cluster, rng: random.Random, *, newest: bool) -> LedgerModel | None:

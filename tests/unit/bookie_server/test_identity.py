@@ -170,6 +170,20 @@ async def test_metadata_older_than_the_disk_is_refused(machine: Machine) -> None
         await restored.start(platter)
 
 
+async def test_a_copy_made_after_an_interrupted_start_is_old(machine: Machine) -> None:
+    platter = Platter()
+    bookie_id = await machine.format(platter)
+    record, _ = await CookieStore(machine.store).get(bookie_id)
+    await machine.start(platter)
+    # As if that start had been cut off: its number is on the disk, and was not counted.
+    interrupted = Machine()
+    await interrupted.store.create("/instance", (await machine.store.get("/instance")).value)
+    await CookieStore(interrupted.store).create(record)
+    snapshot = copy.deepcopy(platter)
+    assert not (await interrupted.start(platter)).is_stale
+    assert (await interrupted.start(snapshot)).is_stale
+
+
 @pytest.mark.parametrize("crash_at", range(1, 10))
 @pytest.mark.parametrize("seed", range(4))
 async def test_a_crash_at_any_write_leaves_a_bookie_that_starts(crash_at: int, seed: int) -> None:
