@@ -324,8 +324,7 @@ class Faults:
 
     async def _wipe_disk(self) -> None:
         bookie = self._victim()
-        # A second time, a ledger could have lost two bookies: the one it had, and its successor.
-        if bookie is not None and not bookie.wipes:
+        if bookie is not None:
             bookie.kill(power_off=True)
             bookie.platter = Platter()
             bookie.wipes += 1
