@@ -26,7 +26,8 @@ from ledger_client.outbox import Outbox
 from ledger_client.placement import Placement, Shortage
 from ledger_client.pool import BookiePool
 from ledger_client.protocol import append_events as e
-from ledger_client.protocol.append import AppendOptions, AppendProtocol
+from ledger_client.protocol.append import AppendProtocol
+from ledger_client.protocol.append_options import AppendOptions
 from ledger_client.tasks import BackgroundTasks
 from ledger_client.window import AppendWindow
 from metadata.errors import (
@@ -79,7 +80,10 @@ class AppendShell:
     ) -> None:
         config = services.config
         options = AppendOptions(
-            config.delay_ensemble_change, config.run_degraded, config.unanswered_bytes_max
+            delay_ensemble_change=config.delay_ensemble_change,
+            run_degraded=config.run_degraded,
+            unanswered_bytes_max=config.unanswered_bytes_max,
+            fixed_membership=config.fixed_membership,
         )
         self.protocol = AppendProtocol(metadata, version, options)
         self.outbox = Outbox(keys)
@@ -153,6 +157,8 @@ class AppendShell:
                 self.replication.record_stretch(first, last)
             case e.ChooseReplacements():
                 self._choose(action)
+            case e.ProposeMembers():
+                self.dispatch(e.MembersProposed(self._services.token()))
             case e.StoreMetadata(metadata, expected):
                 self._tasks.start(self._store(metadata, expected))
             case e.EnsembleChanged():

@@ -35,6 +35,16 @@ class ClientConfig:
     delay_ensemble_change: bool = False
     run_degraded: bool = False
     """Without a spare, go on while entries still reach their ack quorum (rule 5.5)."""
+    fixed_membership: bool = False
+    """Never change an ensemble: entries wait for its members, as in a replica set of fixed
+    membership. It exists for comparison (`quire bench compare`), not for use."""
+    spare_after_s: float = 10.0
+    """In-sync mode: how long a member that left is waited for before a spare takes its place."""
+    replica_lag_messages_max: int | None = None
+    """In-sync mode: a member also leaves once it lacks so many of the entries that were pushed.
+    Kafka abandoned this rule (KIP-16): a burst makes good members leave. For comparison."""
+    copy_bytes_per_s: float | None = 32.0 * 1024 * 1024
+    """In-sync mode: what one writer copies at most to members that catch up; None for no bound."""
     suspect_after_min_s: float = 0.2
     suspect_after_max_s: float = 2.0
     suspect_after_multiple: float = 8.0
@@ -65,3 +75,7 @@ class ClientConfig:
                 f"window_bytes_max, and {BATCH_COST_BYTES} for each of window_entries_max, which "
                 "may all be batches of their own. Raise it, or lower the window"
             )
+        if self.copy_bytes_per_s is not None and self.copy_bytes_per_s <= 0:
+            raise ValueError("copy_bytes_per_s must be positive, or None for no bound")
+        if self.replica_lag_messages_max is not None and self.replica_lag_messages_max < 1:
+            raise ValueError("replica_lag_messages_max must be at least 1, or None for no bound")

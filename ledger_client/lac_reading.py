@@ -26,7 +26,8 @@ async def read_lac(ledger: FollowedLedger, pool: BookiePool, timeout_s: float) -
 
     Raises UnauthorizedError, and QuorumTimeoutError if nobody answered.
     """
-    ensemble = ledger.metadata.last_fragment.ensemble
+    fragment = ledger.metadata.last_fragment
+    ensemble, quorum = fragment.ensemble, ledger.metadata.quorum_of(fragment)
     loop = asyncio.get_running_loop()
     answers: asyncio.Queue[Heard] = asyncio.Queue()
     tasks = [
@@ -45,7 +46,7 @@ async def read_lac(ledger: FollowedLedger, pool: BookiePool, timeout_s: float) -
                 known.append(position)
             else:
                 reasons.append(reason)
-            if covers(ledger.metadata.quorum, known):
+            if covers(quorum, known):
                 return
     finally:
         for task in tasks:

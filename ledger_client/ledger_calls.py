@@ -38,7 +38,6 @@ from metadata.ledger_metadata import (
     Fragment,
     LedgerMetadata,
     LedgerState,
-    QuorumMode,
     QuorumSpec,
 )
 
@@ -71,10 +70,6 @@ class NewLedger:
         metadata: Mapping[str, str | bytes] | None,
     ) -> "NewLedger":
         """Check what the user gave. Raises ValueError, TypeError; LedgerError for in-sync mode."""
-        if quorum.mode is QuorumMode.IN_SYNC:
-            raise LedgerError(
-                "in-sync mode is not supported yet: use Quorum.all() or Quorum.majority()"
-            )
         if ledger_id is not None and not is_ledger_id(ledger_id):
             raise ValueError(f"{ledger_id} is no ledger id: 0 to 2^63 - 1")
         custom = dict(metadata or {})
@@ -100,6 +95,13 @@ class LedgerCalls:
         """Store a new ledger's metadata. Raises NotEnoughBookiesError, LedgerExistsError and the
         errors of the metadata service.
         """
+        deadline_s = self._services.config.append_deadline_s
+        lag_s = wanted.quorum.replica_lag_time_max_ms / 1000
+        if wanted.quorum.is_in_sync and lag_s >= deadline_s:
+            raise ValueError(
+                f"replica_lag_time_max ({lag_s} s) must be below append_deadline_s ({deadline_s}): "
+                "a member that lags is to leave before an append that waits for it gives up"
+            )
         async with self._metadata("create_ledger", timeout_s, wanted.ledger_id, unknown=True):
             for _ in range(ID_ATTEMPTS_MAX):
                 ledger_id = wanted.ledger_id

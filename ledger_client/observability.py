@@ -85,6 +85,25 @@ class MetadataSessionChanged:
     state: str
 
 
+@dataclass(frozen=True, slots=True)
+class MemberCopied:
+    """In-sync mode: a member that catches up got more of one fragment (protocol rule 11.2)."""
+
+    ledger_id: LedgerId
+    bookie_id: BookieId
+    fragment_first_entry_id: EntryId
+    copied_entries: int
+    total_entries: int
+
+
+@dataclass(frozen=True, slots=True)
+class MemberCaughtUp:
+    """In-sync mode: a member holds every earlier entry, and is in sync from now on."""
+
+    ledger_id: LedgerId
+    bookie_id: BookieId
+
+
 ClientEvent = (
     BookieConnected
     | BookieUnreachable
@@ -94,6 +113,8 @@ ClientEvent = (
     | EnsembleChanged
     | LedgerFenced
     | LedgerRecovered
+    | MemberCaughtUp
+    | MemberCopied
     | MetadataSessionChanged
 )
 EventCallback = Callable[[ClientEvent], None]

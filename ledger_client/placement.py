@@ -82,6 +82,7 @@ class Placement:
         excluded: Mapping[BookieId, str] = NONE_EXCLUDED,
     ) -> Mapping[int, BookieId] | Shortage:
         """Return another bookie for each of the failed positions of an ensemble."""
+        quorum = quorum.with_members(len(ensemble)) if quorum.is_in_sync else quorum
         bookies = self._directory.bookies
         avoided = self._avoided(excluded)
         chosen = self._policy.replacements(quorum, ensemble, positions, bookies, avoided, self._rng)

@@ -121,7 +121,8 @@ class RangeReader:
     def replicas(self, entry_id: EntryId) -> tuple[BookieId, ...]:
         """Return the bookies that hold an entry, by the metadata of now."""
         metadata = self._ledger.metadata
-        return write_set(metadata.quorum, metadata.fragment_of(entry_id), entry_id)
+        fragment = metadata.fragment_of(entry_id)
+        return write_set(metadata.quorum_of(fragment), fragment, entry_id)
 
     async def _attempt(
         self, replicas: tuple[BookieId, ...], first: EntryId, last: EntryId, deadline: float

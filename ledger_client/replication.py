@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from metadata.ledger_metadata import STRIPE_ENTRIES_DEFAULT, QuorumMode, QuorumSpec
 
-REPLICA_LAG_TIME_MAX_S = 30.0
+REPLICA_LAG_TIME_MAX_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)

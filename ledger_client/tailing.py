@@ -27,6 +27,7 @@ from ledger_client.pool import BookieCallError, BookiePool
 from ledger_client.protocol.quorum import negatives_needed, write_set
 from ledger_client.verified_entries import VerifiedEntries, verify_entries
 from metadata.ids import ENTRY_ID_MAX, BookieId, EntryId, Version
+from metadata.ledger_metadata import QuorumSpec
 from metadata.pauses import Pauses
 
 SILENCE_S: Final = 0.5
@@ -149,19 +150,23 @@ class TailPoller:
             self._poll_another()
 
     def _poll_another(self) -> None:
-        metadata = self._ledger.metadata
-        if len(self._polls) >= max(POLLS_AT_LEAST, negatives_needed(metadata.quorum)):
+        if len(self._polls) >= max(POLLS_AT_LEAST, negatives_needed(self._quorum)):
             return
         candidates = [b for b in self._candidates() if b not in self._polls]
         if candidates:
             poll = self._poll(candidates[0], is_first=not self._polls)
             self._polls[candidates[0]] = asyncio.get_running_loop().create_task(poll)
 
+    @property
+    def _quorum(self) -> QuorumSpec:
+        metadata = self._ledger.metadata
+        return metadata.quorum_of(metadata.last_fragment)
+
     def _candidates(self) -> list[BookieId]:
         """Return the bookies that may hold the next entry, the preferred one first."""
-        metadata = self._ledger.metadata
+        fragment = self._ledger.metadata.last_fragment
         following = EntryId(min(self._ledger.last_confirmed + 1, ENTRY_ID_MAX))
-        replicas = write_set(metadata.quorum, metadata.last_fragment, following)
+        replicas = write_set(self._quorum, fragment, following)
         return sorted(replicas, key=lambda bookie_id: bookie_id != self._preferred)
 
     def _after(self, bookie_id: BookieId) -> BookieId:

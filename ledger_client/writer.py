@@ -13,7 +13,6 @@ from typing import Final, Self
 from ledger_client.append_range import AppendedRange, EntryLike, append_range
 from ledger_client.append_shell import AppendShell, WriterServices
 from ledger_client.batcher import BatchLimits, cut_batches, own_entry
-from ledger_client.connection_calls import CallFailure
 from ledger_client.digest import LedgerKeys
 from ledger_client.errors import (
     BackpressureError,
@@ -24,12 +23,15 @@ from ledger_client.errors import (
     QuorumTimeoutError,
     append_timed_out,
 )
+from ledger_client.in_sync_members import InSyncMembers
 from ledger_client.info import LedgerInfo
+from ledger_client.observability import ClientEvent
 from ledger_client.own_process import OwnProcess
-from ledger_client.parked_members import ParkedMembers
 from ledger_client.protocol import append_events as e
+from ledger_client.protocol.append_errors import not_enough_in_sync
 from ledger_client.watchdog import Watchdog
 from ledger_client.window import AppendWindow
+from ledger_client.writer_watch import WriterWatch
 from metadata.ids import BookieId, EntryId, LedgerId, Version
 from metadata.ledger_metadata import LedgerMetadata, QuorumSpec
 
@@ -49,6 +51,7 @@ class LedgerWriter:
         services: WriterServices,
         watchdog: Watchdog,
         observe: Callable[[e.AppendAction], None],
+        report: Callable[[ClientEvent], None],
         on_closed: Callable[[LedgerId], None],
     ) -> None:
         config = services.config
@@ -60,17 +63,12 @@ class LedgerWriter:
         self._limits = BatchLimits(entries_max, bytes_max, config.entry_bytes_max)
         self._own_process = OwnProcess("writer", metadata.ledger_id)
         self._gathered: list[bytes] = []
-        self._lac_told = EntryId(-1)
-        self._last_sent_at = 0.0
-        self._parked = ParkedMembers(
-            services.pool,
-            config.add_timeout_s,
-            lambda bookie_id: self._shell.dispatch(e.BookieReturned(bookie_id)),
-        )
+        is_in_sync = metadata.quorum.is_in_sync and not config.fixed_membership
+        members = InSyncMembers(self._shell, services, keys, report) if is_in_sync else None
+        self._watch = WriterWatch(self._shell, services, members)
         self._closing: asyncio.Task[None] | None = None
         self._on_closed = on_closed
         services.pool.attach(metadata.ledger_id, keys.master_key)
-        self._unsubscribe = services.pool.on_unavailable(self._on_unavailable)
 
     # -- what users see --------------------------------------------------------------------------
 
@@ -93,6 +91,13 @@ class LedgerWriter:
     def info(self) -> LedgerInfo:
         """The ledger as stored, as far as this writer knows."""
         return LedgerInfo.of(self._shell.protocol.metadata)
+
+    @property
+    def in_sync(self) -> tuple[BookieId, ...]:
+        """In in-sync mode, the members that hold every entry, are alive and do not lag (rule
+        11.4); in other modes none.
+        """
+        return self._shell.protocol.in_sync
 
     @property
     def under_replicated(self) -> tuple[tuple[EntryId, EntryId], ...]:
@@ -281,8 +286,8 @@ class LedgerWriter:
         return first
 
     def _note_sent(self, now: float) -> None:
-        self._last_sent_at = now
-        self._watchdog.activate(self)
+        self._watch.note_sent(now)
+        self._watchdog.activate(self._watch)
 
     def _require_open(self) -> None:
         self._own_process.require()
@@ -292,53 +297,15 @@ class LedgerWriter:
         if self._closing is not None:
             text = "this writer is closed: create a new ledger to go on"
             raise LedgerClosedError(text, ledger_id=self.ledger_id)
+        if self._shell.protocol.lacks_in_sync:
+            protocol = self._shell.protocol
+            raise not_enough_in_sync(protocol.metadata, protocol.in_sync)
 
-    # -- what the watchdog and the client call ---------------------------------------------------
-
-    def check(self, now: float) -> bool:
-        """Look at deadlines, parked members and the LAC; False once nothing is left to watch."""
-        shell, config = self._shell, self._services.config
-        if shell.protocol.has_ended or (self._closing is not None and self._closing.done()):
-            return False
-        oldest = shell.outbox.oldest_appended_at
-        if oldest is not None and now - oldest > config.append_deadline_s:
-            text = (
-                f"{self.quorum.ack_quorum} bookies did not store entry {self.last_confirmed + 1} "
-                f"within {config.append_deadline_s} s: check them with `quire cluster health`"
-            )
-            shell.dispatch(e.WriterFailed(QuorumTimeoutError(text, ledger_id=self.ledger_id)))
-            return False
-        self._parked.probe(shell.protocol.parked, now)
-        lac = self.last_confirmed
-        if lac > max(shell.outbox.lac_sent, self._lac_told):
-            if oldest is not None or now - self._last_sent_at < config.lac_delay_s:
-                return True
-            self._lac_told = lac
-            for bookie_id in shell.protocol.metadata.last_fragment.ensemble:
-                self._services.pool.tell_lac(bookie_id, self.ledger_id, lac)  # rule 8.4
-        return oldest is not None or bool(shell.protocol.parked)
-
-    def may_suspect(self, bookie_id: BookieId) -> bool:
-        """Tell whether it waits for this member of its ensemble and a spare could replace it."""
-        protocol = self._shell.protocol
-        ensemble = protocol.metadata.last_fragment.ensemble
-        if bookie_id not in ensemble or protocol.is_changing or not len(self._shell.outbox):
-            return False
-        return self._services.placement.has_spare(ensemble, excluded={})
-
-    def suspect(self, bookie_id: BookieId, silent_s: float) -> None:
-        """Treat a member as failed (rule 5.7)."""
-        reason = f"silent for {silent_s:.3f} s while others answered"
-        self._shell.dispatch(e.BookieFailed(bookie_id, e.FailureKind.SUSPECTED, reason))
+    # -- what the client calls -------------------------------------------------------------------
 
     def spare_joined(self) -> None:
         """Take note of a bookie that could replace a failed member."""
         self._shell.dispatch(e.SpareJoined())
-
-    def _on_unavailable(self, bookie_id: BookieId, failure: CallFailure, reason: str) -> None:
-        # A lost connection shows in the adds that it fails; a lost registration, here (5.6).
-        if failure is CallFailure.NOT_REGISTERED:
-            self._shell.dispatch(e.BookieFailed(bookie_id, e.FailureKind.SUSPECTED, reason))
 
     # -- closing ---------------------------------------------------------------------------------
 
@@ -369,10 +336,9 @@ class LedgerWriter:
         except LedgerError:
             assert shell.failure is not None, "what ended the writer is kept"
         finally:
-            self._unsubscribe()
             self._services.pool.detach(self.ledger_id)
             self._on_closed(self.ledger_id)
-            await self._parked.aclose()
+            await self._watch.aclose()
             await shell.aclose()
 
     async def _wait_pending(self, timeout: float | None) -> None:

@@ -19,6 +19,7 @@ Format: one msgpack array; bookie ids are interned per ledger and named by their
     11     last entry id    int or nil
     12     length           int or nil
     13     custom           {str: str or bin}
+    14     given up         fragments as in 5; without this field when nothing was given up
 
 Invariants: decoding gives `LedgerMetadata` or raises MetadataFormatError, whatever the bytes; a
 newer format version is refused, never guessed at.
@@ -80,14 +81,8 @@ def encode_ledger_metadata(metadata: LedgerMetadata) -> bytes:
     """
     what = f"the metadata of ledger {metadata.ledger_id}"
     indexes: dict[BookieId, int] = {}
-    fragments: list[Packed] = []
-    for fragment in metadata.fragments:
-        ensemble = _interned(fragment.ensemble, indexes)
-        if fragment.incoming:
-            incoming = _interned(fragment.incoming, indexes)
-            fragments.append([fragment.first_entry_id, ensemble, incoming])
-        else:
-            fragments.append([fragment.first_entry_id, ensemble])
+    fragments = [_packed_fragment(each, indexes) for each in metadata.fragments]
+    given_up = [_packed_fragment(each, indexes) for each in metadata.given_up]
     custom: dict[str, Packed] = dict(metadata.custom)
     value = pack(
         what,
@@ -106,6 +101,7 @@ def encode_ledger_metadata(metadata: LedgerMetadata) -> bytes:
             metadata.last_entry_id,
             metadata.length,
             custom,
+            *([given_up] if given_up else []),
         ],
     )
     if len(value) > VALUE_BYTES_MAX:
@@ -117,7 +113,7 @@ def decode_ledger_metadata(value: bytes, what: str = "ledger metadata") -> Ledge
     """Read a stored form; `what` names it in the error. Raises MetadataFormatError for anything
     else.
     """
-    fields = unpack_versioned(what, value, FORMAT_VERSION, _FIELD_COUNT)
+    fields = unpack_versioned(what, value, FORMAT_VERSION, _FIELD_COUNT, optional_count=1)
     try:
         return _metadata_of(fields)
     except ValueError as error:
@@ -132,13 +128,17 @@ def _metadata_of(fields: list[Packed]) -> LedgerMetadata:
     if closed != (last_entry_id is not None) or closed != (length is not None):
         raise FieldError("a last entry id and a length belong to a closed ledger, and only there")
     quorum = _quorum_of(array_of(fields[3]))
-    fragments = _fragments_of(array_of(fields[5]), _bookie_ids_of(array_of(fields[4])))
-    for fragment in fragments:
-        if len(fragment.ensemble) != quorum.ensemble_size:
-            raise FieldError(
-                f"an ensemble has {len(fragment.ensemble)} bookies, the quorum wants "
-                f"{quorum.ensemble_size}"
-            )
+    bookie_ids = _bookie_ids_of(array_of(fields[4]))
+    fragments = _fragments_of(array_of(fields[5]), bookie_ids)
+    if not fragments or fragments[0].first_entry_id != 0:
+        raise FieldError("the first fragment does not start at entry 0")
+    given_up: tuple[Fragment, ...] = ()
+    if len(fields) > _FIELD_COUNT:
+        given_up = _fragments_of(array_of(fields[14]), bookie_ids)
+        if not closed or not given_up or given_up[0].first_entry_id != (last_entry_id or 0) + 1:
+            raise FieldError("what was given up begins behind the end of a closed ledger")
+    for fragment in (*fragments, *given_up):
+        _check_size(fragment, quorum)
     return LedgerMetadata(
         ledger_id=LedgerId(int_of(fields[1], 0, LEDGER_ID_MAX)),
         state=state,
@@ -152,7 +152,21 @@ def _metadata_of(fields: list[Packed]) -> LedgerMetadata:
         last_entry_id=None if last_entry_id is None else EntryId(last_entry_id),
         length=length,
         custom=_custom_of(fields[13]),
+        given_up=given_up,
     )
+
+
+def _check_size(fragment: Fragment, quorum: QuorumSpec) -> None:
+    size, wanted = len(fragment.ensemble), quorum.ensemble_size
+    if size > wanted or (size < wanted and not quorum.is_in_sync):
+        raise FieldError(f"an ensemble has {size} bookies, the quorum wants {wanted}")
+
+
+def _packed_fragment(fragment: Fragment, indexes: dict[BookieId, int]) -> Packed:
+    ensemble = _interned(fragment.ensemble, indexes)
+    if not fragment.incoming:
+        return [fragment.first_entry_id, ensemble]
+    return [fragment.first_entry_id, ensemble, _interned(fragment.incoming, indexes)]
 
 
 def _interned(bookie_ids: tuple[BookieId, ...], indexes: dict[BookieId, int]) -> list[Packed]:
@@ -199,8 +213,6 @@ def _bookie_ids_of(fields: list[Packed]) -> list[BookieId]:
 def _fragments_of(fields: list[Packed], bookie_ids: list[BookieId]) -> tuple[Fragment, ...]:
     fragments = tuple(_fragment_of(array_of(field), bookie_ids) for field in fields)
     firsts = [fragment.first_entry_id for fragment in fragments]
-    if not firsts or firsts[0] != 0:
-        raise FieldError("the first fragment does not start at entry 0")
     if any(a >= b for a, b in pairwise(firsts)):
         raise FieldError("the fragments do not increase")
     return fragments

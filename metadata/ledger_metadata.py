@@ -75,6 +75,33 @@ class QuorumSpec:
             )
         if self.stripe_entries < 1:
             raise ValueError(f"stripe_entries must be at least 1, got {self.stripe_entries}")
+        if self.mode is QuorumMode.IN_SYNC:
+            self._check_in_sync()
+
+    def _check_in_sync(self) -> None:
+        if self.ack_quorum != self.ensemble_size:
+            raise ValueError("in-sync mode has no other quorum than all members: E = WQ = AQ")
+        if not 1 <= self.min_in_sync <= self.ensemble_size:
+            raise ValueError(
+                f"min_in_sync must be 1 to {self.ensemble_size}, got {self.min_in_sync}"
+            )
+        if self.replica_lag_time_max_ms < 1:
+            raise ValueError("replica_lag_time_max must be at least a millisecond")
+
+    @property
+    def is_in_sync(self) -> bool:
+        """Whether Kafka's rule keeps the replica set (section 11)."""
+        return self.mode is QuorumMode.IN_SYNC
+
+    def with_members(self, count: int) -> "QuorumSpec":
+        """Return the quorum of an in-sync fragment with so many members: all of them (11.1)."""
+        return replace(
+            self,
+            ensemble_size=count,
+            write_quorum=count,
+            ack_quorum=count,
+            min_in_sync=min(self.min_in_sync, count),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +136,10 @@ class LedgerMetadata:
     last_entry_id: EntryId | None = None
     length: int | None = None
     custom: Mapping[str, str | bytes] = field(default_factory=lambda: MappingProxyType({}))
+    given_up: tuple[Fragment, ...] = ()
+    """The fragments that an unclean recovery cut off (rule 11.6): what they held from the first
+    one's first entry on may have been acknowledged, and is no part of the ledger any more.
+    """
 
     def __post_init__(self) -> None:
         assert self.fragments, "a ledger has at least one fragment"
@@ -119,6 +150,7 @@ class LedgerMetadata:
             assert len(set(fragment.ensemble)) == len(fragment.ensemble), "an ensemble is distinct"
         assert len(self.update_token) == UPDATE_TOKEN_BYTES
         closed = self.state is LedgerState.CLOSED
+        assert closed or not self.given_up, "only a closed ledger has given up entries"
         assert closed == (self.last_entry_id is not None), "a last entry exactly when closed"
         assert closed == (self.length is not None), "a length exactly when closed"
 
@@ -126,6 +158,27 @@ class LedgerMetadata:
     def last_fragment(self) -> Fragment:
         """The only fragment that a writer may change (rule 5.1)."""
         return self.fragments[-1]
+
+    def quorum_of(self, fragment: Fragment) -> QuorumSpec:
+        """Return the quorum of one fragment: the ledger's, or in in-sync mode all its members
+        (11.1).
+        """
+        size = len(fragment.ensemble)
+        if not self.quorum.is_in_sync or size == self.quorum.ensemble_size:
+            return self.quorum
+        return self.quorum.with_members(size)
+
+    @property
+    def in_sync_members(self) -> tuple[BookieId, ...]:
+        """The members of the last fragment that every earlier one names too: they hold each entry
+        of the ledger (rule 11.2). Of meaning in in-sync mode.
+        """
+        earlier = [fragment.ensemble for fragment in self.fragments[:-1]]
+        return tuple(
+            member
+            for member in self.last_fragment.ensemble
+            if all(member in ensemble for ensemble in earlier)
+        )
 
     def fragment_of(self, entry_id: EntryId) -> Fragment:
         """Return the fragment that holds (or would hold) an entry."""
@@ -145,8 +198,13 @@ class LedgerMetadata:
         return low
 
     def names(self, bookie_id: BookieId) -> bool:
-        """Tell whether any fragment holds a bookie, also as incoming (rule 10.1)."""
-        return any(bookie_id in f.ensemble or bookie_id in f.incoming for f in self.fragments)
+        """Tell whether any fragment holds a bookie, also as incoming (rule 10.1) or given up: what
+        an unclean recovery cut off is kept for whoever wants to look at it.
+        """
+        return any(
+            bookie_id in f.ensemble or bookie_id in f.incoming
+            for f in (*self.fragments, *self.given_up)
+        )
 
     def with_ensemble_change(
         self, first_entry_id: EntryId, ensemble: tuple[BookieId, ...], token: UpdateToken
@@ -193,6 +251,17 @@ class LedgerMetadata:
                 )
             fragments = kept + recovered
         return self._closed(fragments, last_entry_id, length, token)
+
+    def with_given_up(self, index: int, length: int, token: UpdateToken) -> "LedgerMetadata":
+        """Close at the end of the fragment before `index`, and record the others as given up (rule
+        11.6), only from IN_RECOVERY.
+        """
+        self._require(LedgerState.IN_RECOVERY)
+        assert 0 < index < len(self.fragments), "some fragment stays, and some is given up"
+        given_up = self.fragments[index:]
+        last_entry_id = EntryId(given_up[0].first_entry_id - 1)
+        closed = self._closed(self.fragments[:index], last_entry_id, length, token)
+        return replace(closed, given_up=given_up)
 
     def with_fragment(self, index: int, fragment: Fragment, token: UpdateToken) -> "LedgerMetadata":
         """Replace one fragment in place, at the same first entry id: a step of a repair (rule

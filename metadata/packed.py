@@ -35,7 +35,9 @@ def pack(what: str, fields: list[Packed]) -> bytes:
         raise MetadataFormatError(what, f"it has no stored form: {error}") from error
 
 
-def unpack_versioned(what: str, value: bytes, newest: int, field_count: int) -> list[Packed]:
+def unpack_versioned(
+    what: str, value: bytes, newest: int, field_count: int, optional_count: int = 0
+) -> list[Packed]:
     """Return the array whose first field is a format version of 1..`newest` and that has
     `field_count` fields.
     """
@@ -56,7 +58,7 @@ def unpack_versioned(what: str, value: bytes, newest: int, field_count: int) -> 
             f"it has format version {version} and this release reads up to {newest}: "
             "use a newer one",
         )
-    if len(fields) != field_count:
+    if not field_count <= len(fields) <= field_count + optional_count:
         raise MetadataFormatError(what, f"it has {len(fields)} fields instead of {field_count}")
     return fields
 

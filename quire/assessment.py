@@ -40,7 +40,7 @@ def fragment_health(ledger: LedgerMetadata, up: Collection[BookieId]) -> list[Fr
     judged = []
     for fragment in ledger.fragments:
         missing = tuple(each for each in fragment.ensemble if each not in up)
-        size, quorum = len(fragment.ensemble), ledger.quorum
+        size, quorum = len(fragment.ensemble), ledger.quorum_of(fragment)
         worst = max(
             sum(
                 fragment.ensemble[(start + i) % size] in missing for i in range(quorum.write_quorum)

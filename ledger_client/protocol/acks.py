@@ -10,7 +10,7 @@ Source: protocol rules 4.4-4.6, 5.2.
 """
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from ledger_client.protocol.quorum import write_set_positions
@@ -85,9 +85,7 @@ class PendingBatches:
         """Take in the next batch."""
         assert first_entry_id == self.lap + 1, "ids are given in order, without gaps"
         self._pushed_length += payload_bytes
-        mask = 0
-        for position in write_set_positions(self._quorum, first_entry_id):
-            mask |= 1 << position
+        mask = self._write_set(first_entry_id)
         batch = PendingBatch(first_entry_id, count, payload_bytes, self._pushed_length, mask)
         self._unconfirmed.append(batch)
         self._by_first[first_entry_id] = batch
@@ -112,6 +110,17 @@ class PendingBatches:
     def unanswered_bytes(self, position: int) -> int:
         """Return the bytes sent to a position that it has not answered (rule 4.6)."""
         return self._unanswered_bytes[position]
+
+    def lacks_oldest(self, position: int) -> bool:
+        """Tell whether a position has not stored the oldest batch beyond the LAC."""
+        return bool(self._unconfirmed) and not self._unconfirmed[0].stored & (1 << position)
+
+    def lag_entries(self, position: int) -> int:
+        """Count the unconfirmed entries that a position has not stored, if the oldest is one."""
+        if not self.lacks_oldest(position):
+            return 0
+        bit = 1 << position
+        return sum(batch.count for batch in self._unconfirmed if not batch.stored & bit)
 
     def confirm(self) -> bool:
         """Move the LAC over every batch that now is acknowledged; tell whether it moved."""
@@ -145,35 +154,54 @@ class PendingBatches:
             self._forget_sent(batch, missing & ~batch.lost)
         return settled, merge_adjacent(short)
 
-    def clear_position(self, position: int) -> None:
-        """Forget what the bookie that held a position answered: another one is in its place
-        (5.2).
+    def reassign(self, sources: Sequence[int | None], quorum: QuorumSpec) -> None:
+        """Put another ensemble in charge (5.2). `sources[p]` is the position that the bookie now at
+        `p` held before, None for one that is new; answers of those that left do not count.
         """
-        bit = 1 << position
+        for position, source in enumerate(sources):
+            if source is None and position < len(self._unanswered_bytes):
+                self._lose_confirmed(position)
+        old_bytes = self._unanswered_bytes
+        self._unanswered_bytes = [0 if s is None else old_bytes[s] for s in sources]
+        self._quorum = quorum
         for batch in self._unconfirmed:
-            batch.stored &= ~bit
-        self.resume_position(position)
+            batch.stored = _moved(batch.stored, sources)
+            batch.sent = _moved(batch.sent, sources)
+            batch.write_set = self._write_set(batch.first_entry_id)
 
     def resume_position(self, position: int) -> None:
-        """Forget what was sent to a position in vain: its bookie lost it, or is another one.
+        """Forget what was sent to a position in vain: its bookie lost it.
 
         Confirmed batches stay without that copy: they belong to the fragment before, or are not
         kept to be sent again.
         """
         bit = 1 << position
         self._unanswered_bytes[position] = 0
-        for batch in self._confirmed:
-            batch.lost |= batch.write_set & ~batch.stored & bit
-            batch.sent &= ~bit
+        self._lose_confirmed(position)
         for batch in self._unconfirmed:
             if not batch.stored & bit:
                 batch.sent &= ~bit
+
+    def _lose_confirmed(self, position: int) -> None:
+        """Await no more copies of confirmed batches from a position."""
+        bit = 1 << position
+        for batch in self._confirmed:
+            batch.lost |= batch.write_set & ~batch.stored & bit
+            batch.sent &= ~bit
+
+    def _write_set(self, first_entry_id: EntryId) -> int:
+        return sum(1 << p for p in write_set_positions(self._quorum, first_entry_id))
 
     def _forget_sent(self, batch: PendingBatch, positions: int) -> None:
         for position, unanswered in enumerate(self._unanswered_bytes):
             if batch.sent & positions & (1 << position):
                 cost = batch.payload_bytes + BATCH_COST_BYTES
                 self._unanswered_bytes[position] = max(0, unanswered - cost)
+
+
+def _moved(mask: int, sources: Sequence[int | None]) -> int:
+    """Return a mask of positions in terms of another ensemble's."""
+    return sum(1 << p for p, s in enumerate(sources) if s is not None and mask & (1 << s))
 
 
 def merge_adjacent(ranges: list[tuple[EntryId, EntryId]]) -> list[tuple[EntryId, EntryId]]:

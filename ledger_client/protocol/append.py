@@ -10,38 +10,27 @@ Source: protocol sections 4-6 and rules 1.3-1.5.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final, assert_never
+from typing import assert_never
 
 from bookie.wire.messages import Status
-from ledger_client.errors import (
-    EntryConflictError,
-    LedgerError,
-    LedgerFencedError,
-    LedgerNotFoundError,
-    NotEnoughBookiesError,
-    TooManyFragmentsError,
-    UnauthorizedError,
-)
+from ledger_client.errors import LedgerError
 from ledger_client.protocol import append_events as e
 from ledger_client.protocol.acks import PendingBatches
+from ledger_client.protocol.append_errors import (
+    RefusedBatches,
+    fenced,
+    final_refusal,
+    no_replacement,
+    refused_by_many,
+    too_many_fragments,
+)
 from ledger_client.protocol.append_events import AppendAction, AppendEvent, FailureKind
-from ledger_client.protocol.ensemble import EnsembleHealth
+from ledger_client.protocol.append_options import AppendOptions
+from ledger_client.protocol.ensemble import EnsembleHealth, positions_mask
+from ledger_client.protocol.membership import Decision, Replace, SetAside, Shrink, membership_of
 from metadata.ids import BookieId, EntryId, UpdateToken, Version
 from metadata.ledger_metadata import FRAGMENTS_MAX, LedgerMetadata, LedgerState
-
-REFUSING_BOOKIES_MAX: Final = 2
-"""So many bookies that refuse the same batch end the writer: it would be refused everywhere."""
-
-
-@dataclass(frozen=True, slots=True)
-class AppendOptions:
-    """What a user may choose of the append protocol's behaviour."""
-
-    delay_ensemble_change: bool = False
-    run_degraded: bool = False
-    unanswered_bytes_max: int = 256 * 1024 * 1024
 
 
 class _Phase(StrEnum):
@@ -55,17 +44,16 @@ class AppendProtocol:
 
     def __init__(self, metadata: LedgerMetadata, version: Version, options: AppendOptions) -> None:
         assert metadata.state is LedgerState.OPEN, "only an open ledger has a writer"
-        self._metadata = metadata
-        self._version = version
+        self._take_metadata(metadata, version)
         self._options = options
-        self._pending = PendingBatches(metadata.quorum)
+        self._pending = PendingBatches(metadata.quorum_of(metadata.last_fragment))
         self._health = EnsembleHealth(metadata.quorum)
+        self._membership = membership_of(metadata.quorum, options)
         self._phase = _Phase.OPEN
         self._close_token: UpdateToken | None = None  # set: close at the LAC once nothing is stored
         self._base: LedgerMetadata | None = None  # set: a compare-and-set on top of it is under way
         self._choosing = False
-        self._refused_first: EntryId | None = None
-        self._refusing: list[BookieId] = []
+        self._refused_batches = RefusedBatches()
 
     @property
     def metadata(self) -> LedgerMetadata:
@@ -87,13 +75,40 @@ class AppendProtocol:
         """The members that failed and are not being replaced: no spare exists, or the change is
         delayed (5.4).
         """
-        is_steady = self._phase is _Phase.OPEN and not self.is_changing
-        return self._health.out if is_steady else self._health.parked
+        return self._health.out if self._is_steady else self._health.parked
+
+    @property
+    def in_sync(self) -> tuple[BookieId, ...]:
+        """The members that hold every entry, are alive and do not lag (rule 11.4)."""
+        return tuple(b for b in self._in_sync_members if not self._health.is_out(b))
+
+    @property
+    def lacks_in_sync(self) -> bool:
+        """Whether new appends are to be refused: fewer in-sync members than the least wanted."""
+        quorum = self._metadata.quorum
+        return quorum.is_in_sync and len(self.in_sync) < quorum.min_in_sync
+
+    def lag_entries(self, bookie_id: BookieId) -> int:
+        """Count the entries that a member lacks; 0 for one that has the oldest, or is out."""
+        position = self._position(bookie_id)
+        if position is None or self._health.is_out(bookie_id):
+            return 0
+        return self._pending.lag_entries(position)
+
+    def may_suspect(self, bookie_id: BookieId, *, has_spare: bool) -> bool:
+        """Tell whether a silent member could be done without (rule 5.7)."""
+        if not self._is_steady or self._position(bookie_id) is None:
+            return False
+        return self._membership.may_suspect(len(self._ensemble), has_spare=has_spare)
 
     @property
     def is_changing(self) -> bool:
         """Whether an ensemble change or the close is under way."""
         return self._choosing or self._base is not None
+
+    @property
+    def _is_steady(self) -> bool:
+        return self._phase is _Phase.OPEN and not self.is_changing
 
     def handle(self, event: AppendEvent) -> list[AppendAction]:
         """Advance by one event; the caller performs the returned actions in order."""
@@ -102,18 +117,20 @@ class AppendProtocol:
         match event:
             case e.BatchStored(first_entry_id, bookie_id):
                 return self._stored(first_entry_id, bookie_id)
-            case e.BatchAppended(first_entry_id, count, payload_bytes):
-                return self._appended(first_entry_id, count, payload_bytes)
             case e.StoreRefused(first_entry_id, bookie_id, status):
                 return self._refused(first_entry_id, bookie_id, status)
+            case e.BatchAppended(first_entry_id, count, payload_bytes):
+                return self._appended(first_entry_id, count, payload_bytes)
             case e.BookieFailed(bookie_id, kind, reason):
                 return self._failed(bookie_id, kind, reason)
-            case e.BookieReturned() | e.SpareJoined():
+            case e.BookieReturned() | e.SpareJoined() | e.MemberReady():
                 return self._better(event)
-            case e.ReplacementsChosen() | e.NoReplacement():
+            case e.ReplacementsChosen() | e.NoReplacement() | e.MembersProposed():
                 return self._chosen(event)
             case e.MetadataStored() | e.MetadataConflicted() | e.MetadataRefused():
                 return self._decided(event)
+            case e.MetadataSeen(metadata, version):
+                return self._seen(metadata, version)
             case e.CloseRequested() | e.WriterFailed():
                 return self._finish(event)
             case _ as never:
@@ -125,7 +142,7 @@ class AppendProtocol:
         batch = self._pending.add(first, count, payload_bytes)
         targets: list[BookieId] = []
         actions: list[AppendAction] = []
-        for position, bookie_id in enumerate(self._metadata.last_fragment.ensemble):
+        for position, bookie_id in enumerate(self._ensemble):
             if not batch.write_set & (1 << position) or self._health.is_out(bookie_id):
                 continue
             self._pending.note_sent(batch, position)
@@ -140,46 +157,28 @@ class AppendProtocol:
         position = self._position(bookie_id)
         if position is None or not self._pending.record(first, position):
             return []  # rule 4.4: it no longer holds the position, or has answered before
+        if self._health.is_lagging(bookie_id) and not self._pending.lacks_oldest(position):
+            self._health.forgive(bookie_id)
+            return self._again()
         return self._advance()
 
     def _refused(self, first: EntryId, bookie_id: BookieId, status: Status) -> list[AppendAction]:
         """Judge a refusal: some end the writer (4.7), the others fail the bookie."""
-        ledger_id = self._metadata.ledger_id
         if self._position(bookie_id) is None:
             return []
-        if status is Status.FENCED:
-            return self._end(fenced(self._metadata))
-        if status is Status.DELETED:
-            text = "it was deleted while being written"
-            return self._end(LedgerNotFoundError(text, ledger_id=ledger_id, outcome="unknown"))
-        if status is Status.UNAUTHORIZED:
-            text = f"bookie {bookie_id} refused the password of this writer"
-            return self._end(UnauthorizedError(text, ledger_id=ledger_id, outcome="unknown"))
-        if status is Status.CONFLICT:
-            text = f"bookie {bookie_id} holds other bytes at entry {first}: recover the ledger"
-            return self._end(EntryConflictError(text, ledger_id=ledger_id, entry_id=first))
-        if status is Status.BAD_REQUEST and self._is_refused_by_many(first, bookie_id):
-            text = (
-                f"{REFUSING_BOOKIES_MAX} bookies cannot take the batch at entry {first}: "
-                "compare `entry_bytes_max` of this client with theirs"
-            )
-            return self._fail(LedgerError(text, ledger_id=ledger_id, outcome="unknown"))
+        error = final_refusal(self._metadata, bookie_id, first, status)
+        if error is not None:
+            return self._end(error)
+        if status is Status.BAD_REQUEST and self._refused_batches.count(first, bookie_id):
+            return self._fail(refused_by_many(self._metadata, first))
         return self._failed(bookie_id, FailureKind.GONE, f"answered {status.name}")
-
-    def _is_refused_by_many(self, first: EntryId, bookie_id: BookieId) -> bool:
-        """One bookie may have got damaged bytes; what several refuse, no other will take."""
-        if self._refused_first != first:
-            self._refused_first, self._refusing = first, []
-        if bookie_id not in self._refusing:
-            self._refusing.append(bookie_id)
-        return len(self._refusing) >= REFUSING_BOOKIES_MAX
 
     def _advance(self) -> list[AppendAction]:
         """Confirm what is acknowledged, unless a change or the close forbids it (5.2, 6.1)."""
         actions: list[AppendAction] = []
-        if self._phase is _Phase.OPEN and not self.is_changing and self._pending.confirm():
+        if self._is_steady and not self.lacks_in_sync and self._pending.confirm():
             actions.append(e.Confirm(self._pending.lac, self._pending.length))
-        settled, short = self._pending.settle(self._positions_mask(self.parked))
+        settled, short = self._pending.settle(positions_mask(self._ensemble, self.parked))
         if short:
             actions += [e.RecordStretch(first, last) for first, last in short]
         if settled is not None:
@@ -194,67 +193,92 @@ class AppendProtocol:
         self._health.fail(bookie_id, kind, reason)
         return self._begin_change()
 
-    def _better(self, event: e.BookieReturned | e.SpareJoined) -> list[AppendAction]:
+    def _better(
+        self, event: e.BookieReturned | e.SpareJoined | e.MemberReady
+    ) -> list[AppendAction]:
         if isinstance(event, e.SpareJoined):
             self._health.unpark_all()
             return self._begin_change()
+        if isinstance(event, e.MemberReady):
+            return self._take_in(event.bookie_id, event.token)
         position = self._position(event.bookie_id)
         if self._phase is not _Phase.OPEN or position is None:
             return []
-        if not self._health.forgive(event.bookie_id):
+        if self._health.is_lagging(event.bookie_id) or not self._health.forgive(event.bookie_id):
             return []
         self._pending.resume_position(position)
-        return [*self._send_missing(), *self._advance()]
+        return self._again()
 
     def _begin_change(self) -> list[AppendAction]:
-        """Ask for replacements, unless a change is under way: then this failure waits (5.3)."""
-        ensemble = self._metadata.last_fragment.ensemble
-        if self._phase is not _Phase.OPEN or self.is_changing or not self._health.has_failed:
+        """Act on failures, unless a change is under way: then they wait (5.3)."""
+        if not self._is_steady or not self._health.has_failed:
             return []
-        if self._options.delay_ensemble_change and not self._health.must_replace(ensemble):
-            return []  # rule 5.4
-        self._choosing = True
-        positions = tuple(p for p, b in enumerate(ensemble) if b in self._health.failed)
-        return [e.ChooseReplacements(ensemble, positions, self._health.reasons())]
+        match self._decide():
+            case Replace(positions):
+                self._choosing = True
+                return [e.ChooseReplacements(self._ensemble, positions, self._health.reasons())]
+            case Shrink(remaining):
+                self._choosing = True
+                return [e.ProposeMembers(remaining)]
+            case SetAside():
+                self._health.set_aside_all()
+                return [*self._send_missing(), *self._advance()]
+            case None:
+                return []  # rule 5.4
 
-    def _chosen(self, event: e.ReplacementsChosen | e.NoReplacement) -> list[AppendAction]:
+    def _decide(self) -> Decision:
+        return self._membership.decide(self._ensemble, self.in_sync, self._health)
+
+    def _chosen(
+        self, event: e.ReplacementsChosen | e.NoReplacement | e.MembersProposed
+    ) -> list[AppendAction]:
         if not self._choosing:
             return []
         self._choosing = False
         if self._close_token is not None:
             return self._store_close()
-        if isinstance(event, e.NoReplacement):
-            return self._go_on_without(event)
+        match event:
+            case e.NoReplacement():
+                return self._go_on_without(event)
+            case e.ReplacementsChosen(replacements, token):
+                changed = tuple(replacements.get(p, b) for p, b in enumerate(self._ensemble))
+                return self._put_in_charge(changed, token)
+            case e.MembersProposed(token):
+                decision = self._decide()
+                if isinstance(decision, Shrink):  # more may have failed since: rule 11.4
+                    return self._put_in_charge(decision.ensemble, token)
+                return self._again()
+
+    def _take_in(self, bookie_id: BookieId, token: UpdateToken) -> list[AppendAction]:
+        """Take a bookie in as a member that catches up (rule 11.3), unless a change is due."""
+        quorum, ensemble = self._metadata.quorum, self._ensemble
+        has_room = len(self._metadata.fragments) < FRAGMENTS_MAX
+        if not self._is_steady or not has_room or bookie_id in ensemble:
+            return []
+        if len(ensemble) < quorum.ensemble_size:
+            return self._put_in_charge((*ensemble, bookie_id), token)
+        absent = next((b for b in ensemble if b in self._health.parked), None)
+        if absent is None or not self.in_sync:
+            return []
+        members = tuple(bookie_id if b == absent else b for b in ensemble)
+        return self._put_in_charge(members, token)
+
+    def _put_in_charge(
+        self, ensemble: tuple[BookieId, ...], token: UpdateToken
+    ) -> list[AppendAction]:
+        """Store another ensemble from LAC + 1 on (rule 5.1)."""
         metadata = self._metadata
         first = EntryId(self._pending.lac + 1)
-        last = metadata.last_fragment
-        if len(metadata.fragments) >= FRAGMENTS_MAX and first != last.first_entry_id:
-            text = f"it has {FRAGMENTS_MAX} fragments, the most allowed: go on in a new ledger"
-            error = TooManyFragmentsError(text, ledger_id=metadata.ledger_id, outcome="unknown")
-            return self._fail(error)
-        ensemble = tuple(event.replacements.get(p, b) for p, b in enumerate(last.ensemble))
-        return self._store(metadata.with_ensemble_change(first, ensemble, event.token))
+        is_new = first != metadata.last_fragment.first_entry_id
+        if is_new and len(metadata.fragments) >= FRAGMENTS_MAX:
+            return self._fail(too_many_fragments(metadata))
+        return self._store(metadata.with_ensemble_change(first, ensemble, token))
 
     def _go_on_without(self, event: e.NoReplacement) -> list[AppendAction]:
-        ensemble = self._metadata.last_fragment.ensemble
         gone = self._health.gone()
-        if gone and not (self._options.run_degraded and self._health.can_park(ensemble)):
-            needed, seen = event.needed, event.seen
-            text = (
-                f"no replacement for {', '.join(gone)}: {needed} more needed, {seen} bookies seen, "
-                f"excluded {dict(event.excluded)}: start bookies, then write a new ledger "
-                "(this one is closed at its last confirmed entry)"
-            )
-            error = NotEnoughBookiesError(
-                text,
-                needed=needed,
-                seen=seen,
-                excluded={str(b): why for b, why in event.excluded.items()},
-                ledger_id=self._metadata.ledger_id,
-                outcome="unknown",
-            )
-            return self._fail(error)
-        self._health.set_aside(ensemble)
+        if gone and not (self._options.run_degraded and self._health.can_park(self._ensemble)):
+            return self._fail(no_replacement(self._metadata, gone, event))
+        self._health.set_aside(self._ensemble)
         return [*self._send_missing(), *self._advance()]
 
     # -- metadata --------------------------------------------------------------------------------
@@ -272,7 +296,7 @@ class AppendProtocol:
         if isinstance(event, e.MetadataRefused):
             return self._end(event.error)
         stored = event.metadata
-        self._metadata, self._version = stored, event.version
+        self._take_metadata(stored, event.version)
         if stored.state is not LedgerState.OPEN:
             return self._found_not_open(stored)
         if isinstance(event, e.MetadataConflicted) and stored.last_fragment == base.last_fragment:
@@ -280,17 +304,35 @@ class AppendProtocol:
             return self._store_close() if self._close_token is not None else self._again()
         return self._adopt(base, stored)
 
+    def _seen(self, metadata: LedgerMetadata, version: Version) -> list[AppendAction]:
+        """Go on with older fragments as they are stored now; a compare-and-set that is under way
+        will meet them by itself (rule 1.4).
+        """
+        if self._base is not None or self._phase is not _Phase.OPEN or version <= self._version:
+            return []
+        assert metadata.last_fragment == self._metadata.last_fragment, "only a writer changes that"
+        self._take_metadata(metadata, version)
+        is_open = metadata.state is LedgerState.OPEN
+        return self._again() if is_open else self._found_not_open(metadata)
+
+    def _take_metadata(self, metadata: LedgerMetadata, version: Version) -> None:
+        self._metadata, self._version = metadata, version
+        self._ensemble = metadata.last_fragment.ensemble
+        self._in_sync_members = metadata.in_sync_members if metadata.quorum.is_in_sync else ()
+
     def _again(self) -> list[AppendAction]:
+        """Decide anew about members that could not be done without so far."""
+        if self._metadata.quorum.is_in_sync:
+            self._health.unpark_all()
         return self._begin_change() or [*self._send_missing(), *self._advance()]
 
     def _adopt(self, base: LedgerMetadata, stored: LedgerMetadata) -> list[AppendAction]:
         """Put the stored ensemble in charge, by rule 5.2: clear, resend, and only then confirm."""
         before, after = base.last_fragment.ensemble, stored.last_fragment.ensemble
-        changed = [p for p, (old, new) in enumerate(zip(before, after, strict=True)) if old != new]
-        for position in changed:
-            self._pending.clear_position(position)
+        sources = [before.index(b) if b in before else None for b in after]
+        self._pending.reassign(sources, stored.quorum_of(stored.last_fragment))
         self._health.keep_only(after)
-        replaced = tuple(before[p] for p in changed)
+        replaced = tuple(b for b in before if b not in after)
         actions: list[AppendAction] = [e.EnsembleChanged(stored.last_fragment, replaced)]
         if self._close_token is not None:
             return actions + self._store_close()
@@ -300,8 +342,8 @@ class AppendProtocol:
 
     def _send_missing(self) -> list[AppendAction]:
         """Send every unconfirmed batch to those of its write set that it is not on its way to."""
-        ensemble = self._metadata.last_fragment.ensemble
-        out = self._positions_mask([b for b in ensemble if self._health.is_out(b)])
+        ensemble = self._ensemble
+        out = positions_mask(ensemble, self._health.out)
         actions: list[AppendAction] = []
         for batch in self._pending.unconfirmed:
             missing = batch.write_set & ~batch.sent & ~batch.stored & ~out
@@ -356,17 +398,4 @@ class AppendProtocol:
     # -- positions -------------------------------------------------------------------------------
 
     def _position(self, bookie_id: BookieId) -> int | None:
-        ensemble = self._metadata.last_fragment.ensemble
-        return ensemble.index(bookie_id) if bookie_id in ensemble else None
-
-    def _positions_mask(self, bookie_ids: Sequence[BookieId]) -> int:
-        if not bookie_ids:
-            return 0
-        ensemble = self._metadata.last_fragment.ensemble
-        return sum(1 << p for p, b in enumerate(ensemble) if b in bookie_ids)
-
-
-def fenced(metadata: LedgerMetadata) -> LedgerFencedError:
-    """Return the error of a writer that was taken over; what is pending may be in the ledger."""
-    text = "another client fenced it and recovers or recovered it: open it to see how it ended"
-    return LedgerFencedError(text, ledger_id=metadata.ledger_id)
+        return self._ensemble.index(bookie_id) if bookie_id in self._ensemble else None

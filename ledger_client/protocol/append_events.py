@@ -24,6 +24,8 @@ class FailureKind(StrEnum):
     """It is silent while others answer (rule 5.7): forgiven when there is no spare."""
     BACKLOG = "backlog"
     """Too many bytes are unanswered (rule 4.6): its copies are dropped when there is no spare."""
+    LAGGING = "lagging"
+    """It answers, and too late (rule 11.3): forgiven once it has stored what it owed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +73,29 @@ class BookieReturned:
 @dataclass(frozen=True, slots=True)
 class SpareJoined:
     """A bookie that may serve as a replacement appeared."""
+
+
+@dataclass(frozen=True, slots=True)
+class MembersProposed:
+    """The answer to ProposeMembers: a token to store the change under."""
+
+    token: UpdateToken
+
+
+@dataclass(frozen=True, slots=True)
+class MemberReady:
+    """In-sync mode: a bookie that is no member can become one, as catching up (rule 11.3)."""
+
+    bookie_id: BookieId
+    token: UpdateToken
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataSeen:
+    """The ledger is stored with other older fragments, such as after a copy (rules 9.1, 11.2)."""
+
+    metadata: LedgerMetadata
+    version: Version
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +159,9 @@ AppendEvent = (
     | BookieFailed
     | BookieReturned
     | SpareJoined
+    | MembersProposed
+    | MemberReady
+    | MetadataSeen
     | ReplacementsChosen
     | NoReplacement
     | MetadataStored
@@ -187,6 +215,13 @@ class ChooseReplacements:
 
 
 @dataclass(frozen=True, slots=True)
+class ProposeMembers:
+    """Ask for a token with which to put these members, some fewer than before, in charge."""
+
+    ensemble: tuple[BookieId, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class StoreMetadata:
     """Store by compare-and-set, deciding an unknown outcome by the token (rules 1.2-1.3)."""
 
@@ -196,7 +231,9 @@ class StoreMetadata:
 
 @dataclass(frozen=True, slots=True)
 class EnsembleChanged:
-    """A fragment is stored and in charge; `replaced` are those that left."""
+    """A fragment is stored and in charge; `replaced` are those that left, also without anybody in
+    their place (11.3).
+    """
 
     fragment: Fragment
     replaced: tuple[BookieId, ...]
@@ -222,6 +259,7 @@ AppendAction = (
     | Settle
     | RecordStretch
     | ChooseReplacements
+    | ProposeMembers
     | StoreMetadata
     | EnsembleChanged
     | FailWriter

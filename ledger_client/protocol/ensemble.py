@@ -8,6 +8,7 @@ and entries reach their ack quorum without it), or neither; never both.
 Source: protocol rules 4.6, 5.3-5.5, 5.7.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from ledger_client.protocol.append_events import FailureKind
@@ -72,6 +73,16 @@ class EnsembleHealth:
         self.failed.update(self._parked)
         self._parked.clear()
 
+    def set_aside_all(self) -> None:
+        """Replace nobody: wait for the failed members until they return."""
+        self._parked.update(self.failed)
+        self.failed.clear()
+
+    def is_lagging(self, bookie_id: BookieId) -> bool:
+        """Tell whether a member is out because it is late, though it answers."""
+        failure = self.failed.get(bookie_id) or self._parked.get(bookie_id)
+        return failure is not None and failure.kind is FailureKind.LAGGING
+
     def set_aside(self, ensemble: tuple[BookieId, ...]) -> None:
         """No spare exists: forgive the suspected, park the others while entries can do without."""
         may_park = self.can_park(ensemble)
@@ -108,3 +119,10 @@ class EnsembleHealth:
             sum(out[(start + i) % size] for i in range(self._quorum.write_quorum))
             for start in range(size)
         )
+
+
+def positions_mask(ensemble: tuple[BookieId, ...], bookie_ids: Collection[BookieId]) -> int:
+    """Return the bit mask of the positions that some bookies hold."""
+    if not bookie_ids:
+        return 0
+    return sum(1 << p for p, b in enumerate(ensemble) if b in bookie_ids)

@@ -129,7 +129,8 @@ class RecoveryProtocol:
     def _begin_fencing(self, metadata: LedgerMetadata, version: Version) -> list[RecoveryAction]:
         self._stage = _Stage.FENCING
         self._metadata, self._version = metadata, version
-        self._fencing = FencePhase(metadata.quorum, metadata.last_fragment)
+        last = metadata.last_fragment
+        self._fencing = FencePhase(metadata.quorum_of(last), last)
         return list(self._fencing.requests())
 
     def _on_fence(self, event: e.FenceAnswered | e.FenceFailed) -> list[RecoveryAction]:
@@ -145,7 +146,10 @@ class RecoveryProtocol:
             self._fencing.failed(event)
         if self._fencing.is_covered:
             self._stage = _Stage.RECOVERING
-            quorum, fragment = self._metadata.quorum, self._metadata.last_fragment
+            metadata = self._metadata
+            in_sync = metadata.quorum.is_in_sync
+            fragment = self._fencing.heard if in_sync else metadata.last_fragment
+            quorum = metadata.quorum_of(fragment)
             self._reading = ReadPhase(quorum, fragment, self._fencing.start_entry_id)
             return list(self._reading.requests())
         failure = self._fencing.verdict()
@@ -215,7 +219,8 @@ class RecoveryProtocol:
     def _begin_writing(self, length_before: int) -> None:
         if self._writing is None:
             assert self._metadata is not None
-            quorum, fragment = self._metadata.quorum, self._metadata.last_fragment
+            fragment = self._metadata.last_fragment
+            quorum = self._metadata.quorum_of(fragment)
             self._writing = WriteBackPhase(quorum, fragment, self._reader.start, length_before)
 
     def _read_on(self) -> list[RecoveryAction]:

@@ -5,9 +5,13 @@ Leaves sending to the shell, and what follows to `recovery.py`.
 Invariant: a bookie counts only if it said itself that the ledger is fenced; a negative counts as
 well as a LAC, an answer of which the bookie is not sure never does.
 
-Source: protocol rules 3.2, 7.2, 7.3.
+In in-sync mode one member would do; all that can be reached are waited for all the same, because
+an entry that one of them holds is better kept than cut off. Each request has its own time limit.
+
+Source: protocol rules 3.2, 7.2, 7.3, 11.5.
 """
 
+from dataclasses import replace
 from typing import Final
 
 from bookie.wire.messages import Status
@@ -56,7 +60,17 @@ class FencePhase:
     @property
     def is_covered(self) -> bool:
         """Tell whether no ack quorum can form any more without a bookie that has fenced."""
+        if self._quorum.is_in_sync and self._waiting:
+            return False
         return covers(self._quorum, self.known_positions)
+
+    @property
+    def heard(self) -> Fragment:
+        """The fragment with the bookies that have fenced alone: in in-sync mode each of them holds
+        every committed entry, and no other need be read from.
+        """
+        members = tuple(self._fragment.ensemble[p] for p in sorted(self.known_positions))
+        return replace(self._fragment, ensemble=members)
 
     @property
     def start_entry_id(self) -> EntryId:

@@ -121,15 +121,18 @@ class _Chunk:
                 wanted.append(ReadRange(bookie_id, self.next, self.last))
         return wanted
 
-    def verdict(self, needed: int) -> Ended | Undecided | None:
-        """Judge `next`: None as long as it is known to exist or more answers can come."""
+    def verdict(self, needed: int, *, prefers_found: bool) -> Ended | Undecided | None:
+        """Judge `next`: None as long as it is known to exist or more answers can come. With
+        `prefers_found`, negatives alone decide nothing while another may yet have it (11.5).
+        """
         said = [a for b in self.replicas if (a := self._answers.get(b)) and a.entry_id == self.next]
         negatives = [a for a in said if a.status in NEGATIVES]
         if self.is_full:
             return None
-        if len(negatives) >= needed:
+        is_heard = len(said) == len(self.replicas) and not self._asked
+        if len(negatives) >= needed and (is_heard or not prefers_found):
             return Ended(self.next)
-        if len(said) < len(self.replicas) or self._asked:
+        if not is_heard:
             return None
         missing = {
             b: self._answers[b].reason or f"answered {self._answers[b].status.name}"
@@ -214,7 +217,10 @@ class ReadPhase:
         nothing.
         """
         chunk = next((c for c in self._chunks if not c.is_full), None)
-        return chunk.verdict(negatives_needed(self._quorum)) if chunk else None
+        if chunk is None:
+            return None
+        prefers_found = self._quorum.is_in_sync
+        return chunk.verdict(negatives_needed(self._quorum), prefers_found=prefers_found)
 
     def has_found_first(self) -> bool:
         """Tell whether the entry at which recovery started exists."""

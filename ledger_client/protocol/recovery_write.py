@@ -6,11 +6,14 @@ at the close to `recovery.py`.
 Where there is nobody to replace a failed bookie, writing back goes on as long as every entry still
 reaches its ack quorum without it.
 
+In in-sync mode those that failed and have no replacement are left out, as long as one bookie is
+left: what is written back is then on every one that stays, and repair is to see to the rest.
+
 Invariants: an answer counts only while its bookie holds that position in the current recovery
 ensemble; replacements live in memory, in a fragment that opens at the first entry that lacks its
 ack quorum; the LAC that goes along is the one at which recovery started.
 
-Source: protocol rules 3.1, 7.4.
+Source: protocol rules 3.1, 7.4, 11.5.
 """
 
 from collections.abc import Iterator, Mapping
@@ -42,17 +45,17 @@ class WriteBackPhase:
         "_failures",
         "_fragments",
         "_lac",
+        "_ledger_quorum",
         "_next_entry_id",
         "_original",
         "_pending",
-        "_quorum",
         "length",
     )
 
     def __init__(
         self, quorum: QuorumSpec, fragment: Fragment, start: EntryId, length_before: int
     ) -> None:
-        self._quorum = quorum
+        self._ledger_quorum = quorum
         self._original = fragment
         self._fragments = [fragment]
         self._lac = EntryId(start - 1)
@@ -101,6 +104,9 @@ class WriteBackPhase:
         if pending is None:
             return
         pending.stored_at.append(bookie_id)
+        self._drop_stored()
+
+    def _drop_stored(self) -> None:
         while self._pending:
             front = next(iter(self._pending.values()))
             if front.count_stored(self._ensemble) < self._quorum.ack_quorum:
@@ -120,10 +126,7 @@ class WriteBackPhase:
         failed = self._failed_positions()
         chosen = {p: b for p, b in sorted(bookies.items()) if p in failed}
         ensemble = tuple(chosen.get(p, b) for p, b in enumerate(self._ensemble))
-        first = self.first_pending_entry_id
-        if self._fragments[-1].first_entry_id == first:
-            self._fragments.pop()
-        self._fragments.append(Fragment(first, ensemble))
+        self._go_on_with(ensemble)
         resent: list[WriteAction] = [
             WriteBack(bookie_id, pending.span, self._lac)
             for pending in self._pending.values()
@@ -136,7 +139,20 @@ class WriteBackPhase:
         """Go on with the bookies that are left; a later failure asks for replacements again."""
         self._failures.is_choosing = False
         self._failures.shortage = NoReplacement(event.needed, event.seen, event.excluded)
+        remaining = tuple(b for b in self._ensemble if b not in self._failures.reasons)
+        if self._ledger_quorum.is_in_sync and remaining and self._pending:
+            self._go_on_with(remaining)
         return self._choose()
+
+    def _go_on_with(self, ensemble: tuple[BookieId, ...]) -> None:
+        """Put an ensemble in charge of what lacks its ack quorum."""
+        first = self.first_pending_entry_id
+        if self._fragments[-1].first_entry_id == first:
+            self._fragments.pop()
+        self._fragments.append(Fragment(first, ensemble))
+        for pending in self._pending.values():
+            pending.positions = write_set_positions(self._quorum, pending.span.first_entry_id)
+        self._drop_stored()
 
     def verdict(self) -> NoReplacement | None:
         """Return the failure once some entry can no longer reach its ack quorum."""
@@ -168,6 +184,11 @@ class WriteBackPhase:
     @property
     def _ensemble(self) -> tuple[BookieId, ...]:
         return self._fragments[-1].ensemble
+
+    @property
+    def _quorum(self) -> QuorumSpec:
+        quorum = self._ledger_quorum
+        return quorum.with_members(len(self._ensemble)) if quorum.is_in_sync else quorum
 
     def _failed_positions(self) -> tuple[int, ...]:
         return tuple(p for p, b in enumerate(self._ensemble) if b in self._failures.reasons)

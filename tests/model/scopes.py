@@ -17,7 +17,8 @@ recoverers against three bookies to the end, livelocks (worlds at rest are judge
 from dataclasses import replace
 from typing import Final
 
-from ledger_client.protocol.append import AppendOptions, AppendProtocol
+from ledger_client.protocol.append import AppendProtocol
+from ledger_client.protocol.append_options import AppendOptions
 from ledger_client.protocol.recovery import RecoveryProtocol
 from metadata.ids import EntryId, Version
 from metadata.ledger_metadata import Fragment, LedgerState, QuorumSpec

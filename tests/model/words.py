@@ -6,7 +6,7 @@ Leaves their meaning to `protocols`, `bookies` and `steps`.
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from ledger_client.protocol.append import AppendOptions
+from ledger_client.protocol.append_options import AppendOptions
 from metadata.ids import BookieId, EntryId, UpdateToken
 from metadata.ledger_metadata import QuorumSpec
 

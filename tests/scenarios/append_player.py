@@ -19,7 +19,8 @@ from collections.abc import Mapping, Sequence
 
 from ledger_client.errors import LedgerError, LedgerNotFoundError, QuorumTimeoutError
 from ledger_client.protocol import append_events as e
-from ledger_client.protocol.append import AppendOptions, AppendProtocol
+from ledger_client.protocol.append import AppendProtocol
+from ledger_client.protocol.append_options import AppendOptions
 from metadata.ids import BookieId, EntryId, Version
 from metadata.ledger_metadata import LedgerMetadata, LedgerState
 from tests.scenarios import words as w

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 from bookie.overriding import override
 from bookie.wire.messages import Status
 from ledger_client.protocol import append_events as a
-from ledger_client.protocol.append import AppendOptions, AppendProtocol
+from ledger_client.protocol.append import AppendProtocol
+from ledger_client.protocol.append_options import AppendOptions
 from ledger_client.protocol.quorum import stripe_end, write_set
 from metadata.ids import BookieId, EntryId, Version
 from metadata.ledger_metadata import LedgerMetadata, QuorumSpec

@@ -59,7 +59,8 @@ def test_the_lac_is_what_the_answers_say(data: st.DataObject, quorum: QuorumSpec
         elif action == "clear":
             position = data.draw(st.integers(0, quorum.ensemble_size - 1))
             lac = pending.lac
-            pending.clear_position(position)
+            sources = [None if p == position else p for p in range(quorum.ensemble_size)]
+            pending.reassign(sources, quorum)
             for entry, positions in twin.stored.items():
                 if entry > lac:
                     positions.discard(position)

@@ -10,7 +10,8 @@ import pytest
 
 from ledger_client.protocol import append_events as a
 from ledger_client.protocol.acks import PendingBatches
-from ledger_client.protocol.append import AppendOptions, AppendProtocol
+from ledger_client.protocol.append import AppendProtocol
+from ledger_client.protocol.append_options import AppendOptions
 from metadata.errors import InvalidTransitionError
 from metadata.ids import EntryId, Version
 from metadata.ledger_metadata import LedgerMetadata, LedgerState, QuorumSpec
@@ -76,7 +77,12 @@ def advance_always(self: Any) -> list[a.AppendAction]:
 
 
 def answers_of_the_replaced_count(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(PendingBatches, "clear_position", PendingBatches.resume_position)
+    def reassign(self: PendingBatches, sources: list[int | None], _quorum: object) -> None:
+        for position, source in enumerate(sources):
+            if source is None:
+                self.resume_position(position)
+
+    patch.setattr(PendingBatches, "reassign", reassign)
 
 
 def the_resend_is_skipped(patch: pytest.MonkeyPatch) -> None:

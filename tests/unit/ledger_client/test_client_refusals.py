@@ -117,9 +117,10 @@ async def test_arguments_that_make_no_sense(cluster: TestCluster) -> None:
         LedgerClient("http://somewhere/")
 
 
-async def test_in_sync_mode_is_not_there_yet(cluster: TestCluster) -> None:
-    with pytest.raises(LedgerError, match="not supported yet"):
-        await cluster.client().create_ledger(Quorum.in_sync(3, 2))
+async def test_a_lag_that_no_append_outlives_is_refused(cluster: TestCluster) -> None:
+    patient = Quorum.in_sync(3, 2, replica_lag_time_max=30.0)
+    with pytest.raises(ValueError, match="must be below append_deadline_s"):
+        await cluster.client().create_ledger(patient)
 
 
 async def test_metadata_over_the_limit(cluster: TestCluster) -> None:

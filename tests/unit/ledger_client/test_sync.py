@@ -94,8 +94,6 @@ def test_errors_come_through_as_they_are(blocking: Blocking) -> None:
             ledger.append(bytes(9 * 2**20))
         with blocking.client.open_ledger(ledger.id) as reader, pytest.raises(EntryNotFoundError):
             reader.read_entry(5)
-    with pytest.raises(LedgerError, match="not supported yet"):
-        blocking.client.create_ledger(Quorum.in_sync(3, 2))
 
 
 def test_an_exception_in_the_block_is_not_hidden(blocking: Blocking) -> None:

@@ -29,30 +29,35 @@ custom_metadata = st.dictionaries(texts, st.one_of(texts, st.binary(max_size=30)
 
 @st.composite
 def quorums(draw: st.DrawFn) -> QuorumSpec:
-    """Draw E >= WQ >= AQ >= 1."""
+    """Draw E >= WQ >= AQ >= 1, all equal in in-sync mode."""
+    mode = draw(st.sampled_from(QuorumMode))
     ack, write, ensemble = sorted(draw(st.lists(st.integers(1, 7), min_size=3, max_size=3)))
+    if mode is QuorumMode.IN_SYNC:
+        ack = write = ensemble
     return QuorumSpec(
         ensemble,
         write,
         ack,
         draw(st.integers(1, 1 << 20)),
-        draw(st.sampled_from(QuorumMode)),
-        draw(st.integers(0, 5)),
-        draw(st.integers(0, 10**9)),
+        mode,
+        draw(st.integers(1, ensemble)),
+        draw(st.integers(1, 10**9)),
     )
 
 
 @st.composite
-def fragment_lists(draw: st.DrawFn, size: int) -> tuple[Fragment, ...]:
+def fragment_lists(draw: st.DrawFn, quorum: QuorumSpec) -> tuple[Fragment, ...]:
     """Draw fragments over a small pool of bookies, so that the table of ids is shared."""
+    size = quorum.ensemble_size
     pool = draw(st.lists(bookie_ids, min_size=size + 2, max_size=size + 4, unique=True))
     later = draw(st.lists(st.integers(1, 2**62), max_size=5, unique=True))
     fragments = []
     for first in [0, *sorted(later)]:
         members = draw(st.permutations(pool))
+        stay = draw(st.integers(1, size)) if quorum.is_in_sync else size
         incoming = draw(st.integers(0, len(pool) - size))
         fragments.append(
-            Fragment(EntryId(first), tuple(members[:size]), tuple(members[size : size + incoming]))
+            Fragment(EntryId(first), tuple(members[:stay]), tuple(members[size : size + incoming]))
         )
     return tuple(fragments)
 
@@ -63,17 +68,24 @@ def ledger_metadata(draw: st.DrawFn) -> LedgerMetadata:
     quorum = draw(quorums())
     state = draw(st.sampled_from(LedgerState))
     closed = state is LedgerState.CLOSED
+    fragments, given_up = draw(fragment_lists(quorum)), ()
+    last_entry_id = EntryId(draw(st.integers(-1, 2**63 - 2))) if closed else None
+    if closed and len(fragments) > 1 and draw(st.booleans()):
+        stay = draw(st.integers(1, len(fragments) - 1))
+        fragments, given_up = fragments[:stay], fragments[stay:]
+        last_entry_id = EntryId(given_up[0].first_entry_id - 1)
     return LedgerMetadata(
         ledger_id=LedgerId(draw(st.integers(0, _FULL))),
         state=state,
         quorum=quorum,
-        fragments=draw(fragment_lists(quorum.ensemble_size)),
+        fragments=fragments,
+        given_up=given_up,
         digest=draw(st.sampled_from(DigestType)),
         created_ms=draw(st.integers(0, 2**50)),
         creation_token=draw(tokens),
         update_token=draw(tokens),
         writer=ClientId(draw(texts)),
-        last_entry_id=EntryId(draw(st.integers(-1, 2**63 - 2))) if closed else None,
+        last_entry_id=last_entry_id,
         length=draw(st.integers(0, _FULL)) if closed else None,
         custom=draw(custom_metadata),
     )

@@ -1,0 +1,120 @@
+"""Builds the errors that end a writer, each with what was needed, what was seen and what to do.
+
+Leaves deciding that it ends to `append.AppendProtocol`.
+
+Source: protocol rules 4.7, 5.5, 6.2 and 11.4.
+"""
+
+from typing import Final
+
+from bookie.wire.messages import Status
+from ledger_client.errors import (
+    EntryConflictError,
+    LedgerError,
+    LedgerFencedError,
+    LedgerNotFoundError,
+    NotEnoughBookiesError,
+    NotEnoughInSyncReplicasError,
+    TooManyFragmentsError,
+    UnauthorizedError,
+)
+from ledger_client.protocol.append_events import NoReplacement
+from metadata.ids import BookieId, EntryId
+from metadata.ledger_metadata import FRAGMENTS_MAX, LedgerMetadata
+
+REFUSING_BOOKIES_MAX: Final = 2
+"""So many bookies that refuse the same batch end the writer: it would be refused everywhere."""
+
+
+def fenced(metadata: LedgerMetadata) -> LedgerFencedError:
+    """Return the error of a writer that was taken over; what is pending may be in the ledger."""
+    text = "another client fenced it and recovers or recovered it: open it to see how it ended"
+    return LedgerFencedError(text, ledger_id=metadata.ledger_id)
+
+
+def final_refusal(
+    metadata: LedgerMetadata, bookie_id: BookieId, first: EntryId, status: Status
+) -> LedgerError | None:
+    """Return what a bookie's refusal means where it ends the writer; None where it says something
+    of the bookie alone.
+    """
+    ledger_id = metadata.ledger_id
+    match status:
+        case Status.FENCED:
+            return fenced(metadata)
+        case Status.DELETED:
+            text = "it was deleted while being written"
+            return LedgerNotFoundError(text, ledger_id=ledger_id, outcome="unknown")
+        case Status.UNAUTHORIZED:
+            text = f"bookie {bookie_id} refused the password of this writer"
+            return UnauthorizedError(text, ledger_id=ledger_id, outcome="unknown")
+        case Status.CONFLICT:
+            text = f"bookie {bookie_id} holds other bytes at entry {first}: recover the ledger"
+            return EntryConflictError(text, ledger_id=ledger_id, entry_id=first)
+        case _:
+            return None
+
+
+def refused_by_many(metadata: LedgerMetadata, first: EntryId) -> LedgerError:
+    """Return the error of a batch that several bookies cannot take."""
+    text = (
+        f"{REFUSING_BOOKIES_MAX} bookies cannot take the batch at entry {first}: "
+        "compare `entry_bytes_max` of this client with theirs"
+    )
+    return LedgerError(text, ledger_id=metadata.ledger_id, outcome="unknown")
+
+
+def too_many_fragments(metadata: LedgerMetadata) -> TooManyFragmentsError:
+    """Return the error of a ledger whose bookies changed too often."""
+    text = f"it has {FRAGMENTS_MAX} fragments, the most allowed: go on in a new ledger"
+    return TooManyFragmentsError(text, ledger_id=metadata.ledger_id, outcome="unknown")
+
+
+def no_replacement(
+    metadata: LedgerMetadata, gone: list[BookieId], event: NoReplacement
+) -> NotEnoughBookiesError:
+    """Return the error of a writer whose bookies are gone and that finds no others (rule 5.5)."""
+    text = (
+        f"no replacement for {', '.join(gone)}: {event.needed} more needed, {event.seen} bookies "
+        f"seen, excluded {dict(event.excluded)}: start bookies, then write a new ledger "
+        "(this one is closed at its last confirmed entry)"
+    )
+    return NotEnoughBookiesError(
+        text,
+        needed=event.needed,
+        seen=event.seen,
+        excluded={str(b): why for b, why in event.excluded.items()},
+        ledger_id=metadata.ledger_id,
+        outcome="unknown",
+    )
+
+
+def not_enough_in_sync(
+    metadata: LedgerMetadata, in_sync: tuple[BookieId, ...]
+) -> NotEnoughInSyncReplicasError:
+    """Return the error of an append that is refused because too few members are in sync (11.4)."""
+    needed = metadata.quorum.min_in_sync
+    members = ", ".join(metadata.last_fragment.ensemble)
+    text = (
+        f"{needed} members must be in sync and {len(in_sync)} are, of {members}: nothing was "
+        "written; append again once they are back, or have been replaced and have caught up"
+    )
+    return NotEnoughInSyncReplicasError(text, ledger_id=metadata.ledger_id)
+
+
+class RefusedBatches:
+    """Counts who refused the same batch: one bookie may have got damaged bytes; what several
+    refuse, no other will take.
+    """
+
+    def __init__(self) -> None:
+        self._first: EntryId | None = None
+        self._refusing: list[BookieId] = []
+
+    def count(self, first: EntryId, bookie_id: BookieId) -> bool:
+        """Note a refusal; tell whether it is one too many."""
+        if self._first != first:
+            self._first, self._refusing = first, []
+        if bookie_id not in self._refusing:
+            self._refusing.append(bookie_id)
+        return len(self._refusing) >= REFUSING_BOOKIES_MAX

@@ -1,0 +1,134 @@
+"""Decides what becomes of an ensemble with failed members: by the ledger's mode, and the user's.
+
+Leaves who failed to `ensemble.EnsembleHealth`, choosing spares to the placement, and the change
+itself to `append`.
+
+Three ways to keep a replica set: *replacing* (quorum mode: failed members give way to spares),
+*in sync* (Kafka's rule: they leave, and come back once they have caught up), and *fixed* (nobody
+ever leaves, as in a replica set of a Raft group; it exists for comparison).
+
+Invariants of in-sync mode: a change leaves at least `min_in_sync` members that hold every entry and
+have not failed, and so never takes out the last one that is in sync.
+
+Source: protocol rules 5.1-5.5, 11.1-11.4; KIP-16 for lag by time instead of messages.
+"""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from ledger_client.protocol.append_options import AppendOptions
+from ledger_client.protocol.ensemble import EnsembleHealth
+from metadata.ids import BookieId
+from metadata.ledger_metadata import QuorumSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Replace:
+    """Put spares in these positions."""
+
+    positions: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Shrink:
+    """Go on with these members alone."""
+
+    ensemble: tuple[BookieId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SetAside:
+    """Keep the ensemble, and wait for the failed members."""
+
+
+Decision = Replace | Shrink | SetAside | None
+"""None: leave everything as it is."""
+
+
+class Membership(Protocol):
+    """One way to keep a replica set."""
+
+    def decide(
+        self,
+        ensemble: tuple[BookieId, ...],
+        in_sync: tuple[BookieId, ...],
+        health: EnsembleHealth,
+    ) -> Decision:
+        """Say what to do about the members that failed; some did. `in_sync` are those that hold
+        every entry, are alive and do not lag.
+        """
+        ...
+
+    def may_suspect(self, member_count: int, *, has_spare: bool) -> bool:
+        """Tell whether the ledger could do without a member that is silent (rule 5.7)."""
+        ...
+
+
+class Replacing:
+    """Quorum mode: the number of replicas stays, their bookies change."""
+
+    def __init__(self, *, is_delayed: bool) -> None:
+        self._is_delayed = is_delayed
+
+    def decide(
+        self,
+        ensemble: tuple[BookieId, ...],
+        in_sync: tuple[BookieId, ...],
+        health: EnsembleHealth,
+    ) -> Decision:
+        """Replace, unless the change is delayed and entries still reach AQ (rule 5.4)."""
+        if self._is_delayed and not health.must_replace(ensemble):
+            return None
+        return Replace(tuple(p for p, b in enumerate(ensemble) if b in health.failed))
+
+    def may_suspect(self, member_count: int, *, has_spare: bool) -> bool:
+        """Suspect only where a spare could take the place."""
+        return has_spare
+
+
+class InSync:
+    """In-sync mode: the number of replicas follows who is alive and not lagging."""
+
+    def __init__(self, min_in_sync: int) -> None:
+        self._min_in_sync = min_in_sync
+
+    def decide(
+        self,
+        ensemble: tuple[BookieId, ...],
+        in_sync: tuple[BookieId, ...],
+        health: EnsembleHealth,
+    ) -> Decision:
+        """Let the failed ones leave, unless too few in-sync members would stay (rule 11.4)."""
+        if len(in_sync) < self._min_in_sync:
+            return SetAside()
+        return Shrink(tuple(b for b in ensemble if not health.is_out(b)))
+
+    def may_suspect(self, member_count: int, *, has_spare: bool) -> bool:
+        """Suspect where a member can leave."""
+        return member_count > self._min_in_sync
+
+
+class Fixed:
+    """Nobody leaves and nobody joins; entries wait for their ack quorum among the members."""
+
+    def decide(
+        self,
+        ensemble: tuple[BookieId, ...],
+        in_sync: tuple[BookieId, ...],
+        health: EnsembleHealth,
+    ) -> Decision:
+        """Wait."""
+        return SetAside()
+
+    def may_suspect(self, member_count: int, *, has_spare: bool) -> bool:
+        """Suspect nobody: nothing would come of it."""
+        return False
+
+
+def membership_of(quorum: QuorumSpec, options: AppendOptions) -> Membership:
+    """Return the way that a ledger's mode, or its writer's user, asks for."""
+    if options.fixed_membership:
+        return Fixed()
+    if quorum.is_in_sync:
+        return InSync(quorum.min_in_sync)
+    return Replacing(is_delayed=options.delay_ensemble_change)
