@@ -58,8 +58,7 @@ BUGS = (
         (
             Edit(
                 APPEND,
-                "if self._phase is _Phase.OPEN and not self.is_changing"
-                " and self._pending.confirm():",
+                "if self._is_steady and not self.lacks_in_sync and self._pending.confirm():",
                 "if self._phase is _Phase.OPEN and self._pending.confirm():",
             ),
         ),
@@ -73,16 +72,15 @@ BUGS = (
             Edit(
                 APPEND,
                 "        return self._store(metadata.with_ensemble_change("
-                "first, ensemble, event.token))\n",
-                "        changed = metadata.with_ensemble_change(first, ensemble, event.token)\n"
-                "        self._metadata = changed\n"
+                "first, ensemble, token))\n",
+                "        changed = metadata.with_ensemble_change(first, ensemble, token)\n"
+                "        self._take_metadata(changed, self._version)\n"
                 "        sent = self._adopt(metadata, changed)\n"
                 "        return [*sent, *self._store(changed)]\n",
             ),
             Edit(
                 APPEND,
-                "if self._phase is _Phase.OPEN and not self.is_changing"
-                " and self._pending.confirm():",
+                "if self._is_steady and not self.lacks_in_sync and self._pending.confirm():",
                 "if self._phase is _Phase.OPEN and not self._choosing and self._pending.confirm():",
             ),
         ),
@@ -96,10 +94,8 @@ BUGS = (
         (
             Edit(
                 ACKS,
-                "        for batch in self._unconfirmed:\n"
-                "            batch.stored &= ~bit\n"
-                "        self.resume_position(position)\n",
-                "        assert bit\n        self.resume_position(position)\n",
+                "            batch.stored = _moved(batch.stored, sources)\n",
+                "            batch.stored = batch.stored\n",
             ),
         ),
         EVERYTHING,
@@ -167,7 +163,7 @@ BUGS = (
                 "        actions += self._send_missing()\n",
                 "        if self._close_token is not None:\n"
                 "            return actions + self._store_close()\n"
-                "        if not changed:\n"
+                "        if None not in sources:\n"
                 "            return actions\n"
                 "        actions += self._send_missing()\n",
             ),
@@ -179,9 +175,9 @@ BUGS = (
             ),
             Edit(
                 APPEND,
-                "        self._health.set_aside(ensemble)\n"
+                "        self._health.set_aside(self._ensemble)\n"
                 "        return [*self._send_missing(), *self._advance()]\n",
-                "        self._health.set_aside(ensemble)\n        return []\n",
+                "        self._health.set_aside(self._ensemble)\n        return []\n",
             ),
         ),
         EVERYTHING,
@@ -223,11 +219,11 @@ BUGS = (
         (
             Edit(
                 APPEND,
-                "        return self._adopt(base, stored)\n\n    def _again",
+                "        return self._adopt(base, stored)\n\n    def _seen",
                 "        if isinstance(event, e.MetadataConflicted):\n"
                 "            self._health.keep_only(stored.last_fragment.ensemble)\n"
                 "            return self._advance()\n"
-                "        return self._adopt(base, stored)\n\n    def _again",
+                "        return self._adopt(base, stored)\n\n    def _seen",
             ),
         ),
         (WRITER_HISTORIES, model()),
@@ -274,11 +270,9 @@ BUGS = (
         (
             Edit(
                 APPEND,
-                "if self._phase is _Phase.OPEN and not self.is_changing"
-                " and self._pending.confirm():",
-                "is_open = self._phase is _Phase.OPEN and not self.is_changing\n"
-                "        is_closing = self._close_token is not None and self._base is not None\n"
-                "        if (is_open or is_closing) and self._pending.confirm():",
+                "if self._is_steady and not self.lacks_in_sync and self._pending.confirm():",
+                "is_closing = self._close_token is not None and self._base is not None\n"
+                "        if (self._is_steady or is_closing) and self._pending.confirm():",
             ),
         ),
         EVERYTHING,
@@ -289,7 +283,7 @@ BUGS = (
         ("5.6",),
         (
             Edit(
-                "ledger_client/writer.py",
+                "ledger_client/writer_watch.py",
                 "        if failure is CallFailure.NOT_REGISTERED:\n",
                 "        if failure is CallFailure.NOT_REGISTERED and len(self._shell.outbox):\n",
             ),

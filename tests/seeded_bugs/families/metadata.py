@@ -32,8 +32,9 @@ GO_ON_AS_BEFORE = Edit(
 )
 FENCE_FORGIVEN = Edit(
     APPEND,
-    "        if status is Status.FENCED:\n            return self._end(fenced(self._metadata))\n",
-    "",
+    "        if error is not None:\n            return self._end(error)\n",
+    "        if error is not None and status is not Status.FENCED:\n"
+    "            return self._end(error)\n",
 )
 
 BUGS = (

@@ -116,7 +116,7 @@ BUGS = (
         ("8.4",),
         (
             Edit(
-                "ledger_client/writer.py",
+                "ledger_client/writer_watch.py",
                 "        if lac > max(shell.outbox.lac_sent, self._lac_told):\n",
                 "        if lac > max(shell.outbox.lac_sent, self._lac_told, lac):\n",
             ),

@@ -92,9 +92,9 @@ BUGS = (
         (
             Edit(
                 READ,
-                "        return chunk.verdict(negatives_needed(self._quorum)) if chunk else None\n",
-                "        needed = min(1, negatives_needed(self._quorum))\n"
-                "        return chunk.verdict(needed) if chunk else None\n",
+                "        return chunk.verdict(negatives_needed(self._quorum), prefers_found="
+                "prefers_found)\n",
+                "        return chunk.verdict(1, prefers_found=prefers_found)\n",
             ),
         ),
         EVERYTHING,
