@@ -1,0 +1,154 @@
+"""In-sync mode end to end: members leave, catch up and come back (protocol section 11)."""
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from ledger_client import LedgerWriter, NotEnoughInSyncReplicasError, Quorum
+from ledger_client.observability import MemberCaughtUp
+from tests.unit.ledger_client.cluster import TestCluster, entries_of
+from tests.unit.ledger_client.storing_bookie import StoringBookie
+
+WAIT_S = 10.0
+THREE_MIN_TWO = Quorum.in_sync(3, 2)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(WAIT_S):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+def members(writer: LedgerWriter) -> tuple[str, ...]:
+    return tuple(writer.info.fragments[-1].ensemble)
+
+
+async def lose(cluster: TestCluster, bookie_id: str) -> StoringBookie:
+    bookie = cluster.bookie(bookie_id)
+    await bookie.unregister()
+    await bookie.stop()
+    return bookie
+
+
+async def test_a_member_that_fails_leaves_and_appends_go_on(cluster: TestCluster) -> None:
+    writer = await cluster.client(spare_after_s=1000.0).create_ledger(THREE_MIN_TWO)
+    await writer.append(b"on three")
+    lost = members(writer)[1]
+    await lose(cluster, lost)
+    assert await writer.append(b"on two") == 1
+    assert lost not in members(writer)
+    assert set(writer.in_sync) == set(members(writer))
+    assert len(members(writer)) == 2
+    info = await cluster.client().ledger_info(writer.id)
+    assert [len(fragment.ensemble) for fragment in info.fragments] == [3, 2]
+    await writer.aclose()
+    assert await entries_of(cluster.client(), writer.id, 1) == [b"on three", b"on two"]
+
+
+async def test_below_the_least_in_sync_appends_are_refused_and_nothing_shrinks(
+    cluster: TestCluster,
+) -> None:
+    client = cluster.client(spare_after_s=1000.0)
+    writer = await client.create_ledger(THREE_MIN_TWO)
+    await writer.append(b"on three")
+    first, second, third = members(writer)
+    await lose(cluster, first)
+    await writer.append(b"on two")
+    await lose(cluster, second)
+    pending = asyncio.ensure_future(writer.append(b"waits"))
+    await until(lambda: writer.in_sync == (third,))
+    with pytest.raises(NotEnoughInSyncReplicasError, match="2 members must be in sync and 1 are"):
+        await writer.append(b"refused")
+    assert set(members(writer)) == {second, third}
+    assert not pending.done()
+    await cluster.bookie(second).start()
+    await cluster.bookie(second).register(cluster.stores[0], writable=True)
+    assert await asyncio.wait_for(pending, WAIT_S) == 2
+    assert await writer.append(b"accepted") == 3
+    await writer.aclose()
+
+
+async def test_a_spare_takes_the_place_of_one_that_stays_away_and_catches_up(
+    cluster: TestCluster,
+) -> None:
+    client = cluster.client(spare_after_s=0.1)
+    writer = await client.create_ledger(THREE_MIN_TWO)
+    await writer.append_many([b"%d" % n for n in range(100)])
+    spare = next(b.id for b in cluster.bookies if b.id not in members(writer))
+    lost = members(writer)[0]
+    await lose(cluster, lost)
+    await writer.append(b"notices")
+    await until(lambda: spare in writer.in_sync)
+    assert any(isinstance(event, MemberCaughtUp) for event in cluster.events)
+    info = await cluster.client().ledger_info(writer.id)
+    assert all(spare in fragment.ensemble for fragment in info.fragments)
+    assert lost not in [b for fragment in info.fragments for b in fragment.ensemble]
+    assert not any(fragment.incoming for fragment in info.fragments)
+    for other in members(writer):
+        if other != spare:
+            await lose(cluster, other)
+    await writer.abort()
+    assert await entries_of(cluster.client(), writer.id, 100) == [
+        *(b"%d" % n for n in range(100)),
+        b"notices",
+    ]
+
+
+async def test_who_catches_up_does_not_count(cluster: TestCluster) -> None:
+    """With nothing copied to it, a member that joined does not make up for one that fails."""
+    client = cluster.client(spare_after_s=0.1, copy_bytes_per_s=1.0)
+    writer = await client.create_ledger(THREE_MIN_TWO)
+    await writer.append_many([b"x" * 1000] * 50)
+    first, second, third = members(writer)
+    await lose(cluster, first)
+    await writer.append(b"on two")
+    await until(lambda: len(members(writer)) == 3)
+    await writer.append(b"on three, one of which catches up")
+    assert set(writer.in_sync) == {second, third}
+    await lose(cluster, second)
+    pending = asyncio.ensure_future(writer.append(b"waits"))
+    await until(lambda: writer.in_sync == (third,))
+    assert not pending.done()
+    await writer.abort()
+    with pytest.raises(Exception, match="closed"):
+        await pending
+
+
+@pytest.mark.parametrize("survivor", [0, 1, 2])
+async def test_any_one_survivor_recovers_everything(cluster: TestCluster, survivor: int) -> None:
+    writer = await cluster.client(spare_after_s=1000.0).create_ledger(Quorum.in_sync(3, 1))
+    await writer.append_many([b"%d" % n for n in range(50)])
+    left = members(writer)[survivor]
+    for other in cluster.bookies:
+        if other.id != left:
+            await lose(cluster, other.id)
+    info = await cluster.client().recover_ledger(writer.id)
+    assert info.last_entry_id == 49
+    assert await entries_of(cluster.client(), writer.id, 49) == [b"%d" % n for n in range(50)]
+    await writer.abort()
+
+
+async def test_a_lone_survivor_goes_on_where_one_is_enough(cluster: TestCluster) -> None:
+    writer = await cluster.client(spare_after_s=1000.0).create_ledger(Quorum.in_sync(3, 1))
+    await writer.append(b"0")
+    for bookie_id in members(writer)[:2]:
+        await lose(cluster, bookie_id)
+        await writer.append(b"more")
+    assert len(members(writer)) == 1
+    await writer.aclose()
+    assert (await cluster.client().ledger_info(writer.id)).last_entry_id == 2
+
+
+async def test_fixed_membership_waits_for_its_members(cluster: TestCluster) -> None:
+    writer = await cluster.client(fixed_membership=True).create_ledger(Quorum.all(2))
+    await writer.append(b"0")
+    lost = await lose(cluster, members(writer)[0])
+    pending = asyncio.ensure_future(writer.append(b"1"))
+    await asyncio.sleep(0.3)
+    assert not pending.done()
+    await lost.start()
+    await lost.register(cluster.stores[0], writable=True)
+    assert await asyncio.wait_for(pending, WAIT_S) == 1
+    assert len(writer.info.fragments) == 1
+    await writer.aclose()
