@@ -1,0 +1,213 @@
+"""`quire bench compare|report`: ways to replicate, measured side by side while things go wrong.
+
+Leaves running them to `quire.compare.runner`, and the page to `quire.compare.report`.
+"""
+
+import argparse
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from quire.cli.command_line import Noun, positive
+from quire.cli.output import Json, Output
+from quire.cli.progress import Progress
+from quire.errors import ExitCode, UsageError
+
+if TYPE_CHECKING:
+    from quire.compare.comparison import Comparison
+    from quire.compare.figures import Figure
+    from quire.compare.results import FailedRun, RunResult
+    from quire.compare.runner import Plan
+    from quire.compare.spreads import Spread
+
+RATE: Final = 1_000.0
+ENTRY_BYTES: Final = 1_024
+PAGE_NAME: Final = "report.html"
+SHOWN: Final = ("p50_ms", "p99_ms", "p999_ms", "max_ms", "silence_s", "changes", "losable")
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of `quire bench`."""
+    noun = Noun("bench", "Measure ways to replicate on this machine, with real processes.")
+    compare = noun.verb(
+        "compare",
+        _compare,
+        "Run configurations through scenarios of faults, each on a cluster of its own: an open "
+        "loop of appends, one JSON file per run and one HTML page.",
+        needs_cluster=False,
+    )
+    compare.add_argument("--configurations", metavar="A,B", help="default: all")
+    compare.add_argument("--scenarios", metavar="X,Y", help="default: all")
+    compare.add_argument(
+        "--seconds",
+        type=_seconds,
+        default=10.0,
+        metavar="N",
+        help="length of a usual run; all times of a scenario stretch with it (default 10)",
+    )
+    compare.add_argument("--repeat", type=positive, default=1, metavar="N", help="runs of each")
+    compare.add_argument(
+        "--rate", type=_rate, default=RATE, metavar="N", help=f"appends/s (default {RATE:g})"
+    )
+    compare.add_argument(
+        "--entry-bytes", type=positive, default=ENTRY_BYTES, metavar="N", help="default 1024"
+    )
+    compare.add_argument(
+        "--sweep",
+        metavar="N,M",
+        help="try these rates, in the scenario `steady` alone: throughput against latency",
+    )
+    _add_directory(compare, "where the JSON files and the page go (default: quire-compare)")
+    compare.add_argument("--list", action="store_true", help="say what there is, and run nothing")
+    report = noun.verb(
+        "report", _report, "Draw the page again from the JSON files.", needs_cluster=False
+    )
+    _add_directory(report, "where the JSON files are (default: quire-compare)")
+    return noun.parser
+
+
+async def _compare(arguments: argparse.Namespace, output: Output) -> int:
+    from quire.compare.comparison import Comparison, write_run
+    from quire.compare.runner import run_all
+
+    if arguments.list:
+        return _list(output)
+    plan, directory = _plan(arguments), Path(arguments.out)
+    count = len(list(plan.cells()))
+    progress = Progress(output, "ran", "runs", count)
+
+    def take(run: "RunResult | FailedRun") -> None:
+        write_run(directory, run)
+        progress.advance(1)
+        _tell_failure(run, output)
+
+    try:
+        runs = await run_all(plan, take)
+    finally:
+        progress.end()
+    comparison = Comparison(tuple(runs))
+    await _draw(comparison, directory, output)
+    _print(comparison, output)
+    return ExitCode.FINDINGS if len(comparison.failures()) == count else ExitCode.DONE
+
+
+async def _report(arguments: argparse.Namespace, output: Output) -> int:
+    from quire.compare.comparison import read_runs
+
+    comparison = await asyncio.to_thread(read_runs, Path(arguments.out))
+    if not comparison.runs:
+        raise UsageError(
+            f"{arguments.out} has no results", try_next=f"quire bench compare --out {arguments.out}"
+        )
+    await _draw(comparison, Path(arguments.out), output)
+    _print(comparison, output)
+    return ExitCode.DONE
+
+
+def _plan(arguments: argparse.Namespace) -> "Plan":
+    from quire.compare import configurations, scenarios
+    from quire.compare.runner import Plan
+
+    rates: tuple[float, ...] = (arguments.rate,)
+    chosen = _chosen(arguments.scenarios, list(scenarios.BY_NAME), "scenario")
+    if arguments.sweep:
+        rates = tuple(_rate(text) for text in arguments.sweep.split(","))
+        chosen = ("steady",)
+    return Plan(
+        configurations=_chosen(
+            arguments.configurations, list(configurations.BY_NAME), "configuration"
+        ),
+        scenarios=chosen,
+        rates=rates,
+        entry_bytes=arguments.entry_bytes,
+        repeat=arguments.repeat,
+        scale=arguments.seconds / scenarios.BASE_SECONDS,
+    )
+
+
+def _chosen(text: str | None, known: list[str], what: str) -> tuple[str, ...]:
+    names = text.split(",") if text else known
+    for name in names:
+        if name not in known:
+            raise UsageError(
+                f"there is no {what} {name!r}; there are: {', '.join(known)}",
+                try_next="quire bench compare --list",
+            )
+    return tuple(dict.fromkeys(names))
+
+
+def _list(output: Output) -> int:
+    from quire.compare import configurations, scenarios
+
+    with output.listing("kind", "name", "says") as listing:
+        for configuration in configurations.CONFIGURATIONS:
+            says = configuration.says
+            listing.add({"kind": "configuration", "name": configuration.name, "says": says})
+        for scenario in scenarios.SCENARIOS:
+            listing.add({"kind": "scenario", "name": scenario.name, "says": scenario.says})
+    return ExitCode.DONE
+
+
+def _tell_failure(run: "RunResult | FailedRun", output: Output) -> None:
+    reason = getattr(run, "reason", None)
+    if reason is not None:
+        output.remark(f"{run.cell.scenario}, {run.cell.configuration}: no figures: {reason}")
+
+
+async def _draw(comparison: "Comparison", directory: Path, output: Output) -> None:
+    from quire.compare.report.page import render
+
+    path = directory / PAGE_NAME
+    await asyncio.to_thread(path.write_text, render(comparison))
+    output.remark(f"{path}: open it in a browser")
+
+
+def _print(comparison: "Comparison", output: Output) -> None:
+    from quire.compare import figures
+
+    columns = [figure for figure in figures.FIGURES if output.as_json or figure.name in SHOWN]
+    names = [figure.name for figure in columns]
+    with output.listing("scenario", "configuration", "rate", "runs", *names) as listing:
+        for scenario in comparison.scenarios:
+            for configuration in comparison.configurations:
+                for rate in comparison.rates:
+                    runs = comparison.of(scenario, configuration, rate)
+                    if not runs:
+                        continue
+                    row: dict[str, Json] = {
+                        "scenario": scenario,
+                        "configuration": configuration,
+                        "rate": rate,
+                        "runs": len(runs),
+                    }
+                    for figure in columns:
+                        row[figure.name] = _cell(figures.summarise(runs, figure), figure, output)
+                    listing.add(row)
+
+
+def _cell(spread: "Spread | None", figure: "Figure", output: Output) -> Json:
+    from quire.compare import figures
+
+    if not output.as_json:
+        return figures.show(spread, figure.digits)
+    if spread is None:
+        return None
+    return {"median": spread.median, "low": spread.low, "high": spread.high}
+
+
+def _add_directory(parser: argparse.ArgumentParser, text: str) -> None:
+    parser.add_argument("--out", default="quire-compare", metavar="DIR", help=text)
+
+
+def _seconds(text: str) -> float:
+    value = float(text)
+    if not 1.0 <= value <= 3_600.0:  # noqa: PLR2004 - an hour
+        raise argparse.ArgumentTypeError(f"{value:g} is not 1 to 3600 seconds")
+    return value
+
+
+def _rate(text: str) -> float:
+    value = float(text)
+    if not 1.0 <= value <= 1e6:  # noqa: PLR2004 - no machine does more
+        raise argparse.ArgumentTypeError(f"{value:g} is not 1 to 1,000,000 appends per second")
+    return value

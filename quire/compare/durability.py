@@ -1,0 +1,154 @@
+"""Tells how safe what was acknowledged is: by reading every replica, and by counting.
+
+Leaves reading one replica to `quire.verification`.
+
+Invariants: a copy counts only if it was read, with a valid digest; a bookie that does not answer
+holds nothing; nothing is fenced and nothing is written.
+
+Source: protocol rules 3.2 and 9.4.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+from ledger_client import ClientConfig
+from ledger_client.client_services import DirectoryAddresses
+from ledger_client.digest import LedgerKeys
+from ledger_client.pool import BookiePool
+from ledger_client.protocol.quorum import covers
+from metadata.errors import MetadataError, NodeNotFoundError
+from metadata.ids import LedgerId
+from metadata.ledger_metadata import LedgerMetadata, QuorumSpec
+from quire.cli.cluster_access import Cluster, open_cluster
+from quire.entry_ranges import Range, without
+from quire.verification import ReplicaReport, verify_replicas
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerSafety:
+    """Where the acknowledged entries of one ledger are."""
+
+    ledger_id: int
+    state: str
+    fragment_count: int
+    entry_count: int
+    """Acknowledged ones; they are 0 to this, less one."""
+    copies: tuple[tuple[int, int], ...]
+    """(number of sound copies, how many entries have so many), ascending."""
+    write_quorum: int
+    ack_quorum: int
+    members_down: int
+    """Of the last fragment."""
+    recoverable_without: int
+    """How many more members of the last fragment may be away, whichever they are, so that a
+    recovery can still decide; -1 if it cannot now."""
+
+    @property
+    def lost_count(self) -> int:
+        """Acknowledged entries without any copy."""
+        return sum(count for copies, count in self.copies if copies == 0)
+
+    @property
+    def losable_bookies(self) -> int:
+        """How many bookies may be lost, whichever they are, without losing an acknowledged
+        entry; -1 if one is lost already.
+        """
+        return min((copies for copies, _ in self.copies), default=0) - 1
+
+    @property
+    def short_count(self) -> int:
+        """Acknowledged entries with fewer copies than the write quorum."""
+        return sum(count for copies, count in self.copies if copies < self.write_quorum)
+
+
+async def examine(metadata_uri: str, acknowledged: Sequence[tuple[int, int]]) -> list[LedgerSafety]:
+    """Read all copies of the entries 0..last of each (ledger id, last acknowledged entry). Raises
+    MetadataError.
+    """
+    async with open_cluster(metadata_uri) as cluster:
+        addresses = DirectoryAddresses(cluster.directory, cluster.store)
+        pool = BookiePool(addresses, config=ClientConfig(), rng=cluster.rng)
+        try:
+            return [
+                await _examine_one(cluster, pool, LedgerId(ledger_id), last)
+                for ledger_id, last in acknowledged
+            ]
+        finally:
+            await pool.aclose()
+
+
+async def _examine_one(
+    cluster: Cluster, pool: BookiePool, ledger_id: LedgerId, last: int
+) -> LedgerSafety:
+    try:
+        ledger, _ = await cluster.ledgers.get(ledger_id, fresh=True)
+    except NodeNotFoundError as error:
+        raise MetadataError(f"ledger {ledger_id} was acknowledged and is gone") from error
+    keys = LedgerKeys.of(ledger, b"")
+    pool.attach(ledger_id, keys.master_key)
+    try:
+        reports = await verify_replicas(pool, ledger, keys, last, lambda _: None)
+    finally:
+        pool.detach(ledger_id)
+    return judge(ledger, reports, last)
+
+
+def judge(ledger: LedgerMetadata, reports: Sequence[ReplicaReport], last: int) -> LedgerSafety:
+    """Count copies."""
+    held = [sound_ranges(report) for report in reports]
+    silent = {report.bookie_id for report in reports if report.error}
+    ensemble = ledger.last_fragment.ensemble
+    up = [position for position, member in enumerate(ensemble) if member not in silent]
+    return LedgerSafety(
+        ledger_id=ledger.ledger_id,
+        state=str(ledger.state),
+        fragment_count=len(ledger.fragments),
+        entry_count=last + 1,
+        copies=count_copies(held, last),
+        write_quorum=ledger.quorum.write_quorum,
+        ack_quorum=ledger.quorum.ack_quorum,
+        members_down=len(ensemble) - len(up),
+        recoverable_without=recoverable_without(ledger.quorum, up),
+    )
+
+
+def sound_ranges(report: ReplicaReport) -> list[Range]:
+    """Return the entries of which a bookie gave a sound copy."""
+    if report.error:
+        return []
+    unsound = [*report.missing, *report.bad, *report.differing]
+    return without(report.expected, unsound)
+
+
+def count_copies(held: Sequence[Sequence[Range]], last: int) -> tuple[tuple[int, int], ...]:
+    """Return (number of copies, how many of the entries 0..last have so many), ascending.
+
+    Each of `held` is what one bookie has: ranges that do not overlap.
+    """
+    steps = [(0, 0), (last + 1, 0)]
+    for ranges in held:
+        for first, end in ranges:
+            steps += [(first, 1), (min(end, last) + 1, -1)]
+    counts: dict[int, int] = {}
+    at = copies = 0
+    for position, change in sorted(step for step in steps if step[0] <= last + 1):
+        if position > at:
+            counts[copies] = counts.get(copies, 0) + position - at
+            at = position
+        copies += change
+    return tuple(sorted(counts.items()))
+
+
+def recoverable_without(quorum: QuorumSpec, up: Sequence[int]) -> int:
+    """Return how many of the positions that are up may go, whichever they are, so that the answers
+    of the others cover the fragment (rule 3.2); -1 if those of all do not.
+    """
+    for count in range(len(up) + 1):
+        left = (
+            [position for position in up if position not in gone]
+            for gone in combinations(up, count)
+        )
+        if not all(covers(quorum, each) for each in left):
+            return count - 1
+    return len(up)

@@ -1,0 +1,1 @@
+"""Draws what a comparison found: one HTML page, with nothing outside it."""
