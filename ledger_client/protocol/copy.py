@@ -1,0 +1,225 @@
+"""Decides how a closed fragment gets one more bookie: what is stored before, and after, its copy.
+
+Leaves copying, and storing by compare-and-set, to `ledger_client/copying.py`.
+
+The target is first stored as *incoming*, so that it keeps what it is sent (a bookie drops the
+entries of a closed ledger that does not name it), and only after the copy as a member. What is
+stored may change meanwhile, so each step is decided anew on what is stored now.
+
+Invariants: a copy is named only in the fragment it was made for, with the members and the entries
+that it had then; and only if the mark stood without a break since before the first entry was sent.
+
+Source: protocol rules 3.1, 9.1, 10.1, 11.1, 11.2.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum, auto
+
+from bookie.wire.batch import BATCH_ENTRIES_MAX
+from ledger_client.protocol.quorum import stripe_end, write_set_positions
+from metadata.ids import BookieId, EntryId, LedgerId, UpdateToken, Version
+from metadata.ledger_metadata import Fragment, LedgerMetadata, LedgerState, QuorumSpec
+
+
+class Standing(Enum):
+    """How a fragment stands that is being copied."""
+
+    UNMARKED = auto()
+    """As it was, and nothing says that the target is incoming."""
+    MARKED = auto()
+    """As it was, with the target incoming."""
+    NAMED = auto()
+    """The target is a member, as planned."""
+    CHANGED = auto()
+    """Others changed it: the copy is not of what is there now."""
+    GONE = auto()
+    """The ledger was deleted, and another has its id."""
+
+
+@dataclass(frozen=True, slots=True)
+class CopyRefused:
+    """There is nothing that could be copied so."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class CopyPlan:
+    """One copy to one bookie, of one fragment as it was when the copy began."""
+
+    ledger_id: LedgerId
+    creation_token: UpdateToken
+    quorum: QuorumSpec
+    """The fragment's, with the members that it had."""
+    first_entry_id: EntryId
+    last_entry_id: EntryId
+    """Below the first one if the fragment is empty."""
+    ensemble: tuple[BookieId, ...]
+    target: BookieId
+    position: int | None
+    """The position that the target takes over; None: it joins behind the last one."""
+
+    @property
+    def ensemble_after(self) -> tuple[BookieId, ...]:
+        """The members with the target among them."""
+        if self.position is None:
+            return (*self.ensemble, self.target)
+        return tuple(self.target if p == self.position else b for p, b in enumerate(self.ensemble))
+
+    def standing(self, now: LedgerMetadata) -> Standing:
+        """Tell how the fragment stands in what is stored now."""
+        if now.creation_token != self.creation_token:
+            return Standing.GONE
+        index = _index_of(now, self.first_entry_id)
+        if index is None or _last_entry_of(now, index) != self.last_entry_id:
+            return Standing.CHANGED
+        fragment = now.fragments[index]
+        if fragment.ensemble == self.ensemble_after:
+            return Standing.NAMED
+        if fragment.ensemble != self.ensemble:
+            return Standing.CHANGED
+        return Standing.MARKED if self.target in fragment.incoming else Standing.UNMARKED
+
+    def marked(self, now: LedgerMetadata, token: UpdateToken) -> LedgerMetadata:
+        """Store the target as incoming."""
+        assert self.standing(now) is Standing.UNMARKED
+        fragment = now.fragment_of(self.first_entry_id)
+        return self._with(now, replace(fragment, incoming=(*fragment.incoming, self.target)), token)
+
+    def named(self, now: LedgerMetadata, token: UpdateToken) -> LedgerMetadata:
+        """Make the target a member and take its mark off; other marks stay."""
+        assert self.standing(now) is Standing.MARKED
+        fragment = Fragment(self.first_entry_id, self.ensemble_after, self._other_marks(now))
+        return self._with(now, fragment, token)
+
+    def unmarked(self, now: LedgerMetadata, token: UpdateToken) -> LedgerMetadata | None:
+        """Take the mark off, whatever else became of the fragment; None if there is none."""
+        index = _index_of(now, self.first_entry_id)
+        if now.creation_token != self.creation_token or index is None:
+            return None
+        if self.target not in now.fragments[index].incoming:
+            return None
+        fragment = replace(now.fragments[index], incoming=self._other_marks(now))
+        return self._with(now, fragment, token)
+
+    def ranges(self) -> Iterator[tuple[EntryId, EntryId]]:
+        """Yield the ranges (first, last) that the target is to hold, ascending."""
+        position, first = self.position, self.first_entry_id
+        if position is None or self.quorum.write_quorum == self.quorum.ensemble_size:
+            if first <= self.last_entry_id:
+                yield first, self.last_entry_id
+            return
+        while first <= self.last_entry_id:
+            last = min(stripe_end(self.quorum, first), self.last_entry_id)
+            if position in write_set_positions(self.quorum, first):
+                yield first, last
+            first = EntryId(last + 1)
+
+    @property
+    def entry_count(self) -> int:
+        """How many entries the target is to hold."""
+        return self._held_before(self.last_entry_id + 1) - self._held_before(self.first_entry_id)
+
+    def _held_before(self, entry_id: int) -> int:
+        """Count the entries below one whose write set has the position: full turns, and a rest."""
+        quorum = self.quorum
+        if self.position is None or quorum.write_quorum == quorum.ensemble_size:
+            return entry_id
+        turn = quorum.ensemble_size * quorum.stripe_entries
+        turns, rest = divmod(entry_id, turn)
+        held = turns * quorum.write_quorum * quorum.stripe_entries
+        for first in range(0, rest, quorum.stripe_entries):
+            if self.position in write_set_positions(quorum, EntryId(first)):
+                held += min(quorum.stripe_entries, rest - first)
+        return held
+
+    def _other_marks(self, now: LedgerMetadata) -> tuple[BookieId, ...]:
+        incoming = now.fragment_of(self.first_entry_id).incoming
+        return tuple(b for b in incoming if b != self.target)
+
+    def _with(self, now: LedgerMetadata, fragment: Fragment, token: UpdateToken) -> LedgerMetadata:
+        return now.with_fragment(now.fragment_index_of(self.first_entry_id), fragment, token)
+
+
+def plan_copy(
+    now: LedgerMetadata, first_entry_id: EntryId, target: BookieId, replaces: BookieId | None
+) -> CopyPlan | CopyRefused | None:
+    """Plan the copy of the fragment that starts at an entry; None if the target is a member.
+
+    In in-sync mode the target joins the members while there are fewer than the ledger wants (rule
+    11.2); otherwise, and always in quorum mode, it takes the place of `replaces`.
+    """
+    index = _index_of(now, first_entry_id)
+    if index is None:
+        return CopyRefused(f"no fragment starts at entry {first_entry_id}: read its metadata again")
+    last_entry_id = _last_entry_of(now, index)
+    if last_entry_id is None:
+        return CopyRefused(
+            f"its last fragment, from entry {first_entry_id} on, can be copied only once the "
+            "ledger is closed: close or recover it"
+        )
+    ensemble = now.fragments[index].ensemble
+    if target in ensemble:
+        if now.quorum.is_in_sync or replaces not in ensemble:
+            return None
+        return CopyRefused(f"bookie {target} is a member already: replace {replaces} by another")
+    position = None
+    if not now.quorum.is_in_sync or len(ensemble) >= now.quorum.ensemble_size:
+        if replaces not in ensemble:
+            return CopyRefused(
+                f"the fragment at entry {first_entry_id} has all its {len(ensemble)} members "
+                f"({', '.join(ensemble)}): name one of them for {target} to replace"
+            )
+        position = ensemble.index(replaces)
+    return CopyPlan(
+        now.ledger_id,
+        now.creation_token,
+        now.quorum_of(now.fragments[index]),
+        first_entry_id,
+        last_entry_id,
+        ensemble,
+        target,
+        position,
+    )
+
+
+def is_mark_unbroken(version: Version, now: LedgerMetadata, version_now: Version) -> bool:
+    """Tell whether a mark that stood at `version` and stands now stood all the time between.
+
+    Else the target may have dropped, unnamed, what was copied to it before. It drops nothing of a
+    ledger that is not closed (rule 10.1), and closed is final; and one change cannot have taken the
+    mark off and set it again.
+    """
+    return now.state is not LedgerState.CLOSED or version_now - version <= 1
+
+
+def cut_batches(
+    quorum: QuorumSpec, first_entry_id: EntryId, lengths: Sequence[int], bytes_max: int
+) -> Iterator[tuple[EntryId, int]]:
+    """Yield (first entry id, count) of the batches to send consecutive entries in: none crosses a
+    stripe or holds more than a batch may, nor more bytes unless it is a single entry.
+    """
+    begin = 0
+    while begin < len(lengths):
+        first = EntryId(first_entry_id + begin)
+        stripe_left = stripe_end(quorum, first) - first + 1
+        stop_max = min(len(lengths), begin + min(stripe_left, BATCH_ENTRIES_MAX))
+        stop, size = begin + 1, lengths[begin]
+        while stop < stop_max and size + lengths[stop] <= bytes_max:
+            size += lengths[stop]
+            stop += 1
+        yield first, stop - begin
+        begin = stop
+
+
+def _index_of(metadata: LedgerMetadata, first_entry_id: EntryId) -> int | None:
+    index = metadata.fragment_index_of(first_entry_id)
+    return index if metadata.fragments[index].first_entry_id == first_entry_id else None
+
+
+def _last_entry_of(metadata: LedgerMetadata, index: int) -> EntryId | None:
+    """Return the last entry that a fragment holds; None while that is open."""
+    if index + 1 < len(metadata.fragments):
+        return EntryId(metadata.fragments[index + 1].first_entry_id - 1)
+    return metadata.last_entry_id

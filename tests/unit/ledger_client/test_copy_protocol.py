@@ -1,0 +1,269 @@
+"""What a copied fragment becomes, and how that goes with what others store (rules 9.1, 11.2)."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bookie.wire.batch import BATCH_ENTRIES_MAX
+from ledger_client.copy_limits import CopyLimits, CopyThrottle
+from ledger_client.protocol.copy import (
+    CopyPlan,
+    CopyRefused,
+    Standing,
+    cut_batches,
+    is_mark_unbroken,
+    plan_copy,
+)
+from ledger_client.protocol.quorum import write_set_positions
+from metadata.ids import BookieId, ClientId, EntryId, LedgerId, UpdateToken, Version
+from metadata.ledger_metadata import (
+    DigestType,
+    Fragment,
+    LedgerMetadata,
+    LedgerState,
+    QuorumMode,
+    QuorumSpec,
+)
+
+THREE = QuorumSpec(3, 3, 2)
+IN_SYNC = QuorumSpec(3, 3, 3, mode=QuorumMode.IN_SYNC)
+TOKEN = UpdateToken(b"t" * 16)
+D = BookieId("d")
+
+
+def names(text: str) -> tuple[BookieId, ...]:
+    return tuple(map(BookieId, text))
+
+
+def ledger(*fragments: tuple[int, str], quorum: QuorumSpec = THREE) -> LedgerMetadata:
+    """Return an open ledger."""
+    return LedgerMetadata(
+        ledger_id=LedgerId(7),
+        state=LedgerState.OPEN,
+        quorum=quorum,
+        fragments=tuple(Fragment(EntryId(first), names(members)) for first, members in fragments),
+        digest=DigestType.CRC32C,
+        created_ms=0,
+        creation_token=UpdateToken(bytes(16)),
+        update_token=UpdateToken(bytes(16)),
+        writer=ClientId("writer"),
+    )
+
+
+def plan(now: LedgerMetadata, first: int = 0, *, replaces: str | None = None) -> CopyPlan:
+    found = plan_copy(now, EntryId(first), D, None if replaces is None else BookieId(replaces))
+    assert isinstance(found, CopyPlan)
+    return found
+
+
+# -- planning --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("members", "replaces", "after"),
+    [("ab", None, "abd"), ("a", None, "ad"), ("ab", "b", "abd"), ("abc", "b", "adc")],
+)
+def test_in_sync_a_target_joins_while_there_is_room(
+    members: str, replaces: str | None, after: str
+) -> None:
+    now = ledger((0, members), (10, "abd"), quorum=IN_SYNC)
+    made = plan(now, replaces=replaces)
+    assert made.ensemble_after == names(after)
+    assert made.quorum.write_quorum == len(members)
+
+
+def test_in_quorum_mode_it_takes_over_a_position() -> None:
+    assert plan(ledger((0, "abc"), (10, "abd")), replaces="a").ensemble_after == names("dbc")
+
+
+def test_a_fragment_ends_before_the_next_one_or_with_the_ledger() -> None:
+    now = ledger((0, "abc"), (10, "abc"))
+    closed = now.with_closed(EntryId(14), 0, TOKEN)
+    assert plan(now, replaces="a").last_entry_id == 9
+    assert plan(closed, 10, replaces="a").last_entry_id == 14
+    empty = plan(now.with_closed(EntryId(9), 0, TOKEN), 10, replaces="a")
+    assert (empty.last_entry_id, empty.entry_count, list(empty.ranges())) == (9, 0, [])
+
+
+@pytest.mark.parametrize(
+    ("now", "first", "replaces", "why"),
+    [
+        (ledger((0, "abc"), (10, "abc")), 5, "a", "no fragment starts"),
+        (ledger((0, "abc"), (10, "abc")), 10, "a", "only once the ledger is closed"),
+        (ledger((0, "abc"), (10, "abc")), 0, None, "name one of them"),
+        (ledger((0, "abc"), (10, "abc")), 0, "x", "name one of them"),
+        (ledger((0, "adc"), (10, "abc")), 0, "a", "a member already"),
+        (ledger((0, "abc"), (10, "abc"), quorum=IN_SYNC), 0, None, "name one of them"),
+    ],
+)
+def test_what_cannot_be_copied(
+    now: LedgerMetadata, first: int, replaces: str | None, why: str
+) -> None:
+    refused = plan_copy(now, EntryId(first), D, None if replaces is None else BookieId(replaces))
+    assert isinstance(refused, CopyRefused)
+    assert why in refused.reason
+
+
+@pytest.mark.parametrize(
+    ("members", "quorum", "replaces"),
+    [("abd", IN_SYNC, "b"), ("abd", THREE, None), ("abd", THREE, "c")],
+)
+def test_a_member_needs_no_copy(members: str, quorum: QuorumSpec, replaces: str | None) -> None:
+    now = ledger((0, members), (10, "abc"), quorum=quorum)
+    assert plan_copy(now, EntryId(0), D, None if replaces is None else BookieId(replaces)) is None
+
+
+# -- what is stored --------------------------------------------------------------------------------
+
+
+def test_the_target_is_marked_named_and_no_other_mark_is_touched() -> None:
+    now = ledger((0, "abc"), (10, "abc"))
+    others = replace(now.fragments[0], incoming=names("x"))
+    now = now.with_fragment(0, others, TOKEN)
+    made = plan(now, replaces="b")
+    assert made.standing(now) is Standing.UNMARKED
+    marked = made.marked(now, TOKEN)
+    assert made.standing(marked) is Standing.MARKED
+    assert marked.fragments[0] == Fragment(EntryId(0), names("abc"), names("xd"))
+    named = made.named(marked, TOKEN)
+    assert made.standing(named) is Standing.NAMED
+    assert named.fragments == (Fragment(EntryId(0), names("adc"), names("x")), now.fragments[1])
+    off = made.unmarked(marked, TOKEN)
+    assert off is not None
+    assert off.fragments == now.fragments
+    assert made.unmarked(named, TOKEN) is None
+    assert named.update_token == marked.update_token == TOKEN
+
+
+def test_what_others_change_elsewhere_leaves_the_standing() -> None:
+    now = ledger((0, "abc"), (10, "abc"))
+    made = plan(now, replaces="a")
+    marked = made.marked(now, TOKEN)
+    grown = marked.with_ensemble_change(EntryId(20), names("abe"), TOKEN)
+    recovering = grown.with_recovery_begun(TOKEN)
+    closed = recovering.with_recovered((), EntryId(25), 0, TOKEN)
+    for stored in (grown, recovering, closed):
+        assert made.standing(stored) is Standing.MARKED
+        assert made.named(stored, TOKEN).fragments[1:] == stored.fragments[1:]
+
+
+def test_what_others_change_in_the_fragment_ends_the_copy() -> None:
+    now = ledger((0, "abc"), (10, "abc"))
+    made = plan(now, replaces="a")
+    marked = made.marked(now, TOKEN)
+    swapped = marked.with_fragment(0, replace(marked.fragments[0], ensemble=names("abe")), TOKEN)
+    assert made.standing(swapped) is Standing.CHANGED
+    off = made.unmarked(swapped, TOKEN)
+    assert off is not None
+    assert off.fragments[0] == Fragment(EntryId(0), names("abe"))
+
+
+def test_a_fragment_that_is_cut_or_gone_is_changed() -> None:
+    closed = ledger((0, "abc"), (10, "abc")).with_closed(EntryId(14), 0, TOKEN)
+    made = plan(closed, 10, replaces="a")
+    assert made.standing(replace(closed, last_entry_id=EntryId(13))) is Standing.CHANGED
+    gone = replace(closed, fragments=closed.fragments[:1])
+    assert made.standing(gone) is Standing.CHANGED
+    assert made.unmarked(gone, TOKEN) is None
+
+
+def test_another_ledger_of_the_same_id_is_not_touched() -> None:
+    now = ledger((0, "abc"), (10, "abc"))
+    made = plan(now, replaces="a")
+    other = replace(made.marked(now, TOKEN), creation_token=UpdateToken(b"o" * 16))
+    assert made.standing(other) is Standing.GONE
+    assert made.unmarked(other, TOKEN) is None
+
+
+def test_a_mark_may_have_been_off_only_where_two_changes_passed_and_it_would_matter() -> None:
+    open_ = ledger((0, "abc"), (10, "abc"))
+    recovering = open_.with_recovery_begun(TOKEN)
+    closed = open_.with_closed(EntryId(14), 0, TOKEN)
+    assert is_mark_unbroken(Version(3), closed, Version(3))
+    assert is_mark_unbroken(Version(3), closed, Version(4))
+    assert not is_mark_unbroken(Version(3), closed, Version(5))
+    assert is_mark_unbroken(Version(3), open_, Version(50))
+    assert is_mark_unbroken(Version(3), recovering, Version(50))
+
+
+# -- which entries ---------------------------------------------------------------------------------
+
+QUORUMS = st.builds(
+    lambda sizes, stripe: QuorumSpec(sizes[2], sizes[1], sizes[0], stripe),
+    st.lists(st.integers(1, 6), min_size=3, max_size=3).map(sorted),
+    st.integers(1, 7),
+)
+
+
+@given(QUORUMS, st.integers(0, 60), st.integers(-1, 90), st.data())
+def test_the_target_gets_what_its_position_holds(
+    quorum: QuorumSpec, first: int, count: int, data: st.DataObject
+) -> None:
+    position = data.draw(st.integers(0, quorum.ensemble_size - 1))
+    last = first + max(count, 0) - 1
+    ensemble = names("abcdef"[: quorum.ensemble_size])
+    now = ledger((0, "abcdef"[: quorum.ensemble_size]), quorum=quorum)
+    made = CopyPlan(
+        now.ledger_id,
+        now.creation_token,
+        quorum,
+        EntryId(first),
+        EntryId(last),
+        ensemble,
+        BookieId("x"),
+        position,
+    )
+    expected = [
+        each
+        for each in range(first, last + 1)
+        if position in write_set_positions(quorum, EntryId(each))
+    ]
+    ranges = list(made.ranges())
+    assert [each for low, high in ranges for each in range(low, high + 1)] == expected
+    assert made.entry_count == len(expected)
+
+
+@given(
+    st.integers(1, 9),
+    st.integers(0, 50),
+    st.lists(st.integers(0, 40), max_size=60),
+    st.integers(1, 60),
+)
+def test_batches_hold_all_in_order_within_their_limits(
+    stripe: int, first: int, lengths: Sequence[int], bytes_max: int
+) -> None:
+    quorum = QuorumSpec(3, 3, 2, stripe)
+    batches = list(cut_batches(quorum, EntryId(first), lengths, bytes_max))
+    held = [start + each for start, count in batches for each in range(count)]
+    assert held == list(range(first, first + len(lengths)))
+    for start, count in batches:
+        assert start // stripe == (start + count - 1) // stripe
+        size = sum(lengths[start - first : start - first + count])
+        assert count == 1 or size <= bytes_max
+
+
+def test_a_batch_holds_no_more_entries_than_it_may() -> None:
+    quorum = QuorumSpec(3, 3, 2, 3 * BATCH_ENTRIES_MAX)
+    found = list(cut_batches(quorum, EntryId(0), [0] * (BATCH_ENTRIES_MAX + 1), 10))
+    assert found == [(0, BATCH_ENTRIES_MAX), (BATCH_ENTRIES_MAX, 1)]
+
+
+# -- limits ----------------------------------------------------------------------------------------
+
+
+def test_the_throttle_spaces_what_is_taken() -> None:
+    throttle = CopyThrottle(100.0)
+    assert [throttle.take(50, 10.0) for _ in range(3)] == [0.0, 0.5, 1.0]
+    assert throttle.take(50, 11.0) == 0.5
+    assert throttle.take(50, 100.0) == 0.0, "idle time is not saved up"
+    assert throttle.take(50, 100.0) == 0.5
+    assert [CopyThrottle(None).take(10**9, 0.0) for _ in range(2)] == [0.0, 0.0]
+
+
+@pytest.mark.parametrize("bad", [{"bytes_per_s": 0.0}, {"request_bytes_max": 0}])
+def test_limits_are_positive(bad: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match="must be"):
+        CopyLimits(**bad)  # type: ignore[arg-type]
