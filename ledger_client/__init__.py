@@ -40,6 +40,8 @@ from ledger_client.observability import (
     EnsembleChanged,
     LedgerFenced,
     LedgerRecovered,
+    MemberCaughtUp,
+    MemberCopied,
     MetadataSessionChanged,
 )
 from ledger_client.placement_policy import PlacementPolicy, Shortage, SpreadPolicy
@@ -79,6 +81,8 @@ __all__ = [
     "LedgerRecovered",
     "LedgerState",
     "LedgerWriter",
+    "MemberCaughtUp",
+    "MemberCopied",
     "MetadataConflictError",
     "MetadataSessionChanged",
     "MetadataTooLargeError",

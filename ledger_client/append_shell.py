@@ -22,6 +22,7 @@ from ledger_client.connection_calls import CallFailure
 from ledger_client.digest import LedgerKeys
 from ledger_client.errors import LedgerError, LedgerNotFoundError, MetadataTooLargeError
 from ledger_client.full_replication import FullReplication
+from ledger_client.observability import ClientEvent
 from ledger_client.outbox import Outbox
 from ledger_client.placement import Placement, Shortage
 from ledger_client.pool import BookiePool
@@ -61,6 +62,8 @@ class WriterServices:
     rng: Random
     on_refused: Callable[[BookieId, Status], None]
     """Called for each add that a bookie refuses for a reason of its own."""
+    report: Callable[[ClientEvent], None]
+    """Tells the application what happens between appends."""
 
     def token(self) -> UpdateToken:
         """Draw the token of one metadata update."""

@@ -117,7 +117,13 @@ class ClientServices:
         self.placement = Placement(self.directory, self.quarantine, rng, settings.policy)
         self.watchdog = Watchdog(self.pool, config, self.observer)
         self.for_writers = WriterServices(
-            self.pool, self.placement, self.ledgers, config, rng, self._note_refused
+            pool=self.pool,
+            placement=self.placement,
+            ledgers=self.ledgers,
+            config=config,
+            rng=rng,
+            on_refused=self._note_refused,
+            report=self.observer.emit,
         )
         self._on_event = settings.on_event
         self._on_spare: Callable[[], None] = _ignore

@@ -79,7 +79,6 @@ class ClientSession:
             services=services.for_writers,
             watchdog=services.watchdog,
             observe=partial(self._observe, services, ledger_id),
-            report=services.observer.emit,
             on_closed=self._forget_writer,
         )
         self._writers[ledger_id] = writer

@@ -13,7 +13,7 @@ would not let go.
 Source: protocol rules 11.2 and 11.3; KIP-16 for lag by time.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 from ledger_client.append_shell import AppendShell, WriterServices
@@ -22,7 +22,7 @@ from ledger_client.copy_limits import CopyLimits, CopyProgress
 from ledger_client.copying import FragmentCopier
 from ledger_client.digest import LedgerKeys
 from ledger_client.errors import LedgerError
-from ledger_client.observability import ClientEvent, MemberCaughtUp, MemberCopied
+from ledger_client.observability import MemberCaughtUp, MemberCopied
 from ledger_client.placement import Shortage
 from ledger_client.protocol import append_events as e
 from ledger_client.tasks import BackgroundTasks
@@ -41,12 +41,11 @@ class InSyncMembers:
         shell: AppendShell,
         services: WriterServices,
         keys: LedgerKeys,
-        report: Callable[[ClientEvent], None],
     ) -> None:
         config = services.config
         self._shell = shell
         self._services = services
-        self._report = report
+        self._report = services.report
         self._lag_max_s = shell.protocol.metadata.quorum.replica_lag_time_max_ms / 1000
         self._away_since: dict[BookieId, float] = {}
         self._looked_at = 0.0

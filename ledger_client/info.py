@@ -33,6 +33,11 @@ class LedgerInfo:
     """None until the ledger is closed; -1 if it was closed without an entry."""
     length: int | None
     """Payload bytes; None until the ledger is closed."""
+    in_sync: tuple[BookieId, ...] = ()
+    """In in-sync mode, the members that hold every entry, as stored; whether they are alive, their
+    writer knows (`LedgerWriter.in_sync`)."""
+    given_up: tuple[Fragment, ...] = ()
+    """What an unclean recovery cut off: the entries from the first one's first entry on."""
 
     @classmethod
     def of(cls, metadata: LedgerMetadata) -> "LedgerInfo":
@@ -47,6 +52,8 @@ class LedgerInfo:
             created_ms=metadata.created_ms,
             last_entry_id=metadata.last_entry_id,
             length=metadata.length,
+            in_sync=metadata.in_sync_members if metadata.quorum.is_in_sync else (),
+            given_up=metadata.given_up,
         )
 
     @property

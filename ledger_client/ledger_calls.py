@@ -23,6 +23,7 @@ from ledger_client.errors import (
     LedgerNotFoundError,
     NotEnoughBookiesError,
     Outcome,
+    RecoveryUndecidedError,
     UnauthorizedError,
 )
 from ledger_client.info import LedgerInfo
@@ -31,6 +32,7 @@ from ledger_client.observability import LedgerRecovered
 from ledger_client.placement import Shortage
 from ledger_client.recoverer import Recoverer
 from ledger_client.replication import Quorum
+from ledger_client.unclean_recovery import UncleanRecovery
 from metadata.errors import MetadataError, NodeExistsError, NodeNotFoundError
 from metadata.ids import UPDATE_TOKEN_BYTES, EntryId, LedgerId, UpdateToken, Version, is_ledger_id
 from metadata.ledger_metadata import (
@@ -169,6 +171,34 @@ class LedgerCalls:
         except MetadataError as error:
             raise translate(error, ledger_id) from error
         assert closed.last_entry_id is not None, "recovery ends in a closed ledger"
+        services.observer.emit(LedgerRecovered(ledger_id, closed.last_entry_id))
+        return LedgerInfo.of(closed)
+
+    async def recover_unclean(
+        self, ledger_id: LedgerId, password: bytes, timeout_s: float
+    ) -> LedgerInfo:
+        """Recover; where that cannot be, give up what no replica can return (rule 11.6)."""
+        services = self._services
+        metadata, _, keys = await self.find(ledger_id, password, timeout_s)
+        if not metadata.quorum.is_in_sync:
+            raise LedgerError(
+                "only a ledger in in-sync mode is recovered uncleanly: use recover_ledger()",
+                ledger_id=ledger_id,
+            )
+        try:
+            return await self.recover(ledger_id, password, timeout_s)
+        except RecoveryUndecidedError:
+            recovery = UncleanRecovery(
+                pool=services.pool,
+                ledgers=services.ledgers,
+                keys=keys,
+                config=services.config,
+                rng=services.rng,
+                draw_token=services.for_writers.token,
+            )
+        async with self._metadata("recover_ledger_unclean", timeout_s, ledger_id, unknown=True):
+            closed = await recovery.close()
+        assert closed.last_entry_id is not None, "it ends in a closed ledger"
         services.observer.emit(LedgerRecovered(ledger_id, closed.last_entry_id))
         return LedgerInfo.of(closed)
 

@@ -109,6 +109,13 @@ class LedgerClient:
         work = self._client.recover_ledger(ledger_id, password=password, timeout=timeout)
         return self._background.run(work)
 
+    def recover_ledger_unclean(
+        self, ledger_id: int, *, password: bytes = b"", timeout: float | None = None
+    ) -> LedgerInfo:
+        """Recover a ledger in in-sync mode, giving up what no replica can return (rule 11.6)."""
+        work = self._client.recover_ledger_unclean(ledger_id, password=password, timeout=timeout)
+        return self._background.run(work)
+
     def ledger_info(self, ledger_id: int, *, timeout: float | None = None) -> LedgerInfo:
         """Return a ledger as it is stored now."""
         return self._background.run(self._client.ledger_info(ledger_id, timeout=timeout))

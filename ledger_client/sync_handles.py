@@ -23,7 +23,7 @@ from ledger_client.info import LedgerInfo
 from ledger_client.reader import LedgerReader as AsyncReader
 from ledger_client.sync_loop import BackgroundLoop, iterate, wait
 from ledger_client.writer import LedgerWriter as AsyncWriter
-from metadata.ids import EntryId
+from metadata.ids import BookieId, EntryId
 
 CHUNK_ENTRIES_MAX: Final = 65_536
 CHUNK_BYTES_MAX: Final = 16 * 1024 * 1024
@@ -47,6 +47,11 @@ class LedgerWriter:
     def ledger_id(self) -> int:
         """The same, spelled out."""
         return self._writer.ledger_id
+
+    @property
+    def in_sync(self) -> tuple[BookieId, ...]:
+        """In in-sync mode, the members that hold every entry, are alive and do not lag."""
+        return self._writer.in_sync
 
     @property
     def under_replicated(self) -> tuple[tuple[EntryId, EntryId], ...]:

@@ -25,7 +25,6 @@ from ledger_client.errors import (
 )
 from ledger_client.in_sync_members import InSyncMembers
 from ledger_client.info import LedgerInfo
-from ledger_client.observability import ClientEvent
 from ledger_client.own_process import OwnProcess
 from ledger_client.protocol import append_events as e
 from ledger_client.protocol.append_errors import not_enough_in_sync
@@ -51,7 +50,6 @@ class LedgerWriter:
         services: WriterServices,
         watchdog: Watchdog,
         observe: Callable[[e.AppendAction], None],
-        report: Callable[[ClientEvent], None],
         on_closed: Callable[[LedgerId], None],
     ) -> None:
         config = services.config
@@ -64,7 +62,7 @@ class LedgerWriter:
         self._own_process = OwnProcess("writer", metadata.ledger_id)
         self._gathered: list[bytes] = []
         is_in_sync = metadata.quorum.is_in_sync and not config.fixed_membership
-        members = InSyncMembers(self._shell, services, keys, report) if is_in_sync else None
+        members = InSyncMembers(self._shell, services, keys) if is_in_sync else None
         self._watch = WriterWatch(self._shell, services, members)
         self._closing: asyncio.Task[None] | None = None
         self._on_closed = on_closed

@@ -45,12 +45,14 @@ def metadata_as_json(ledger: LedgerMetadata) -> dict[str, Json]:
             "write": quorum.write_quorum,
             "ack": quorum.ack_quorum,
             "stripe_entries": quorum.stripe_entries,
+            "min_in_sync": quorum.min_in_sync if quorum.is_in_sync else None,
         },
         "digest": str(ledger.digest),
         "created_ms": ledger.created_ms,
         "writer": ledger.writer,
         "metadata": {name: text_or_base64(value) for name, value in ledger.custom.items()},
         "fragments": fragments_as_json(ledger.fragments),
+        "given_up": fragments_as_json(ledger.given_up),
     }
 
 

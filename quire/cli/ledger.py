@@ -33,6 +33,11 @@ def _add_managing_verbs(noun: Noun) -> None:
     _add_ledger(show)
     recover = noun.verb("recover", ledger_manage.recover, "fence its writer, recover and close it")
     _add_ledger(recover)
+    recover.add_argument(
+        "--unclean",
+        action="store_true",
+        help="in-sync mode: if no member answers, give up what earlier replicas do not hold",
+    )
     add_consent_option(recover)
     delete = noun.verb("delete", ledger_manage.delete, "delete a ledger for ever")
     _add_ledger(delete, password=False)
@@ -99,6 +104,20 @@ def _add_creation_options(verb: argparse.ArgumentParser, quorum_from: str = "3, 
     group.add_argument("--write", type=positive, metavar="N", help="copies of each entry")
     group.add_argument(
         "--ack", type=positive, metavar="N", help=f"copies that confirm it (default: {quorum_from})"
+    )
+    group.add_argument(
+        "--in-sync",
+        action="store_true",
+        help="all members that are in sync confirm, and the set changes (Kafka's rule)",
+    )
+    group.add_argument(
+        "--min-in-sync", type=positive, metavar="N", help="with fewer, appends are refused"
+    )
+    group.add_argument(
+        "--replica-lag-time-max",
+        type=float,
+        metavar="S",
+        help="a member that is later than so many seconds leaves (default: 10)",
     )
     group.add_argument("--digest", choices=("crc32c", "hmac-sha256"), default="crc32c")
     group.add_argument(

@@ -46,10 +46,7 @@ async def list_all(arguments: argparse.Namespace, output: Output) -> int:
     async with LedgerClient(metadata_address(arguments)) as client:
         with output.listing(*columns) as listing:
             async for info in client.list_ledgers():
-                row = info_as_json(info)
-                quorum = info.quorum
-                sizes = (quorum.ensemble_size, quorum.write_quorum, quorum.ack_quorum)
-                listing.add({**row, "quorum_text": "/".join(map(str, sizes))})
+                listing.add({**info_as_json(info), "quorum_text": _quorum_text(info)})
                 if listing.count == arguments.limit:
                     break
     return ExitCode.DONE
@@ -90,8 +87,15 @@ async def recover(arguments: argparse.Namespace, output: Output) -> int:
             "it will be refused from now on, and what it has not confirmed may or may not remain",
             try_next=f"quire ledger recover {ledger_id} --yes",
         )
+    if arguments.unclean and not arguments.yes:
+        raise NeedsConsentError(
+            f"ledger {ledger_id} will be closed even if no member answers: acknowledged entries "
+            "that no other replica holds are given up for ever (which, is recorded)",
+            try_next=f"quire ledger recover {ledger_id} --unclean --yes",
+        )
     async with LedgerClient(address) as client:
-        info = await client.recover_ledger(ledger_id, password=password_of(arguments))
+        call = client.recover_ledger_unclean if arguments.unclean else client.recover_ledger
+        info = await call(ledger_id, password=password_of(arguments))
     output.record(info_as_json(info, short=not output.as_json))
     return ExitCode.DONE
 
@@ -130,12 +134,23 @@ def info_as_json(info: LedgerInfo, *, short: bool = False) -> dict[str, Json]:
         "ensemble": quorum.ensemble_size,
         "write": quorum.write_quorum,
         "ack": quorum.ack_quorum,
+        "min_in_sync": quorum.min_in_sync if quorum.is_in_sync else None,
     }
+    if quorum.is_in_sync:
+        row["in_sync"] = list(info.in_sync)
+        row["given_up"] = fragments_as_json(info.given_up)
     row["digest"] = str(info.digest)
     row["created_ms"] = info.created_ms
     row["metadata"] = {name: text_or_base64(value) for name, value in info.metadata.items()}
     row["fragments"] = fragments_as_json(info.fragments)
     return row
+
+
+def _quorum_text(info: LedgerInfo) -> str:
+    quorum = info.quorum
+    if quorum.is_in_sync:
+        return f"in-sync {quorum.ensemble_size}, min {quorum.min_in_sync}"
+    return f"{quorum.ensemble_size}/{quorum.write_quorum}/{quorum.ack_quorum}"
 
 
 async def _is_up(cluster: Cluster, writer: ClientId) -> bool:

@@ -11,6 +11,7 @@ from typing import Final, Literal
 
 from ledger_client import LedgerClient, LedgerWriter, Quorum
 from ledger_client.client_opening import Opening
+from ledger_client.replication import REPLICA_LAG_TIME_MAX_S
 from quire.errors import UsageError
 
 Digest = Literal["crc32c", "hmac-sha256"]
@@ -24,17 +25,10 @@ class Creation:
     """How a ledger that a verb makes is to be."""
 
     ledger_id: int | None
-    ensemble: int
-    write: int
-    ack: int
+    quorum: Quorum
     digest: Digest
     password: bytes
     custom_metadata: Mapping[str, str | bytes]
-
-    @property
-    def quorum(self) -> Quorum:
-        """The quorum, as the client takes it."""
-        return Quorum(ensemble=self.ensemble, write=self.write, ack=self.ack)
 
     def create_with(self, client: LedgerClient) -> Opening[LedgerWriter]:
         """Return a call that creates the ledger, to be awaited or entered."""
@@ -54,6 +48,18 @@ def creation_of(
 
     What is not given follows from what is: as many copies as bookies, all but one to confirm.
     """
+    return Creation(
+        ledger_id=getattr(arguments, "id", None),
+        quorum=_in_sync_of(arguments) if arguments.in_sync else _quorum_of(arguments, defaults),
+        digest="hmac-sha256" if arguments.digest == "hmac-sha256" else "crc32c",
+        password=password_of(arguments),
+        custom_metadata=dict(_pair(text) for text in arguments.meta),
+    )
+
+
+def _quorum_of(arguments: argparse.Namespace, defaults: tuple[int, int, int] | None) -> Quorum:
+    if arguments.min_in_sync is not None or arguments.replica_lag_time_max is not None:
+        raise UsageError("--min-in-sync and --replica-lag-time-max go with --in-sync")
     if defaults is not None and arguments.ensemble is arguments.write is arguments.ack is None:
         ensemble, write, ack = defaults
     else:
@@ -65,15 +71,19 @@ def creation_of(
             "a quorum needs --ensemble >= --write >= --ack >= 1, "
             f"and these are {ensemble}, {write}, {ack}"
         )
-    return Creation(
-        ledger_id=getattr(arguments, "id", None),
-        ensemble=ensemble,
-        write=write,
-        ack=ack,
-        digest="hmac-sha256" if arguments.digest == "hmac-sha256" else "crc32c",
-        password=password_of(arguments),
-        custom_metadata=dict(_pair(text) for text in arguments.meta),
-    )
+    return Quorum(ensemble=ensemble, write=write, ack=ack)
+
+
+def _in_sync_of(arguments: argparse.Namespace) -> Quorum:
+    if arguments.write is not None or arguments.ack is not None:
+        raise UsageError("with --in-sync every member writes and confirms: leave --write and --ack")
+    replicas = arguments.ensemble or COPIES_DEFAULT
+    least = arguments.min_in_sync or max(1, replicas - 1)
+    lag_s = arguments.replica_lag_time_max or REPLICA_LAG_TIME_MAX_S
+    try:
+        return Quorum.in_sync(replicas, least, replica_lag_time_max=lag_s)
+    except ValueError as error:
+        raise UsageError(str(error)) from error
 
 
 def password_of(arguments: argparse.Namespace) -> bytes:

@@ -5,7 +5,14 @@ from collections.abc import Callable
 
 import pytest
 
-from ledger_client import LedgerWriter, NotEnoughInSyncReplicasError, Quorum
+from ledger_client import (
+    LedgerError,
+    LedgerFencedError,
+    LedgerWriter,
+    NotEnoughInSyncReplicasError,
+    Quorum,
+    RecoveryUndecidedError,
+)
 from ledger_client.observability import MemberCaughtUp
 from tests.unit.ledger_client.cluster import TestCluster, entries_of
 from tests.unit.ledger_client.storing_bookie import StoringBookie
@@ -16,7 +23,7 @@ THREE_MIN_TWO = Quorum.in_sync(3, 2)
 
 async def until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(WAIT_S):
-        while not condition():
+        while not condition():  # noqa: ASYNC110 - what it looks at tells nobody of its changes
             await asyncio.sleep(0.01)
 
 
@@ -152,3 +159,41 @@ async def test_fixed_membership_waits_for_its_members(cluster: TestCluster) -> N
     assert await asyncio.wait_for(pending, WAIT_S) == 1
     assert len(writer.info.fragments) == 1
     await writer.aclose()
+
+
+async def test_unclean_recovery_gives_up_what_no_replica_can_return(cluster: TestCluster) -> None:
+    writer = await cluster.client(spare_after_s=1000.0).create_ledger(Quorum.in_sync(3, 1))
+    await writer.append_many([b"%d" % n for n in range(10)])
+    first, second, third = members(writer)
+    for bookie_id in (first, second):
+        await lose(cluster, bookie_id)
+        await writer.append(b"given up")
+    assert members(writer) == (third,)
+    await lose(cluster, third)
+    client = cluster.client(read_timeout_s=0.3)
+    with pytest.raises(RecoveryUndecidedError):
+        await client.recover_ledger(writer.id)
+    await cluster.bookie(first).start()
+    await cluster.bookie(first).register(cluster.stores[0], writable=True)
+    info = await client.recover_ledger_unclean(writer.id)
+    assert info.last_entry_id == 9
+    assert [fragment.first_entry_id for fragment in info.given_up] == [10, 11]
+    assert info.given_up[-1].ensemble == (third,)
+    assert await entries_of(client, writer.id, 9) == [b"%d" % n for n in range(10)]
+    assert (await cluster.client().recover_ledger(writer.id)).given_up == info.given_up
+    with pytest.raises(LedgerFencedError):
+        await writer.aclose()
+
+
+async def test_unclean_recovery_gives_up_nothing_where_a_member_answers(
+    cluster: TestCluster,
+) -> None:
+    client = cluster.client()
+    writer = await client.create_ledger(THREE_MIN_TWO)
+    await writer.append(b"kept")
+    info = await cluster.client().recover_ledger_unclean(writer.id)
+    assert (info.last_entry_id, info.given_up) == (0, ())
+    quorum = await client.create_ledger(Quorum.all(3))
+    with pytest.raises(LedgerError, match="in-sync mode"):
+        await client.recover_ledger_unclean(quorum.id)
+    await writer.abort()
