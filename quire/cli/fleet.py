@@ -1,0 +1,180 @@
+"""`quire bench fleet`: the configurations compared on a fleet that no test machine has, simulated.
+
+Leaves the simulation to `quire.fleet`, and what it assumes to be read in docs/fleet.md.
+"""
+
+import argparse
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Final
+
+from quire.cli.command_line import Noun, positive
+from quire.cli.output import Json, Output, Row
+from quire.cli.progress import Progress
+from quire.errors import ExitCode, UsageError
+from quire.fleet.assumptions import Assumptions, Described, described
+
+if TYPE_CHECKING:
+    from quire.fleet.results import RunFigures
+
+SEEDS_DEFAULT: Final = 2
+NEARLY_ONE: Final = 0.9
+COLUMNS: Final = (
+    ("outage_s_per_ledger", "down s/ledger"),
+    ("longest_outage_s", "longest s"),
+    ("slow_share", "slow"),
+    ("read_availability", "readable"),
+    ("one_copy_gib_hours", "1 copy GiB h"),
+    ("two_copies_gib_hours", "2 copies GiB h"),
+    ("at_ack_quorum_gib_hours", "at AQ GiB h"),
+    ("lost_gib", "lost GiB"),
+    ("repaired_gib", "repaired GiB"),
+    ("caught_up_gib", "caught up GiB"),
+    ("peak_copy_mib_per_s", "peak MiB/s"),
+    ("change_count", "changes"),
+    ("undecided_count", "undecided"),
+    ("longest_undecided_s", "for s"),
+)
+"""Figures of the table, and what stands above them; JSON has all."""
+
+
+def add_parser(noun: Noun) -> None:
+    """Add `fleet` to `quire bench`."""
+    parser = noun.verb(
+        "fleet",
+        run,
+        "Simulate a fleet of bookies for a month of failures, once per configuration and seed: "
+        "availability, data at risk, repair traffic. docs/fleet.md says what is modelled.",
+        needs_cluster=False,
+    )
+    parser.add_argument("--configurations", metavar="A,B", help="default: all")
+    parser.add_argument("--seed", type=int, default=1, metavar="N", help="the first (default 1)")
+    parser.add_argument(
+        "--seeds",
+        type=positive,
+        default=SEEDS_DEFAULT,
+        metavar="N",
+        help=f"histories of failures, for the spread (default {SEEDS_DEFAULT})",
+    )
+    group = parser.add_argument_group("assumptions")
+    for each in described():
+        group.add_argument(
+            "--" + each.name.replace("_", "-"),
+            type=_number(each),
+            default=each.default,
+            metavar="N",
+            help=f"{each.meaning}; {each.unit} (default {each.default:g})".replace("%", "%%"),
+        )
+
+
+async def run(arguments: argparse.Namespace, output: Output) -> int:
+    """Simulate, show how far that is, and print what was found."""
+    from quire.fleet.configurations import BY_NAME
+    from quire.fleet.running import run_all
+
+    assumptions = Assumptions(**{each.name: getattr(arguments, each.name) for each in described()})
+    names = _chosen(arguments.configurations, list(BY_NAME))
+    widest = max(BY_NAME[name].quorum.ensemble_size for name in names)
+    if assumptions.bookies < widest:
+        raise UsageError(f"{widest} bookies are needed, there are {assumptions.bookies}")
+    seeds = range(arguments.seed, arguments.seed + arguments.seeds)
+    progress = Progress(output, "simulated", "runs", len(names) * len(seeds))
+    try:
+        runs = await run_all(names, assumptions, seeds, lambda _run: progress.advance(1))
+    finally:
+        progress.end()
+    by_name = {name: [each for each in runs if each.configuration == name] for name in names}
+    if output.as_json:
+        output.record(_document(assumptions, seeds, by_name))
+    else:
+        _print(assumptions, seeds, by_name, output)
+    return ExitCode.DONE
+
+
+def _document(
+    assumptions: Assumptions, seeds: Sequence[int], runs: dict[str, list["RunFigures"]]
+) -> Row:
+    from quire.fleet.configurations import BY_NAME
+    from quire.fleet.results import assumed, fault_counts, spread
+
+    configurations: list[Json] = []
+    for name, found in runs.items():
+        spreads: dict[str, Json] = {}
+        for figure in found[0].values():
+            over = spread(found, figure)
+            spreads[figure] = asdict(over) if over is not None else None
+        told: dict[str, Json] = {"name": name, "says": BY_NAME[name].says, "figures": spreads}
+        told["runs"] = [{"seed": each.seed, **each.values()} for each in found]
+        configurations.append(told)
+    histories: list[Json] = [
+        {"seed": seed, "faults": fault_counts(assumptions, seed)} for seed in seeds
+    ]
+    return {
+        "assumptions": assumed(assumptions),
+        "histories": histories,
+        "configurations": configurations,
+    }
+
+
+def _print(
+    assumptions: Assumptions,
+    seeds: Sequence[int],
+    runs: dict[str, list["RunFigures"]],
+    output: Output,
+) -> None:
+    from quire.fleet.results import assumed, fault_counts, spread
+
+    with output.listing("assumption", "value", "unit", "meaning") as listing:
+        for row in assumed(assumptions):
+            listing.add({"assumption": row["name"], **row, "value": f"{row['value']:g}"})
+    output.line("")
+    for seed in seeds:
+        counts = fault_counts(assumptions, seed).items()
+        output.line(f"seed {seed}: " + ", ".join(f"{count} × {kind}" for kind, count in counts))
+    output.line("")
+    with output.listing("configuration", *(title for _, title in COLUMNS)) as listing:
+        for name, found in runs.items():
+            shown: dict[str, Json] = {"configuration": name}
+            for figure, title in COLUMNS:
+                over = spread(found, figure)
+                if over is None:
+                    shown[title] = "-"
+                elif _show(over.least) == _show(over.most):
+                    shown[title] = _show(over.middle)
+                else:
+                    shown[title] = f"{_show(over.middle)} ({_show(over.least)}–{_show(over.most)})"
+            listing.add(shown)
+    output.line("")
+    output.line("The median of the seeds, and their range. docs/fleet.md explains each column.")
+
+
+def _show(value: float) -> str:
+    """Write a figure with as many digits as help."""
+    if value == 0:
+        return "0"
+    if NEARLY_ONE < value < 1:  # an availability: count the nines
+        return f"1−{1 - value:.1e}"
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"  # noqa: PLR2004 - three digits
+
+
+def _number(each: Described) -> Callable[[str], float]:
+    """Make the reader of one assumption, for argparse."""
+
+    def read(text: str) -> float:
+        value = type(each.default)(text)
+        if not each.least <= value < float("inf"):
+            raise argparse.ArgumentTypeError(
+                f"{value:g} {each.unit} is not at least {each.least:g}"
+            )
+        return value
+
+    read.__name__ = "number"  # argparse names it when the text is no number
+    return read
+
+
+def _chosen(text: str | None, known: list[str]) -> list[str]:
+    names = text.split(",") if text else known
+    for name in names:
+        if name not in known:
+            raise UsageError(f"there is no configuration {name!r}; there are: {', '.join(known)}")
+    return list(dict.fromkeys(names))

@@ -1,0 +1,111 @@
+"""Lists what a fleet simulation assumes, each with its default, its unit and what it means.
+
+Leaves their meaning in the model to the modules that read them, and the options of the command
+line, which are made from this list, to `quire.cli.fleet`.
+
+Invariants: one value per assumption for a whole run; nothing of the model is a number elsewhere.
+"""
+
+from dataclasses import dataclass, field, fields
+from typing import Final
+
+HOUR_S: Final = 3600.0
+DAY_S: Final = 24 * HOUR_S
+MONTH_S: Final = 30 * DAY_S
+"""What "per month" means in every rate."""
+GIBIBYTE: Final = 2**30
+MEBIBYTE: Final = 2**20
+
+
+def _count(default: int, unit: str, meaning: str) -> int:
+    value: int = field(default=default, metadata={"unit": unit, "meaning": meaning, "least": 1})
+    return value
+
+
+def _amount(default: float, unit: str, meaning: str, *, least: float = 0.0) -> float:
+    metadata = {"unit": unit, "meaning": meaning, "least": least}
+    value: float = field(default=default, metadata=metadata)
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class Assumptions:
+    """The fleet, its load, its failures, and how fast everybody reacts."""
+
+    # The fleet and its load
+    bookies: int = _count(100, "bookies", "size of the fleet")
+    racks: int = _count(10, "racks", "bookies are dealt to racks in turn")
+    ledgers: int = _count(10_000, "ledgers", "written at any time; each is followed by another")
+    clients: int = _count(100, "processes", "ledgers are dealt to writing processes in turn")
+    days: float = _amount(30.0, "days", "how long is measured", least=0.01)
+    write_rate: float = _amount(10.0, "entries/s", "appended to each ledger", least=0.001)
+    entry_bytes: int = _count(1024, "bytes", "size of an entry")
+    ledger_hours: float = _amount(24.0, "hours", "until a ledger is closed and followed", least=0.1)
+    retention_hours: float = _amount(72.0, "hours", "until a closed ledger is deleted", least=0.1)
+
+    # Failures
+    crashes: float = _amount(1.0, "per bookie and month", "crashes of a bookie, disk intact")
+    restart_s: float = _amount(300.0, "s, mean", "until a crashed bookie is back")
+    disk_losses: float = _amount(0.02, "per bookie and month", "losses of all that a bookie holds")
+    replace_hours: float = _amount(4.0, "hours", "until an empty bookie takes a lost one's place")
+    pauses: float = _amount(4.0, "per bookie and month", "a bookie stands still, then goes on")
+    pause_s: float = _amount(10.0, "s, mean", "length of a pause")
+    slow_periods: float = _amount(2.0, "per bookie and month", "answers late, but in time")
+    slow_s: float = _amount(600.0, "s, mean", "length of a slow period")
+    rack_failures: float = _amount(0.0, "per rack and month", "all of a rack crashes at once")
+    rack_down_s: float = _amount(600.0, "s, mean", "until a failed rack is back")
+    zookeeper_outages: float = _amount(2.0, "per month", "metadata can be neither read nor stored")
+    zookeeper_outage_s: float = _amount(30.0, "s, mean", "length of an outage of ZooKeeper")
+    client_crashes: float = _amount(1.0, "per process and month", "crashes of a writing process")
+
+    # Reactions
+    detect_crash_s: float = _amount(0.5, "s", "until a writer treats a crashed bookie as failed")
+    detect_pause_s: float = _amount(0.5, "s", "until a writer suspects a silent bookie (rule 5.7)")
+    quarantine_s: float = _amount(60.0, "s", "during which a suspected bookie is not chosen")
+    change_s: float = _amount(0.01, "s", "to store an ensemble change and resend to new members")
+    zookeeper_writes: float = _amount(2000.0, "per s", "writes of metadata, by all", least=1.0)
+    takeover_s: float = _amount(10.0, "s", "until another process takes a dead writer's ledgers")
+    recovery_s: float = _amount(0.1, "s", "to fence, read and write back the end of a ledger")
+    repair_after_s: float = _amount(600.0, "s", "a bookie is down until its copies are made anew")
+    spare_after_s: float = _amount(600.0, "s", "in-sync: until a spare takes a leaver's place")
+    operator_hours: float = _amount(
+        1.0, "hours", "fixed: until a member with a lost disk is swapped"
+    )
+    give_up_hours: float = _amount(24.0, "hours", "until a hopeless recovery is given up")
+    copy_rate: float = _amount(50.0, "MiB/s", "that each bookie writes of copies", least=0.001)
+
+    @property
+    def end_s(self) -> float:
+        """The end of what is measured; it begins at 0."""
+        return self.days * DAY_S
+
+    @property
+    def copy_bytes_per_s(self) -> float:
+        """The copy bandwidth of one bookie."""
+        return self.copy_rate * MEBIBYTE
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """One assumption as the command line shows it."""
+
+    name: str
+    default: int | float
+    unit: str
+    meaning: str
+    least: float
+
+
+def described() -> list[Described]:
+    """List every assumption, in the order above."""
+    defaults = Assumptions()
+    return [
+        Described(
+            each.name,
+            getattr(defaults, each.name),
+            each.metadata["unit"],
+            each.metadata["meaning"],
+            each.metadata["least"],
+        )
+        for each in fields(Assumptions)
+    ]
