@@ -20,7 +20,7 @@ class CopyLimits:
     """Bytes stored on targets; each is also read twice, from its source and back from its target.
     None: as fast as they go."""
     request_bytes_max: int = 1024 * 1024
-    """About what one request holds; a single entry may be larger."""
+    """About what one request holds; one of the source's batches always comes whole."""
     requests_at_once: int = 4
 
     def __post_init__(self) -> None:

@@ -93,6 +93,16 @@ def test_every_copied_entry_is_read_back_also_under_an_old_mark() -> None:
     run(scenario)
 
 
+def test_copies_pass_the_fence() -> None:
+    async def scenario(world: World) -> None:
+        write(world, 0, 40)
+        world.bookies["d"].is_fenced = True
+        await world.copy()
+        assert world.is_whole(0, 39)
+
+    run(scenario)
+
+
 def test_what_an_old_attempt_left_damaged_on_the_target_is_found() -> None:
     async def scenario(world: World) -> None:
         write(world, 0, 40)
@@ -239,6 +249,9 @@ def test_gaps_of_one_source_are_filled_by_another() -> None:
         assert world.is_whole(0, 39)
         for _, _, batch in world.bookies.adds:
             assert batch.header.length_before == length(batch.header.first_entry_id)
+        for name in "ab":
+            firsts = [request.first_entry_id for request in world.bookies[name].reads]
+            assert firsts == sorted(firsts), "lengths add up: nobody looks back for them"
 
     run(scenario)
 
@@ -368,8 +381,8 @@ def test_cancelled_midway_nothing_is_left_behind() -> None:
         with pytest.raises(asyncio.CancelledError):
             await copying
         assert (await world.now()).fragments == world.metadata.fragments
-        sent = len(world.sent())
+        asked = len(world.sent()), len(world.bookies["d"].reads)
         await asyncio.sleep(10.0)  # virtual: nothing may go on
-        assert len(world.sent()) == sent
+        assert (len(world.sent()), len(world.bookies["d"].reads)) == asked
 
     run(scenario, limits=FAST)

@@ -274,3 +274,17 @@ def test_the_metadata_service_is_waited_for_within_a_bound(away_s: float) -> Non
         assert world.sent() == 2 * PIECES, "and copies all again"
 
     run(scenario, faults=faults)
+
+
+def test_a_copy_begins_once_the_metadata_service_is_back() -> None:
+    faults = Away()
+
+    async def scenario(world: World) -> None:
+        write(world, 0, 60)
+        faults.is_away = True
+        with pytest.raises(MetadataUnavailableError):
+            await world.copy()
+        asyncio.get_running_loop().call_later(5.0, setattr, faults, "is_away", False)
+        assert (await world.copy())[0].fragments[0] == fragments((0, "dbc"))[0]
+
+    run(scenario, faults=faults)
