@@ -4,7 +4,7 @@ Leaves counting to the bookies (their admin servers tell), and dividing by entri
 `quire.compare.measuring`.
 
 Invariant: the counters of a process that dies are those of its last reading, which is taken right
-before each fault.
+before each kill.
 """
 
 import asyncio

@@ -11,7 +11,7 @@ import contextlib
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from time import monotonic
-from typing import Any
+from typing import Any, Final
 
 from quire.compare import faults as f
 from quire.compare.delaying_proxy import DelayingProxy
@@ -19,6 +19,9 @@ from quire.compare.scenarios import Step
 from quire.errors import LocalClusterError
 from quire.local_bookie import LocalBookie
 from quire.local_cluster import LocalCluster
+
+BEFORE_KILL_S: Final = 0.6
+"""What is read of a bookie ahead of a kill has so long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +53,11 @@ class Injector:
     async def run(
         self, steps: Sequence[Step], start: float, before: Callable[[], Coroutine[Any, Any, None]]
     ) -> None:
-        """Perform every step in its time, counted from `start`; call `before` ahead of each."""
+        """Perform every step in its time, counted from `start`; call `before` ahead of a kill."""
         for step in steps:
-            await asyncio.sleep(max(0.0, start + step.at_s - monotonic() - 0.1))
-            await before()
+            if isinstance(step.fault, f.KillBookie):
+                await asyncio.sleep(max(0.0, start + step.at_s - monotonic() - BEFORE_KILL_S))
+                await before()
             await asyncio.sleep(max(0.0, start + step.at_s - monotonic()))
             await self._perform(step.fault)
         await asyncio.gather(*self._starting)

@@ -28,7 +28,8 @@ from quire.compare.journal import Ack, JournalWriter
 
 RETRY_S: Final = 0.005
 REOPEN_S: Final = 0.1
-"""How long to wait after a ledger could not be created."""
+"""How long to wait after a ledger could not be created, or acknowledged nothing: as an application
+would, rather than try as often as it can."""
 CREATE_TIMEOUT_S: Final = 3.0
 PROBE_EVERY: Final = 20
 """One in so many acknowledged appends is followed until it is on all of its write quorum."""
@@ -51,6 +52,7 @@ class OpenLoad:
         self._unanswered = 0
         self._late_s_max = 0.0
         self._fully_to = -1
+        self._has_acked = False
         self._failed_appends = 0
         self._tasks: list[asyncio.Task[None]] = []
         self._opening: asyncio.Task[None] | None = None
@@ -138,6 +140,7 @@ class OpenLoad:
         error = handle.exception()
         if error is None:
             entry_id, at = handle.result(), monotonic()
+            self._has_acked = True
             self._journal.acknowledge(Ack(number, writer.id, entry_id, at))
             if number % PROBE_EVERY == 0:
                 self._keep(self._follow(writer, entry_id, at))
@@ -159,6 +162,8 @@ class OpenLoad:
 
     async def _reopen(self, old: LedgerWriter) -> None:
         self._keep(_abort(old))
+        if not self._has_acked:
+            await asyncio.sleep(REOPEN_S)
         while True:
             try:
                 writer = await self._client.create_ledger(self._quorum, timeout=CREATE_TIMEOUT_S)
@@ -169,6 +174,7 @@ class OpenLoad:
             else:
                 self._writer = writer
                 self._fully_to = -1
+                self._has_acked = False
                 self._note_opened(writer)
                 return
 

@@ -10,6 +10,7 @@ and by a letter at the line's end.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final
 
 from quire.compare.injection import Mark
@@ -279,7 +280,7 @@ def _time_table(
         for each in slices
     }
     rows = []
-    for at, after in zip(moments, [*moments[1:], math.inf], strict=True):
+    for at, after in pairwise([*moments, math.inf]):
         struck = dict.fromkeys(
             mark.label for each in marks.values() for mark in each if at <= mark.at < after
         )

@@ -1,0 +1,111 @@
+"""`quire bench compare` on real processes: two configurations, two scenarios, some seconds."""
+
+import json
+import subprocess
+import xml.etree.ElementTree as ET
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration.quire.command import QUIRE, environment, run_quire
+
+SECONDS = 3
+RATE = 200
+CONFIGURATIONS = ("majority-3", "all-of-2")
+SCENARIOS = ("killed-bookie", "writer-takeover")
+COMPARE_TIMEOUT_S = 170.0
+
+pytestmark = pytest.mark.timeout(180)
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Run the comparison once, for all tests; return where its results are."""
+    made = tmp_path_factory.mktemp("compare")
+    words = [
+        *("bench", "compare", "--seconds", str(SECONDS), "--rate", str(RATE)),
+        *("--configurations", ",".join(CONFIGURATIONS), "--scenarios", ",".join(SCENARIOS)),
+        *("--entry-bytes", "100", "--out", str(made), "-o", "json"),
+    ]
+    done = subprocess.run(
+        [*QUIRE, *words],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        env=environment(None),
+        timeout=COMPARE_TIMEOUT_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr.decode()
+    (made / "printed").write_bytes(done.stdout)
+    return made
+
+
+def run_of(directory: Path, scenario: str, configuration: str) -> dict[str, Any]:
+    path = directory / f"{scenario}--{configuration}--{RATE}--0.json"
+    told: dict[str, Any] = json.loads(path.read_text())
+    return told
+
+
+@pytest.mark.parametrize("configuration", CONFIGURATIONS)
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_every_append_that_was_due_is_in_the_figures(
+    directory: Path, scenario: str, configuration: str
+) -> None:
+    told = run_of(directory, scenario, configuration)
+    assert told["quire"]["latency"]["count"] == RATE * SECONDS
+    assert told["quire"]["unacknowledged_count"] == 0
+    assert told["quire"]["derived"]["lost_count"] == 0
+    acknowledged = sum(each["entry_count"] for each in told["quire"]["safety"])
+    assert acknowledged >= RATE * SECONDS
+    assert told["quire"]["written_bytes_per_entry"] > 100 * told["quire"]["safety"][0]["ack_quorum"]
+
+
+@pytest.mark.parametrize("configuration", CONFIGURATIONS)
+def test_a_killed_bookie_is_replaced(directory: Path, configuration: str) -> None:
+    own = run_of(directory, "killed-bookie", configuration)["quire"]
+    assert [mark["label"] for mark in own["marks"]] == [
+        "bookie 1 killed (-9)",
+        "bookie 1 started again",
+        "bookie 1 serves again",
+    ]
+    assert len(own["changes"]) >= 1
+    assert own["safety"][0]["fragment_count"] == len(own["changes"]) + 1
+    assert own["sent_bytes_per_entry"] > 100 * own["safety"][0]["ack_quorum"]
+
+
+@pytest.mark.parametrize("configuration", CONFIGURATIONS)
+def test_a_successor_goes_on_in_a_new_ledger(directory: Path, configuration: str) -> None:
+    own = run_of(directory, "writer-takeover", configuration)["quire"]
+    assert 0 < own["takeover"]["closed_s"] < own["takeover"]["first_ack_s"]
+    assert len(own["safety"]) >= 2
+    assert {each["state"] for each in own["safety"]} == {"closed"}
+
+
+def test_the_table_and_the_page_show_every_cell(directory: Path) -> None:
+    rows = json.loads((directory / "printed").read_bytes())
+    assert [(row["scenario"], row["configuration"]) for row in rows] == [
+        (scenario, configuration) for scenario in SCENARIOS for configuration in CONFIGURATIONS
+    ]
+    assert all(row["p99_ms"]["median"] > 0 for row in rows)
+    page = ET.fromstring((directory / "report.html").read_text().partition("\n")[2])
+    assert [each.get("id") for each in page.iter("section")] == [
+        "method",
+        *(f"{scenario}-{RATE}" for scenario in SCENARIOS),
+    ]
+    assert len(list(page.iter("svg"))) == 4 * len(SCENARIOS)
+
+
+def test_the_page_is_drawn_again_from_the_files(directory: Path) -> None:
+    page = directory / "report.html"
+    drawn = page.read_text()
+    page.unlink()
+    done = run_quire("bench", "report", "--out", str(directory), "-o", "json")
+    assert done.returncode == 0, done.stderr.decode()
+    assert page.read_text() == drawn
+
+
+def test_an_unknown_name_is_refused_with_those_there_are(tmp_path: Path) -> None:
+    done = run_quire("bench", "compare", "--scenarios", "calm", "--out", str(tmp_path))
+    assert done.returncode == 2
+    assert b"steady" in done.stderr

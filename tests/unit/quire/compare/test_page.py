@@ -1,0 +1,77 @@
+"""The page: whole, self-contained, and a table under every picture."""
+
+import re
+import xml.etree.ElementTree as ET
+
+from quire.compare.comparison import Comparison
+from quire.compare.figures import FIGURES
+from quire.compare.report.page import DARK, DASHES, LIGHT, render
+from quire.compare.results import Cell, FailedRun
+from tests.unit.quire.compare.samples import run_of
+
+RUNS = (
+    run_of("all-of-3"),
+    run_of("all-of-3", repetition=1, milliseconds=(1.0, 2.0, 45.0)),
+    run_of("majority-3"),
+    run_of("majority-3", repetition=1, milliseconds=(300.0, 400.0)),
+    run_of("all-of-3", "steady", 100.0),
+    run_of("all-of-3", "steady", 200.0),
+    FailedRun(Cell("fixed-2", "steady", 100.0, 0), "no <Java> & no jars"),
+)
+
+
+def page() -> tuple[str, ET.Element]:
+    told = render(Comparison(RUNS))
+    return told, ET.fromstring(told.partition("\n")[2])
+
+
+def test_a_table_follows_every_picture() -> None:
+    _, root = page()
+    figures = list(root.iter("figure"))
+    assert len(figures) == 4 * 3 + 1
+    for section in root.iter("section"):
+        children = list(section)
+        for place, child in enumerate(children):
+            if child.tag == "figure":
+                assert children[place + 1].find(".//td") is not None
+
+
+def test_nothing_outside_the_page_is_needed() -> None:
+    told, root = page()
+    assert not re.search(r"https?:|//[a-z]|url\(|@import|<script|<link|<img|<iframe", told)
+    assert [each for each in root.iter() if each.get("src") is not None] == []
+
+
+def test_ids_are_unique_and_links_lead_somewhere() -> None:
+    _, root = page()
+    ids = [each.get("id") for each in root.iter() if each.get("id")]
+    assert len(ids) == len(set(ids))
+    assert all(str(each.get("href"))[1:] in ids for each in root.iter("a"))
+
+
+def test_texts_are_escaped_and_failures_told() -> None:
+    told, root = page()
+    assert "no &lt;Java&gt; &amp; no jars" in told
+    assert "no <Java> & no jars" in [cell.text for cell in root.iter("td")]
+
+
+def test_every_figure_that_a_run_has_is_in_the_table() -> None:
+    _, root = page()
+    titles = [str(cell.text).partition(",")[0] for cell in root.iter("td")]
+    unknown = ("sent", "first_ack_s")  # None in the samples
+    shown = [each for each in FIGURES if each.name not in unknown]
+    assert [each.name for each in shown if each.title.partition(",")[0] not in titles] == []
+
+
+def test_the_spread_and_the_verdict_are_shown() -> None:
+    told, _ = page()
+    assert "42.5 (40.0–45.0)" in told
+    assert "no difference beyond noise" in told
+    assert "one run: spread unknown" in told
+
+
+def test_the_page_is_readable_in_the_dark() -> None:
+    told, _ = page()
+    assert told.count("prefers-color-scheme: dark") == 2
+    assert len(LIGHT) == len(DARK) == len(DASHES) == 8
+    assert all(len(set(colours)) == 8 for colours in (LIGHT, DARK))
