@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import cast
 
 from ledger_client import BackpressureError, LedgerClient, LedgerClosedError, Quorum
+from metadata.ids import LedgerId
 from quire.compare.journal import JournalWriter, read_journal
 from quire.compare.open_load import OpenLoad
 
@@ -17,7 +18,7 @@ Take = Callable[["FakeWriter", int], None]
 class FakeWriter:
     """A ledger of which the test says what becomes of each append."""
 
-    def __init__(self, ledger_id: int, take: Take) -> None:
+    def __init__(self, ledger_id: LedgerId, take: Take) -> None:
         self.id = ledger_id
         self.taken: list[int] = []
         self.handles: list[asyncio.Future[int]] = []
@@ -58,7 +59,7 @@ class FakeClient:
 
     async def create_ledger(self, _: Quorum, *, timeout: float | None = None) -> FakeWriter:
         assert timeout is None or timeout > 0
-        self.writers.append(FakeWriter(len(self.writers), self._takes[len(self.writers)]))
+        self.writers.append(FakeWriter(LedgerId(len(self.writers)), self._takes[len(self.writers)]))
         return self.writers[-1]
 
     def stats(self) -> SimpleNamespace:

@@ -53,8 +53,9 @@ def test_what_is_derived_is_written_as_well() -> None:
 def test_a_directory_gives_the_comparison_back(tmp_path: Path) -> None:
     failed = FailedRun(Cell("fixed-2", "steady", 5.0, 0), "no Java")
     runs = [run_of(repetition=n) for n in range(2)]
-    for each in (*runs, failed):
-        write_run(tmp_path, each)
+    for run in runs:
+        write_run(tmp_path, run)
+    write_run(tmp_path, failed)
     found = read_runs(tmp_path)
     assert found.of("killed-bookie", "all-of-3", 100.0) == runs
     assert found.failures() == [failed]
