@@ -164,7 +164,9 @@ class BookieNode(Node):
         await disk.lock()
         try:
             self.store = store = NodeStore(
-                cluster.metadata, session_timeout_s=cluster.plan.session_timeout_s
+                cluster.metadata,
+                cluster.store_faults,
+                session_timeout_s=cluster.plan.session_timeout_s,
             )
             try:
                 if not platter.is_formatted:
@@ -237,7 +239,7 @@ class ClientNode(Node):
     async def _main(self) -> None:
         cluster, rng = self.cluster, self.draw()
         self.store = store = NodeStore(
-            cluster.metadata, session_timeout_s=cluster.plan.session_timeout_s
+            cluster.metadata, cluster.store_faults, session_timeout_s=cluster.plan.session_timeout_s
         )
         client = LedgerClient.from_parts(
             store, rng=rng, wall_clock_ms=cluster.wall_clock_ms, config=cluster.plan.config

@@ -129,7 +129,7 @@ def _result(run: "_Run", model: Model, seed: int, now_s: float) -> Result:
         entries=model.confirmed_count,
         ledgers=len(model.ledgers),
         trace_hash=model.trace_hash,
-        faults=run.fault_counts,
+        faults=run.fault_counts | run.lost_watches,
         errors=dict(model.error_counts),
         trace=tuple(model.trace or ()),
     )
@@ -149,6 +149,12 @@ class _Run:
     def metadata_message_count(self) -> int:
         """How many messages to and from the metadata service there were."""
         return 0 if self._cluster is None else self._cluster.store_faults.message_count
+
+    @property
+    def lost_watches(self) -> dict[str, int]:
+        """How often the news of a change was lost with its connection, as a kind of fault."""
+        count = 0 if self._cluster is None else self._cluster.store_faults.lost_watch_count
+        return {"lost_watch": count} if count else {}
 
     async def main(self) -> None:
         cluster = self._cluster = Cluster(self._loop, self._plan, self._model)
