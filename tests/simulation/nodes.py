@@ -161,6 +161,7 @@ class BookieNode(Node):
             self.platter = Platter()
         platter = self.platter
         disk = CrashableDisk(platter, rng, self.disk_faults)
+        disk.on_index_stored = lambda store: cluster.checkers.on_index_stored(self.host, store)
         await disk.lock()
         try:
             self.store = store = NodeStore(
