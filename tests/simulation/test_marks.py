@@ -21,11 +21,10 @@ SEED = 1
 
 
 def _violations(marks: list[int], *, damaged: dict[str, None]) -> list[str]:
-    """Commit marks one right after the other on a disk, each by a process of its own."""
+    """Commit marks one right after the other on one disk; return what was reported."""
     loop = SimulationLoop(0)
     model = Model(loop)
     checkers = Checkers(model, [MarksChecker(model, damaged)])
-    platter = Platter()
 
     def storing(mark: int) -> Callable[[Transaction], None]:
         return lambda transaction: write_meta(transaction, Meta(1, 0, mark, 0, 0))
@@ -34,10 +33,10 @@ def _violations(marks: list[int], *, damaged: dict[str, None]) -> list[str]:
         checkers.on_index_stored(HOST, store)
 
     async def main() -> None:
+        disk = CrashableDisk(Platter(), random.Random(1))
+        disk.on_index_stored = see
+        store = await disk.open_index("index", 1)
         for mark in marks:
-            disk = CrashableDisk(platter, random.Random(1))
-            disk.on_index_stored = see
-            store = await disk.open_index("index", 1)
             await store.update(storing(mark))
 
     asyncio.run(main())
