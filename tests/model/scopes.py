@@ -140,6 +140,22 @@ PAIR_OF_THREE: Final = replace(
 CHANGE_OF_THREE: Final = replace(
     CHANGE, name="writer, 3 entries, a change", entries=3, suspects=(0,), closes=False
 )
+WANTED: Final = Scope(
+    "trio, 2 recoveries, every fault",
+    E3,
+    entries=2,
+    recoverers=2,
+    failures=1,
+    suspects=(0, 1, 2),
+    silences=1,
+    unknowns=1,
+    crashes=1,
+    closes=False,
+    waits=False,
+    is_mirrored=True,
+    states_max=4_000_000,
+    walks=5_000,
+)
 
 SMALL: Final = (UNKNOWN_CHANGE, PAIR_QUICK, ONE_ACK, RESTARTED_PAIR)
 CI: Final = (
@@ -171,4 +187,5 @@ FULL: Final = (
     TRIO_CHANGED,
     TRIO_OF_TWO,
     TWO_RECOVERIES_SILENT,
+    WANTED,
 )
