@@ -42,8 +42,11 @@ class LmdbTransaction:
         self._transaction.put(key, value)
 
     def delete(self, key: bytes) -> None:
-        """See `Transaction.delete`."""
-        self._transaction.delete(key)
+        """See `Transaction.delete`. Raises lmdb.CorruptedError for a key that is found from one
+        side and not from the other: whoever deletes until it is gone would never end.
+        """
+        if not self._transaction.delete(key) and self._cursor.set_key(key):
+            raise lmdb.CorruptedError("a key that is there cannot be deleted")
 
     def seek(self, key: bytes) -> tuple[bytes, bytes] | None:
         """See `Transaction.seek`."""
