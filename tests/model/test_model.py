@@ -3,6 +3,7 @@
 Leaves the larger configurations and the whole list to `python -m tests.model`.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -106,17 +107,27 @@ def test_what_is_cut_is_walked_to_the_end() -> None:
     assert f"all of depth {found.whole_depth} reached" in found.line()
 
 
-def test_a_walk_finds_what_the_cut_exploration_does_not_reach() -> None:
+@pytest.mark.parametrize(
+    ("apply", "scope", "what"),
+    [
+        (bugs_recovery.one_negative_is_enough, scopes.ONE_ACK, "1 were acknowledged"),
+        (bugs_recovery.the_lac_advances_in_write_back, scopes.PAIR_QUICK, "a bookie tells LAC"),
+    ],
+    ids=["where it rests", "on its way"],
+)
+def test_a_walk_finds_what_the_cut_exploration_does_not_reach(
+    apply: Callable[[Patches], None], scope: Scope, what: str
+) -> None:
     patches = Patches()
-    bugs_recovery.one_negative_is_enough(patches)
+    apply(patches)
     try:
-        cut = replace(scopes.ONE_ACK, states_max=300)
+        cut = replace(scope, states_max=300)
         assert Search(cut).run().violation is None
         violation = Search(replace(cut, walks=300)).run().violation
     finally:
         patches.undo()
     assert violation is not None
-    assert "acknowledged" in violation.what
+    assert what in violation.what
     assert len(violation.transcript) > 10
 
 
