@@ -16,6 +16,7 @@ from typing import Final, TypeVar, cast
 
 import lmdb
 
+from bookie import disk_calls
 from bookie.disk_threads import Threads
 from bookie.errors import DiskFailedError, DiskFullError
 from bookie.index_store import Transaction
@@ -141,7 +142,9 @@ def _open_environment(path: Path, map_bytes: int) -> lmdb.Environment:
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         data = path / DATA_NAME
-        held = data.stat().st_size if data.exists() else 0
+        if not data.exists():
+            _make_file(data)
+        held = data.stat().st_size
         while map_bytes < 2 * held:
             map_bytes *= 2
         return lmdb.open(
@@ -151,6 +154,18 @@ def _open_environment(path: Path, map_bytes: int) -> lmdb.Environment:
         if _is_no_space(error):
             raise DiskFullError(str(path)) from error
         raise DiskFailedError(str(path), str(error)) from error
+
+
+def _make_file(data: Path) -> None:
+    """Make an empty store that is durable before it has its name: LMDB itself does not sync the
+    pages that it begins a file with, and after a loss of power takes such a file for no store.
+    """
+    new = data.with_name(f"{data.name}.new")
+    new.unlink(missing_ok=True)
+    lmdb.open(str(new), subdir=False, mode=0o600, lock=False).close()
+    with new.open("r+b") as file:
+        disk_calls.sync(file.fileno())
+    new.rename(data)
 
 
 def _is_no_space(error: Exception) -> bool:
