@@ -28,7 +28,7 @@ pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(120)
 PAYLOADS = [b"entry %d" % number for number in range(10)]
 SYNC_DELAY_S = 0.5
 QUEUED_S = 0.2
-QUICK = ClientConfig(read_timeout_s=1.0, add_timeout_s=1.0, speculative_delay_max_s=0.2)
+QUICK = ClientConfig(read_timeout_s=1.0, add_timeout_s=1.0)
 """For clients that meet a bookie that is paused: the others are asked within a read's time."""
 
 

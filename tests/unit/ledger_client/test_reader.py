@@ -137,6 +137,16 @@ def test_a_slow_replica_does_not_delay_a_read() -> None:
     run(scenario, entries=10)
 
 
+@pytest.mark.parametrize("silent", "abc")
+def test_a_short_time_is_shared_among_the_replicas(silent: str) -> None:
+    async def scenario(world: World, reader: LedgerReader) -> None:
+        world.bookies[silent].delay_s = 4.0
+        batches = reader.read(3, 3, timeout=ClientConfig().speculative_delay_max_s / 2)
+        check([batch async for batch in batches], 3, 3)
+
+    run(scenario, entries=10)
+
+
 def test_a_damaged_replica_is_passed_over() -> None:
     async def scenario(world: World, reader: LedgerReader) -> None:
         damage(world, "a", 3)
