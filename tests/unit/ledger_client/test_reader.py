@@ -137,19 +137,6 @@ def test_a_slow_replica_does_not_delay_a_read() -> None:
     run(scenario, entries=10)
 
 
-@pytest.mark.parametrize("silent", "abc")
-def test_a_short_time_is_shared_among_the_replicas(silent: str) -> None:
-    async def scenario(world: World, reader: LedgerReader) -> None:
-        loop = asyncio.get_running_loop()
-        for name in "abc":
-            world.bookies[name].delay_s = 4.0 if name == silent else 0.05
-        began, time_s = loop.time(), ClientConfig().speculative_delay_max_s / 2
-        check([batch async for batch in reader.read(3, 3, timeout=time_s)], 3, 3)
-        assert loop.time() - began < time_s  # of the simulation
-
-    run(scenario, entries=10)
-
-
 def test_a_damaged_replica_is_passed_over() -> None:
     async def scenario(world: World, reader: LedgerReader) -> None:
         damage(world, "a", 3)
