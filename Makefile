@@ -12,6 +12,8 @@ SEEDS ?= 200
 SCOPE ?= ci
 FRAMES ?= 1000000
 BUDGET ?= small
+CONNECTIONS ?= 400
+SECONDS ?= 10
 QUICK ?=
 BUG_SEEDS ?= 490
 
@@ -20,7 +22,7 @@ STAMP := .venv/installed
 PACKAGES := $(wildcard metadata bookie ledger_client broker_layer spark_io quire benchmarks)
 CANDIDATES := $(PYTHON) python3.14 python3.13 python3.12 python3.11 python3 python
 
-.PHONY: help venv test check demo bench campaign sim seeded-bugs model faults fuzz clean
+.PHONY: help venv test check demo bench campaign sim seeded-bugs model faults fuzz flood clean
 
 help:
 	@echo 'make demo [FILE=...]  append a file to a replicated ledger while bookies fail; read it back'
@@ -33,6 +35,7 @@ help:
 	@echo 'make model            every interleaving of a small scope: SCOPE=small, ci or full'
 	@echo 'make faults           real processes and files under faults: BUDGET=small or full'
 	@echo 'make fuzz             damaged bytes into every parser: FRAMES=1000000'
+	@echo 'make flood            strangers against one bookie: what a good client waits, before and meanwhile'
 	@echo 'make venv             what the others do first: Python, its packages and Java, in .venv'
 	@echo 'make clean            remove .venv and every cache'
 
@@ -87,9 +90,9 @@ sim: $(STAMP)
 	@$(BIN)/python -m tests.simulation --seeds $(SEEDS) --workers 2 $(if $(SEED),--first-seed $(SEED))
 
 # Of the seeds below BUG_SEEDS, those run whose theme suits the bug: one in seven. With QUICK, one class of detectors that
-# finds a bug is enough. The model looks for all of them too, for hours: python -m tests.seeded_bugs --detector model.
+# finds a bug is enough.
 seeded-bugs: $(STAMP)
-	@$(BIN)/python -m tests.seeded_bugs $(if $(QUICK),--stop-at-first) --detector units --detector simulation --seeds $(BUG_SEEDS)
+	@$(BIN)/python -m tests.seeded_bugs $(if $(QUICK),--stop-at-first) --detector units --detector model --detector simulation --seeds $(BUG_SEEDS)
 
 model: $(STAMP)
 	@$(BIN)/python -m tests.model --scope $(SCOPE)
@@ -100,6 +103,11 @@ faults: $(STAMP)
 
 fuzz: $(STAMP)
 	@$(BIN)/python -m tests.fuzz --frames $(FRAMES) --workers 2 $(if $(SEED),--seed $(SEED))
+
+# One good client's latencies without strangers, with CONNECTIONS of each kind for SECONDS, with all, and without again.
+# Status 1 if one of its appends failed, an entry came back wrong, or memory grew beyond the limits. Latencies are only told.
+flood: $(STAMP)
+	@$(BIN)/python -m tests.fuzz.flood --connections $(CONNECTIONS) --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
 
 clean:
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .grimp_cache build dist

@@ -115,15 +115,20 @@ async def prove_identity(disk: Disk, store: MetadataStore) -> Identity:
     if is_limbo:
         # Before the count moves on: the next start would see nothing wrong.
         await write_mark(disk, LIMBO_NAME, b"a directory is an old copy\n")
+
+    async def count_start(version: Version) -> Version:
+        # Every cookie first: one that stayed behind a counted start is that of an old copy.
+        for cookie in cookies_of(record, cluster, version + 1):
+            await _write_cookie(disk, cookie)
+        return await cookies.compare_and_set(record, version)
+
     if any(cookie.starts > version for cookie in present):
         # A start was cut off before it was counted. Its number is spent: a copy of these
         # directories made since then bears it.
-        version = await cookies.compare_and_set(record, version)
-    for cookie in cookies_of(record, cluster, version + 1):
-        await _write_cookie(disk, cookie)
-    await cookies.compare_and_set(record, version)
+        version = await count_start(version)
+    version = await count_start(version)
     is_limbo = is_limbo or await read_mark(disk, LIMBO_NAME) is not None
-    return Identity(record.bookie_id, cluster, version + 1, is_limbo)
+    return Identity(record.bookie_id, cluster, version, is_limbo)
 
 
 async def read_mark(disk: Disk, name: str) -> bytes | None:

@@ -16,6 +16,7 @@ from typing import Final, TypeVar, cast
 
 import lmdb
 
+from bookie import disk_calls
 from bookie.disk_threads import Threads
 from bookie.errors import DiskFailedError, DiskFullError
 from bookie.index_store import Transaction
@@ -42,8 +43,11 @@ class LmdbTransaction:
         self._transaction.put(key, value)
 
     def delete(self, key: bytes) -> None:
-        """See `Transaction.delete`."""
-        self._transaction.delete(key)
+        """See `Transaction.delete`. Raises lmdb.CorruptedError for a key that is found from one
+        side and not from the other: whoever deletes until it is gone would never end.
+        """
+        if not self._transaction.delete(key) and self._cursor.set_key(key):
+            raise lmdb.CorruptedError("a key that is there cannot be deleted")
 
     def seek(self, key: bytes) -> tuple[bytes, bytes] | None:
         """See `Transaction.seek`."""
@@ -138,7 +142,9 @@ def _open_environment(path: Path, map_bytes: int) -> lmdb.Environment:
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         data = path / DATA_NAME
-        held = data.stat().st_size if data.exists() else 0
+        if not data.exists():
+            _make_file(data)
+        held = data.stat().st_size
         while map_bytes < 2 * held:
             map_bytes *= 2
         return lmdb.open(
@@ -148,6 +154,18 @@ def _open_environment(path: Path, map_bytes: int) -> lmdb.Environment:
         if _is_no_space(error):
             raise DiskFullError(str(path)) from error
         raise DiskFailedError(str(path), str(error)) from error
+
+
+def _make_file(data: Path) -> None:
+    """Make an empty store that is durable before it has its name: LMDB itself does not sync the
+    pages that it begins a file with, and after a loss of power takes such a file for no store.
+    """
+    new = data.with_name(f"{data.name}.new")
+    new.unlink(missing_ok=True)
+    lmdb.open(str(new), subdir=False, mode=0o600, lock=False).close()
+    with new.open("r+b") as file:
+        disk_calls.sync(file.fileno())
+    new.rename(data)
 
 
 def _is_no_space(error: Exception) -> bool:

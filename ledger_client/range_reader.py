@@ -144,9 +144,9 @@ class RangeReader:
                         case p.StartDelay():
                             if timer is not None:
                                 timer.cancel()
-                            timer = loop.call_later(
-                                self._speculative_delay_s(), events.put_nowait, p.DelayPassed()
-                            )
+                            share_s = (deadline - loop.time()) / len(replicas)
+                            delay_s = min(self._speculative_delay_s(), max(share_s, 0.0))
+                            timer = loop.call_later(delay_s, events.put_nowait, p.DelayPassed())
                         case p.Deliver(bookie_id):
                             self._note_outcome(list(tasks), bookie_id, answers[bookie_id])
                             return answers[bookie_id]

@@ -11,7 +11,7 @@ import asyncio
 import json
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import asdict, dataclass, field
 from itertools import accumulate, pairwise
 from pathlib import Path
@@ -78,13 +78,23 @@ class CheckReport:
 
 
 class Checker:
-    """Checks ledger after ledger."""
+    """Checks ledger after ledger; `make` tells what each entry is to hold, None if there is none.
 
-    def __init__(self, client: LedgerClient, direct: Direct, payloads: Payloads) -> None:
+    Of the copies that bookies in `gone` held nothing is asked, nor that there are others instead.
+    """
+
+    def __init__(
+        self,
+        client: LedgerClient,
+        direct: Direct,
+        make: Callable[[int, int], bytes | None],
+        gone: Collection[str] = (),
+    ) -> None:
         self.report = CheckReport()
         self._client = client
         self._direct = direct
-        self._payloads = payloads
+        self._make = make
+        self._gone = gone
 
     async def check(self, history: LedgerHistory, tailed: int | None) -> None:
         """Gather the evidence of one ledger, and judge it."""
@@ -94,6 +104,8 @@ class Checker:
             metadata = await self._direct.metadata(history.ledger_id)
         found = await self._read(metadata)
         copies = await self._copies(metadata, found)
+        members = {each: None for part in metadata.fragments for each in part.ensemble}
+        gone_count = sum(each in self._gone for each in members)
         digests = {
             (each.first, each.last): digest_of(*found.of(each.first, each.last))
             for each in history.acked
@@ -104,7 +116,7 @@ class Checker:
             last_entry_id=metadata.last_entry_id,
             length=metadata.length,
             fragment_firsts=tuple(each.first_entry_id for each in metadata.fragments),
-            ack_quorum=metadata.quorum.ack_quorum,
+            ack_quorum=metadata.quorum.ack_quorum - gone_count,
             read_digests=digests,
             read_bytes=len(found.data),
             foreign=tuple(found.foreign),
@@ -120,7 +132,7 @@ class Checker:
 
     async def _read(self, metadata: LedgerMetadata) -> LedgerBytes:
         found = LedgerBytes()
-        ledger_id, make = metadata.ledger_id, self._payloads.make
+        ledger_id, make = metadata.ledger_id, self._make
         try:
             async with self._client.open_ledger(ledger_id) as reader:
                 if reader.last_confirmed < 0:
@@ -149,6 +161,7 @@ class Checker:
         return [
             await self._copies_at(keys, bookie_id, ranges, found)
             for bookie_id, ranges in wanted.items()
+            if bookie_id not in self._gone
         ]
 
     async def _copies_at(
@@ -200,7 +213,7 @@ async def check_campaign(
 ) -> CheckReport:
     """Check every ledger of a campaign whose faults are over and whose bookies are all up."""
     async with LedgerClient(uri) as client, open_direct(uri) as direct:
-        checker = Checker(client, direct, Payloads(seed))
+        checker = Checker(client, direct, Payloads(seed).make)
         checker.report.acked_entries = history.acked_count
         for number, ledger in enumerate(history.ledgers.values(), 1):
             tailed = None if tails is None else tails.get(ledger.ledger_id, 0)

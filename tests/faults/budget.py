@@ -2,7 +2,8 @@
 
 Leaves the campaigns to their modules. Each has `run(budget) -> Summary`.
 
-Format of a printed summary: one JSON object; `is_well` says whether every promise was kept.
+Format of a printed summary: one JSON object; `is_well` says whether every promise was kept of what
+was done, and is false of a campaign that was skipped; `result` tells how much that was.
 """
 
 import time
@@ -12,6 +13,8 @@ from typing import Any, Final
 
 SMALL: Final = "small"
 FULL: Final = "full"
+EXIT_BROKEN: Final = 1
+EXIT_NOT_WHOLE: Final = 2
 VIOLATIONS_SHOWN_MAX: Final = 20
 
 
@@ -47,8 +50,31 @@ class Summary:
 
     @property
     def is_well(self) -> bool:
-        """Whether every promise was kept."""
-        return not self.violations
+        """Whether it ran, and every promise was kept."""
+        return not self.violations and not self.skipped
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all that was wanted was done."""
+        return not self.skipped and self.cycles >= self.wanted
+
+    @property
+    def result(self) -> str:
+        """Say what came of it, and of how much of what was wanted."""
+        if self.skipped:
+            return f"skipped, 0 of {self.wanted}"
+        found = "broken promises" if self.violations else "clean"
+        if self.is_whole:
+            return f"{found} and whole"
+        return f"{found}, but only {self.cycles} of {self.wanted}"
+
+    @property
+    def status(self) -> int:
+        """The exit status: 0 for what is clean and whole, or was cut short by the time given."""
+        if self.violations:
+            return EXIT_BROKEN
+        is_enough = self.is_whole or self.budget.seconds_max is not None
+        return 0 if self.is_well and is_enough else EXIT_NOT_WHOLE
 
     def is_wanting(self) -> bool:
         """Tell whether another cycle is to be done."""
@@ -61,6 +87,8 @@ class Summary:
         return {
             "campaign": self.name,
             "is_well": self.is_well,
+            "is_whole": self.is_whole,
+            "result": self.result,
             "seed": self.budget.seed,
             "cycles": self.cycles,
             "cycles_wanted": self.wanted,

@@ -1,6 +1,6 @@
 """`python -m tests.fuzz.flood --connections 400 --seconds 10`: a real bookie, hundreds of strangers
-that never say hello, send a byte per second, announce huge frames or read no answers, and one good
-client whose appends are timed with and without them.
+that never say hello, send a byte per second, announce huge frames or read no answers, of reads or
+of long polls, and one good client whose appends are timed with and without them.
 
 Prints one JSON object; its status is 1 if an append failed, an entry came back wrong, or the
 bookie's memory grew beyond what its limits say. Leaves the strangers to `tests.fuzz.flood_clients`.
@@ -42,6 +42,7 @@ class Phase:
     appends: int
     failures: int
     p50_ms: float
+    """Latencies are for who reads them: what a busy machine makes of them breaks no promise."""
     p99_ms: float
     max_ms: float
     bookie_peak_mb: float

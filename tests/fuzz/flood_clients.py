@@ -1,4 +1,4 @@
-"""Strangers that keep a bookie busy by doing nothing: silent, slow, boastful or deaf connections.
+"""Strangers that keep a bookie busy by doing nothing: silent, slow, boastful, deaf connections.
 
 Leaves the bookie, the good client beside them and the judgement to `tests.fuzz.flood`.
 
@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import random
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from enum import StrEnum
 from typing import Final
 
@@ -25,7 +25,15 @@ from bookie.wire.frames import (
     FrameKind,
     frame_header,
 )
-from bookie.wire.messages import AttachLedger, Hello, ReadEntries, Request, Status
+from bookie.wire.messages import (
+    AttachLedger,
+    Hello,
+    ReadEntries,
+    Request,
+    Status,
+    WaitLac,
+    WriteLac,
+)
 from metadata.ids import EntryId, LedgerId
 
 LEDGER: Final = LedgerId(2**55 + 1)
@@ -38,6 +46,10 @@ ENTRY_BYTES: Final = 1024 * 1024
 DRIP_PERIOD_S: Final = 1.0
 COME_AGAIN_S: Final = 0.2
 READS_PER_DEAF: Final = 200
+POLLS_PER_DEAF: Final = 200
+POLL_WAIT_MS_MAX: Final = 5_000
+POLL_BYTES: Final = 4 * 1024
+"""A timer, a watch and what they refer to."""
 SMALL_SOCKET_BYTES: Final = 4 * 1024
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
@@ -53,16 +65,22 @@ class Kind(StrEnum):
     """Announces the largest frame, and sends little of it."""
     DEAF = "deaf"
     """Asks for more and more, and reads no answer."""
+    POLL = "poll"
+    """Opens many long polls, moves the LAC, which wakes them, and reads no answer."""
 
 
+DEAF_BYTES_MAX: Final = (
+    2 * RECEIVE_BUFFER_BYTES
+    + LIMITS.write_buffer_bytes_max
+    + LIMITS.requests_running_bytes_max
+    + LIMITS.read_bytes_max
+)
 CONNECTION_BYTES_MAX: Final = {
     Kind.SILENT: 2 * RECEIVE_BUFFER_BYTES,
     Kind.DRIP: 2 * RECEIVE_BUFFER_BYTES + FIRST_FRAME_BYTES_MAX,
     Kind.ANNOUNCE: 2 * RECEIVE_BUFFER_BYTES + 2 * BODY_BYTES_AT_FIRST,
-    Kind.DEAF: 2 * RECEIVE_BUFFER_BYTES
-    + LIMITS.write_buffer_bytes_max
-    + LIMITS.requests_running_bytes_max
-    + LIMITS.read_bytes_max,
+    Kind.DEAF: DEAF_BYTES_MAX,
+    Kind.POLL: DEAF_BYTES_MAX + POLLS_PER_DEAF * POLL_BYTES,
 }
 """What one connection of a kind may hold of a bookie's memory, by the limits that name it."""
 
@@ -102,6 +120,7 @@ class Strangers:
             Kind.DRIP: self._drip,
             Kind.ANNOUNCE: self._announce,
             Kind.DEAF: self._be_deaf,
+            Kind.POLL: self._poll,
         }[kind]
         self._tasks += [asyncio.create_task(self._go_on(act)) for _ in range(count)]
 
@@ -147,19 +166,31 @@ class Strangers:
         await _until_closed(reader, writer)
 
     async def _be_deaf(self) -> None:
-        reader, writer = await self._greeted()
-        writer.transport.pause_reading()  # type: ignore[attr-defined]
         request = ReadEntries(LEDGER, EntryId(0), EntryId(7), 2**32 - 1, fence=False)
+        await self._ask_deaf([request] * READS_PER_DEAF, lambda: request)
+
+    async def _poll(self) -> None:
+        polls = [
+            WaitLac(LEDGER, EntryId(known), self._rng.randrange(POLL_WAIT_MS_MAX), 2**32 - 1)
+            for known in self._rng.choices(range(-1, ENTRIES), k=POLLS_PER_DEAF)
+        ]
+        # The first that moves the LAC wakes the polls of all the others at once.
+        last = range(ENTRIES)
+        await self._ask_deaf(polls, lambda: WriteLac(LEDGER, EntryId(self._rng.choice(last))))
+
+    async def _ask_deaf(self, requests: Sequence[Request], next_one: Callable[[], Request]) -> None:
+        """Ask all, then one more now and then, and read no answer until disconnected."""
+        _, writer = await self._greeted()
+        writer.transport.pause_reading()  # type: ignore[attr-defined]
         try:
-            for number in range(READS_PER_DEAF):
+            for number, request in enumerate(requests):
                 writer.write(_frame(number, request))
                 await writer.drain()
             while not writer.transport.is_closing():
                 # Without reading, the end shows only when something is written.
                 await asyncio.sleep(DRIP_PERIOD_S)
-                writer.write(_frame(1, request))
+                writer.write(_frame(1, next_one()))
         finally:
-            del reader
             writer.transport.abort()
 
     async def _connect(self) -> Streams:

@@ -2,7 +2,8 @@
 
 import pytest
 
-from tests.fuzz.flood import Flood, run_flood
+from tests.fuzz.flood import MIB, Flood, run_flood
+from tests.fuzz.flood_clients import CONNECTION_BYTES_MAX, Kind
 
 CONNECTIONS = 60
 SECONDS = 2.0
@@ -19,3 +20,8 @@ async def test_a_flood_of_strangers_harms_nobody() -> None:
     assert isinstance(phases, list)
     assert [phase["connections"] for phase in phases] == [0, CONNECTIONS, 0]
     assert all(phase["appends"] for phase in phases)
+
+
+async def test_who_announces_and_sends_nothing_costs_little() -> None:
+    """What the flood allows is counted from the bookie's own limits: they are bounded here."""
+    assert max(CONNECTION_BYTES_MAX[each] for each in (Kind.SILENT, Kind.DRIP, Kind.ANNOUNCE)) < MIB

@@ -1,11 +1,14 @@
 """Explores the configurations of a scope, or looks for the seeded bugs: `python -m tests.model`.
 
-Seconds are of processor time. Exit status 1 on a violation, or on a seeded bug that is not found.
+Leaves to `tests.seeded_bugs` the bugs that are patches of the code: it names the configurations in
+which each is looked for. Seconds are of processor time. Exit status 1 on a violation, or on a
+seeded bug that is not found.
 """
 
 import argparse
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from tests.model import scopes
@@ -21,6 +24,14 @@ def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(prog="python -m tests.model", description=__doc__)
     parser.add_argument("--scope", choices=SCOPES, default="ci", help="how much (default: ci)")
+    parser.add_argument(
+        "--only",
+        nargs="+",
+        choices=[each.name for each in scopes.FULL],
+        metavar="NAME",
+        help="these configurations alone, in this order, as far as the first violation",
+    )
+    parser.add_argument("--states-max", type=int, help="cut every configuration there")
     parser.add_argument("--bugs", action="store_true", help="look for every seeded bug")
     parser.add_argument("--bug", metavar="NAME", help="seed one bug, and show its transcript")
     return parser.parse_args(arguments)
@@ -32,13 +43,26 @@ def show(line: str) -> None:
     sys.stdout.flush()
 
 
-def explore(configurations: Sequence[Scope]) -> int:
+def chosen(arguments: argparse.Namespace) -> list[Scope]:
+    """Return the configurations that the command line asks for."""
+    configurations: list[Scope] = list(SCOPES[arguments.scope])
+    if arguments.only:
+        by_name = {each.name: each for each in scopes.FULL}
+        configurations = [by_name[name] for name in arguments.only]
+    if arguments.states_max is None:
+        return configurations
+    limit: int = arguments.states_max
+    return [replace(each, states_max=min(limit, each.states_max)) for each in configurations]
+
+
+def explore(configurations: Sequence[Scope], *, stops_at_first: bool = False) -> int:
     """Explore configurations; return the exit status."""
     show(HEADING)
     totals = Exploration(Scope("all", scopes.E3))
-    violations = 0
+    violations = count = 0
     for scope in configurations:
         found = Search(scope).run()
+        count += 1
         show(found.line())
         totals.states += found.states
         totals.transitions += found.transitions
@@ -50,8 +74,10 @@ def explore(configurations: Sequence[Scope]) -> int:
             violations += 1
             show("\n".join(found.violation.transcript))
             show(f"violated: {found.violation.what}")
+            if stops_at_first:
+                break
     show(totals.line())
-    show(f"{violations} violations in {len(configurations)} configurations")
+    show(f"{violations} violations in {count} configurations")
     return 1 if violations else 0
 
 
@@ -123,7 +149,7 @@ def main() -> int:
         return show_bug(arguments.bug)
     if arguments.bugs:
         return look_for_all()
-    return explore(SCOPES[arguments.scope])
+    return explore(chosen(arguments), stops_at_first=bool(arguments.only))
 
 
 if __name__ == "__main__":

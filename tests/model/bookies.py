@@ -266,7 +266,8 @@ class _Parts:
         if bookie.durable_lac != NO_ENTRY:
             lac_record = records.encode_lac(LEDGER, entry(bookie.durable_lac))
             applier.apply(_record(RecordKind.EXPLICIT_LAC, lac_record))
-        if bookie.is_fence_durable:
+        is_fence_queued = any(queued is None for queued in bookie.queue)
+        if bookie.is_fence_durable and not is_fence_queued:
             applier.apply(_record(RecordKind.FENCE, records.encode_ledger(LEDGER)))
 
 

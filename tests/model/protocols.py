@@ -34,7 +34,7 @@ from tests.model.words import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable
+    from collections.abc import Callable, Hashable
 
 DONE = 0
 """The number of every state in which an actor has come to its end."""
@@ -71,6 +71,10 @@ class Protocols(Generic[ProtocolT]):
         self._pool = pool
         self._known: dict[tuple[int, int, Event, int], Outcome] = {}
         self._seen = 0
+        self.watcher: Callable[[int, int, Event, int], None] | None = None
+        """Told of every event that is handled for the first time in a state."""
+        self.origins: dict[int, tuple[int, int, Event, int]] = {}
+        """By state: the first actor, state, event and number of seen bookies that led to it."""
         self._number(first)
 
     def handle(self, actor: int, state: int, event: Event, seen: int) -> Outcome:
@@ -80,6 +84,9 @@ class Protocols(Generic[ProtocolT]):
         if found is None:
             self._seen = seen
             found = self._known[key] = self._advance(actor, state, event)
+            self.origins.setdefault(found[0], key)
+            if self.watcher is not None:
+                self.watcher(*key)
         return found
 
     @property

@@ -7,8 +7,12 @@ alone, whose recovery would open a read per entry. One to three entries of a bat
 up to two recoverers; changes of the ensemble at any moment, failures that are none, spares that
 join late, closes at any moment, a repair, unknown outcomes of every update, given up requests, a
 bookie that dies or restarts without what it had not synced. `small` takes seconds, `ci` a minute
-and `full` about ten, of processor time. A configuration that is too large for its `states_max` is
-explored breadth first up to there, and shown as CUT.
+and `full` some twenty, of processor time. A configuration that is too large for its `states_max` is
+explored breadth first up to there, and then along `walks`; its line says "bounded".
+
+`WANTED` has everything at once: a trio and a spare, two entries, a writer that may take any bookie
+for failed, two recoverers, a request given up, an update of unknown outcome, a bookie that dies.
+It is bounded. Each of these alone, or in twos, is explored to the end in smaller configurations.
 
 Not covered: more than one fault of most kinds at once, batches of several entries in appends, two
 recoverers against three bookies to the end, livelocks (worlds at rest are judged, cycles are not).
@@ -128,7 +132,16 @@ TWO_RECOVERIES_SILENT: Final = replace(
 TRIO_CHANGED: Final = replace(
     TRIO_RECOVERY, name="trio, change, recovery", failures=1, suspects=(0,), spares=1
 )
-TRIO_OF_TWO: Final = replace(TRIO_RECOVERY, name="trio, 2 entries, recovery", entries=2)
+TRIO_OF_TWO: Final = replace(
+    TRIO_RECOVERY, name="trio, 2 entries, recovery", entries=2, is_mirrored=True
+)
+TRIO_WALKED: Final = replace(
+    TRIO_OF_TWO,
+    name="trio, 2 entries, recovery, random",
+    is_mirrored=False,
+    states_max=1_000,
+    walks=3_000,
+)
 TRIO_DEAD: Final = replace(TRIO_RECOVERY, name="trio, recovery, one dies", crashes=1)
 PAIR_DEAD: Final = replace(PAIR_RECOVERY, name="pair, recovery, one dies", crashes=1, waits=False)
 STRIPED_CHANGE: Final = replace(
@@ -140,6 +153,22 @@ PAIR_OF_THREE: Final = replace(
 )
 CHANGE_OF_THREE: Final = replace(
     CHANGE, name="writer, 3 entries, a change", entries=3, suspects=(0,), closes=False
+)
+WANTED: Final = Scope(
+    "trio, 2 recoveries, every fault",
+    E3,
+    entries=2,
+    recoverers=2,
+    failures=1,
+    suspects=(0, 1, 2),
+    silences=1,
+    unknowns=1,
+    crashes=1,
+    closes=False,
+    waits=False,
+    is_mirrored=True,
+    states_max=2_000_000,
+    walks=5_000,
 )
 
 SMALL: Final = (UNKNOWN_CHANGE, PAIR_QUICK, ONE_ACK, RESTARTED_PAIR)
@@ -158,6 +187,7 @@ CI: Final = (
     SUSPECTED_CHANGE,
     TWO_RECOVERIES,
     CHANGED_PAIR,
+    TRIO_WALKED,
 )
 FULL: Final = (
     *CI,
@@ -172,4 +202,5 @@ FULL: Final = (
     TRIO_CHANGED,
     TRIO_OF_TWO,
     TWO_RECOVERIES_SILENT,
+    WANTED,
 )

@@ -1,22 +1,31 @@
 """Explores all worlds of a scope, breadth first, and writes down the shortest way to a violation.
 
-Leaves the steps to `steps`, and the judgement to `checks`. Of a world that was seen only the hash
-is kept (64 bits), with that of the one before it: two worlds in millions that share a hash would
-hide one of them, with a chance of less than one in a million. The way to a violation is found by
-taking the steps again from the start.
+Leaves the steps to `steps`, and the judgement to `checks`. Where a scope is too large, all worlds
+up to some depth are seen, and those beside ways to the end that are drawn at random.
+
+Of a world that was seen only the hash is kept (64 bits), with that of the one before it: two worlds
+in millions that share a hash would hide one of them, with a chance of less than one in a million.
+The way to a violation is found by taking the steps again from the start; where worlds are merged
+with their mirror images, b and c may change their names from one line to the next.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from random import Random
+from typing import Final
 
 from metadata.errors import InvalidTransitionError
 from tests.model.checks import Checks
+from tests.model.mirror import Mirror
 from tests.model.scopes import first_parts
 from tests.model.steps import Label, Steps
 from tests.model.words import Scope, ViolationError
 from tests.model.world import Pools, World, show_world
 
+WALKS_SEED: Final = 1
+FAULT_ODDS: Final = 0.08
+"""Of a step of a random way to be a fault, where one may come: so most of them come on the way."""
 WRONG = (AssertionError, InvalidTransitionError)
 """What the production code raises, or the model, when a rule is broken."""
 
@@ -41,11 +50,20 @@ class Exploration:
     resting: int = 0
     """States in which nothing more happens by itself."""
     is_complete: bool = True
+    whole_depth: int = 0
+    """Of a cut exploration: all states at most so many steps from the start were seen."""
+    walks: int = 0
+    """Ways to the end that were drawn at random, the longest of `walk_depth` steps."""
+    walk_depth: int = 0
     violation: Violation | None = None
 
     def line(self) -> str:
         """Write the figures."""
-        how = "complete" if self.is_complete else "CUT"
+        how = "complete" if self.is_complete else "bounded"
+        if self.whole_depth:
+            how = f"bounded: {self.states:,} states, all of depth {self.whole_depth} reached"
+        if self.walks:
+            how += f"; {self.walks:,} random ways to the end, up to {self.walk_depth} steps"
         if self.violation is not None:
             how = f"VIOLATION: {self.violation.what}"
         return (
@@ -60,6 +78,15 @@ HEADING = (
 )
 
 
+class _WrongError(Exception):
+    """A rule is broken in a world, or by a step from it."""
+
+    def __init__(self, world: World, error: BaseException) -> None:
+        super().__init__(error)
+        self.world = world
+        self.error = error
+
+
 class Search:
     """One exploration."""
 
@@ -67,41 +94,85 @@ class Search:
         self._pools = Pools(scope, first_parts(scope))
         self._steps = Steps(self._pools)
         self._checks = Checks(self._pools, self._steps)
+        self._mirror = Mirror(self._pools) if scope.is_mirrored else None
         self._clock = clock
         self._before: dict[int, int] = {}
         self._found = Exploration(scope)
 
-    def run(self, *, seconds_max: float = float("inf")) -> Exploration:
-        """Explore until all is seen, a rule is broken, or a limit is reached."""
+    def run(self) -> Exploration:
+        """Explore until all is seen, a rule is broken, or the limits of the scope are reached."""
         found, begun = self._found, self._clock()
         start = self._pools.start
-        level = [start]
         self._before[hash(start)] = 0
+        try:
+            self._explore(start)
+            if not found.is_complete:
+                found.whole_depth = found.depth
+                self._draw_walks(start)
+        except _WrongError as wrong:
+            found.violation = self._explain(wrong.world, wrong.error)
+        found.states, found.seconds = len(self._before), self._clock() - begun
+        return found
+
+    def _explore(self, start: World) -> None:
+        """Go on level by level."""
+        found, level = self._found, [start]
         while level:
             following: list[World] = []
             for world in level:
                 try:
                     self._expand(world, following)
                 except WRONG as error:
-                    found.violation = self._explain(world, error)
-                    following = []
-                    break
-                if found.transitions & 1023 == 0 and self._clock() - begun > seconds_max:
-                    found.is_complete, following = False, []
-                    break
+                    raise _WrongError(world, error) from error
                 if len(self._before) > found.scope.states_max:
-                    found.is_complete, following = False, []
-                    break
+                    found.is_complete = False
+                    return
             found.depth += bool(following)
             level = following
-        found.states, found.seconds = len(self._before), self._clock() - begun
-        return found
+
+    def _draw_walks(self, start: World) -> None:
+        """Draw ways to the end; what they pass by is judged like any other world."""
+        found = self._found
+        for number in range(found.scope.walks):
+            rng = Random(WALKS_SEED + number)
+            world, depth = start, 0
+            while (following := self._drawn(world, rng)) is not None:
+                world, depth = following, depth + 1
+            found.walks += 1
+            found.walk_depth = max(found.walk_depth, depth)
+
+    def _drawn(self, world: World, rng: Random) -> World | None:
+        """Take every step of a world; return one of what follows, or None at the end."""
+        before, origin = self._before, hash(world)
+        faults: list[World] = []
+        others: list[World] = []
+        try:
+            for label, after in self._after(world):
+                self._found.transitions += 1
+                (faults if label.is_fault else others).append(after)
+                key = hash(after)
+                if key not in before:
+                    self._checks.check(after)
+                    before[key] = origin
+            if not others:
+                self._check_rest(world)
+        except WRONG as error:
+            raise _WrongError(world, error) from error
+        if faults and (not others or rng.random() < FAULT_ODDS):
+            return rng.choice(faults)
+        return rng.choice(others) if others else None
+
+    def _after(self, world: World) -> Iterator[tuple[Label, World]]:
+        if self._mirror is None:
+            return self._steps.after(world)
+        canonical = self._mirror.canonical
+        return ((label, canonical(after)) for label, after in self._steps.after(world))
 
     def _expand(self, world: World, following: list[World]) -> None:
         before, found = self._before, self._found
         origin = hash(world)
         is_resting = True
-        for label, after in self._steps.after(world):
+        for label, after in self._after(world):
             found.transitions += 1
             is_resting = is_resting and label.is_fault
             key = hash(after)
@@ -112,8 +183,11 @@ class Search:
             following.append(after)
         if is_resting:
             found.resting += 1
-            self._steps.label = Label("then nothing more happens")
-            self._checks.check_rest(world)
+            self._check_rest(world)
+
+    def _check_rest(self, world: World) -> None:
+        self._steps.label = Label("then nothing more happens")
+        self._checks.check_rest(world)
 
     def _explain(self, world: World, error: BaseException) -> Violation:
         """Take the steps to a world again, for their names."""
@@ -123,7 +197,7 @@ class Search:
             way.append(earlier)
         now, lines = self._pools.start, [show_world(self._pools.start, self._pools)]
         for key in reversed(way[:-1]):
-            for label, after in self._steps.after(now):
+            for label, after in self._after(now):
                 if hash(after) == key:
                     lines.append(f"{label.text}\n      {show_world(after, self._pools)}")
                     now = after

@@ -3,10 +3,15 @@
 Leaves the larger configurations and the whole list to `python -m tests.model`.
 """
 
+from collections.abc import Callable
+from dataclasses import replace
+
 import pytest
 
 from bookie.storage import BookieStorage
+from ledger_client.protocol import recovery_events as r
 from ledger_client.protocol.append import AppendProtocol
+from ledger_client.protocol.recovery import RecoveryProtocol
 from metadata.ledger_store import LedgerStore
 from tests.model import bugs, bugs_append, bugs_bookie, bugs_recovery, scopes
 from tests.model.__main__ import look_for, show_bug
@@ -64,6 +69,66 @@ def test_the_same_exploration_is_the_same_again() -> None:
         second.transitions,
         second.depth,
     )
+
+
+def test_mirror_images_are_explored_once() -> None:
+    whole = Search(scopes.ONE_ACK).run()
+    merged = Search(replace(scopes.ONE_ACK, is_mirrored=True)).run()
+    assert merged.violation is None
+    assert merged.is_complete
+    assert merged.depth == whole.depth
+    assert whole.states / 2 <= merged.states < 0.6 * whole.states
+
+
+def test_a_protocol_that_prefers_a_bookie_cannot_be_mirrored() -> None:
+    original = RecoveryProtocol.handle
+
+    def handle(self: RecoveryProtocol, event: r.RecoveryEvent) -> list[r.RecoveryAction]:
+        is_of_c = isinstance(event, r.FenceAnswered) and event.bookie_id == "c"
+        return [] if is_of_c else original(self, event)
+
+    patches = Patches()
+    patches.set(RecoveryProtocol, "handle", handle)
+    try:
+        violation = Search(replace(scopes.ONE_ACK, is_mirrored=True)).run().violation
+    finally:
+        patches.undo()
+    assert violation is not None
+    assert "not treated as equal" in violation.what
+
+
+def test_what_is_cut_is_walked_to_the_end() -> None:
+    cut = replace(scopes.ONE_ACK, states_max=300, walks=20)
+    found = Search(cut).run()
+    assert found.violation is None
+    assert not found.is_complete
+    assert (found.walks, found.whole_depth) == (20, found.depth)
+    assert found.walk_depth > found.whole_depth > 1
+    assert f"all of depth {found.whole_depth} reached" in found.line()
+
+
+@pytest.mark.parametrize(
+    ("apply", "scope", "what"),
+    [
+        (bugs_recovery.one_negative_is_enough, scopes.ONE_ACK, "1 were acknowledged"),
+        (bugs_recovery.the_lac_advances_in_write_back, scopes.PAIR_QUICK, "a bookie tells LAC"),
+    ],
+    ids=["where it rests", "on its way"],
+)
+def test_a_walk_finds_what_the_cut_exploration_does_not_reach(
+    apply: Callable[[Patches], None], scope: Scope, what: str
+) -> None:
+    patches = Patches()
+    apply(patches)
+    try:
+        cut = replace(scope, states_max=300)
+        assert Search(cut).run().violation is None
+        violation = Search(replace(cut, walks=300)).run().violation
+    finally:
+        patches.undo()
+    assert violation is not None
+    assert what in violation.what
+    assert len(violation.transcript) > 10
 
 
 def test_every_bug_is_undone() -> None:

@@ -105,7 +105,11 @@ class Scope:
     waits: bool = True
     """A bookie's answer to a recoverer travels in a step of its own."""
     options: AppendOptions = PLAIN
+    is_mirrored: bool = False
+    """Worlds that differ in the names of b and c alone are one: no fault is for one of them."""
     states_max: int = 1_500_000
+    walks: int = 0
+    """How many ways to the end are drawn at random where `states_max` cut the exploration."""
 
     @property
     def bookies(self) -> int:

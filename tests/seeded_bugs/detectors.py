@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, assert_never
 
-from tests.seeded_bugs.seeded_bug import Detector, Kind
+from tests.seeded_bugs.seeded_bug import MODEL_STATES_MAX, Detector, Kind
 from tests.seeded_bugs.trees import environment
 
 SEEDS_PER_RUN: Final = 100
@@ -155,7 +155,7 @@ async def look(detector: Detector, root: Path, first_seed: int = 0) -> Finding:
         case Kind.UNITS:
             return await _run_units(detector.targets, detector.budget_s, root)
         case Kind.MODEL:
-            return await _run_model(detector.budget_s, root)
+            return await _run_model(detector.targets, detector.budget_s, root)
         case Kind.SIMULATION:
             return await _run_simulation(detector, root, first_seed)
         case _ as never:
@@ -192,24 +192,28 @@ def judge_units(done: Finished, result: dict[str, Any]) -> Finding:
 # -- the model ------------------------------------------------------------------------------------
 
 
-async def _run_model(budget_s: float, root: Path) -> Finding:
+async def _run_model(targets: tuple[str, ...], budget_s: float, root: Path) -> Finding:
     if not (root / "tests/model/__main__.py").exists():
         return Finding(Kind.MODEL, "absent")
-    arguments = ["-m", "tests.model", "--scope", "ci"]
+    arguments = ["-m", "tests.model", "--states-max", str(MODEL_STATES_MAX), "--only", *targets]
     return judge_model(await run_command(arguments, root, budget_s, enough=VIOLATED.encode()))
 
 
 def judge_model(done: Finished) -> Finding:
-    """Judge an exploration: it names what was violated; each configuration's line, its states."""
-    states = re.findall(r"^(?!all ).{34} +([\d,]+) +[\d,]+ +\d+ ", done.output, re.M)
-    count = sum(int(each.replace(",", "")) for each in states)
+    """Judge an exploration: it names what was violated; each configuration's line, its states.
+
+    The last of those lines is of the configuration that showed it.
+    """
+    lines = re.findall(r"^(?!all )(.{34}) +([\d,]+) +[\d,]+ +\d+ ", done.output, re.M)
+    count = sum(int(states.replace(",", "")) for _, states in lines)
+    culprit = lines[-1][0].strip() if lines else ""
     if done.status in (0, None):
         note: tuple[str, ...] = () if done.status == 0 else ("its time was up",)
         return Finding(Kind.MODEL, "missed", count, done.seconds, note)
     violated = [line for line in done.output.splitlines() if line.startswith(VIOLATED)]
     if not violated or _WRONG_REASON.search(violated[0]):
         return Finding(Kind.MODEL, "broken", count, done.seconds, telling_lines(done.output))
-    return Finding(Kind.MODEL, "found", count, done.seconds, shortened(violated), "ci")
+    return Finding(Kind.MODEL, "found", count, done.seconds, shortened(violated), culprit)
 
 
 # -- the simulation -------------------------------------------------------------------------------

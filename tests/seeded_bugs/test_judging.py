@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from tests.model import scopes
+from tests.model.__main__ import chosen, parse_arguments
 from tests.seeded_bugs import table
 from tests.seeded_bugs.catalogue import BUGS
 from tests.seeded_bugs.detectors import (
@@ -66,6 +68,21 @@ EXPLORED = (
 def test_an_exploration(status: int | None, output: str, verdict: str) -> None:
     finding = judge_model(Finished(status, output, 1.0))
     assert (finding.verdict, finding.count) == (verdict, 43_975)
+    assert finding.culprit == ("pair, recovery" if verdict == "found" else "")
+
+
+def test_the_model_explores_what_it_is_asked_to() -> None:
+    asked = parse_arguments(["--states-max", "100", "--only", "pair, recovery", "trio, recovery"])
+    assert [(each.name, each.states_max) for each in chosen(asked)] == [
+        ("pair, recovery", 100),
+        ("trio, recovery", 100),
+    ]
+
+
+def test_every_configuration_fits_its_column() -> None:
+    names = [each.name for each in scopes.FULL]
+    assert len(frozenset(names)) == len(names)
+    assert not [name for name in names if len(name) > 34]
 
 
 def test_a_run_of_seeds() -> None:

@@ -9,12 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.model import scopes
 from tests.seeded_bugs import trees
 from tests.seeded_bugs.catalogue import BUGS, LEFT_OUT
 from tests.seeded_bugs.seeded_bug import Edit, Kind, SeededBug
 from tests.seeded_bugs.trees import PatchError
 
 AT_LEAST = 36
+CONFIGURATIONS = frozenset(scope.name for scope in scopes.FULL)
 TEST_ID = re.compile(r"(?P<path>[\w/]+\.py)(?:::(?P<test>\w+))?")
 
 
@@ -54,7 +56,10 @@ def test_each_class_of_detectors_looks_or_says_why_not(bug: SeededBug) -> None:
     assert not [kind for kind in looking if kind in blind]
     assert {Kind.MODEL, Kind.SIMULATION} <= {*looking, *blind}
     for detector in bug.detectors:
-        for target in detector.targets:
+        if detector.kind is Kind.MODEL:
+            assert detector.targets
+            assert not [each for each in detector.targets if each not in CONFIGURATIONS]
+        for target in detector.targets if detector.kind is Kind.UNITS else ():
             found = TEST_ID.fullmatch(target)
             assert found is not None
             text = (trees.ROOT / found["path"]).read_text()

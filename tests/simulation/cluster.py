@@ -20,6 +20,7 @@ from tests.simulation.checkers.durability import DurabilityChecker
 from tests.simulation.checkers.fencing import FencingChecker
 from tests.simulation.checkers.fragments import FragmentsChecker
 from tests.simulation.checkers.holders import HoldersChecker
+from tests.simulation.checkers.marks import MarksChecker
 from tests.simulation.checkers.negatives import NegativesChecker
 from tests.simulation.checkers.order import OrderChecker
 from tests.simulation.checkers.reading import ReadingChecker
@@ -48,6 +49,8 @@ class Cluster:
         self.network.make_taps = self._make_taps
         self.store_faults = SimulatedStoreFaults(plan.seed, plan.store)
         self.metadata = MemoryMetadataServer(self.store_faults)
+        self.damaged: dict[str, None] = {}
+        """Hosts whose synced bytes were lost or altered."""
         self.checkers = Checkers(
             model,
             [
@@ -61,6 +64,7 @@ class Cluster:
                 HoldersChecker(model, self._is_running),
                 DeletionChecker(model),
                 DurabilityChecker(model, self._platter_of),
+                MarksChecker(model, self.damaged),
             ],
         )
         LedgerNews(self.metadata, self._on_ledger)

@@ -9,7 +9,7 @@ Source: reliability D7-D14, D20; assurance design.
 
 import asyncio
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -241,6 +241,8 @@ class CrashableDisk:
     def __init__(
         self, platter: Platter, rng: random.Random, faults: DiskFaults | None = None
     ) -> None:
+        self.on_index_stored: Callable[[MemoryStore], object] = bool
+        """Sees an index when it is opened, and after each of its commits."""
         self.platter = platter
         self.rng = rng
         self.faults = faults or DiskFaults()
@@ -329,7 +331,11 @@ class CrashableDisk:
         assert map_bytes > 0
         await self.pause()
         store = self.platter.stores.setdefault(name, MemoryStore())
-        store.attach(self.pause, lambda: self.faults.index_commit_fails)
+        store.attach(
+            self.pause,
+            lambda: self.faults.index_commit_fails,
+            lambda: self.on_index_stored(store),
+        )
         return store
 
     async def close(self) -> None:

@@ -38,7 +38,7 @@ class Faults:
         self._tasks: list[asyncio.Task[None]] = []
         self._cuts: list[tuple[str, str]] = []
         self._old_platters: dict[str, Platter] = {}
-        self._damaged: dict[str, None] = {}
+        self._damaged = cluster.damaged
         self._take_over_count = 0
         self._kinds: dict[str, Fault] = {
             "kill_bookie": self._kill_bookie,

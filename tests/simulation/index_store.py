@@ -72,11 +72,20 @@ class MemoryStore:
         self._unsynced: list[tuple[bytes, bytes | None]] = []
         self._pause: Callable[[], Awaitable[None]] | None = None
         self._fails: Callable[[], bool] = bool
+        self._on_stored: Callable[[], object] = bool
         self._lock = asyncio.Lock()
 
-    def attach(self, pause: Callable[[], Awaitable[None]], fails: Callable[[], bool]) -> None:
-        """Take the delays and faults of the disk of this incarnation."""
-        self._pause, self._fails = pause, fails
+    def attach(
+        self,
+        pause: Callable[[], Awaitable[None]],
+        fails: Callable[[], bool],
+        on_stored: Callable[[], object] = bool,
+    ) -> None:
+        """Take the delays, faults and observer of the disk of this incarnation; the last is called
+        whenever what is held is durable: now, and after each commit.
+        """
+        self._pause, self._fails, self._on_stored = pause, fails, on_stored
+        on_stored()
         self._lock = asyncio.Lock()
 
     async def view(self, job: Callable[[Transaction], Result]) -> Result:
@@ -100,6 +109,7 @@ class MemoryStore:
             if self._fails():
                 raise DiskFailedError("the simulated index", "the commit did not sync")
             self._unsynced = []
+            self._on_stored()
             return result
 
     async def close(self) -> None:
@@ -111,11 +121,6 @@ class MemoryStore:
         if rng.random() < 0.5:
             self._undo(self._unsynced)
         self._unsynced = []
-
-    @property
-    def is_settled(self) -> bool:
-        """Tell whether a crash would take nothing back."""
-        return not self._unsynced
 
     def copied(self) -> "MemoryStore":
         """Return a store that holds the same, and is not open."""

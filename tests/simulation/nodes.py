@@ -161,10 +161,13 @@ class BookieNode(Node):
             self.platter = Platter()
         platter = self.platter
         disk = CrashableDisk(platter, rng, self.disk_faults)
+        disk.on_index_stored = lambda store: cluster.checkers.on_index_stored(self.host, store)
         await disk.lock()
         try:
             self.store = store = NodeStore(
-                cluster.metadata, session_timeout_s=cluster.plan.session_timeout_s
+                cluster.metadata,
+                cluster.store_faults,
+                session_timeout_s=cluster.plan.session_timeout_s,
             )
             try:
                 if not platter.is_formatted:
@@ -237,7 +240,7 @@ class ClientNode(Node):
     async def _main(self) -> None:
         cluster, rng = self.cluster, self.draw()
         self.store = store = NodeStore(
-            cluster.metadata, session_timeout_s=cluster.plan.session_timeout_s
+            cluster.metadata, cluster.store_faults, session_timeout_s=cluster.plan.session_timeout_s
         )
         client = LedgerClient.from_parts(
             store, rng=rng, wall_clock_ms=cluster.wall_clock_ms, config=cluster.plan.config

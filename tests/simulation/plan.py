@@ -151,7 +151,7 @@ def make_plan(seed: int, *, beyond_budget: bool = False) -> Plan:
         quorums=quorums,
         workload=_workload(rng, theme, duration_s),
         network=_network(rng),
-        store=_store(rng, theme),
+        store=_store(rng, theme, random.Random(f"watches {seed}")),
         disk_delay_s=rng.choice((0.0005, 0.002, 0.01)),
         preallocates=rng.random() < 0.3,
         fault_every_s=faults,
@@ -204,7 +204,7 @@ def _network(rng: random.Random) -> NetworkOdds:
     )
 
 
-def _store(rng: random.Random, theme: str) -> StoreOdds:
+def _store(rng: random.Random, theme: str, watches_rng: random.Random) -> StoreOdds:
     is_rough = theme == "metadata"
     return StoreOdds(
         delay_s=rng.choice((0.001, 0.005, 0.02)),
@@ -216,6 +216,8 @@ def _store(rng: random.Random, theme: str) -> StoreOdds:
         stale_changes_max=rng.choice((3, 20, 100)),
         watch_delay_s=rng.choice((0.001, 0.05, 1.0)),
         slow_watch_share=rng.choice((0.0, 0.1)),
+        lost_watch_share=watches_rng.choice((0.05, 0.3) if is_rough else (0.0, 0.0, 0.02, 0.2)),
+        reconnect_delay_s_max=watches_rng.choice((0.1, 1.0, 8.0)),
     )
 
 

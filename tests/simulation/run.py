@@ -19,7 +19,6 @@ from unittest.mock import patch
 
 from bookie.wire import bodies, frames
 from tests.simulation.checkers.liveness import check_liveness, wait_for_work
-from tests.simulation.checkers.marks import MarksChecker
 from tests.simulation.checkers.replicas import read_replicas
 from tests.simulation.cluster import Cluster
 from tests.simulation.faults import Faults
@@ -65,6 +64,7 @@ def run_seed(seed: int, *, beyond_budget: bool = False, trace: bool = False) -> 
     logging.disable(logging.CRITICAL)
     gc_was_on = gc.isenabled()
     gc.disable()  # when cycles are collected would be part of the history
+    gc.collect()  # else the run before would be frozen too, and kept for ever
     gc.freeze()
     loop = SimulationLoop(seed)
     model = Model(loop, trace=trace)
@@ -129,7 +129,7 @@ def _result(run: "_Run", model: Model, seed: int, now_s: float) -> Result:
         entries=model.confirmed_count,
         ledgers=len(model.ledgers),
         trace_hash=model.trace_hash,
-        faults=run.fault_counts,
+        faults=run.fault_counts | run.lost_watches,
         errors=dict(model.error_counts),
         trace=tuple(model.trace or ()),
     )
@@ -150,6 +150,12 @@ class _Run:
         """How many messages to and from the metadata service there were."""
         return 0 if self._cluster is None else self._cluster.store_faults.message_count
 
+    @property
+    def lost_watches(self) -> dict[str, int]:
+        """How often the news of a change was lost with its connection, as a kind of fault."""
+        count = 0 if self._cluster is None else self._cluster.store_faults.lost_watch_count
+        return {"lost_watch": count} if count else {}
+
     async def main(self) -> None:
         cluster = self._cluster = Cluster(self._loop, self._plan, self._model)
         for bookie in cluster.bookies:
@@ -164,7 +170,7 @@ class _Run:
         faults = Faults(cluster)
         self.fault_counts = faults.counts
         faults.start()
-        await self._suffer(cluster, faults)
+        await self._suffer()
         self._model.note("phase", "healing")
         await faults.heal()
         if self._model.violations:
@@ -180,12 +186,10 @@ class _Run:
         if not self._model.violations:
             await read_replicas(cluster, faults.damaged_hosts)
 
-    async def _suffer(self, cluster: Cluster, faults: Faults) -> None:
+    async def _suffer(self) -> None:
         """Let the faults do their work, until there is enough of it or a promise is broken."""
-        marks = MarksChecker(self._model)
         until_s = self._loop.time() + self._plan.duration_s
         while self._loop.time() < until_s:
             await asyncio.sleep(LOOK_EVERY_S)
-            marks.look(cluster.bookies, faults.damaged_hosts)
             if self._model.violations or self._model.message_count > MESSAGES_MAX:
                 return

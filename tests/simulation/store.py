@@ -4,9 +4,10 @@ Leaves the meaning of operations to `metadata.memory`, and when which fault happ
 `tests.simulation.faults`.
 
 Invariants: what a session tells its process runs in that process's context, whoever caused it;
-delays, lost answers and stale reads are drawn from the seed; every change of a ledger's metadata is
-seen by the checkers in the step in which it happens.
-Source: protocol rule 1.3; assurance design.
+delays, lost answers, lost news and stale reads are drawn from the seed; news is lost only together
+with its connection, and every watch calls back after a reconnection, as with ZooKeeper; every
+change of a ledger's metadata is seen by the checkers in the step in which it happens.
+Source: protocol rule 1.3; `MetadataStore.watch_value`; assurance design.
 """
 
 import asyncio
@@ -44,6 +45,10 @@ class StoreOdds:
     stale_changes_max: int = 20
     watch_delay_s: float = 0.01
     slow_watch_share: float = 0.0
+    lost_watch_share: float = 0.0
+    """Of the news of changes: that which never comes, because its connection breaks instead."""
+    reconnect_delay_s_max: float = 0.1
+    """Until a session whose connection broke so has another; by then it may have expired."""
 
 
 class SimulatedStoreFaults:
@@ -54,6 +59,7 @@ class SimulatedStoreFaults:
         self.stalled_until_s = 0.0
         self.message_count = 0
         """Requests, answers and news."""
+        self.lost_watch_count = 0
         self._rng = random.Random(f"store {seed}")
 
     async def before(self, call: StoreCall) -> None:
@@ -86,6 +92,15 @@ class SimulatedStoreFaults:
             return self._rng.random() * self.odds.slow_delay_s
         return self._rng.random() * self.odds.watch_delay_s
 
+    def loses_watch(self) -> bool:
+        """Draw whether the connection breaks before some news comes."""
+        return self._rng.random() < self.odds.lost_watch_share
+
+    def reconnect_delay_s(self) -> float:
+        """Draw how long a broken connection is missing."""
+        self.lost_watch_count += 1
+        return self._rng.random() * self.odds.reconnect_delay_s_max
+
     def _delay_s(self) -> float:
         draw = self._rng.random()
         if draw < self.odds.slow_share:
@@ -96,9 +111,18 @@ class SimulatedStoreFaults:
 class NodeStore(MemoryMetadataStore):
     """A session of one simulated process, made within it."""
 
-    def __init__(self, server: MemoryMetadataServer, *, session_timeout_s: float) -> None:
+    def __init__(
+        self,
+        server: MemoryMetadataServer,
+        faults: SimulatedStoreFaults,
+        *,
+        session_timeout_s: float,
+    ) -> None:
+        self._faults = faults
         self._home = copy_context()
         self.node = self._home.get(NODE, 0)
+        self._connection = 0
+        """Counts breaks: news that was under way over an earlier connection never comes."""
         super().__init__(server, session_timeout_s=session_timeout_s)
 
     @override
@@ -107,6 +131,8 @@ class NodeStore(MemoryMetadataStore):
 
     @override
     def suspend(self) -> None:
+        if self.is_connected:
+            self._connection += 1
         self._at_home(lambda: MemoryMetadataStore.suspend(self))
 
     @override
@@ -127,6 +153,42 @@ class NodeStore(MemoryMetadataStore):
     def is_connected(self) -> bool:
         """Tell whether the session may be cut."""
         return self.session_state is SessionState.CONNECTED
+
+    @override
+    def _call_back(self, number: int, change: Change | None = None) -> None:
+        delay_s = self._faults.watch_delay_s(self._watches[number].path)
+        if change is not None:
+            break_off = self._faults.loses_watch()
+            self._bring(number, change.number, delay_s, instead=self._lose if break_off else None)
+            return
+        self._bring(number, 0, delay_s)
+        # It reconnected to a server that may lag: where it is told of what it missed, it may read
+        # an older state once more. A watch armed there fires when that server has caught up.
+        late_s = self._faults.watch_delay_s(self._watches[number].path)
+        self._bring(number, self._tree.change_count, delay_s + late_s)
+
+    def _bring(
+        self, number: int, seen: int, delay_s: float, *, instead: Callable[[], None] | None = None
+    ) -> None:
+        """Let a watch call back later, unless the connection is another by then."""
+        connection = self._connection
+
+        def deliver() -> None:
+            watch = self._watches.get(number)
+            if watch is None or self._connection != connection:
+                return
+            if instead is not None:
+                instead()
+                return
+            self._seen = max(self._seen, seen)  # whoever is told of a change also reads it
+            watch.callback()
+
+        simulation_loop().call_later(delay_s, deliver)
+
+    def _lose(self) -> None:
+        """Lose the connection and all news under way; have another one later."""
+        self.suspend()
+        simulation_loop().call_later(self._faults.reconnect_delay_s(), self.resume)
 
     def _at_home(self, call: Callable[[], None]) -> None:
         if simulation_loop().is_alive(self.node):

@@ -1,14 +1,19 @@
 """Starts an appender as a process of its own, and checks at the end what it was told.
 
-Leaves what it does to `appender`, and the check to `tests.campaign.checker`.
+Leaves what it does to `appender`, and the check to `tests.campaign.checker`: also of a ledger that
+a test wrote by itself.
 """
 
+from collections.abc import Collection, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Final
 
-from tests.campaign.checker import CheckReport, check_campaign
-from tests.campaign.history import History
+from ledger_client import LedgerClient
+from tests.campaign.checker import Checker, CheckReport, check_campaign
+from tests.campaign.direct import open_direct
+from tests.campaign.history import AckedRange, History, LedgerHistory
+from tests.campaign.payloads import digest_of_payloads
 from tests.campaign.writing_process import WritingProcess, writing_process
 
 MODULE: Final = "tests.integration.faults.appender"
@@ -28,3 +33,23 @@ async def check_kept(uri: str, history: History) -> CheckReport:
     assert report.violations == []
     assert history.complaints == []
     return report
+
+
+async def check_told(
+    uri: str, ledger_id: int, payloads: Sequence[bytes], gone: Collection[str] = ()
+) -> None:
+    """Read a ledger, and every copy of it at bookies that are not gone; require that its entries
+    are these, which were all acknowledged. Recovers what is open.
+    """
+    last = len(payloads) - 1
+    told = LedgerHistory(ledger_id, end_last=last)
+    told.acked.append(AckedRange(0, last, digest_of_payloads(payloads)))
+
+    def make(_: int, entry_id: int) -> bytes | None:
+        return payloads[entry_id] if entry_id <= last else None
+
+    async with LedgerClient(uri) as client, open_direct(uri) as direct:
+        checker = Checker(client, direct, make, gone)
+        await checker.check(told, None)
+    assert checker.report.violations == []
+    assert checker.report.copies_read >= len(payloads)

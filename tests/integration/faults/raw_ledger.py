@@ -5,7 +5,7 @@ Leaves connections to `tests.campaign.direct`.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 from typing import Final
@@ -23,7 +23,7 @@ from metadata.ledger_metadata import (
     LedgerState,
     QuorumSpec,
 )
-from tests.campaign.direct import Direct
+from tests.campaign.direct import Direct, read_copies
 
 TIMEOUT_S: Final = 15.0
 Outcome = Status | CallFailure
@@ -98,6 +98,15 @@ class RawLedger:
         answer = await self.direct.pool.read_lac(bookie_id, request, timeout_s=TIMEOUT_S)
         assert answer.status is Status.OK
         assert answer.fenced
+
+    async def require_held(self, wanted: Mapping[BookieId, Sequence[bytes]]) -> None:
+        """Read from every bookie of the ledger; require these entries from 0 on, else none."""
+        last = max([len(each) for each in wanted.values()], default=0)
+        for bookie_id in self.metadata.last_fragment.ensemble:
+            held = await read_copies(self.direct, self.keys, bookie_id, [(0, last)])
+            found = [bytes(each) for batch in held.valid for each in batch.payload_views()]
+            assert found == list(wanted.get(bookie_id, [])), bookie_id
+            assert held.damaged == [], bookie_id
 
     def attached_to(self, direct: Direct) -> "RawLedger":
         """Return the same ledger over other connections."""

@@ -34,6 +34,7 @@ async def test_a_fence_on_an_idle_bookie_survives(
         refused = await asyncio.wait_for(again.send(fenced, 0, [b"late"]), TIMEOUT_S)
         assert refused is Status.FENCED
         await again.store(other, 0, [b"in time"])
+        await again.require_held({other: [b"in time"]})
 
 
 def _checkpoint(bookie: LocalBookie) -> None:

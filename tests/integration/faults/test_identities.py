@@ -18,6 +18,7 @@ from metadata.ids import BookieId, EntryId, LedgerId
 from quire.local_bookie import LocalBookie
 from quire.local_cluster import LocalCluster
 from tests.campaign.direct import CALL_TIMEOUT_S, READ_BYTES, Direct, open_direct
+from tests.integration.faults.appending import check_told
 from tests.integration.faults.raw_ledger import make_ledger
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(120)]
@@ -42,6 +43,7 @@ async def test_a_wiped_bookie_is_refused_and_comes_back_as_another(cluster: Loca
             read = [entry.data async for batch in reader.read() for entry in batch]
             assert read == [b"kept"] * 100
             assert before in reader.info.fragments[0].ensemble
+    await check_told(cluster.metadata_uri, ledger.id, [b"kept"] * 100, gone=[before])
 
 
 @pytest.mark.parametrize("name", ["identity", "log", "index"])
@@ -83,6 +85,7 @@ async def test_two_processes_on_one_directory(cluster: LocalCluster) -> None:
         client.create_ledger(Quorum.all(5)) as ledger,
     ):
         assert await ledger.append(b"the first one goes on serving") == 0
+    await check_told(cluster.metadata_uri, ledger.id, [b"the first one goes on serving"])
 
 
 async def test_a_bookie_on_an_old_copy_is_in_limbo(cluster: LocalCluster, tmp_path: Path) -> None:
@@ -123,9 +126,12 @@ async def test_a_bookie_on_an_old_copy_is_in_limbo(cluster: LocalCluster, tmp_pa
         await client.recover_ledger(ledger.id)
         assert await payloads_of(client, ledger.id) == OLD + NEW
         assert await payloads_of(client, newer.id) == NEW
+    old = bookie.id
     await bookie.stop()
     empty(bookie.data_dir)
     await bookie.start()  # as a new bookie: one in limbo takes no adds
+    await check_told(uri, ledger.id, OLD + NEW, gone=[old])
+    await check_told(uri, newer.id, NEW, gone=[old])
 
 
 @asynccontextmanager

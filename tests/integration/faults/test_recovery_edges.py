@@ -19,7 +19,8 @@ from metadata.ledger_store import LedgerStore
 from metadata.zookeeper import open_store
 from quire.local_bookie import LocalBookie
 from quire.local_cluster import LocalCluster
-from tests.campaign.direct import Direct, open_direct, read_copies
+from tests.campaign.direct import open_direct
+from tests.integration.faults.appending import check_told
 from tests.integration.faults.injected_syncs import slow_syncs
 from tests.integration.faults.raw_ledger import TIMEOUT_S, RawLedger, make_ledger
 
@@ -28,7 +29,7 @@ PAYLOADS = [b"entry %d" % number for number in range(10)]
 SYNC_DELAY_S = 0.5
 QUEUED_S = 0.2
 QUICK = ClientConfig(read_timeout_s=1.0, add_timeout_s=1.0)
-"""For clients that meet a bookie that is paused."""
+"""For clients that meet a bookie that is paused: the others are asked within a read's time."""
 
 
 @pytest.mark.parametrize("other_has_it", [False, True])
@@ -45,7 +46,7 @@ async def test_a_lac_in_the_middle_of_a_batch(cluster: LocalCluster, *, other_ha
         async with LedgerClient(cluster.metadata_uri) as client:
             info = await client.recover_ledger(ledger.id)
             assert (info.last_entry_id, info.length) == (9, sum(map(len, PAYLOADS)))
-        await require_copies(direct, ledger, 9)
+        await check_told(cluster.metadata_uri, ledger.id, PAYLOADS)
 
 
 async def test_two_recoverers_with_different_frozen_lacs(cluster: LocalCluster) -> None:
@@ -71,7 +72,7 @@ async def test_two_recoverers_with_different_frozen_lacs(cluster: LocalCluster) 
         stored = await direct.metadata(ledger.id)
         assert adopted == stored
         assert (stored.last_entry_id, stored.length) == (info.last_entry_id, info.length)
-        await require_copies(direct, ledger, 9)
+        await check_told(cluster.metadata_uri, ledger.id, PAYLOADS)
 
 
 @pytest.mark.parametrize("ack", [2, 3])
@@ -98,7 +99,7 @@ async def test_an_add_that_is_queued_and_not_yet_synced(cluster: LocalCluster, a
             outcomes = [await asyncio.wait_for(each, TIMEOUT_S) for each in sent]
         assert outcomes == [Status.OK] * 3
         assert info.last_entry_id == 9
-        await require_copies(direct, ledger, 9)
+        await check_told(cluster.metadata_uri, ledger.id, PAYLOADS)
 
 
 @pytest.mark.parametrize("ack", [2, 3])
@@ -119,22 +120,7 @@ async def test_adds_in_the_socket_of_a_paused_bookie(cluster: LocalCluster, ack:
         assert await asyncio.wait_for(late, TIMEOUT_S) in (Status.OK, Status.FENCED)
         assert info.last_entry_id == 9
         assert await client.recover_ledger(ledger.id) == info
-        await require_copies(direct, ledger, 9)
-
-
-async def require_copies(direct: Direct, ledger: RawLedger, last: int) -> None:
-    """Require an ack quorum of valid copies of every entry, with the right bytes, and no others."""
-    metadata = await direct.metadata(ledger.id)
-    counts = [0] * (last + 1)
-    ensembles = {each: None for part in metadata.fragments for each in part.ensemble}
-    for bookie_id in ensembles:
-        held = await read_copies(direct, ledger.keys, bookie_id, [(0, last)])
-        assert held.damaged == []
-        for batch in held.valid:
-            for index, payload in enumerate(batch.payload_views()):
-                assert payload == PAYLOADS[batch.header.first_entry_id + index]
-                counts[batch.header.first_entry_id + index] += 1
-    assert min(counts) >= metadata.quorum.ack_quorum
+        await check_told(cluster.metadata_uri, ledger.id, PAYLOADS)
 
 
 class paused:  # noqa: N801  used as a statement

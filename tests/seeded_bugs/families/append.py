@@ -9,8 +9,10 @@ from tests.seeded_bugs.seeded_bug import (
     APPEND_HISTORIES,
     SCENARIOS,
     SHELL_ONLY,
+    Detector,
     Edit,
     SeededBug,
+    hidden_from_model,
     hidden_from_simulation,
     model,
     simulation,
@@ -20,7 +22,12 @@ from tests.seeded_bugs.seeded_bug import (
 ACKS = "ledger_client/protocol/acks.py"
 APPEND = "ledger_client/protocol/append.py"
 WRITER_HISTORIES = units(APPEND_HISTORIES, SCENARIOS)
-EVERYTHING = (WRITER_HISTORIES, model(), simulation("changes"))
+
+
+def everything(configuration: str) -> tuple[Detector, ...]:
+    """Look everywhere; in the model, in one configuration."""
+    return WRITER_HISTORIES, model(configuration), simulation("changes")
+
 
 BUGS = (
     SeededBug(
@@ -34,7 +41,7 @@ BUGS = (
                 "        needed = 1\n        moved = False\n",
             ),
         ),
-        EVERYTHING,
+        everything("pair, recovery, at once"),
     ),
     SeededBug(
         "confirmed_out_of_order",
@@ -48,7 +55,7 @@ BUGS = (
                 "        while any(b.stored.bit_count() >= needed for b in self._unconfirmed):\n",
             ),
         ),
-        EVERYTHING,
+        everything("writer, striped 3/2/2, 3 entries"),
     ),
     SeededBug(
         "confirmed_during_a_change",
@@ -62,7 +69,7 @@ BUGS = (
                 "if self._phase is _Phase.OPEN and self._pending.confirm():",
             ),
         ),
-        EVERYTHING,
+        everything("writer, striped 3/2/2, 3 entries"),
     ),
     SeededBug(
         "metadata_after_resend",
@@ -84,7 +91,7 @@ BUGS = (
                 "if self._phase is _Phase.OPEN and not self._choosing and self._pending.confirm():",
             ),
         ),
-        EVERYTHING,
+        everything("writer, striped 3/2/2, 3 entries"),
         masked_by="5.2: nothing is confirmed during a change",
     ),
     SeededBug(
@@ -98,7 +105,7 @@ BUGS = (
                 "            batch.stored = batch.stored\n",
             ),
         ),
-        EVERYTHING,
+        everything("writer, striped 3/2/2, 3 entries"),
     ),
     SeededBug(
         "late_answers_dropped",
@@ -112,7 +119,7 @@ BUGS = (
                 " self._pending.record(first, position):\n",
             ),
         ),
-        EVERYTHING,
+        everything("writer, striped 3/2/2, 3 entries"),
     ),
     SeededBug(
         "answers_after_confirmation_dropped",
@@ -149,7 +156,7 @@ BUGS = (
                 "        actions += self._advance()\n",
             ),
         ),
-        EVERYTHING,
+        everything("writer, striped 3/2/2, 3 entries"),
     ),
     SeededBug(
         "empty_difference_hangs",
@@ -180,7 +187,13 @@ BUGS = (
                 "        self._health.set_aside(self._ensemble)\n        return []\n",
             ),
         ),
-        EVERYTHING,
+        (WRITER_HISTORIES, simulation("changes")),
+        (
+            hidden_from_model(
+                "the placement answers at once: nothing gathers while a writer that replaces nobody"
+                " chooses"
+            ),
+        ),
     ),
     SeededBug(
         "new_fragment_at_lap_plus_1",
@@ -193,7 +206,7 @@ BUGS = (
                 "        first = EntryId(self._pending.lap + 1)\n",
             ),
         ),
-        EVERYTHING,
+        everything("writer, striped 3/2/2, 3 entries"),
     ),
     SeededBug(
         "failure_during_a_change_forgotten",
@@ -209,7 +222,7 @@ BUGS = (
                 "            return []\n",
             ),
         ),
-        EVERYTHING,
+        everything("writer, 2 changes, unknown, repair"),
     ),
     SeededBug(
         "conflict_adopted_without_resending",
@@ -226,7 +239,7 @@ BUGS = (
                 "        return self._adopt(base, stored)\n\n    def _seen",
             ),
         ),
-        (WRITER_HISTORIES, model()),
+        (WRITER_HISTORIES, model("writer, 2 changes, unknown, repair")),
         (
             hidden_from_simulation(
                 "the ledger store tells our own change by its token, so the protocol never meets it"
@@ -246,7 +259,7 @@ BUGS = (
                 "self._pending.lap, self._pending.length, token)\n",
             ),
         ),
-        EVERYTHING,
+        everything("pair, recovery, at once"),
     ),
     SeededBug(
         "wrong_length_at_close",
@@ -261,7 +274,7 @@ BUGS = (
                 "        closed = self._metadata.with_closed(self._pending.lac, length, token)\n",
             ),
         ),
-        EVERYTHING,
+        everything("pair, recovery, at once"),
     ),
     SeededBug(
         "confirmed_while_closing",
@@ -275,7 +288,7 @@ BUGS = (
                 "        if (self._is_steady or is_closing) and self._pending.confirm():",
             ),
         ),
-        EVERYTHING,
+        everything("pair, recovery, at once"),
     ),
     SeededBug(
         "idle_writer_keeps_a_departed_bookie",

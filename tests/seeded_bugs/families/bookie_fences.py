@@ -12,6 +12,7 @@ from tests.seeded_bugs.seeded_bug import (
     Edit,
     SeededBug,
     hidden_from_model,
+    model,
     simulation,
     units,
 )
@@ -25,7 +26,9 @@ FENCE_NOT_AWAITED = Edit(
     "            self._commits.queue(RecordKind.FENCE, records.encode_ledger(ledger_id),"
     " lambda _: None)\n",
 )
-BOOKIE_SHELL_ONLY = hidden_from_model("the patch is in the storage, behind the ledger's state")
+ASKED_ANEW = hidden_from_model(
+    "an add that waits for its comparison is asked anew behind it, and checked anew"
+)
 
 BUGS = (
     SeededBug(
@@ -38,9 +41,9 @@ BUGS = (
                 f"{STORAGE_TESTS}::test_a_fence_waits_for_the_adds_accepted_before_it",
                 STORAGE_CRASHES,
             ),
+            model("pair, recovery, restart"),
             simulation("takeovers"),
         ),
-        (DISK_ONLY,),
     ),
     SeededBug(
         "negative_overtakes_an_accepted_add",
@@ -74,9 +77,9 @@ BUGS = (
                 f"{STORAGE_TESTS}::"
                 "test_negatives_of_a_fenced_ledger_wait_for_its_queued_recovery_adds",
             ),
+            model("pair, recovery, restart"),
             simulation("takeovers"),
         ),
-        (DISK_ONLY,),
         masked_by="7.2: a fence is durable, with all before it, when it is answered",
     ),
     SeededBug(
@@ -115,9 +118,9 @@ BUGS = (
         ),
         (
             units(f"{STORAGE_TESTS}::test_a_fence_lasts_and_only_recovery_passes", STORAGE_CRASHES),
+            model("pair, recovery, restart"),
             simulation("takeovers"),
         ),
-        (DISK_ONLY,),
     ),
     SeededBug(
         "two_descriptors_per_ledger",
@@ -147,9 +150,9 @@ BUGS = (
         ),
         (
             units(f"{STORAGE_TESTS}::test_a_fence_lasts_and_only_recovery_passes", STORAGE_CRASHES),
+            model("pair, recovery, restart"),
             simulation("takeovers"),
         ),
-        (BOOKIE_SHELL_ONLY,),
     ),
     SeededBug(
         "fence_checked_before_the_comparison",
@@ -170,7 +173,7 @@ BUGS = (
             ),
             simulation("takeovers"),
         ),
-        (BOOKIE_SHELL_ONLY,),
+        (ASKED_ANEW,),
     ),
     SeededBug(
         "recovery_adds_are_fenced_out",
@@ -188,9 +191,9 @@ BUGS = (
         ),
         (
             units(f"{STORAGE_TESTS}::test_a_fence_lasts_and_only_recovery_passes"),
+            model("pair, recovery, at once"),
             simulation("takeovers"),
         ),
-        (BOOKIE_SHELL_ONLY,),
     ),
     SeededBug(
         "fence_ignored_by_adds",
@@ -206,8 +209,8 @@ BUGS = (
         ),
         (
             units(f"{STORAGE_TESTS}::test_a_fence_lasts_and_only_recovery_passes"),
+            model("pair, recovery, at once"),
             simulation("takeovers"),
         ),
-        (BOOKIE_SHELL_ONLY,),
     ),
 )

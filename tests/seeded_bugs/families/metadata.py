@@ -6,10 +6,10 @@ Source: protocol section 1; BookKeeper #584, #1886, #1967, #2006, #2179.
 """
 
 from tests.seeded_bugs.seeded_bug import (
-    METADATA_ONLY,
     SHELL_ONLY,
     Edit,
     SeededBug,
+    hidden_from_model,
     hidden_from_simulation,
     model,
     simulation,
@@ -101,8 +101,7 @@ BUGS = (
                 "            except VersionConflictError:\n",
             ),
         ),
-        (units(STORE_TESTS), simulation("metadata")),
-        (METADATA_ONLY,),
+        (units(STORE_TESTS), model("writer, a change, unknown"), simulation("metadata")),
     ),
     SeededBug(
         "any_newer_version_is_ours",
@@ -117,8 +116,7 @@ BUGS = (
                 "            return version\n        raise",
             ),
         ),
-        (units(STORE_TESTS), simulation("metadata")),
-        (METADATA_ONLY,),
+        (units(STORE_TESTS), model("pair, recovery, unknown"), simulation("metadata")),
     ),
     SeededBug(
         "unknown_outcome_is_failure",
@@ -137,8 +135,7 @@ BUGS = (
             ),
             GO_ON_AS_BEFORE,
         ),
-        (units(STORE_TESTS), simulation("metadata")),
-        (METADATA_ONLY,),
+        (units(STORE_TESTS), model("writer, a change, unknown"), simulation("metadata")),
         masked_by="1.4: what is found stored after a conflict is adopted, or the change repeated",
     ),
     SeededBug(
@@ -161,7 +158,7 @@ BUGS = (
             GO_ON_AS_BEFORE,
         ),
         (simulation("metadata"),),
-        (METADATA_ONLY,),
+        (SHELL_ONLY,),
     ),
     SeededBug(
         "ensemble_change_in_recovery",
@@ -186,7 +183,7 @@ BUGS = (
                 "tests/unit/ledger_client/test_append_protocol.py::"
                 "test_every_history_keeps_the_rules"
             ),
-            model(),
+            model("pair, 2 entries, change, recovery"),
             simulation("metadata"),
         ),
     ),
@@ -204,7 +201,7 @@ BUGS = (
         ),
         (units(STORE_TESTS),),
         (
-            METADATA_ONLY,
+            hidden_from_model("a world begins with its ledger: none is created"),
             hidden_from_simulation("ids are allocated: no two clients create the same one"),
         ),
     ),

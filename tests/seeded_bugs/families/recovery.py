@@ -9,8 +9,10 @@ from tests.seeded_bugs.seeded_bug import (
     RECOVERY_HISTORIES,
     SCENARIOS,
     SHELL_ONLY,
+    Detector,
     Edit,
     SeededBug,
+    hidden_from_model,
     model,
     simulation,
     units,
@@ -22,7 +24,18 @@ READ = "ledger_client/protocol/recovery_read.py"
 RECOVERER = "ledger_client/recoverer.py"
 RECOVERER_TESTS = "tests/unit/ledger_client/test_recoverer.py"
 
-EVERYTHING = (units(RECOVERY_HISTORIES, SCENARIOS), model(), simulation("recoveries"))
+RECOVERY_RULES = units(RECOVERY_HISTORIES, SCENARIOS)
+READS_FENCE_IN_THE_MODEL = hidden_from_model(
+    "masked by 7.3 there: that recovery reads fence is the shell's; the model's own list has it"
+    " broken together with reads that do not fence"
+)
+
+
+def everything(configuration: str) -> tuple[Detector, ...]:
+    """Look everywhere; in the model, in one configuration."""
+    return RECOVERY_RULES, model(configuration), simulation("recoveries")
+
+
 READS_DO_NOT_FENCE = Edit(
     RECOVERER,
     "        request = ReadEntries(self._ledger_id, first, last, config.read_bytes_max,"
@@ -65,7 +78,8 @@ BUGS = (
             ),
             READS_DO_NOT_FENCE,
         ),
-        EVERYTHING,
+        (RECOVERY_RULES, simulation("recoveries")),
+        (READS_FENCE_IN_THE_MODEL,),
         masked_by="7.3: every recovery read fences",
     ),
     SeededBug(
@@ -82,7 +96,8 @@ BUGS = (
             ),
             READS_DO_NOT_FENCE,
         ),
-        (units("tests/unit/ledger_client/test_quorum.py"), *EVERYTHING[1:]),
+        (units("tests/unit/ledger_client/test_quorum.py"), simulation("recoveries")),
+        (READS_FENCE_IN_THE_MODEL,),
         masked_by="7.3: every recovery read fences",
     ),
     SeededBug(
@@ -97,7 +112,7 @@ BUGS = (
                 "        return chunk.verdict(1, prefers_found=prefers_found)\n",
             ),
         ),
-        EVERYTHING,
+        everything("trio, recovery, AQ 1"),
     ),
     SeededBug(
         "majority_of_negatives_ends_the_ledger",
@@ -111,7 +126,7 @@ BUGS = (
                 "    return quorum.write_quorum // 2 + 1\n",
             ),
         ),
-        EVERYTHING,
+        everything("trio, recovery, AQ 1"),
     ),
     SeededBug(
         "unknown_is_a_negative",
@@ -125,7 +140,7 @@ BUGS = (
                 " Status.UNKNOWN)\n",
             ),
         ),
-        EVERYTHING,
+        everything("pair, recovery, restart"),
     ),
     SeededBug(
         "a_timeout_is_a_negative",
@@ -142,7 +157,7 @@ BUGS = (
                 "        return self._record(",
             ),
         ),
-        EVERYTHING,
+        everything("pair, recovery, restart"),
     ),
     SeededBug(
         "a_negative_counts_for_later_entries",
@@ -155,7 +170,7 @@ BUGS = (
                 "if (a := self._answers.get(b)) and a.entry_id <= self.next]\n",
             ),
         ),
-        EVERYTHING,
+        everything("trio, 2 entries, recovery, random"),
     ),
     SeededBug(
         "recovery_starts_one_too_late",
@@ -168,7 +183,7 @@ BUGS = (
                 "        return EntryId(self._lac + 2)\n",
             ),
         ),
-        EVERYTHING,
+        everything("trio, recovery, AQ 1"),
     ),
     SeededBug(
         "recovery_below_the_last_fragment",
@@ -189,7 +204,7 @@ BUGS = (
             ),
             NO_GUARD_OF_OLDER_FRAGMENTS,
         ),
-        EVERYTHING,
+        everything("writer, 2 changes, unknown, repair"),
         masked_by="7.3, 7.5: an assertion where reading starts, and a check at the close",
     ),
 )

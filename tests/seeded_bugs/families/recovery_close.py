@@ -7,10 +7,11 @@ specification.
 """
 
 from tests.seeded_bugs.families.recovery import (
-    EVERYTHING,
     NO_GUARD_OF_OLDER_FRAGMENTS,
     RECOVERER,
     RECOVERER_TESTS,
+    RECOVERY_RULES,
+    everything,
 )
 from tests.seeded_bugs.seeded_bug import (
     SCENARIOS,
@@ -18,6 +19,7 @@ from tests.seeded_bugs.seeded_bug import (
     SeededBug,
     hidden_from_model,
     hidden_from_simulation,
+    model,
     simulation,
     units,
 )
@@ -118,7 +120,7 @@ BUGS = (
                 "            actions += [] and [\n",
             ),
         ),
-        EVERYTHING,
+        everything("pair, recovery, at once"),
     ),
     SeededBug(
         "lac_advances_in_write_back",
@@ -126,7 +128,7 @@ BUGS = (
         " before them, after a reader saw them.",
         ("7.4",),
         LAC_ADVANCES,
-        EVERYTHING,
+        everything("trio, 2 entries, recovery, random"),
     ),
     SeededBug(
         "closed_from_in_recovery",
@@ -134,7 +136,7 @@ BUGS = (
         " grows: a reader saw entries that the closed ledger does not have.",
         ("1.5", "6.1", "7.4"),
         (*CLOSED_FROM_IN_RECOVERY, *LAC_ADVANCES),
-        EVERYTHING,
+        everything("trio, 2 entries, recovery, random"),
         masked_by="7.4: the LAC that goes along with write-backs is frozen",
     ),
     SeededBug(
@@ -149,7 +151,7 @@ BUGS = (
                 "        first = self._original.first_entry_id\n        if self._fragments[-1]",
             ),
         ),
-        EVERYTHING,
+        everything("pair, 2 entries, silence"),
     ),
     SeededBug(
         "answers_of_the_replaced_counted_in_recovery",
@@ -162,7 +164,7 @@ BUGS = (
                 "        return max(len(frozenset(self.stored_at)), 0 * len(ensemble))\n",
             ),
         ),
-        EVERYTHING,
+        everything("pair, recovery, silence"),
     ),
     SeededBug(
         "resend_skipped_in_recovery",
@@ -175,7 +177,7 @@ BUGS = (
                 "        return resent[:0] + self._choose()\n",
             ),
         ),
-        EVERYTHING,
+        everything("pair, recovery, silence"),
     ),
     SeededBug(
         "recovery_close_undoes_a_repair",
@@ -196,7 +198,7 @@ BUGS = (
                 "from dataclasses import replace\nfrom enum import Enum, auto\n",
             ),
         ),
-        EVERYTHING[:2],
+        (RECOVERY_RULES, model("pair, change, recovery, repair")),
         (hidden_from_simulation("nothing repairs yet, so no older fragment changes meanwhile"),),
     ),
     SeededBug(
@@ -216,7 +218,7 @@ BUGS = (
                 "        match",
             ),
         ),
-        EVERYTHING,
+        everything("pair, two recoveries"),
     ),
     SeededBug(
         "wrong_length_after_recovery",
@@ -229,7 +231,7 @@ BUGS = (
                 "self._reader.start, 0 * length_before)\n",
             ),
         ),
-        EVERYTHING,
+        everything("pair, 2 entries, recovery, LACs"),
     ),
     SeededBug(
         "write_back_refused_for_its_lac",
@@ -248,8 +250,8 @@ BUGS = (
                 "tests/unit/bookie/test_storage.py::test_repeated_entries_are_compared",
                 RECOVERER_TESTS,
             ),
+            model("pair, 2 entries, recovery, LACs"),
             simulation("recoveries"),
         ),
-        (hidden_from_model("the model's bookies compare nothing"),),
     ),
 )

@@ -8,6 +8,7 @@ from typing import Any
 
 from bookie.wire.messages import Status
 from metadata.ledger_metadata import LedgerMetadata
+from tests.simulation.index_store import MemoryStore
 from tests.simulation.model import LedgerModel, Model
 
 
@@ -67,6 +68,9 @@ class Checker:
     def on_reader_lac(self, ledger: LedgerModel, handle: int, lac: int) -> None:
         """Look at the LAC of a reader's handle."""
 
+    def on_index_stored(self, host: str, store: MemoryStore) -> None:
+        """Look at a bookie's index: when it is opened, and after each of its commits."""
+
     def on_not_found(self, ledger: LedgerModel, text: str) -> None:
         """Look at a reader's "no such entry" for what it may read."""
 
@@ -87,6 +91,7 @@ class Checkers:
         self.on_metadata = self._seen_by("on_metadata")
         self.on_read = self._seen_by("on_read")
         self.on_reader_lac = self._seen_by("on_reader_lac")
+        self.on_index_stored = self._seen_by("on_index_stored")
         self.on_not_found = self._seen_by("on_not_found")
 
     def _seen_by(self, name: str) -> Any:

@@ -31,7 +31,9 @@ async def read_replicas(cluster: Cluster, excused: list[str]) -> int:
     Bookies in `excused` were damaged: they may say UNKNOWN, but nothing false.
     """
     rng = random.Random(f"replicas {cluster.plan.seed}")
-    store = NodeStore(cluster.metadata, session_timeout_s=cluster.plan.session_timeout_s)
+    store = NodeStore(
+        cluster.metadata, cluster.store_faults, session_timeout_s=cluster.plan.session_timeout_s
+    )
     directory = BookieDirectory(store, rng)
     await directory.start()
     pool = BookiePool(DirectoryAddresses(directory, store), config=ClientConfig(), rng=rng)

@@ -1,16 +1,14 @@
 """Keys that a damaged LMDB page brings out of order count as missing; no loop goes on for ever."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
+import lmdb
 import pytest
 
 from bookie import index_pages
 from bookie.errors import DiskFailedError
 from bookie.index_lmdb import LmdbTransaction
-
-if TYPE_CHECKING:
-    import lmdb
 
 
 class DamagedCursor:
@@ -23,6 +21,9 @@ class DamagedCursor:
     def set_range(self, _key: bytes) -> bool:
         self._at = 0
         return bool(self._pairs)
+
+    def set_key(self, key: bytes) -> bool:
+        return any(key == each for each, _ in self._pairs)
 
     def prev(self) -> bool:
         self._at = -1
@@ -52,6 +53,9 @@ class DamagedPage:
     def get(self, _key: bytes) -> bytes | None:
         return None
 
+    def delete(self, _key: bytes) -> bool:
+        return False
+
 
 def opened(*numbers: int) -> LmdbTransaction:
     return LmdbTransaction(cast("lmdb.Transaction", DamagedPage(*numbers)))
@@ -77,6 +81,12 @@ def test_what_lies_on_the_wrong_side_is_not_found() -> None:
     assert transaction.seek(index_pages.state_key(5)) is not None
     assert transaction.before(index_pages.state_key(5)) is None
     assert transaction.before(index_pages.state_key(6)) is not None
+
+
+def test_a_key_that_cannot_be_deleted_ends_the_loop_that_deletes_it() -> None:
+    with pytest.raises(lmdb.CorruptedError, match="cannot be deleted"):
+        opened(5).delete(index_pages.state_key(5))
+    opened(5).delete(index_pages.state_key(6))
 
 
 def test_a_mark_that_is_gone_is_said_to_be() -> None:

@@ -199,6 +199,25 @@ async def test_a_crash_at_any_write_leaves_a_bookie_that_starts(crash_at: int, s
     assert not identity.is_stale, "an interrupted start is no old copy"
 
 
+@pytest.mark.parametrize("second_at", range(1, 18))
+@pytest.mark.parametrize("first_at", range(1, 10))
+async def test_two_starts_cut_off_one_after_the_other_lose_nothing(
+    first_at: int, second_at: int
+) -> None:
+    machine = Machine()
+    platter = Platter()
+    await machine.format(platter)
+    for crash_at in (first_at, second_at):
+        disk = cast("Disk", _Crashing(machine.disk(platter), crash_at))
+        try:
+            identity = await prove_identity(disk, machine.store)
+        except _PowerLossError:
+            platter.crash(machine.rng)
+        else:
+            assert not identity.is_stale
+    assert not (await machine.start(platter)).is_stale
+
+
 class _PowerLossError(BookieError):
     pass
 

@@ -7,6 +7,7 @@ import pytest
 from bookie.wire.batch import BatchView, build_batch
 from bookie.wire.entries import Entries
 from bookie.wire.messages import Status
+from ledger_client.config import ClientConfig
 from ledger_client.errors import QuorumTimeoutError, RecoveryUndecidedError
 from ledger_client.pool import CallFailure
 from ledger_client.reader import LedgerReader
@@ -182,3 +183,16 @@ def test_a_refused_recovery_read_is_no_negative() -> None:
         assert sorted(raised.value.missing) == ["a", "b", "c"]
 
     run_world(scenario)
+
+
+@pytest.mark.parametrize("silent", "abc")
+def test_a_short_time_is_shared_among_the_replicas(silent: str) -> None:
+    async def scenario(world: World, reader: LedgerReader) -> None:
+        loop = asyncio.get_running_loop()
+        for name in "abc":
+            world.bookies[name].delay_s = 4.0 if name == silent else 0.05
+        began, time_s = loop.time(), ClientConfig().speculative_delay_max_s / 2
+        check([batch async for batch in reader.read(3, 3, timeout=time_s)], 3, 3)
+        assert loop.time() - began < time_s  # of the simulation
+
+    run(scenario, entries=10)

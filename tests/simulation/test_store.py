@@ -1,0 +1,128 @@
+"""The simulated metadata service's lost news: lost with its connection, and never for good."""
+
+import asyncio
+from functools import partial
+from typing import Final
+
+from metadata.ids import Version
+from metadata.memory import MemoryMetadataServer
+from metadata.store import SessionState
+from tests.simulation.loop import run_simulation
+from tests.simulation.store import NodeStore, SimulatedStoreFaults, StoreOdds
+
+PATH: Final = "/watched"
+SEEDS: Final = 20
+ENOUGH_S: Final = 60.0
+"""Virtual: all news has come by then."""
+
+
+class Watched:
+    """A node that one session watches and another changes; what the first is told, in order."""
+
+    def __init__(self, seed: int, odds: StoreOdds, *, session_timeout_s: float = 10.0) -> None:
+        self.faults = SimulatedStoreFaults(seed, odds)
+        server = MemoryMetadataServer(self.faults)
+        self.watching, self.changing = (
+            NodeStore(server, self.faults, session_timeout_s=session_timeout_s) for _ in range(2)
+        )
+        self.told: list[str] = []
+        self.reads: list[asyncio.Task[bytes]] = []
+
+    async def begin(self) -> None:
+        """Create the node, then watch it."""
+        await self.changing.create(PATH, b"0")
+        await self.watching.get(PATH, fresh=True)
+        self.watching.on_session(lambda state: self.told.append(state.value))
+        self.watching.watch_value(PATH, self._on_watch)
+
+    async def change(self, number: int) -> None:
+        """Write a number over the one before it."""
+        await self.changing.compare_and_set(PATH, b"%d" % number, Version(number - 1))
+
+    async def found(self) -> list[bytes]:
+        """Return what was read after each call of the watch, once all of them have come."""
+        await asyncio.sleep(ENOUGH_S)
+        return [await each for each in self.reads]
+
+    def _on_watch(self) -> None:
+        self.told.append("changed")
+        self.reads.append(asyncio.ensure_future(self._read()))
+
+    async def _read(self) -> bytes:
+        return (await self.watching.get(PATH)).value
+
+
+def test_lost_news_breaks_the_connection_and_the_next_one_tells() -> None:
+    async def main() -> None:
+        watched = Watched(1, StoreOdds(lost_watch_share=1.0))
+        await watched.begin()
+        await watched.change(1)
+        assert (await watched.found())[-1] == b"1"
+        assert watched.told == ["suspended", "connected", "changed", "changed"]
+        assert watched.faults.lost_watch_count == 1
+        assert watched.watching.session_id == 1, "the session outlived its connection"
+
+    run_simulation(main, 1)
+
+
+def test_what_changes_before_the_next_connection_is_told_once_with_the_rest() -> None:
+    async def main() -> None:
+        watched = Watched(1, StoreOdds(lost_watch_share=1.0, reconnect_delay_s_max=8.0))
+        await watched.begin()
+        await watched.change(1)
+        while watched.watching.is_connected:  # noqa: ASYNC110 - virtual time costs nothing
+            await asyncio.sleep(0.001)
+        await watched.change(2)
+        assert watched.watching.session_state is SessionState.SUSPENDED
+        await watched.change(3)
+        assert watched.told == ["suspended"]
+        assert (await watched.found())[-1] == b"3"
+        assert watched.faults.lost_watch_count == 1
+
+    run_simulation(main, 3)
+
+
+def test_a_session_that_expires_before_the_next_connection_is_told_by_a_new_one() -> None:
+    async def main() -> None:
+        odds = StoreOdds(lost_watch_share=1.0, reconnect_delay_s_max=40.0)
+        watched = Watched(2, odds, session_timeout_s=0.5)
+        await watched.begin()
+        await watched.change(1)
+        assert (await watched.found())[-1] == b"1"
+        assert watched.told[:3] == ["suspended", "expired", "connected"]
+        assert watched.watching.session_id > 2
+
+    run_simulation(main, 1)
+
+
+def test_news_under_way_is_lost_with_its_connection() -> None:
+    async def main() -> None:
+        watched = Watched(1, StoreOdds(watch_delay_s=1.0))
+        await watched.begin()
+        await watched.change(1)
+        watched.watching.suspend()
+        await asyncio.sleep(2.0)
+        assert "changed" not in watched.told
+        watched.watching.resume()
+        assert (await watched.found())[-1] == b"1"
+        assert watched.told == ["suspended", "connected", "changed", "changed"]
+
+    run_simulation(main, 1)
+
+
+def test_a_lagging_server_tells_again_when_it_has_caught_up() -> None:
+    """Else who reads an old state after its reconnection would never be told of a newer one."""
+    first: list[bytes] = []
+
+    async def main(seed: int) -> None:
+        odds = StoreOdds(lost_watch_share=1.0, stale_share=0.5, watch_delay_s=1.0)
+        watched = Watched(seed, odds)
+        await watched.begin()
+        await watched.change(1)
+        found = await watched.found()
+        assert found[-1] == b"1"
+        first.append(found[0])
+
+    for seed in range(SEEDS):
+        run_simulation(partial(main, seed), seed)
+    assert b"0" in first, "the first read after a reconnection may be old"
