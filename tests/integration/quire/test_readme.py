@@ -1,4 +1,4 @@
-"""What the README shows is run as it stands there."""
+"""What the README and the guide of in-sync mode show is run as it stands there."""
 
 import re
 import shlex
@@ -6,21 +6,25 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.integration.quire.command import TIMEOUT_S, RunningCluster, environment
 
 ROOT = Path(__file__).parents[3]
-README = (ROOT / "README.md").read_text()
+README = ROOT / "README.md"
+IN_SYNC = ROOT / "docs" / "in-sync.md"
 SNIPPET = re.compile(r"<!-- run: (?P<how>[^>]*) -->\n```\w+\n(?P<text>.*?)```", re.DOTALL)
 
 
-def snippets(how: str) -> list[str]:
-    found = [match["text"] for match in SNIPPET.finditer(README) if match["how"].startswith(how)]
-    assert found, f"the README has no snippet marked {how!r}"
+def snippets(how: str, document: Path = README) -> list[str]:
+    matches = SNIPPET.finditer(document.read_text())
+    found = [match["text"] for match in matches if match["how"].startswith(how)]
+    assert found, f"{document.name} has no snippet marked {how!r}"
     return found
 
 
-def run_python(name: str, *words: str, metadata: str | None) -> str:
-    (text,) = snippets(f"python, {name}")
+def run_python(name: str, *words: str, metadata: str | None, document: Path = README) -> str:
+    (text,) = snippets(f"python, {name}", document)
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", text, *words],
         capture_output=True,
@@ -44,8 +48,14 @@ def test_a_cluster_inside_a_test() -> None:
     assert run_python("in_a_test.py", metadata=None).strip() == "1"
 
 
-def test_shell_lines(cluster: RunningCluster) -> None:
-    for text in snippets("shell"):
+def test_in_sync_mode(cluster: RunningCluster) -> None:
+    text = run_python("in_sync.py", metadata=cluster.metadata, document=IN_SYNC)
+    assert text.strip() == "3"
+
+
+@pytest.mark.parametrize("document", [README, IN_SYNC], ids=lambda path: path.name)
+def test_shell_lines(cluster: RunningCluster, document: Path) -> None:
+    for text in snippets("shell", document):
         for line in text.splitlines():
             assert line.startswith("$ ")
             command = line[2:].replace("quire ", f"{sys.executable} -m quire.cli.main ")
