@@ -1,6 +1,7 @@
 """`quire bench compare|report`: ways to replicate, measured side by side while things go wrong.
 
-Leaves running them to `quire.compare.runner`, and the page to `quire.compare.report`.
+Leaves running them to `quire.compare.runner`, the page to `quire.compare.report`, and
+`quire bench fleet` to `quire.cli.fleet`.
 """
 
 import argparse
@@ -8,6 +9,7 @@ import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from quire.cli import fleet
 from quire.cli.command_line import Noun, positive
 from quire.cli.output import Json, Output
 from quire.cli.progress import Progress
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 
 RATE: Final = 1_000.0
 ENTRY_BYTES: Final = 1_024
+ENTRY_BYTES_MIN: Final = 8
 PAGE_NAME: Final = "report.html"
 SHOWN: Final = ("p50_ms", "p99_ms", "p999_ms", "max_ms", "silence_s", "changes", "losable")
 
@@ -50,7 +53,7 @@ def parser() -> argparse.ArgumentParser:
         "--rate", type=_rate, default=RATE, metavar="N", help=f"appends/s (default {RATE:g})"
     )
     compare.add_argument(
-        "--entry-bytes", type=positive, default=ENTRY_BYTES, metavar="N", help="default 1024"
+        "--entry-bytes", type=_entry_bytes, default=ENTRY_BYTES, metavar="N", help="default 1024"
     )
     compare.add_argument(
         "--sweep",
@@ -63,11 +66,13 @@ def parser() -> argparse.ArgumentParser:
         "report", _report, "Draw the page again from the JSON files.", needs_cluster=False
     )
     _add_directory(report, "where the JSON files are (default: quire-compare)")
+    fleet.add_parser(noun)
     return noun.parser
 
 
 async def _compare(arguments: argparse.Namespace, output: Output) -> int:
-    from quire.compare.comparison import Comparison, write_run
+    from quire.compare import machine
+    from quire.compare.comparison import Comparison, write_machine, write_run
     from quire.compare.runner import run_all
 
     if arguments.list:
@@ -75,6 +80,8 @@ async def _compare(arguments: argparse.Namespace, output: Output) -> int:
     plan, directory = _plan(arguments), Path(arguments.out)
     count = len(list(plan.cells()))
     progress = Progress(output, "ran", "runs", count)
+    facts = machine.describe()
+    write_machine(directory, facts)
 
     def take(run: "RunResult | FailedRun") -> None:
         write_run(directory, run)
@@ -85,16 +92,16 @@ async def _compare(arguments: argparse.Namespace, output: Output) -> int:
         runs = await run_all(plan, take)
     finally:
         progress.end()
-    comparison = Comparison(tuple(runs))
+    comparison = Comparison(tuple(runs), facts)
     await _draw(comparison, directory, output)
     _print(comparison, output)
     return ExitCode.FINDINGS if len(comparison.failures()) == count else ExitCode.DONE
 
 
 async def _report(arguments: argparse.Namespace, output: Output) -> int:
-    from quire.compare.comparison import read_runs
+    from quire.compare.comparison import read_comparison
 
-    comparison = await asyncio.to_thread(read_runs, Path(arguments.out))
+    comparison = await asyncio.to_thread(read_comparison, Path(arguments.out))
     if not comparison.runs:
         raise UsageError(
             f"{arguments.out} has no results", try_next=f"quire bench compare --out {arguments.out}"
@@ -203,6 +210,13 @@ def _seconds(text: str) -> float:
     value = float(text)
     if not 1.0 <= value <= 3_600.0:  # noqa: PLR2004 - an hour
         raise argparse.ArgumentTypeError(f"{value:g} is not 1 to 3600 seconds")
+    return value
+
+
+def _entry_bytes(text: str) -> int:
+    value = int(text)
+    if value < ENTRY_BYTES_MIN:
+        raise argparse.ArgumentTypeError(f"{value} is not at least {ENTRY_BYTES_MIN}: its number")
     return value
 
 

@@ -28,7 +28,7 @@ NOUNS: Final = {
     "cluster": ("quire.cli.cluster", "health"),
     "metadata": ("quire.cli.metadata", "dump, check"),
     "config": ("quire.cli.config", "show, check"),
-    "bench": ("quire.cli.bench", "compare ways to replicate while things go wrong; report"),
+    "bench": ("quire.cli.bench", "compare, report, fleet: ways to replicate while things go wrong"),
 }
 FOOTER: Final = """\
 `quire NOUN --help` tells more. Every verb takes --metadata ADDRESS (or QUIRE_METADATA) and -o json.

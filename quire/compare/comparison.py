@@ -2,13 +2,14 @@
 
 Leaves the JSON of one run to `quire.compare.results`.
 
-Format: `<scenario>--<configuration>--<rate>--<repetition>.json` for each run.
+Format: `<scenario>--<configuration>--<rate>--<repetition>.json` for each run, and `machine.json`.
 """
 
 import json
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 from quire.compare import configurations, scenarios
 from quire.compare.results import (
@@ -20,12 +21,16 @@ from quire.compare.results import (
     to_json,
 )
 
+MACHINE_NAME: Final = "machine.json"
+
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
     """Runs, found by what they are of."""
 
     runs: tuple[RunResult | FailedRun, ...]
+    machine: Mapping[str, str] = field(default_factory=dict)
+    """What it ran on."""
 
     @property
     def configurations(self) -> list[str]:
@@ -62,15 +67,23 @@ def write_run(directory: Path, run: RunResult | FailedRun) -> Path:
     name = f"{cell.scenario}--{cell.configuration}--{cell.rate:g}--{cell.repetition}.json"
     values = failure_to_json(run) if isinstance(run, FailedRun) else to_json(run)
     path = directory / name
-    path.write_text(json.dumps(values, indent=1) + "\n")
+    path.write_text(json.dumps(values) + "\n")
     return path
 
 
-def read_runs(directory: Path) -> Comparison:
-    """Read every run that was written to a directory."""
+def write_machine(directory: Path, facts: Mapping[str, str]) -> None:
+    """Write what the runs of a directory ran on."""
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / MACHINE_NAME).write_text(json.dumps(dict(facts), indent=1) + "\n")
+
+
+def read_comparison(directory: Path) -> Comparison:
+    """Read everything that was written to a directory."""
     paths = sorted(directory.glob("*--*--*--*.json"))
     runs = [of_json(json.loads(path.read_text())) for path in paths]
-    return Comparison(tuple(sorted(runs, key=lambda run: run.cell.repetition)))
+    machine = directory / MACHINE_NAME
+    facts: dict[str, str] = json.loads(machine.read_text()) if machine.exists() else {}
+    return Comparison(tuple(sorted(runs, key=lambda run: run.cell.repetition)), facts)
 
 
 def _key(cell: Cell) -> tuple[str, str, float]:

@@ -7,8 +7,7 @@ Invariant: what two configurations do not name is the same for both: the client'
 Source: issue 5, points 1-3; protocol sections 5 and 11.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Final
 
 from ledger_client import ClientConfig, Quorum
@@ -19,33 +18,18 @@ IN_SYNC_LAG_MESSAGES: Final = 4_000
 """How far a member may lag in messages: Kafka's default of `replica.lag.max.messages`, while there
 was one."""
 
-Option = bool | int | float
-
-
-class MissingOptionError(Exception):
-    """This build's client lacks an option that a configuration needs."""
-
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """One way to replicate: the quorum, and what is asked of the client beside it."""
+    """One way to replicate: the quorum, and how its clients behave."""
 
     name: str
     says: str
     quorum: Quorum
-    options: Mapping[str, Option] = field(default_factory=dict)
-    """Fields of `ClientConfig` that differ from its defaults."""
-
-    def client_config(self) -> ClientConfig:
-        """Return how its clients are configured. Raises MissingOptionError."""
-        known = {each.name for each in fields(ClientConfig)}
-        missing = [name for name in self.options if name not in known]
-        if missing:
-            raise MissingOptionError(f"{self.name} needs ClientConfig.{', '.join(missing)}")
-        return ClientConfig(**self.options)  # type: ignore[arg-type]  # each is of its field's type
+    config: ClientConfig = field(default_factory=ClientConfig)
 
 
-FIXED: Final[Mapping[str, Option]] = {"fixed_membership": True}
+FIXED: Final = ClientConfig(fixed_membership=True)
 CONFIGURATIONS: Final = (
     Configuration(
         name="all-of-3",
@@ -61,7 +45,7 @@ CONFIGURATIONS: Final = (
         name="fixed-majority-5",
         says="5 replicas, 3 acknowledge; never replaced, as in a Raft group",
         quorum=Quorum.majority(5),
-        options=FIXED,
+        config=FIXED,
     ),
     Configuration(
         name="4-of-4-ack-3",
@@ -77,7 +61,7 @@ CONFIGURATIONS: Final = (
         name="fixed-2",
         says="2 replicas, both acknowledge; never replaced",
         quorum=Quorum.all(2),
-        options=FIXED,
+        config=FIXED,
     ),
     Configuration(
         name="in-sync-3",
@@ -88,7 +72,7 @@ CONFIGURATIONS: Final = (
         name="in-sync-3-messages",
         says=f"the same, and lag at most {IN_SYNC_LAG_MESSAGES:,} entries, as Kafka once had it",
         quorum=Quorum.in_sync(3, 2, replica_lag_time_max=IN_SYNC_LAG_S),
-        options={"replica_lag_messages_max": IN_SYNC_LAG_MESSAGES},
+        config=ClientConfig(replica_lag_messages_max=IN_SYNC_LAG_MESSAGES),
     ),
 )
 BY_NAME: Final = {each.name: each for each in CONFIGURATIONS}

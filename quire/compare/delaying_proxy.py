@@ -13,8 +13,8 @@ from time import monotonic
 from typing import Final, Self
 
 HOST: Final = "127.0.0.1"
-CHUNK_BYTES: Final = 256 * 1024
-HELD_CHUNKS_MAX: Final = 4_096
+CHUNK_BYTES: Final = 64 * 1024
+HELD_CHUNKS_MAX: Final = 1_024
 
 _Held = asyncio.Queue[tuple[float, bytes]]
 
@@ -65,8 +65,6 @@ class DelayingProxy:
                     group.create_task(_write(held, sink))
         except* OSError:
             pass  # one end is gone: so is the other now
-        except* asyncio.CancelledError:
-            pass  # the proxy ends
         finally:
             writer.close()
             far_writer.close()

@@ -109,7 +109,7 @@ def judge(ledger: LedgerMetadata, reports: Sequence[ReplicaReport], last: int) -
         write_quorum=ledger.quorum.write_quorum,
         ack_quorum=ledger.quorum.ack_quorum,
         members_down=len(ensemble) - len(up),
-        recoverable_without=recoverable_without(ledger.quorum, up),
+        recoverable_without=recoverable_without(ledger.quorum_of(ledger.last_fragment), up),
     )
 
 

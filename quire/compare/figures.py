@@ -32,6 +32,15 @@ def _longest_change_ms(run: RunResult) -> float | None:
     return max(known) * 1e3 if known else None
 
 
+def _fragment_count(run: RunResult) -> float:
+    """Every change of a ledger's members is a fragment of its own, also one that only adds."""
+    return sum(each.fragment_count for each in run.safety)
+
+
+def _caught_up_count(run: RunResult) -> float:
+    return run.events.get("MemberCaughtUp", 0)
+
+
 def _first_ack_s(run: RunResult) -> float | None:
     return run.takeover.first_ack_s if run.takeover else None
 
@@ -54,7 +63,13 @@ FIGURES: Final = (
         digits=0,
     ),
     Figure("failed", "failed and repeated", "appends", lambda run: run.failed_appends, digits=0),
-    Figure("changes", "changes of the ensemble", "", lambda run: len(run.changes), digits=0),
+    Figure(
+        "refused", "refused for want of replicas in sync", "times", lambda run: run.refused_count,
+        digits=0,
+    ),
+    Figure("caught_up", "members that caught up", "", _caught_up_count, digits=0),
+    Figure("fragments", "fragments stored", "", _fragment_count, digits=0),
+    Figure("changes", "replacements and departures", "", lambda run: len(run.changes), digits=0),
     Figure("change_ms", "longest change, from when it was noticed", "ms", _longest_change_ms),
     Figure(
         "at_aq_p50_ms", "time short of WQ, p50", "ms", lambda run: run.at_ack_quorum.p50_s * 1e3
@@ -64,7 +79,7 @@ FIGURES: Final = (
         digits=3,
     ),
     Figure("short", "short of WQ at the end", "entries", lambda run: run.short_count, digits=0),
-    Figure("lost", "lost", "entries", lambda run: run.lost_count, digits=0),
+    Figure("lost", "out of reach at the end", "entries", lambda run: run.lost_count, digits=0),
     Figure(
         "losable", "bookies that may be lost", "", lambda run: run.losable_bookies,
         more_is_better=True, digits=0,

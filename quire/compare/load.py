@@ -155,7 +155,7 @@ async def _open_client(spec: LoadSpec, journal: JournalWriter) -> LedgerClient:
         RedirectingStore(store, dict(spec.redirects)) if spec.redirects else store,
         rng=rng,
         wall_clock_ms=lambda: time_ns() // 1_000_000,
-        config=configurations.BY_NAME[spec.configuration].client_config(),
+        config=configurations.BY_NAME[spec.configuration].config,
         on_event=take_event,
     )
 

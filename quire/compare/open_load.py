@@ -21,6 +21,7 @@ from ledger_client import (
     LedgerClient,
     LedgerError,
     LedgerWriter,
+    NotEnoughInSyncReplicasError,
     Quorum,
     QuorumTimeoutError,
 )
@@ -54,6 +55,7 @@ class OpenLoad:
         self._fully_to = -1
         self._has_acked = False
         self._failed_appends = 0
+        self._refused_count = 0
         self._tasks: list[asyncio.Task[None]] = []
         self._opening: asyncio.Task[None] | None = None
 
@@ -80,7 +82,7 @@ class OpenLoad:
         """
         self._note_counters("load_started")
         zones = asyncio.ensure_future(self._watch_zones(zones_at))
-        at, deadline = 0, end + drain_s
+        at, begun, deadline = 0, monotonic(), end + drain_s
         try:
             while at < len(due) or self._waiting or self._unanswered:
                 now = monotonic()
@@ -88,8 +90,9 @@ class OpenLoad:
                     break
                 while at < len(due) and due[at][1] <= now:
                     heapq.heappush(self._waiting, due[at])
+                    self._late_s_max = max(self._late_s_max, now - max(begun, due[at][1]))
                     at += 1
-                blocked = self._send(now)
+                blocked = self._send()
                 rest = due[at][1] - monotonic() if at < len(due) else RETRY_S
                 await asyncio.sleep(max(0.0, min(rest, RETRY_S) if blocked else rest))
         finally:
@@ -111,7 +114,7 @@ class OpenLoad:
 
     # -- appending -------------------------------------------------------------------------------
 
-    def _send(self, now: float) -> bool:
+    def _send(self) -> bool:
         """Hand what waits to the writer; tell whether something is left."""
         writer = self._writer
         while self._waiting and writer is not None:
@@ -122,11 +125,13 @@ class OpenLoad:
                 )
             except BackpressureError:
                 return True
+            except NotEnoughInSyncReplicasError:  # the ledger goes on once they are back (11.4)
+                self._refused_count += 1
+                return True
             except LedgerError as error:
                 self._give_up(writer, error)
                 return True
             heapq.heappop(self._waiting)
-            self._late_s_max = max(self._late_s_max, now - due)
             self._unanswered += 1
             handle.add_done_callback(partial(self._take_end, writer, number, due))
         return bool(self._waiting)
@@ -225,6 +230,7 @@ class OpenLoad:
         fields: dict[str, object] = {
             "late_s_max": self._late_s_max,
             "failed_appends": self._failed_appends,
+            "refused_count": self._refused_count,
             "add_bytes_sent": stats.add_bytes_sent,
             "adds_sent": stats.adds_sent,
         }

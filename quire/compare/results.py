@@ -73,6 +73,9 @@ class RunResult:
     """Finer than seconds, for the picture of latency over time."""
     unacknowledged_count: int
     failed_appends: int
+    """Those that failed and were appended again."""
+    refused_count: int
+    """How often the client took no append, because too few replicas were in sync."""
     late_ms_max: float
     """The most that the load itself was behind its schedule before the cluster had a say."""
     silence: Silence
@@ -174,6 +177,7 @@ def of_json(whole: Fields) -> RunResult | FailedRun:
         slices=_slices(own["slices"]),
         unacknowledged_count=own["unacknowledged_count"],
         failed_appends=own["failed_appends"],
+        refused_count=own["refused_count"],
         late_ms_max=own["late_ms_max"],
         silence=Silence(**own["silence"]),
         marks=tuple(Mark(**each) for each in own["marks"]),

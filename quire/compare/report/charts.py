@@ -28,7 +28,8 @@ ROW: Final = 34.0
 LABELS: Final = 190.0
 LEAST_MS: Final = 0.1
 SEGMENT_MIN: Final = 4.0
-QUANTILE_END: Final = 4.3
+LETTER: Final = 12.0
+QUANTILE_END: Final = 4.6
 """Where the longest append stands on an axis on which 99.99 % stands at 4."""
 QUANTILE_TICKS: Final = (
     (0.0, "0"),
@@ -72,9 +73,11 @@ def quantile_curves(
     for at, label in (*QUANTILE_TICKS, (QUANTILE_END, "longest")):
         parts.append(svg.line(across(at), TOP, across(at), HEIGHT - BOTTOM, "grid"))
         parts.append(svg.text(across(at), HEIGHT - BOTTOM + 18, label, anchor="middle"))
-    for label, points in series.items():
-        places = [(across(_quantile_place(share)), up(ms)) for share, ms in points]
-        parts += _curve(places, letters[label])
+    curves = {
+        letters[label]: [(across(_quantile_place(share)), up(ms)) for share, ms in points]
+        for label, points in series.items()
+    }
+    parts += _curves(curves)
     headings = ("configuration", *(_share_text(share) for share, _ in _longest(series)))
     rows = tuple(
         (f"{letter(letters[label])} {label}", *(f"{ms:,.2f}" for _, ms in points))
@@ -108,11 +111,8 @@ def latency_over_time(
         for tick in span[1::2]:
             parts.append(svg.line(LABELS, up(tick), WIDTH - RIGHT, up(tick), "grid"))
             parts.append(svg.text(LABELS - 4, up(tick) + 3, f"{tick:g}", css="tick", anchor="end"))
-        for mark in marks.get(label, ()):
-            at = across(mark.at)
-            inside = svg.element("title", {}, svg.escaped(f"{mark.at:.2f} s: {mark.label}"))
-            place: svg.Attributes = {"x1": at, "y1": top, "x2": at, "y2": top + STRIP - 8}
-            parts.append(svg.element("line", {**place, "class": "mark"}, inside))
+        for count, mark in enumerate(marks.get(label, ()), 1):
+            parts += _fault(count, mark, across, top) if mark.at <= seconds else []
         css = f"series s{letters[label]}"
         parts.append(svg.path([(across(s.at), up(s.max_ms)) for s in slices], css))
         parts.append(svg.path([(across(s.at), up(s.p50_ms)) for s in slices], f"{css} thin"))
@@ -144,8 +144,13 @@ def throughput_against_p99(
         label = f"{tick:,.0f}/s"
         parts.append(svg.text(across(tick), HEIGHT - BOTTOM + 18, label, anchor="middle"))
     rows = []
+    parts += _curves(
+        {
+            letters[label]: [(across(reached), up(ms)) for _, reached, ms in points]
+            for label, points in series.items()
+        }
+    )
     for label, points in series.items():
-        parts += _curve([(across(reached), up(ms)) for _, reached, ms in points], letters[label])
         for asked, reached, ms in points:
             cells = (f"{asked:,.0f}", f"{reached:,.0f}", f"{ms:,.2f}")
             rows.append((f"{letter(letters[label])} {label}", *cells))
@@ -241,16 +246,31 @@ def _grid_up(up: svg.Scale, ticks: Sequence[float], unit: str) -> list[str]:
     return parts
 
 
-def _curve(places: Sequence[tuple[float, float]], number: int) -> list[str]:
-    if not places:
-        return []
-    x, y = places[-1]
-    dots = [
-        svg.element("circle", {"cx": px, "cy": py, "r": 2.5, "class": f"dot s{number}"})
-        for px, py in places
-    ]
-    end = svg.text(x + 6, y + 4, letter(number), css=f"end s{number}")
-    return [svg.path(places, f"series s{number}"), *dots, end]
+def _fault(count: int, mark: Mark, across: svg.Scale, top: float) -> list[str]:
+    """Draw a fault's line, with its number in the order of the run, and its name for who points."""
+    at = across(mark.at)
+    inside = svg.element("title", {}, svg.escaped(f"{mark.at:.2f} s: {mark.label}"))
+    place: svg.Attributes = {"x1": at, "y1": top, "x2": at, "y2": top + STRIP - 8, "class": "mark"}
+    return [svg.element("line", place, inside), svg.text(at + 3, top + 9, f"{count}", css="tick")]
+
+
+def _curves(curves: Mapping[int, Sequence[tuple[float, float]]]) -> list[str]:
+    """Draw lines with a dot at every point, and letters at their ends that do not overlap."""
+    parts = []
+    for number, places in curves.items():
+        parts.append(svg.path(places, f"series s{number}"))
+        for x, y in places:
+            dot: svg.Attributes = {"cx": x, "cy": y, "r": 2.5, "class": f"dot s{number}"}
+            parts.append(svg.element("circle", dot))
+    free = 0.0
+    ends = sorted(
+        (places[-1][1], places[-1][0], number) for number, places in curves.items() if places
+    )
+    for y, x, number in ends:
+        at = max(y + 4, free)
+        parts.append(svg.text(x + 6, at, letter(number), css=f"end s{number}"))
+        free = at + LETTER
+    return parts
 
 
 def _quantile_place(share: float) -> float:

@@ -40,7 +40,7 @@ svg text { fill: var(--ink); font-size: 12px; } svg .tick { font-size: 9px; }
 .wide { overflow-x: auto; }
 table { border-collapse: collapse; font-size: 13px; margin: .5rem 0 1rem; }
 th, td { border-bottom: 1px solid var(--faint); padding: .15rem .6rem; text-align: right; }
-th:first-child, td:first-child { text-align: left; white-space: nowrap; }
+th:first-child { text-align: left; white-space: nowrap; } tbody th { font-weight: normal; }
 summary { cursor: pointer; }
 """
 
@@ -88,7 +88,10 @@ def _chart(title: str, chart: Chart) -> str:
 def _table(table: Table) -> str:
     head = "".join(f'<th scope="col">{escape(each)}</th>' for each in table.headings)
     rows = "".join(
-        "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in table.rows
+        f'<tr><th scope="row">{escape(row[0])}</th>'
+        + "".join(f"<td>{escape(cell)}</td>" for cell in row[1:])
+        + "</tr>"
+        for row in table.rows
     )
     inside = f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody>"
     return f'<div class="wide"><table>{inside}</table></div>'

@@ -18,6 +18,7 @@ from quire.compare.report.charts import Chart, Table, letter
 from quire.compare.results import CURVE, RunResult
 from quire.compare.spreads import Spread, verdicts
 
+GLANCED: Final = ("p99_ms", "max_ms", "silence_s", "losable", "recoverable")
 JUDGED: Final = ("p50_ms", "p99_ms", "p999_ms", "max_ms", "silence_longest_s")
 METHOD: Final = (
     "Each run is an open loop of appends on a fixed schedule against real bookie processes and a "
@@ -27,7 +28,8 @@ METHOD: Final = (
     "Of several runs of a cell the median is shown, and the range. Two ranges that overlap are "
     "called no difference beyond noise. With one run there is no spread, and none is claimed.",
     "How many bookies may be lost was found by reading every replica of every acknowledged entry "
-    "when the run had ended: it is the least number of sound copies of any of them, less one.",
+    "when the run had ended: it is the least number of sound copies of any of them, less one. "
+    "A bookie that was killed and stayed away holds nothing; nothing was repaired meanwhile.",
 )
 
 
@@ -49,7 +51,7 @@ Runs = Mapping[str, Sequence[RunResult]]
 def sections_of(comparison: Comparison) -> list[Section]:
     """Return every section, in order."""
     letters = {name: number for number, name in enumerate(configurations.BY_NAME)}
-    made = [_opening(comparison, letters)]
+    made = [_opening(comparison, letters), _glance(comparison, letters)]
     for scenario in comparison.scenarios:
         for rate in comparison.rates:
             runs = {
@@ -72,7 +74,24 @@ def _opening(comparison: Comparison, letters: Mapping[str, int]) -> Section:
         for name in comparison.configurations
     )
     table = Table(("configuration", "what it is"), rows)
-    return Section("method", "What was compared, and how", METHOD, (table,))
+    tables = (table, Table(("machine", ""), tuple(comparison.machine.items())))
+    return Section("method", "What was compared, and how", METHOD, tables)
+
+
+def _glance(comparison: Comparison, letters: Mapping[str, int]) -> Section:
+    """One table per figure: a row for each scenario, at the lowest rate."""
+    names = comparison.configurations
+    headings = tuple(f"{letter(letters[name])} {name}" for name in names)
+    tables = []
+    for figure in (figures.BY_NAME[each] for each in GLANCED):
+        rows = []
+        for scenario in comparison.scenarios:
+            runs = (comparison.of(scenario, name, comparison.rates[0]) for name in names)
+            cells = (figures.show(figures.summarise(each, figure), figure.digits) for each in runs)
+            rows.append((scenario, *cells))
+        unit = f", {figure.unit}" if figure.unit else ""
+        tables.append(Table((f"{figure.title}{unit}", *headings), tuple(rows)))
+    return Section("glance", "At a glance", tables=tuple(tables))
 
 
 def _of_scenario(scenario: str, rate: float, runs: Runs, letters: Mapping[str, int]) -> Section:
@@ -110,8 +129,10 @@ def _of_scenario(scenario: str, rate: float, runs: Runs, letters: Mapping[str, i
 def _faults(first: Mapping[str, RunResult]) -> list[str]:
     """Say what was done and when, as in the first configuration's run."""
     marks = next(iter(first.values())).marks
-    said = "; ".join(f"at {mark.at:.1f} s {mark.label}" for mark in marks)
-    return [f"Faults, as in the first picture: {said}."] if said else []
+    said = "; ".join(
+        f"{number} at {mark.at:.1f} s {mark.label}" for number, mark in enumerate(marks, 1)
+    )
+    return [f"Faults, as in the first configuration's run: {said}."] if said else []
 
 
 def _curve(runs: Sequence[RunResult]) -> list[tuple[float, float]]:

@@ -1,5 +1,6 @@
 """`quire bench compare` on real processes: two configurations, two scenarios, some seconds."""
 
+import asyncio
 import json
 import subprocess
 import xml.etree.ElementTree as ET
@@ -8,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from quire.compare.delaying_proxy import DelayingProxy
 from tests.integration.quire.command import QUIRE, environment, run_quire
 
 SECONDS = 3
@@ -91,6 +93,7 @@ def test_the_table_and_the_page_show_every_cell(directory: Path) -> None:
     page = ET.fromstring((directory / "report.html").read_text().partition("\n")[2])
     assert [each.get("id") for each in page.iter("section")] == [
         "method",
+        "glance",
         *(f"{scenario}-{RATE}" for scenario in SCENARIOS),
     ]
     assert len(list(page.iter("svg"))) == 4 * len(SCENARIOS)
@@ -109,3 +112,24 @@ def test_an_unknown_name_is_refused_with_those_there_are(tmp_path: Path) -> None
     done = run_quire("bench", "compare", "--scenarios", "calm", "--out", str(tmp_path))
     assert done.returncode == 2
     assert b"steady" in done.stderr
+
+
+async def test_the_delaying_proxy_passes_every_byte_both_ways_in_order() -> None:
+    async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(1_000):
+            writer.write(data)
+        writer.close()
+
+    async with await asyncio.start_server(echo, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        proxy = await DelayingProxy(f"127.0.0.1:{port}").start()
+        proxy.delay_s = 0.01
+        host, _, listening = proxy.address.rpartition(":")
+        reader, writer = await asyncio.open_connection(host, int(listening))
+        sent = bytes(number % 251 for number in range(300_000))
+        for start in range(0, len(sent), 7_000):
+            writer.write(sent[start : start + 7_000])
+        writer.write_eof()
+        assert await reader.read(-1) == sent  # the end comes through as well
+        writer.close()
+        await proxy.aclose()

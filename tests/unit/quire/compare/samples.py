@@ -25,6 +25,7 @@ def run_of(
         slices=slices,
         unacknowledged_count=1,
         failed_appends=3,
+        refused_count=4,
         late_ms_max=0.5,
         silence=Silence(0.25, 0.2),
         marks=(Mark(0.5, "bookie 1 killed (-9)"),),

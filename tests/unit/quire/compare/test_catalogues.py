@@ -2,9 +2,8 @@
 
 import pytest
 
-from ledger_client import Quorum
 from quire.compare import faults as f
-from quire.compare.configurations import CONFIGURATIONS, Configuration, MissingOptionError
+from quire.compare.configurations import CONFIGURATIONS
 from quire.compare.runner import Plan
 from quire.compare.scenarios import SCENARIOS, Scenario
 
@@ -42,12 +41,6 @@ def test_scaling_stretches_every_time() -> None:
         assert [s.at_s for s in twice.steps] == [2 * s.at_s for s in scenario.steps]
         assert [b.at_s for b in twice.bursts] == [2 * b.at_s for b in scenario.bursts]
         assert [s.fault for s in twice.steps] == [s.fault for s in scenario.steps]
-
-
-def test_an_option_that_the_client_lacks_is_named() -> None:
-    made = Configuration("x", "y", Quorum.all(2), {"no_such_option": True})
-    with pytest.raises(MissingOptionError, match="no_such_option"):
-        made.client_config()
 
 
 def test_repetitions_begin_with_another_configuration_each() -> None:

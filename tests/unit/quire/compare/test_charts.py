@@ -45,7 +45,10 @@ def test_quantile_curves(one: list[float], two: list[float]) -> None:
     chart = charts.quantile_curves("q", series, LETTERS)
     root = check(chart, [f"{ms:,.2f}" for ms in one + two])
     assert [len(drawn(root, f"s{n}")) for n in (0, 1)] == [5, 5]  # a line, three dots, a letter
-    assert [each.text for each in drawn(root, "end")] == ["A", "B"]
+    ends = drawn(root, "end")
+    assert sorted(str(each.text) for each in ends) == ["A", "B"]
+    places = [float(each.get("y", "0")) for each in ends]
+    assert abs(places[0] - places[1]) >= charts.LETTER - 0.11  # rounded to a tenth
     assert chart.table.headings == ("configuration", "50 %", "99 %", "longest, ms")
 
 
@@ -68,6 +71,8 @@ def test_a_fault_stands_in_the_row_of_its_slice_alone() -> None:
     slices = [Slice(at, 1, 1.0, 1.0, 1.0) for at in (0.0, 0.5, 1.0)]
     marks = {"one": [Mark(0.5, "x"), Mark(1.7, "y")]}
     chart = charts.latency_over_time("t", {"one": slices}, marks, 1.5, LETTERS)
+    lines = drawn(check(chart, ["x", "y"]), "mark")
+    assert [each.findtext("title") for each in lines] == ["0.50 s: x"]  # y came after the load
     assert [row[-1] for row in chart.table.rows] == ["", "x", "y"]
 
 

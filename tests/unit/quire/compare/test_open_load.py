@@ -7,7 +7,13 @@ from time import monotonic
 from types import SimpleNamespace
 from typing import cast
 
-from ledger_client import BackpressureError, LedgerClient, LedgerClosedError, Quorum
+from ledger_client import (
+    BackpressureError,
+    LedgerClient,
+    LedgerClosedError,
+    NotEnoughInSyncReplicasError,
+    Quorum,
+)
 from metadata.ids import LedgerId
 from quire.compare.journal import JournalWriter, read_journal
 from quire.compare.open_load import OpenLoad
@@ -98,6 +104,21 @@ async def test_what_a_full_window_refuses_is_sent_later(tmp_path: Path) -> None:
 
     client = await load(tmp_path, [take], 20)
     assert client.writers[0].taken == list(range(20))
+
+
+async def test_what_is_refused_for_want_of_replicas_is_sent_later_in_the_same_ledger(
+    tmp_path: Path,
+) -> None:
+    refused = iter([False] * 5 + [True] * 3 + [False] * 100)
+
+    def take(writer: FakeWriter, number: int) -> None:
+        if next(refused):
+            raise NotEnoughInSyncReplicasError("one is", ledger_id=writer.id)
+        confirm_soon(writer, number)
+
+    client = await load(tmp_path, [take], 20)
+    assert client.writers[0].taken == list(range(20))
+    assert read_journal(tmp_path).of_kind("load_ended")[0]["refused_count"] == 3
 
 
 async def test_what_failed_is_appended_again_in_a_new_ledger(tmp_path: Path) -> None:

@@ -57,10 +57,22 @@ def test_texts_are_escaped_and_failures_told() -> None:
 
 def test_every_figure_that_a_run_has_is_in_the_table() -> None:
     _, root = page()
-    titles = [str(cell.text).partition(",")[0] for cell in root.iter("td")]
+    titles = [str(cell.text).partition(",")[0] for cell in root.iter("th")]
     unknown = ("sent", "first_ack_s")  # None in the samples
     shown = [each for each in FIGURES if each.name not in unknown]
     assert [each.name for each in shown if each.title.partition(",")[0] not in titles] == []
+
+
+def test_a_glance_has_every_scenario_and_configuration() -> None:
+    _, root = page()
+    glance = next(each for each in root.iter("section") if each.get("id") == "glance")
+    table = next(glance.iter("table"))
+    rows = [[str(cell.text) for cell in row] for row in table.iter("tr")]
+    assert rows == [
+        ["p99, ms", "A all-of-3", "B majority-3", "F fixed-2"],
+        ["steady", "40.0", "–", "–"],
+        ["killed-bookie", "42.5 (40.0–45.0)", "220.0 (40.0–400.0)", "–"],
+    ]
 
 
 def test_the_spread_and_the_verdict_are_shown() -> None:

@@ -4,7 +4,12 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-from quire.compare.comparison import Comparison, read_runs, write_run
+from quire.compare.comparison import (
+    Comparison,
+    read_comparison,
+    write_machine,
+    write_run,
+)
 from quire.compare.results import (
     Cell,
     FailedRun,
@@ -56,7 +61,10 @@ def test_a_directory_gives_the_comparison_back(tmp_path: Path) -> None:
     for run in runs:
         write_run(tmp_path, run)
     write_run(tmp_path, failed)
-    found = read_runs(tmp_path)
+    assert read_comparison(tmp_path).machine == {}
+    write_machine(tmp_path, {"cores": "2"})
+    found = read_comparison(tmp_path)
+    assert found.machine == {"cores": "2"}
     assert found.of("killed-bookie", "all-of-3", 100.0) == runs
     assert found.failures() == [failed]
 

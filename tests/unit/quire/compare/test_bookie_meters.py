@@ -1,0 +1,84 @@
+"""What bookies wrote is added up over their processes."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
+
+import pytest
+
+from quire.admin_api import AdminApiError
+from quire.compare import bookie_meters
+from quire.compare.bookie_meters import BookieMeters
+
+if TYPE_CHECKING:
+    from quire.local_bookie import LocalBookie
+
+
+@dataclass
+class FakeBookie:
+    """A process, and what its log has grown to; None: it does not answer."""
+
+    pid: int
+    log_bytes: int | None
+    is_running: bool = True
+
+    @property
+    def admin_url(self) -> str:
+        return f"http://127.0.0.1:{self.pid}"
+
+
+@pytest.fixture
+def bookies(monkeypatch: pytest.MonkeyPatch) -> list[FakeBookie]:
+    """Two bookies whose admin servers are answered for."""
+    made = [FakeBookie(1, 100), FakeBookie(2, 1_000)]
+
+    async def answer(url: str, *, timeout_s: float) -> dict[str, dict[str, int]]:
+        assert timeout_s > 0
+        told = next(each.log_bytes for each in made if url == f"{each.admin_url}/api/v1/state")
+        if told is None:
+            raise AdminApiError(url)
+        return {"storage": {"log_bytes_written": told}}
+
+    monkeypatch.setattr(bookie_meters, "get_json", answer)
+    return made
+
+
+def meters_of(bookies: list[FakeBookie]) -> BookieMeters:
+    return BookieMeters([cast("LocalBookie", each) for each in bookies])
+
+
+async def test_what_was_written_before_the_first_reading_does_not_count(
+    bookies: list[FakeBookie],
+) -> None:
+    meters = meters_of(bookies)
+    await meters.read()
+    assert meters.written_bytes == 0
+    bookies[0].log_bytes, bookies[1].log_bytes = 150, 1_007
+    await meters.read()
+    assert meters.written_bytes == 57
+
+
+async def test_a_bookie_that_died_counts_as_last_read_and_its_successor_from_its_start(
+    bookies: list[FakeBookie],
+) -> None:
+    meters = meters_of(bookies)
+    await meters.read()
+    bookies[0].log_bytes = 150
+    await meters.read()
+    bookies[0].is_running = False
+    await meters.read()
+    assert meters.written_bytes == 50
+    bookies[0].pid, bookies[0].log_bytes, bookies[0].is_running = 3, 20, True
+    await meters.read()
+    assert meters.written_bytes == 70
+
+
+async def test_a_bookie_that_does_not_answer_counts_as_last_read(
+    bookies: list[FakeBookie],
+) -> None:
+    meters = meters_of(bookies)
+    await meters.read()
+    bookies[0].log_bytes = 150
+    await meters.read()
+    bookies[0].log_bytes = None
+    await meters.read()
+    assert meters.written_bytes == 50
