@@ -15,10 +15,9 @@ from quire.errors import ExitCode, UsageError
 from quire.fleet.assumptions import Assumptions, Described, described
 
 if TYPE_CHECKING:
-    from quire.fleet.results import RunFigures
+    from quire.fleet.results import RunFigures, Spread
 
 SEEDS_DEFAULT: Final = 2
-NEARLY_ONE: Final = 0.9
 COLUMNS: Final = (
     ("outage_s_per_ledger", "down s/ledger"),
     ("longest_outage_s", "longest s"),
@@ -136,25 +135,27 @@ def _print(
         for name, found in runs.items():
             shown: dict[str, Json] = {"configuration": name}
             for figure, title in COLUMNS:
-                over = spread(found, figure)
-                if over is None:
-                    shown[title] = "-"
-                elif _show(over.least) == _show(over.most):
-                    shown[title] = _show(over.middle)
-                else:
-                    shown[title] = f"{_show(over.middle)} ({_show(over.least)}–{_show(over.most)})"
+                shown[title] = _range(figure, spread(found, figure))
             listing.add(shown)
     output.line("")
     output.line("The median of the seeds, and their range. docs/fleet.md explains each column.")
 
 
-def _show(value: float) -> str:
+def _range(name: str, over: "Spread | None") -> str:
+    """Write the median, and the range in brackets if there is one."""
+    if over is None:
+        return "-"
+    least, middle, most = (_show(name, each) for each in (over.least, over.middle, over.most))
+    return middle if least == most else f"{middle} ({least}–{most})"
+
+
+def _show(name: str, value: float) -> str:
     """Write a figure with as many digits as help."""
-    if value == 0:
-        return "0"
-    if NEARLY_ONE < value < 1:  # an availability: count the nines
-        return f"1−{1 - value:.1e}"
-    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"  # noqa: PLR2004 - three digits
+    if name == "read_availability":  # count the nines
+        return "all" if value == 1 else f"1−{1 - value:.1e}"
+    if name == "slow_share":
+        return f"{value:.2%}"
+    return f"{value:,.0f}" if value == 0 or value >= 100 else f"{value:.3g}"  # noqa: PLR2004
 
 
 def _number(each: Described) -> Callable[[str], float]:

@@ -76,9 +76,9 @@ class Appending:
         for seat in list(self._world.written_by.get(bookie_id, {}).values()):
             if seat.hold is not Hold.CHANGING:  # a change that was begun is not abandoned (1.3)
                 seat.health.forgive(bookie_id)
+            self._decide_again(seat)
             self.judge(seat)
         self._gaps.end_with_silence(bookie_id, silence)
-        self.retry()
 
     def retry(self) -> None:
         """Go on where ZooKeeper or a bookie was missing."""
@@ -96,7 +96,8 @@ class Appending:
                 self.roll(seat, seat.ledger)
         for bookie_id in [each for each in self._away if self._world.bookies.answers(each)]:
             for seat in self._away.pop(bookie_id).values():
-                self._join(seat, bookie_id)
+                rejoin = partial(self._rejoin, seat, seat.ledger, bookie_id)
+                self._world.agenda.after(self._world.assumptions.rejoin_s, rejoin)
 
     # -- ensemble changes ------------------------------------------------------------------------
 
@@ -197,39 +198,50 @@ class Appending:
             self._world.agenda.after(delay_s, partial(self._take_spare, seat, seat.ledger))
 
     def _take_spare(self, seat: Seat, ledger: Ledger) -> None:
-        quorum = self._world.configuration.quorum
-        answering = [each for each in seat.ensemble if self._world.bookies.answers(each)]
-        if seat.ledger is not ledger or len(answering) >= quorum.ensemble_size:
+        """Let a spare take the place of a member that left, or that could not leave."""
+        quorum, ensemble = self._world.configuration.quorum, seat.ensemble
+        parked = [each for each in ensemble if each in seat.health.parked]
+        is_full = len(ensemble) >= quorum.ensemble_size
+        if seat.ledger is not ledger or ledger.closed_s is not None or (is_full and not parked):
             return
         if seat.hold is not Hold.NONE or not self._world.metadata_store.is_up:
             self._plan_spare(seat)
             return
-        size = len(seat.ensemble)
-        absent = BookieId("absent")  # a place of its own in the ensemble, to be filled
-        places = (*seat.ensemble, *[absent] * max(1, quorum.ensemble_size - size))
-        grown = quorum.with_members(len(places))
-        chosen = self._world.bookies.replacements(grown, places, frozenset({size}))
-        if not isinstance(chosen, Shortage):
-            self._grow(seat, chosen[size])
-
-    def _join(self, seat: Seat, bookie_id: BookieId) -> None:
-        is_full = len(seat.ensemble) >= self._world.configuration.replica_count
-        if seat.ledger.closed_s is not None or bookie_id in seat.ensemble or is_full:
-            return
-        if seat.hold is Hold.NONE:
-            self._grow(seat, bookie_id)
-
-    def _grow(self, seat: Seat, bookie_id: BookieId) -> None:
-        """Let a bookie in as catching up (rule 11.2)."""
-        self.change(seat, (*seat.ensemble, bookie_id))
-        self._copying.catch_up(seat.ledger, bookie_id)
-        if len(seat.ensemble) < self._world.configuration.replica_count:
+        position = ensemble.index(parked[0]) if is_full else len(ensemble)
+        places = ensemble if is_full else (*ensemble, BookieId("absent"))
+        chosen = self._world.bookies.replacements(quorum, places, frozenset({position}))
+        if isinstance(chosen, Shortage):
             self._plan_spare(seat)
+            return
+        self._take_in(seat, tuple(chosen.get(p, b) for p, b in enumerate(places)), position)
 
-    def _caught_up(self, ledger: Ledger, bookie_id: BookieId) -> None:
-        """Let members leave that were waited for: another holds every entry now."""
+    def _rejoin(self, seat: Seat, ledger: Ledger, bookie_id: BookieId) -> None:
+        """Take a member in again that is back, if it is still missing."""
+        is_full = len(seat.ensemble) >= self._world.configuration.replica_count
+        is_other = seat.ledger is not ledger or ledger.closed_s is not None
+        if is_other or is_full or bookie_id in seat.ensemble:
+            return
+        if seat.hold is Hold.NONE and self._world.metadata_store.is_up:
+            self._take_in(seat, (*seat.ensemble, bookie_id), len(seat.ensemble))
+        else:
+            self._away.setdefault(bookie_id, {})[seat.number] = seat
+
+    def _take_in(self, seat: Seat, ensemble: tuple[BookieId, ...], position: int) -> None:
+        """Begin a fragment with one more member, as catching up (rule 11.2)."""
+        self.change(seat, ensemble)
+        self._copying.catch_up(seat.ledger, ensemble[position])
+        self._plan_spare(seat)  # for the next place, if there is one
+
+    def _caught_up(self, ledger: Ledger, _bookie_id: BookieId) -> None:
+        """Decide anew: another member holds every entry."""
         seat = self._world.seats[ledger.seat]
-        if seat.ledger is ledger and seat.hold is Hold.NONE and seat.health.parked:
+        if seat.ledger is ledger:
+            self._decide_again(seat)
+
+    def _decide_again(self, seat: Seat) -> None:
+        """Let members leave that could not be done without so far."""
+        is_in_sync = self._world.configuration.quorum.is_in_sync
+        if is_in_sync and seat.hold is Hold.NONE and seat.health.parked:
             seat.health.unpark_all()
             self._decide(seat)
 

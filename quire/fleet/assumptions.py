@@ -67,12 +67,13 @@ class Assumptions:
     takeover_s: float = _amount(10.0, "s", "until another process takes a dead writer's ledgers")
     recovery_s: float = _amount(0.1, "s", "to fence, read and write back the end of a ledger")
     repair_after_s: float = _amount(600.0, "s", "a bookie is down until its copies are made anew")
-    spare_after_s: float = _amount(600.0, "s", "in-sync: until a spare takes a leaver's place")
+    rejoin_s: float = _amount(1.0, "s", "in-sync: until a member that is back is taken in")
+    spare_after_s: float = _amount(10.0, "s", "in-sync: until a spare takes a leaver's place")
     operator_hours: float = _amount(
         1.0, "hours", "fixed: until a member with a lost disk is swapped"
     )
     give_up_hours: float = _amount(24.0, "hours", "until a hopeless recovery is given up")
-    copy_rate: float = _amount(50.0, "MiB/s", "that each bookie writes of copies", least=0.001)
+    copy_rate: float = _amount(32.0, "MiB/s", "that each bookie writes of copies", least=0.001)
 
     @property
     def end_s(self) -> float:

@@ -19,9 +19,9 @@ from metadata.ledger_metadata import QuorumSpec
 from metadata.registration import BookieRegistration
 from quire.fleet.assumptions import Assumptions
 
-SAMPLE_SIZE: Final = 12
-"""The policy chooses among so many bookies, drawn evenly: where all weigh the same that is the same
-choice as among all of them, and it takes a fifth of the time."""
+SAMPLE_PER_REPLICA: Final = 4
+"""The policy chooses among so many bookies for each replica, drawn evenly: where all weigh the same
+and enough racks are among them, that is the same choice as among all, in a fifth of the time."""
 
 
 @dataclass(slots=True, eq=False)
@@ -120,8 +120,9 @@ class Bookies:
 
     def new_ensemble(self, quorum: QuorumSpec) -> tuple[BookieId, ...] | Shortage:
         """Choose the bookies of a new ledger."""
-        chosen = self._policy.new_ensemble(quorum, self._sample(()), {}, self._rng)
-        if isinstance(chosen, Shortage) and len(self._offered) > SAMPLE_SIZE:
+        sample = self._sample(quorum, ())
+        chosen = self._policy.new_ensemble(quorum, sample, {}, self._rng)
+        if isinstance(chosen, Shortage) and sample is not self._offered:
             return self._policy.new_ensemble(quorum, self._offered, {}, self._rng)
         return chosen
 
@@ -129,13 +130,16 @@ class Bookies:
         self, quorum: QuorumSpec, ensemble: tuple[BookieId, ...], positions: frozenset[int]
     ) -> Mapping[int, BookieId] | Shortage:
         """Choose other bookies for some positions of an ensemble."""
-        sample = self._sample(ensemble)
+        sample = self._sample(quorum, ensemble)
         return self._policy.replacements(quorum, ensemble, positions, sample, {}, self._rng)
 
-    def _sample(self, members: tuple[BookieId, ...]) -> dict[BookieId, BookieRegistration]:
-        if len(self._names) <= SAMPLE_SIZE:
+    def _sample(
+        self, quorum: QuorumSpec, members: tuple[BookieId, ...]
+    ) -> dict[BookieId, BookieRegistration]:
+        size = SAMPLE_PER_REPLICA * quorum.write_quorum
+        if len(self._names) <= size:
             return self._offered
-        wanted = self._rng.sample(self._names, SAMPLE_SIZE)
+        wanted = self._rng.sample(self._names, size)
         wanted += [each for each in members if each in self._offered]
         return {each: self._offered[each] for each in wanted}
 

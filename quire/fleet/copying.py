@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from ledger_client.placement_policy import Shortage
 from metadata.ids import BookieId, EntryId, LedgerId
-from metadata.ledger_metadata import Fragment
+from metadata.ledger_metadata import Fragment, LedgerMetadata
 from quire.fleet.bookies import Silence
 from quire.fleet.ledgers import TOKEN, Ledger
 from quire.fleet.world import World
@@ -114,25 +114,28 @@ class Copying:
         self._queue(bookie_id, CatchUp(ledger), is_urgent=True)
 
     def _queue_repair(self, repair: Repair) -> None:
-        if repair.key in self._pending:
-            return
         fragment = self._fragment(repair)
-        if fragment is None:
+        if fragment is None or repair.key in self._pending or not self._needs(repair, fragment):
             return
-        ensemble = fragment.ensemble
-        quorum = repair.ledger.metadata.quorum.with_members(len(ensemble))
         if repair.absent is None:
-            position = len(ensemble)
-            ensemble = (*ensemble, BookieId("absent"))
-            quorum = repair.ledger.metadata.quorum.with_members(len(ensemble))
+            ensemble = (*fragment.ensemble, BookieId("absent"))
+            position = len(fragment.ensemble)
         else:
+            ensemble = fragment.ensemble
             position = ensemble.index(repair.absent)
+        quorum = repair.ledger.metadata.quorum.with_members(len(ensemble))
         chosen = self._world.bookies.replacements(quorum, ensemble, frozenset({position}))
         self._pending[repair.key] = None
         if isinstance(chosen, Shortage):
             self._try_later(repair)
         else:
             self._queue(chosen[position], repair, is_urgent=False)
+
+    def _needs(self, repair: Repair, fragment: Fragment) -> bool:
+        """Tell whether a fragment still lacks what a repair is to give it."""
+        if repair.absent is None:
+            return len(fragment.ensemble) < self._world.configuration.replica_count
+        return repair.absent in fragment.ensemble and repair.absent in self.overdue
 
     def _try_later(self, repair: Repair) -> None:
         def again() -> None:
@@ -185,14 +188,9 @@ class Copying:
         if job.ledger.is_deleted:
             return False
         match job:
-            case Repair(_, _, None):
+            case Repair():
                 fragment = self._fragment(job)
-                wanted = self._world.configuration.replica_count
-                return fragment is not None and len(fragment.ensemble) < wanted
-            case Repair(_, _, absent):
-                fragment = self._fragment(job)
-                is_named = fragment is not None and absent in fragment.ensemble
-                return is_named and absent in self.overdue
+                return fragment is not None and self._needs(job, fragment)
             case FillGaps():
                 return target in job.ledger.gaps and self._world.bookies.answers(target)
             case CatchUp():
@@ -236,10 +234,21 @@ class Copying:
             case CatchUp():
                 for index, old in enumerate(metadata.fragments[:-1]):
                     if target not in old.ensemble:
-                        ensemble = (*old.ensemble, target)
-                        new_fragment = replace(old, ensemble=ensemble)
-                        metadata = metadata.with_fragment(index, new_fragment, TOKEN)
+                        fuller = replace(old, ensemble=self._with_member(metadata, old, target))
+                        metadata = metadata.with_fragment(index, fuller, TOKEN)
                 self._world.store(job.ledger, metadata)
+
+    def _with_member(
+        self, metadata: LedgerMetadata, old: Fragment, target: BookieId
+    ) -> tuple[BookieId, ...]:
+        """Return an older fragment's ensemble with one that caught up: in a free place, or in that
+        of one that is no member any more.
+        """
+        if len(old.ensemble) < self._world.configuration.replica_count:
+            return (*old.ensemble, target)
+        members = metadata.last_fragment.ensemble
+        gone = next(each for each in old.ensemble if each not in members)
+        return tuple(target if each == gone else each for each in old.ensemble)
 
     def _count(self, job: Job, entries: int) -> None:
         measures = self._world.measures

@@ -43,6 +43,7 @@ class RunFigures:
     at_ack_quorum_gib_hours: float | None
     """With no more copies than the ack quorum; None where that is the write quorum."""
     peak_one_copy_gib: float
+    """The most at any time, with what has none."""
     peak_at_ack_quorum_gib: float | None
     lost_gib: float
     lost_ledgers: int
@@ -88,7 +89,7 @@ def figures(world: World, seed: int) -> RunFigures:
         short_gib_hours=sum(below) * hours,
         at_ack_quorum_gib_hours=sum(below[to_ack]) * hours if has_slack else None,
         peak_one_copy_gib=world.existing.peak[1] * gib,
-        peak_at_ack_quorum_gib=sum(world.existing.peak[to_ack]) * gib if has_slack else None,
+        peak_at_ack_quorum_gib=world.existing.peak[quorum.ack_quorum] * gib if has_slack else None,
         lost_gib=world.existing.lost_entries * gib,
         lost_ledgers=len(world.existing.lost_ledgers),
         repaired_gib=measures.repaired_entries * gib,

@@ -106,18 +106,22 @@ class Simulation:
         world = self.world
         self._settle_reads()
         back = world.bookies.end_silence(machine)
-        if back is None:
-            world.bookies.offer(machine)  # a new bookie, if its disk was lost
+        is_suspect = back is not None and back[1].keeps_what_was_sent
+        if is_suspect:
+            world.agenda.after(world.assumptions.quarantine_s, partial(self._offer, machine))
         else:
+            world.bookies.offer(machine)  # a new bookie, if its disk was lost
+        if back is not None:
             bookie_id, silence = back
             self._copying.came_back(bookie_id)
             self._judge_reads(bookie_id)
             self._appending.came_back(bookie_id, silence)
-            is_suspect = silence.keeps_what_was_sent
-            rest_s = world.assumptions.quarantine_s if is_suspect else 0.0
-            world.agenda.after(rest_s, partial(world.bookies.offer, machine))
         self._appending.retry()
         self._recovering.retry()
+
+    def _offer(self, machine: int) -> None:
+        self.world.bookies.offer(machine)
+        self._appending.retry()
 
     def _lose_disk(self, fault: Fault) -> None:
         world = self.world

@@ -22,6 +22,7 @@ class CopyTracker:
     enough: int
     entry_seconds: list[float] = field(default_factory=list)
     peak: list[int] = field(default_factory=list)
+    """The most entries at any time with so many copies or fewer."""
     lost_entries: int = 0
     lost_ledgers: dict[LedgerId, None] = field(default_factory=dict)
     _known: dict[LedgerId, tuple[Ledger, float, list[int]]] = field(default_factory=dict)
@@ -49,8 +50,8 @@ class CopyTracker:
             self.lost_entries += lost
             self.lost_ledgers[ledger.number] = None
         self._move(known[2] if known else None, counts)
-        # An open-ended gap deviates as soon as the ledger grows.
-        if any(counts[: self.enough]) or (ledger.gaps and ledger.closed_s is None):
+        # Where a ledger that grows lacks copies, its next entries will.
+        if any(counts[: self.enough]) or (ledger.closed_s is None and self._may_deviate(ledger)):
             self._known[ledger.number] = (ledger, now, counts)
         else:
             self._move(counts, None)
@@ -87,8 +88,10 @@ class CopyTracker:
         self._known[ledger.number] = (ledger, now, counts)
 
     def _move(self, before: list[int] | None, after: list[int] | None) -> None:
+        at_most = 0
         for copies in range(self.enough):
             old = before[copies] if before else 0
             new = after[copies] if after else 0
             self._now[copies] += new - old
-            self.peak[copies] = max(self.peak[copies], self._now[copies])
+            at_most += self._now[copies]
+            self.peak[copies] = max(self.peak[copies], at_most)

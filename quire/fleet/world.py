@@ -59,6 +59,9 @@ class World:
 
     def store(self, ledger: Ledger, metadata: LedgerMetadata) -> None:
         """Put new metadata of a ledger in force."""
+        if metadata.fragments is ledger.metadata.fragments:  # closed, and on the same bookies
+            ledger.metadata = metadata
+            return
         old = _members(ledger.metadata)
         ledger.metadata = metadata
         new = _members(metadata)

@@ -1,0 +1,100 @@
+"""The assumptions as options of the command line, and figures as people read them."""
+
+import argparse
+import asyncio
+import io
+import json
+from dataclasses import fields, replace
+
+import pytest
+
+from metadata.ledger_metadata import QuorumSpec
+from quire.cli.command_line import Noun
+from quire.cli.fleet import add_parser, run
+from quire.cli.output import Output
+from quire.compare.configurations import BY_NAME as COMPARED
+from quire.errors import UsageError
+from quire.fleet.assumptions import Assumptions, described
+from quire.fleet.configurations import BY_NAME
+from quire.fleet.results import RunFigures, spread
+from quire.fleet.running import run_one
+
+SMALL = Assumptions(bookies=6, ledgers=2, clients=1, days=1, ledger_hours=12, retention_hours=1)
+
+
+def parsed(*words: str) -> argparse.Namespace:
+    noun = Noun("bench", "")
+    add_parser(noun)
+    return noun.parser.parse_args(["fleet", *words])
+
+
+def test_every_assumption_is_an_option_with_its_default() -> None:
+    arguments = parsed()
+    for each in fields(Assumptions):
+        assert getattr(arguments, each.name) == getattr(Assumptions(), each.name)
+    changed = parsed("--disk-losses", "0.5", "--bookies", "7")
+    assert (changed.disk_losses, changed.bookies) == (0.5, 7)
+    assert all(each.unit and each.meaning for each in described())
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("--bookies", "0"), ("--crashes", "-1"), ("--days", "nan"), ("--pauses", "inf")],
+)
+def test_an_assumption_that_cannot_be_is_refused(
+    option: str, value: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        parsed(option, value)
+    assert "is not at least" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("--configurations", "all-of-9"), "there is no configuration 'all-of-9'"),
+        (("--bookies", "4"), "5 bookies are needed, there are 4"),
+    ],
+)
+def test_what_cannot_be_run_is_refused(words: tuple[str, ...], says: str) -> None:
+    output = Output(as_json=True, results=io.StringIO(), remarks=io.StringIO())
+    with pytest.raises(UsageError, match=says):
+        asyncio.run(run(parsed(*words), output))
+
+
+def test_the_names_and_quorums_are_those_of_bench_compare() -> None:
+    def sizes(quorum: QuorumSpec) -> tuple[int, int, int, int]:
+        return (
+            quorum.ensemble_size,
+            quorum.write_quorum,
+            quorum.ack_quorum,
+            quorum.min_in_sync,
+        )
+
+    for name, configuration in BY_NAME.items():
+        assert sizes(configuration.quorum) == sizes(COMPARED[name].quorum.spec)
+        assert configuration.is_fixed == name.startswith("fixed")
+
+
+def test_a_spread_is_of_the_runs_in_which_the_figure_means_something() -> None:
+    runs = [run_one("all-of-2", SMALL, seed) for seed in (1, 2, 3)]
+    runs = [replace(each, longest_outage_s=s) for each, s in zip(runs, (4, 1, 3), strict=True)]
+    over = spread(runs, "longest_outage_s")
+    assert over is not None
+    assert (over.least, over.middle, over.most) == (1, 3, 4)
+    assert spread(runs, "at_ack_quorum_gib_hours") is None
+
+
+def test_figures_are_numbers_that_json_knows() -> None:
+    values = run_one("majority-3", SMALL, 1).values()
+    assert set(values) == {each.name for each in fields(RunFigures)} - {"configuration", "seed"}
+    assert json.loads(json.dumps(values)) == values
+    assert values["stored_gib_hours"] == pytest.approx(2 * stored_gib_hours())
+
+
+def stored_gib_hours() -> float:
+    """Return what one of the ledgers of `SMALL` stores: it is written all the time, each 12 hours
+    are kept for one hour more.
+    """
+    per_hour = SMALL.write_rate * 3600 * SMALL.entry_bytes / 2**30
+    return 24 * per_hour * (SMALL.ledger_hours / 2 + SMALL.retention_hours)
