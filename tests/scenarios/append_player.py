@@ -1,18 +1,21 @@
 """Plays transcripts of `AppendProtocol`.
 
-Set-up: `quorum E/WQ/AQ[/S]`, `fragments 0:a,b,c`, and the options `delay`, `degraded`,
-`unanswered N` (bytes).
+Set-up: `quorum E/WQ/AQ[/S]` or `in_sync E min N`, `fragments 0:a,b,c`, and the options `delay`,
+`degraded`, `fixed`, `unanswered N` (bytes).
 
 Events:
     append 0 count=3 [bytes=10]                     one batch of entries from 0, 10 bytes each
     stored a 0 | refused a 0 STATUS                 a's answer to the batch that starts at 0
-    failed a [gone|suspected|backlog]
-    returned a | spare
+    failed a [gone|suspected|backlog|lagging]
+    returned a | spare | ready d                    d, no member, can become one
+    members                                         the token for the members proposed
+    seen [STATE] fragments=... [version=N]          the ledger is stored so by others
     chosen 1=d | none needed=1 seen=3
     ok                                              the last compare-and-set was applied
     conflict STATE [fragments=...] [last=N length=N]  it was not: this is stored
     metadata-refused
     close | give-up
+    shown | lag a | suspectable a                   asks: who is in sync, what a lacks, 5.7
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,11 +35,12 @@ class AppendPlayer:
     """One writer, and the last change of the metadata that it asked for."""
 
     def __init__(self, setup: Mapping[str, str]) -> None:
-        self._quorum = w.parse_quorum(setup["quorum"])
+        self._quorum = w.parse_quorum_of(setup)
         self._fragments = w.parse_fragments(setup["fragments"])
         options = AppendOptions(
             delay_ensemble_change="delay" in setup,
             run_degraded="degraded" in setup,
+            fixed_membership="fixed" in setup,
             unanswered_bytes_max=int(setup.get("unanswered", "1000000")),
         )
         metadata = w.ledger(self._quorum, self._fragments, LedgerState.OPEN)
@@ -45,9 +49,21 @@ class AppendPlayer:
         self._wanted: LedgerMetadata | None = None
 
     def play(self, words: Sequence[str]) -> list[str]:
-        return [self._show(action) for action in self._protocol.handle(self._event(words))]
+        protocol = self._protocol
+        match words:
+            case ["shown"]:
+                refused = ", appends refused" if protocol.lacks_in_sync else ""
+                return [f"in sync {','.join(protocol.in_sync) or 'nobody'}{refused}"]
+            case ["lag", bookie_id]:
+                return [f"{bookie_id} lacks {protocol.lag_entries(BookieId(bookie_id))}"]
+            case ["suspectable", bookie_id]:
+                return [
+                    "yes" if protocol.may_suspect(BookieId(bookie_id), has_spare=True) else "no"
+                ]
+            case _:
+                return [self._show(action) for action in protocol.handle(self._event(words))]
 
-    def _event(self, words: Sequence[str]) -> e.AppendEvent:
+    def _event(self, words: Sequence[str]) -> e.AppendEvent:  # noqa: PLR0911 - one line for each
         match words:
             case ["append", first, *rest]:
                 options = w.parse_options(rest)
@@ -66,6 +82,10 @@ class AppendPlayer:
                 return e.BookieReturned(BookieId(bookie_id))
             case ["spare"]:
                 return e.SpareJoined()
+            case ["ready", bookie_id]:
+                return e.MemberReady(BookieId(bookie_id), w.TOKEN)
+            case ["members"]:
+                return e.MembersProposed(w.TOKEN)
             case ["chosen", *pairs]:
                 chosen = w.parse_options(pairs)
                 by_position = {int(p): BookieId(b) for p, b in chosen.items()}
@@ -79,16 +99,15 @@ class AppendPlayer:
     def _metadata_event(self, words: Sequence[str]) -> e.AppendEvent:
         self._version += 1
         match words:
+            case ["seen", *rest]:
+                options = w.parse_options(rest)
+                self._version = int(options.pop("version", str(self._version)))
+                return e.MetadataSeen(self._found(options), Version(self._version))
             case ["ok"]:
                 assert self._wanted is not None
                 return e.MetadataStored(self._wanted, Version(self._version))
-            case ["conflict", state, *rest]:
-                options = w.parse_options(rest)
-                fragments = self._fragments
-                if "fragments" in options:
-                    fragments = w.parse_fragments(options["fragments"])
-                last, length = int(options.get("last", "-1")), int(options.get("length", "0"))
-                found = w.ledger(self._quorum, fragments, LedgerState(state), last, length)
+            case ["conflict", *rest]:
+                found = self._found(w.parse_options(rest))
                 return e.MetadataConflicted(found, Version(self._version))
             case ["metadata-refused"]:
                 return e.MetadataRefused(LedgerNotFoundError("deleted", ledger_id=w.LEDGER))
@@ -98,6 +117,15 @@ class AppendPlayer:
                 return e.WriterFailed(QuorumTimeoutError("too late", ledger_id=w.LEDGER))
             case _:
                 raise ValueError(f"unknown event: {' '.join(words)}")
+
+    def _found(self, options: Mapping[str, str]) -> LedgerMetadata:
+        """Return the ledger as others stored it; OPEN unless the options name a state."""
+        fragments = self._fragments
+        if "fragments" in options:
+            fragments = w.parse_fragments(options["fragments"])
+        state = next((each for each in LedgerState if each in options), LedgerState.OPEN)
+        last, length = int(options.get("last", "-1")), int(options.get("length", "0"))
+        return w.ledger(self._quorum, fragments, state, last, length)
 
     def _show(self, action: e.AppendAction) -> str:
         match action:
@@ -112,6 +140,8 @@ class AppendPlayer:
             case e.ChooseReplacements(ensemble, positions, excluded):
                 at = ",".join(str(p) for p in positions)
                 return f"choose for {at} of {','.join(ensemble)} without {','.join(excluded)}"
+            case e.ProposeMembers(ensemble):
+                return f"propose {','.join(ensemble)}"
             case e.StoreMetadata(metadata, expected):
                 self._wanted = metadata
                 return f"store {_show_ledger(metadata)} at version {expected}"

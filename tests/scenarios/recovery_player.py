@@ -1,7 +1,7 @@
 """Plays transcripts of `RecoveryProtocol`.
 
-Set-up: `quorum E/WQ/AQ[/S]`, `fragments 0:a,b,c;5:a,b,d` (as first stored), `bytes N` (of every
-entry; 10 unless given).
+Set-up: `quorum E/WQ/AQ[/S]` or `in_sync E min N`, `fragments 0:a,b,c;5:a,b,d` (as first stored),
+`bytes N` (of every entry; 10 unless given).
 
 Events:
     metadata STATE [fragments=...] [last=N length=N]   read: at the start, at a conflict, when asked
@@ -30,7 +30,7 @@ class RecoveryPlayer:
     """One recovery, and the last change of the metadata that it asked for."""
 
     def __init__(self, setup: Mapping[str, str]) -> None:
-        self._quorum = w.parse_quorum(setup["quorum"])
+        self._quorum = w.parse_quorum_of(setup)
         self._fragments = w.parse_fragments(setup["fragments"])
         self._entry_bytes = int(setup.get("bytes", "10"))
         self._protocol = RecoveryProtocol()

@@ -13,6 +13,7 @@ from metadata.ledger_metadata import (
     Fragment,
     LedgerMetadata,
     LedgerState,
+    QuorumMode,
     QuorumSpec,
 )
 
@@ -24,6 +25,15 @@ def parse_quorum(text: str) -> QuorumSpec:
     """Read `E/WQ/AQ` or `E/WQ/AQ/S`."""
     ensemble, write, ack, *stripe = (int(part) for part in text.split("/"))
     return QuorumSpec(ensemble, write, ack, stripe[0] if stripe else STRIPE_ENTRIES_DEFAULT)
+
+
+def parse_quorum_of(setup: Mapping[str, str]) -> QuorumSpec:
+    """Read the set-up line `quorum E/WQ/AQ[/S]`, or `in_sync E min N`."""
+    if "in_sync" not in setup:
+        return parse_quorum(setup["quorum"])
+    size, _min, least = setup["in_sync"].split()
+    members = int(size)
+    return QuorumSpec(members, members, members, mode=QuorumMode.IN_SYNC, min_in_sync=int(least))
 
 
 def parse_bookies(text: str) -> tuple[BookieId, ...]:
