@@ -6,6 +6,11 @@ Leaves bookies, recoverers and most of the judgement to `recovery_model`.
 Invariants checked besides: entries are confirmed in order, without gaps; what is confirmed is on an
 ack quorum of the ensemble stored at that moment (4.4); nothing is confirmed beyond another's close;
 a writer that closed agrees with what is stored; a writer whose bookies live gets on.
+
+`InSyncModel` adds section 11: members fail, lag, return, join, catch up, and die for good while one
+lives that is stored as in sync. Checked besides: who is stored so holds every confirmed entry; the
+last one never leaves; no set shrinks below `min_in_sync`, nothing is confirmed below it; with
+enough alive everything is confirmed, and who joins is in sync in the end.
 """
 
 from random import Random
@@ -17,8 +22,8 @@ from ledger_client.protocol import append_events as a
 from ledger_client.protocol.append import AppendProtocol
 from ledger_client.protocol.append_options import AppendOptions
 from ledger_client.protocol.quorum import stripe_end, write_set
-from metadata.ids import BookieId, EntryId, Version
-from metadata.ledger_metadata import LedgerMetadata, QuorumSpec
+from metadata.ids import NO_ENTRY, BookieId, EntryId, Version
+from metadata.ledger_metadata import Fragment, LedgerMetadata, LedgerState, QuorumSpec
 from tests.scenarios.words import TOKEN
 from tests.unit.ledger_client.recovery_model import (
     Model,
@@ -34,6 +39,8 @@ FAILURE_ODDS = 0.08
 RETURN_ODDS = 0.3
 CLOSE_ODDS = 0.05
 NO_SPARE_ODDS = 0.2
+ALL_FAIL_ODDS = 0.1
+MOMENTS_MAX = 40  # how often something goes wrong, or better, in an in-sync history
 
 
 class WriterModel(Model):
@@ -59,6 +66,11 @@ class WriterModel(Model):
         if self.error is not None or self.written is not None:
             self.pushed += count  # nothing comes of it any more
             return
+        self.disturb()
+        self.push(count)
+
+    def disturb(self) -> None:
+        """Let something go wrong, or better, before an append."""
         if self.rng.random() < FAILURE_ODDS:
             name = self.rng.choice(self.writer.metadata.last_fragment.ensemble)
             kind = self.rng.choice(list(a.FailureKind))
@@ -69,6 +81,8 @@ class WriterModel(Model):
             self.send(lambda: self.tell(event))
         if self.rng.random() < CLOSE_ODDS:
             self.send(self.close)
+
+    def push(self, count: int) -> None:
         quorum, first = self.stored.quorum, EntryId(self.pushed)
         count = min(count, stripe_end(quorum, first) - first + 1)
         self.pushed += count
@@ -104,6 +118,8 @@ class WriterModel(Model):
                 self.written = metadata
             case a.EnsembleChanged():
                 self.changes += 1
+            case a.ProposeMembers():
+                self.send(lambda: self.tell(a.MembersProposed(TOKEN)))
             case a.Settle() | a.RecordStretch():
                 pass
 
@@ -121,7 +137,7 @@ class WriterModel(Model):
             self.send(lambda name=name: self.deliver(name, first, count, lac))  # type: ignore[misc]
 
     def deliver(self, name: BookieId, first: EntryId, count: int, lac: int) -> None:
-        if self.is_lost():
+        if self.bookies[name].is_down or self.is_lost():
             self.tell(a.BookieFailed(name, a.FailureKind.GONE, "lost"))
             return
         status = self.bookies[name].add(first, count, lac, recovery=False)
@@ -139,9 +155,11 @@ class WriterModel(Model):
             raise ViolationError(f"{lac} was confirmed beyond the end, {stored.last_entry_id}")
         for entry in range(self.acknowledged + 1, lac + 1):
             entry_id = EntryId(entry)
-            replicas = write_set(stored.quorum, stored.fragment_of(entry_id), entry_id)
+            fragment = stored.fragment_of(entry_id)
+            quorum = stored.quorum_of(fragment)
+            replicas = write_set(quorum, fragment, entry_id)
             copies = sum(entry in self.bookies[name].entries for name in replicas)
-            if copies < stored.quorum.ack_quorum:
+            if copies < quorum.ack_quorum:
                 raise ViolationError(f"{entry} was confirmed with {copies} copies at {replicas}")
         self.acknowledged = lac
 
@@ -175,6 +193,208 @@ def explore_writer(
     model = WriterModel(quorum, rng, recoverers=recoverers, options=options)
     model.run(entries=rng.randint(0, 12))
     model.check_writer()
+    model.recover_in_peace()
+    model.check()
+    return model
+
+
+def members_in_sync(metadata: LedgerMetadata) -> list[BookieId]:
+    """Return the members of the last fragment that every fragment names (11.2)."""
+    ensembles = [fragment.ensemble for fragment in metadata.fragments]
+    return [b for b in ensembles[-1] if all(b in ensemble for ensemble in ensembles)]
+
+
+class InSyncModel(WriterModel):
+    """One in-sync ledger with its real writer, and a copier."""
+
+    def __init__(
+        self, quorum: QuorumSpec, rng: Random, *, recoverers: int, options: AppendOptions
+    ) -> None:
+        super().__init__(quorum, rng, recoverers=recoverers, options=options)
+        self.is_copying = False
+        self.caught_up = self.lagged = 0
+        self.moments_left = rng.randint(0, MOMENTS_MAX)
+        self.send(self.moment)
+
+    @override
+    def disturb(self) -> None:
+        """Leave that to the moments, which come at any time."""
+
+    def moment(self) -> None:
+        better = [self.return_one, self.join_one, self.begin_copy]
+        self.rng.choice([self.fail_some, self.fail_some, self.die_one, *better * 2])()
+        if self.rng.random() < CLOSE_ODDS / 4:
+            self.close()
+        self.moments_left -= 1
+        if self.moments_left > 0:
+            self.send(self.moment)
+
+    def fail_some(self) -> None:
+        members = self.writer.metadata.last_fragment.ensemble
+        for name in members if self.rng.random() < ALL_FAIL_ODDS else self.rng.sample(members, 1):
+            self.fail(name)
+
+    def fail(self, name: BookieId) -> None:
+        if self.writer.lag_entries(name) and not self.writer.is_changing:
+            self.lagged += 1
+            self.tell(a.BookieFailed(name, a.FailureKind.LAGGING, "drawn"))
+        elif self.rng.random() < 1 / 2 and self.writer.may_suspect(name, has_spare=True):
+            self.tell(a.BookieFailed(name, a.FailureKind.SUSPECTED, "drawn"))
+        else:
+            self.bookies[name].is_down = True
+            self.tell(a.BookieFailed(name, a.FailureKind.GONE, "drawn"))
+
+    def die_one(self) -> None:
+        name = self.rng.choice(list(self.bookies))
+        living = [b for b in members_in_sync(self.stored) if not self.bookies[b].is_dead]
+        if self.stored.state is LedgerState.OPEN and living != [name]:
+            self.bookies[name].die()
+            self.tell(a.BookieFailed(name, a.FailureKind.GONE, "dead"))
+
+    def return_one(self) -> None:
+        for bookie in self.rng.sample(list(self.bookies.values()), 2):
+            bookie.is_down = bookie.is_dead
+        for name in self.writer.parked:
+            if self.is_up(name):
+                self.tell(a.BookieReturned(name))
+
+    def join_one(self) -> None:
+        name = self.rng.choice(list(self.bookies))
+        if self.is_up(name):
+            self.tell(a.MemberReady(name, TOKEN))
+
+    def begin_copy(self) -> None:
+        """Let the first member that is behind, as far as the writer knows, begin to catch up."""
+        fragments = self.writer.metadata.fragments
+        for target in fragments[-1].ensemble:
+            lacked = [f.first_entry_id for f in fragments[:-1] if target not in f.ensemble]
+            if lacked and self.is_up(target) and not self.is_copying:
+                self.is_copying = True
+                self.copy(target, lacked[-1], lacked[-1])
+
+    def copy(self, target: BookieId, first: EntryId, entry: int) -> None:
+        """Copy one entry, then the next; at last name the target (9.1)."""
+        stored, index = self.stored, self.stored.fragment_index_of(first)
+        members = stored.fragments[index].ensemble
+        self.is_copying = False
+        if stored.state is LedgerState.CLOSED or not self.is_up(target):
+            return
+        if target in members:  # the writer was told while it could not hear
+            self.tell(a.MetadataSeen(stored, self.version))
+        elif entry == stored.fragments[index + 1].first_entry_id:
+            self.name_copy(target, index)
+        elif any(entry in self.bookies[b].entries for b in members if self.is_up(b)):
+            self.bookies[target].add(entry, 1, NO_ENTRY, recovery=True)
+            self.is_copying = True
+            self.send(lambda: self.copy(target, first, entry + 1))
+
+    def name_copy(self, target: BookieId, index: int) -> None:
+        """Swap the target in: in the place of one that is no member, where the fragment is full."""
+        stored, fragment = self.stored, self.stored.fragments[index]
+        members = fragment.ensemble
+        if len(members) == stored.quorum.ensemble_size:
+            left = next(b for b in members if b not in stored.last_fragment.ensemble)
+            members = tuple(b for b in members if b != left)
+        named = Fragment(fragment.first_entry_id, (*members, target))
+        self.stored = stored.with_fragment(index, named, TOKEN)
+        self.version = Version(self.version + 1)
+        self.caught_up += target in members_in_sync(self.stored)
+        self.judge_members()
+        seen = a.MetadataSeen(self.stored, self.version)
+        self.send(lambda: self.tell(seen))
+        self.send(self.begin_copy)
+
+    @override
+    def store_change(self, changed: LedgerMetadata, version: Version) -> None:
+        before = self.stored
+        super().store_change(changed, version)
+        if self.stored is not before and changed.state is LedgerState.OPEN:
+            self.judge_change(before)
+
+    def judge_change(self, before: LedgerMetadata) -> None:
+        """Judge a change of the last fragment. One whose place another takes, which then catches
+        up, may leave too few behind: nothing is confirmed until there are enough again.
+        """
+        least, members = before.quorum.min_in_sync, members_in_sync(self.stored)
+        size, size_before = (len(m.last_fragment.ensemble) for m in (self.stored, before))
+        if not members:
+            raise ViolationError("the last member that was in sync left")
+        if len(members) < least and size < size_before:
+            raise ViolationError(f"the members shrank to {members}")
+        self.judge_members()
+
+    def judge_members(self) -> None:
+        """Raise ViolationError if somebody counts as in sync that has not caught up."""
+        for name in members_in_sync(self.stored):
+            held = self.bookies[name].entries
+            if not all(entry in held for entry in range(self.acknowledged + 1)):
+                raise ViolationError(f"{name} counts as in sync and has not caught up")
+
+    def keep_one_alive(self) -> None:
+        """Where what is stored now rests on the dead alone, let one of them have been away only."""
+        sets = [list(f.ensemble) for f in self.stored.fragments]
+        if self.stored.state is not LedgerState.CLOSED:
+            sets.append(members_in_sync(self.stored))
+        for names in sets:
+            if names and all(self.bookies[name].is_dead for name in names):
+                self.bookies[names[0]].is_dead = False
+
+    @override
+    def confirm(self, lac: EntryId, length: int) -> None:
+        super().confirm(lac, length)
+        stored = self.stored
+        alive = [b for b in members_in_sync(stored) if b not in self.writer.parked]
+        if stored.state is LedgerState.OPEN and len(alive) < stored.quorum.min_in_sync:
+            raise ViolationError(f"{lac} was confirmed with {alive} in sync")
+
+    def is_up(self, name: BookieId) -> bool:
+        return not self.bookies[name].is_down
+
+    def make_peace(self) -> None:
+        self.odds = Odds(lost=0.0, down=0.0)
+        self.keep_one_alive()
+        for bookie in self.bookies.values():
+            bookie.is_down = bookie.is_dead
+        self.tell_who_lives()
+        self.check_progress(members_in_sync(self.stored))
+        for name in list(self.bookies) * 3:
+            if self.is_up(name):
+                self.tell(a.MemberReady(name, TOKEN))
+            self.tell_who_lives()
+        living = [b for b in self.bookies if self.is_up(b)]
+        room = min(self.stored.quorum.ensemble_size, len(living))
+        if self.check_progress(living) and len(self.writer.in_sync) != room:
+            raise ViolationError(f"{self.writer.in_sync} are in sync, {living} live")
+
+    def tell_who_lives(self) -> None:
+        """Let the writer learn who is dead and who answers; play on until nothing happens."""
+        for name, bookie in self.bookies.items():
+            self.tell(a.BookieReturned(name))
+            if bookie.is_dead:
+                self.tell(a.BookieFailed(name, a.FailureKind.GONE, "dead"))
+        self.tell(a.SpareJoined())
+        self.begin_copy()
+        self.run(entries=self.pushed, starting=False)
+
+    def check_progress(self, members: list[BookieId]) -> bool:
+        """Tell whether enough members live; if so, all is confirmed, or it is a violation."""
+        is_open = self.error is None and self.stored.state is LedgerState.OPEN
+        enough = sum(map(self.is_up, members)) >= self.stored.quorum.min_in_sync
+        if not is_open or self.is_closing or not enough:
+            return False
+        if self.acknowledged != self.pushed - 1:
+            raise ViolationError(f"stuck at {self.acknowledged} of {self.pushed - 1}: {members}")
+        return True
+
+
+def explore_in_sync(
+    quorum: QuorumSpec, seed: int, *, recoverers: int, options: AppendOptions
+) -> InSyncModel:
+    """Play one in-sync history to its end, in peace at last, and check it."""
+    rng = Random(f"in sync {quorum} {recoverers} {options} {seed}")
+    model = InSyncModel(quorum, rng, recoverers=recoverers, options=options)
+    model.run(entries=rng.randint(0, 12))
+    model.make_peace()
     model.recover_in_peace()
     model.check()
     return model

@@ -5,6 +5,9 @@ Leaves the judgement to `check`, and what to run to `test_recovery_protocol.py`.
 
 Invariants checked: no acknowledged entry is lost; one close, adopted by all; every entry of the
 closed ledger is on an ack quorum of the bookies that its metadata names, its length is theirs.
+In in-sync mode besides (11.5): nothing is read before all members were heard, and no end is before
+an entry that was found, or for which an answer is still awaited; whatever the last fragment's
+living members hold alone is enough.
 """
 
 from collections.abc import Callable
@@ -39,6 +42,8 @@ class ModelBookie:
     lac: int = NO_ENTRY
     is_fenced: bool = False
     is_down: bool = False
+    is_dead: bool = False
+    """It is down, and does not come back."""
 
     def fence(self) -> None:
         self.is_fenced = True
@@ -49,6 +54,9 @@ class ModelBookie:
         self.entries.update(dict.fromkeys(range(first, first + count), True))
         self.lac = max(self.lac, lac)
         return Status.OK
+
+    def die(self) -> None:
+        self.is_down = self.is_dead = True
 
 
 @dataclass(frozen=True)
@@ -61,6 +69,44 @@ class Odds:
     older_fragment: float = 0.4
     """That the ledger had an ensemble change before, and that a repair swaps a bookie of it."""
     slice: float = 0.5
+    dead: float = 0.0
+    """That all bookies but one or more of the ensemble die for good, at some moment."""
+
+
+class Ears:
+    """What one recoverer was told so far, and what it still waits for."""
+
+    def __init__(self) -> None:
+        self.unfenced: dict[BookieId, None] = {}
+        self.reading: dict[tuple[BookieId, EntryId], EntryId] = {}
+        self.found: dict[int, None] = {}
+
+    def hear(self, event: e.RecoveryEvent) -> None:
+        if isinstance(event, e.FenceAnswered | e.FenceFailed):
+            self.unfenced.pop(event.bookie_id, None)
+        elif isinstance(event, e.RangeAnswered | e.RangeFailed):
+            self.reading.pop((event.bookie_id, event.first_entry_id), None)
+        if isinstance(event, e.RangeAnswered):
+            for run in event.runs:
+                self.found.update(dict.fromkeys(range(run.first_entry_id, run.next_entry_id)))
+
+    def judge(self, action: e.RecoveryAction) -> None:
+        """Raise ViolationError where an in-sync ledger's recovery does not wait (11.5)."""
+        match action:
+            case e.Fence(name):
+                self.unfenced[name] = None
+            case e.ReadRange(name, first, last):
+                if self.unfenced:
+                    raise ViolationError(f"it reads without an answer of {list(self.unfenced)}")
+                self.reading[name, first] = last
+            case e.StoreClosed():
+                end = action.last_entry_id + 1
+                if end in self.found:
+                    raise ViolationError(f"entry {end} was found, and cut off")
+                if any(first <= end <= last for (_, first), last in self.reading.items()):
+                    raise ViolationError(f"it ends before {end} without all answers")
+            case _:
+                pass
 
 
 class Model:
@@ -81,11 +127,22 @@ class Model:
         self.acknowledged = EntryId(NO_ENTRY)
         self.ended: dict[int, e.RecoveryAction] = {}
         self.recoverers = [RecoveryProtocol() for _ in range(recoverers)]
+        self.ears = [Ears() for _ in range(recoverers)]
         self.swapped: BookieId | None = None
         if rng.random() < odds.older_fragment:
             self.begin_with_older_fragment(names)
         if rng.random() < odds.down:
             self.bookies[rng.choice(names)].is_down = True
+        if odds.dead and rng.random() < odds.dead:
+            self.send(self.kill_many)
+
+    def kill_many(self) -> None:
+        """Let at most n - 1 of n members die, and any number of spares."""
+        members = self.original.ensemble
+        dying = [*self.rng.sample(members, self.rng.randint(0, len(members) - 1))]
+        dying += self.rng.sample(SPARES, self.rng.randint(0, len(SPARES)))
+        for name in dying:
+            self.bookies[name].die()
 
     def run(self, *, entries: int, starting: bool = True) -> None:
         """Play until nothing is under way; every recoverer starts at some moment, or has before."""
@@ -152,7 +209,10 @@ class Model:
     # -- the recoverers ----------------------------------------------------------------------------
 
     def hear(self, number: int, event: e.RecoveryEvent) -> None:
+        self.ears[number].hear(event)
         for action in self.recoverers[number].handle(event):
+            if self.stored.quorum.is_in_sync:
+                self.ears[number].judge(action)
             self.perform(number, action)
 
     def answer(self, number: int, event: e.RecoveryEvent) -> None:
@@ -192,7 +252,8 @@ class Model:
         self.send(lambda: self.compare_and_set(number, changed, action.version))
 
     def choose(self, number: int, action: e.ChooseReplacements) -> None:
-        spares = [b for b in SPARES if b not in action.ensemble and b not in action.failed]
+        living = [b for b in SPARES if not self.bookies[b].is_dead]
+        spares = [b for b in living if b not in action.ensemble and b not in action.failed]
         needed = len(action.positions)
         if len(spares) < needed:
             self.answer(number, e.ReplacementsMissing(needed, len(spares), {}))
@@ -271,11 +332,12 @@ class Model:
         return self.rng.random() < self.odds.lost
 
     def recover_in_peace(self) -> None:
-        """Bring everybody back, lose nothing more, and recover once again."""
+        """Bring everybody back who is not dead, lose nothing more, and recover once again."""
         for bookie in self.bookies.values():
-            bookie.is_down = False
+            bookie.is_down = bookie.is_dead
         self.odds = Odds(lost=0.0, down=0.0)
         self.recoverers.append(RecoveryProtocol())
+        self.ears.append(Ears())
         number = len(self.recoverers) - 1
         self.hear(number, e.MetadataRead(self.stored, self.version))
         self.run(entries=self.pushed, starting=False)
@@ -300,21 +362,29 @@ class Model:
 
     def check_entries(self, last: int, length: int) -> None:
         """Raise ViolationError unless what the closed ledger promises is there."""
-        stored = self.stored
         if last < self.acknowledged:
             raise ViolationError(f"{self.acknowledged} was acknowledged, the end is {last}")
         if length != sum(map(size_of, range(last + 1))):
             raise ViolationError(f"length {length} at {last}")
         for entry_id in range(last + 1):
-            replicas = write_set(
-                stored.quorum, stored.fragment_of(EntryId(entry_id)), EntryId(entry_id)
-            )
-            copies = sum(entry_id in self.bookies[name].entries for name in replicas)
-            if copies < stored.quorum.ack_quorum:
-                raise ViolationError(f"entry {entry_id} has {copies} copies at {replicas}")
+            self.check_copies(EntryId(entry_id))
         for bookie in self.bookies.values():
             if bookie.lac > last:
                 raise ViolationError("a LAC beyond the end: a dirty read")
+
+    def check_copies(self, entry_id: EntryId) -> None:
+        """Raise ViolationError unless an ack quorum of those that are to hold an entry does; of
+        the last fragments' of an in-sync ledger, one that lives, too.
+        """
+        stored, fragment = self.stored, self.stored.fragment_of(entry_id)
+        quorum = stored.quorum_of(fragment)
+        replicas = write_set(quorum, fragment, entry_id)
+        holding = [name for name in replicas if entry_id in self.bookies[name].entries]
+        if len(holding) < quorum.ack_quorum:
+            raise ViolationError(f"entry {entry_id} has {len(holding)} copies at {replicas}")
+        is_recent = entry_id >= self.original.first_entry_id
+        if is_recent and all(self.bookies[name].is_dead for name in holding):
+            raise ViolationError(f"nobody lives who holds entry {entry_id}")
 
 
 def explore(quorum: QuorumSpec, seed: int, *, recoverers: int, odds: Odds) -> Model:

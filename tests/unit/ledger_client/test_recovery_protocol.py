@@ -21,7 +21,7 @@ from ledger_client.protocol import (
 )
 from metadata.errors import InvalidTransitionError
 from metadata.ids import EntryId, Version
-from metadata.ledger_metadata import Fragment, QuorumSpec
+from metadata.ledger_metadata import Fragment, QuorumMode, QuorumSpec
 from tests.unit.ledger_client import recovery_model
 from tests.unit.ledger_client.recovery_model import Model, Odds, ViolationError, explore
 
@@ -35,6 +35,11 @@ QUORUMS = [
     QuorumSpec(2, 2, 2, 4),
     QuorumSpec(1, 1, 1, 4),
 ]
+IN_SYNC = [
+    QuorumSpec(size, size, size, stripe, QuorumMode.IN_SYNC, least)
+    for size, least, stripe in [(3, 2, 4), (3, 1, 2), (2, 1, 4), (4, 2, 1)]
+]
+IN_SYNC_ODDS = Odds(lost=0.1, down=0.2, dead=0.5)
 SEEDS = 25
 BUG_SEEDS = 2000
 Patch = Callable[[pytest.MonkeyPatch], None]
@@ -45,6 +50,25 @@ Patch = Callable[[pytest.MonkeyPatch], None]
 def test_every_history_keeps_the_rules(quorum: QuorumSpec, recoverers: int) -> None:
     for seed in range(SEEDS):
         explore(quorum, seed, recoverers=recoverers, odds=Odds())
+
+
+@pytest.mark.parametrize("recoverers", [1, 2, 4])
+@pytest.mark.parametrize("quorum", IN_SYNC, ids=str)
+def test_every_in_sync_history_keeps_the_rules(quorum: QuorumSpec, recoverers: int) -> None:
+    for seed in range(2 * SEEDS):
+        explore(quorum, seed, recoverers=recoverers, odds=IN_SYNC_ODDS)
+
+
+def test_in_sync_histories_are_of_every_kind() -> None:
+    """One member recovers alone what all had, tails are found, the last fragment shrinks."""
+    alone, tails, shrunk = 0, 0, 0
+    for seed in range(200):
+        model = explore(IN_SYNC[0], seed, recoverers=2, odds=IN_SYNC_ODDS)
+        dead = sum(model.bookies[b].is_dead for b in model.original.ensemble)
+        alone += dead == len(model.original.ensemble) - 1 and model.acknowledged >= 0
+        tails += (model.stored.last_entry_id or 0) > model.acknowledged
+        shrunk += len(model.stored.last_fragment.ensemble) < len(model.original.ensemble)
+    assert min(alone, tails, shrunk) > 5, (alone, tails, shrunk)
 
 
 def test_histories_are_of_every_kind() -> None:
@@ -220,6 +244,95 @@ def test_a_seeded_bug_shows(bug: Patch, monkeypatch: pytest.MonkeyPatch) -> None
         quorum = rng.choice(QUORUMS)
         try:
             explore(quorum, seed, recoverers=rng.choice([1, 2, 3]), odds=Odds(lost=0.1))
+        except (ViolationError, AssertionError, InvalidTransitionError):
+            return
+    pytest.fail(f"{bug.__name__} does not show in {BUG_SEEDS} histories")
+
+
+# -- in-sync mode (11.5) ---------------------------------------------------------------------------
+
+
+def it_does_not_wait_for_the_others(patch: pytest.MonkeyPatch) -> None:
+    def is_covered(self: Any) -> bool:
+        return bool(self.known_positions)
+
+    patch.setattr(recovery_fence.FencePhase, "is_covered", property(is_covered))
+
+
+def it_prefers_a_negative(patch: pytest.MonkeyPatch) -> None:
+    original = recovery_read._Chunk.verdict
+
+    def verdict(self: Any, needed: int, **_: bool) -> Any:
+        return original(self, needed, prefers_found=False)
+
+    patch.setattr(recovery_read._Chunk, "verdict", verdict)
+
+
+def a_lone_survivor_is_refused(patch: pytest.MonkeyPatch) -> None:
+    """Safe, and undecided for ever: only the progress check sees it."""
+    original = recovery_write.WriteBackPhase.without_replacement
+
+    def without_replacement(self: Any, event: Any) -> Any:
+        remaining = [b for b in self._ensemble if b not in self._failures.reasons]
+        if len(remaining) > 1:
+            return original(self, event)
+        self._failures.is_choosing = False
+        self._failures.shortage = recovery_events.NoReplacement(event.needed, event.seen, {})
+        return []
+
+    patch.setattr(recovery_write.WriteBackPhase, "without_replacement", without_replacement)
+
+
+def a_shrinking_write_back_forgets_the_earlier_ones(patch: pytest.MonkeyPatch) -> None:
+    original = recovery_write.WriteBackPhase._go_on_with
+
+    def go_on_with(self: Any, ensemble: Any) -> None:
+        if len(ensemble) < len(self._ensemble):
+            first = self.first_pending_entry_id
+            self._fragments[:] = [self._original, Fragment(first, self._ensemble)]
+        original(self, ensemble)
+
+    patch.setattr(recovery_write.WriteBackPhase, "_go_on_with", go_on_with)
+
+
+def those_left_out_stay_named(patch: pytest.MonkeyPatch) -> None:
+    original = recovery_write.WriteBackPhase.changed_fragments
+
+    def changed_fragments(self: Any) -> tuple[Fragment, ...]:
+        size = len(self._original.ensemble)
+        return tuple(f for f in original(self) if len(f.ensemble) == size)
+
+    patch.setattr(recovery_write.WriteBackPhase, "changed_fragments", changed_fragments)
+
+
+def one_copy_written_back_is_enough(patch: pytest.MonkeyPatch) -> None:
+    original = recovery_write._PendingSpan.count_stored
+
+    def count_stored(self: Any, ensemble: Any) -> int:
+        return len(self.positions) if original(self, ensemble) else 0
+
+    patch.setattr(recovery_write._PendingSpan, "count_stored", count_stored)
+
+
+IN_SYNC_BUGS: list[Patch] = [
+    it_does_not_wait_for_the_others,
+    it_prefers_a_negative,
+    unknown_is_a_negative,
+    a_lone_survivor_is_refused,
+    a_shrinking_write_back_forgets_the_earlier_ones,
+    those_left_out_stay_named,
+    one_copy_written_back_is_enough,
+    older_fragments_are_stored_as_they_were,
+]
+
+
+@pytest.mark.parametrize("bug", IN_SYNC_BUGS, ids=lambda bug: bug.__name__)
+def test_a_seeded_in_sync_bug_shows(bug: Patch, monkeypatch: pytest.MonkeyPatch) -> None:
+    bug(monkeypatch)
+    for seed in range(BUG_SEEDS):
+        quorum = IN_SYNC[seed % len(IN_SYNC)]
+        try:
+            explore(quorum, seed, recoverers=1 + seed % 3, odds=IN_SYNC_ODDS)
         except (ViolationError, AssertionError, InvalidTransitionError):
             return
     pytest.fail(f"{bug.__name__} does not show in {BUG_SEEDS} histories")
