@@ -1,0 +1,1 @@
+"""The same work for Quire, Apache BookKeeper and Apache Kafka, interleaved on one machine."""

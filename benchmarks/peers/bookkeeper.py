@@ -1,0 +1,148 @@
+"""Runs Apache BookKeeper: ZooKeeper, bookies with synced journals, and the load on them.
+
+Leaves the load to `peer_load` and java/bookkeeper/BookKeeperLoad.java. ZooKeeper is the one that
+Quire's own local clusters use, so that it is the same for both.
+
+Source: BookKeeper's bin/common.sh, for Java 11 and later: heap, collector and the other flags are
+those that its start script sets; settings that are not named here are its defaults.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from benchmarks.peers.java_process import (
+    JavaServer,
+    LoadClient,
+    free_ports,
+    kill_all,
+    run_tool,
+    start_all,
+)
+from benchmarks.peers.maven import JavaPeer
+from benchmarks.peers.peer_load import Peer, put_load
+from benchmarks.peers.workloads import (
+    KIB_BYTES,
+    KIB_OUTSTANDING,
+    PAUSE_PER_S,
+    SMALL_OUTSTANDING,
+    Subject,
+    Trial,
+    Workload,
+)
+from metadata.embedded import HOST, EmbeddedZooKeeper
+
+MAJORITY: Final = "3/3/2"
+ALL: Final = "3/3/3"
+JAVA_FLAGS: Final = (
+    "-Djava.net.preferIPv4Stack=true",
+    "-Dio.netty.leakDetectionLevel=disabled",
+    "-Dio.netty.tryReflectionSetAccessible=true",
+    # Without these it copies buffers for its checksums, and leaves the journal in the page cache.
+    *("--add-opens", "java.base/java.nio=ALL-UNNAMED"),
+    *("--add-opens", "java.base/jdk.internal.misc=ALL-UNNAMED"),
+    *("--add-opens", "java.base/java.io=ALL-UNNAMED"),
+    *("--add-opens", "java.base/java.util.zip=ALL-UNNAMED"),
+)
+SERVER_FLAGS: Final = (
+    *("-Xms1g", "-Xmx1g", "-XX:MaxDirectMemorySize=2g", "-XX:+UseG1GC"),
+    *("-XX:MaxGCPauseMillis=10", "-XX:+ParallelRefProcEnabled", "-XX:+DisableExplicitGC"),
+    *JAVA_FLAGS,
+    "-Dlog4j2.level=INFO",
+)
+CLIENT_FLAGS: Final = ("-Xms1g", "-Xmx1g", "-XX:MaxDirectMemorySize=1g", *JAVA_FLAGS)
+FORMAT: Final = ("metaformat", "-n", "-f")
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """Bookies that run, by the port that names each, and a client of them."""
+
+    servers: Mapping[int, JavaServer]
+    client: LoadClient
+
+    def member(self, members: object) -> JavaServer:
+        """Return the first of an ensemble, given as host:port,host:port."""
+        return self.servers[int(str(members).split(",")[0].rpartition(":")[2])]
+
+
+async def measure_load(trial: Trial, java: JavaPeer, logs: Path) -> None:
+    """Append and read on three bookies."""
+    peer = Peer(
+        trial.sizes.bookkeeper,
+        SMALL_OUTSTANDING,
+        variants=[(Subject.BOOKKEEPER, MAJORITY)],
+        ways=[(Subject.BOOKKEEPER, "async"), (Subject.BOOKKEEPER_BATCH, "batch")],
+    )
+    with trial.bench.subdirectory() as directory:
+        async with _running(directory, java, logs, 3) as bookies:
+            await put_load(trial, peer, bookies.client, list(bookies.servers.values()))
+
+
+async def measure_pause(trial: Trial, java: JavaPeer, logs: Path) -> None:
+    """Pause a member of the ensemble while appends are due at a fixed rate."""
+    sizes = trial.sizes
+    with trial.bench.subdirectory() as directory:
+        async with _running(directory, java, logs, 5) as bookies:
+            client, warm_up = bookies.client, sizes.bookkeeper.warm_up
+            await client.ask("append", ALL, KIB_BYTES, warm_up, KIB_OUTSTANDING)
+            async with trial.bench.measured(f"{Subject.BOOKKEEPER}: {Workload.PAUSE}"):
+                times = (sizes.pause_s, sizes.pause_judged_from_s, sizes.pause_warm_up_s)
+                started = await client.ask("open", ALL, KIB_BYTES, PAUSE_PER_S, *times)
+                await asyncio.sleep(sizes.pause_from_s)
+                bookies.member(started["members"]).pause()
+                found = await client.answer()
+    trial.note(Workload.PAUSE, Subject.BOOKKEEPER, found)
+
+
+def settings_of(port: int, directory: Path, metadata_uri: str) -> str:
+    """Return one bookie's configuration file."""
+    settings = {
+        "bookiePort": port,
+        "advertisedAddress": HOST,
+        "allowLoopback": "true",
+        "metadataServiceUri": metadata_uri,
+        "journalDirectories": directory / "journal",
+        "ledgerDirectories": directory / "ledgers",
+        "indexDirectories": directory / "ledgers",
+        "ledgerStorageClass": "org.apache.bookkeeper.bookie.storage.ldb.DbLedgerStorage",
+        "journalSyncData": "true",
+        "journalMaxGroupWaitMSec": 1,
+        "diskUsageWarnThreshold": 0.98,
+        "diskUsageThreshold": 0.99,
+    }
+    return "".join(f"{name}={value}\n" for name, value in settings.items())
+
+
+@asynccontextmanager
+async def _running(
+    directory: Path, java: JavaPeer, logs: Path, bookie_count: int
+) -> AsyncIterator[Running]:
+    command = [java.java, *SERVER_FLAGS, "-cp", java.classpath]
+    async with EmbeddedZooKeeper(directory / "zookeeper") as zookeeper:
+        uri = f"zk://{zookeeper.address}/ledgers"
+        ports = free_ports(bookie_count)
+        files: list[Path] = []
+        for port in ports:
+            home = directory / f"bookie-{port}"
+            home.mkdir()
+            files.append(home / "bookie.conf")
+            files[-1].write_text(settings_of(port, home, uri))
+        shell = [*command, "org.apache.bookkeeper.bookie.BookieShell"]
+        await run_tool([*shell, "-conf", str(files[0]), *FORMAT], logs / "format.log")
+        main = [*command, "org.apache.bookkeeper.server.Main", "--conf"]
+        servers = {
+            port: JavaServer(f"bookie-{port}", [*main, str(file)], logs / f"bookie-{port}.log")
+            for port, file in zip(ports, files, strict=True)
+        }
+        try:
+            await start_all(list(servers.values()), ports)
+            log = logs / "client.log"
+            async with LoadClient(java, CLIENT_FLAGS, "BookKeeperLoad", uri, log) as client:
+                await client.ask("ready")
+                yield Running(servers, client)
+        finally:
+            await kill_all(list(servers.values()))

@@ -1,0 +1,130 @@
+"""Makes figures and ratios of what the runs found: what the issue wants, and whether it is met.
+
+Leaves printing records to `benchmarks.report`. A ratio is Quire's figure by the peer's, run by run:
+what slows the machine down during one repetition meets both.
+
+Invariants: pure; a ratio is of runs of the same repetition only; what was not measured has no row.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from benchmarks.measures import is_met, spread
+from benchmarks.peers.workloads import Case, Samples, Subject, Workload
+
+DIGITS: Final = {"entries_per_s": 0, "ms": 2, "MB": 0}
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """One figure of a workload that the table shows."""
+
+    name: str
+    unit: str
+
+
+FIGURES: Final[Mapping[Workload, Sequence[Shown]]] = {
+    Workload.KIB: (Shown("entries_per_s", "entries_per_s"),),
+    Workload.SMALL: (Shown("entries_per_s", "entries_per_s"),),
+    Workload.SINGLE: (Shown("p50_ms", "ms"), Shown("p99_ms", "ms")),
+    Workload.OPEN: tuple(Shown(f"{name}_ms", "ms") for name in ("p50", "p99", "p999", "max")),
+    Workload.READ: (Shown("entries_per_s", "entries_per_s"),),
+    Workload.PAUSE: (Shown("max_ms", "ms"), Shown("before_max_ms", "ms")),
+    Workload.MEMORY: (Shown("resident_MB", "MB"),),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Ratio:
+    """One comparison: ours by theirs, and what is wanted of it (nothing: only told)."""
+
+    workload: Workload
+    figure: str
+    ours: Subject
+    theirs: Subject
+    wanted: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """How reports call it."""
+        return f"{self.workload}, {self.figure}: {self.ours} / {self.theirs}"
+
+
+def _appending(theirs: Subject, kib: float, small: float) -> Iterator[Ratio]:
+    for workload, least in ((Workload.KIB, kib), (Workload.SMALL, small)):
+        for ours in (Subject.QUIRE, Subject.QUIRE_MANY):
+            yield Ratio(workload, "entries_per_s", ours, theirs, {"at_least": least})
+
+
+def _latencies(theirs: Subject, wanted: Mapping[str, float]) -> Iterator[Ratio]:
+    yield Ratio(Workload.SINGLE, "p50_ms", Subject.QUIRE, theirs, wanted)
+    yield Ratio(Workload.OPEN, "p99_ms", Subject.QUIRE, theirs, wanted)
+
+
+def _reading(theirs: Subject, wanted: Mapping[str, float]) -> Iterator[Ratio]:
+    for ours in (Subject.QUIRE, Subject.QUIRE_ENTRIES):
+        yield Ratio(Workload.READ, "entries_per_s", ours, theirs, wanted)
+
+
+RATIOS: Final[Sequence[Ratio]] = (
+    *_appending(Subject.BOOKKEEPER, 3.0, 5.0),
+    *_latencies(Subject.BOOKKEEPER, {"at_most": 0.5}),
+    *_reading(Subject.BOOKKEEPER_BATCH, {"at_least": 3.0}),
+    *_reading(Subject.BOOKKEEPER, {}),
+    Ratio(Workload.PAUSE, "max_ms", Subject.QUIRE, Subject.BOOKKEEPER, {"at_most": 0.1}),
+    Ratio(Workload.MEMORY, "resident_MB", Subject.QUIRE, Subject.BOOKKEEPER, {"at_most": 1 / 3}),
+    *_appending(Subject.KAFKA_SYNCED, 3.0, 2.0),
+    *_latencies(Subject.KAFKA_SYNCED, {}),
+    # "Still ahead" of a Kafka that does not sync, while we do.
+    *_appending(Subject.KAFKA, 1.0, 1.0),
+    *_latencies(Subject.KAFKA, {"at_most": 1.0}),
+    *_reading(Subject.KAFKA, {"at_least": 1.0}),
+    Ratio(Workload.MEMORY, "resident_MB", Subject.QUIRE, Subject.KAFKA),
+)
+
+
+def ratios_by_run(ratio: Ratio, samples: Samples) -> list[float]:
+    """Return ours by theirs for each repetition that has both, in order."""
+    ours = samples.of(Case(ratio.workload, ratio.ours), ratio.figure)
+    theirs = samples.of(Case(ratio.workload, ratio.theirs), ratio.figure)
+    return [
+        ours[repetition] / theirs[repetition]
+        for repetition in sorted(ours)
+        if theirs.get(repetition)
+    ]
+
+
+def markdown(samples: Samples) -> str:
+    """Return two tables: medians with their ranges, and ratios with what is wanted of them."""
+    rows = [
+        "| workload | figure | " + " | ".join(Subject) + " |",
+        "|---" * (len(Subject) + 2) + "|",
+    ]
+    for workload, figures in FIGURES.items():
+        for shown in figures:
+            cells = [_cell(samples, Case(workload, subject), shown) for subject in Subject]
+            if any(cells):
+                rows.append(f"| {workload} | {shown.name} | " + " | ".join(cells) + " |")
+    rows += ["", "| Quire by a peer | ratio (range) | wanted | |", "|---|---|---|---|"]
+    rows += [row for ratio in RATIOS if (row := _ratio_row(ratio, samples))]
+    return "\n".join(rows)
+
+
+def _cell(samples: Samples, case: Case, shown: Shown) -> str:
+    values = list(samples.of(case, shown.name).values())
+    if not values:
+        return ""
+    found, digits = spread(values), DIGITS[shown.unit]
+    return f"{found.median:,.{digits}f} ({found.low:,.{digits}f} to {found.high:,.{digits}f})"
+
+
+def _ratio_row(ratio: Ratio, samples: Samples) -> str | None:
+    runs = ratios_by_run(ratio, samples)
+    if not runs:
+        return None
+    found = spread(runs)
+    bounds = [f"{key.replace('_', ' ')} {value:.3g}" for key, value in ratio.wanted.items()]
+    verdict = ("met" if is_met(found.median, ratio.wanted) else "missed") if bounds else ""
+    middle = f"{found.median:.3g} ({found.low:.3g} to {found.high:.3g})"
+    return f"| {ratio.name} | {middle} | {', '.join(bounds)} | {verdict} |"
