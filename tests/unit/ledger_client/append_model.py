@@ -39,7 +39,7 @@ FAILURE_ODDS = 0.08
 RETURN_ODDS = 0.3
 CLOSE_ODDS = 0.05
 NO_SPARE_ODDS = 0.2
-ALL_FAIL_ODDS = 0.1
+ALL_FAIL_ODDS = 0.3
 MOMENTS_MAX = 40  # how often something goes wrong, or better, in an in-sync history
 
 
@@ -221,8 +221,8 @@ class InSyncModel(WriterModel):
         """Leave that to the moments, which come at any time."""
 
     def moment(self) -> None:
-        better = [self.return_one, self.join_one, self.begin_copy]
-        self.rng.choice([self.fail_some, self.fail_some, self.die_one, *better * 2])()
+        worse = [self.fail_some, self.fail_some, self.fail_some, self.die_one, self.die_one]
+        self.rng.choice([*worse, self.return_one, self.join_one, self.begin_copy])()
         if self.rng.random() < CLOSE_ODDS / 4:
             self.close()
         self.moments_left -= 1
@@ -356,7 +356,6 @@ class InSyncModel(WriterModel):
         for bookie in self.bookies.values():
             bookie.is_down = bookie.is_dead
         self.tell_who_lives()
-        self.check_progress(members_in_sync(self.stored))
         for name in list(self.bookies) * 3:
             if self.is_up(name):
                 self.tell(a.MemberReady(name, TOKEN))
@@ -369,12 +368,12 @@ class InSyncModel(WriterModel):
     def tell_who_lives(self) -> None:
         """Let the writer learn who is dead and who answers; play on until nothing happens."""
         for name, bookie in self.bookies.items():
-            self.tell(a.BookieReturned(name))
-            if bookie.is_dead:
-                self.tell(a.BookieFailed(name, a.FailureKind.GONE, "dead"))
+            dead = a.BookieFailed(name, a.FailureKind.GONE, "dead")
+            self.tell(dead if bookie.is_dead else a.BookieReturned(name))
         self.tell(a.SpareJoined())
         self.begin_copy()
         self.run(entries=self.pushed, starting=False)
+        self.check_progress(members_in_sync(self.stored))
 
     def check_progress(self, members: list[BookieId]) -> bool:
         """Tell whether enough members live; if so, all is confirmed, or it is a violation."""
