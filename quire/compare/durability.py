@@ -129,7 +129,7 @@ def count_copies(held: Sequence[Sequence[Range]], last: int) -> tuple[tuple[int,
     steps = [(0, 0), (last + 1, 0)]
     for ranges in held:
         for first, end in ranges:
-            steps += [(first, 1), (min(end, last) + 1, -1)]
+            steps += [(first, 1), (end + 1, -1)]
     counts: dict[int, int] = {}
     at = copies = 0
     for position, change in sorted(step for step in steps if step[0] <= last + 1):

@@ -23,10 +23,12 @@ class FakeProcess:
         self.address = name
         self.done: list[str] = []
         self.is_running = True
+        self.paused = asyncio.Event()
         self.resumed = asyncio.Event()
 
     def pause(self) -> None:
         self.done.append("pause")
+        self.paused.set()
 
     def resume(self) -> None:
         self.done.append("resume")
@@ -120,6 +122,14 @@ async def test_a_slow_process_is_stopped_again_and_again_and_runs_in_the_end() -
     for process in (scene.bookies[0], scene.cluster.zookeeper):
         assert process.done.count("pause") >= 3
         assert process.done[-1] == "resume"
+
+
+async def test_slowness_ends_with_the_process_running_though_it_was_stopped() -> None:
+    scene = Scene()
+    await scene.run(f.SlowBookie(0, 30.0, 60.0))
+    await scene.bookies[0].paused.wait()
+    await scene.run(f.HealSlowness())
+    assert scene.bookies[0].done == ["pause", "resume"]
 
 
 async def test_healing_resumes_what_was_paused_and_leaves_the_dead() -> None:

@@ -88,7 +88,7 @@ def test_an_entry_left_short_counts_until_the_run_ends() -> None:
 def test_zones_are_those_nearest_to_the_moment_asked_for() -> None:
     def note(at: float, fully_to: int) -> dict[str, object]:
         ends = {"fully_to": fully_to, "last_confirmed": 19, "last_pushed": 29}
-        return {"kind": "zones", "at": at, "ledger_id": 1, "short": [[2, 4]], **ends}
+        return {"kind": "zones", "at": at, "ledger_id": 1, "short": [[2, 4], [12, 13]], **ends}
 
     journal = Journal((), (note(11.0, 5), note(12.0, 9)))
     found = measuring.zones(journal, 10.0, 1.9, all_acknowledge=False)

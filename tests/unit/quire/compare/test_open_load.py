@@ -140,6 +140,6 @@ async def test_appends_that_fail_together_open_one_new_ledger(tmp_path: Path) ->
         if number == 9:
             asyncio.get_running_loop().call_soon(asyncio.ensure_future, writer.abort())
 
-    client = await load(tmp_path, [take, confirm_soon], 10)
+    client = await load(tmp_path, [take, *[confirm_soon] * 20], 10)
     assert len(client.writers) == 2
     assert sorted(client.writers[1].taken) == list(range(10))

@@ -4,6 +4,8 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from quire.compare.comparison import (
     Comparison,
     read_comparison,
@@ -43,6 +45,13 @@ def test_keys_of_the_openmessaging_benchmark_are_spelled_as_there() -> None:
     assert told["aggregatedPublishLatencyMax"] == 40.0
     assert told["aggregatedPublishLatencyQuantiles"]["100"] == 40.0
     assert (told["workload"], told["messageSize"]) == ("killed-bookie", 64)
+
+
+def test_quantiles_are_those_that_their_names_say() -> None:
+    told = to_json(run_of(milliseconds=tuple(float(each) for each in range(1, 1_001))))
+    wanted = {"50pct": 500, "75pct": 750, "95pct": 950, "99pct": 990, "999pct": 999}
+    for name, milliseconds in wanted.items():
+        assert told[f"aggregatedPublishLatency{name}"] == pytest.approx(milliseconds, rel=1e-3)
 
 
 def test_what_is_derived_is_written_as_well() -> None:
