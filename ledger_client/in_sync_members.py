@@ -13,7 +13,6 @@ would not let go.
 Source: protocol rules 11.2 and 11.3; KIP-16 for lag by time.
 """
 
-from collections.abc import Mapping
 from typing import Final
 
 from ledger_client.append_shell import AppendShell, WriterServices
@@ -138,7 +137,7 @@ class InSyncMembers:
     def _take_spare(self) -> None:
         quorum = self._shell.protocol.metadata.quorum
         members = self._shell.protocol.metadata.last_fragment.ensemble
-        away: Mapping[BookieId, str] = dict.fromkeys(self._away_since, "it is away")
+        away = dict.fromkeys(self._away_since, "it is away")
         absent = next(iter(self._away_since))
         position = members.index(absent) if absent in members else len(members)
         wanted = members if absent in members else (*members, absent)
@@ -169,7 +168,7 @@ class InSyncMembers:
                     ledger_id, fragment.first_entry_id, target, replaces
                 )
                 self._shell.dispatch(e.MetadataSeen(*stored))
-                if target in stored[0].in_sync_members:
+                if target in protocol.in_sync:
                     self._report(MemberCaughtUp(ledger_id, target))
         except LedgerError:
             return  # tried again in the next period, with the metadata of then
@@ -189,11 +188,11 @@ class InSyncMembers:
 
 
 def _members_before(metadata: LedgerMetadata) -> tuple[BookieId, ...]:
-    """Return the members of the last fragment but one that are none now."""
+    """Return those that left last and are no members now, as many as there is room for."""
     members = metadata.last_fragment.ensemble
-    if len(metadata.fragments) < 2:  # noqa: PLR2004 - the last one but one
-        return ()
-    return tuple(b for b in metadata.fragments[-2].ensemble if b not in members)
+    earlier = (b for f in reversed(metadata.fragments[:-1]) for b in f.ensemble)
+    left = dict.fromkeys(b for b in earlier if b not in members)
+    return tuple(left)[: metadata.quorum.ensemble_size - len(members)]
 
 
 def _replaced_by(metadata: LedgerMetadata, fragment: Fragment) -> BookieId | None:

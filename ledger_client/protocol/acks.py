@@ -96,6 +96,20 @@ class PendingBatches:
         batch.sent |= 1 << position
         self._unanswered_bytes[position] += batch.payload_bytes + BATCH_COST_BYTES
 
+    def take_missing(self, out: int) -> list[tuple[EntryId, list[int]]]:
+        """Return, with its first entry id, the positions that each unconfirmed batch is not on its
+        way to, and note that it now is. `out` masks those that nothing is sent to.
+        """
+        taken: list[tuple[EntryId, list[int]]] = []
+        for batch in self._unconfirmed:
+            missing = batch.write_set & ~batch.sent & ~batch.stored & ~out
+            if missing:
+                positions = [p for p in range(missing.bit_length()) if missing & (1 << p)]
+                for position in positions:
+                    self.note_sent(batch, position)
+                taken.append((batch.first_entry_id, positions))
+        return taken
+
     def record(self, first_entry_id: EntryId, position: int) -> bool:
         """Count an answer; late and repeated ones change nothing. Tell whether it was news."""
         batch = self._by_first.get(first_entry_id)
@@ -111,13 +125,16 @@ class PendingBatches:
         """Return the bytes sent to a position that it has not answered (rule 4.6)."""
         return self._unanswered_bytes[position]
 
-    def lacks_oldest(self, position: int) -> bool:
-        """Tell whether a position has not stored the oldest batch beyond the LAC."""
-        return bool(self._unconfirmed) and not self._unconfirmed[0].stored & (1 << position)
+    def is_late(self, position: int) -> bool:
+        """Tell whether the oldest batch beyond the LAC is on its way to a position."""
+        if not self._unconfirmed:
+            return False
+        oldest = self._unconfirmed[0]
+        return bool(oldest.sent & ~oldest.stored & (1 << position))
 
     def lag_entries(self, position: int) -> int:
-        """Count the unconfirmed entries that a position has not stored, if the oldest is one."""
-        if not self.lacks_oldest(position):
+        """Count the unconfirmed entries that a position has not stored, if it is late."""
+        if not self.is_late(position):
             return 0
         bit = 1 << position
         return sum(batch.count for batch in self._unconfirmed if not batch.stored & bit)

@@ -44,6 +44,7 @@ class AppendProtocol:
 
     def __init__(self, metadata: LedgerMetadata, version: Version, options: AppendOptions) -> None:
         assert metadata.state is LedgerState.OPEN, "only an open ledger has a writer"
+        self._seen_meanwhile: tuple[LedgerMetadata, Version] | None = None
         self._take_metadata(metadata, version)
         self._options = options
         self._pending = PendingBatches(metadata.quorum_of(metadata.last_fragment))
@@ -99,7 +100,7 @@ class AppendProtocol:
         """Tell whether a silent member could be done without (rule 5.7)."""
         if not self._is_steady or self._position(bookie_id) is None:
             return False
-        return self._membership.may_suspect(len(self._ensemble), has_spare=has_spare)
+        return self._membership.may_suspect(bookie_id, self.in_sync, has_spare=has_spare)
 
     @property
     def is_changing(self) -> bool:
@@ -157,7 +158,7 @@ class AppendProtocol:
         position = self._position(bookie_id)
         if position is None or not self._pending.record(first, position):
             return []  # rule 4.4: it no longer holds the position, or has answered before
-        if self._health.is_lagging(bookie_id) and not self._pending.lacks_oldest(position):
+        if self._health.is_lagging(bookie_id) and not self._pending.is_late(position):
             self._health.forgive(bookie_id)
             return self._again()
         return self._advance()
@@ -244,8 +245,8 @@ class AppendProtocol:
                 changed = tuple(replacements.get(p, b) for p, b in enumerate(self._ensemble))
                 return self._put_in_charge(changed, token)
             case e.MembersProposed(token):
-                decision = self._decide()
-                if isinstance(decision, Shrink):  # more may have failed since: rule 11.4
+                decision = self._decide() if self._health.has_failed else None
+                if isinstance(decision, Shrink):  # others may have failed since: rule 11.4
                     return self._put_in_charge(decision.ensemble, token)
                 return self._again()
 
@@ -295,8 +296,10 @@ class AppendProtocol:
         self._base = None
         if isinstance(event, e.MetadataRefused):
             return self._end(event.error)
-        stored = event.metadata
-        self._take_metadata(stored, event.version)
+        stored, version = event.metadata, event.version
+        if self._seen_meanwhile is not None and self._seen_meanwhile[1] > version:
+            stored, version = self._seen_meanwhile
+        self._take_metadata(stored, version)
         if stored.state is not LedgerState.OPEN:
             return self._found_not_open(stored)
         if isinstance(event, e.MetadataConflicted) and stored.last_fragment == base.last_fragment:
@@ -305,18 +308,19 @@ class AppendProtocol:
         return self._adopt(base, stored)
 
     def _seen(self, metadata: LedgerMetadata, version: Version) -> list[AppendAction]:
-        """Go on with older fragments as they are stored now; a compare-and-set that is under way
-        will meet them by itself (rule 1.4).
-        """
+        """Go on with older fragments as they are stored now."""
+        if self._base is not None:
+            self._seen_meanwhile = metadata, version
         if self._base is not None or self._phase is not _Phase.OPEN or version <= self._version:
             return []
-        assert metadata.last_fragment == self._metadata.last_fragment, "only a writer changes that"
         self._take_metadata(metadata, version)
-        is_open = metadata.state is LedgerState.OPEN
-        return self._again() if is_open else self._found_not_open(metadata)
+        if metadata.state is not LedgerState.OPEN:
+            return self._found_not_open(metadata)
+        return self._again()
 
     def _take_metadata(self, metadata: LedgerMetadata, version: Version) -> None:
         self._metadata, self._version = metadata, version
+        self._seen_meanwhile = None
         self._ensemble = metadata.last_fragment.ensemble
         self._in_sync_members = metadata.in_sync_members if metadata.quorum.is_in_sync else ()
 
@@ -338,23 +342,18 @@ class AppendProtocol:
             return actions + self._store_close()
         actions += self._send_missing()
         actions += self._advance()
+        if stored.quorum.is_in_sync:
+            self._health.unpark_all()
         return actions + self._begin_change()
 
     def _send_missing(self) -> list[AppendAction]:
         """Send every unconfirmed batch to those of its write set that it is not on its way to."""
         ensemble = self._ensemble
-        out = positions_mask(ensemble, self._health.out)
-        actions: list[AppendAction] = []
-        for batch in self._pending.unconfirmed:
-            missing = batch.write_set & ~batch.sent & ~batch.stored & ~out
-            if not missing:
-                continue
-            positions = [p for p in range(len(ensemble)) if missing & (1 << p)]
-            for position in positions:
-                self._pending.note_sent(batch, position)
-            targets = tuple(ensemble[p] for p in positions)
-            actions.append(e.SendBatch(batch.first_entry_id, targets))
-        return actions
+        missing = self._pending.take_missing(positions_mask(ensemble, self._health.out))
+        return [
+            e.SendBatch(first, tuple(ensemble[p] for p in positions))
+            for first, positions in missing
+        ]
 
     # -- the end ---------------------------------------------------------------------------------
 

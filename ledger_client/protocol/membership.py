@@ -59,7 +59,9 @@ class Membership(Protocol):
         """
         ...
 
-    def may_suspect(self, member_count: int, *, has_spare: bool) -> bool:
+    def may_suspect(
+        self, bookie_id: BookieId, in_sync: tuple[BookieId, ...], *, has_spare: bool
+    ) -> bool:
         """Tell whether the ledger could do without a member that is silent (rule 5.7)."""
         ...
 
@@ -81,7 +83,9 @@ class Replacing:
             return None
         return Replace(tuple(p for p, b in enumerate(ensemble) if b in health.failed))
 
-    def may_suspect(self, member_count: int, *, has_spare: bool) -> bool:
+    def may_suspect(
+        self, bookie_id: BookieId, in_sync: tuple[BookieId, ...], *, has_spare: bool
+    ) -> bool:
         """Suspect only where a spare could take the place."""
         return has_spare
 
@@ -103,9 +107,11 @@ class InSync:
             return SetAside()
         return Shrink(tuple(b for b in ensemble if not health.is_out(b)))
 
-    def may_suspect(self, member_count: int, *, has_spare: bool) -> bool:
-        """Suspect where a member can leave."""
-        return member_count > self._min_in_sync
+    def may_suspect(
+        self, bookie_id: BookieId, in_sync: tuple[BookieId, ...], *, has_spare: bool
+    ) -> bool:
+        """Suspect where a member can leave: enough others are in sync."""
+        return len([b for b in in_sync if b != bookie_id]) >= self._min_in_sync
 
 
 class Fixed:
@@ -120,7 +126,9 @@ class Fixed:
         """Wait."""
         return SetAside()
 
-    def may_suspect(self, member_count: int, *, has_spare: bool) -> bool:
+    def may_suspect(
+        self, bookie_id: BookieId, in_sync: tuple[BookieId, ...], *, has_spare: bool
+    ) -> bool:
         """Suspect nobody: nothing would come of it."""
         return False
 

@@ -103,9 +103,10 @@ class AppendPlayer:
                 options = w.parse_options(rest)
                 self._version = int(options.pop("version", str(self._version)))
                 return e.MetadataSeen(self._found(options), Version(self._version))
-            case ["ok"]:
+            case ["ok", *rest]:
                 assert self._wanted is not None
-                return e.MetadataStored(self._wanted, Version(self._version))
+                version = w.parse_options(rest).get("version", str(self._version))
+                return e.MetadataStored(self._wanted, Version(int(version)))
             case ["conflict", *rest]:
                 found = self._found(w.parse_options(rest))
                 return e.MetadataConflicted(found, Version(self._version))

@@ -235,7 +235,7 @@ class InSyncModel(WriterModel):
             self.fail(name)
 
     def fail(self, name: BookieId) -> None:
-        if self.writer.lag_entries(name) and not self.writer.is_changing:
+        if self.writer.lag_entries(name):
             self.lagged += 1
             self.tell(a.BookieFailed(name, a.FailureKind.LAGGING, "drawn"))
         elif self.rng.random() < 1 / 2 and self.writer.may_suspect(name, has_spare=True):
@@ -277,7 +277,7 @@ class InSyncModel(WriterModel):
         stored, index = self.stored, self.stored.fragment_index_of(first)
         members = stored.fragments[index].ensemble
         self.is_copying = False
-        if stored.state is LedgerState.CLOSED or not self.is_up(target):
+        if not self.is_up(target):
             return
         if target in members:  # the writer was told while it could not hear
             self.tell(a.MetadataSeen(stored, self.version))
@@ -370,7 +370,6 @@ class InSyncModel(WriterModel):
         for name, bookie in self.bookies.items():
             dead = a.BookieFailed(name, a.FailureKind.GONE, "dead")
             self.tell(dead if bookie.is_dead else a.BookieReturned(name))
-        self.tell(a.SpareJoined())
         self.begin_copy()
         self.run(entries=self.pushed, starting=False)
         self.check_progress(members_in_sync(self.stored))

@@ -80,16 +80,15 @@ def test_quorum_mode_replaces_who_failed_and_fixed_members_stay(failed: set[Book
 
 
 def test_nobody_is_suspected_in_vain() -> None:
-    assert [Replacing(is_delayed=False).may_suspect(3, has_spare=s) for s in (False, True)] == [
-        False,
-        True,
-    ]
-    assert [InSync(2).may_suspect(count, has_spare=False) for count in (1, 2, 3)] == [
-        False,
-        False,
-        True,
-    ]
-    assert not Fixed().may_suspect(3, has_spare=True)
+    a, b, c = (BookieId(name) for name in "abc")
+    replacing = Replacing(is_delayed=False)
+    for has_spare in (False, True):
+        assert replacing.may_suspect(a, (), has_spare=has_spare) is has_spare
+        assert not Fixed().may_suspect(a, (a, b, c), has_spare=has_spare)
+    needed = [InSync(2).may_suspect(a, in_sync, has_spare=True) for in_sync in ((a, b), (a,), ())]
+    assert needed == [False, False, False]
+    assert InSync(2).may_suspect(a, (a, b, c), has_spare=False)
+    assert InSync(2).may_suspect(a, (b, c), has_spare=False), "who only catches up is not needed"
 
 
 @pytest.mark.parametrize(
