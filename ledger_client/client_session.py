@@ -169,9 +169,11 @@ class ClientSession:
         self, services: ClientServices, ledger_id: LedgerId, action: e.AppendAction
     ) -> None:
         match action:
-            case e.EnsembleChanged(fragment, replaced) if replaced:
+            case e.EnsembleChanged(fragment) if action.replaced or action.joined:
                 first, ensemble = fragment.first_entry_id, fragment.ensemble
-                services.observer.emit(EnsembleChanged(ledger_id, first, ensemble, replaced))
+                services.observer.emit(
+                    EnsembleChanged(ledger_id, first, ensemble, action.replaced, action.joined)
+                )
             case e.FailWriter(error) if isinstance(error, LedgerFencedError):
                 services.observer.emit(LedgerFenced(ledger_id))
             case _:

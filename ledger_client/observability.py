@@ -55,12 +55,17 @@ class BookieQuarantined:
 
 @dataclass(frozen=True, slots=True)
 class EnsembleChanged:
-    """Failed bookies of a ledger were replaced (protocol rule 5.1)."""
+    """Other bookies hold a ledger from an entry on: failed ones were replaced (protocol rule 5.1),
+    or in in-sync mode left or came back (11.3).
+    """
 
     ledger_id: LedgerId
     first_entry_id: EntryId
     ensemble: tuple[BookieId, ...]
     replaced: tuple[BookieId, ...]
+    """Those that left, also without anybody in their place."""
+    joined: tuple[BookieId, ...] = ()
+    """Those that are new."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -336,8 +336,7 @@ class AppendProtocol:
         sources = [before.index(b) if b in before else None for b in after]
         self._pending.reassign(sources, stored.quorum_of(stored.last_fragment))
         self._health.keep_only(after)
-        replaced = tuple(b for b in before if b not in after)
-        actions: list[AppendAction] = [e.EnsembleChanged(stored.last_fragment, replaced)]
+        actions: list[AppendAction] = [e.EnsembleChanged(stored.last_fragment, before)]
         if self._close_token is not None:
             return actions + self._store_close()
         actions += self._send_missing()

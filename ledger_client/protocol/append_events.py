@@ -231,12 +231,20 @@ class StoreMetadata:
 
 @dataclass(frozen=True, slots=True)
 class EnsembleChanged:
-    """A fragment is stored and in charge; `replaced` are those that left, also without anybody in
-    their place (11.3).
-    """
+    """A fragment is stored and in charge, in place of the ensemble before it."""
 
     fragment: Fragment
-    replaced: tuple[BookieId, ...]
+    before: tuple[BookieId, ...]
+
+    @property
+    def replaced(self) -> tuple[BookieId, ...]:
+        """Those that left, also without anybody in their place (11.3)."""
+        return tuple(b for b in self.before if b not in self.fragment.ensemble)
+
+    @property
+    def joined(self) -> tuple[BookieId, ...]:
+        """Those that are new."""
+        return tuple(b for b in self.fragment.ensemble if b not in self.before)
 
 
 @dataclass(frozen=True, slots=True)

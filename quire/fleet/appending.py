@@ -67,7 +67,7 @@ class Appending:
     def _fail(self, seat: Seat, bookie_id: BookieId, silence: Silence) -> bool:
         if not silence.keeps_what_was_sent:
             seat.health.fail(bookie_id, FailureKind.GONE, "connection refused")
-        elif self._membership.may_suspect(len(seat.ensemble), has_spare=True):
+        elif self._membership.may_suspect(bookie_id, _in_sync(seat), has_spare=True):
             seat.health.fail(bookie_id, FailureKind.SUSPECTED, "silent")
         return seat.health.has_failed
 
@@ -103,9 +103,8 @@ class Appending:
 
     def _decide(self, seat: Seat) -> None:
         """Do what the product's membership says about the failed members."""
-        metadata, ensemble = seat.ledger.metadata, seat.ensemble
-        in_sync = tuple(b for b in metadata.in_sync_members if not seat.health.is_out(b))
-        decision = self._membership.decide(ensemble, in_sync, seat.health)
+        ensemble = seat.ensemble
+        decision = self._membership.decide(ensemble, _in_sync(seat), seat.health)
         if not isinstance(decision, Replace | Shrink):
             seat.health.set_aside_all()
             self._plan_spare(seat)
@@ -367,3 +366,8 @@ class Appending:
         self._world.agenda.after(life_s, partial(self.roll, seat, ledger))
         self.judge(seat, from_s)
         self._revisit(seat)
+
+
+def _in_sync(seat: Seat) -> tuple[BookieId, ...]:
+    members = seat.ledger.metadata.in_sync_members
+    return tuple(b for b in members if not seat.health.is_out(b))

@@ -146,8 +146,8 @@ class AppendPlayer:
             case e.StoreMetadata(metadata, expected):
                 self._wanted = metadata
                 return f"store {_show_ledger(metadata)} at version {expected}"
-            case e.EnsembleChanged(fragment, replaced):
-                left = ",".join(replaced) or "nobody"
+            case e.EnsembleChanged(fragment):
+                left = ",".join(action.replaced) or "nobody"
                 return f"changed {w.show_fragments([fragment])} left={left}"
             case e.FailWriter(error):
                 return f"fail {_show_error(error)}"
