@@ -123,7 +123,7 @@ class Appending:
             self._plan_spare(seat)
             return
         chosen = self._world.bookies.replacements(
-            metadata.quorum, ensemble, frozenset(decision.positions)
+            seat.ledger.metadata.quorum, ensemble, frozenset(decision.positions)
         )
         if isinstance(chosen, Shortage):
             self._go_on_without(seat)
