@@ -34,6 +34,7 @@ from benchmarks.runner import Bench, run_loop
 
 PEERS: Final = (System.BOOKKEEPER, System.KAFKA)
 SIGTERM_STATUS: Final = 143
+SMOKE_WARNING: Final = "Only a smoke run: what follows shows that it works, and measures nothing."
 
 
 class Comparison:
@@ -69,8 +70,11 @@ class Comparison:
             except Exception as error:  # noqa: BLE001  # the others still have their turns
                 self.failed[logs.name] = f"{type(error).__name__}: {error}"
                 note(f"failed: {logs.name}: {error}; its logs are kept in {logs}")
-            else:
+                continue
+            except BaseException:  # told to end: that is no failure to look into
                 shutil.rmtree(logs, ignore_errors=True)
+                raise
+            shutil.rmtree(logs, ignore_errors=True)
 
     async def _take(self, turn: Turn, trial: Trial, logs: Path) -> None:
         match turn.system, turn.part:
@@ -159,6 +163,7 @@ def main() -> int:
     text = json.dumps(found, indent=1)
     (options.output / f"{name}.json").write_text(text + "\n")
     print(text)
+    print(SMOKE_WARNING if options.smoke else "", file=sys.stderr)
     print(markdown(comparison.samples), file=sys.stderr)
     for peer, why in comparison.unavailable.items():
         print(f"peer not available: {peer}: {why}", file=sys.stderr)

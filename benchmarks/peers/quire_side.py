@@ -5,6 +5,7 @@ Leaves the cluster to `benchmarks.cluster` and the ways to append and read to `a
 """
 
 import asyncio
+import os
 from collections import deque
 from time import perf_counter
 from typing import Final
@@ -59,7 +60,7 @@ async def measure_pause(trial: Trial) -> None:
             trial.bench.measured(f"{Subject.QUIRE}: {Workload.PAUSE}"),
             cluster.client.create_ledger(ALL) as ledger,
         ):
-            payload = bytes(KIB_BYTES)
+            payload = os.urandom(KIB_BYTES)
             await append_at(ledger, payload, arrivals(PAUSE_PER_S, sizes.pause_warm_up_s))
             pausing = asyncio.create_task(_pause_member(cluster, ledger, sizes.pause_from_s))
             done = await append_at(ledger, payload, arrivals(PAUSE_PER_S, sizes.pause_s))
@@ -111,7 +112,7 @@ async def _append(trial: Trial, cluster: Running, workload: Workload) -> None:
 
 
 async def _open_loop(trial: Trial, cluster: Running) -> dict[str, object]:
-    sizes, payload = trial.sizes, bytes(KIB_BYTES)
+    sizes, payload = trial.sizes, os.urandom(KIB_BYTES)
     async with cluster.client.create_ledger(MAJORITY) as ledger:
         await append_at(ledger, payload, arrivals(OPEN_PER_S, sizes.open_warm_up_s))
         done = await append_at(ledger, payload, arrivals(OPEN_PER_S, sizes.open_s))

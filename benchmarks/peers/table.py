@@ -3,7 +3,8 @@
 Leaves printing records to `benchmarks.report`. A ratio is Quire's figure by the peer's, run by run:
 what slows the machine down during one repetition meets both.
 
-Invariants: pure; a ratio is of runs of the same repetition only; what was not measured has no row.
+Invariants: pure; a ratio is of runs of the same repetition only; what was not measured has no row;
+appends that failed are in no rate, and are told beside it.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -116,7 +117,9 @@ def _cell(samples: Samples, case: Case, shown: Shown) -> str:
     if not values:
         return ""
     found, digits = spread(values), DIGITS[shown.unit]
-    return f"{found.median:,.{digits}f} ({found.low:,.{digits}f} to {found.high:,.{digits}f})"
+    text = f"{found.median:,.{digits}f} ({found.low:,.{digits}f} to {found.high:,.{digits}f})"
+    failed_count = sum(samples.of(case, "failed_count").values())
+    return f"{text}; {failed_count:,.0f} failed" if failed_count else text
 
 
 def _ratio_row(ratio: Ratio, samples: Samples) -> str | None:

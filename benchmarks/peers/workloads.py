@@ -83,7 +83,7 @@ _TINY: Final = Counts(warm_up=1_000, kib=2_000, small=2_000, single=50, read=2_0
 FULL: Final = Sizes(
     quire=Counts(warm_up=100_000, kib=600_000, small=2_000_000, single=2_000, read=300_000),
     bookkeeper=Counts(warm_up=100_000, kib=200_000, small=400_000, single=2_000, read=300_000),
-    kafka=Counts(warm_up=100_000, kib=200_000, small=1_000_000, single=2_000, read=300_000),
+    kafka=Counts(warm_up=200_000, kib=400_000, small=2_000_000, single=2_000, read=300_000),
     open_s=8.0,
     open_warm_up_s=1.0,
     pause_s=12.0,

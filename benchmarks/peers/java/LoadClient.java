@@ -1,10 +1,13 @@
 import java.io.BufferedReader;
+import java.io.IOException;
 import java.io.InputStreamReader;
 import java.io.PrintStream;
 import java.util.Arrays;
 import java.util.LinkedHashMap;
 import java.util.Map;
 import java.util.Random;
+import java.util.concurrent.BlockingQueue;
+import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.Semaphore;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicReference;
@@ -68,19 +71,34 @@ abstract class LoadClient {
     /** Read all of it; return entries and bytes. */
     abstract long[] read(String way) throws Exception;
 
+    /** Perform commands until the input ends: then this ends at once, whatever it is doing. */
     final void serve() throws Exception {
-        BufferedReader commands = new BufferedReader(new InputStreamReader(System.in));
-        for (String line = commands.readLine(); line != null; line = commands.readLine()) {
+        BlockingQueue<String> commands = new LinkedBlockingQueue<>();
+        Thread listener = new Thread(() -> listen(commands), "commands");
+        listener.setDaemon(true);
+        listener.start();
+        while (true) {
             Map<String, Object> answer = new LinkedHashMap<>();
             try {
-                answer.putAll(perform(line.trim().split(" ")));
+                answer.putAll(perform(commands.take().trim().split(" ")));
                 answer.put("done", true);
-            } catch (Exception error) {
+            } catch (Throwable error) { // also one that is out of memory answers
                 error.printStackTrace();
                 answer.put("error", String.valueOf(error));
             }
             say(answer);
         }
+    }
+
+    private static void listen(BlockingQueue<String> commands) {
+        try (BufferedReader input = new BufferedReader(new InputStreamReader(System.in))) {
+            for (String line = input.readLine(); line != null; line = input.readLine()) {
+                commands.add(line);
+            }
+        } catch (IOException error) {
+            error.printStackTrace();
+        }
+        Runtime.getRuntime().halt(0);
     }
 
     private Map<String, Object> perform(String[] words) throws Exception {

@@ -62,6 +62,16 @@ def test_the_table_says_whether_what_is_wanted_is_met(theirs: float, verdict: st
     assert Workload.READ not in text
 
 
+def test_the_table_tells_of_appends_that_failed() -> None:
+    samples = _samples({0: 30.0}, {0: 10.0, 1: 20.0})
+    for repetition, failed_count in ((0, 0), (1, 1_200)):
+        case = Case(Workload.KIB, Subject.BOOKKEEPER)
+        samples.add(case, repetition, {"failed_count": failed_count})
+    text = markdown(samples)
+    assert "| 15 (10 to 20); 1,200 failed |" in text
+    assert "| 30 (30 to 30) |" in text
+
+
 def test_the_ratios_are_those_that_the_issue_wants() -> None:
     wanted = {
         (ratio.workload, ratio.figure, ratio.ours, ratio.theirs): dict(ratio.wanted)

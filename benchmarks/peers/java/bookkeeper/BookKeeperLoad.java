@@ -24,7 +24,7 @@ final class BookKeeperLoad extends LoadClient {
     private static final int ASYNC_READS = 8;
     private static final int BATCH_ENTRIES = 3000;
     private static final int BATCH_BYTES = 4 * 1024 * 1024;
-    private static final int BATCHES = Integer.getInteger("batches", 2);
+    private static final int BATCHES = 2;
     private static final long READY_TIMEOUT_NANOS = 60_000_000_000L;
 
     private final String uri;
@@ -38,7 +38,6 @@ final class BookKeeperLoad extends LoadClient {
 
     public static void main(String[] arguments) throws Exception {
         new BookKeeperLoad(arguments[0]).serve();
-        System.exit(0);
     }
 
     @Override

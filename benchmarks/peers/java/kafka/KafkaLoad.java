@@ -25,7 +25,7 @@ final class KafkaLoad extends LoadClient {
     private static final String FILLED = "filled";
     private static final List<String> TOPICS = List.of("default", "synced", FILLED);
     private static final short REPLICAS = 3;
-    private static final String BATCH_BYTES = System.getProperty("batch.bytes", "262144");
+    private static final String BATCH_BYTES = "1000000";
     private static final long READY_TIMEOUT_NANOS = 60_000_000_000L;
 
     private final String servers;
@@ -39,7 +39,6 @@ final class KafkaLoad extends LoadClient {
 
     public static void main(String[] arguments) throws Exception {
         new KafkaLoad(arguments[0]).serve();
-        System.exit(0);
     }
 
     @Override
