@@ -38,8 +38,9 @@ class ClientConfig:
     fixed_membership: bool = False
     """Never change an ensemble: entries wait for its members, as in a replica set of fixed
     membership. It exists for comparison (`quire bench compare`), not for use."""
-    spare_after_s: float = 10.0
-    """In-sync mode: how long a member that left is waited for before a spare takes its place."""
+    spare_after_s: float = 60.0
+    """In-sync mode: how long a member that left is waited for before a spare takes its place, to
+    which all of the ledger is copied. At most 10 s while appends are refused for want of it."""
     replica_lag_messages_max: int | None = None
     """In-sync mode: a member also leaves once it lacks so many of the entries that were pushed.
     Kafka abandoned this rule (KIP-16): a burst makes good members leave. For comparison."""

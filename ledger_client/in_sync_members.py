@@ -28,6 +28,8 @@ from ledger_client.tasks import BackgroundTasks
 from metadata.ids import BookieId
 from metadata.ledger_metadata import Fragment, LedgerMetadata
 
+SPARE_WHILE_REFUSING_S: Final = 10.0
+"""While appends are refused, a spare is taken after so long, however patient the client is."""
 LOOK_PERIOD_S: Final = 1.0
 """How often members that are away are asked, and copies that failed begun again."""
 
@@ -119,8 +121,11 @@ class InSyncMembers:
         for bookie_id in self._away_since:
             if bookie_id not in members:
                 self._tasks.start(self._ask(bookie_id))
+        wait_s = self._services.config.spare_after_s
+        if self._shell.protocol.lacks_in_sync:
+            wait_s = min(wait_s, SPARE_WHILE_REFUSING_S)
         longest = min(self._away_since.values(), default=now)
-        if now - longest >= self._services.config.spare_after_s:
+        if now - longest >= wait_s:
             self._take_spare()
 
     async def _ask(self, bookie_id: BookieId) -> None:

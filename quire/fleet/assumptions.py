@@ -68,7 +68,7 @@ class Assumptions:
     recovery_s: float = _amount(0.1, "s", "to fence, read and write back the end of a ledger")
     repair_after_s: float = _amount(600.0, "s", "a bookie is down until its copies are made anew")
     rejoin_s: float = _amount(1.0, "s", "in-sync: until a member that is back is taken in")
-    spare_after_s: float = _amount(10.0, "s", "in-sync: until a spare takes a leaver's place")
+    spare_after_s: float = _amount(60.0, "s", "in-sync: until a spare takes a leaver's place")
     operator_hours: float = _amount(
         1.0, "hours", "fixed: until a member with a lost disk is swapped"
     )
