@@ -19,13 +19,14 @@ BUG_SEEDS ?= 490
 REPEAT ?= 1
 OUT ?= bench-results/compare
 COMPARE ?=
+PEERS ?=
 
 BIN := .venv/bin
 STAMP := .venv/installed
 PACKAGES := $(wildcard metadata bookie ledger_client broker_layer spark_io quire benchmarks)
 CANDIDATES := $(PYTHON) python3.14 python3.13 python3.12 python3.11 python3 python
 
-.PHONY: help venv test check demo bench bench-compare campaign sim seeded-bugs model faults fuzz flood clean
+.PHONY: help venv test check demo bench bench-compare bench-peers campaign sim seeded-bugs model faults fuzz flood clean
 
 help:
 	@echo 'make demo [FILE=...]  append a file to a replicated ledger while bookies fail; read it back'
@@ -33,6 +34,7 @@ help:
 	@echo 'make check            format, lint, types, import direction, tidiness'
 	@echo 'make bench [SMOKE=1]  measure; prints one JSON document (some: BENCHMARKS="append read")'
 	@echo 'make bench-compare    ways to replicate, side by side, while things go wrong: OUT=directory'
+	@echo 'make bench-peers      beside Apache BookKeeper and Apache Kafka, which Maven fetches'
 	@echo 'make campaign         hurt real processes at random for MINUTES=10, then read every copy'
 	@echo 'make sim              a whole cluster under SEEDS=200 seeds, in virtual time, with faults'
 	@echo 'make seeded-bugs      break a copy of the code in each known way, and see who notices (QUICK=1)'
@@ -88,6 +90,11 @@ bench: $(STAMP)
 # the spread of three runs of each; COMPARE passes options on: COMPARE='--scenarios steady --rate 500'.
 bench-compare: $(STAMP)
 	@$(BIN)/quire bench compare --repeat $(REPEAT) --out '$(OUT)' $(COMPARE)
+
+# Five interleaved runs of each system, about 20 minutes; where there is no Maven it says so and ends well. PEERS passes
+# options on: PEERS='--repeat 3 --only quire kafka'.
+bench-peers: $(STAMP)
+	@$(BIN)/python -m benchmarks.peers $(if $(SMOKE),--smoke) $(PEERS)
 
 # Real processes killed, paused and restarted at random while they are written to; then every copy is read.
 # ENSEMBLE=5 spreads over five bookies, ACK=3 waits for all copies, SEED=n repeats a plan of faults.

@@ -124,6 +124,19 @@ async def test_a_peer_without_its_tools_is_not_available(
         await prepare("kafka", tmp_path)
 
 
+async def test_a_peer_that_maven_cannot_fetch_is_not_available(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("java", "javac", "mvn"):
+        program = tmp_path / name
+        program.write_text("#!/bin/sh\necho Unknown host repo.example\nexit 1\n")
+        program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    for _ in range(2):  # what was begun is not taken for whole
+        with pytest.raises(PeerUnavailableError, match="did not fetch it: Unknown host"):
+            await prepare("kafka", tmp_path / "cache")
+
+
 def test_bookies_sync_their_journals() -> None:
     lines = bookkeeper.settings_of(4000, Path("data"), "zk://127.0.0.1:1/ledgers").splitlines()
     assert "journalSyncData=true" in lines
