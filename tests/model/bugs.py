@@ -1,7 +1,7 @@
 """Lists the seeded bugs: where each is looked for, and which are masked.
 
-Leaves the changes themselves to `bugs_append`, `bugs_recovery` and `bugs_bookie`. A bug that
-another rule masks is listed alone, as masked, and together with that rule, as to be found.
+Leaves the changes themselves to `bugs_append`, `bugs_recovery`, `bugs_bookie` and `bugs_in_sync`. A
+bug that another rule masks is listed alone, as masked, and together with that rule, as to be found.
 """
 
 from collections.abc import Callable
@@ -10,8 +10,10 @@ from typing import Final
 
 from tests.model import bugs_append as append
 from tests.model import bugs_bookie as bookie
+from tests.model import bugs_in_sync as members
 from tests.model import bugs_recovery as recovery
 from tests.model import scopes
+from tests.model import scopes_in_sync as in_sync
 from tests.model.patches import Patches
 from tests.model.words import Scope
 
@@ -29,6 +31,36 @@ class Bug:
         """The change, in words."""
         return self.apply.__name__
 
+
+ALL_ACKNOWLEDGE: Final = "11.1: what one member never had was never committed, so either is safe"
+IN_SYNC: Final = (
+    Bug(members.a_member_is_in_sync_before_its_copy_is_whole, (in_sync.SPARE_OF_TWO,)),
+    Bug(members.who_catches_up_is_stored_as_in_sync, (in_sync.SPARE_OF_TWO,)),
+    Bug(members.who_catches_up_counts_for_the_minimum, (in_sync.SPARE_OF_TWO,)),
+    Bug(members.the_last_in_sync_member_leaves, (in_sync.SPARE_OF_TWO,)),
+    Bug(members.the_set_shrinks_below_the_minimum, (in_sync.TWO_LEAVE,)),
+    Bug(members.a_spare_takes_the_place_of_the_last_in_sync_member, (in_sync.SPARE_OF_TWO,)),
+    Bug(members.all_but_one_are_enough, (in_sync.LEAVE_OF_TWO,)),
+    Bug(members.as_many_as_the_minimum_are_enough, (in_sync.TWO_LEAVE,)),
+    Bug(members.answers_stay_where_they_were, (in_sync.LEAVE_OF_THREE,)),
+    Bug(members.answers_of_who_left_count_for_who_joins, (in_sync.ALL_OF_THREE,)),
+    Bug(members.entries_are_confirmed_below_the_minimum, (in_sync.TWO_LEAVE,)),
+    Bug(members.a_member_joins_during_a_change, (in_sync.TWO_LEAVE,)),
+    Bug(members.a_member_that_returns_is_sent_nothing, (in_sync.TWO_LEAVE,)),
+    Bug(members.the_parked_are_not_judged_anew, (in_sync.TWO_DIE,)),
+    Bug(members.a_laggard_is_never_forgiven, (in_sync.BOTH_WANTED,)),
+    Bug(members.what_the_copier_stored_is_not_looked_at, (in_sync.ALL_OF_THREE,)),
+    Bug(members.what_the_copier_stored_is_taken_though_older, (in_sync.SPARE_OF_TWO,)),
+    Bug(members.the_quorum_does_not_follow_the_members, (in_sync.ONE_DIES,)),
+    Bug(members.a_lone_survivor_is_refused, (in_sync.LONE,)),
+    Bug(members.recovery_needs_a_majority_of_members, (in_sync.LONE,)),
+    Bug(members.recovery_waits_for_one_member_alone, (in_sync.LONE,), ALL_ACKNOWLEDGE),
+    Bug(members.a_negative_is_preferred, (in_sync.LONE,), ALL_ACKNOWLEDGE),
+    Bug(members.silence_of_a_member_is_a_negative, (in_sync.LONE_LEAVES,)),
+    Bug(members.silence_of_a_member_is_a_negative_and_preferred, (in_sync.LONE,)),
+    Bug(members.the_write_back_forgets_when_it_shrinks, (in_sync.LONE,)),
+    Bug(members.the_close_names_who_was_left_out, (in_sync.LONE,)),
+)
 
 CHANGE, PAIR, TRIO = scopes.CHANGE, scopes.PAIR_RECOVERY, scopes.TRIO_RECOVERY
 BUGS: Final = (
@@ -92,12 +124,14 @@ BUGS: Final = (
     Bug(bookie.a_fence_is_lost_in_a_crash, (scopes.RESTARTED_PAIR,)),
     Bug(bookie.a_negative_overtakes_an_accepted_add, (scopes.RESTARTED_PAIR,)),
     Bug(bookie.a_write_back_with_another_lac_is_refused, (scopes.LACS_PAIR,)),
+    *IN_SYNC,
 )
 
 OUT_OF_SIGHT: Final = (
     "deletion, tombstones and collection: a world has one ledger that is never deleted",
     "digests, damage, limbo, the index: what a bookie holds it returns, what it lost it never held",
-    "in-sync mode (11), readers (8), fencing by password: not in a world",
+    "readers (8), unclean recovery (11.6), fencing by password: not in a world",
+    "the shell of in-sync mode: whom it asks when, how it copies and verifies (11.2, 11.3)",
     "suspicion's limits and learned delays (5.7): a suspicion is drawn, never counted or timed",
     "bounds (window, unanswered bytes, chunks of 1,024 entries): 3 entries reach none of them",
 )

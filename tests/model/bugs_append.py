@@ -28,7 +28,15 @@ def confirmed_during_a_change(patches: Patches) -> None:
 
 
 def answers_of_the_replaced_count(patches: Patches) -> None:
-    patches.set(PendingBatches, "clear_position", PendingBatches.resume_position)
+    original = PendingBatches.reassign
+
+    def reassign(self: Any, sources: Any, quorum: Any) -> None:
+        kept = [batch.stored for batch in self._unconfirmed]
+        original(self, sources, quorum)
+        for batch, stored in zip(self._unconfirmed, kept, strict=True):
+            batch.stored |= stored
+
+    patches.set(PendingBatches, "reassign", reassign)
 
 
 def the_resend_is_skipped(patches: Patches) -> None:
@@ -36,16 +44,16 @@ def the_resend_is_skipped(patches: Patches) -> None:
 
 
 def the_new_fragment_starts_behind_the_last_push(patches: Patches) -> None:
-    original = AppendProtocol._chosen
+    original = AppendProtocol._put_in_charge
 
-    def chosen(self: Any, event: Any) -> list[a.AppendAction]:
+    def put_in_charge(self: Any, ensemble: Any, token: Any) -> list[a.AppendAction]:
         pending = self._pending
         lac, pending.lac = pending.lac, pending.lap
-        actions = original(self, event)
+        actions = original(self, ensemble, token)
         pending.lac = lac
         return actions
 
-    patches.set(AppendProtocol, "_chosen", chosen)
+    patches.set(AppendProtocol, "_put_in_charge", put_in_charge)
 
 
 def one_answer_is_enough(patches: Patches) -> None:

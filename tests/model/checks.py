@@ -14,6 +14,7 @@ Source: protocol, "Invariants that the simulation checks"; rules 4.5, 6.1, 7.3-7
 
 from ledger_client.protocol.quorum import write_set
 from tests.model.bookies import NOT_HELD
+from tests.model.in_sync_checks import InSyncChecks
 from tests.model.protocols import DONE, FIRST
 from tests.model.steps import Steps
 from tests.model.words import NAMES, WRITER, ViolationError, entry, length_of
@@ -30,6 +31,8 @@ class Checks:
         self._steps = steps
         self._good: dict[tuple[object, ...], None] = {}
         self._peaceful: dict[tuple[object, ...], None] = {}
+        is_in_sync = pools.scope.quorum.is_in_sync
+        self._in_sync = InSyncChecks(pools, self._recovered) if is_in_sync else None
 
     def check(self, world: World) -> None:
         """Raise ViolationError unless the rules hold in a world."""
@@ -39,6 +42,8 @@ class Checks:
         self._check_entries(world)
         self._check_lacs(world)
         self._good[key] = None
+        if self._in_sync is not None:
+            self._in_sync.check(world)
 
     def _check_entries(self, world: World) -> None:
         stored = self._pools.metadata.values[world.metadata]
@@ -54,9 +59,11 @@ class Checks:
             name: states[number].held for name, number in zip(NAMES, world.bookies, strict=False)
         }
         for each in range(promised):
-            names = write_set(stored.quorum, stored.fragment_of(entry(each)), entry(each))
+            fragment = stored.fragment_of(entry(each))
+            quorum = stored.quorum_of(fragment)
+            names = write_set(quorum, fragment, entry(each))
             copies = sum(held[name][each] != NOT_HELD for name in names)
-            if copies < stored.quorum.ack_quorum:
+            if copies < quorum.ack_quorum:
                 raise ViolationError(f"entry {each} has {copies} copies at {','.join(names)}")
 
     def _check_lacs(self, world: World) -> None:
@@ -74,7 +81,8 @@ class Checks:
         if writer is not None:
             if world.is_closing:
                 raise ViolationError("the close does not end")
-            if world.acknowledged < self._pools.scope.entries:
+            may_wait = self._in_sync is not None and self._in_sync.may_wait(world)
+            if world.acknowledged < self._pools.scope.entries and not may_wait:
                 raise ViolationError(f"the writer is stuck behind entry {world.acknowledged - 1}")
         if any(state != DONE for state in world.actors[1:]):
             raise ViolationError("a recovery does not end")
@@ -84,12 +92,21 @@ class Checks:
         key = world.metadata, world.bookies, world.lost, world.acknowledged
         if key in self._peaceful:
             return
+        if self._in_sync is not None:
+            self._in_sync.recover(world)
+        elif self._pools.metadata.values[self._recovered(world).metadata].last_entry_id is None:
+            raise ViolationError("a recovery in peace does not close the ledger")
+        self._peaceful[key] = None
+
+    def _recovered(self, world: World) -> World:
+        """Return what comes of a world by one more recovery, in peace."""
         label = self._steps.label
         now = world._replace(
             actors=(DONE, FIRST),
             messages=(),
             operations=(0, 0),
             budget=(0,) * len(world.budget),
+            copy=0,
         )
         for _ in range(PEACE_STEPS_MAX):
             following = next(self._steps.after(now), None)
@@ -97,7 +114,5 @@ class Checks:
                 break
             now = following[1]
             self.check(now)
-        if self._pools.metadata.values[now.metadata].last_entry_id is None:
-            raise ViolationError("a recovery in peace does not close the ledger")
         self._steps.label = label
-        self._peaceful[key] = None
+        return now

@@ -28,6 +28,7 @@ from tests.model.words import (
     Message,
     Operation,
     Request,
+    Seen,
     Update,
     ViolationError,
 )
@@ -111,6 +112,8 @@ class Mirror:
                 return message._replace(request=request)
             case Update(metadata, expected):
                 return Update(self._stored(metadata), expected)
+            case Seen(metadata, version):
+                return Seen(self._stored(metadata), version)
 
     def _operation(self, number: int) -> int:
         found = self._operations.get(number)

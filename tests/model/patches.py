@@ -1,6 +1,6 @@
 """Changes production code in this process, and changes it back.
 
-Leaves the changes to `bugs_append`, `bugs_recovery` and `bugs_bookie`.
+Leaves the changes to the modules `bugs_*`.
 """
 
 from typing import Any

@@ -157,10 +157,10 @@ class Writers(Protocols[AppendProtocol]):
         match event.name:
             case "append":
                 return a.BatchAppended(entry(numbers[0]), 1, size_of(numbers[0]))
-            case "gone":
-                return a.BookieFailed(NAMES[numbers[0]], a.FailureKind.GONE, "lost")
-            case "suspected":
-                return a.BookieFailed(NAMES[numbers[0]], a.FailureKind.SUSPECTED, "silent")
+            case "gone" | "suspected" | "lagging" as kind:
+                return a.BookieFailed(NAMES[numbers[0]], a.FailureKind(kind), "drawn")
+            case "ready":
+                return a.MemberReady(NAMES[numbers[0]], token_of(WRITER, 4, numbers[1]))
             case "joined":
                 return a.SpareJoined()
             case "returned":
@@ -173,6 +173,8 @@ class Writers(Protocols[AppendProtocol]):
     def _decision(self, event: Told) -> a.AppendEvent:
         if event.name == "stored":
             return a.MetadataStored(*self._metadata(event.numbers))
+        if event.name == "seen":
+            return a.MetadataSeen(*self._metadata(event.numbers))
         assert event.name == "conflicted"
         return a.MetadataConflicted(*self._metadata(event.numbers))
 
@@ -196,6 +198,8 @@ class Writers(Protocols[AppendProtocol]):
                     events.append(a.ReplacementsChosen(chosen, token))
                 else:
                     events.append(a.NoReplacement(len(positions), 0, {}))
+            case a.ProposeMembers():
+                events.append(a.MembersProposed(token_of(WRITER, 2, version)))
             case a.StoreMetadata(metadata, expected):
                 effects.append(Effect("store", (self._pool.number(metadata), expected)))
             case a.FailWriter(error):

@@ -1,6 +1,7 @@
 """Lists the configurations that are explored.
 
-Leaves the exploration to `search`, and how small a world is to `words.Scope`.
+Leaves the exploration to `search`, how small a world is to `words.Scope`, and in-sync mode to
+`scopes_in_sync`.
 
 Covered: E=WQ=3 with AQ 1, 2 and 3, and E=WQ=AQ=2, with a spare or two; E=3, WQ=2 for the writer
 alone, whose recovery would open a read per entry. One to three entries of a batch each, a writer,
@@ -26,6 +27,7 @@ from ledger_client.protocol.append_options import AppendOptions
 from ledger_client.protocol.recovery import RecoveryProtocol
 from metadata.ids import EntryId, Version
 from metadata.ledger_metadata import Fragment, LedgerState, QuorumSpec
+from tests.model import scopes_in_sync
 from tests.model.words import NAMES, Scope
 from tests.model.world import FirstParts
 from tests.scenarios.words import ledger
@@ -171,7 +173,7 @@ WANTED: Final = Scope(
     walks=5_000,
 )
 
-SMALL: Final = (UNKNOWN_CHANGE, PAIR_QUICK, ONE_ACK, RESTARTED_PAIR)
+SMALL: Final = (UNKNOWN_CHANGE, PAIR_QUICK, ONE_ACK, RESTARTED_PAIR, *scopes_in_sync.SMALL)
 CI: Final = (
     *SMALL,
     PAIR_RECOVERY,
@@ -188,6 +190,7 @@ CI: Final = (
     TWO_RECOVERIES,
     CHANGED_PAIR,
     TRIO_WALKED,
+    *scopes_in_sync.CI,
 )
 FULL: Final = (
     *CI,
@@ -203,4 +206,5 @@ FULL: Final = (
     TRIO_OF_TWO,
     TWO_RECOVERIES_SILENT,
     WANTED,
+    *scopes_in_sync.FULL,
 )

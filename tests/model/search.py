@@ -17,9 +17,10 @@ from typing import Final
 
 from metadata.errors import InvalidTransitionError
 from tests.model.checks import Checks
+from tests.model.labels import Label
 from tests.model.mirror import Mirror
 from tests.model.scopes import first_parts
-from tests.model.steps import Label, Steps
+from tests.model.steps import Steps
 from tests.model.words import Scope, ViolationError
 from tests.model.world import Pools, World, show_world
 

@@ -4,16 +4,19 @@ Leaves the decisions to the production objects behind `Pools`, and the order of 
 `search`. Requests and answers are unordered. A request of a recoverer that is given up may reach
 its bookie all the same; so may the adds of a bookie that the writer took for failed.
 
-Symmetry: recoverer n + 1 starts only behind recoverer n; only bookie 0 crashes, and only bookies of
-`Scope.suspects` are taken for failed, because with WQ = E all positions are equal.
+Symmetry: recoverer n + 1 starts only behind recoverer n; only bookies of `Scope.mortals` crash, and
+only those of `Scope.suspects` are taken for failed, because with WQ = E all positions are equal.
 """
 
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
+from ledger_client.protocol.append import AppendProtocol
 from metadata.ledger_metadata import LedgerState
 from tests.model.bookies import NOT_HELD
-from tests.model.protocols import DONE, FIRST, Told, show_request
+from tests.model.in_sync_steps import MemberSteps
+from tests.model.labels import Label
+from tests.model.protocols import DONE, FIRST, Told
 from tests.model.store_calls import CONFLICT, GET, LOST, OK, SET, UNKNOWN, VALUE
 from tests.model.words import (
     NAMES,
@@ -23,6 +26,7 @@ from tests.model.words import (
     Message,
     Operation,
     Request,
+    Seen,
     Update,
     entry,
     token_of,
@@ -30,20 +34,6 @@ from tests.model.words import (
 from tests.model.world import Draft, Pools, World
 
 WHO: Final = ("the writer", "recoverer 1", "recoverer 2", "recoverer 3")
-
-
-class Label(NamedTuple):
-    """What happens; `is_fault` if it need not. The text is made only where it is wanted."""
-
-    template: str
-    arguments: tuple[object, ...] = ()
-    is_fault: bool = False
-
-    @property
-    def text(self) -> str:
-        """The step in words."""
-        shown = [show_request(a) if isinstance(a, Request) else a for a in self.arguments]
-        return self.template.format(*shown)
 
 
 class Steps:
@@ -54,6 +44,7 @@ class Steps:
         self._scope = pools.scope
         self.label = Label("the start")
         """The step that is being taken: for whoever catches a violation."""
+        self._members = MemberSteps(self, pools) if pools.scope.quorum.is_in_sync else None
 
     def after(self, world: World) -> Iterator[tuple[Label, World]]:
         """Take every step that is enabled, one after the other."""
@@ -66,13 +57,16 @@ class Steps:
                 yield from self._of_store(world, actor)
         if world.actors[WRITER] != DONE:
             yield from self._of_writer(world)
+            if self._members is not None:
+                yield from self._members.after(world)
         yield from self._of_recoverers(world)
         if world.budget[4] and len(self._pools.metadata.values[world.metadata].fragments) > 1:
             yield from self._repair(world)
 
-    def _begin(
+    def begin(
         self, world: World, text: str, *shown: object, fault: str = "", is_free: bool = False
     ) -> Draft:
+        """Start a step, with its name."""
         self.label = Label(text, shown, is_free or bool(fault))
         draft = Draft(world, self._pools)
         if fault:
@@ -92,27 +86,31 @@ class Steps:
     def _deliver(self, world: World, at: int, message: Message) -> Draft:
         match message:
             case Request():
-                draft = self._begin(world, "{} reaches {}", message, NAMES[message.bookie])
+                draft = self.begin(world, "{} reaches {}", message, NAMES[message.bookie])
                 draft.drop(at)
-                self._ask(draft, message)
+                self.ask(draft, message)
             case Answer(request, status):
                 where = NAMES[request.bookie]
-                draft = self._begin(world, "answer {} to {} at {}", status, request, where)
+                draft = self.begin(world, "answer {} to {} at {}", status, request, where)
                 draft.drop(at)
                 draft.tell(request.sender, message)
             case Failure(request):
                 where = NAMES[request.bookie]
-                draft = self._begin(world, "no answer to {} at {}", request, where)
+                draft = self.begin(world, "no answer to {} at {}", request, where)
                 draft.drop(at)
                 self._fail(draft, request)
-            case _:
-                metadata, expected = message
-                draft = self._begin(world, "an update of unknown outcome applies")
+            case Seen():
+                draft = self.begin(world, "the writer sees what the copier stored")
                 draft.drop(at)
-                draft.compare_and_set(metadata, expected)
+                draft.tell(WRITER, Told("seen", (message.metadata, message.version)))
+            case _:
+                draft = self.begin(world, "an update of unknown outcome applies")
+                draft.drop(at)
+                draft.compare_and_set(message.metadata, message.expected)
         return draft
 
-    def _ask(self, draft: Draft, request: Request) -> None:
+    def ask(self, draft: Draft, request: Request) -> None:
+        """Let a request reach its bookie."""
         if draft.lost >> request.bookie & 1:
             if request.is_awaited:
                 self._fail(draft, request)
@@ -145,7 +143,7 @@ class Steps:
         draft.messages = []
         for number in messages:
             message = self._pools.messages.values[number]
-            if isinstance(message, Update):
+            if isinstance(message, Update | Seen):
                 draft.messages.append(number)
                 continue
             request = message if isinstance(message, Request) else message.request
@@ -158,28 +156,26 @@ class Steps:
 
     def _of_bookies(self, world: World) -> Iterator[tuple[Label, World]]:
         bookies, scope = self._pools.bookies, self._scope
-        if world.lost & 1:
-            return
         first = bookies.states[world.bookies[0]]
-        if scope.is_slow and (first.queue or first.waiting):
-            draft = self._begin(world, "{} syncs", NAMES[0])
+        if scope.is_slow and (first.queue or first.waiting) and not world.lost & 1:
+            draft = self.begin(world, "{} syncs", NAMES[0])
             draft.bookies[0], answers = bookies.sync(world.bookies[0])
             self._answer(draft, answers)
             yield self.label, draft.freeze()
-        if not world.budget[3]:
-            return
-        draft = self._begin(
-            world, "{} {}", NAMES[0], "restarts" if scope.is_slow else "dies", fault="crash"
-        )
-        number, unanswered = bookies.restart(world.bookies[0])
-        if scope.is_slow:
-            draft.bookies[0] = number
-        else:
-            draft.lost |= 1
-        for request in unanswered:
-            if request.is_awaited:
-                draft.post(Failure(request))
-        yield self.label, draft.freeze()
+        for bookie in scope.mortals if world.budget[3] else ():
+            if world.lost >> bookie & 1:
+                continue
+            what = "restarts" if scope.is_slow else "dies"
+            draft = self.begin(world, "{} {}", NAMES[bookie], what, fault="crash")
+            number, unanswered = bookies.restart(world.bookies[bookie])
+            if scope.is_slow:
+                draft.bookies[bookie] = number
+            else:
+                draft.lost |= 1 << bookie
+            for request in unanswered:
+                if request.is_awaited:
+                    draft.post(Failure(request))
+            yield self.label, draft.freeze()
 
     def _repair(self, world: World) -> Iterator[tuple[Label, World]]:
         """Copy the first fragment's entries to a bookie that is not in it, and swap it (9.1)."""
@@ -190,7 +186,7 @@ class Steps:
         spares = [name for name in names if name not in older.ensemble]
         if not spares or stored.state is LedgerState.CLOSED:
             return
-        draft = self._begin(
+        draft = self.begin(
             world, "a repair puts {} in place of {}", spares[0], older.ensemble[0], fault="repair"
         )
         last = stored.fragments[1].first_entry_id - 1
@@ -199,7 +195,7 @@ class Steps:
         for each in range(last + 1):
             if any(bookie[each] != NOT_HELD for bookie in held):
                 copy = Request("back", False, WRITER, target, each, each, -1)
-                self._ask(draft, copy)
+                self.ask(draft, copy)
         changed = type(older)(entry(0), (spares[0], *older.ensemble[1:]))
         token = token_of(9, 3, world.version)
         draft.metadata = pools.metadata.number(stored.with_fragment(0, changed, token))
@@ -214,32 +210,32 @@ class Steps:
         assert operation is not None
         who = WHO[actor]
         if operation.metadata < 0:
-            draft = self._begin(world, "{} reads the metadata", who)
+            draft = self.begin(world, "{} reads the metadata", who)
             draft.operations[actor] = 0
             draft.told_stored(actor)
             yield self.label, draft.freeze()
             return
         metadata, expected, history, reply = operation
         if reply is not None:
-            draft = self._begin(world, "{} learns how its update went", who)
+            draft = self.begin(world, "{} learns how its update went", who)
             self._go_on(draft, actor, Operation(metadata, expected, (*history, reply)))
             yield self.label, draft.freeze()
             return
         wanted, _ = pools.calls.wants(metadata, expected, history)
         if wanted == GET:
-            draft = self._begin(world, "{} reads the metadata back", who)
+            draft = self.begin(world, "{} reads the metadata back", who)
             value = (VALUE, world.metadata, world.version)
             self._go_on(draft, actor, Operation(metadata, expected, (*history, value)))
             yield self.label, draft.freeze()
             return
         assert wanted == SET
-        draft = self._begin(world, "the update of {} reaches the store", who)
+        draft = self.begin(world, "the update of {} reaches the store", who)
         is_stored = draft.compare_and_set(metadata, expected)
         reply = (OK, expected + 1) if is_stored else (CONFLICT,)
         draft.operations[actor] = pools.operations.number(operation._replace(reply=reply))
         yield self.label, draft.freeze()
         if world.budget[2]:
-            draft = self._begin(world, "{} does not learn of its update", who, fault="unknown")
+            draft = self.begin(world, "{} does not learn of its update", who, fault="unknown")
             if expected == world.version:
                 draft.post(Update(metadata, expected))
             self._go_on(draft, actor, Operation(metadata, expected, (*history, (UNKNOWN,))))
@@ -263,29 +259,29 @@ class Steps:
     def _of_writer(self, world: World) -> Iterator[tuple[Label, World]]:
         scope = self._scope
         count = len(world.sent)
-        if count < scope.entries and not world.is_closing:
-            draft = self._begin(world, "append {}", count)
+        writer = self._pools.writers.states[world.actors[WRITER]]
+        assert writer is not None
+        if count < scope.entries and not world.is_closing and not writer.lacks_in_sync:
+            draft = self.begin(world, "append {}", count)
             draft.sent = (*world.sent, world.acknowledged - 1)
             draft.tell(WRITER, Told("append", (count,)))
             yield self.label, draft.freeze()
         if scope.closes and not world.is_closing:
-            draft = self._begin(world, "the caller closes", is_free=True)
+            draft = self.begin(world, "the caller closes", is_free=True)
             draft.is_closing = True
             draft.tell(WRITER, Told("close", (world.version,)))
             yield self.label, draft.freeze()
-        yield from self._of_membership(world)
+        yield from self._of_membership(world, writer)
 
-    def _of_membership(self, world: World) -> Iterator[tuple[Label, World]]:
+    def _of_membership(self, world: World, writer: AppendProtocol) -> Iterator[tuple[Label, World]]:
         """Let bookies fail, join or return, as the writer sees it."""
-        pools, scope = self._pools, self._scope
-        writer = pools.writers.states[world.actors[WRITER]]
-        assert writer is not None
+        scope = self._scope
         if world.budget[5]:
-            draft = self._begin(world, "a spare joins", fault="join")
+            draft = self.begin(world, "a spare joins", fault="join")
             draft.tell(WRITER, Told("joined"))
             yield self.label, draft.freeze()
         for name in writer.parked if world.budget[6] else ():
-            draft = self._begin(world, "{} answers again", name, fault="return")
+            draft = self.begin(world, "{} answers again", name, fault="return")
             draft.tell(WRITER, Told("returned", (NAMES.index(name),)))
             yield self.label, draft.freeze()
         ensemble = writer.metadata.last_fragment.ensemble
@@ -293,7 +289,9 @@ class Steps:
             if NAMES[bookie] not in ensemble:
                 continue
             for kind in scope.kinds:
-                draft = self._begin(
+                if kind == "lagging" and not writer.lag_entries(NAMES[bookie]):
+                    continue
+                draft = self.begin(
                     world, "the writer finds {} {}", NAMES[bookie], kind, fault="failure"
                 )
                 if kind == "gone":
@@ -304,7 +302,7 @@ class Steps:
     def _of_recoverers(self, world: World) -> Iterator[tuple[Label, World]]:
         for actor in range(1, len(world.actors)):
             if world.actors[actor] == FIRST:
-                draft = self._begin(world, "recoverer {} starts", actor)
+                draft = self.begin(world, "recoverer {} starts", actor)
                 draft.told_stored(actor)
                 yield self.label, draft.freeze()
                 break
@@ -318,7 +316,7 @@ class Steps:
             last = number
             if message.sender != WRITER and message.is_awaited:
                 where = NAMES[message.bookie]
-                draft = self._begin(world, "{} at {} is given up", message, where, fault="silence")
+                draft = self.begin(world, "{} at {} is given up", message, where, fault="silence")
                 if message.kind != "back":  # of a write-back a late answer still counts
                     draft.drop(at)
                     draft.post(message._replace(is_awaited=False))

@@ -13,7 +13,15 @@ from ledger_client.protocol import recovery_events as r
 from ledger_client.protocol.append import AppendProtocol
 from ledger_client.protocol.recovery import RecoveryProtocol
 from metadata.ledger_store import LedgerStore
-from tests.model import bugs, bugs_append, bugs_bookie, bugs_recovery, scopes
+from tests.model import (
+    bugs,
+    bugs_append,
+    bugs_bookie,
+    bugs_in_sync,
+    bugs_recovery,
+    scopes,
+    scopes_in_sync,
+)
 from tests.model.__main__ import look_for, show_bug
 from tests.model.freezing import MetadataPool, clone, freeze
 from tests.model.patches import Patches
@@ -38,6 +46,11 @@ QUICK = (
     bugs_bookie.a_fence_is_lost_in_a_crash,
     bugs_append.an_unknown_outcome_is_taken_for_success,
     bugs_append.the_resend_is_skipped,
+    bugs_in_sync.all_but_one_are_enough,
+    bugs_in_sync.answers_stay_where_they_were,
+    bugs_in_sync.a_lone_survivor_is_refused,
+    bugs_in_sync.the_set_shrinks_below_the_minimum,
+    bugs_in_sync.a_member_is_in_sync_before_its_copy_is_whole,
 )
 
 
@@ -47,6 +60,14 @@ def test_every_world_keeps_the_rules(scope: Scope) -> None:
     assert found.violation is None, "\n".join(found.violation.transcript)
     assert found.is_complete
     assert found.resting > 0
+
+
+@pytest.mark.xfail(
+    strict=True,
+    reason="11.2: a swap takes out a bookie that became a member again while it was copied",
+)
+def test_a_swap_leaves_the_last_in_sync_member_where_it_is() -> None:
+    assert Search(scopes_in_sync.THREE_LEAVE).run().violation is None
 
 
 @pytest.mark.parametrize("apply", QUICK, ids=lambda apply: apply.__name__)

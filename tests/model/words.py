@@ -57,7 +57,15 @@ class Update(NamedTuple):
     expected: int
 
 
-Message = Request | Answer | Failure | Update
+class Seen(NamedTuple):
+    """What the copier stored, on its way to the writer (`MetadataSeen`)."""
+
+    metadata: int
+    version: int
+    is_seen: bool = True
+
+
+Message = Request | Answer | Failure | Update | Seen
 
 
 class Operation(NamedTuple):
@@ -85,12 +93,15 @@ class Scope:
     suspects: tuple[int, ...] = (0, 1)
     """Which they may be; with equal positions, one can stand for all."""
     kinds: tuple[str, ...] = ("gone",)
+    """"gone", "suspected", and "lagging", which only a member is that lacks the oldest entry."""
     silences: int = 0
     """Requests of recoverers that are given up; the bookie may get them all the same."""
     unknowns: int = 0
     """Compare-and-sets whose outcome the store does not tell."""
     crashes: int = 0
-    """0 or 1: bookie 0 dies for good, or, when it is `slow`, restarts from what was synced."""
+    """How many bookies die for good; when bookie 0 is `slow`, it restarts from what was synced."""
+    mortals: tuple[int, ...] = (0,)
+    """Which they may be."""
     is_slow: bool = False
     """Bookie 0 syncs in a step of its own."""
     repairs: int = 0

@@ -5,7 +5,7 @@ messages, metadata and operations are numbered by pools, so that a world is hash
 fast.
 """
 
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ledger_client.protocol.append import AppendProtocol
 from ledger_client.protocol.recovery import RecoveryProtocol
@@ -13,18 +13,25 @@ from metadata.ids import NO_ENTRY
 from metadata.ledger_metadata import LedgerMetadata
 from tests.model.bookies import NOT_HELD, Bookies, BookieState
 from tests.model.freezing import MetadataPool, Pool
+from tests.model.in_sync_rules import check_confirmed, check_members
 from tests.model.protocols import DONE, FIRST, Effect, Event, Recoverers, Told, Writers
 from tests.model.store_calls import StoreCalls
 from tests.model.words import (
     WRITER,
+    Answer,
+    Failure,
     Message,
     Operation,
     Request,
     Scope,
+    Seen,
     Update,
     ViolationError,
     length_of,
 )
+
+if TYPE_CHECKING:
+    from ledger_client.protocol.copy import CopyPlan
 
 READ: Final = Operation(-1, 0)
 
@@ -50,6 +57,8 @@ class World(NamedTuple):
     lost: int
     """Bookies that are gone for good, as a mask."""
     is_closing: bool
+    copy: int = 0
+    """The copy that is under way to a member that catches up; 0 for none."""
 
 
 FAULTS: Final = ("failure", "silence", "unknown", "crash", "repair", "join", "return")
@@ -73,6 +82,8 @@ class Pools:
         self.messages: Pool[Message] = Pool()
         self.operations: Pool[Operation | None] = Pool()
         self.operations.number(None)
+        self.copies: Pool[CopyPlan | None] = Pool()
+        self.copies.number(None)
         self.bookies = Bookies(scope.entries, keeps_lacs=scope.keeps_lacs)
         self.calls = StoreCalls(self.metadata)
         self.writers = Writers(first.writer, self.metadata)
@@ -107,10 +118,15 @@ class Pools:
         waiting = self._waiting
         while number >= len(waiting):
             message = self.messages.values[len(waiting)]
-            if isinstance(message, Request):
-                waiting.append(message.sender if message.is_awaited else -1)
-            else:
-                waiting.append(-1 if isinstance(message, Update) else message.request.sender)
+            match message:
+                case Request():
+                    waiting.append(message.sender if message.is_awaited else -1)
+                case Answer(request) | Failure(request):
+                    waiting.append(request.sender)
+                case Update():
+                    waiting.append(-1)
+                case Seen():
+                    waiting.append(WRITER)
         return waiting[number]
 
 
@@ -124,6 +140,7 @@ class Draft:
         "bookies",
         "budget",
         "confirmed",
+        "copy",
         "is_closing",
         "lost",
         "messages",
@@ -147,6 +164,7 @@ class Draft:
             self.budget,
             self.lost,
             self.is_closing,
+            self.copy,
         ) = world
         self.actors = list(actors)
         self.bookies = list(bookies)
@@ -168,6 +186,7 @@ class Draft:
             self.budget,
             self.lost,
             self.is_closing,
+            self.copy,
         )
 
     def spend(self, fault: str) -> None:
@@ -245,6 +264,7 @@ class Draft:
             raise ViolationError(f"confirmed {lac} with length {length}")
         if lac >= len(self.sent):
             raise ViolationError(f"confirmed {lac}, which was never appended")
+        check_confirmed(self.stored, self._pools.writers.states[self.actors[WRITER]])
         self.acknowledged = lac + 1
 
     def _finish(self, metadata: int) -> None:
@@ -279,6 +299,7 @@ class Draft:
         kept = before.fragments[:-1]
         if changed.fragments[: len(kept)] != kept:
             raise ViolationError("an older fragment was changed")
+        check_members(before, changed)
 
     def told_stored(self, actor: int) -> None:
         """Let an actor read the metadata."""
