@@ -77,6 +77,13 @@ SPARE_OF_TWO: Final = replace(
     suspects=(0, 1),
     crashes=0,
 )
+SPARE_UNKNOWN: Final = replace(
+    SPARE_OF_TWO,
+    name="in sync 2/1, a spare, unknown",
+    entries=1,
+    kinds=("gone", "suspected", "lagging"),
+    unknowns=1,
+)
 THREE_LEAVE: Final = replace(
     SPARE_OF_TWO,
     name="in sync 2/1, a spare, three leave",
@@ -153,6 +160,7 @@ CI: Final = (
     DIES_OF_TWO,
     ALL_OF_THREE,
     SPARE_OF_TWO,
+    SPARE_UNKNOWN,
     LONE,
     LONE_LEAVES,
     LONE_TWICE,
