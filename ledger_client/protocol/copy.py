@@ -77,9 +77,17 @@ class CopyPlan:
         fragment = now.fragments[index]
         if fragment.ensemble == self.ensemble_after:
             return Standing.NAMED
-        if fragment.ensemble != self.ensemble:
+        if fragment.ensemble != self.ensemble or self._takes_out_a_member(now):
             return Standing.CHANGED
         return Standing.MARKED if self.target in fragment.incoming else Standing.UNMARKED
+
+    def _takes_out_a_member(self, now: LedgerMetadata) -> bool:
+        """Tell whether whom the target is to replace has become a member again: it holds what the
+        fragment holds, and may be the last one that is in sync (rule 11.2).
+        """
+        is_open = now.quorum.is_in_sync and now.state is not LedgerState.CLOSED
+        replaced = set(self.ensemble) - set(self.ensemble_after)
+        return is_open and not replaced.isdisjoint(now.last_fragment.ensemble)
 
     def marked(self, now: LedgerMetadata, token: UpdateToken) -> LedgerMetadata:
         """Store the target as incoming."""

@@ -62,10 +62,6 @@ def test_every_world_keeps_the_rules(scope: Scope) -> None:
     assert found.resting > 0
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="11.2: a swap takes out a bookie that became a member again while it was copied",
-)
 def test_a_swap_leaves_the_last_in_sync_member_where_it_is() -> None:
     assert Search(scopes_in_sync.THREE_LEAVE).run().violation is None
 
