@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
+from metadata.ids import BookieId
 from quire.child_process import ChildProcess
 
 READY_S: Final = 30.0
@@ -41,7 +42,7 @@ class Island:
     """One bookie beyond a wire, and the wire."""
 
     def __init__(self, name: str, ours: str, theirs: str) -> None:
-        self.bookie_id = ""
+        self.bookie_id = BookieId("")
         self._name = name
         self._ours = ours
         self._theirs = theirs
@@ -85,7 +86,7 @@ async def island(metadata_uri: str, directory: Path) -> AsyncIterator[Island]:
             process = _bookie(name, theirs, uri, directory)
             await process.start(os.environ)
             try:
-                made.bookie_id = json.loads(await process.first_line(READY_S))["id"]
+                made.bookie_id = BookieId(json.loads(await process.first_line(READY_S))["id"])
                 yield made
             finally:
                 made.heal()

@@ -1,11 +1,15 @@
 """A wire that is cut one way: writers and recoveries get on, and nothing acknowledged is lost."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
 from ledger_client import LedgerClient, LedgerFencedError, LedgerWriter, Quorum
+from ledger_client.connection_calls import BookieCallError
+from metadata.ids import BookieId
 from quire.local_cluster import LocalCluster
+from tests.campaign.direct import open_direct
 from tests.integration.faults.appending import check_told
 from tests.integration.faults.island import Island, can_have_islands, island
 
@@ -16,6 +20,8 @@ pytestmark = [
 ]
 COUNT = 300
 WRITTEN_S = 30.0
+HEALED_S = 60.0
+PAUSE_S = 0.2
 TRIES = 40
 
 
@@ -31,6 +37,18 @@ async def writer_over_the_wire(client: LedgerClient, away: Island, ack: int) -> 
             return writer
         await writer.aclose()
     raise AssertionError("the island's bookie was never chosen")
+
+
+async def until_reached(uri: str, bookie_id: BookieId) -> None:
+    """Wait for a bookie that may have lost its session, and with it its registration."""
+    async with open_direct(uri) as direct, asyncio.timeout(HEALED_S):
+        while True:
+            try:
+                await direct.pool.ping(bookie_id, timeout_s=HEALED_S)
+            except BookieCallError:
+                await asyncio.sleep(PAUSE_S)
+            else:
+                return
 
 
 @pytest.mark.parametrize("ack", [2, 3])
@@ -54,4 +72,5 @@ async def test_a_one_way_partition_stops_neither_writer_nor_recovery(
         with pytest.raises(LedgerFencedError):
             await writer.append(b"too late", timeout=WRITTEN_S)
         away.heal()
+        await until_reached(uri, away.bookie_id)
         await check_told(uri, writer.id, [*payloads(0), *payloads(COUNT)])  # over the wire too
