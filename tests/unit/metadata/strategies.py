@@ -68,7 +68,8 @@ def ledger_metadata(draw: st.DrawFn) -> LedgerMetadata:
     quorum = draw(quorums())
     state = draw(st.sampled_from(LedgerState))
     closed = state is LedgerState.CLOSED
-    fragments, given_up = draw(fragment_lists(quorum)), ()
+    fragments = draw(fragment_lists(quorum))
+    given_up: tuple[Fragment, ...] = ()
     last_entry_id = EntryId(draw(st.integers(-1, 2**63 - 2))) if closed else None
     if closed and len(fragments) > 1 and draw(st.booleans()):
         stay = draw(st.integers(1, len(fragments) - 1))
