@@ -42,6 +42,7 @@ from ledger_client.observability import (
     LedgerRecovered,
     MemberCaughtUp,
     MemberCopied,
+    MemberCopyFailed,
     MetadataSessionChanged,
 )
 from ledger_client.placement_policy import PlacementPolicy, Shortage, SpreadPolicy
@@ -83,6 +84,7 @@ __all__ = [
     "LedgerWriter",
     "MemberCaughtUp",
     "MemberCopied",
+    "MemberCopyFailed",
     "MetadataConflictError",
     "MetadataSessionChanged",
     "MetadataTooLargeError",

@@ -120,8 +120,15 @@ class RecoveryUndecidedError(LedgerError):
 
     retriable = True
 
-    def __init__(self, message: str, *, ledger_id: LedgerId, missing: Mapping[str, str]) -> None:
-        super().__init__(message, ledger_id=ledger_id)
+    def __init__(
+        self,
+        message: str,
+        *,
+        ledger_id: LedgerId,
+        missing: Mapping[str, str],
+        entry_id: EntryId | None = None,
+    ) -> None:
+        super().__init__(message, ledger_id=ledger_id, entry_id=entry_id)
         self.missing = dict(missing)
 
 

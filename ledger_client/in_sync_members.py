@@ -13,25 +13,30 @@ would not let go.
 Source: protocol rules 11.2 and 11.3; KIP-16 for lag by time.
 """
 
+import asyncio
 from typing import Final
 
 from ledger_client.append_shell import AppendShell, WriterServices
+from ledger_client.away_members import AwayMembers
 from ledger_client.connection_calls import BookieCallError
 from ledger_client.copy_limits import CopyLimits, CopyProgress
 from ledger_client.copying import FragmentCopier
 from ledger_client.digest import LedgerKeys
 from ledger_client.errors import LedgerError
-from ledger_client.observability import MemberCaughtUp, MemberCopied
+from ledger_client.observability import MemberCaughtUp, MemberCopied, MemberCopyFailed
+from ledger_client.parked_members import RETURN_BYTES
 from ledger_client.placement import Shortage
 from ledger_client.protocol import append_events as e
 from ledger_client.tasks import BackgroundTasks
-from metadata.ids import BookieId
+from metadata.ids import BookieId, EntryId
 from metadata.ledger_metadata import Fragment, LedgerMetadata
 
 SPARE_WHILE_REFUSING_S: Final = 10.0
 """While appends are refused, a spare is taken after so long, however patient the client is."""
 LOOK_PERIOD_S: Final = 1.0
-"""How often members that are away are asked, and copies that failed begun again."""
+"""How often it is looked who is to be asked, and what is to be copied."""
+COPY_PAUSE_MIN_S: Final = 1.0
+COPY_PAUSE_MAX_S: Final = 60.0
 
 
 class InSyncMembers:
@@ -48,9 +53,12 @@ class InSyncMembers:
         self._services = services
         self._report = services.report
         self._lag_max_s = shell.protocol.metadata.quorum.replica_lag_time_max_ms / 1000
-        self._away_since: dict[BookieId, float] = {}
+        self._away = AwayMembers()
+        self._member_since: dict[BookieId, float] = {}
+        self._failures = CopyFailures()
         self._looked_at = 0.0
         self._is_copying = False
+        self._is_closed = False
         self._tasks = BackgroundTasks()
         self._copier = FragmentCopier(
             pool=services.pool,
@@ -66,66 +74,63 @@ class InSyncMembers:
         """Look at who lags, who is away and who catches up; False once nothing is left to do."""
         self._find_lagging(now)
         self._note_away(now)
-        is_due = now - self._looked_at >= LOOK_PERIOD_S
-        if is_due:
+        if now - self._looked_at >= LOOK_PERIOD_S:
             self._looked_at = now
             self._ask_the_away(now)
-        behind = self._next_behind()
-        if behind is not None and is_due and not self._is_copying:
-            self._is_copying = True
-            self._tasks.start(self._catch_up())
-        return bool(self._away_since) or self._is_copying or behind is not None
+            if not self._is_copying and self._next_behind(now) is not None:
+                self._is_copying = True
+                self._tasks.start(self._catch_up())
+        metadata, protocol = self._shell.protocol.metadata, self._shell.protocol
+        is_whole = len(metadata.last_fragment.ensemble) == metadata.quorum.ensemble_size
+        return not is_whole or len(protocol.in_sync) < metadata.quorum.ensemble_size
 
     async def aclose(self) -> None:
         """Give up what is under way: a copy takes its mark off."""
+        self._is_closed = True
         await self._tasks.aclose()
 
     # -- leaving ---------------------------------------------------------------------------------
 
     def _find_lagging(self, now: float) -> None:
         shell, entries_max = self._shell, self._services.config.replica_lag_messages_max
+        members = shell.protocol.metadata.last_fragment.ensemble
+        self._member_since = {b: self._member_since.get(b, now) for b in members}
         oldest = shell.outbox.oldest_appended_at
         if oldest is None:
             return
-        is_late = now - oldest > self._lag_max_s
-        for bookie_id in shell.protocol.metadata.last_fragment.ensemble:
+        for bookie_id in members:
             lag = shell.protocol.lag_entries(bookie_id)
-            if lag and is_late:
-                reason = f"its oldest unanswered entry is {now - oldest:.3f} s old"
-                shell.dispatch(e.BookieFailed(bookie_id, e.FailureKind.LAGGING, reason))
+            late_s = now - max(oldest, self._member_since[bookie_id])
+            reason = ""
+            if lag and late_s > self._lag_max_s:
+                reason = f"its oldest unanswered entry is {late_s:.3f} s old"
             elif entries_max is not None and lag > entries_max:
                 reason = f"it lacks {lag} entries"
+            if reason:
                 shell.dispatch(e.BookieFailed(bookie_id, e.FailureKind.LAGGING, reason))
 
     def _note_away(self, now: float) -> None:
         """Know since when each member that left, or should have, is away."""
         protocol = self._shell.protocol
-        metadata, parked = protocol.metadata, protocol.parked
-        quorum, members = metadata.quorum, metadata.last_fragment.ensemble
-        for bookie_id in parked:
-            self._away_since.setdefault(bookie_id, now)
-        if len(members) < quorum.ensemble_size:
-            for bookie_id in _members_before(metadata):
-                self._away_since.setdefault(bookie_id, now)
-        room = quorum.ensemble_size - len(members) + len(parked)
-        self._away_since = {
-            bookie_id: since
-            for bookie_id, since in self._away_since.items()
-            if room and (bookie_id not in members or bookie_id in parked)
-        }
+        metadata, parked = protocol.metadata, list(protocol.parked)
+        members = metadata.last_fragment.ensemble
+        room = metadata.quorum.ensemble_size - len(members)
+        left = _members_before(metadata)[:room]
+        if not room and protocol.lacks_in_sync:  # one that is back may change places again
+            left = tuple(b for b in metadata.fragments[0].ensemble if b not in members)
+        self._away.note([*parked, *left], members, now)
 
     # -- joining ---------------------------------------------------------------------------------
 
     def _ask_the_away(self, now: float) -> None:
         members = self._shell.protocol.metadata.last_fragment.ensemble
-        for bookie_id in self._away_since:
+        for bookie_id in self._away.due(now):
             if bookie_id not in members:
                 self._tasks.start(self._ask(bookie_id))
         wait_s = self._services.config.spare_after_s
         if self._shell.protocol.lacks_in_sync:
             wait_s = min(wait_s, SPARE_WHILE_REFUSING_S)
-        longest = min(self._away_since.values(), default=now)
-        if now - longest >= wait_s:
+        if self._away.bookie_ids and self._away.longest_s(now) >= wait_s:
             self._take_spare()
 
     async def _ask(self, bookie_id: BookieId) -> None:
@@ -136,14 +141,15 @@ class InSyncMembers:
             )
         except BookieCallError:
             return
-        if answer.writable:
+        is_free = self._services.pool.unanswered_bytes(bookie_id) < RETURN_BYTES
+        if answer.writable and is_free and not self._is_closed:
             self._shell.dispatch(e.MemberReady(bookie_id, self._services.token()))
 
     def _take_spare(self) -> None:
         quorum = self._shell.protocol.metadata.quorum
         members = self._shell.protocol.metadata.last_fragment.ensemble
-        away = dict.fromkeys(self._away_since, "it is away")
-        absent = next(iter(self._away_since))
+        away = dict.fromkeys(self._away.bookie_ids, "it is away")
+        absent = self._away.bookie_ids[0]
         position = members.index(absent) if absent in members else len(members)
         wanted = members if absent in members else (*members, absent)
         chosen = self._services.placement.replacements(quorum, wanted, frozenset((position,)), away)
@@ -152,33 +158,48 @@ class InSyncMembers:
 
     # -- catching up -----------------------------------------------------------------------------
 
-    def _next_behind(self) -> tuple[BookieId, Fragment] | None:
-        """Return a live member that catches up, and the newest fragment that it lacks."""
+    def _next_behind(self, now: float) -> tuple[BookieId, Fragment] | None:
+        """Return a live member that catches up, and the newest fragment that it lacks, but none of
+        which a copy failed lately.
+        """
         protocol = self._shell.protocol
         metadata, parked = protocol.metadata, protocol.parked
         for bookie_id in metadata.last_fragment.ensemble:
             for fragment in reversed(metadata.fragments[:-1]):
-                if bookie_id not in fragment.ensemble and bookie_id not in parked:
+                if bookie_id in fragment.ensemble or bookie_id in parked:
+                    continue
+                if self._failures.may_try(fragment.first_entry_id, bookie_id, now):
                     return bookie_id, fragment
         return None
 
     async def _catch_up(self) -> None:
         """Copy fragment after fragment, until nobody is behind or a copy fails."""
-        protocol, ledger_id = self._shell.protocol, self._shell.protocol.metadata.ledger_id
+        loop = asyncio.get_running_loop()
         try:
-            while (behind := self._next_behind()) is not None and not protocol.has_ended:
-                target, fragment = behind
-                replaces = _replaced_by(protocol.metadata, fragment)
-                stored = await self._copier.copy_fragment(
-                    ledger_id, fragment.first_entry_id, target, replaces
-                )
-                self._shell.dispatch(e.MetadataSeen(*stored))
-                if target in protocol.in_sync:
-                    self._report(MemberCaughtUp(ledger_id, target))
-        except LedgerError:
-            return  # tried again in the next period, with the metadata of then
+            while not self._is_closed and not self._shell.protocol.has_ended:
+                behind = self._next_behind(loop.time())
+                if behind is None or not await self._copy(*behind):
+                    return
         finally:
             self._is_copying = False
+
+    async def _copy(self, target: BookieId, fragment: Fragment) -> bool:
+        """Copy one fragment to a member; tell whether the writer knows that it holds it."""
+        protocol = self._shell.protocol
+        ledger_id, first = protocol.metadata.ledger_id, fragment.first_entry_id
+        replaces = _replaced_by(protocol.metadata, fragment)
+        try:
+            stored = await self._copier.copy_fragment(ledger_id, first, target, replaces)
+        except LedgerError as error:
+            self._failures.note(first, target, asyncio.get_running_loop().time())
+            self._report(MemberCopyFailed(ledger_id, target, first, str(error)))
+            return False
+        self._failures.forget(first, target)
+        was_in_sync = target in protocol.in_sync
+        self._shell.dispatch(e.MetadataSeen(*stored))
+        if target in protocol.in_sync and not was_in_sync:
+            self._report(MemberCaughtUp(ledger_id, target))
+        return target in protocol.metadata.fragment_of(first).ensemble
 
     def _on_progress(self, progress: CopyProgress) -> None:
         self._report(
@@ -193,11 +214,31 @@ class InSyncMembers:
 
 
 def _members_before(metadata: LedgerMetadata) -> tuple[BookieId, ...]:
-    """Return those that left last and are no members now, as many as there is room for."""
+    """Return those that are no members now, the one that left last in front."""
     members = metadata.last_fragment.ensemble
     earlier = (b for f in reversed(metadata.fragments[:-1]) for b in f.ensemble)
-    left = dict.fromkeys(b for b in earlier if b not in members)
-    return tuple(left)[: metadata.quorum.ensemble_size - len(members)]
+    return tuple(dict.fromkeys(b for b in earlier if b not in members))
+
+
+class CopyFailures:
+    """When a copy that failed may be tried again: after a pause that grows each time."""
+
+    def __init__(self) -> None:
+        self._pauses: dict[tuple[EntryId, BookieId], tuple[float, float]] = {}
+
+    def may_try(self, first: EntryId, target: BookieId, now: float) -> bool:
+        """Tell whether a fragment may be copied to a target now."""
+        return now >= self._pauses.get((first, target), (0.0, now))[1]
+
+    def note(self, first: EntryId, target: BookieId, now: float) -> None:
+        """Take note of a failure."""
+        before, _ = self._pauses.get((first, target), (COPY_PAUSE_MIN_S / 2, now))
+        pause_s = min(2 * before, COPY_PAUSE_MAX_S)
+        self._pauses[first, target] = pause_s, now + pause_s
+
+    def forget(self, first: EntryId, target: BookieId) -> None:
+        """Take note of a success."""
+        self._pauses.pop((first, target), None)
 
 
 def _replaced_by(metadata: LedgerMetadata, fragment: Fragment) -> BookieId | None:

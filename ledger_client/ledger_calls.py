@@ -187,7 +187,9 @@ class LedgerCalls:
             )
         try:
             return await self.recover(ledger_id, password, timeout_s)
-        except RecoveryUndecidedError:
+        except RecoveryUndecidedError as error:
+            if error.entry_id is not None:
+                raise  # a member fenced, and holds more than would be kept
             recovery = UncleanRecovery(
                 pool=services.pool,
                 ledgers=services.ledgers,

@@ -102,6 +102,18 @@ class MemberCopied:
 
 
 @dataclass(frozen=True, slots=True)
+class MemberCopyFailed:
+    """In-sync mode: a fragment could not be copied to a member that catches up; it is tried again
+    after a pause that grows (protocol rule 9.3).
+    """
+
+    ledger_id: LedgerId
+    bookie_id: BookieId
+    fragment_first_entry_id: EntryId
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class MemberCaughtUp:
     """In-sync mode: a member holds every earlier entry, and is in sync from now on."""
 
@@ -120,6 +132,7 @@ ClientEvent = (
     | LedgerRecovered
     | MemberCaughtUp
     | MemberCopied
+    | MemberCopyFailed
     | MetadataSessionChanged
 )
 EventCallback = Callable[[ClientEvent], None]

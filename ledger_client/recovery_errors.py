@@ -32,6 +32,7 @@ def recovery_error(ledger_id: LedgerId, failure: e.RecoveryFailure) -> LedgerErr
                 " again",
                 ledger_id=ledger_id,
                 missing={str(b): reason for b, reason in missing.items()},
+                entry_id=entry_id,
             )
         case e.PasswordRefused(bookie_id):
             text = f"bookie {bookie_id} refused the password: recover it with the right one"

@@ -6,10 +6,12 @@ Source: api, "Client"; protocol sections 3 and 11.
 """
 
 from dataclasses import dataclass
+from typing import Final
 
 from metadata.ledger_metadata import STRIPE_ENTRIES_DEFAULT, QuorumMode, QuorumSpec
 
-REPLICA_LAG_TIME_MAX_S = 10.0
+REPLICA_LAG_TIME_MAX_S: Final = 10.0
+REPLICA_LAG_TIME_LIMIT_S: Final = 86_400.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,13 +32,14 @@ class Quorum:
     """Seconds; only of meaning with `in_sync`."""
 
     def __post_init__(self) -> None:
-        spec = self.spec
-        if not 1 <= self.min_in_sync <= spec.ensemble_size:
+        if not 1 <= self.min_in_sync <= max(1, self.ensemble):
+            raise ValueError(f"min_in_sync must be 1 to {self.ensemble}, got {self.min_in_sync}")
+        if not 0 < self.replica_lag_time_max < REPLICA_LAG_TIME_LIMIT_S:
             raise ValueError(
-                f"min_in_sync must be 1 to {spec.ensemble_size}, got {self.min_in_sync}"
+                f"replica_lag_time_max must be above 0 and below {REPLICA_LAG_TIME_LIMIT_S:g} s, "
+                f"got {self.replica_lag_time_max}"
             )
-        if self.replica_lag_time_max <= 0:
-            raise ValueError("replica_lag_time_max must be positive")
+        _ = self.spec  # refuses sizes that make no quorum
 
     @classmethod
     def all(cls, count: int) -> "Quorum":

@@ -55,7 +55,6 @@ class LedgerWriter:
         config = services.config
         self.ledger_id: Final = metadata.ledger_id
         self._services = services
-        self._watchdog = watchdog
         self._shell = AppendShell(metadata, version, keys, services, observe)
         entries_max, bytes_max = config.batch_entries_max, config.batch_bytes_max
         self._limits = BatchLimits(entries_max, bytes_max, config.entry_bytes_max)
@@ -63,7 +62,7 @@ class LedgerWriter:
         self._gathered: list[bytes] = []
         is_in_sync = metadata.quorum.is_in_sync and not config.fixed_membership
         members = InSyncMembers(self._shell, services, keys) if is_in_sync else None
-        self._watch = WriterWatch(self._shell, services, members)
+        self._watch = WriterWatch(self._shell, services, members, watchdog)
         self._closing: asyncio.Task[None] | None = None
         self._on_closed = on_closed
         services.pool.attach(metadata.ledger_id, keys.master_key)
@@ -285,7 +284,6 @@ class LedgerWriter:
 
     def _note_sent(self, now: float) -> None:
         self._watch.note_sent(now)
-        self._watchdog.activate(self._watch)
 
     def _require_open(self) -> None:
         self._own_process.require()
@@ -297,6 +295,7 @@ class LedgerWriter:
             raise LedgerClosedError(text, ledger_id=self.ledger_id)
         if self._shell.protocol.lacks_in_sync:
             protocol = self._shell.protocol
+            self._watch.wake()
             raise not_enough_in_sync(protocol.metadata, protocol.in_sync)
 
     # -- what the client calls -------------------------------------------------------------------
@@ -304,6 +303,7 @@ class LedgerWriter:
     def spare_joined(self) -> None:
         """Take note of a bookie that could replace a failed member."""
         self._shell.dispatch(e.SpareJoined())
+        self._watch.wake()
 
     # -- closing ---------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ from ledger_client.errors import QuorumTimeoutError
 from ledger_client.in_sync_members import InSyncMembers
 from ledger_client.parked_members import ParkedMembers
 from ledger_client.protocol import append_events as e
+from ledger_client.watchdog import Watchdog
 from metadata.ids import BookieId, EntryId
 
 
@@ -20,13 +21,19 @@ class WriterWatch:
     """What the watchdog visits of one writer (`watchdog.Watched`)."""
 
     def __init__(
-        self, shell: AppendShell, services: WriterServices, in_sync: InSyncMembers | None
+        self,
+        shell: AppendShell,
+        services: WriterServices,
+        in_sync: InSyncMembers | None,
+        watchdog: Watchdog,
     ) -> None:
         config = services.config
         self.ledger_id: Final = shell.protocol.metadata.ledger_id
         self._shell = shell
         self._services = services
         self._in_sync = in_sync
+        self._watchdog = watchdog
+        self._is_closed = False
         self._lac_told = EntryId(-1)
         self._last_sent_at = 0.0
         self._parked = ParkedMembers(
@@ -36,21 +43,26 @@ class WriterWatch:
         )
         self._unsubscribe = services.pool.on_unavailable(self._on_unavailable)
 
+    def wake(self) -> None:
+        """Be visited until nothing is left to watch."""
+        if not self._is_closed:
+            self._watchdog.activate(self)
+
     def note_sent(self, now: float) -> None:
         """Take note that the writer sent something, its LAC with it."""
         self._last_sent_at = now
+        self.wake()
 
     def check(self, now: float) -> bool:
         """Look at deadlines, members and the LAC; False once nothing is left to watch."""
         shell, config = self._shell, self._services.config
-        if shell.protocol.has_ended or shell.closed.done():
+        if self._is_closed or shell.protocol.has_ended or shell.closed.done():
             return False
         oldest = shell.outbox.oldest_appended_at
         if oldest is not None and now - oldest > config.append_deadline_s:
-            needed = shell.protocol.metadata.quorum.ack_quorum
             text = (
-                f"{needed} bookies did not store entry {shell.protocol.lac + 1} "
-                f"within {config.append_deadline_s} s: check them with `quire cluster health`"
+                f"{self._waited_for()} within {config.append_deadline_s} s: "
+                "check the bookies with `quire cluster health`"
             )
             shell.dispatch(e.WriterFailed(QuorumTimeoutError(text, ledger_id=self.ledger_id)))
             return False
@@ -64,6 +76,15 @@ class WriterWatch:
             for bookie_id in shell.protocol.metadata.last_fragment.ensemble:
                 self._services.pool.tell_lac(bookie_id, self.ledger_id, lac)  # rule 8.4
         return is_busy or oldest is not None or bool(shell.protocol.parked)
+
+    def _waited_for(self) -> str:
+        protocol = self._shell.protocol
+        metadata = protocol.metadata
+        if protocol.lacks_in_sync:
+            needed, seen = metadata.quorum.min_in_sync, len(protocol.in_sync)
+            return f"{needed} members must be in sync and {seen} were, and no others came"
+        needed = metadata.quorum_of(metadata.last_fragment).ack_quorum
+        return f"{needed} bookies did not store entry {protocol.lac + 1}"
 
     def may_suspect(self, bookie_id: BookieId) -> bool:
         """Tell whether it waits for this member of its ensemble and could do without it."""
@@ -81,6 +102,7 @@ class WriterWatch:
 
     async def aclose(self) -> None:
         """Look no more, and give up what is under way."""
+        self._is_closed = True
         self._unsubscribe()
         await self._parked.aclose()
         if self._in_sync is not None:
@@ -90,3 +112,4 @@ class WriterWatch:
         # A lost connection shows in the adds that it fails; a lost registration, here (5.6).
         if failure is CallFailure.NOT_REGISTERED:
             self._shell.dispatch(e.BookieFailed(bookie_id, e.FailureKind.SUSPECTED, reason))
+            self.wake()

@@ -57,13 +57,27 @@ def ledger_findings(ledger: LedgerMetadata, up: Collection[BookieId]) -> list[Fi
     judged = fragment_health(ledger, up)
     missing = dict.fromkeys(bookie_id for each in judged for bookie_id in each.missing)
     if not missing:
-        return []
+        return _short_findings(ledger)
     names = ", ".join(missing)
     at_risk = [each.first_entry_id for each in judged if not each.is_readable]
     if at_risk:
         what = f"entries from {at_risk[0]} on may have no copy on a bookie that is up: {names} down"
         return [Finding(where, what, "start those bookies again, with their own directories")]
     return [Finding(where, f"short of copies: {names} down", "start those bookies again")]
+
+
+def _short_findings(ledger: LedgerMetadata) -> list[Finding]:
+    """List where an in-sync ledger went on, or was recovered, with fewer members (rule 11.5)."""
+    wanted = ledger.quorum.ensemble_size
+    short = [f for f in ledger.fragments if len(f.ensemble) < wanted]
+    if not short:
+        return []
+    least = min(len(f.ensemble) for f in short)
+    what = f"short of copies: {least} of {wanted} from entry {short[0].first_entry_id} on"
+    advice = (
+        "an open ledger's writer copies to members that come back; a closed one waits for repair"
+    )
+    return [Finding(f"ledger {ledger.ledger_id}", what, advice)]
 
 
 def record_findings(ledger: LedgerMetadata, formatted: Collection[BookieId]) -> list[Finding]:

@@ -28,7 +28,14 @@ from ledger_client.protocol.append_errors import (
 from ledger_client.protocol.append_events import AppendAction, AppendEvent, FailureKind
 from ledger_client.protocol.append_options import AppendOptions
 from ledger_client.protocol.ensemble import EnsembleHealth, positions_mask
-from ledger_client.protocol.membership import Decision, Replace, SetAside, Shrink, membership_of
+from ledger_client.protocol.membership import (
+    Decision,
+    Replace,
+    SetAside,
+    Shrink,
+    members_with,
+    membership_of,
+)
 from metadata.ids import BookieId, EntryId, UpdateToken, Version
 from metadata.ledger_metadata import FRAGMENTS_MAX, LedgerMetadata, LedgerState
 
@@ -252,16 +259,9 @@ class AppendProtocol:
 
     def _take_in(self, bookie_id: BookieId, token: UpdateToken) -> list[AppendAction]:
         """Take a bookie in as a member that catches up (rule 11.3), unless a change is due."""
-        quorum, ensemble = self._metadata.quorum, self._ensemble
-        has_room = len(self._metadata.fragments) < FRAGMENTS_MAX
-        if not self._is_steady or not has_room or bookie_id in ensemble:
+        members = members_with(bookie_id, self._metadata, self._health.parked, self.in_sync)
+        if not self._is_steady or members is None:
             return []
-        if len(ensemble) < quorum.ensemble_size:
-            return self._put_in_charge((*ensemble, bookie_id), token)
-        absent = next((b for b in ensemble if b in self._health.parked), None)
-        if absent is None or not self.in_sync:
-            return []
-        members = tuple(bookie_id if b == absent else b for b in ensemble)
         return self._put_in_charge(members, token)
 
     def _put_in_charge(
@@ -347,12 +347,11 @@ class AppendProtocol:
 
     def _send_missing(self) -> list[AppendAction]:
         """Send every unconfirmed batch to those of its write set that it is not on its way to."""
+        if self._phase is not _Phase.OPEN:
+            return []
         ensemble = self._ensemble
         missing = self._pending.take_missing(positions_mask(ensemble, self._health.out))
-        return [
-            e.SendBatch(first, tuple(ensemble[p] for p in positions))
-            for first, positions in missing
-        ]
+        return [e.SendBatch(first, tuple(ensemble[p] for p in at)) for first, at in missing]
 
     # -- the end ---------------------------------------------------------------------------------
 

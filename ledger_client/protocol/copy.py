@@ -83,11 +83,13 @@ class CopyPlan:
 
     def _takes_out_a_member(self, now: LedgerMetadata) -> bool:
         """Tell whether whom the target is to replace has become a member again: it holds what the
-        fragment holds, and may be the last one that is in sync (rule 11.2).
+        fragment holds, and may be the last one that is in sync (rule 11.2); or the target left.
         """
-        is_open = now.quorum.is_in_sync and now.state is not LedgerState.CLOSED
+        if not now.quorum.is_in_sync or now.state is LedgerState.CLOSED:
+            return False
+        members = now.last_fragment.ensemble
         replaced = set(self.ensemble) - set(self.ensemble_after)
-        return is_open and not replaced.isdisjoint(now.last_fragment.ensemble)
+        return bool(replaced) and (self.target not in members or not replaced.isdisjoint(members))
 
     def marked(self, now: LedgerMetadata, token: UpdateToken) -> LedgerMetadata:
         """Store the target as incoming."""

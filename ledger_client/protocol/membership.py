@@ -13,13 +13,17 @@ have not failed, and so never takes out the last one that is in sync.
 Source: protocol rules 5.1-5.5, 11.1-11.4; KIP-16 for lag by time instead of messages.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 from ledger_client.protocol.append_options import AppendOptions
 from ledger_client.protocol.ensemble import EnsembleHealth
 from metadata.ids import BookieId
-from metadata.ledger_metadata import QuorumSpec
+from metadata.ledger_metadata import FRAGMENTS_MAX, LedgerMetadata, QuorumSpec
+
+JOIN_FRAGMENTS_MAX: Final = FRAGMENTS_MAX // 2
+"""Nobody joins a ledger of so many fragments: the rest is for members that leave."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +135,37 @@ class Fixed:
     ) -> bool:
         """Suspect nobody: nothing would come of it."""
         return False
+
+
+def members_with(
+    bookie_id: BookieId,
+    metadata: LedgerMetadata,
+    parked: Collection[BookieId],
+    in_sync: tuple[BookieId, ...],
+) -> tuple[BookieId, ...] | None:
+    """Return the members of an in-sync ledger once a bookie joined (rule 11.3): beside the others
+    where there is room; else in the place of one that failed and cannot leave, or, while too few
+    are in sync, of one that catches up and lacks more. None where there is no place for it.
+    """
+    quorum, ensemble = metadata.quorum, metadata.last_fragment.ensemble
+    if bookie_id in ensemble or len(metadata.fragments) >= JOIN_FRAGMENTS_MAX:
+        return None
+    if len(ensemble) < quorum.ensemble_size:
+        return (*ensemble, bookie_id)
+    if not in_sync:
+        return None
+
+    def lacking(member: BookieId) -> int:
+        return sum(member not in fragment.ensemble for fragment in metadata.fragments[:-1])
+
+    giving_way = [b for b in ensemble if b in parked]
+    if not giving_way and len(in_sync) < quorum.min_in_sync:
+        lacked = lacking(bookie_id)
+        giving_way = [b for b in ensemble if b not in in_sync and lacking(b) > lacked]
+    if not giving_way:
+        return None
+    leaving = max(giving_way, key=lacking)
+    return tuple(bookie_id if b == leaving else b for b in ensemble)
 
 
 def membership_of(quorum: QuorumSpec, options: AppendOptions) -> Membership:

@@ -5,7 +5,7 @@ Leaves the protocol to the client, and who may append to a created ledger to `qu
 
 import argparse
 
-from ledger_client import LedgerClient, LedgerInfo
+from ledger_client import LedgerClient, LedgerInfo, QuorumTimeoutError
 from ledger_client.ledger_calls import NewLedger
 from metadata.errors import NodeNotFoundError
 from metadata.ids import ClientId, LedgerId
@@ -60,8 +60,12 @@ async def show(arguments: argparse.Namespace, output: Output) -> int:
         row = info_as_json(info)
         if not info.is_closed and UNCLAIMED_NAME not in info.metadata:
             opening = client.open_ledger(ledger_id, password=password_of(arguments))
-            async with opening as reader:
-                row["last_confirmed"] = await reader.refresh_last_confirmed()
+            row["last_confirmed"] = None
+            try:
+                async with opening as reader:
+                    row["last_confirmed"] = await reader.refresh_last_confirmed()
+            except QuorumTimeoutError as error:
+                output.remark(f"what is confirmed is not known: {error}")
     if output.as_json:
         output.record(row)
         return ExitCode.DONE

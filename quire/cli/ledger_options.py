@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
-from ledger_client import LedgerClient, LedgerWriter, Quorum
+from ledger_client import ClientConfig, LedgerClient, LedgerWriter, Quorum
 from ledger_client.client_opening import Opening
 from ledger_client.replication import REPLICA_LAG_TIME_MAX_S
 from quire.errors import UsageError
@@ -79,7 +79,13 @@ def _in_sync_of(arguments: argparse.Namespace) -> Quorum:
         raise UsageError("with --in-sync every member writes and confirms: leave --write and --ack")
     replicas = arguments.ensemble or COPIES_DEFAULT
     least = arguments.min_in_sync or max(1, replicas - 1)
-    lag_s = arguments.replica_lag_time_max or REPLICA_LAG_TIME_MAX_S
+    asked_s = arguments.replica_lag_time_max
+    lag_s = REPLICA_LAG_TIME_MAX_S if asked_s is None else asked_s
+    deadline_s = ClientConfig().append_deadline_s
+    if lag_s >= deadline_s:
+        raise UsageError(
+            f"--replica-lag-time-max must be below {deadline_s:g}, the append deadline"
+        )
     try:
         return Quorum.in_sync(replicas, least, replica_lag_time_max=lag_s)
     except ValueError as error:

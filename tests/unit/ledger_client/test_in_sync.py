@@ -197,3 +197,37 @@ async def test_unclean_recovery_gives_up_nothing_where_a_member_answers(
     with pytest.raises(LedgerError, match="in-sync mode"):
         await client.recover_ledger_unclean(quorum.id)
     await writer.abort()
+
+
+async def test_members_that_left_while_the_writer_was_idle_come_back(cluster: TestCluster) -> None:
+    writer = await cluster.client(spare_after_s=1000.0).create_ledger(THREE_MIN_TWO)
+    await writer.append(b"0")
+    everybody = set(members(writer))
+    gone = [cluster.bookie(each) for each in members(writer)[:2]]
+    await asyncio.sleep(0.3)  # long enough for the writer to have nothing to watch
+    for bookie in gone:
+        await lose(cluster, bookie.id)
+    await until(lambda: len(writer.in_sync) == 1)
+    for bookie in gone:
+        await bookie.start()
+        await bookie.register(cluster.stores[0], writable=True)
+    await until(lambda: set(writer.in_sync) == everybody)
+    assert await writer.append(b"1") == 1
+    await writer.aclose()
+
+
+async def test_unclean_recovery_gives_up_nothing_that_a_live_member_holds(
+    cluster: TestCluster,
+) -> None:
+    writer = await cluster.client(spare_after_s=1000.0).create_ledger(Quorum.in_sync(2, 1))
+    await writer.append(b"on two")
+    first, second = members(writer)
+    await lose(cluster, first)
+    for number in range(20):
+        await writer.append(b"on one: %d" % number)
+    cluster.bookie(second).damage(writer.id, 20)
+    client = cluster.client(read_timeout_s=0.3)
+    with pytest.raises(RecoveryUndecidedError, match="entry 20"):
+        await client.recover_ledger_unclean(writer.id)
+    assert (await client.ledger_info(writer.id)).state == "in_recovery"
+    await writer.abort()

@@ -1,0 +1,66 @@
+"""Remembers which members of an in-sync ledger are away, since when, and when to ask them again.
+
+Leaves asking, and taking spares, to `in_sync_members`. Sees no clock: `now` is the loop's time.
+
+A member that comes back and leaves again is asked more and more seldom, and counts as away since it
+first left, so that one that answers pings and stores nothing gives way to a spare at last.
+
+Source: protocol rule 11.3.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from metadata.ids import BookieId
+
+ASK_PAUSE_MIN_S: Final = 1.0
+ASK_PAUSE_MAX_S: Final = 60.0
+STAYED_S: Final = 30.0
+"""A member that came back and stayed so long is as good as one that never left."""
+
+
+@dataclass(slots=True)
+class _Absence:
+    since: float
+    ask_at: float
+    pause_s: float = ASK_PAUSE_MIN_S
+    back_at: float | None = None
+
+
+class AwayMembers:
+    """The absences of one ledger's members."""
+
+    def __init__(self) -> None:
+        self._absences: dict[BookieId, _Absence] = {}
+
+    def note(self, absent: Sequence[BookieId], members: Collection[BookieId], now: float) -> None:
+        """Take note of who is absent now; `members` may name some of them."""
+        for bookie_id in absent:
+            known = self._absences.setdefault(bookie_id, _Absence(now, now))
+            if known.back_at is not None:
+                known.back_at = None
+                known.pause_s = min(2 * known.pause_s, ASK_PAUSE_MAX_S)
+                known.ask_at = now + known.pause_s
+        for bookie_id in [b for b in self._absences if b not in absent]:
+            known = self._absences[bookie_id]
+            if bookie_id in members and known.back_at is None:
+                known.back_at = now
+            elif bookie_id not in members or now - (known.back_at or now) >= STAYED_S:
+                del self._absences[bookie_id]
+
+    @property
+    def bookie_ids(self) -> list[BookieId]:
+        """Those that are away now, the one that left first in front."""
+        return [b for b, known in self._absences.items() if known.back_at is None]
+
+    def due(self, now: float) -> list[BookieId]:
+        """Return those to be asked now, each once a pause."""
+        due = [b for b in self.bookie_ids if self._absences[b].ask_at <= now]
+        for bookie_id in due:
+            self._absences[bookie_id].ask_at = now + self._absences[bookie_id].pause_s
+        return due
+
+    def longest_s(self, now: float) -> float:
+        """Return for how long one has been away at most."""
+        return max((now - self._absences[b].since for b in self.bookie_ids), default=0.0)

@@ -1,0 +1,54 @@
+"""Who is away is asked more and more seldom, and counts from when it first left (rule 11.3)."""
+
+from itertools import pairwise
+
+from ledger_client.away_members import ASK_PAUSE_MAX_S, ASK_PAUSE_MIN_S, STAYED_S, AwayMembers
+from metadata.ids import BookieId
+
+A, B = BookieId("a"), BookieId("b")
+
+
+def test_one_that_is_away_is_asked_once_a_pause() -> None:
+    away = AwayMembers()
+    away.note([A], [B], 10.0)
+    assert away.bookie_ids == [A]
+    assert away.due(10.0) == [A]
+    assert away.due(10.0 + ASK_PAUSE_MIN_S / 2) == []
+    assert away.due(10.0 + ASK_PAUSE_MIN_S) == [A]
+    assert away.longest_s(14.0) == 4.0
+
+
+def test_one_that_comes_and_goes_is_asked_ever_more_seldom_and_is_away_since_the_first_time() -> (
+    None
+):
+    away, now, asked = AwayMembers(), 0.0, []
+    for _ in range(12):
+        away.note([A], [B], now)
+        while not away.due(now):
+            now += 0.5
+        asked.append(now)
+        away.note([], [A, B], now)  # it is back, and leaves again at once
+        assert away.bookie_ids == []
+    away.note([A], [B], now)
+    pauses = [b - a for a, b in pairwise(asked)]
+    assert pauses == sorted(pauses)
+    assert pauses[-1] == ASK_PAUSE_MAX_S
+    assert away.longest_s(now) == now
+
+
+def test_one_that_came_back_and_stayed_is_as_good_as_new() -> None:
+    away = AwayMembers()
+    away.note([A], [B], 0.0)
+    away.note([], [A, B], 5.0)
+    away.note([], [A, B], 5.0 + STAYED_S)
+    away.note([A], [B], 100.0)
+    assert away.due(100.0) == [A]
+    assert away.longest_s(100.0) == 0.0
+
+
+def test_one_whose_place_was_taken_is_forgotten() -> None:
+    away = AwayMembers()
+    away.note([A], [B], 0.0)
+    away.note([], [B], 1.0)
+    assert away.bookie_ids == []
+    assert away.longest_s(50.0) == 0.0
