@@ -14,6 +14,7 @@ Source: protocol rules 11.2 and 11.3; KIP-16 for lag by time.
 """
 
 import asyncio
+from collections.abc import Callable
 from typing import Final
 
 from ledger_client.append_shell import AppendShell, WriterServices
@@ -159,18 +160,12 @@ class InSyncMembers:
     # -- catching up -----------------------------------------------------------------------------
 
     def _next_behind(self, now: float) -> tuple[BookieId, Fragment] | None:
-        """Return a live member that catches up, and the newest fragment that it lacks, but none of
-        which a copy failed lately.
-        """
         protocol = self._shell.protocol
-        metadata, parked = protocol.metadata, protocol.parked
-        for bookie_id in metadata.last_fragment.ensemble:
-            for fragment in reversed(metadata.fragments[:-1]):
-                if bookie_id in fragment.ensemble or bookie_id in parked:
-                    continue
-                if self._failures.may_try(fragment.first_entry_id, bookie_id, now):
-                    return bookie_id, fragment
-        return None
+
+        def may_copy(first: EntryId, target: BookieId) -> bool:
+            return target not in protocol.parked and self._failures.may_try(first, target, now)
+
+        return next_behind(protocol.metadata, may_copy)
 
     async def _catch_up(self) -> None:
         """Copy fragment after fragment, until nobody is behind or a copy fails."""
@@ -187,7 +182,7 @@ class InSyncMembers:
         """Copy one fragment to a member; tell whether the writer knows that it holds it."""
         protocol = self._shell.protocol
         ledger_id, first = protocol.metadata.ledger_id, fragment.first_entry_id
-        replaces = _replaced_by(protocol.metadata, fragment)
+        replaces = replaced_by(protocol.metadata, fragment)
         try:
             stored = await self._copier.copy_fragment(ledger_id, first, target, replaces)
         except LedgerError as error:
@@ -211,6 +206,28 @@ class InSyncMembers:
                 progress.total_entries,
             )
         )
+
+
+def next_behind(
+    metadata: LedgerMetadata, may_copy: Callable[[EntryId, BookieId], bool]
+) -> tuple[BookieId, Fragment] | None:
+    """Return a member that catches up, and the newest fragment that it lacks and that may be copied
+    to it now.
+    """
+    for bookie_id in metadata.last_fragment.ensemble:
+        for fragment in reversed(metadata.fragments[:-1]):
+            is_lacking = bookie_id not in fragment.ensemble
+            if is_lacking and may_copy(fragment.first_entry_id, bookie_id):
+                return bookie_id, fragment
+    return None
+
+
+def replaced_by(metadata: LedgerMetadata, fragment: Fragment) -> BookieId | None:
+    """Return whose place a copy takes in a full fragment: of one that is no member any more."""
+    if len(fragment.ensemble) < metadata.quorum.ensemble_size:
+        return None
+    members = metadata.last_fragment.ensemble
+    return next(b for b in fragment.ensemble if b not in members)
 
 
 def _members_before(metadata: LedgerMetadata) -> tuple[BookieId, ...]:
@@ -239,11 +256,3 @@ class CopyFailures:
     def forget(self, first: EntryId, target: BookieId) -> None:
         """Take note of a success."""
         self._pauses.pop((first, target), None)
-
-
-def _replaced_by(metadata: LedgerMetadata, fragment: Fragment) -> BookieId | None:
-    """Return whose place a copy takes in a full fragment: of one that is no member any more."""
-    if len(fragment.ensemble) < metadata.quorum.ensemble_size:
-        return None
-    members = metadata.last_fragment.ensemble
-    return next(b for b in fragment.ensemble if b not in members)

@@ -12,10 +12,9 @@ Source: protocol rules 9.1, 11.2 and 11.3.
 """
 
 from collections.abc import Iterator
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
-from ledger_client.in_sync_members import InSyncMembers, _replaced_by
+from ledger_client.in_sync_members import next_behind, replaced_by
 from ledger_client.protocol.append import AppendProtocol
 from ledger_client.protocol.copy import CopyPlan, Standing, plan_copy
 from metadata.ids import UpdateToken
@@ -83,13 +82,12 @@ class MemberSteps:
 
     def _begins(self, world: World, writer: AppendProtocol) -> Iterator[tuple[Label, World]]:
         """Begin a copy to a member that is behind, if it can come to its end."""
-        shell: Any = SimpleNamespace(_shell=SimpleNamespace(protocol=writer))
-        behind = InSyncMembers._next_behind(cast("InSyncMembers", shell))
+        behind = next_behind(writer.metadata, lambda _first, target: target not in writer.parked)
         if behind is None:
             return
         target, fragment = behind
         stored = self._pools.metadata.values[world.metadata]
-        replaced = _replaced_by(writer.metadata, fragment)
+        replaced = replaced_by(writer.metadata, fragment)
         plan = plan_copy(stored, fragment.first_entry_id, target, replaced)
         if not isinstance(plan, CopyPlan) or not self._is_possible(world, plan):
             return
