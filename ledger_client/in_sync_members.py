@@ -55,6 +55,8 @@ class InSyncMembers:
         self._report = services.report
         self._lag_max_s = shell.protocol.metadata.quorum.replica_lag_time_max_ms / 1000
         self._away = AwayMembers()
+        self._once_members = dict.fromkeys(shell.protocol.metadata.last_fragment.ensemble)
+        """Whoever was a member, the one that was so last at the end."""
         self._member_since: dict[BookieId, float] = {}
         self._failures = CopyFailures()
         self._looked_at = 0.0
@@ -116,7 +118,10 @@ class InSyncMembers:
         metadata, parked = protocol.metadata, list(protocol.parked)
         members = metadata.last_fragment.ensemble
         room = metadata.quorum.ensemble_size - len(members)
-        left = _members_before(metadata)[:room]
+        for bookie_id in members:  # the metadata forgets who left before the first entry
+            self._once_members.pop(bookie_id, None)
+            self._once_members[bookie_id] = None
+        left = tuple(b for b in reversed(self._once_members) if b not in members)[:room]
         if not room and protocol.lacks_in_sync:  # one that is back may change places again
             left = tuple(b for b in metadata.fragments[0].ensemble if b not in members)
         self._away.note([*parked, *left], members, now)
@@ -228,13 +233,6 @@ def replaced_by(metadata: LedgerMetadata, fragment: Fragment) -> BookieId | None
         return None
     members = metadata.last_fragment.ensemble
     return next(b for b in fragment.ensemble if b not in members)
-
-
-def _members_before(metadata: LedgerMetadata) -> tuple[BookieId, ...]:
-    """Return those that are no members now, the one that left last in front."""
-    members = metadata.last_fragment.ensemble
-    earlier = (b for f in reversed(metadata.fragments[:-1]) for b in f.ensemble)
-    return tuple(dict.fromkeys(b for b in earlier if b not in members))
 
 
 class CopyFailures:
