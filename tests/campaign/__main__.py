@@ -23,6 +23,9 @@ def main() -> int:
     parser.add_argument("--ensemble", type=int, choices=(3, 5), default=3)
     parser.add_argument("--write", type=int, default=3)
     parser.add_argument("--ack", type=int, choices=(2, 3), default=2)
+    parser.add_argument(
+        "--in-sync", type=int, metavar="MIN", help="in-sync mode, with so many members at least"
+    )
     parser.add_argument("--bookies", type=int, help="default: five more than an ensemble")
     parser.add_argument("--down-max", type=int, default=2, help="bookies hurt at a time")
     parser.add_argument("--parallel", type=int, default=2, help="ledgers written at a time")
@@ -35,6 +38,7 @@ def main() -> int:
         ensemble=given.ensemble,
         write=given.write,
         ack=given.ack,
+        in_sync=given.in_sync,
         bookies=given.bookies or given.ensemble + SPARES,
         down_max=given.down_max,
         parallel=given.parallel,

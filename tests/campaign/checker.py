@@ -121,6 +121,7 @@ class Checker:
             read_bytes=len(found.data),
             foreign=tuple(found.foreign),
             copies=tuple(copies),
+            copies_wanted=self._copies_wanted(metadata),
             tailed=tailed,
         )
         violations = judge(history, evidence)
@@ -129,6 +130,13 @@ class Checker:
             violations.append(Violation("unreadable", history.ledger_id, 1, text))
         self.report.violations += violations
         self.report.fragments += len(metadata.fragments)
+
+    def _copies_wanted(self, metadata: LedgerMetadata) -> tuple[int, ...]:
+        """In in-sync mode every member of a fragment holds its entries: rule 11.1."""
+        if not metadata.quorum.is_in_sync:
+            return ()
+        parts = [part.ensemble for part in metadata.fragments]
+        return tuple(sum(each not in self._gone for each in members) for members in parts)
 
     async def _read(self, metadata: LedgerMetadata) -> LedgerBytes:
         found = LedgerBytes()

@@ -156,5 +156,7 @@ def _stripes(
     for stripe in range(first // size, last // size + 1) if first <= last else ():
         low, high = max(first, stripe * size), min(last, (stripe + 1) * size - 1)
         positions = [(stripe + i) % quorum.ensemble_size for i in range(quorum.write_quorum)]
+        if quorum.is_in_sync:
+            positions = list(range(len(fragment.ensemble)))  # all members of the fragment (11.1)
         stripes.append((low, high, [fragment.ensemble[position] for position in positions]))
     return stripes

@@ -47,6 +47,9 @@ class Evidence:
     foreign: tuple[int, ...]
     """Entries that a fresh client read, whose bytes are not what was made for their ids."""
     copies: tuple[Copies, ...]
+    copies_wanted: tuple[int, ...] = ()
+    """Of each fragment, where they differ: how many copies its acknowledged entries have. Empty:
+    `ack_quorum` of all."""
     tailed: int | None = None
     """How many entries a tailing reader was given until it was told the end."""
 
@@ -121,11 +124,23 @@ def _judge_copies(history: LedgerHistory, evidence: Evidence, report: Reporter) 
     confirmed = max([history.lac, *(each.last for each in history.acked)])
     if confirmed < 0:
         return
-    thin = covered_less_than(
-        evidence.ack_quorum, (0, confirmed), [each.valid for each in evidence.copies]
-    )
-    text = f"fewer than {evidence.ack_quorum} valid copies of acknowledged entries: {_few(thin)}"
-    report("under-replicated", _count(thin), text)
+    valid = [each.valid for each in evidence.copies]
+    for within, wanted in _copies_wanted(evidence, confirmed):
+        thin = covered_less_than(wanted, within, valid)
+        text = f"fewer than {wanted} valid copies of acknowledged entries: {_few(thin)}"
+        report("under-replicated", _count(thin), text)
+
+
+def _copies_wanted(evidence: Evidence, confirmed: int) -> list[tuple[Range, int]]:
+    if not evidence.copies_wanted:
+        return [((0, confirmed), evidence.ack_quorum)]
+    ends = [*(first - 1 for first in evidence.fragment_firsts[1:]), confirmed]
+    parts = zip(evidence.fragment_firsts, ends, evidence.copies_wanted, strict=True)
+    return [
+        ((first, min(last, confirmed)), wanted)
+        for first, last, wanted in parts
+        if first <= confirmed
+    ]
 
 
 def covered_less_than(times: int, within: Range, sets: Iterable[Sequence[Range]]) -> list[Range]:

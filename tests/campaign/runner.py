@@ -39,6 +39,8 @@ class Campaign:
     ensemble: int = 3
     write: int = 3
     ack: int = 2
+    in_sync: int | None = None
+    """Ledgers are in in-sync mode with so many members at least: `ensemble` of them otherwise."""
     bookies: int = 7
     down_max: int = 2
     parallel: int = 2
@@ -121,6 +123,8 @@ class CampaignRun:
             "parallel": campaign.parallel,
             "megabytes-per-s": campaign.megabytes_per_s,
         }
+        if campaign.in_sync is not None:
+            options["in-sync"] = campaign.in_sync
         words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
         self._writer_runs += 1
         self._writer = await self._start("writer", uri, *words)
@@ -199,6 +203,7 @@ class CampaignRun:
             "seed": campaign.seed,
             "seconds": campaign.seconds,
             "quorum": [campaign.ensemble, campaign.write, campaign.ack],
+            "in_sync": campaign.in_sync,
             "ledgers": len(history.ledgers),
             "closed_by_writer": ends.count("closed"),
             "recovered": ends.count("recovered"),

@@ -37,8 +37,12 @@ LEDGER_ENTRIES_MAX: Final = 150_000
 DEPTH: Final = 3
 """So many calls of one ledger are under way at once."""
 LAC_SAMPLE_S: Final = 0.05
+MEMBERS_POLL_S: Final = 0.02
+MEMBERS_S_MAX: Final = 40.0
+"""More than an append's deadline: if it has ended the writer, the next append says so."""
 RECOVERY_TRIES_MAX: Final = 40
 RETRY_S: Final = 0.5
+LAG_S: Final = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +56,11 @@ class Settings:
     quorum: Quorum
     parallel: int
     bytes_per_s: float
+
+    @property
+    def is_in_sync(self) -> bool:
+        """Whether members come and go, instead of being replaced."""
+        return self.quorum.spec.is_in_sync
 
 
 class CampaignWriter:
@@ -110,6 +119,7 @@ class CampaignWriter:
         under_way: deque[asyncio.Task[None]] = deque()
         try:
             while given < wanted and not self._stopping.is_set():
+                await self._enough_members(ledger)
                 if rng.random() < 0.5:
                     count = rng.randrange(1, MANY_ENTRIES_MAX)
                     under_way.append(asyncio.create_task(self._many(ledger, given, count)))
@@ -127,6 +137,17 @@ class CampaignWriter:
         finally:
             # The rest is confirmed or fails by itself, and what is confirmed is told.
             await asyncio.gather(*under_way, return_exceptions=True)
+
+    async def _enough_members(self, ledger: LedgerWriter) -> None:
+        """Wait while appends would be refused; a refusal of one among many ends the ledger."""
+        if not self._settings.is_in_sync:
+            return
+        polls = 0
+        while len(ledger.in_sync) < self._settings.quorum.min_in_sync:
+            polls += 1
+            if self._stopping.is_set() or polls > MEMBERS_S_MAX / MEMBERS_POLL_S:
+                return
+            await asyncio.sleep(MEMBERS_POLL_S)
 
     async def _many(self, ledger: LedgerWriter, first: int, count: int) -> None:
         payloads = self._payloads.make_range(ledger.id, first, first + count - 1)
@@ -216,6 +237,7 @@ def main() -> None:
     parser.add_argument("--ensemble", type=int, default=3)
     parser.add_argument("--write", type=int, default=3)
     parser.add_argument("--ack", type=int, default=2)
+    parser.add_argument("--in-sync", type=int)
     parser.add_argument("--parallel", type=int, default=2)
     parser.add_argument("--megabytes-per-s", type=float, default=6.0)
     given = parser.parse_args()
@@ -224,11 +246,17 @@ def main() -> None:
         history=given.history,
         seed=given.seed,
         run=given.run,
-        quorum=Quorum(given.ensemble, given.write, given.ack),
+        quorum=_quorum(given),
         parallel=given.parallel,
         bytes_per_s=given.megabytes_per_s * 1e6,
     )
     asyncio.run(_run(settings))
+
+
+def _quorum(given: argparse.Namespace) -> Quorum:
+    if given.in_sync is None:
+        return Quorum(given.ensemble, given.write, given.ack)
+    return Quorum.in_sync(given.ensemble, given.in_sync, replica_lag_time_max=LAG_S)
 
 
 async def _run(settings: Settings) -> None:

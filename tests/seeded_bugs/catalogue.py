@@ -14,6 +14,8 @@ from tests.seeded_bugs.families import (
     bookie_log,
     cleaning,
     identity,
+    in_sync,
+    in_sync_copies,
     metadata,
     reading,
     recovery,
@@ -32,14 +34,13 @@ BUGS: Final[tuple[SeededBug, ...]] = (
     *cleaning.BUGS,
     *identity.BUGS,
     *reading.BUGS,
+    *in_sync.BUGS,
+    *in_sync_copies.BUGS,
 )
 
 LEFT_OUT: Final = {
     "repair of an open ledger's last fragment": "there is no repair yet (rule 9.1)",
     "collection while a repair copies": "there is no repair yet (rules 9.1, 10.1)",
-    "a swap before the copy was verified": "there is no repair yet (rule 9.1)",
     "a live writer fenced by repair": "there is no repair yet (rule 9.2)",
-    "the last member in sync leaves": "there is no in-sync mode yet (rule 11.2)",
-    "fewer members than min_in_sync commit": "there is no in-sync mode yet (rule 11.4)",
 }
 """Known ways to be wrong that no patch to this code can have, and why."""

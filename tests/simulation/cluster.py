@@ -12,6 +12,7 @@ from contextvars import Context, copy_context
 
 from metadata.ledger_metadata import LedgerMetadata
 from metadata.memory import MemoryMetadataServer
+from tests.simulation.checkers.catching_up import CatchingUpChecker
 from tests.simulation.checkers.checker import Checkers
 from tests.simulation.checkers.closing import ClosingChecker
 from tests.simulation.checkers.copies import CopiesChecker
@@ -21,9 +22,11 @@ from tests.simulation.checkers.fencing import FencingChecker
 from tests.simulation.checkers.fragments import FragmentsChecker
 from tests.simulation.checkers.holders import HoldersChecker
 from tests.simulation.checkers.marks import MarksChecker
+from tests.simulation.checkers.members import MembersChecker
 from tests.simulation.checkers.negatives import NegativesChecker
 from tests.simulation.checkers.order import OrderChecker
 from tests.simulation.checkers.reading import ReadingChecker
+from tests.simulation.checkers.unclean import UncleanChecker
 from tests.simulation.disk import Platter
 from tests.simulation.loop import SimulationLoop
 from tests.simulation.model import LedgerModel, Model
@@ -65,6 +68,9 @@ class Cluster:
                 DeletionChecker(model),
                 DurabilityChecker(model, self._platter_of),
                 MarksChecker(model, self.damaged),
+                MembersChecker(model),
+                CatchingUpChecker(model, self._sound_platter_of),
+                UncleanChecker(model, self._is_sound),
             ],
         )
         LedgerNews(self.metadata, self._on_ledger)
@@ -107,6 +113,18 @@ class Cluster:
     def _platter_of(self, host: str) -> Platter | None:
         bookie = self._by_host.get(host)
         return None if bookie is None else bookie.platter
+
+    def _sound_bookie(self, bookie_id: str) -> BookieNode | None:
+        sound = (each for each in self.bookies if each.host not in self.damaged)
+        return next((each for each in sound if each.bookie_id == bookie_id), None)
+
+    def _sound_platter_of(self, bookie_id: str) -> Platter | None:
+        bookie = self._sound_bookie(bookie_id)
+        return None if bookie is None else bookie.platter
+
+    def _is_sound(self, bookie_id: str) -> bool:
+        bookie = self._sound_bookie(bookie_id)
+        return bookie is not None and bookie.is_serving
 
     def _on_ledger(self, before: LedgerMetadata | None, now: LedgerMetadata | None) -> None:
         known = now or before

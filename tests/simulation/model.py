@@ -64,6 +64,14 @@ class LedgerModel:
         return self.told if self.writer is None else max(self.told, self.writer.last_confirmed)
 
     @property
+    def kept(self) -> int:
+        """Return the highest confirmed entry that was not given up by an unclean recovery."""
+        has_given_up = self.metadata is not None and bool(self.metadata.given_up)
+        if not has_given_up or self.closed_at is None:
+            return self.confirmed
+        return min(self.confirmed, self.closed_at)
+
+    @property
     def visible(self) -> int:
         """Return the highest entry that a reader may see."""
         closed = -1 if self.closed_at is None else self.closed_at
@@ -76,11 +84,32 @@ class LedgerModel:
 
 
 def write_set(metadata: LedgerMetadata, fragment: Fragment, entry_id: int) -> list[str]:
-    """Name the bookies of an entry: rule 3.1, written down anew."""
+    """Name the bookies of an entry: rules 3.1 and 11.1, written down anew."""
     quorum = metadata.quorum
     start = entry_id // quorum.stripe_entries
     members = fragment.ensemble
+    if quorum.is_in_sync:
+        return [str(member) for member in members]
     return [str(members[(start + i) % len(members)]) for i in range(quorum.write_quorum)]
+
+
+def copies_wanted(metadata: LedgerMetadata, fragment: Fragment, *, full: bool) -> int:
+    """Return on how many bookies an entry is once it is acknowledged, or fully replicated."""
+    quorum = metadata.quorum
+    if quorum.is_in_sync:
+        return len(fragment.ensemble)
+    return quorum.write_quorum if full else quorum.ack_quorum
+
+
+def fragment_of(metadata: LedgerMetadata, entry_id: int) -> Fragment:
+    """Return the fragment that an entry is in."""
+    return next(each for each in reversed(metadata.fragments) if each.first_entry_id <= entry_id)
+
+
+def members_in_sync(metadata: LedgerMetadata) -> list[str]:
+    """Name the members of the last fragment that every other one names too: rule 11.2, anew."""
+    names = [[str(each) for each in part.ensemble] for part in metadata.fragments]
+    return [each for each in names[-1] if all(each in ensemble for ensemble in names)]
 
 
 class Model:
@@ -107,12 +136,9 @@ class Model:
 
     def copies(self, ledger: LedgerModel, metadata: LedgerMetadata, entry_id: int) -> list[str]:
         """Name the bookies of an entry's write set that acknowledged it."""
-        fragment = next(
-            each for each in reversed(metadata.fragments) if each.first_entry_id <= entry_id
-        )
         return [
             bookie
-            for bookie in write_set(metadata, fragment, entry_id)
+            for bookie in write_set(metadata, fragment_of(metadata, entry_id), entry_id)
             if entry_id in self.held.get((bookie, ledger.ledger_id), ())
         ]
 

@@ -3,7 +3,7 @@
 Leaves carrying it out to the other modules of the simulation.
 
 Invariants: equal seeds give equal plans; within the budget, damage (bookies whose bytes are lost or
-altered) stays below every ledger's ack quorum, so that any violation is a bug.
+altered) stays below every ledger's ack quorum, or `min_in_sync`, so that any violation is a bug.
 Source: assurance design, "Deterministic simulation" (swarm odds).
 """
 
@@ -14,6 +14,7 @@ from typing import Final
 
 from bookie.options import BookieOptions
 from ledger_client import ClientConfig, Quorum
+from tests.simulation import in_sync_plan
 from tests.simulation.network import NetworkOdds
 from tests.simulation.store import StoreOdds
 
@@ -49,12 +50,15 @@ THEMES: Final[dict[str, tuple[str, ...]]] = {
     "changes": ("pause_bookie", "isolate_bookie", "cut_one_way", "kill_bookie", "stall_connection"),
     "recoveries": ("isolate_bookie", "kill_bookie", "cut_both_ways", "take_over", "slow_disk"),
     "damage": ("kill_bookie", "checkpoint", "kill_client", *DAMAGE_KINDS),
+    in_sync_plan.THEME: ("kill_bookie", "pause_bookie", "isolate_bookie", "slow_disk", "take_over"),
 }
 """Faults that make trouble together. Drawn one by one, they would seldom meet."""
+WRITING_THEMES: Final = ("takeovers", "changes", "metadata", "recoveries", in_sync_plan.THEME)
 THEME_COUNT: Final = 12.0
 """How often each fault of a run's theme comes, about."""
 FAULT_EVERY_S_MIN: Final = 1.5
-PATIENT_EVERY: Final = 8
+PATIENT_EVERY: Final = 9
+"""No divisor of it divides the count of themes, so that every theme has its turn."""
 PATIENT_S: Final = 6_600.0
 """Every so many seeds, one is long and slow: what takes minutes to go wrong shows there."""
 ENDLESS_S: Final = 36_000.0
@@ -138,9 +142,11 @@ def make_plan(seed: int, *, beyond_budget: bool = False) -> Plan:
     theme = theme_of(seed)
     ack_min = 2 if theme == "damage" else 1  # else nothing may be damaged
     fitting = [each for each in QUORUMS if each.ensemble <= bookie_count and each.ack >= ack_min]
-    quorums = _quorums(fitting, rng)
+    quorums = in_sync_plan.with_in_sync(
+        _quorums(fitting, rng), seed, theme, bookie_count, least=ack_min
+    )
     duration_s = PATIENT_S if is_patient else rng.choice((20.0, 40.0, 80.0, 160.0, 300.0))
-    budget = min(each.ack for each in quorums) - 1
+    budget = min(in_sync_plan.losses_borne(each) for each in quorums)
     faults = _faults(rng, theme, duration_s, beyond_budget=beyond_budget, budget=budget)
     return Plan(
         seed=seed,
@@ -157,7 +163,7 @@ def make_plan(seed: int, *, beyond_budget: bool = False) -> Plan:
         fault_every_s=faults,
         damage_max=bookie_count if beyond_budget else budget,
         options=_options(rng, duration_s),
-        config=_config(rng),
+        config=in_sync_plan.with_patience(_config(rng), seed),
         session_timeout_s=rng.choice((4.0, 10.0, 20.0)),
         pools_small_bodies=rng.random() < 0.5,
     )
@@ -175,7 +181,7 @@ def _workload(rng: random.Random, theme: str, duration_s: float) -> Workload:
     gap_s = rng.choice((0.0, 0.001, 0.01, 0.05))
     is_patient = duration_s >= PATIENT_S
     # Writers that are always in the middle of a ledger: there, these faults should find them.
-    is_long = theme in ("takeovers", "changes", "metadata", "recoveries") and not is_patient
+    is_long = theme in WRITING_THEMES and not is_patient
     # Much data, and much of it deleted: there should be something to move and to clean.
     is_full = theme == "crashes" and not is_patient
     return Workload(

@@ -18,6 +18,7 @@ from typing import Final
 from unittest.mock import patch
 
 from bookie.wire import bodies, frames
+from tests.simulation.checkers.least import watched_confirmations
 from tests.simulation.checkers.liveness import check_liveness, wait_for_work
 from tests.simulation.checkers.replicas import read_replicas
 from tests.simulation.cluster import Cluster
@@ -72,7 +73,7 @@ def run_seed(seed: int, *, beyond_budget: bool = False, trace: bool = False) -> 
     model.note("plan", repr(plan))
     run = _Run(loop, model, seed, beyond_budget=beyond_budget)
     try:
-        with _pooled_bodies(plan):
+        with _pooled_bodies(plan), watched_confirmations(model):
             loop.run_until_complete(asyncio.wait_for(run.main(), UNTIL_S))
     except LivelockError as error:
         model.report("livelock", str(error))

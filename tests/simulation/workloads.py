@@ -145,10 +145,13 @@ async def recover(
     client: LedgerClient,
     ledger: LedgerModel,
     timeout_s: float | None = None,
+    *,
+    is_unclean: bool = False,
 ) -> None:
     """Recover one ledger, and compare what that returns with what is stored."""
     password = cluster.plan.workload.password
-    info = await client.recover_ledger(ledger.ledger_id, password=password, timeout=timeout_s)
+    call = client.recover_ledger_unclean if is_unclean else client.recover_ledger
+    info = await call(ledger.ledger_id, password=password, timeout=timeout_s)
     if not info.is_closed or info.last_entry_id != ledger.closed_at:
         cluster.model.report(
             "closing",

@@ -12,7 +12,8 @@ import random
 from collections import deque
 from functools import partial
 
-from ledger_client import LedgerClient, LedgerError, LedgerWriter
+from ledger_client import LedgerClient, LedgerError, LedgerWriter, NotEnoughInSyncReplicasError
+from tests.simulation.checkers.wholeness import see_members_return
 from tests.simulation.cluster import Cluster
 from tests.simulation.model import LedgerModel
 from tests.simulation.nodes import ClientNode
@@ -21,6 +22,8 @@ from tests.simulation.observing import note_error
 ENDINGS = ("close", "close", "abort", "abandon", "abandon", "block")
 LINGER_S_MAX = 5.0
 REPLICATED_S_MAX = 10.0
+REFUSED_PAUSE_S = 0.5
+"""Before appends that were refused, because too few members are in sync, are tried again."""
 
 
 class Writing:
@@ -35,6 +38,7 @@ class Writing:
         self.rng = rng
         self.work = cluster.plan.workload
         self.is_failed = False
+        self._is_refused = False
         self._pending: deque[asyncio.Future[int]] = deque()
 
     async def write(self) -> None:
@@ -48,12 +52,17 @@ class Writing:
                 wanted -= await self._append_one()
             else:
                 wanted -= await self._append_some(min(wanted, self.rng.randint(1, 10)))
+            if self._is_refused:
+                self._is_refused = False
+                await asyncio.sleep(REFUSED_PAUSE_S * 2 * self.rng.random())
             if self.work.append_gap_s:
                 await asyncio.sleep(self.work.append_gap_s * self.rng.random() * 2)
         if self.rng.random() < 0.5:
             await self._settle()
         if self.rng.random() < 0.2 and not self.is_failed:
             await self._see_all_copies()
+        if self.cluster.is_over and self.writer.info.quorum.is_in_sync:
+            await see_members_return(self.cluster, self.ledger, self.writer)
 
     def _payload(self, entry_id: int) -> bytes:
         size = self.rng.randrange(self.work.entry_bytes_max)
@@ -132,7 +141,9 @@ class Writing:
     def fail(self, error: LedgerError) -> None:
         """Take note that the writer is at its end, or full, or out of time."""
         note_error(self.cluster, "append", error)
-        if type(error).__name__ not in ("BackpressureError", "QuorumTimeoutError"):
+        if isinstance(error, NotEnoughInSyncReplicasError):
+            self._is_refused = True
+        elif type(error).__name__ not in ("BackpressureError", "QuorumTimeoutError"):
             self.is_failed = True
 
 

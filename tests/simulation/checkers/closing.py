@@ -1,5 +1,7 @@
 """A ledger is closed once, at one last entry, not before an acknowledged one, of right length.
 
+What an unclean recovery gives up is judged by `unclean`.
+
 Source: protocol rules 1.5, 6.1, 6.2, 7.5; invariants "a closed ledger ends at or after every acked
 entry", "one close, one last entry", "no ack after another's close".
 """
@@ -55,10 +57,10 @@ class ClosingChecker(Checker):
     def _look_at_first_close(self, ledger: LedgerModel, now: LedgerMetadata) -> None:
         where = f"ledger {ledger.ledger_id} closed at {now.last_entry_id}"
         assert now.last_entry_id is not None
-        if now.last_entry_id < ledger.confirmed:
+        if now.last_entry_id < ledger.confirmed and not now.given_up:
             self.report(f"{where}, and entry {ledger.confirmed} was confirmed")
         seen = max(ledger.readers.values(), default=-1)
-        if now.last_entry_id < seen:
+        if now.last_entry_id < seen and not now.given_up:
             self.report(f"{where}, and a reader's LAC is {seen}")
         ids = range(now.last_entry_id + 1)
         if any(entry_id not in ledger.payloads for entry_id in ids):

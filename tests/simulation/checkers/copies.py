@@ -1,15 +1,16 @@
 """An acknowledged entry is on an ack quorum of the bookies that stored metadata names for it, and
-so is every entry of a closed ledger.
+so is every entry of a closed ledger. In in-sync mode it is on every one of them, whoever joined
+since.
 
-Source: protocol rules 4.4, 4.5, 5.1, 5.2, 7.4; invariant "ack implies stored metadata names those
-bookies".
+Source: protocol rules 4.4, 4.5, 5.1, 5.2, 7.4, 11.1, 11.2; invariant "ack implies stored metadata
+names those bookies".
 """
 
 from typing_extensions import override
 
 from metadata.ledger_metadata import LedgerMetadata, LedgerState
 from tests.simulation.checkers.checker import Checker
-from tests.simulation.model import LedgerModel
+from tests.simulation.model import LedgerModel, copies_wanted, fragment_of
 
 
 class CopiesChecker(Checker):
@@ -19,7 +20,7 @@ class CopiesChecker(Checker):
 
     @override
     def on_confirmed(self, ledger: LedgerModel, entry_id: int, expected: int) -> None:
-        self._count(ledger, ledger.judged + 1, ledger.confirmed)
+        self._count(ledger, ledger.judged + 1, ledger.kept)
 
     @override
     def on_fully_replicated(self, ledger: LedgerModel, entry_id: int) -> None:
@@ -27,7 +28,8 @@ class CopiesChecker(Checker):
         if metadata is None:
             return
         copies = self.model.copies(ledger, metadata, entry_id)
-        if len(copies) < metadata.quorum.write_quorum:
+        fragment = fragment_of(metadata, entry_id)
+        if len(copies) < copies_wanted(metadata, fragment, full=True):
             self.report(
                 f"entry {entry_id} of ledger {ledger.ledger_id} is said to be on all of its write "
                 f"quorum, and only {copies} acknowledged it ({metadata.fragments})"
@@ -47,7 +49,7 @@ class CopiesChecker(Checker):
                 if one != other
             ]
             first = min(same, default=ledger.metadata.last_fragment.first_entry_id)
-            self._count(ledger, first, ledger.confirmed)
+            self._count(ledger, first, ledger.kept)
 
     def _count(self, ledger: LedgerModel, first: int, last: int) -> None:
         metadata = ledger.metadata
@@ -55,7 +57,8 @@ class CopiesChecker(Checker):
             return
         for entry_id in range(first, last + 1):
             copies = self.model.copies(ledger, metadata, entry_id)
-            if len(copies) < metadata.quorum.ack_quorum:
+            fragment = fragment_of(metadata, entry_id)
+            if len(copies) < copies_wanted(metadata, fragment, full=False):
                 self.report(
                     f"entry {entry_id} of ledger {ledger.ledger_id} may be read, and of its write "
                     f"set only {copies} acknowledged it ({metadata.state}, {metadata.fragments})"

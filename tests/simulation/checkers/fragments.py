@@ -1,12 +1,13 @@
-"""Stored fragments follow each other, and only the last one of an open ledger changes.
+"""Stored fragments follow each other; only the last one of an open ledger changes, and others by
+copy-then-swap: a target is marked as incoming, and only one that is marked becomes a member.
 
-Source: protocol rules 1.1, 1.5, 5.1, 7.5; invariant "fragments contiguous, only the last one
-mutable". Repair's copy-then-swap, which marks its target as incoming first, is let pass.
+Source: protocol rules 1.1, 1.5, 5.1, 7.5, 9.1, 11.2; invariant "fragments contiguous, only the last
+one mutable except for copy-then-swap".
 """
 
 from typing_extensions import override
 
-from metadata.ledger_metadata import LedgerMetadata, LedgerState
+from metadata.ledger_metadata import Fragment, LedgerMetadata, LedgerState
 from tests.simulation.checkers.checker import Checker
 from tests.simulation.model import LedgerModel
 
@@ -19,19 +20,22 @@ class FragmentsChecker(Checker):
     @override
     def on_metadata(self, ledger: LedgerModel, before: LedgerMetadata | None) -> None:
         now = ledger.metadata
-        if now is None or before is None or now.fragments == before.fragments:
-            return
-        if any(each.incoming for each in (*before.fragments, *now.fragments)):
-            return
+        if now is None or before is None or now.fragments == before.fragments or now.given_up:
+            return  # what is given up is judged by `unclean`
         where = f"ledger {ledger.ledger_id}"
-        if before.state is LedgerState.CLOSED:
-            self.report(f"{where} is closed, and its fragments changed: {now.fragments}")
-            return
-        kept = len(before.fragments) - 1
-        if now.fragments[:kept] != before.fragments[:kept]:
-            self.report(f"{where}: older fragments changed: {before.fragments} {now.fragments}")
+        was_closed = before.state is LedgerState.CLOSED
+        kept = len(before.fragments) - (0 if was_closed else 1)
         if len(now.fragments) < len(before.fragments):
             self.report(f"{where}: fragments vanished: {before.fragments} {now.fragments}")
+            return
+        if was_closed and len(now.fragments) > len(before.fragments):
+            self.report(f"{where} is closed, and has more fragments: {now.fragments}")
+        pairs = zip(before.fragments[:kept], now.fragments[:kept], strict=True)
+        steps = [(old, new) for old, new in pairs if old != new]
+        if len(steps) > 1 or not all(_is_step_of_a_copy(old, new) for old, new in steps):
+            self.report(f"{where}: older fragments changed: {before.fragments} {now.fragments}")
+        if now.fragments[kept:] == before.fragments[kept:]:
+            return
         if now.state is LedgerState.OPEN:
             self._look_at_change(ledger, before, now)
         elif now.state is LedgerState.IN_RECOVERY:
@@ -46,3 +50,20 @@ class FragmentsChecker(Checker):
                 f"ledger {ledger.ledger_id}: an ensemble change at entry {first}, and the LAC is "
                 f"{lac} ({before.fragments})"
             )
+
+
+def _is_step_of_a_copy(old: Fragment, new: Fragment) -> bool:
+    """Tell whether a mark was set or taken off, or one that was marked became a member."""
+    if old.first_entry_id != new.first_entry_id:
+        return False
+    if old.ensemble == new.ensemble:
+        return len({*old.incoming} ^ {*new.incoming}) == 1
+    joined = [each for each in new.ensemble if each not in old.ensemble]
+    left = [each for each in old.ensemble if each not in new.ensemble]
+    if len(joined) != 1 or len(left) > 1 or joined[0] not in old.incoming:
+        return False
+    is_in_place = [each for each in new.ensemble if each not in joined] == [
+        each for each in old.ensemble if each not in left
+    ]
+    unmarked = tuple(each for each in old.incoming if each not in joined)
+    return is_in_place and new.incoming == unmarked

@@ -9,8 +9,10 @@ import random
 from collections.abc import Callable, Coroutine
 from typing import Final
 
-from ledger_client import LedgerClient, LedgerError
+from ledger_client import LedgerClient, LedgerError, Quorum
+from tests.simulation.checkers.giving_up import GiveUpCheck
 from tests.simulation.checkers.progress import ProgressCheck
+from tests.simulation.checkers.returning import ReturnCheck
 from tests.simulation.cluster import Cluster
 from tests.simulation.model import LedgerModel
 from tests.simulation.nodes import ClientNode
@@ -22,6 +24,7 @@ ATTEMPTS: Final = 6
 ATTEMPT_PAUSE_S: Final = 15.0
 BOOKIES_UP_S: Final = 200.0
 WORK_ENDS_S: Final = 1_000.0
+PAIR: Final = Quorum.in_sync(2, 1, replica_lag_time_max=1.0)
 Act = Callable[[], Coroutine[None, None, None]]
 
 
@@ -76,16 +79,22 @@ async def _look_at_all(
         ledger = cluster.model.ledgers[ledger_id]
         can_end = ledger.is_closed or _can_be_recovered(ledger, sound, len(damaged))
         await _look_at(cluster, client, ledger, is_demanded=is_demanded and can_end)
-    fitting = [each for each in cluster.plan.quorums if each.ensemble <= sound]
-    if not is_demanded or not fitting:
+    if not is_demanded:
+        if any(each.spec.is_in_sync for each in cluster.plan.quorums):
+            giving_up = GiveUpCheck(cluster, client, rng, PAIR, has_spare=True, is_sound=False)
+            await _try(cluster, giving_up.run)
         return
-    for number, quorum in enumerate(fitting):
+    for number, quorum in enumerate(cluster.plan.quorums):
+        if quorum.ensemble > sound:
+            continue
         has_spare = sound > quorum.ensemble
         is_fresh = not damaged and not number  # the first check leaves a bookie that was killed
-        check = ProgressCheck(cluster, client, rng, quorum, has_spare=has_spare, is_sound=is_fresh)
-        error = await _try(cluster, check.run)
-        if error is not None:
-            cluster.model.report(NAME, f"{quorum}: no new ledger after healing: {error}")
+        checks = [ProgressCheck, ReturnCheck] if quorum.spec.is_in_sync else [ProgressCheck]
+        for kind in checks:
+            check = kind(cluster, client, rng, quorum, has_spare=has_spare, is_sound=is_fresh)
+            error = await _try(cluster, check.run)
+            if error is not None:
+                cluster.model.report(NAME, f"{quorum}: no new ledger after healing: {error}")
 
 
 def _can_be_recovered(ledger: LedgerModel, sound: int, damaged: int) -> bool:
@@ -93,6 +102,8 @@ def _can_be_recovered(ledger: LedgerModel, sound: int, damaged: int) -> bool:
     if ledger.metadata is None:
         return True
     quorum = ledger.metadata.quorum
+    if quorum.is_in_sync:  # any lone survivor of the last fragment is enough
+        return len(ledger.metadata.last_fragment.ensemble) > damaged
     return quorum.write_quorum - damaged >= quorum.ack_quorum or sound >= quorum.ensemble_size
 
 
@@ -101,6 +112,9 @@ async def _look_at(
 ) -> None:
     where = f"ledger {ledger.ledger_id}"
     error = await _try(cluster, lambda: recover(cluster, client, ledger))
+    is_in_sync = ledger.metadata is not None and ledger.metadata.quorum.is_in_sync
+    if error is not None and is_in_sync and cluster.plan.beyond_budget:
+        error = await _try(cluster, lambda: recover(cluster, client, ledger, is_unclean=True))
     if error is not None:
         if is_demanded:
             cluster.model.report(NAME, f"{where} could not be recovered after healing: {error}")

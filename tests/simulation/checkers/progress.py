@@ -25,6 +25,8 @@ SETTLE_S: Final = 5.0
 """After a bookie came back: more than a client waits before it connects again."""
 ENTRIES: Final = 4
 SURVIVABLE_ACK_MIN: Final = 2
+CATCH_UP_S: Final = 15.0
+"""More than it takes to miss a member, and to copy a few entries to another."""
 
 
 class ProgressCheck:
@@ -45,8 +47,7 @@ class ProgressCheck:
         self._client = client
         self._rng = rng
         self._quorum = quorum
-        # With a lower ack quorum, an entry may be on the dead bookie alone.
-        self._can_lose_one = has_spare and quorum.ack >= SURVIVABLE_ACK_MIN
+        self._can_lose_one = _can_lose_one(cluster, quorum, has_spare=has_spare)
         # A bookie that may have lost fences refuses, and a delayed change leaves its copies out.
         self._wants_all_copies = is_sound and not cluster.plan.config.delay_ensemble_change
         self._seen = -1
@@ -175,3 +176,16 @@ class ProgressCheck:
 
     def _report(self, text: str) -> None:
         self._cluster.model.report(NAME, f"{self._quorum}: {text}")
+
+
+def _can_lose_one(cluster: Cluster, quorum: Quorum, *, has_spare: bool) -> bool:
+    """Tell whether nothing is lost with one bookie, and appends get on in time."""
+    if not quorum.spec.is_in_sync:
+        # With a lower ack quorum, an entry may be on the dead bookie alone.
+        return has_spare and quorum.ack >= SURVIVABLE_ACK_MIN
+    if quorum.min_in_sync < quorum.ensemble:
+        return True
+    # Until a spare has caught up, what is pending waits.
+    config = cluster.plan.config
+    is_patient = config.append_deadline_s > config.spare_after_s + CATCH_UP_S
+    return has_spare and is_patient and quorum.ensemble >= SURVIVABLE_ACK_MIN

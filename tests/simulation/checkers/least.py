@@ -1,0 +1,50 @@
+"""Nothing is acknowledged while fewer than `min_in_sync` members are alive and in sync, neither by
+what is stored nor by what the writer shows.
+
+Source: protocol rules 11.2, 11.4.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+from unittest.mock import patch
+
+from ledger_client.protocol.append import AppendProtocol
+from ledger_client.protocol.append_events import AppendAction, AppendEvent, Confirm
+from metadata.ledger_metadata import LedgerState
+from tests.simulation.model import Model, members_in_sync
+
+NAME: Final = "least in sync"
+
+
+@contextmanager
+def watched_confirmations(model: Model) -> Iterator[None]:
+    """Look at every confirmation of every writer in the step in which it is decided: a caller is
+    told later, when others may have failed.
+    """
+    handle = AppendProtocol.handle
+
+    def watched(self: AppendProtocol, event: AppendEvent) -> list[AppendAction]:
+        actions = handle(self, event)
+        if self.metadata.quorum.is_in_sync:
+            for action in actions:
+                if isinstance(action, Confirm):
+                    _look_at(model, self, action)
+        return actions
+
+    with patch.object(AppendProtocol, "handle", watched):
+        yield
+
+
+def _look_at(model: Model, protocol: AppendProtocol, action: Confirm) -> None:
+    ledger = model.ledger(protocol.metadata.ledger_id)
+    if ledger.metadata is None or ledger.metadata.state is not LedgerState.OPEN:
+        return
+    stored = [each for each in members_in_sync(ledger.metadata) if each not in protocol.parked]
+    least = protocol.metadata.quorum.min_in_sync
+    if min(len(stored), len(protocol.in_sync)) < least:
+        model.report(
+            NAME,
+            f"ledger {ledger.ledger_id}: entries up to {action.lac} were confirmed with {stored} "
+            f"alive and in sync, by the writer {protocol.in_sync}, and {least} are wanted",
+        )

@@ -1,0 +1,55 @@
+"""What an unclean recovery gives up is recorded, is whole fragments, and is nothing of which a
+sound member is up; what it keeps is judged like any closed ledger.
+
+Source: protocol rule 11.6.
+"""
+
+from collections.abc import Callable
+
+from typing_extensions import override
+
+from metadata.ledger_metadata import LedgerMetadata, LedgerState
+from tests.simulation.checkers.checker import Checker
+from tests.simulation.model import LedgerModel, Model
+
+
+class UncleanChecker(Checker):
+    """Looks at every ledger that was closed so."""
+
+    name = "unclean"
+
+    def __init__(self, model: Model, is_sound: Callable[[str], bool]) -> None:
+        """`is_sound` says that a bookie serves, by its id, and was never damaged. Within a run an
+        unclean recovery comes only once the network is healed: such a bookie then answers.
+        """
+        super().__init__(model)
+        self._is_sound = is_sound
+
+    @override
+    def on_metadata(self, ledger: LedgerModel, before: LedgerMetadata | None) -> None:
+        now = ledger.metadata
+        if now is None or before is None:
+            return
+        where = f"ledger {ledger.ledger_id}"
+        if before.given_up:
+            if now.given_up != before.given_up:
+                self.report(f"{where} gave up {before.given_up}, and now says {now.given_up}")
+            return
+        if now.given_up:
+            self._look_at_close(where, before, now)
+        elif len(now.fragments) < len(before.fragments):
+            self.report(f"{where} lost {before.fragments[len(now.fragments) :]} without a word")
+
+    def _look_at_close(self, where: str, before: LedgerMetadata, now: LedgerMetadata) -> None:
+        if before.state is not LedgerState.IN_RECOVERY or not now.quorum.is_in_sync:
+            self.report(
+                f"{where} was {before.state} in mode {now.quorum.mode}, and gave up entries"
+            )
+        if (*now.fragments, *now.given_up) != before.fragments:
+            self.report(f"{where} had {before.fragments}, keeps {now.fragments}, {now.given_up}")
+        elif now.last_entry_id != now.given_up[0].first_entry_id - 1:
+            self.report(f"{where} gave up {now.given_up}, and ends at {now.last_entry_id}")
+        for part in now.given_up:
+            sound = [each for each in part.ensemble if self._is_sound(str(each))]
+            if sound:
+                self.report(f"{where} gave up {part}, and {sound} could have been asked")

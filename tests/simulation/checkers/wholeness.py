@@ -1,0 +1,47 @@
+"""Once everything is healed, an in-sync ledger gets back to all its members, all of them in sync,
+and no copy's mark stays behind: also one that nothing is appended to.
+
+Source: protocol rules 5.6, 9.1, 11.2, 11.3; invariants "every ledger back at WQ", "catch-up ends".
+"""
+
+from typing import Final
+
+from ledger_client import LedgerWriter
+from metadata.ledger_metadata import LedgerState
+from tests.simulation.cluster import Cluster
+from tests.simulation.model import LedgerModel, members_in_sync
+
+NAME: Final = "wholeness"
+UP_S: Final = 200.0
+RETURN_S: Final = 300.0
+"""More than the slowest copies of the largest ledgers, and every wait before them."""
+
+
+async def see_members_return(cluster: Cluster, ledger: LedgerModel, writer: LedgerWriter) -> None:
+    """Wait until a ledger whose writer does nothing is whole, or has ended; report if not."""
+    bookies = cluster.bookies
+    is_up = await cluster.wait_until(lambda: all(each.is_serving for each in bookies), UP_S)
+    if not is_up or cluster.damaged:
+        return  # who may have lost fences takes no adds: see protocol rule 2.4
+    if await cluster.wait_until(lambda: _is_whole(ledger, writer), RETURN_S):
+        return
+    assert ledger.metadata is not None
+    cluster.model.report(
+        NAME,
+        f"ledger {ledger.ledger_id} is not whole {RETURN_S} s after healing: its writer shows "
+        f"{writer.in_sync}, stored is {ledger.metadata.quorum.ensemble_size}, "
+        f"{ledger.metadata.fragments}",
+    )
+
+
+def _is_whole(ledger: LedgerModel, writer: LedgerWriter) -> bool:
+    metadata = ledger.metadata
+    if metadata is None or metadata.state is not LedgerState.OPEN:
+        return True
+    members = [str(each) for each in metadata.last_fragment.ensemble]
+    return (
+        len(members) == metadata.quorum.ensemble_size
+        and members_in_sync(metadata) == members
+        and sorted(writer.in_sync) == sorted(members)
+        and not any(part.incoming for part in metadata.fragments)
+    )
