@@ -25,6 +25,7 @@ from ledger_client import (
     LedgerClient,
     LedgerError,
     LedgerWriter,
+    NotEnoughInSyncReplicasError,
     Quorum,
 )
 from tests.campaign.history import HistoryFile, read_history
@@ -35,7 +36,8 @@ MANY_ENTRIES_MAX: Final = 5_000
 SINGLES_MAX: Final = 48
 LEDGER_ENTRIES_MAX: Final = 150_000
 DEPTH: Final = 3
-"""So many calls of one ledger are under way at once."""
+"""So many calls of one ledger are under way at once; in in-sync mode one, because a call may be
+refused that others, already made, come behind."""
 LAC_SAMPLE_S: Final = 0.05
 MEMBERS_POLL_S: Final = 0.02
 MEMBERS_S_MAX: Final = 40.0
@@ -116,6 +118,7 @@ class CampaignWriter:
     async def _fill(self, ledger: LedgerWriter, rng: Random) -> None:
         wanted = rng.randrange(1, LEDGER_ENTRIES_MAX)
         given = 0
+        depth = 0 if self._settings.is_in_sync else DEPTH
         under_way: deque[asyncio.Task[None]] = deque()
         try:
             while given < wanted and not self._stopping.is_set():
@@ -129,8 +132,14 @@ class CampaignWriter:
                         under_way.append(asyncio.create_task(self._single(ledger, given)))
                         given += 1
                 await asyncio.sleep(0)  # each call has now been made, in this order
-                while len(under_way) > DEPTH:
-                    await under_way.popleft()
+                try:
+                    while len(under_way) > depth:
+                        await under_way.popleft()
+                except NotEnoughInSyncReplicasError as error:
+                    self._tell_failure(ledger.id, error)
+                    await asyncio.gather(*under_way, return_exceptions=True)
+                    under_way.clear()
+                    given = ledger.last_pushed + 1
                 await self._pace()
             while under_way:
                 await under_way.popleft()

@@ -70,7 +70,7 @@ class Cluster:
                 MarksChecker(model, self.damaged),
                 MembersChecker(model),
                 CatchingUpChecker(model, self._sound_platter_of),
-                UncleanChecker(model, self._is_sound),
+                UncleanChecker(model, self.is_sound),
             ],
         )
         LedgerNews(self.metadata, self._on_ledger)
@@ -107,6 +107,11 @@ class Cluster:
         """List the ledgers that exist."""
         return [each for each, ledger in self.model.ledgers.items() if ledger.metadata is not None]
 
+    def is_sound(self, bookie_id: str) -> bool:
+        """Tell whether a bookie serves and was never damaged."""
+        bookie = self._sound_bookie(bookie_id)
+        return bookie is not None and bookie.is_serving
+
     def _is_running(self, node: int) -> bool:
         return any(each.node == node for each in self.bookies)
 
@@ -121,10 +126,6 @@ class Cluster:
     def _sound_platter_of(self, bookie_id: str) -> Platter | None:
         bookie = self._sound_bookie(bookie_id)
         return None if bookie is None else bookie.platter
-
-    def _is_sound(self, bookie_id: str) -> bool:
-        bookie = self._sound_bookie(bookie_id)
-        return bookie is not None and bookie.is_serving
 
     def _on_ledger(self, before: LedgerMetadata | None, now: LedgerMetadata | None) -> None:
         known = now or before

@@ -18,6 +18,7 @@ from tests.simulation.model import LedgerModel
 from tests.simulation.nodes import BookieNode
 from tests.simulation.workloads import read_all, recover
 
+WIPED_SHARE: Final = 0.7
 ALONE_S: Final = 15.0
 """How long a member that stays alone is waited for."""
 
@@ -35,8 +36,9 @@ class GiveUpCheck(ProgressCheck):
             async with asyncio.timeout(4 * PROGRESS_S):
                 await self._append(ledger, writer, dead)
                 await self._leave_alone(ledger, writer, dead)
-                if self._rng.random() < 0.7:
+                if self._rng.random() < WIPED_SHARE:
                     self._wipe(writer)
+                await self._recover(ledger)  # before those come back that the writer would take in
                 await self._revive(dead)
                 dead.clear()
                 await self._recover(ledger)
@@ -75,7 +77,7 @@ class GiveUpCheck(ProgressCheck):
         try:
             await recover(self._cluster, self._client, ledger, 2 * PROGRESS_S, is_unclean=True)
         except RecoveryUndecidedError:
-            return  # those of the earlier fragments are lost too
+            return  # no replica of the earlier fragments is up, or will ever be
         assert ledger.metadata is not None
         kept, given_up = ledger.metadata.fragments, ledger.metadata.given_up
         self._cluster.model.note("unclean", f"ledger {ledger.ledger_id}: {kept} {given_up}")

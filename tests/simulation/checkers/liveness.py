@@ -24,6 +24,7 @@ ATTEMPTS: Final = 6
 ATTEMPT_PAUSE_S: Final = 15.0
 BOOKIES_UP_S: Final = 200.0
 WORK_ENDS_S: Final = 1_000.0
+UNDEMANDED_S: Final = 300.0
 PAIR: Final = Quorum.in_sync(2, 1, replica_lag_time_max=1.0)
 Act = Callable[[], Coroutine[None, None, None]]
 
@@ -107,7 +108,31 @@ def _can_be_recovered(ledger: LedgerModel, sound: int, damaged: int) -> bool:
     return quorum.write_quorum - damaged >= quorum.ack_quorum or sound >= quorum.ensemble_size
 
 
+def _rests_on_the_lost(cluster: Cluster, ledger: LedgerModel) -> bool:
+    """Tell whether a recovery closed an in-sync ledger with fewer members than the least (rule
+    11.5), and all of those have been damaged: until a repair, its end has no more copies than that.
+    """
+    metadata = ledger.metadata
+    if metadata is None or not metadata.quorum.is_in_sync:
+        return False
+    few = [f for f in metadata.fragments if len(f.ensemble) < metadata.quorum.min_in_sync]
+    return any(not any(map(cluster.is_sound, fragment.ensemble)) for fragment in few)
+
+
 async def _look_at(
+    cluster: Cluster, client: LedgerClient, ledger: LedgerModel, *, is_demanded: bool
+) -> None:
+    """Recover and read a ledger; where nothing is demanded, no longer than for a while: what is
+    lost may be waited for as long as a call may take, which may be for ever.
+    """
+    try:
+        async with asyncio.timeout(None if is_demanded else UNDEMANDED_S):
+            await _recover_and_read(cluster, client, ledger, is_demanded=is_demanded)
+    except TimeoutError:
+        cluster.model.note("inspection", f"ledger {ledger.ledger_id} is left as it is")
+
+
+async def _recover_and_read(
     cluster: Cluster, client: LedgerClient, ledger: LedgerModel, *, is_demanded: bool
 ) -> None:
     where = f"ledger {ledger.ledger_id}"
@@ -118,6 +143,8 @@ async def _look_at(
     if error is not None:
         if is_demanded:
             cluster.model.report(NAME, f"{where} could not be recovered after healing: {error}")
+        return
+    if _rests_on_the_lost(cluster, ledger):
         return
     error = await _try(cluster, lambda: _read_fully(cluster, client, ledger))
     if error is not None and is_demanded:
