@@ -211,7 +211,9 @@ class SimulationLoop(base_events.BaseEventLoop):
         """
 
     def _run_once(self) -> None:
-        self._take_due_timers()
+        timers = self._timers
+        if not self._ready or (timers and timers[0][0] <= self._now):
+            self._take_due_timers()
         ready = list(self._ready)
         self._ready.clear()
         self._steps += len(ready)
