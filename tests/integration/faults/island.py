@@ -90,8 +90,7 @@ async def island(metadata_uri: str, directory: Path) -> AsyncIterator[Island]:
                 yield made
             finally:
                 made.heal()
-                process.kill()
-                await process.wait_ended()
+                await process.stop()  # and not killed: no later ledger is to find it registered
     finally:
         _ip("netns", "del", name)  # the wire goes with it
 

@@ -36,6 +36,7 @@ async def writer_over_the_wire(client: LedgerClient, away: Island, ack: int) -> 
         if away.bookie_id in writer.info.fragments[-1].ensemble:
             return writer
         await writer.aclose()
+        await asyncio.sleep(PAUSE_S)  # a client learns of a bookie that just joined a little later
     raise AssertionError("the island's bookie was never chosen")
 
 
