@@ -12,11 +12,10 @@ that it had then; and only if the mark stood without a break since before the fi
 Source: protocol rules 3.1, 9.1, 10.1, 11.1, 11.2.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 
-from bookie.wire.batch import BATCH_ENTRIES_MAX
 from ledger_client.protocol.quorum import stripe_end, write_set_positions
 from metadata.ids import BookieId, EntryId, LedgerId, UpdateToken, Version
 from metadata.ledger_metadata import Fragment, LedgerMetadata, LedgerState, QuorumSpec
@@ -202,25 +201,6 @@ def is_mark_unbroken(version: Version, now: LedgerMetadata, version_now: Version
     mark off and set it again.
     """
     return now.state is not LedgerState.CLOSED or version_now - version <= 1
-
-
-def cut_batches(
-    quorum: QuorumSpec, first_entry_id: EntryId, lengths: Sequence[int], bytes_max: int
-) -> Iterator[tuple[EntryId, int]]:
-    """Yield (first entry id, count) of the batches to send consecutive entries in: none crosses a
-    stripe or holds more than a batch may, nor more bytes unless it is a single entry.
-    """
-    begin = 0
-    while begin < len(lengths):
-        first = EntryId(first_entry_id + begin)
-        stripe_left = stripe_end(quorum, first) - first + 1
-        stop_max = min(len(lengths), begin + min(stripe_left, BATCH_ENTRIES_MAX))
-        stop, size = begin + 1, lengths[begin]
-        while stop < stop_max and size + lengths[stop] <= bytes_max:
-            size += lengths[stop]
-            stop += 1
-        yield first, stop - begin
-        begin = stop
 
 
 def _index_of(metadata: LedgerMetadata, first_entry_id: EntryId) -> int | None:

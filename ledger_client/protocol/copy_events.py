@@ -24,7 +24,7 @@ from ledger_client.errors import (
     NotEnoughBookiesError,
     UnauthorizedError,
 )
-from ledger_client.protocol.copy import cut_batches
+from ledger_client.protocol.cutting import cut_batches
 from ledger_client.verified_entries import VerifiedEntries
 from metadata.ids import BookieId, EntryId, LedgerId
 from metadata.ledger_metadata import QuorumSpec

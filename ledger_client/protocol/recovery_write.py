@@ -16,11 +16,11 @@ ack quorum; the LAC that goes along is the one at which recovery started.
 Source: protocol rules 3.1, 7.4, 11.5.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Final
 
-from bookie.wire.batch import BATCH_ENTRIES_MAX
-from ledger_client.protocol.quorum import stripe_end, write_set_positions
+from ledger_client.protocol.cutting import cut_batches
+from ledger_client.protocol.quorum import write_set_positions
 from ledger_client.protocol.recovery_events import (
     ChooseReplacements,
     NoReplacement,
@@ -85,8 +85,12 @@ class WriteBackPhase:
         """Take on entries that exist; they follow those before without a gap."""
         assert stretch.first_entry_id == self._next_entry_id
         actions: list[WriteAction] = []
-        for first, lengths in self._cut(stretch):
-            span = Span(first, len(lengths), self.length, sum(lengths))
+        lengths, begin = stretch.lengths, 0
+        for first, count in cut_batches(
+            self._quorum, stretch.first_entry_id, lengths, SPAN_BYTES_MAX
+        ):
+            span = Span(first, count, self.length, sum(lengths[begin : begin + count]))
+            begin += count
             self.length += span.payload_bytes
             self._next_entry_id = span.next_entry_id
             positions = write_set_positions(self._quorum, first)
@@ -192,20 +196,6 @@ class WriteBackPhase:
 
     def _failed_positions(self) -> tuple[int, ...]:
         return tuple(p for p, b in enumerate(self._ensemble) if b in self._failures.reasons)
-
-    def _cut(self, stretch: Stretch) -> Iterator[tuple[EntryId, tuple[int, ...]]]:
-        """Cut at stripe boundaries and at the limits of a batch."""
-        begin, lengths = 0, stretch.lengths
-        while begin < len(lengths):
-            first = EntryId(stretch.first_entry_id + begin)
-            stripe_left = stripe_end(self._quorum, first) - first + 1
-            stop_max = min(len(lengths), begin + min(stripe_left, BATCH_ENTRIES_MAX))
-            stop, size = begin + 1, lengths[begin]
-            while stop < stop_max and size + lengths[stop] <= SPAN_BYTES_MAX:
-                size += lengths[stop]
-                stop += 1
-            yield first, lengths[begin:stop]
-            begin = stop
 
 
 class _PendingSpan:

@@ -13,10 +13,10 @@ from ledger_client.protocol.copy import (
     CopyPlan,
     CopyRefused,
     Standing,
-    cut_batches,
     is_mark_unbroken,
     plan_copy,
 )
+from ledger_client.protocol.cutting import cut_batches
 from ledger_client.protocol.quorum import write_set_positions
 from metadata.ids import BookieId, ClientId, EntryId, LedgerId, UpdateToken, Version
 from metadata.ledger_metadata import (
