@@ -231,3 +231,18 @@ async def test_unclean_recovery_gives_up_nothing_that_a_live_member_holds(
         await client.recover_ledger_unclean(writer.id)
     assert (await client.ledger_info(writer.id)).state == "in_recovery"
     await writer.abort()
+
+
+async def test_only_who_lacks_the_oldest_entry_lags(
+    cluster: TestCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody is suspected here, so that lag alone can make the silent one leave."""
+    client = cluster.client(suspect_after_min_s=60.0, suspect_after_max_s=60.0, add_timeout_s=60.0)
+    quorum = Quorum.in_sync(3, 2, replica_lag_time_max=0.3)
+    writer = await client.create_ledger(quorum)
+    silent = members(writer)[1]
+    monkeypatch.setattr(cluster.bookie(silent), "answer_add", lambda _frame: b"")
+    assert await writer.append(b"late at one", timeout=WAIT_S) == 0
+    assert silent not in members(writer)
+    assert len(writer.in_sync) == 2
+    await writer.aclose()
