@@ -86,7 +86,7 @@ demo: $(STAMP)
 bench: $(STAMP)
 	@$(BIN)/python -m benchmarks.run $(if $(SMOKE),--smoke) $(BENCHMARKS)
 
-# Every configuration through every scenario, under half an hour on two cores; a page and JSON in OUT. REPEAT=3 shows
+# Every configuration through every scenario, 25 minutes on two cores; a page and JSON in OUT. REPEAT=3 shows
 # the spread of three runs of each; COMPARE passes options on: COMPARE='--scenarios steady --rate 500'.
 bench-compare: $(STAMP)
 	@$(BIN)/quire bench compare --repeat $(REPEAT) --out '$(OUT)' $(COMPARE)

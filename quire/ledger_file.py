@@ -25,7 +25,7 @@ import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import accumulate, pairwise
-from typing import BinaryIO, Final
+from typing import BinaryIO, Final, TypedDict
 
 import msgpack
 from crc32c import crc32c
@@ -45,6 +45,13 @@ _ENTRIES = struct.Struct("<QI")
 _TRAILER = struct.Struct("<QQ32s")
 
 
+class InSyncHeader(TypedDict):
+    """What in-sync mode adds to a quorum."""
+
+    min_in_sync: int
+    replica_lag_time_max_ms: int
+
+
 @dataclass(frozen=True, slots=True)
 class FileHeader:
     """What is told of the ledger that was exported."""
@@ -56,6 +63,8 @@ class FileHeader:
     ack_quorum: int
     digest: str
     custom_metadata: dict[str, str | bytes]
+    in_sync: InSyncHeader | None = None
+    """Of a ledger in in-sync mode; without it the file has no such field."""
 
 
 class LedgerFileWriter:
@@ -67,7 +76,8 @@ class LedgerFileWriter:
         self.entry_count = 0
         self.payload_bytes = 0
         self._write(FILE_MAGIC)
-        self._block(b"H", msgpack.packb(asdict(header)))
+        fields = {name: value for name, value in asdict(header).items() if value is not None}
+        self._block(b"H", msgpack.packb(fields))
 
     def add(self, payloads: Sequence[bytes]) -> None:
         """Write the next entries; at least one."""
@@ -171,8 +181,18 @@ def _parse_header(body: bytes) -> FileHeader:
         header = FileHeader(**fields)
     except (ValueError, TypeError) as error:
         raise DamagedFileError(f"the header cannot be read: {error}") from error
-    numbers = (header.ledger_id, header.ensemble_size, header.write_quorum, header.ack_quorum)
+    numbers: tuple[object, ...] = (
+        header.ledger_id,
+        header.ensemble_size,
+        header.write_quorum,
+        header.ack_quorum,
+    )
     texts = (header.state, header.digest)
+    if header.in_sync is not None:
+        try:
+            numbers += (header.in_sync["min_in_sync"], header.in_sync["replica_lag_time_max_ms"])
+        except (TypeError, KeyError) as error:
+            raise DamagedFileError("the header's in-sync mode is not two numbers") from error
     if not (
         all(isinstance(number, int) for number in numbers)
         and all(isinstance(text, str) for text in texts)

@@ -60,7 +60,11 @@ def parser() -> argparse.ArgumentParser:
         metavar="N,M",
         help="try these rates, in the scenario `steady` alone: throughput against latency",
     )
-    _add_directory(compare, "where the JSON files and the page go (default: quire-compare)")
+    _add_directory(
+        compare,
+        "where the JSON files and the page go; runs that are there already stay, and the page "
+        "shows all (default: quire-compare)",
+    )
     compare.add_argument("--list", action="store_true", help="say what there is, and run nothing")
     report = noun.verb(
         "report", _report, "Draw the page again from the JSON files.", needs_cluster=False
@@ -72,12 +76,19 @@ def parser() -> argparse.ArgumentParser:
 
 async def _compare(arguments: argparse.Namespace, output: Output) -> int:
     from quire.compare import machine
-    from quire.compare.comparison import Comparison, write_machine, write_run
+    from quire.compare.comparison import (
+        next_repetition,
+        read_comparison,
+        write_machine,
+        write_run,
+    )
+    from quire.compare.results import FailedRun
     from quire.compare.runner import run_all
 
     if arguments.list:
         return _list(output)
-    plan, directory = _plan(arguments), Path(arguments.out)
+    directory = Path(arguments.out)
+    plan = _plan(arguments, await asyncio.to_thread(next_repetition, directory))
     count = len(list(plan.cells()))
     progress = Progress(output, "ran", "runs", count)
     facts = machine.describe()
@@ -92,10 +103,11 @@ async def _compare(arguments: argparse.Namespace, output: Output) -> int:
         runs = await run_all(plan, take)
     finally:
         progress.end()
-    comparison = Comparison(tuple(runs), facts)
+    comparison = await asyncio.to_thread(read_comparison, directory)
     await _draw(comparison, directory, output)
     _print(comparison, output)
-    return ExitCode.FINDINGS if len(comparison.failures()) == count else ExitCode.DONE
+    has_figures = any(not isinstance(run, FailedRun) for run in runs)
+    return ExitCode.DONE if has_figures else ExitCode.FINDINGS
 
 
 async def _report(arguments: argparse.Namespace, output: Output) -> int:
@@ -111,7 +123,7 @@ async def _report(arguments: argparse.Namespace, output: Output) -> int:
     return ExitCode.DONE
 
 
-def _plan(arguments: argparse.Namespace) -> "Plan":
+def _plan(arguments: argparse.Namespace, first_repetition: int) -> "Plan":
     from quire.compare import configurations, scenarios
     from quire.compare.runner import Plan
 
@@ -129,6 +141,7 @@ def _plan(arguments: argparse.Namespace) -> "Plan":
         entry_bytes=arguments.entry_bytes,
         repeat=arguments.repeat,
         scale=arguments.seconds / scenarios.BASE_SECONDS,
+        first_repetition=first_repetition,
     )
 
 

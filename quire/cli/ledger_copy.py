@@ -12,13 +12,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from ledger_client import LedgerClient, LedgerInfo
+from ledger_client import LedgerClient, LedgerInfo, Quorum
+from metadata.ledger_metadata import QuorumSpec
 from quire.cli.command_line import metadata_address
 from quire.cli.ledger_options import creation_of, password_of
 from quire.cli.output import Output
 from quire.cli.progress import Progress
 from quire.errors import DamagedFileError, ExitCode, UsageError
-from quire.ledger_file import BLOCK_ENTRIES_MAX, FileHeader, LedgerFileReader, LedgerFileWriter
+from quire.ledger_file import (
+    BLOCK_ENTRIES_MAX,
+    FileHeader,
+    InSyncHeader,
+    LedgerFileReader,
+    LedgerFileWriter,
+)
 from quire.pipelined_append import PipelinedAppend
 
 PIPE: Final = "-"
@@ -61,8 +68,7 @@ async def import_file(arguments: argparse.Namespace, output: Output) -> int:
     with _file_to_read(arguments.file) as stream:
         source = LedgerFileReader(stream)
         header = source.header
-        defaults = (header.ensemble_size, header.write_quorum, header.ack_quorum)
-        creation = creation_of(arguments, defaults)
+        creation = creation_of(arguments, _quorum_of(header))
         custom = {**header.custom_metadata, **creation.custom_metadata}
         creation = replace(creation, custom_metadata=custom)
         async with LedgerClient(metadata_address(arguments)) as client:
@@ -99,7 +105,29 @@ def _header(info: LedgerInfo) -> FileHeader:
         ack_quorum=info.quorum.ack_quorum,
         digest=str(info.digest),
         custom_metadata=dict(info.metadata),
+        in_sync=_in_sync_of(info.quorum),
     )
+
+
+def _in_sync_of(quorum: QuorumSpec) -> InSyncHeader | None:
+    if not quorum.is_in_sync:
+        return None
+    return {
+        "min_in_sync": quorum.min_in_sync,
+        "replica_lag_time_max_ms": quorum.replica_lag_time_max_ms,
+    }
+
+
+def _quorum_of(header: FileHeader) -> Quorum:
+    """Return the quorum that the exported ledger had. Raises DamagedFileError for none."""
+    try:
+        if header.in_sync is None:
+            return Quorum(header.ensemble_size, header.write_quorum, header.ack_quorum)
+        lag_s = header.in_sync["replica_lag_time_max_ms"] / 1000
+        least = header.in_sync["min_in_sync"]
+        return Quorum.in_sync(header.ensemble_size, least, replica_lag_time_max=lag_s)
+    except ValueError as error:
+        raise DamagedFileError(f"the header's quorum cannot be: {error}") from error
 
 
 @contextlib.contextmanager

@@ -41,31 +41,28 @@ class Creation:
         )
 
 
-def creation_of(
-    arguments: argparse.Namespace, defaults: tuple[int, int, int] | None = None
-) -> Creation:
+def creation_of(arguments: argparse.Namespace, default: Quorum | None = None) -> Creation:
     """Read the options of `create`, `append` and `import`. Raises UsageError.
 
     What is not given follows from what is: as many copies as bookies, all but one to confirm.
     """
     return Creation(
         ledger_id=getattr(arguments, "id", None),
-        quorum=_in_sync_of(arguments) if arguments.in_sync else _quorum_of(arguments, defaults),
+        quorum=_in_sync_of(arguments) if arguments.in_sync else _quorum_of(arguments, default),
         digest="hmac-sha256" if arguments.digest == "hmac-sha256" else "crc32c",
         password=password_of(arguments),
         custom_metadata=dict(_pair(text) for text in arguments.meta),
     )
 
 
-def _quorum_of(arguments: argparse.Namespace, defaults: tuple[int, int, int] | None) -> Quorum:
+def _quorum_of(arguments: argparse.Namespace, default: Quorum | None) -> Quorum:
     if arguments.min_in_sync is not None or arguments.replica_lag_time_max is not None:
         raise UsageError("--min-in-sync and --replica-lag-time-max go with --in-sync")
-    if defaults is not None and arguments.ensemble is arguments.write is arguments.ack is None:
-        ensemble, write, ack = defaults
-    else:
-        ensemble = arguments.ensemble or arguments.write or COPIES_DEFAULT
-        write = arguments.write or ensemble
-        ack = arguments.ack or max(1, write - 1)
+    if default is not None and arguments.ensemble is arguments.write is arguments.ack is None:
+        return default
+    ensemble = arguments.ensemble or arguments.write or COPIES_DEFAULT
+    write = arguments.write or ensemble
+    ack = arguments.ack or max(1, write - 1)
     if not ensemble >= write >= ack:
         raise UsageError(
             "a quorum needs --ensemble >= --write >= --ack >= 1, "

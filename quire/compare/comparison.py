@@ -86,6 +86,11 @@ def read_comparison(directory: Path) -> Comparison:
     return Comparison(tuple(sorted(runs, key=lambda run: run.cell.repetition)), facts)
 
 
+def next_repetition(directory: Path) -> int:
+    """Return the first number that no run in a directory has: runs are added, none replaced."""
+    return 1 + max((run.cell.repetition for run in read_comparison(directory).runs), default=-1)
+
+
 def _key(cell: Cell) -> tuple[str, str, float]:
     return cell.scenario, cell.configuration, cell.rate
 

@@ -69,8 +69,13 @@ CONFIGURATIONS: Final = (
         quorum=Quorum.in_sync(3, 2, replica_lag_time_max=IN_SYNC_LAG_S),
     ),
     Configuration(
+        name="in-sync-3-min-1",
+        says="the same, and one in sync is enough: what is acknowledged may have one copy",
+        quorum=Quorum.in_sync(3, 1, replica_lag_time_max=IN_SYNC_LAG_S),
+    ),
+    Configuration(
         name="in-sync-3-messages",
-        says=f"the same, and lag at most {IN_SYNC_LAG_MESSAGES:,} entries, as Kafka once had it",
+        says=f"as in-sync-3, and lag at most {IN_SYNC_LAG_MESSAGES:,} entries, as Kafka once did",
         quorum=Quorum.in_sync(3, 2, replica_lag_time_max=IN_SYNC_LAG_S),
         config=ClientConfig(replica_lag_messages_max=IN_SYNC_LAG_MESSAGES),
     ),

@@ -49,10 +49,12 @@ class Plan:
     repeat: int
     scale: float
     """By how much the scenarios' times are stretched."""
+    first_repetition: int = 0
+    """Earlier ones are in the directory already."""
 
     def cells(self) -> Iterator[Cell]:
         """Yield every run, in order."""
-        for repetition in range(self.repeat):
+        for repetition in range(self.first_repetition, self.first_repetition + self.repeat):
             turn = repetition % len(self.configurations)
             turned = (*self.configurations[turn:], *self.configurations[:turn])
             for scenario in self.scenarios:

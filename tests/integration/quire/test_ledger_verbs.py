@@ -178,6 +178,19 @@ def test_a_ledger_goes_through_a_pipe(cluster: RunningCluster) -> None:
     assert cluster.run("ledger", "read", str(copy["ledger_id"])).stdout == LINES
 
 
+def test_an_import_keeps_in_sync_mode(cluster: RunningCluster, tmp_path: Path) -> None:
+    file = tmp_path / "ledger.file"
+    asked = ("--in-sync", "--ensemble", "2", "--min-in-sync", "1", "--replica-lag-time-max", "3")
+    ledger = str(cluster.json("ledger", "append", *asked, stdin=b"a\nb\n")["ledger_id"])
+    cluster.json("ledger", "export", ledger, str(file))
+    copy = str(cluster.json("ledger", "import", str(file))["ledger_id"])
+    shown, original = (cluster.json("ledger", "show", each) for each in (copy, ledger))
+    assert shown["quorum"] == original["quorum"]
+    assert shown["quorum"]["min_in_sync"] == 1
+    other = cluster.json("ledger", "import", str(file), "--ensemble", "3")["ledger_id"]
+    assert cluster.json("ledger", "show", str(other))["quorum"]["min_in_sync"] is None
+
+
 def test_a_damaged_file_leaves_no_ledger(cluster: RunningCluster, tmp_path: Path) -> None:
     ledger = str(append(cluster, LINES))
     file = tmp_path / "ledger.file"

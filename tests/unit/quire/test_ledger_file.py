@@ -1,13 +1,15 @@
 """The export format returns what was put in, and notices every flipped bit and every cut."""
 
 import io
+from dataclasses import replace
 
+import msgpack
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from quire.errors import DamagedFileError
-from quire.ledger_file import FileHeader, LedgerFileReader, LedgerFileWriter
+from quire.ledger_file import FileHeader, InSyncHeader, LedgerFileReader, LedgerFileWriter
 
 HEADER = FileHeader(
     ledger_id=7,
@@ -71,3 +73,24 @@ def test_counts_end_up_right() -> None:
     reader = LedgerFileReader(io.BytesIO(write(BLOCKS)))
     list(reader.blocks())
     assert (reader.entry_count, reader.payload_bytes) == (4, 308)
+
+
+def header_of(header: FileHeader) -> bytes:
+    stream = io.BytesIO()
+    LedgerFileWriter(stream, header).end()
+    return stream.getvalue()
+
+
+def test_in_sync_mode_comes_back_and_is_no_field_without_it() -> None:
+    in_sync: InSyncHeader = {"min_in_sync": 2, "replica_lag_time_max_ms": 500}
+    header = replace(HEADER, in_sync=in_sync)
+    assert LedgerFileReader(io.BytesIO(header_of(header))).header == header
+    assert b"in_sync" not in header_of(HEADER)
+
+
+@pytest.mark.parametrize("in_sync", [7, {}, {"min_in_sync": 1}, [1, 2]])
+def test_another_shape_of_in_sync_mode_is_damage(in_sync: object) -> None:
+    header = replace(HEADER, in_sync=in_sync)  # type: ignore[arg-type]
+    assert msgpack.packb(in_sync) in header_of(header)
+    with pytest.raises(DamagedFileError, match="in-sync"):
+        LedgerFileReader(io.BytesIO(header_of(header)))

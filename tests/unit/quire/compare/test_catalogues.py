@@ -43,6 +43,12 @@ def test_scaling_stretches_every_time() -> None:
         assert [s.fault for s in twice.steps] == [s.fault for s in scenario.steps]
 
 
+def test_more_repetitions_follow_those_that_are_there() -> None:
+    plan = Plan(("a", "b"), ("s",), (1.0,), 64, repeat=2, scale=1.0, first_repetition=3)
+    order = [(cell.repetition, cell.configuration) for cell in plan.cells()]
+    assert order == [(3, "b"), (3, "a"), (4, "a"), (4, "b")]
+
+
 def test_repetitions_begin_with_another_configuration_each() -> None:
     plan = Plan(("a", "b", "c"), ("s", "t"), (1.0,), 64, repeat=2, scale=1.0)
     order = [(cell.repetition, cell.scenario, cell.configuration) for cell in plan.cells()]
