@@ -23,12 +23,13 @@ from ledger_client.connection_calls import BookieCallError
 from ledger_client.copy_limits import CopyLimits, CopyProgress
 from ledger_client.copying import FragmentCopier
 from ledger_client.digest import LedgerKeys
-from ledger_client.errors import LedgerError
+from ledger_client.errors import LedgerError, LedgerNotFoundError
 from ledger_client.observability import MemberCaughtUp, MemberCopied, MemberCopyFailed
 from ledger_client.parked_members import RETURN_BYTES
 from ledger_client.placement import Shortage
 from ledger_client.protocol import append_events as e
 from ledger_client.tasks import BackgroundTasks
+from metadata.errors import MetadataError, NodeNotFoundError
 from metadata.ids import BookieId, EntryId
 from metadata.ledger_metadata import Fragment, LedgerMetadata
 
@@ -61,6 +62,7 @@ class InSyncMembers:
         self._failures = CopyFailures()
         self._looked_at = 0.0
         self._is_copying = False
+        self._is_looking = False
         self._is_closed = False
         self._tasks = BackgroundTasks()
         self._copier = FragmentCopier(
@@ -80,6 +82,9 @@ class InSyncMembers:
         if now - self._looked_at >= LOOK_PERIOD_S:
             self._looked_at = now
             self._ask_the_away(now)
+            if self._shell.protocol.lacks_in_sync and not self._is_looking:
+                self._is_looking = True
+                self._tasks.start(self._see_stored())
             if not self._is_copying and self._next_behind(now) is not None:
                 self._is_copying = True
                 self._tasks.start(self._catch_up())
@@ -161,6 +166,25 @@ class InSyncMembers:
         chosen = self._services.placement.replacements(quorum, wanted, frozenset((position,)), away)
         if not isinstance(chosen, Shortage):
             self._shell.dispatch(e.MemberReady(chosen[position], self._services.token()))
+
+    # -- refusing --------------------------------------------------------------------------------
+
+    async def _see_stored(self) -> None:
+        """Learn whether another ended the ledger while appends are refused here: no add reaches a
+        bookie then that could tell of its fence (rule 1.4).
+        """
+        ledger_id = self._shell.protocol.metadata.ledger_id
+        try:
+            stored = await self._services.ledgers.get(ledger_id, fresh=True)
+        except NodeNotFoundError:
+            text = "it was deleted while its appends were refused"
+            self._shell.dispatch(e.WriterFailed(LedgerNotFoundError(text, ledger_id=ledger_id)))
+        except MetadataError:
+            return  # it is looked at again
+        else:
+            self._shell.dispatch(e.MetadataSeen(*stored))
+        finally:
+            self._is_looking = False
 
     # -- catching up -----------------------------------------------------------------------------
 

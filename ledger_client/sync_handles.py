@@ -59,6 +59,11 @@ class LedgerWriter:
         return self._writer.under_replicated
 
     @property
+    def fully_replicated_to(self) -> EntryId:
+        """Up to this entry all are on their write quorum, except those `under_replicated` names."""
+        return self._writer.fully_replicated_to
+
+    @property
     def last_confirmed(self) -> int:
         """The LAC: this entry and all before it are acknowledged; -1 before the first."""
         return self._writer.last_confirmed

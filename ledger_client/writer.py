@@ -254,6 +254,13 @@ class LedgerWriter:
         return self._limits
 
     @property
+    def fully_replicated_to(self) -> EntryId:
+        """Up to this entry no bookie's answer is awaited any more: each is on all of its write
+        quorum, except those that `under_replicated` names. -1 before the first.
+        """
+        return self._shell.replication.settled
+
+    @property
     def quorum(self) -> QuorumSpec:
         """How the ledger is replicated."""
         return self._shell.protocol.metadata.quorum

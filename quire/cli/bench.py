@@ -6,6 +6,7 @@ Leaves running them to `quire.compare.runner`, the page to `quire.compare.report
 
 import argparse
 import asyncio
+import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 RATE: Final = 1_000.0
 ENTRY_BYTES: Final = 1_024
 ENTRY_BYTES_MIN: Final = 8
+ENTRY_BYTES_MAX: Final = 8 * 1024 * 1024
 PAGE_NAME: Final = "report.html"
 SHOWN: Final = ("p50_ms", "p99_ms", "p999_ms", "max_ms", "silence_s", "changes", "losable")
 
@@ -57,6 +59,7 @@ def parser() -> argparse.ArgumentParser:
     )
     compare.add_argument(
         "--sweep",
+        type=_rates,
         metavar="N,M",
         help="try these rates, in the scenario `steady` alone: throughput against latency",
     )
@@ -75,32 +78,42 @@ def parser() -> argparse.ArgumentParser:
 
 
 async def _compare(arguments: argparse.Namespace, output: Output) -> int:
-    from quire.compare import machine
-    from quire.compare.comparison import (
-        next_repetition,
-        read_comparison,
-        write_machine,
-        write_run,
-    )
-    from quire.compare.results import FailedRun
-    from quire.compare.runner import run_all
+    from quire.compare.comparison import ResultsError, locked
 
     if arguments.list:
         return _list(output)
     directory = Path(arguments.out)
-    plan = _plan(arguments, await asyncio.to_thread(next_repetition, directory))
-    count = len(list(plan.cells()))
-    progress = Progress(output, "ran", "runs", count)
-    facts = machine.describe()
-    write_machine(directory, facts)
+    try:
+        with locked(directory):
+            return await _compare_into(directory, arguments, output)
+    except ResultsError as error:
+        raise UsageError(str(error)) from error
+
+
+async def _compare_into(directory: Path, arguments: argparse.Namespace, output: Output) -> int:
+    from quire.compare import machine
+    from quire.compare.comparison import read_comparison, write_machine, write_run
+    from quire.compare.results import FailedRun
+    from quire.compare.runner import run_all
+
+    plan = _plan(arguments, directory)
+    progress = Progress(output, "ran", "runs", len(list(plan.cells())))
+    write_machine(directory, machine.describe())
 
     def take(run: "RunResult | FailedRun") -> None:
         write_run(directory, run)
         progress.advance(1)
         _tell_failure(run, output)
 
+    task = asyncio.current_task()
+    assert task is not None, "a command runs in a task"
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     try:
         runs = await run_all(plan, take)
+    except asyncio.CancelledError:  # Ctrl-C, or SIGTERM: every process of the run has ended
+        progress.end()
+        output.remark(f"the runs so far are kept: quire bench report --out {directory}")
+        raise KeyboardInterrupt from None
     finally:
         progress.end()
     comparison = await asyncio.to_thread(read_comparison, directory)
@@ -111,9 +124,12 @@ async def _compare(arguments: argparse.Namespace, output: Output) -> int:
 
 
 async def _report(arguments: argparse.Namespace, output: Output) -> int:
-    from quire.compare.comparison import read_comparison
+    from quire.compare.comparison import ResultsError, read_comparison
 
-    comparison = await asyncio.to_thread(read_comparison, Path(arguments.out))
+    try:
+        comparison = await asyncio.to_thread(read_comparison, Path(arguments.out))
+    except ResultsError as error:
+        raise UsageError(str(error)) from error
     if not comparison.runs:
         raise UsageError(
             f"{arguments.out} has no results", try_next=f"quire bench compare --out {arguments.out}"
@@ -123,15 +139,16 @@ async def _report(arguments: argparse.Namespace, output: Output) -> int:
     return ExitCode.DONE
 
 
-def _plan(arguments: argparse.Namespace, first_repetition: int) -> "Plan":
+def _plan(arguments: argparse.Namespace, directory: Path) -> "Plan":
     from quire.compare import configurations, scenarios
+    from quire.compare.comparison import next_repetition
     from quire.compare.runner import Plan
 
-    rates: tuple[float, ...] = (arguments.rate,)
+    rates: tuple[float, ...] = arguments.sweep or (arguments.rate,)
     chosen = _chosen(arguments.scenarios, list(scenarios.BY_NAME), "scenario")
     if arguments.sweep:
-        rates = tuple(_rate(text) for text in arguments.sweep.split(","))
         chosen = ("steady",)
+    scale = arguments.seconds / scenarios.BASE_SECONDS
     return Plan(
         configurations=_chosen(
             arguments.configurations, list(configurations.BY_NAME), "configuration"
@@ -140,8 +157,8 @@ def _plan(arguments: argparse.Namespace, first_repetition: int) -> "Plan":
         rates=rates,
         entry_bytes=arguments.entry_bytes,
         repeat=arguments.repeat,
-        scale=arguments.seconds / scenarios.BASE_SECONDS,
-        first_repetition=first_repetition,
+        scale=scale,
+        first_repetition=next_repetition(directory, entry_bytes=arguments.entry_bytes, scale=scale),
     )
 
 
@@ -178,7 +195,10 @@ async def _draw(comparison: "Comparison", directory: Path, output: Output) -> No
     from quire.compare.report.page import render
 
     path = directory / PAGE_NAME
-    await asyncio.to_thread(path.write_text, render(comparison))
+    try:
+        await asyncio.to_thread(path.write_text, render(comparison))
+    except OSError as error:
+        raise UsageError(f"the page cannot be written: {error}") from error
     output.remark(f"{path}: open it in a browser")
 
 
@@ -219,22 +239,34 @@ def _add_directory(parser: argparse.ArgumentParser, text: str) -> None:
     parser.add_argument("--out", default="quire-compare", metavar="DIR", help=text)
 
 
+def _rates(text: str) -> tuple[float, ...]:
+    return tuple(dict.fromkeys(_rate(each) for each in text.split(",")))
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number") from None
+
+
 def _seconds(text: str) -> float:
-    value = float(text)
+    value = _number(text)
     if not 1.0 <= value <= 3_600.0:  # noqa: PLR2004 - an hour
         raise argparse.ArgumentTypeError(f"{value:g} is not 1 to 3600 seconds")
     return value
 
 
 def _entry_bytes(text: str) -> int:
-    value = int(text)
-    if value < ENTRY_BYTES_MIN:
-        raise argparse.ArgumentTypeError(f"{value} is not at least {ENTRY_BYTES_MIN}: its number")
-    return value
+    value = _number(text)
+    if not (value.is_integer() and ENTRY_BYTES_MIN <= value <= ENTRY_BYTES_MAX):
+        limits = f"{ENTRY_BYTES_MIN} (it holds its number) to {ENTRY_BYTES_MAX:,} bytes"
+        raise argparse.ArgumentTypeError(f"{text} is not a whole number of {limits}")
+    return int(value)
 
 
 def _rate(text: str) -> float:
-    value = float(text)
+    value = _number(text)
     if not 1.0 <= value <= 1e6:  # noqa: PLR2004 - no machine does more
         raise argparse.ArgumentTypeError(f"{value:g} is not 1 to 1,000,000 appends per second")
     return value

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from ledger_client import LedgerClient, LedgerInfo, Quorum
+from ledger_client import LedgerClient, LedgerError, LedgerInfo, Quorum
 from metadata.ledger_metadata import QuorumSpec
 from quire.cli.command_line import metadata_address
 from quire.cli.ledger_options import creation_of, password_of
@@ -145,6 +145,8 @@ def _file_to_write(name: str) -> Iterator[BinaryIO]:
             stream.flush()
             os.fsync(stream.fileno())
         partial.replace(target)
+    except LedgerError:  # of the ledger, though a timeout is an OSError too
+        raise
     except OSError as error:
         raise UsageError(f"{name} cannot be written: {error}") from error
     finally:

@@ -17,7 +17,7 @@ from quire.cli.cluster_access import Cluster, open_cluster, read_ledger
 from quire.cli.command_line import metadata_address
 from quire.cli.ledger_options import creation_of, password_of
 from quire.cli.output import Json, Output
-from quire.errors import ExitCode, NeedsConsentError
+from quire.errors import ExitCode, NeedsConsentError, UsageError
 
 
 async def create(arguments: argparse.Namespace, output: Output) -> int:
@@ -82,6 +82,9 @@ async def show(arguments: argparse.Namespace, output: Output) -> int:
 async def recover(arguments: argparse.Namespace, output: Output) -> int:
     """Fence a ledger, find its last entry and close it. A writer that is alive is refused."""
     address, ledger_id = metadata_address(arguments), LedgerId(arguments.ledger)
+    if arguments.unclean and not arguments.yes:
+        plan = await _unclean_plan(address, ledger_id)
+        raise NeedsConsentError(plan, try_next=f"quire ledger recover {ledger_id} --unclean --yes")
     async with open_cluster(address) as cluster:
         ledger, _ = await read_ledger(cluster, ledger_id)
         is_live = ledger.state is LedgerState.OPEN and await _is_up(cluster, ledger.writer)
@@ -91,17 +94,41 @@ async def recover(arguments: argparse.Namespace, output: Output) -> int:
             "it will be refused from now on, and what it has not confirmed may or may not remain",
             try_next=f"quire ledger recover {ledger_id} --yes",
         )
-    if arguments.unclean and not arguments.yes:
-        raise NeedsConsentError(
-            f"ledger {ledger_id} will be closed even if no member answers: acknowledged entries "
-            "that no other replica holds are given up for ever (which, is recorded)",
-            try_next=f"quire ledger recover {ledger_id} --unclean --yes",
-        )
     async with LedgerClient(address) as client:
         call = client.recover_ledger_unclean if arguments.unclean else client.recover_ledger
         info = await call(ledger_id, password=password_of(arguments))
-    output.record(info_as_json(info, short=not output.as_json))
+    row = info_as_json(info, short=not output.as_json)
+    if info.given_up:
+        first = info.given_up[0].first_entry_id
+        held = dict.fromkeys(each for part in info.given_up for each in part.ensemble)
+        output.remark(
+            f"given up: every entry from {first} on, which {', '.join(held)} held; "
+            f"`quire ledger show {ledger_id}` keeps telling"
+        )
+    output.record(row)
     return ExitCode.DONE
+
+
+async def _unclean_plan(address: str, ledger_id: LedgerId) -> str:
+    """Say what an unclean recovery would do, and whether its members seem to be alive."""
+    async with open_cluster(address) as cluster:
+        ledger, _ = await read_ledger(cluster, ledger_id)
+        if not ledger.quorum.is_in_sync:
+            raise UsageError(
+                f"ledger {ledger_id} is not in in-sync mode: no bookie's answer can stand for all",
+                try_next=f"quire ledger recover {ledger_id}",
+            )
+        members = ledger.last_fragment.ensemble
+        alive = [each for each in members if each in cluster.directory.bookies]
+    advice = (
+        f"{', '.join(alive)} are registered now: check them first, a clean recovery needs one"
+        if alive
+        else f"none of {', '.join(members)} is registered now"
+    )
+    return (
+        f"ledger {ledger_id} will be closed even if no member answers: acknowledged entries "
+        f"that no other replica holds are given up for ever (which, is recorded); {advice}"
+    )
 
 
 async def delete(arguments: argparse.Namespace, output: Output) -> int:

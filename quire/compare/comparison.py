@@ -5,11 +5,13 @@ Leaves the JSON of one run to `quire.compare.results`.
 Format: `<scenario>--<configuration>--<rate>--<repetition>.json` for each run, and `machine.json`.
 """
 
+import fcntl
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, TypeVar
 
 from quire.compare import configurations, scenarios
 from quire.compare.results import (
@@ -22,6 +24,14 @@ from quire.compare.results import (
 )
 
 MACHINE_NAME: Final = "machine.json"
+LOCK_NAME: Final = "lock"
+SAME_S: Final = 1e-6
+
+ParsedT = TypeVar("ParsedT")
+
+
+class ResultsError(Exception):
+    """A directory of results cannot be used; the text says which file, why, and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +65,11 @@ class Comparison:
             if isinstance(run, RunResult) and _key(run.cell) == (scenario, configuration, rate)
         ]
 
+    def at_lowest_rate(self, scenario: str, configuration: str) -> list[RunResult]:
+        """Return the repetitions at the lowest rate that a cell was run at."""
+        found = (self.of(scenario, configuration, rate) for rate in self.rates)
+        return next((runs for runs in found if runs), [])
+
     def failures(self) -> list[FailedRun]:
         """Return the runs that gave none."""
         return [run for run in self.runs if isinstance(run, FailedRun)]
@@ -67,7 +82,8 @@ def write_run(directory: Path, run: RunResult | FailedRun) -> Path:
     name = f"{cell.scenario}--{cell.configuration}--{cell.rate:g}--{cell.repetition}.json"
     values = failure_to_json(run) if isinstance(run, FailedRun) else to_json(run)
     path = directory / name
-    path.write_text(json.dumps(values) + "\n")
+    with path.open("x") as file:  # nothing is replaced
+        file.write(json.dumps(values) + "\n")
     return path
 
 
@@ -78,17 +94,59 @@ def write_machine(directory: Path, facts: Mapping[str, str]) -> None:
 
 
 def read_comparison(directory: Path) -> Comparison:
-    """Read everything that was written to a directory."""
-    paths = sorted(directory.glob("*--*--*--*.json"))
-    runs = [of_json(json.loads(path.read_text())) for path in paths]
+    """Read everything that was written to a directory. Raises ResultsError, with the file's name,
+    for what is no result.
+    """
+    runs = [_read(path, of_json) for path in sorted(directory.glob("*--*--*--*.json"))]
     machine = directory / MACHINE_NAME
-    facts: dict[str, str] = json.loads(machine.read_text()) if machine.exists() else {}
+    facts: dict[str, str] = _read(machine, dict) if machine.exists() else {}
     return Comparison(tuple(sorted(runs, key=lambda run: run.cell.repetition)), facts)
 
 
-def next_repetition(directory: Path) -> int:
-    """Return the first number that no run in a directory has: runs are added, none replaced."""
-    return 1 + max((run.cell.repetition for run in read_comparison(directory).runs), default=-1)
+@contextmanager
+def locked(directory: Path) -> Iterator[None]:
+    """Keep a directory to this process. Raises ResultsError when another adds runs to it, or when
+    it cannot be written.
+    """
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        with (directory / LOCK_NAME).open("ab") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                text = f"{directory}: another comparison adds runs to it now"
+                raise ResultsError(text) from error
+            yield
+    except OSError as error:
+        raise ResultsError(f"{directory} cannot be written: {error}") from error
+
+
+def next_repetition(directory: Path, *, entry_bytes: int, scale: float) -> int:
+    """Return the first number that no run in a directory has: runs are added, none replaced.
+
+    Raises ResultsError for a directory of runs that cannot be compared with those to come.
+    """
+    runs = read_comparison(directory).runs
+    for run in runs:
+        if not isinstance(run, RunResult):
+            continue
+        seconds = scenarios.BY_NAME[run.cell.scenario].scaled(scale).seconds
+        if run.entry_bytes != entry_bytes or abs(run.seconds - seconds) > SAME_S:
+            raise ResultsError(
+                f"{directory} has runs of {run.seconds:g} s with entries of {run.entry_bytes} "
+                f"bytes; these would be of {seconds:g} s and {entry_bytes}: take another directory"
+            )
+    return 1 + max((run.cell.repetition for run in runs), default=-1)
+
+
+def _read(path: Path, parse: Callable[[Any], ParsedT]) -> ParsedT:
+    try:
+        return parse(json.loads(path.read_text()))
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        raise ResultsError(
+            f"{path} is no result of `quire bench compare` ({type(error).__name__}: {error}): "
+            "move it away"
+        ) from error
 
 
 def _key(cell: Cell) -> tuple[str, str, float]:

@@ -78,6 +78,13 @@ FIGURES: Final = (
         "at_aq_max_s", "time short of WQ, longest", "s", lambda run: run.at_ack_quorum.max_s,
         digits=3,
     ),
+    Figure(
+        "left", "left short, as the writer knew", "entries",
+        lambda run: run.at_ack_quorum.left_count, digits=0,
+    ),
+    Figure(
+        "left_s", "left short: for", "s", lambda run: run.at_ack_quorum.left_s, digits=3
+    ),
     Figure("short", "short of WQ at the end", "entries", lambda run: run.short_count, digits=0),
     Figure("lost", "out of reach at the end", "entries", lambda run: run.lost_count, digits=0),
     Figure(
@@ -93,6 +100,7 @@ FIGURES: Final = (
         digits=0,
     ),
     Figure("sent", "sent", "bytes/entry", lambda run: run.sent_bytes_per_entry, digits=0),
+    Figure("late_ms", "load generator late by", "ms", lambda run: run.late_ms_max),
     Figure("closed_s", "takeover: closed after", "s", _closed_s, digits=3),
     Figure("first_ack_s", "takeover: appends again after", "s", _first_ack_s, digits=3),
 )  # fmt: skip

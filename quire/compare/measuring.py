@@ -61,15 +61,18 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class AtAckQuorum:
-    """How long acknowledged entries, of a sample, were not yet on all of their write quorum."""
+    """How long acknowledged entries, of a sample, took to be on all of their write quorum; and
+    which never were, as far as their writer knew.
+    """
 
     sample_count: int
     p50_s: float
     p99_s: float
     max_s: float
     left_count: int
-    """Samples that were still, or for ever, short when the run ended; counted with the time until
-    then."""
+    """Entries, of all, that were short when their ledger's load ended."""
+    left_s: float
+    """For how long the first of them had been acknowledged by then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,19 +159,41 @@ def changes(journal: Journal, start: float) -> list[Change]:
     return found
 
 
-def at_ack_quorum(journal: Journal, start: float, end: float) -> AtAckQuorum:
-    """Return how long sampled entries took from their acknowledgement to their last copy; `end` is
-    when the run ended, as a moment of the clock.
+def at_ack_quorum(journal: Journal, start: float) -> AtAckQuorum:
+    """Return how long sampled entries took from their acknowledgement to their last copy, and what
+    was left short in each ledger, of all entries.
     """
-    kinds = ("replicated", "left_short", "unsettled")
-    samples = [note for note in journal.notes if note["kind"] in kinds]
-    samples = [note for note in samples if note["acked_at"] >= start]
-    left = [note for note in samples if note["kind"] != "replicated"]
     took = Histogram.of_seconds(
-        (note["at"] if note["kind"] == "replicated" else end) - note["acked_at"] for note in samples
+        note["at"] - note["acked_at"]
+        for note in journal.of_kind("replicated")
+        if note["acked_at"] >= start
     )
-    p50, p99 = took.quantile_us(0.5) / 1e6, took.quantile_us(0.99) / 1e6
-    return AtAckQuorum(len(samples), p50, p99, took.max_us / 1e6, len(left))
+    left = [_left_short(journal, note) for note in journal.of_kind("zones_at_end")]
+    return AtAckQuorum(
+        took.count,
+        took.quantile_us(0.5) / 1e6,
+        took.quantile_us(0.99) / 1e6,
+        took.max_us / 1e6,
+        sum(count for count, _ in left),
+        max((seconds for _, seconds in left), default=0.0),
+    )
+
+
+def _left_short(journal: Journal, note: Note) -> tuple[int, float]:
+    """Return how many entries of one ledger were short when its load ended, and for how long the
+    first of those that were acknowledged.
+    """
+    settled, confirmed = note["fully_to"], note["last_confirmed"]
+    ranges = [(first, min(last, settled)) for first, last in note["short"] if first <= settled]
+    ranges.append((settled + 1, confirmed))
+    count = sum(max(0, last - first + 1) for first, last in ranges)
+    acked = [
+        ack.at
+        for ack in journal.acks
+        if ack.ledger_id == note["ledger_id"]
+        and any(first <= ack.entry_id <= last for first, last in ranges)
+    ]
+    return count, note["at"] - min(acked) if acked else 0.0
 
 
 def acked_per_second(acked_at: Sequence[float], seconds: float) -> tuple[int, ...]:

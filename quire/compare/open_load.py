@@ -52,7 +52,6 @@ class OpenLoad:
         self._waiting: list[tuple[int, float]] = []
         self._unanswered = 0
         self._late_s_max = 0.0
-        self._fully_to = -1
         self._has_acked = False
         self._failed_appends = 0
         self._refused_count = 0
@@ -160,6 +159,7 @@ class OpenLoad:
         """Leave a ledger that takes no more, and open another."""
         if writer is not self._writer:
             return
+        self._note_zones("zones_at_end")
         self._writer = None
         text = {"error": type(error).__name__, "message": str(error), "ledger_id": writer.id}
         self._journal.note("writer_failed", monotonic(), text)
@@ -178,7 +178,6 @@ class OpenLoad:
                 await asyncio.sleep(REOPEN_S)
             else:
                 self._writer = writer
-                self._fully_to = -1
                 self._has_acked = False
                 self._note_opened(writer)
                 return
@@ -198,8 +197,6 @@ class OpenLoad:
             self._journal.note("unsettled", monotonic(), fields | {"acked_at": acked_at})
             raise
         else:
-            if writer is self._writer:
-                self._fully_to = max(self._fully_to, entry_id)
             self._journal.note("replicated", monotonic(), fields | {"acked_at": acked_at})
 
     async def _watch_zones(self, at: Sequence[float]) -> None:
@@ -213,7 +210,7 @@ class OpenLoad:
             return
         fields: dict[str, object] = {
             "ledger_id": writer.id,
-            "fully_to": self._fully_to,
+            "fully_to": writer.fully_replicated_to,
             "last_confirmed": writer.last_confirmed,
             "last_pushed": writer.last_pushed,
             "short": [list(pair) for pair in writer.under_replicated],

@@ -206,7 +206,7 @@ def _result(
         silence=measuring.silence(found.acked_at, seconds),
         marks=marks,
         changes=tuple(measuring.changes(journal, run.start)),
-        at_ack_quorum=measuring.at_ack_quorum(journal, run.start, waited),
+        at_ack_quorum=measuring.at_ack_quorum(journal, run.start),
         zones=measuring.zones(
             journal, run.start, run.scenario.zones_at_s, all_acknowledge=quorum.write == quorum.ack
         ),

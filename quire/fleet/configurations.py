@@ -65,5 +65,8 @@ CONFIGURATIONS: Final = (
     Configuration(
         "in-sync-3", "3 replicas, all in sync acknowledge, at least 2", Quorum.in_sync(3, 2).spec
     ),
+    Configuration(
+        "in-sync-3-min-1", "the same, and one in sync is enough", Quorum.in_sync(3, 1).spec
+    ),
 )
 BY_NAME: Final = {each.name: each for each in CONFIGURATIONS}

@@ -182,9 +182,9 @@ def time_at_ack_quorum(
         parts.append(svg.line(p50, middle, p99, middle, f"{css} thick"))
         parts += [svg.line(at, middle - 7, at, middle + 7, css) for at in (p50, most)]
         figures = (f"{s * 1e3:,.2f}" for s in (each.p50_s, each.p99_s, each.max_s))
-        counts = (f"{each.sample_count:,}", f"{each.left_count:,}")
+        counts = (f"{each.sample_count:,}", f"{each.left_count:,}", f"{each.left_s:,.2f}")
         rows.append((f"{letter(letters[label])} {label}", *figures, *counts))
-    headings = ("configuration", "p50 ms", "p99 ms", "longest ms", "sampled", "still short at end")
+    headings = ("configuration", "p50 ms", "p99 ms", "longest ms", "sampled", "left short", "for s")
     text = "Milliseconds on a log axis from acknowledgement to the last copy: p50, p99, longest."
     whole = svg.picture(name, WIDTH, height, "Time short of the write quorum", text, *parts)
     return Chart(whole, Table(headings, tuple(rows)))

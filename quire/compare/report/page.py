@@ -15,12 +15,14 @@ from quire.compare.report.sections import Section, sections_of
 
 TITLE: Final = "Ways to replicate a ledger, side by side"
 LIGHT: Final = (
-    "#0072b2", "#b34700", "#00795a", "#a8437f", "#8a6100", "#2e7ebf", "#6b4bb3", "#555555"
+    "#0072b2", "#b34700", "#00795a", "#a8437f", "#8a6100", "#2e7ebf", "#6b4bb3", "#555555",
+    "#a3161f",
 )  # fmt: skip
 DARK: Final = (
-    "#56b4e9", "#ff9a57", "#33cfa0", "#eba3cf", "#f2c14e", "#a5d8ff", "#c4adff", "#c2c2c2"
+    "#56b4e9", "#ff9a57", "#33cfa0", "#eba3cf", "#f2c14e", "#a5d8ff", "#c4adff", "#c2c2c2",
+    "#ff9aa2",
 )  # fmt: skip
-DASHES: Final = ("none", "7 3", "2 3", "9 3 2 3", "none", "7 3", "2 3", "9 3 2 3")
+DASHES: Final = ("none", "7 3", "2 3", "9 3 2 3", "none", "7 3", "2 3", "9 3 2 3", "4 2")
 STYLE: Final = """\
 :root { color-scheme: light dark; --ink: #1b1b1b; --paper: #ffffff; --faint: #d5d5d5;
   --mark: #c00000; --full: #2f7d4f; --ack: #d9962b; --open: #9a9a9a; }

@@ -7,6 +7,7 @@ Invariants: pure; curves join all repetitions; pictures over time and of zones a
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import median
 from typing import Final
 
 from quire.compare import configurations, figures, scenarios
@@ -79,14 +80,14 @@ def _opening(comparison: Comparison, letters: Mapping[str, int]) -> Section:
 
 
 def _glance(comparison: Comparison, letters: Mapping[str, int]) -> Section:
-    """One table per figure: a row for each scenario, at the lowest rate."""
+    """One table per figure: a row for each scenario, at the lowest rate that it ran at."""
     names = comparison.configurations
     headings = tuple(f"{letter(letters[name])} {name}" for name in names)
     tables = []
     for figure in (figures.BY_NAME[each] for each in GLANCED):
         rows = []
         for scenario in comparison.scenarios:
-            runs = (comparison.of(scenario, name, comparison.rates[0]) for name in names)
+            runs = (comparison.at_lowest_rate(scenario, name) for name in names)
             cells = (figures.show(figures.summarise(each, figure), figure.digits) for each in runs)
             rows.append((scenario, *cells))
         unit = f", {figure.unit}" if figure.unit else ""
@@ -174,9 +175,11 @@ def _sweep(comparison: Comparison, letters: Mapping[str, int]) -> Section:
     for label in comparison.configurations:
         points = []
         for rate in comparison.rates:
-            for run in comparison.of("steady", label, rate)[:1]:
-                reached = sum(run.per_second.acked) / run.seconds
-                points.append((rate, reached, run.latency.quantile_us(0.99) / 1e3))
+            runs = comparison.of("steady", label, rate)
+            if runs:
+                reached = median(sum(run.per_second.acked) / run.seconds for run in runs)
+                p99_ms = median(run.latency.quantile_us(0.99) / 1e3 for run in runs)
+                points.append((rate, reached, p99_ms))
         if points:
             series[label] = points
     chart = charts.throughput_against_p99("sweep", series, letters)

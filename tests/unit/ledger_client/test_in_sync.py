@@ -8,6 +8,7 @@ import pytest
 from ledger_client import (
     LedgerError,
     LedgerFencedError,
+    LedgerNotFoundError,
     LedgerWriter,
     NotEnoughInSyncReplicasError,
     Quorum,
@@ -120,6 +121,40 @@ async def test_who_catches_up_does_not_count(cluster: TestCluster) -> None:
     await writer.abort()
     with pytest.raises(Exception, match="closed"):
         await pending
+
+
+@pytest.mark.parametrize("ends", ["recovered", "deleted"])
+async def test_a_writer_whose_appends_are_refused_learns_that_its_ledger_ended(
+    cluster: TestCluster, ends: str
+) -> None:
+    writer = await cluster.client(spare_after_s=1000.0).create_ledger(THREE_MIN_TWO)
+    await writer.append(b"on three")
+    first, second, third = members(writer)
+    await lose(cluster, first)
+    await writer.append(b"on two")
+    await lose(cluster, second)
+    await until(lambda: writer.in_sync == (third,))
+    with pytest.raises(NotEnoughInSyncReplicasError):
+        await writer.append(b"refused")
+    other = cluster.client()
+    if ends == "recovered":
+        await other.recover_ledger(writer.id)
+    else:
+        await other.delete_ledger(writer.id)
+    wanted = LedgerFencedError if ends == "recovered" else LedgerNotFoundError
+    found: list[type[LedgerError]] = []
+
+    async def try_to_append() -> None:
+        while wanted not in found:
+            try:
+                await writer.append(b"too late")
+            except LedgerError as error:
+                found.append(type(error))
+            await asyncio.sleep(0.05)
+
+    await asyncio.wait_for(try_to_append(), WAIT_S)
+    assert NotEnoughInSyncReplicasError not in found[found.index(wanted) :]
+    await writer.abort()
 
 
 @pytest.mark.parametrize("survivor", [0, 1, 2])

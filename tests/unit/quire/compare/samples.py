@@ -30,7 +30,7 @@ def run_of(
         silence=Silence(0.25, 0.2),
         marks=(Mark(0.5, "bookie 1 killed (-9)"),),
         changes=(Change(0.6, 7, ("a",), 0.05), Change(0.9, 7, ("b",), None)),
-        at_ack_quorum=AtAckQuorum(9, 0.001, 0.0625, 0.125, 2),
+        at_ack_quorum=AtAckQuorum(9, 0.001, 0.0625, 0.125, 2, 3.5),
         zones=Zones(0.8, 7, 90, 95, 99, ((3, 5), (93, 94))),
         written_bytes_per_entry=210.0,
         sent_bytes_per_entry=None,

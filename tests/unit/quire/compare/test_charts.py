@@ -87,7 +87,7 @@ def test_throughput_against_p99(points: list[tuple[float, float, float]]) -> Non
 @given(st.lists(st.floats(0, 1e3), min_size=3, max_size=3).map(sorted), st.integers(0, 10**6))
 def test_time_at_ack_quorum(seconds: list[float], left: int) -> None:
     p50, p99, longest = seconds
-    each = AtAckQuorum(10**6, p50, p99, longest, left)
+    each = AtAckQuorum(10**6, p50, p99, longest, left, 1.5 * left)
     chart = charts.time_at_ack_quorum("a", {"one": each, "two <&>": each}, LETTERS)
     check(chart, [*(f"{s * 1e3:,.2f}" for s in seconds), f"{left:,}"])
 

@@ -73,16 +73,34 @@ def test_changes_before_the_load_do_not_count() -> None:
     assert measuring.changes(Journal((), (note,)), start=10.0) == []
 
 
-def test_an_entry_left_short_counts_until_the_run_ends() -> None:
+def test_what_is_left_short_is_counted_entry_by_entry() -> None:
     notes = (
         {"kind": "replicated", "at": 10.5, "acked_at": 10.4},
         {"kind": "left_short", "at": 11.0, "acked_at": 10.5},
         {"kind": "replicated", "at": 10.5, "acked_at": 9.0},
+        {
+            "kind": "zones_at_end",
+            "at": 20.0,
+            "ledger_id": 1,
+            "fully_to": 90,
+            "last_confirmed": 99,
+            "last_pushed": 99,
+            "short": [[7, 8], [89, 93]],
+        },
     )
-    found = measuring.at_ack_quorum(Journal((), notes), start=10.0, end=20.0)
-    assert (found.sample_count, found.left_count) == (2, 1)
-    assert found.p50_s == pytest.approx(0.1, rel=1e-3)
-    assert found.max_s == pytest.approx(9.5)
+    acks = tuple(Ack(n, 1, n, 11.0 + n / 100) for n in range(100))
+    found = measuring.at_ack_quorum(Journal(acks, notes), start=10.0)
+    assert found.sample_count == 1
+    assert found.max_s == pytest.approx(0.1, rel=1e-3)
+    assert found.left_count == 2 + 2 + 9
+    assert found.left_s == pytest.approx(20.0 - 11.07)
+
+
+def test_nothing_left_short_is_nothing() -> None:
+    end = {"fully_to": 9, "last_confirmed": 9, "last_pushed": 12, "short": []}
+    note = {"kind": "zones_at_end", "at": 20.0, "ledger_id": 1, **end}
+    found = measuring.at_ack_quorum(Journal((), (note,)), start=10.0)
+    assert (found.sample_count, found.left_count, found.left_s) == (0, 0, 0.0)
 
 
 def test_zones_are_those_nearest_to_the_moment_asked_for() -> None:

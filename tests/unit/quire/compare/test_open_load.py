@@ -28,7 +28,7 @@ class FakeWriter:
         self.id = ledger_id
         self.taken: list[int] = []
         self.handles: list[asyncio.Future[int]] = []
-        self.last_confirmed = self.last_pushed = -1
+        self.last_confirmed = self.last_pushed = self.fully_replicated_to = -1
         self.under_replicated = ()
         self.info = SimpleNamespace(fragments=[SimpleNamespace(ensemble=("a", "b"))])
         self._take = take

@@ -4,6 +4,7 @@ import re
 import xml.etree.ElementTree as ET
 
 from quire.compare.comparison import Comparison
+from quire.compare.configurations import CONFIGURATIONS
 from quire.compare.figures import FIGURES
 from quire.compare.report.page import DARK, DASHES, LIGHT, render
 from quire.compare.results import Cell, FailedRun
@@ -49,6 +50,20 @@ def test_ids_are_unique_and_links_lead_somewhere() -> None:
     assert all(str(each.get("href"))[1:] in ids for each in root.iter("a"))
 
 
+def test_every_configuration_has_a_colour_and_a_stroke() -> None:
+    assert len(LIGHT) == len(DARK) == len(DASHES) >= len(CONFIGURATIONS)
+    assert len(set(LIGHT)) == len(LIGHT)
+    assert len(set(DARK)) == len(DARK)
+
+
+def test_a_rate_sweep_hides_nothing_of_the_other_runs() -> None:
+    slow = run_of("all-of-3", "steady", 5.0)
+    for runs in (RUNS, (*RUNS, slow)):
+        page = render(Comparison(runs))
+        glance = page.partition('id="glance"')[2].partition("</section>")[0]
+        assert "400" in glance  # of another scenario, at a higher rate
+
+
 def test_texts_are_escaped_and_failures_told() -> None:
     told, root = page()
     assert "no &lt;Java&gt; &amp; no jars" in told
@@ -85,5 +100,3 @@ def test_the_spread_and_the_verdict_are_shown() -> None:
 def test_the_page_is_readable_in_the_dark() -> None:
     told, _ = page()
     assert told.count("prefers-color-scheme: dark") == 2
-    assert len(LIGHT) == len(DARK) == len(DASHES) == 8
-    assert all(len(set(colours)) == 8 for colours in (LIGHT, DARK))
