@@ -4,10 +4,13 @@ What is named here is the public face; `ledger_client.sync` offers the same with
 """
 
 from ledger_client.batches import Entry, EntryBatch
+from ledger_client.chains import Chain, ChainInfo
 from ledger_client.client import LedgerClient
 from ledger_client.config import ClientConfig
 from ledger_client.errors import (
     BackpressureError,
+    ChainExistsError,
+    ChainNotFoundError,
     ClientClosedError,
     DigestMismatchError,
     EntryConflictError,
@@ -18,6 +21,7 @@ from ledger_client.errors import (
     LedgerExistsError,
     LedgerFencedError,
     LedgerNotFoundError,
+    LedgersCollectedError,
     MetadataConflictError,
     MetadataTooLargeError,
     MetadataUnavailableError,
@@ -44,11 +48,14 @@ from ledger_client.observability import (
     MemberCopied,
     MemberCopyFailed,
     MetadataSessionChanged,
+    ReplicaDamaged,
 )
 from ledger_client.placement_policy import PlacementPolicy, Shortage, SpreadPolicy
 from ledger_client.reader import LedgerReader
 from ledger_client.replication import Quorum
 from ledger_client.writer import LedgerWriter
+from metadata.chain import ChainLink, LinkedLedger
+from metadata.chain_store import Published
 from metadata.ledger_metadata import Fragment, LedgerState
 
 __all__ = [
@@ -58,6 +65,11 @@ __all__ = [
     "BookieQuarantined",
     "BookieSuspected",
     "BookieUnreachable",
+    "Chain",
+    "ChainExistsError",
+    "ChainInfo",
+    "ChainLink",
+    "ChainNotFoundError",
     "ClientClosedError",
     "ClientConfig",
     "ClientEvent",
@@ -82,6 +94,8 @@ __all__ = [
     "LedgerRecovered",
     "LedgerState",
     "LedgerWriter",
+    "LedgersCollectedError",
+    "LinkedLedger",
     "MemberCaughtUp",
     "MemberCopied",
     "MemberCopyFailed",
@@ -92,9 +106,11 @@ __all__ = [
     "NotEnoughBookiesError",
     "NotEnoughInSyncReplicasError",
     "PlacementPolicy",
+    "Published",
     "Quorum",
     "QuorumTimeoutError",
     "RecoveryUndecidedError",
+    "ReplicaDamaged",
     "Shortage",
     "SpreadPolicy",
     "TooManyFragmentsError",

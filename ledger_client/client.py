@@ -10,19 +10,21 @@ Source: api, "Client".
 """
 
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from functools import partial
 from random import Random
 from ssl import SSLContext
 from types import TracebackType
 from typing import Self
 
+from ledger_client.chains import Chain
 from ledger_client.client_opening import Opening
 from ledger_client.client_services import ClientSettings
 from ledger_client.client_session import ClientSession
 from ledger_client.config import ClientConfig
 from ledger_client.info import LedgerInfo
 from ledger_client.ledger_calls import LedgerCalls, NewLedger
+from ledger_client.metadata_failures import metadata_call
 from ledger_client.observability import (
     ClientStats,
     EventCallback,
@@ -171,6 +173,17 @@ class LedgerClient:
         metadata, _, _ = await LedgerCalls(services).find(_checked(ledger_id), b"", limit)
         return LedgerInfo.of(metadata)
 
+    async def ledger_infos(
+        self, ledger_ids: Iterable[int], *, timeout: float | None = None
+    ) -> AsyncIterator[LedgerInfo | None]:
+        """Stream many ledgers as they are stored, in the order given and read many at a time; None
+        for one that does not exist. `timeout` bounds each step.
+        """
+        wanted = [_checked(each) for each in ledger_ids]
+        services = await self._session.services()
+        async for info in LedgerCalls(services).infos(wanted, self._session.limit(timeout)):
+            yield info
+
     async def list_ledgers(
         self, *, start: int = 0, timeout: float | None = None
     ) -> AsyncIterator[LedgerInfo]:
@@ -187,6 +200,21 @@ class LedgerClient:
         """Delete a ledger, whatever its state. Raises LedgerNotFoundError."""
         services = await self._session.services()
         await LedgerCalls(services).delete(_checked(ledger_id), self._session.limit(timeout))
+
+    # -- chains of ledgers -----------------------------------------------------------------------
+
+    def chain(self, name: str) -> Chain:
+        """Return a handle of the chain of this name, which need not exist yet. Raises ValueError
+        for what can be no name.
+        """
+        return Chain(name, self._session)
+
+    async def list_chains(self, *, timeout: float | None = None) -> list[str]:
+        """Return the names of all chains, sorted."""
+        services = await self._session.services()
+        limit = self._session.limit(timeout)
+        async with metadata_call("listing chains", services.store.address, limit):
+            return await services.chains.names()
 
     # -- the client itself -----------------------------------------------------------------------
 

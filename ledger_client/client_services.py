@@ -32,6 +32,7 @@ from ledger_client.pool import BookiePool
 from ledger_client.pool_link import BookieAddress
 from ledger_client.quarantine import Quarantine
 from ledger_client.watchdog import Watchdog
+from metadata.chain_store import ChainStore
 from metadata.directory import BookieChanged, BookieDirectory, BookieJoined, BookieLeft
 from metadata.directory import DirectoryEvent as Change
 from metadata.ephemeral import unpack_held
@@ -102,6 +103,7 @@ class ClientServices:
         self.quarantine = Quarantine(config.quarantine_s)
         self.observer = Observer(self._pass_on)
         self.ledgers = LedgerStore(store, rng, settings.wall_clock_ms)
+        self.chains = ChainStore(store, rng, settings.wall_clock_ms)
         self.ledger_ids = LedgerIdAllocator(store, rng)
         self.directory = BookieDirectory(store, rng)
         self.registration = ClientRegistration(store, rng)

@@ -101,6 +101,7 @@ class ClientSession:
             ledgers=services.ledgers,
             config=services.config,
             rng=services.rng,
+            report=services.observer.emit,
         )
         try:
             await reader.start()

@@ -185,6 +185,18 @@ class EntryTooLargeError(LedgerError):
         self.limit = limit
 
 
+class ChainNotFoundError(LedgerError):
+    """No chain has this name."""
+
+
+class ChainExistsError(LedgerError):
+    """A chain was to be made under a name that is taken."""
+
+
+class LedgersCollectedError(LedgerError):
+    """A ledger was to be published that is so old that collecting may have deleted it."""
+
+
 class ClientClosedError(LedgerError):
     """The client was closed, or is used in another loop or a forked process."""
 

@@ -7,7 +7,7 @@ Source: api, "Client"; protocol rules 1.1-1.3, 7 and 10.1.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from itertools import islice
@@ -44,6 +44,7 @@ from metadata.ledger_metadata import (
 )
 
 LIST_READS_AT_ONCE: Final = 32
+INFO_READS_AT_ONCE: Final = 256
 ID_ATTEMPTS_MAX: Final = 100
 """Ids that others chose by hand may lie in our block; so many are skipped."""
 PASSWORD_ASKED_MAX: Final = 3
@@ -221,6 +222,19 @@ class LedgerCalls:
                     yield info
             if len(chunk) < LIST_READS_AT_ONCE:
                 return
+
+    async def infos(
+        self, ledger_ids: Sequence[LedgerId], timeout_s: float
+    ) -> AsyncIterator[LedgerInfo | None]:
+        """Stream these ledgers in the order given, None for one that there is not; `timeout_s`
+        bounds each step.
+        """
+        for start in range(0, len(ledger_ids), INFO_READS_AT_ONCE):
+            chunk = ledger_ids[start : start + INFO_READS_AT_ONCE]
+            async with self._metadata("reading ledgers", timeout_s):
+                infos = await asyncio.gather(*[self._info(each) for each in chunk])
+            for info in infos:
+                yield info
 
     async def delete(self, ledger_id: LedgerId, timeout_s: float) -> None:
         """Remove a ledger's metadata; bookies collect the rest. Raises LedgerNotFoundError."""

@@ -8,15 +8,19 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from ledger_client.errors import (
+    ChainExistsError,
+    ChainNotFoundError,
     ClientClosedError,
     LedgerError,
     LedgerExistsError,
     LedgerNotFoundError,
+    LedgersCollectedError,
     MetadataConflictError,
     MetadataTooLargeError,
     MetadataUnavailableError,
     Outcome,
 )
+from metadata import errors as metadata_errors
 from metadata.errors import (
     InvalidTransitionError,
     MetadataError,
@@ -44,6 +48,12 @@ def translate(error: MetadataError, ledger_id: LedgerId | None) -> LedgerError:
         case ValueTooLargeError(size=size, limit=limit):
             text = f"its metadata would have {size} bytes, over the limit of {limit}"
             return MetadataTooLargeError(f"{text}: store less beside it", ledger_id=ledger_id)
+        case metadata_errors.ChainNotFoundError():
+            return ChainNotFoundError(str(error))
+        case metadata_errors.ChainExistsError():
+            return ChainExistsError(str(error))
+        case metadata_errors.LedgersCollectedError():
+            return LedgersCollectedError(str(error))
         case VersionConflictError() | InvalidTransitionError() | MetadataFormatError():
             return MetadataConflictError(str(error), ledger_id=ledger_id)
         case StoreClosedError():

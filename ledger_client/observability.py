@@ -121,6 +121,15 @@ class MemberCaughtUp:
     bookie_id: BookieId
 
 
+@dataclass(frozen=True, slots=True)
+class ReplicaDamaged:
+    """A bookie returned bytes of an entry that fail their digest; another replica was asked."""
+
+    ledger_id: LedgerId
+    bookie_id: BookieId
+    entry_id: EntryId
+
+
 ClientEvent = (
     BookieConnected
     | BookieUnreachable
@@ -134,6 +143,7 @@ ClientEvent = (
     | MemberCopied
     | MemberCopyFailed
     | MetadataSessionChanged
+    | ReplicaDamaged
 )
 EventCallback = Callable[[ClientEvent], None]
 

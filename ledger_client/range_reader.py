@@ -28,6 +28,7 @@ from ledger_client.errors import (
 )
 from ledger_client.followed_ledger import FollowedLedger
 from ledger_client.latency import RecentLatency
+from ledger_client.observability import EventCallback, ReplicaDamaged
 from ledger_client.pool import BookieCallError, BookiePool
 from ledger_client.protocol import read as p
 from ledger_client.protocol.quorum import stripe_end, write_set
@@ -60,12 +61,16 @@ class RangeReader:
         pool: BookiePool,
         config: ClientConfig,
         rng: Random,
+        *,
+        report: EventCallback | None = None,
     ) -> None:
+        """`report` is told of each damaged entry that a bookie returned."""
         self._ledger = ledger
         self._keys = keys
         self._pool = pool
         self._config = config
         self._rng = rng
+        self._report = report
         self._latency = RecentLatency()
         self._order = p.ReplicaOrder(rng.randrange(1 << 16))
 
@@ -188,6 +193,9 @@ class RangeReader:
         self._latency.record(loop.time() - began)
         verified = verify_entries(answer, self._keys, first, last)
         answers[bookie_id] = verified
+        if verified.is_damaged and self._report is not None:
+            damaged = ReplicaDamaged(self._ledger.ledger_id, bookie_id, verified.next_entry_id)
+            self._report(damaged)
         self._ledger.advance_lac(verified.lac)
         events.put_nowait(
             p.ReplicaAnswered(
@@ -232,6 +240,7 @@ class RangeReader:
                 return EntryNotFoundError(
                     f"every replica says that it does not have entry {entry_id}",
                     ledger_id=ledger_id,
+                    entry_id=entry_id,
                 )
             case p.ReportUnauthorized(bookie_id):
                 return UnauthorizedError(
@@ -242,6 +251,8 @@ class RangeReader:
                 why = "; ".join(f"{bookie_id}: {reason}" for bookie_id, reason in reasons.items())
                 if is_damaged:
                     text = f"every copy of entry {entry_id} that came is damaged ({why})"
-                    return DigestMismatchError(text, ledger_id=ledger_id)
+                    return DigestMismatchError(text, ledger_id=ledger_id, entry_id=entry_id)
                 text = f"no replica returned entry {entry_id} ({why}): try again once they are up"
-                return QuorumTimeoutError(text, ledger_id=ledger_id, outcome="not_written")
+                return QuorumTimeoutError(
+                    text, ledger_id=ledger_id, outcome="not_written", entry_id=entry_id
+                )

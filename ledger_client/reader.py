@@ -11,6 +11,7 @@ Source: protocol section 8; api, "Client".
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from dataclasses import replace
 from random import Random
 from types import TracebackType
 from typing import Final, Self
@@ -28,6 +29,7 @@ from ledger_client.errors import (
 from ledger_client.followed_ledger import FollowedLedger
 from ledger_client.info import LedgerInfo
 from ledger_client.lac_reading import read_lac
+from ledger_client.observability import EventCallback
 from ledger_client.own_process import OwnProcess
 from ledger_client.pool import BookiePool
 from ledger_client.range_reader import RangeReader
@@ -54,13 +56,14 @@ class LedgerReader:
         ledgers: LedgerStore,
         config: ClientConfig,
         rng: Random,
+        report: EventCallback | None = None,
     ) -> None:
         self._ledger = FollowedLedger(metadata, version, ledgers, rng)
         self._keys = keys
         self._pool = pool
         self._config = config
         self._rng = rng
-        self._ranges = RangeReader(self._ledger, keys, pool, config, rng)
+        self._ranges = RangeReader(self._ledger, keys, pool, config, rng, report=report)
         self._pollers: dict[int, TailPoller] = {}
         self._own_process = OwnProcess("reader", metadata.ledger_id)
         self._is_started = False
@@ -186,6 +189,30 @@ class LedgerReader:
         finally:
             self._pollers.pop(id(poller), None)
             await poller.aclose()
+
+    async def wait_confirmed(self, beyond: int, *, timeout: float) -> EntryId:
+        """Return the LAC once it is above `beyond`, the ledger is closed, or the time is up.
+
+        Raises LedgerNotFoundError once the ledger is deleted, UnauthorizedError.
+        """
+        config = replace(self._config, read_bytes_max=0)
+        poller = TailPoller(self._ledger, self._keys, self._pool, config, self._rng)
+        self._pollers[id(poller)] = poller
+        try:
+            async with asyncio.timeout(timeout):
+                while self.last_confirmed <= beyond and not self.is_closed:
+                    self._check_open()
+                    if self._ledger.is_deleted:
+                        raise self._ledger.deleted_error()
+                    await poller.wait()
+        except QuorumTimeoutError:
+            raise
+        except TimeoutError:
+            return self.last_confirmed
+        finally:
+            self._pollers.pop(id(poller), None)
+            await poller.aclose()
+        return self.last_confirmed
 
     async def aclose(self) -> None:
         """Stop following the ledger. Iterators that are still used end with LedgerClosedError."""

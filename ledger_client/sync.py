@@ -9,7 +9,7 @@ call of the child raises ClientClosedError.
 Source: api, "Client".
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from ssl import SSLContext
 from types import TracebackType
 from typing import Self
@@ -22,11 +22,12 @@ from ledger_client.observability import ClientStats, EventCallback
 from ledger_client.placement import PlacementPolicy
 from ledger_client.reader import LedgerReader as AsyncReader
 from ledger_client.replication import Quorum
+from ledger_client.sync_chain import Chain
 from ledger_client.sync_handles import LedgerReader, LedgerWriter
 from ledger_client.sync_loop import BackgroundLoop, iterate
 from ledger_client.writer import LedgerWriter as AsyncWriter
 
-__all__ = ["LedgerClient", "LedgerReader", "LedgerWriter", "Quorum"]
+__all__ = ["Chain", "LedgerClient", "LedgerReader", "LedgerWriter", "Quorum"]
 
 
 class LedgerClient:
@@ -120,6 +121,12 @@ class LedgerClient:
         """Return a ledger as it is stored now."""
         return self._background.run(self._client.ledger_info(ledger_id, timeout=timeout))
 
+    def ledger_infos(
+        self, ledger_ids: Iterable[int], *, timeout: float | None = None
+    ) -> Iterator[LedgerInfo | None]:
+        """Yield many ledgers as they are stored, in the order given; None for an unknown one."""
+        return iterate(self._background, self._client.ledger_infos(ledger_ids, timeout=timeout))
+
     def list_ledgers(self, *, start: int = 0, timeout: float | None = None) -> Iterator[LedgerInfo]:
         """Yield every ledger from id `start` on, in order of ids."""
         items = self._client.list_ledgers(start=start, timeout=timeout)
@@ -128,6 +135,14 @@ class LedgerClient:
     def delete_ledger(self, ledger_id: int, *, timeout: float | None = None) -> None:
         """Delete a ledger, whatever its state."""
         self._background.run(self._client.delete_ledger(ledger_id, timeout=timeout))
+
+    def chain(self, name: str) -> Chain:
+        """Return a handle of the chain of this name, which need not exist yet."""
+        return Chain(self._background, self._client.chain(name))
+
+    def list_chains(self, *, timeout: float | None = None) -> list[str]:
+        """Return the names of all chains, sorted."""
+        return self._background.run(self._client.list_chains(timeout=timeout))
 
     def stats(self) -> ClientStats:
         """Return a snapshot of the client's counters."""

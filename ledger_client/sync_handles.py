@@ -10,9 +10,10 @@ Source: api, "Client".
 
 import asyncio
 import threading
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future
-from itertools import islice
+from itertools import accumulate, islice
 from types import TracebackType
 from typing import Final, Self
 
@@ -26,6 +27,8 @@ from ledger_client.writer import LedgerWriter as AsyncWriter
 from metadata.ids import BookieId, EntryId
 
 CHUNK_ENTRIES_MAX: Final = 65_536
+CHUNK_ENTRIES_FIRST: Final = 4_096
+FOLLOW_STEP_S: Final = 60.0
 CHUNK_BYTES_MAX: Final = 16 * 1024 * 1024
 """An iterable is handed over in chunks of about so much, two of them at a time."""
 
@@ -206,6 +209,19 @@ class LedgerReader:
         """Yield batches as entries are confirmed; end when the ledger is closed and read."""
         return iterate(self._background, self._reader.tail(start, timeout=timeout))
 
+    def wait_confirmed(self, beyond: int, *, timeout: float) -> int:
+        """Return the LAC once it is above `beyond`, the ledger is closed, or the time is up."""
+        return self._background.run(self._reader.wait_confirmed(beyond, timeout=timeout))
+
+    def follow(self) -> None:
+        """Keep `last_confirmed` current in the background, until the ledger or this is closed."""
+        self._background.start(self._follow())
+
+    async def _follow(self) -> None:
+        while not self._reader.is_closed:
+            lac = self._reader.last_confirmed
+            await self._reader.wait_confirmed(lac, timeout=FOLLOW_STEP_S)
+
     def close(self) -> None:
         """Stop following the ledger."""
         self._background.run(self._reader.aclose())
@@ -260,20 +276,19 @@ class _Part:
 
 
 def _chunks(entries: Iterable[EntryLike]) -> Iterator[list[EntryLike]]:
-    """Cut an iterable into lists to hand over."""
+    """Cut an iterable into lists to hand over, each of about CHUNK_BYTES_MAX."""
     items = iter(entries)
-    while chunk := list(islice(items, CHUNK_ENTRIES_MAX)):
-        if sum(map(len, chunk)) <= CHUNK_BYTES_MAX:
-            yield chunk
-            continue
-        start, size = 0, 0
-        for index, entry in enumerate(chunk):
-            size += len(entry)
-            if size >= CHUNK_BYTES_MAX:
-                yield chunk[start : index + 1]
-                start, size = index + 1, 0
-        if start < len(chunk):
-            yield chunk[start:]
+    count = min(CHUNK_ENTRIES_FIRST, CHUNK_ENTRIES_MAX)
+    while chunk := list(islice(items, count)):
+        sizes = list(map(len, chunk))
+        size = sum(sizes)
+        count = min(CHUNK_ENTRIES_MAX, max(1, CHUNK_BYTES_MAX * len(chunk) // max(1, size)))
+        while size > CHUNK_BYTES_MAX and len(chunk) > 1:
+            end = max(1, bisect_right(list(accumulate(sizes)), CHUNK_BYTES_MAX))
+            yield chunk[:end]
+            size -= sum(sizes[:end])
+            chunk, sizes = chunk[end:], sizes[end:]
+        yield chunk
 
 
 def _copy_outcome(done: asyncio.Future[int], confirmed: Future[int]) -> None:

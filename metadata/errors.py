@@ -153,3 +153,44 @@ class PortInUseError(EmbeddedServerError):
         )
         self.host = host
         self.port = port
+
+
+class InvalidChainNameError(MetadataError, ValueError):
+    """A chain's name has other characters than letters, digits, `.`, `_` and `-`, or too many."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"{name[:250]!r} is no name of a chain: use 1 to 200 letters, digits, '.', '_' and "
+            "'-', not beginning with a dot"
+        )
+        self.name = name
+
+
+class ChainExistsError(MetadataError):
+    """A chain was to be made under a name that is taken."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"there is a chain {name!r} already: append to it, or take another name")
+        self.name = name
+
+
+class ChainNotFoundError(MetadataError):
+    """No chain has this name."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"there is no chain {name!r}: `quire chain list` shows those that there are"
+        )
+        self.name = name
+
+
+class LedgersCollectedError(MetadataError):
+    """A ledger is too old to be linked: collecting unlinked ledgers may have deleted it."""
+
+    def __init__(self, ledger_id: LedgerId) -> None:
+        super().__init__(
+            f"ledger {ledger_id} was written longer ago than unlinked ledgers are kept, and may "
+            "have been collected: nothing was published. Run the job again, and collect with a "
+            "longer grace period than any job takes"
+        )
+        self.ledger_id = ledger_id

@@ -4,12 +4,17 @@ Leaves reading and writing them to the modules that own the values.
 
 Format: a ledger id is 19 decimal digits, split into one level of 4 and five of 3:
 
-    /ledgers/0000/000/000/000/001/234     ledger 1234, value: `codec.py` /ids/ledgers
-    the next ledger id to give out, value: `ledger_ids.py` /deleted/17/1234                      a
-    deletion, in shard `ledger id mod 64`, value: `deletion_feed.py` /bookies/<bookie id>
-    ephemeral, value: `registration.py` /clients/<client id>                  ephemeral, value:
-    `registration.py` /cookies/<bookie id>                  a bookie's identity, value: `cookies.py`
+    /ledgers/0000/000/000/000/001/234     ledger 1234, value: `codec.py`
+    /ids/ledgers                          the next ledger id to give out, value: `ledger_ids.py`
+    /deleted/17/1234                      a deletion, in shard `ledger id mod 64`, value:
+                                          `deletion_feed.py`
+    /bookies/<bookie id>                  ephemeral, value: `registration.py`
+    /clients/<client id>                  ephemeral, value: `registration.py`
+    /cookies/<bookie id>                  a bookie's identity, value: `cookies.py`
     /instance                             the cluster's identity, value: `cookies.py`
+    /chains/<name>                        the head of a chain, value: `chain.py`
+    /chains/<name>/links/0000/012/345     link 12345 of it, value: `chain.py`
+    /chains/<name>/applications/ab/<hash> the last batch of an application, value: `chain.py`
 
 Invariants: at most 10,000 names at the first level of ledgers and 1,000 at each other; names sort
 as the ids do.
@@ -17,6 +22,7 @@ as the ids do.
 Source: metadata.md, Ledgers, Ids, Deletion.
 """
 
+import hashlib
 from collections.abc import Sequence
 from typing import Final
 
@@ -29,11 +35,16 @@ BOOKIES: Final = "/bookies"
 CLIENTS: Final = "/clients"
 COOKIES: Final = "/cookies"
 INSTANCE: Final = "/instance"
+CHAINS: Final = "/chains"
 
 LEVEL_DIGITS: Final = (4, 3, 3, 3, 3, 3)
 DELETION_SHARDS: Final = 64
 
+LINK_LEVEL_DIGITS: Final = (4, 3, 3)
+APPLICATION_HASH_DIGITS: Final = 32
+
 _ID_DIGITS: Final = sum(LEVEL_DIGITS)
+_INDEX_DIGITS: Final = sum(LINK_LEVEL_DIGITS)
 
 
 def ledger_path(ledger_id: LedgerId) -> str:
@@ -90,3 +101,31 @@ def client_path(client_id: ClientId) -> str:
 def cookie_path(bookie_id: BookieId) -> str:
     """Return where a bookie's cookie is."""
     return f"{COOKIES}/{bookie_id}"
+
+
+def chain_path(name: str) -> str:
+    """Return where the head of a chain is."""
+    return f"{CHAINS}/{name}"
+
+
+def chain_links_path(name: str) -> str:
+    """Return the node above a chain's links."""
+    return f"{chain_path(name)}/links"
+
+
+def chain_link_path(name: str, index: int) -> str:
+    """Return where one link of a chain is."""
+    digits = f"{index:0{_INDEX_DIGITS}}"
+    assert len(digits) == _INDEX_DIGITS, index
+    return f"{chain_links_path(name)}/{digits[:4]}/{digits[4:7]}/{digits[7:]}"
+
+
+def chain_applications_path(name: str) -> str:
+    """Return the node above the applications that linked batches to a chain."""
+    return f"{chain_path(name)}/applications"
+
+
+def chain_application_path(name: str, application: str) -> str:
+    """Return where the last batch of an application is: its name may hold any character."""
+    digest = hashlib.sha256(application.encode()).hexdigest()[:APPLICATION_HASH_DIGITS]
+    return f"{chain_applications_path(name)}/{digest[:2]}/{digest}"

@@ -21,6 +21,7 @@ from typing import Final
 
 from ledger_client import ClientConfig, LedgerClosedError, LedgerInfo, LedgerWriter
 from ledger_client.client_services import ClientServices, ClientSettings
+from ledger_client.cluster_access import wall_clock_ms
 from ledger_client.digest import LedgerKeys
 from ledger_client.ledger_calls import LedgerCalls, NewLedger
 from ledger_client.metadata_failures import metadata_call
@@ -28,7 +29,6 @@ from metadata.errors import VersionConflictError
 from metadata.ids import UPDATE_TOKEN_BYTES, LedgerId, UpdateToken, Version
 from metadata.ledger_metadata import LedgerMetadata, LedgerState
 from metadata.zookeeper import open_store
-from quire.cli.cluster_access import wall_clock_ms
 
 UNCLAIMED_NAME: Final = "quire.unclaimed"
 """Custom metadata with names that begin with `quire.` belongs to Quire."""

@@ -62,7 +62,10 @@ def exit_code(error: BaseException) -> ExitCode:
     from metadata import errors as metadata
 
     by_type: tuple[tuple[tuple[type[BaseException], ...], ExitCode], ...] = (
-        ((ledger.LedgerNotFoundError, ledger.EntryNotFoundError), ExitCode.NOT_FOUND),
+        (
+            (ledger.LedgerNotFoundError, ledger.EntryNotFoundError, ledger.ChainNotFoundError),
+            ExitCode.NOT_FOUND,
+        ),
         ((ledger.DigestMismatchError, BatchError), ExitCode.DAMAGED),
         ((metadata.MetadataFormatError,), ExitCode.DAMAGED),
         ((metadata.InvalidUriError,), ExitCode.USAGE),

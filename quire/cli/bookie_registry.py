@@ -5,9 +5,9 @@ Leaves registrations to `metadata.directory`, and a bookie's own numbers to its 
 
 import argparse
 
+from ledger_client.cluster_access import open_cluster
 from quire.admin_api import AdminApiError, get_json
 from quire.cli.as_json import registration_as_json
-from quire.cli.cluster_access import open_cluster
 from quire.cli.command_line import metadata_address
 from quire.cli.output import Output
 from quire.errors import CommandError, ExitCode

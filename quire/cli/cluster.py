@@ -7,10 +7,10 @@ import argparse
 import asyncio
 from typing import Final
 
+from ledger_client.cluster_access import Cluster, open_cluster
 from metadata.errors import MetadataFormatError, NodeNotFoundError
 from metadata.ledger_metadata import LedgerState
 from quire.assessment import Finding, ledger_findings
-from quire.cli.cluster_access import Cluster, open_cluster
 from quire.cli.command_line import Noun, metadata_address
 from quire.cli.output import Json, Output
 from quire.cli.progress import Progress

@@ -6,6 +6,7 @@ Leaves the protocol to the client, and who may append to a created ledger to `qu
 import argparse
 
 from ledger_client import LedgerClient, LedgerInfo, QuorumTimeoutError
+from ledger_client.cluster_access import Cluster, open_cluster, read_ledger
 from ledger_client.ledger_calls import NewLedger
 from metadata.errors import NodeNotFoundError
 from metadata.ids import ClientId, LedgerId
@@ -13,7 +14,6 @@ from metadata.ledger_metadata import LedgerState
 from metadata.paths import client_path
 from quire.claims import UNCLAIMED_NAME, create_unclaimed
 from quire.cli.as_json import fragments_as_json, text_or_base64
-from quire.cli.cluster_access import Cluster, open_cluster, read_ledger
 from quire.cli.command_line import metadata_address
 from quire.cli.ledger_options import creation_of, password_of
 from quire.cli.output import Json, Output

@@ -1,24 +1,24 @@
 """`quire ledger verify`: reads every entry of every replica and says what is missing or bad.
 
-Leaves the reading and comparing to `quire.verification`.
+Leaves the reading and comparing to `ledger_client.verification`.
 """
 
 import argparse
 
 from ledger_client import ClientConfig, LedgerClient
 from ledger_client.client_services import DirectoryAddresses
+from ledger_client.cluster_access import open_cluster, read_ledger
 from ledger_client.digest import LedgerKeys
+from ledger_client.entry_ranges import describe_ranges
 from ledger_client.pool import BookiePool
+from ledger_client.verification import ReplicaReport, expected_count, verify_replicas
 from metadata.ids import LedgerId
 from metadata.ledger_metadata import LedgerMetadata
-from quire.cli.cluster_access import open_cluster, read_ledger
 from quire.cli.command_line import metadata_address
 from quire.cli.ledger_options import password_of
 from quire.cli.output import Json, Output
 from quire.cli.progress import Progress
-from quire.entry_ranges import describe_ranges
 from quire.errors import ExitCode
-from quire.verification import ReplicaReport, expected_count, verify_replicas
 
 
 async def verify(arguments: argparse.Namespace, output: Output) -> int:

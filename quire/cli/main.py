@@ -24,6 +24,8 @@ NOUNS: Final = {
         "quire.cli.ledger",
         "create, list, show, append, read, tail, recover, verify, export, import, delete",
     ),
+    "chain": ("quire.cli.chain", "list, show, create, trim, collect, delete: lists of ledgers"),
+    "spark": ("quire.cli.spark", "scrub, archive, restore, ingest, tail-to-table, run by Spark"),
     "bookie": ("quire.cli.bookie", "format, run, list, info, check"),
     "cluster": ("quire.cli.cluster", "health"),
     "metadata": ("quire.cli.metadata", "dump, check"),

@@ -10,13 +10,13 @@ import argparse
 import json
 from collections.abc import AsyncIterator
 
+from ledger_client.cluster_access import Cluster, open_cluster
 from metadata.errors import MetadataError, MetadataFormatError, NodeNotFoundError
 from metadata.ids import LedgerId, Version
 from metadata.ledger_metadata import LedgerMetadata
 from metadata.paths import CLIENTS, INSTANCE, LEDGER_IDS
 from quire.assessment import Finding, record_findings
 from quire.cli.as_json import metadata_as_json, registration_as_json
-from quire.cli.cluster_access import Cluster, open_cluster
 from quire.cli.command_line import Noun, metadata_address
 from quire.cli.output import Output, Row
 from quire.cli.progress import Progress

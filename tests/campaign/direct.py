@@ -18,11 +18,11 @@ from bookie.wire.errors import BatchError
 from bookie.wire.messages import ListEntries, ReadEntries, Status
 from ledger_client import ClientConfig
 from ledger_client.client_services import DirectoryAddresses
+from ledger_client.cluster_access import Cluster, open_cluster
 from ledger_client.digest import LedgerKeys, verify
 from ledger_client.pool import BookiePool
 from metadata.ids import BookieId, EntryId, LedgerId
 from metadata.ledger_metadata import Fragment, LedgerMetadata
-from quire.cli.cluster_access import Cluster, open_cluster
 
 CALL_TIMEOUT_S: Final = 20.0
 READ_BYTES: Final = 4 * 1024 * 1024

@@ -23,6 +23,9 @@ DOORS = (
     "metadata/zookeeper*.py",
     "metadata/embedded*.py",
     "ledger_client/sync*.py",
+    "ledger_client/cluster_access.py",
+    "spark_io/launching.py",
+    "spark_io/options.py",
     "*/main.py",
 )
 # Edges of processes for which only shape is checked.
@@ -34,6 +37,7 @@ PURE_MODULES = (
     "metadata.ids",
     "metadata.ledger_metadata",
     "metadata.codec",
+    "metadata.chain",
     "bookie.wire",
     "bookie.ledger_state",
     "bookie.records",

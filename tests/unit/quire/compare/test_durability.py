@@ -3,6 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ledger_client.entry_ranges import merged
+from ledger_client.verification import ReplicaReport
 from metadata.ids import BookieId, LedgerId
 from metadata.ledger_metadata import QuorumSpec
 from quire.compare.durability import (
@@ -11,8 +13,6 @@ from quire.compare.durability import (
     recoverable_without,
     sound_ranges,
 )
-from quire.entry_ranges import merged
-from quire.verification import ReplicaReport
 
 RANGES = st.lists(
     st.tuples(st.integers(0, 30), st.integers(0, 10)).map(lambda pair: (pair[0], sum(pair))),

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from random import Random
 
-from ledger_client import LedgerNotFoundError
+from ledger_client.errors import LedgerNotFoundError
 from metadata.cookies import CookieStore
 from metadata.directory import BookieDirectory
 from metadata.errors import NodeNotFoundError

@@ -21,10 +21,10 @@ from bookie.wire.errors import BatchError
 from bookie.wire.messages import ListEntries, ReadEntries, Status
 from ledger_client.connection_calls import BookieCallError
 from ledger_client.digest import LedgerKeys, verify
+from ledger_client.entry_ranges import Range, entry_count, expected_ranges, merged, without
 from ledger_client.pool import BookiePool
 from metadata.ids import BookieId, EntryId, LedgerId
 from metadata.ledger_metadata import LedgerMetadata
-from quire.entry_ranges import Range, entry_count, expected_ranges, merged, without
 
 READ_BYTES: Final = 4 * 1024 * 1024
 CALL_TIMEOUT_S: Final = 15.0

@@ -1,6 +1,6 @@
 """Computes with ranges of entries: which ones a bookie should hold, and what is left of them.
 
-Leaves asking bookies to `quire.verification`. Pure.
+Leaves asking bookies to `ledger_client.verification`. Pure.
 
 Format: a range is (first, last), inclusive; lists of ranges ascend, and neither touch nor overlap.
 

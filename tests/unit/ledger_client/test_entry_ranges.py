@@ -5,6 +5,14 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ledger_client.entry_ranges import (
+    Range,
+    describe_ranges,
+    entry_count,
+    expected_ranges,
+    merged,
+    without,
+)
 from ledger_client.protocol.quorum import write_set
 from metadata.ids import BookieId, ClientId, EntryId, LedgerId, UpdateToken
 from metadata.ledger_metadata import (
@@ -13,14 +21,6 @@ from metadata.ledger_metadata import (
     LedgerMetadata,
     LedgerState,
     QuorumSpec,
-)
-from quire.entry_ranges import (
-    Range,
-    describe_ranges,
-    entry_count,
-    expected_ranges,
-    merged,
-    without,
 )
 
 RANGES = st.lists(

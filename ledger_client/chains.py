@@ -1,0 +1,257 @@
+"""Publishes ledgers in an ordered list that all can read: a chain.
+
+Leaves the list itself to `metadata.chain_store`.
+
+A job writes ledgers of its own, closes them, and publishes them together in one step; what was
+never published is collected later. `batch` of an `application` is published at most once.
+
+Invariants: nothing is deleted that a chain links or may yet link; a chain never goes back.
+
+Source: issue 6, points 1 and 2; Spark design, "Writing: exactly once".
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import Final
+
+from ledger_client.client_services import ClientServices
+from ledger_client.client_session import ClientSession
+from ledger_client.errors import ChainExistsError, LedgerNotFoundError
+from ledger_client.info import LedgerInfo
+from ledger_client.ledger_calls import LedgerCalls
+from ledger_client.metadata_failures import metadata_call
+from metadata.chain import (
+    LEDGERS_PER_LINK_MAX,
+    NO_BATCH,
+    ChainHead,
+    ChainLink,
+    LinkedLedger,
+    check_chain_name,
+)
+from metadata.chain_store import Publication, Published
+from metadata.ids import LedgerId
+
+CHAIN_NAME: Final = "quire.chain"
+"""Custom metadata of a ledger that was written to be linked in a chain: the chain's name."""
+LINKS_PER_STEP: Final = 1_000
+"""Links that one step of reading a chain takes."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChainInfo:
+    """Which links a chain has at one moment: first_index to next_index - 1."""
+
+    name: str
+    first_index: int
+    next_index: int
+
+    @classmethod
+    def of(cls, name: str, head: ChainHead) -> "ChainInfo":
+        """Return what is shown of a head."""
+        return cls(name, head.first_index, head.next_index)
+
+
+class Chain:
+    """One chain, by name; made by `LedgerClient.chain`. Every call takes `timeout`, in seconds."""
+
+    def __init__(self, name: str, session: ClientSession) -> None:
+        self.name = check_chain_name(name)
+        self._session = session
+
+    @property
+    def custom_metadata(self) -> dict[str, str]:
+        """What a ledger is to be created with so that it is collected if it is never published."""
+        return {CHAIN_NAME: self.name}
+
+    async def create(self, *, exist_ok: bool = False, timeout: float | None = None) -> None:
+        """Make the chain, empty. Raises ChainExistsError, unless it may be there already."""
+        services = await self._session.services()
+        try:
+            async with self._call(services, timeout):
+                await services.chains.create(self.name)
+        except ChainExistsError:
+            if not exist_ok:
+                raise
+
+    async def info(self, *, timeout: float | None = None) -> ChainInfo:
+        """Return which links there are now. Raises ChainNotFoundError."""
+        services = await self._session.services()
+        async with self._call(services, timeout):
+            head, _ = await services.chains.head(self.name)
+        return ChainInfo.of(self.name, head)
+
+    async def links(
+        self, first_index: int, end_index: int, *, timeout: float | None = None
+    ) -> AsyncIterator[tuple[int, ChainLink | None]]:
+        """Stream the links first..end-1 with their numbers; None for one that was collected.
+        `timeout` bounds each step.
+        """
+        services = await self._session.services()
+        for start in range(first_index, end_index, LINKS_PER_STEP):
+            end = min(start + LINKS_PER_STEP, end_index)
+            async with self._call(services, timeout):
+                page = await services.chains.links(self.name, start, end)
+            for found in page:
+                yield found
+
+    async def publish(
+        self,
+        ledgers: Iterable[LedgerInfo | LinkedLedger],
+        *,
+        application: str = "",
+        batch: int | None = None,
+        replaces: bool = False,
+        timeout: float | None = None,
+    ) -> Published:
+        """Link ledgers, in order, as one link at the end of the chain: all of them, or none.
+
+        A batch that is not above the last one of its application was published before: nothing
+        happens then. With `replaces`, what the chain held leaves it in the same step. When the
+        time is up the outcome may be unknown; a repetition with the same application and batch is
+        safe. Raises ValueError, ChainNotFoundError, LedgersCollectedError, MetadataTooLargeError.
+        """
+        linked = tuple(_linked(each) for each in ledgers)
+        if (batch is None) != (not application):
+            raise ValueError("an application and its batch go together")
+        if batch is not None and batch < 0:
+            raise ValueError(f"batch {batch} is negative")
+        if len(linked) > LEDGERS_PER_LINK_MAX:
+            raise ValueError(f"{len(linked)} ledgers: one link holds {LEDGERS_PER_LINK_MAX}")
+        wanted = Publication(linked, application, NO_BATCH if batch is None else batch, replaces)
+        services = await self._session.services()
+        async with self._call(services, timeout):
+            return await services.chains.publish(self.name, wanted)
+
+    async def last_batch(self, application: str, *, timeout: float | None = None) -> int | None:
+        """Return the last batch of an application that was published, None if none was."""
+        services = await self._session.services()
+        async with self._call(services, timeout):
+            applied = await services.chains.applied(self.name, application)
+        return None if applied is None else applied.batch
+
+    async def withdraw(
+        self, ledger_ids: Iterable[int], *, since_index: int, timeout: float | None = None
+    ) -> list[LedgerId]:
+        """Delete ledgers that are not linked, and see to it that no call under way links them;
+        return those that were deleted.
+
+        `since_index` is a `next_index` of the chain from before they could have been linked.
+        """
+        services = await self._session.services()
+        async with self._call(services, timeout):
+            head = await services.chains.fence(self.name)
+        start = max(since_index, head.first_index)
+        linked = await self._linked_ids(start, head.next_index, timeout)
+        unlinked = [LedgerId(each) for each in ledger_ids if each not in linked]
+        return await self._delete(services, unlinked, timeout)
+
+    async def trim(self, first_index: int, *, timeout: float | None = None) -> ChainInfo:
+        """Leave the links below `first_index` out of the chain; `collect` deletes their ledgers."""
+        services = await self._session.services()
+        async with self._call(services, timeout):
+            return ChainInfo.of(self.name, await services.chains.trim(self.name, first_index))
+
+    async def collect(
+        self,
+        grace_s: float,
+        *,
+        on_deleted: Callable[[LedgerId], None] | None = None,
+        timeout: float | None = None,
+    ) -> int:
+        """Delete the ledgers that were written for this chain more than `grace_s` ago and are not
+        linked in it; return how many. Reads the metadata of every ledger of the cluster.
+
+        Nothing so old is linked any more after that, so a grace period longer than any job takes
+        keeps every job's ledgers. `timeout` bounds each step. Raises ValueError,
+        ChainNotFoundError.
+        """
+        if grace_s < 0:
+            raise ValueError(f"a grace period of {grace_s} s is negative")
+        services = await self._session.services()
+        before_ms = max(0, services.wall_clock_ms() - int(grace_s * 1000))
+        async with self._call(services, timeout):
+            head = await services.chains.refuse_older(self.name, before_ms)
+        linked = await self._linked_ids(head.first_index, head.next_index, timeout)
+        count = 0
+        limit = self._session.limit(timeout)
+        async for info in LedgerCalls(services).list_infos(LedgerId(0), limit):
+            is_ours = info.metadata.get(CHAIN_NAME) == self.name
+            if is_ours and info.id not in linked and info.created_ms < head.collected_before_ms:
+                for deleted in await self._delete(services, [info.id], timeout):
+                    count += 1
+                    if on_deleted is not None:
+                        on_deleted(deleted)
+        async with self._call(services, timeout):
+            await services.chains.drop_trimmed(self.name, head.first_index)
+        return count
+
+    async def wait_changed(self, known: ChainInfo, *, timeout: float) -> ChainInfo:
+        """Return once the chain is no longer as known, or the time is up. Raises
+        ChainNotFoundError, MetadataUnavailableError.
+        """
+        services = await self._session.services()
+        changed = asyncio.Event()
+        cancel = services.chains.watch(self.name, changed.set)
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout
+        try:
+            while True:
+                changed.clear()
+                now = await self.info()
+                if now != known or loop.time() >= deadline:
+                    return now
+                try:
+                    async with asyncio.timeout_at(deadline):
+                        await changed.wait()
+                except TimeoutError:
+                    return now
+        finally:
+            cancel()
+
+    async def delete(self, *, timeout: float | None = None) -> None:
+        """Delete the chain, and none of its ledgers. Raises ChainNotFoundError; MetadataConflict-
+        Error if something was published meanwhile.
+        """
+        services = await self._session.services()
+        async with self._call(services, timeout):
+            await services.chains.delete(self.name)
+
+    # Inside
+
+    async def _linked_ids(
+        self, first_index: int, end_index: int, timeout: float | None
+    ) -> frozenset[LedgerId]:
+        found: list[LedgerId] = []
+        async for _, link in self.links(first_index, end_index, timeout=timeout):
+            if link is not None:
+                found += [each.ledger_id for each in link.ledgers]
+        return frozenset(found)
+
+    async def _delete(
+        self, services: ClientServices, ledger_ids: list[LedgerId], timeout: float | None
+    ) -> list[LedgerId]:
+        calls, limit = LedgerCalls(services), self._session.limit(timeout)
+        deleted: list[LedgerId] = []
+        for ledger_id in ledger_ids:
+            try:
+                await calls.delete(ledger_id, limit)
+            except LedgerNotFoundError:
+                continue
+            deleted.append(ledger_id)
+        return deleted
+
+    def _call(
+        self, services: ClientServices, timeout: float | None
+    ) -> AbstractAsyncContextManager[None]:
+        limit = self._session.limit(timeout)
+        return metadata_call(
+            f"a call of chain {self.name!r}", services.store.address, limit, outcome="unknown"
+        )
+
+
+def _linked(info: LedgerInfo | LinkedLedger) -> LinkedLedger:
+    if isinstance(info, LinkedLedger):
+        return info
+    return LinkedLedger(info.id, info.created_ms, info.last_entry_id, info.length)

@@ -1,0 +1,350 @@
+"""Keeps the chains of a cluster: ordered lists of ledgers, extended by compare-and-set alone.
+
+Leaves what a chain means to its writers, and its ledgers to `metadata.ledger_store`.
+
+Invariants: a link, the head that counts it and the batch that it stands for are written in one
+multi, or not at all; a publication whose outcome is unknown is decided by its token and by nothing
+else; what `fence` was called after can no longer be published by a call begun before.
+
+Source: issue 6, points 1 and 2; protocol rules 1.2-1.3; metadata.md, Ledgers, Storms.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Final
+
+from metadata.chain import (
+    INDEX_MAX,
+    NO_BATCH,
+    AppliedBatch,
+    ChainHead,
+    ChainLink,
+    LinkedLedger,
+    check_chain_name,
+    pack_applied,
+    pack_head,
+    pack_link,
+    unpack_applied,
+    unpack_head,
+    unpack_link,
+)
+from metadata.errors import (
+    ChainExistsError,
+    ChainNotFoundError,
+    MetadataError,
+    NodeExistsError,
+    NodeNotFoundError,
+    OutcomeUnknownError,
+    StoreUnavailableError,
+    VersionConflictError,
+)
+from metadata.ids import UPDATE_TOKEN_BYTES, UpdateToken, Version
+from metadata.paths import (
+    CHAINS,
+    LINK_LEVEL_DIGITS,
+    chain_application_path,
+    chain_applications_path,
+    chain_link_path,
+    chain_links_path,
+    chain_path,
+)
+from metadata.pauses import Pauses
+from metadata.store import Cancel, CompareAndSet, Create, MetadataStore, Operation, WatchCallback
+
+LINK_READS_AT_ONCE: Final = 64
+ATTEMPTS_MAX: Final = 1_000
+"""Attempts at one change, most of them lost to other writers of the same chain."""
+
+
+@dataclass(frozen=True, slots=True)
+class Publication:
+    """What one publication is to make visible."""
+
+    ledgers: tuple[LinkedLedger, ...]
+    application: str = ""
+    batch: int = NO_BATCH
+    replaces: bool = False
+    """Whether all earlier links leave the chain in the same step."""
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """Where a publication is; `is_new` is False if its batch had been linked by an earlier call."""
+
+    index: int
+    is_new: bool
+
+
+class ChainStore:
+    """The chains of a cluster, over a `MetadataStore` that it does not own."""
+
+    def __init__(self, store: MetadataStore, rng: Random, wall_clock_ms: Callable[[], int]) -> None:
+        self._store = store
+        self._rng = rng
+        self._wall_clock_ms = wall_clock_ms
+
+    async def create(self, name: str) -> None:
+        """Make an empty chain. Raises ChainExistsError, InvalidChainNameError."""
+        path = chain_path(check_chain_name(name))
+        head = ChainHead(self._token())
+        value = pack_head(path, head)
+        pauses = Pauses(self._rng)
+        is_unknown = False
+        while True:
+            try:
+                await self._store.create(path, value)
+                return
+            except OutcomeUnknownError:
+                is_unknown = True
+            except StoreUnavailableError:
+                if not is_unknown:
+                    raise
+            except NodeExistsError:
+                if is_unknown and (await self._read_head(name, pauses)).token == head.token:
+                    return
+                raise ChainExistsError(name) from None
+            await asyncio.sleep(pauses.next_s())
+
+    async def head(self, name: str) -> tuple[ChainHead, Version]:
+        """Read which links a chain has, as of now. Raises ChainNotFoundError."""
+        path = chain_path(check_chain_name(name))
+        try:
+            stored = await self._store.get(path, fresh=True)
+        except NodeNotFoundError:
+            raise ChainNotFoundError(name) from None
+        return unpack_head(path, stored.value), stored.version
+
+    async def links(
+        self, name: str, first_index: int, end_index: int
+    ) -> list[tuple[int, ChainLink | None]]:
+        """Read the links first..end-1, in order; None for one that is no more."""
+        read: list[tuple[int, ChainLink | None]] = []
+        for start in range(first_index, end_index, LINK_READS_AT_ONCE):
+            indices = range(start, min(start + LINK_READS_AT_ONCE, end_index))
+            found = await asyncio.gather(*[self._link(name, index) for index in indices])
+            read += zip(indices, found, strict=True)
+        return read
+
+    async def applied(self, name: str, application: str) -> AppliedBatch | None:
+        """Return the last batch of an application that was linked, None if none ever was."""
+        found = await self._applied(name, application)
+        return None if found is None else found[0]
+
+    async def publish(self, name: str, publication: Publication) -> Published:
+        """Link ledgers at the end of a chain; nothing happens twice.
+
+        With an application, a batch not above its last one has been linked before: then nothing is
+        written. Goes on until the outcome is certain, for as long as the caller lets it; cancelled,
+        it may have been applied or may yet be, until `fence`. Raises ChainNotFoundError,
+        LedgersCollectedError, ValueTooLargeError; StoreUnavailableError when nothing was written.
+        """
+        link = ChainLink(
+            publication.ledgers,
+            self._wall_clock_ms(),
+            self._token(),
+            publication.application,
+            publication.batch,
+        )
+        pauses = Pauses(self._rng)
+        tried_index: int | None = None
+        for _ in range(ATTEMPTS_MAX):
+            try:
+                head, version = await self.head(name)
+                if tried_index is not None and head.next_index > tried_index:
+                    found = await self._link(name, tried_index)
+                    if found is not None and found.token == link.token:
+                        return Published(tried_index, is_new=True)
+                    if found is None:
+                        raise MetadataError(f"link {tried_index} of chain {name!r} is gone again")
+                    tried_index = None
+                applied = await self._applied(name, link.application) if link.application else None
+                if applied is not None and applied[0].batch >= link.batch:
+                    return Published(applied[0].index, is_new=False)
+                changed = head.with_link(link, replaces=publication.replaces), version
+                at = None if applied is None else applied[1]
+                operations = self._operations(name, changed, link, at)
+                await self._make_parents(operations)
+                tried_index = head.next_index
+                await self._store.multi(operations)
+                return Published(head.next_index, is_new=True)
+            except StoreUnavailableError:
+                if tried_index is None:
+                    raise
+            except (
+                VersionConflictError,
+                NodeExistsError,
+                NodeNotFoundError,
+                OutcomeUnknownError,
+            ):
+                pass  # what is there now decides
+            await asyncio.sleep(pauses.next_s())
+        raise MetadataError(f"chain {name!r} did not stand still in {ATTEMPTS_MAX} attempts")
+
+    async def fence(self, name: str) -> ChainHead:
+        """Make every publication fail that was sent and has not arrived; return the head then."""
+        return await self._change(name, ChainHead.with_token)
+
+    async def trim(self, name: str, first_index: int) -> ChainHead:
+        """Leave the links below `first_index` out of the chain; return the head then. Their nodes
+        go with `drop_trimmed`.
+        """
+        return await self._change(
+            name, lambda head, token: head.with_first_index(first_index, token)
+        )
+
+    async def refuse_older(self, name: str, created_ms: int) -> ChainHead:
+        """Let no ledger created before a time be linked from now on; return the head then. Unlinked
+        ones may be deleted after it.
+        """
+        return await self._change(
+            name, lambda head, token: head.with_collected_before(created_ms, token)
+        )
+
+    async def drop_trimmed(self, name: str, first_index: int) -> None:
+        """Delete the nodes of the links below an index, which were trimmed before."""
+        async for index in self._stored_indices(chain_links_path(name)):
+            if index >= first_index:
+                return
+            await self._drop(chain_link_path(name, index))
+
+    async def delete(self, name: str) -> None:
+        """Delete a chain, and none of its ledgers. Raises ChainNotFoundError; VersionConflictError
+        or NodeNotEmptyError when something was linked meanwhile.
+        """
+        head = await self.trim(name, INDEX_MAX)
+        for parent in (chain_links_path(name), chain_applications_path(name)):
+            await self._drop_tree(parent)
+        path = chain_path(name)
+        now, version = await self.head(name)
+        if now.token != head.token:
+            raise VersionConflictError(path, version)
+        await self._drop(path, version)
+
+    async def names(self) -> list[str]:
+        """Return the names of all chains, sorted."""
+        return await self._store.children(CHAINS, fresh=True)
+
+    def watch(self, name: str, callback: WatchCallback) -> Cancel:
+        """Call back after each change of a chain's head; as `MetadataStore.watch_value`."""
+        return self._store.watch_value(chain_path(check_chain_name(name)), callback)
+
+    # Inside
+
+    async def _change(
+        self, name: str, changed: Callable[[ChainHead, UpdateToken], ChainHead]
+    ) -> ChainHead:
+        """Change a head by compare-and-set, whatever it is, until that is certain."""
+        path, token, pauses = chain_path(name), self._token(), Pauses(self._rng)
+        is_unknown = False
+        for _ in range(ATTEMPTS_MAX):
+            try:
+                head, version = await self.head(name)
+                if head.token == token:
+                    return head
+                wanted = changed(head, token)
+                await self._store.compare_and_set(path, pack_head(path, wanted), version)
+                return wanted
+            except StoreUnavailableError:
+                if not is_unknown:
+                    raise
+            except OutcomeUnknownError:
+                is_unknown = True
+            except (VersionConflictError, NodeNotFoundError):
+                pass
+            await asyncio.sleep(pauses.next_s())
+        raise MetadataError(f"chain {name!r} did not stand still in {ATTEMPTS_MAX} attempts")
+
+    async def _link(self, name: str, index: int) -> ChainLink | None:
+        path = chain_link_path(name, index)
+        try:
+            stored = await self._store.get(path)
+        except NodeNotFoundError:
+            return None
+        return unpack_link(path, stored.value)
+
+    async def _applied(self, name: str, application: str) -> tuple[AppliedBatch, Version] | None:
+        path = chain_application_path(name, application)
+        try:
+            stored = await self._store.get(path, fresh=True)
+        except NodeNotFoundError:
+            return None
+        return unpack_applied(path, stored.value), stored.version
+
+    def _operations(
+        self,
+        name: str,
+        changed: tuple[ChainHead, Version],
+        link: ChainLink,
+        applied: Version | None,
+    ) -> list[Operation]:
+        """Return the multi that links: the head, the link, and the batch of the application."""
+        head, version = changed
+        index = head.next_index - 1
+        path, link_path = chain_path(name), chain_link_path(name, index)
+        operations: list[Operation] = [
+            CompareAndSet(path, pack_head(path, head), version),
+            Create(link_path, pack_link(link_path, link)),
+        ]
+        if link.application:
+            path = chain_application_path(name, link.application)
+            value = pack_applied(path, AppliedBatch(link.application, link.batch, index))
+            operations.append(
+                Create(path, value) if applied is None else CompareAndSet(path, value, applied)
+            )
+        return operations
+
+    async def _make_parents(self, operations: Sequence[Operation]) -> None:
+        """Make the nodes above what is to be created, which only the first of many links lacks."""
+        for operation in operations:
+            if isinstance(operation, Create):
+                parent = operation.path.rpartition("/")[0]
+                try:
+                    await self._store.create(parent, b"")
+                except NodeExistsError:
+                    continue
+
+    async def _stored_indices(self, path: str, above: str = "") -> AsyncIterator[int]:
+        """Stream the numbers of the links that have a node, in order."""
+        for name in await self._store.children(path, fresh=True):
+            if len(above) + len(name) == sum(LINK_LEVEL_DIGITS):
+                yield int(above + name)
+                continue
+            async for index in self._stored_indices(f"{path}/{name}", above + name):
+                yield index
+
+    async def _drop_tree(self, path: str) -> None:
+        for name in await self._store.children(path, fresh=True):
+            await self._drop_tree(f"{path}/{name}")
+        await self._drop(path)
+
+    async def _drop(self, path: str, expected: Version | None = None) -> None:
+        """Delete a node; one that is gone already is well."""
+        pauses = Pauses(self._rng)
+        is_unknown = False
+        while True:
+            try:
+                version = expected
+                if version is None:
+                    version = (await self._store.get(path, fresh=True)).version
+                await self._store.delete(path, version)
+                return
+            except NodeNotFoundError:
+                return
+            except OutcomeUnknownError:
+                is_unknown = True
+            except StoreUnavailableError:
+                if not is_unknown:
+                    raise
+            await asyncio.sleep(pauses.next_s())
+
+    async def _read_head(self, name: str, pauses: Pauses) -> ChainHead:
+        while True:
+            try:
+                return (await self.head(name))[0]
+            except StoreUnavailableError:
+                await asyncio.sleep(pauses.next_s())
+
+    def _token(self) -> UpdateToken:
+        return UpdateToken(self._rng.randbytes(UPDATE_TOKEN_BYTES))

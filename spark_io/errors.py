@@ -1,0 +1,53 @@
+"""States how a Spark job over ledgers can fail before and beside what the ledger client reports.
+
+Leaves failures of the cluster to `ledger_client.errors`. Spark shows the text of an exception and
+not its class, so each text names the option, ledger, range and bookies concerned, and what to do.
+"""
+
+
+class SparkIoError(Exception):
+    """The root of every failure of this package."""
+
+
+class OptionError(SparkIoError, ValueError):
+    """An option is missing, contradicts another, or has a value that means nothing."""
+
+    def __init__(self, option: str, why: str) -> None:
+        super().__init__(f"option {option!r}: {why}")
+        self.option = option
+
+
+class SchemaError(SparkIoError, ValueError):
+    """A DataFrame has not the columns that can be written, or a read asks for other columns."""
+
+
+class DataLostError(SparkIoError):
+    """Entries that a query covers can no longer be read."""
+
+    def __init__(self, ledger_id: int, first_entry_id: int, last_entry_id: int, why: str) -> None:
+        super().__init__(
+            f"ledger {ledger_id}, entries {first_entry_id} to {last_entry_id}: {why}. "
+            "With the option failOnDataLoss=false what is gone is left out and told in the "
+            "executor's log"
+        )
+        self.ledger_id = ledger_id
+        self.first_entry_id = first_entry_id
+        self.last_entry_id = last_entry_id
+
+
+class ReadFailedError(SparkIoError):
+    """Entries cannot be read now; they may be once what the text names is up again."""
+
+    def __init__(self, ledger_id: int, first_entry_id: int, last_entry_id: int, why: str) -> None:
+        super().__init__(f"ledger {ledger_id}, entries {first_entry_id} to {last_entry_id}: {why}")
+        self.ledger_id = ledger_id
+        self.first_entry_id = first_entry_id
+        self.last_entry_id = last_entry_id
+
+
+class OffsetError(SparkIoError, ValueError):
+    """A stored offset is not one of the ledgers or the chain that the query names."""
+
+
+class JavaNotFoundError(SparkIoError):
+    """No Java was found that Spark could run on."""

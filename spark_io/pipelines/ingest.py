@@ -1,0 +1,85 @@
+"""Writes lines of files, or any DataFrame, into ledgers of a chain.
+
+Leaves the writing to the `ledger` data source.
+
+Invariants: all of it is published in one step, or nothing; a run that is repeated under the same
+name and number publishes nothing twice.
+
+Source: Spark design, "Pipelines".
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from spark_io.errors import SchemaError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+@dataclass(frozen=True, slots=True)
+class Ingested:
+    """What a chain gained."""
+
+    chain: str
+    ledger_count: int
+    entry_count: int
+    payload_bytes: int
+
+
+def lines_of(spark: "SparkSession", paths: Sequence[str]) -> "DataFrame":
+    """Return the lines of text files as a column `data`, in the order of files and lines."""
+    return spark.read.text(list(paths)).withColumnRenamed("value", "data")
+
+
+def rows_as_json(frame: "DataFrame") -> "DataFrame":
+    """Return a DataFrame of any columns as one column `data`: each row as a JSON object."""
+    from pyspark.sql import functions as F  # noqa: N812, PLC0415 - as everybody calls it
+
+    return frame.select(F.to_json(F.struct("*")).alias("data"))
+
+
+def ingest(
+    frame: "DataFrame",
+    metadata: str,
+    chain: str,
+    *,
+    options: Mapping[str, str] | None = None,
+    replaces: bool = False,
+) -> Ingested:
+    """Append the column `data` (binary or string) of a DataFrame to a chain; return what that
+    added. `options` are those of the `ledger` sink.
+    """
+    from spark_io.options import WriteOptions  # noqa: PLC0415
+    from spark_io.selecting import read_links  # noqa: PLC0415
+    from spark_io.worker_client import client_of  # noqa: PLC0415
+
+    if frame.columns != ["data"]:
+        raise SchemaError(
+            f"one column `data` is taken, and there are {frame.columns}: rename it, or use "
+            "rows_as_json()"
+        )
+    given = {"metadata": metadata, "chain": chain, **(options or {})}
+    checked = WriteOptions.of(given)
+    client = client_of(checked.client)
+    handle = client.chain(chain)
+    handle.create(exist_ok=True)
+    before = handle.info()
+    mode = "overwrite" if replaces else "append"
+    frame.write.format("ledger").options(**given).mode(mode).save()
+    after = handle.info()
+    added = read_links(
+        client,
+        chain,
+        checked.client.password,
+        first_index=before.next_index,
+        end_index=after.next_index,
+    )
+    ledgers = [ledger for _, found in added for ledger in found]
+    return Ingested(
+        chain,
+        len(ledgers),
+        sum(ledger.end for ledger in ledgers),
+        round(sum(ledger.end * ledger.entry_bytes for ledger in ledgers)),
+    )

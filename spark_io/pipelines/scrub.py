@@ -1,0 +1,191 @@
+"""Reads every replica of every entry of closed ledgers, and finds what is missing or bad.
+
+Leaves reading one ledger's replicas to `ledger_client.verification`, and mending to repair.
+
+Invariants: nothing is written; a bookie that cannot be asked is a finding of its own, and what it
+holds is never called missing; a ledger that is open is left out, and told.
+
+Source: Spark design, "Pipelines"; protocol rules 3.2 and 9.4.
+"""
+
+import asyncio
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+
+from ledger_client import ClientConfig, LedgerClient, LedgerNotFoundError
+from ledger_client.client_services import DirectoryAddresses
+from ledger_client.cluster_access import Cluster, open_cluster, read_ledger
+from ledger_client.digest import LedgerKeys
+from ledger_client.pool import BookiePool
+from ledger_client.verification import ReplicaReport, verify_replicas
+from metadata.ids import LedgerId
+from metadata.ledger_metadata import LedgerMetadata
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from ledger_client.entry_ranges import Range
+
+MISSING: Final = "missing"
+CORRUPT: Final = "corrupt"
+DIFFERING: Final = "differing"
+UNREACHABLE: Final = "unreachable"
+UNDER_REPLICATED: Final = "under_replicated"
+DDL: Final = (
+    "ledger_id bigint, first_entry_id bigint, last_entry_id bigint, bookie string, "
+    "finding string, detail string"
+)
+TASKS_PER_CORE: Final = 4
+_SCHEMA = pa.schema(
+    [
+        ("ledger_id", pa.int64()),
+        ("first_entry_id", pa.int64()),
+        ("last_entry_id", pa.int64()),
+        ("bookie", pa.string()),
+        ("finding", pa.string()),
+        ("detail", pa.string()),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One range of entries of which one replica is not as it should be."""
+
+    ledger_id: int
+    first_entry_id: int
+    last_entry_id: int
+    bookie: str
+    """Empty where no one bookie is concerned: the range has too few members."""
+    finding: str
+    """`missing`, `corrupt`, `differing`, `unreachable` or `under_replicated`."""
+    detail: str = ""
+
+
+def scrub(
+    spark: "SparkSession",
+    metadata: str,
+    ledger_ids: Sequence[int] | None = None,
+    *,
+    password: bytes = b"",
+) -> "DataFrame":
+    """Return the findings in closed ledgers as a DataFrame; by default in all that there are.
+
+    Columns: ledger_id, first_entry_id, last_entry_id, bookie, finding, detail. Each action on it
+    reads the replicas again: cache it. A ledger under another password is reported as corrupt.
+    """
+    ids = closed_ledger_ids(metadata) if ledger_ids is None else list(ledger_ids)
+    cores = spark.sparkContext.defaultParallelism
+    count = max(1, min(len(ids), cores * TASKS_PER_CORE))
+    rows = spark.createDataFrame([(each,) for each in ids], "ledger_id bigint")
+    dealt = rows.repartitionByRange(count, "ledger_id")
+    return dealt.mapInArrow(partial(_scrub_task, metadata, password), DDL)
+
+
+def findings_of(frame: "DataFrame") -> list[Finding]:
+    """Return the findings as values, for repair."""
+    return [Finding(**row.asDict()) for row in frame.collect()]
+
+
+def closed_ledger_ids(metadata: str) -> list[int]:
+    """Return the ids of all closed ledgers. Raises MetadataUnavailableError."""
+
+    async def found() -> list[int]:
+        async with LedgerClient(metadata) as client:
+            return [int(info.id) async for info in client.list_ledgers() if info.is_closed]
+
+    return asyncio.run(found())
+
+
+def _scrub_task(
+    metadata: str, password: bytes, batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Scrub the ledgers of one task, in one loop of its own."""
+    ids = [each for batch in batches for each in batch.column(0).to_pylist()]
+    findings = asyncio.run(_scrub(metadata, password, ids))
+    columns = [list(column) for column in zip(*map(_as_row, findings), strict=True)]
+    arrays = columns or [[] for _ in _SCHEMA]
+    yield pa.RecordBatch.from_arrays(
+        [pa.array(values, field.type) for values, field in zip(arrays, _SCHEMA, strict=True)],
+        schema=_SCHEMA,
+    )
+
+
+async def _scrub(metadata: str, password: bytes, ids: Iterable[int]) -> list[Finding]:
+    findings: list[Finding] = []
+    async with open_cluster(metadata) as cluster:
+        addresses = DirectoryAddresses(cluster.directory, cluster.store)
+        pool = BookiePool(addresses, config=ClientConfig(), rng=cluster.rng)
+        try:
+            for ledger_id in ids:
+                findings += await _scrub_ledger(cluster, pool, password, LedgerId(ledger_id))
+        finally:
+            await pool.aclose()
+    return findings
+
+
+async def _scrub_ledger(
+    cluster: Cluster, pool: BookiePool, password: bytes, ledger_id: LedgerId
+) -> list[Finding]:
+    try:
+        ledger, _ = await read_ledger(cluster, ledger_id)
+    except LedgerNotFoundError:
+        return []  # deleted since it was listed
+    last = ledger.last_entry_id
+    if last is None or last < 0:
+        return []
+    keys = LedgerKeys.of(ledger, password)
+    pool.attach(ledger_id, keys.master_key)
+    try:
+        reports = await verify_replicas(pool, ledger, keys, last, _ignore)
+    finally:
+        pool.detach(ledger_id)
+    found = [each for report in reports for each in _of_report(ledger_id, report)]
+    return found + list(_short_fragments(ledger, last))
+
+
+def _of_report(ledger_id: int, report: ReplicaReport) -> Iterator[Finding]:
+    bookie = str(report.bookie_id)
+    if report.error:
+        for first, last in report.expected:
+            yield Finding(ledger_id, first, last, bookie, UNREACHABLE, report.error)
+        return
+    kinds: tuple[tuple[str, list[Range]], ...] = (
+        (MISSING, report.missing),
+        (CORRUPT, report.bad),
+        (DIFFERING, report.differing),
+    )
+    for kind, ranges in kinds:
+        for first, last in ranges:
+            yield Finding(ledger_id, first, last, bookie, kind)
+
+
+def _short_fragments(ledger: LedgerMetadata, last_entry_id: int) -> Iterator[Finding]:
+    """Yield the fragments of an in-sync ledger that have fewer members than it is to have."""
+    wanted = ledger.quorum.ensemble_size
+    ends = [fragment.first_entry_id - 1 for fragment in ledger.fragments[1:]] + [last_entry_id]
+    for fragment, end in zip(ledger.fragments, ends, strict=True):
+        count = len(fragment.ensemble)
+        if count < wanted and fragment.first_entry_id <= end:
+            why = f"{count} members of {wanted}"
+            first = int(fragment.first_entry_id)
+            yield Finding(int(ledger.ledger_id), first, int(end), "", UNDER_REPLICATED, why)
+
+
+def _as_row(finding: Finding) -> tuple[int, int, int, str, str, str]:
+    return (
+        finding.ledger_id,
+        finding.first_entry_id,
+        finding.last_entry_id,
+        finding.bookie,
+        finding.finding,
+        finding.detail,
+    )
+
+
+def _ignore(_count: int) -> None:
+    """Take no note of progress: a task's is Spark's to show."""

@@ -1,0 +1,193 @@
+"""Computes with positions in ledgers and chains: where a query starts, where a micro-batch ends.
+
+Leaves finding out how far ledgers reach to `selecting` and `stream`. Pure.
+
+Format of an offset, a JSON object: of named ledgers {"17": 5, "18": 0}, the next entry of each; of
+a chain {"link": 3, "ledger": 0, "entry": 12}: the next entry, the place of its ledger within the
+link, and the number of the link. A chain that was read to its end stands at the link that will
+come next, ledger 0, entry 0.
+
+Invariants: an end is exclusive; a position never goes back; what lies between two positions is
+read exactly once.
+
+Source: Spark design, "Reading".
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import ceil
+
+from spark_io.errors import OffsetError, OptionError
+from spark_io.splits import EntryRange, KnownLedger
+
+EARLIEST = "earliest"
+LATEST = "latest"
+
+LedgerOffsets = dict[int, int]
+"""Of named ledgers: the next entry of each."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class ChainPosition:
+    """The next entry of a chain."""
+
+    link: int
+    ledger: int = 0
+    entry: int = 0
+
+    def as_json(self) -> dict[str, int]:
+        """Return the stored form."""
+        return {"link": self.link, "ledger": self.ledger, "entry": self.entry}
+
+    @classmethod
+    def of_json(cls, stored: Mapping[str, object]) -> "ChainPosition":
+        """Read the stored form. Raises OffsetError."""
+        values = [stored.get(name) for name in ("link", "ledger", "entry")]
+        if len(stored) != len(values) or not all(_is_natural(value) for value in values):
+            example = json.dumps(ChainPosition(0).as_json())
+            raise OffsetError(f"{json.dumps(stored)} is no offset of a chain such as {example}")
+        return cls(*(int(str(value)) for value in values))
+
+
+@dataclass(frozen=True, slots=True)
+class Allowance:
+    """How much one micro-batch may hold at most; None for no bound."""
+
+    entries: int | None = None
+    size: int | None = None
+
+    def share_of(self, entries: int, size: float) -> float:
+        """Return the part, 0 to 1, of a backlog that may be taken."""
+        share = 1.0
+        if self.entries is not None and entries:
+            share = min(share, self.entries / entries)
+        if self.size is not None and size:
+            share = min(share, self.size / size)
+        return share
+
+    def entries_of(self, entry_bytes: float) -> float:
+        """Return how many entries of a size may be taken."""
+        by_size = float("inf") if self.size is None else max(1.0, self.size / max(1.0, entry_bytes))
+        return min(float("inf") if self.entries is None else self.entries, by_size)
+
+    def without(self, entries: int, entry_bytes: float) -> "Allowance":
+        """Return what is left after taking so many entries."""
+        size = (
+            None if self.size is None else max(0, self.size - ceil(entries * max(1.0, entry_bytes)))
+        )
+        return Allowance(None if self.entries is None else self.entries - entries, size)
+
+    @property
+    def is_used_up(self) -> bool:
+        """Whether nothing more may be taken."""
+        return self.entries == 0 or self.size == 0
+
+
+def ledger_offsets_of(stored: Mapping[str, object]) -> LedgerOffsets:
+    """Read the stored offsets of named ledgers. Raises OffsetError."""
+    found: LedgerOffsets = {}
+    for name, value in stored.items():
+        if not name.isdecimal() or not _is_natural(value):
+            raise OffsetError(f'{json.dumps(stored)} is no offset of ledgers: {{"17": 5}}')
+        found[int(name)] = int(str(value))
+    return found
+
+
+def starts_and_ends(known: Sequence[KnownLedger], starting: str, ending: str) -> list[EntryRange]:
+    """Return what a batch query covers of each ledger. Raises OptionError."""
+    first = _chosen("startingOffsets", starting, known, EARLIEST)
+    end = _chosen("endingOffsets", ending, known, LATEST)
+    ranges = [
+        each.range_from(first.get(each.ledger_id, 0), end.get(each.ledger_id)) for each in known
+    ]
+    return [each for each in ranges if each.count > 0]
+
+
+def _chosen(option: str, text: str, known: Sequence[KnownLedger], whole: str) -> LedgerOffsets:
+    """Read `earliest`/`latest` (all of each ledger), or offsets by ledger."""
+    if text.lower() == whole:
+        return {}
+    try:
+        stored = json.loads(text)
+        offsets = ledger_offsets_of(stored)
+    except (ValueError, AttributeError) as error:
+        text = f'{text!r} is neither {whole!r} nor offsets of ledgers such as {{"17": 5}}'
+        raise OptionError(option, text) from error
+    there = frozenset(each.ledger_id for each in known)
+    unknown = [ledger_id for ledger_id in offsets if ledger_id not in there]
+    if unknown:
+        raise OptionError(option, f"ledgers {unknown} are not among those that are read")
+    return offsets
+
+
+def advance_ledgers(
+    known: Sequence[KnownLedger], start: LedgerOffsets, allowance: Allowance
+) -> LedgerOffsets:
+    """Return where a micro-batch of named ledgers ends: each gets its share by backlog."""
+    left = [max(0, each.end - start.get(each.ledger_id, 0)) for each in known]
+    size = sum(count * each.entry_bytes for count, each in zip(left, known, strict=True))
+    share = allowance.share_of(sum(left), size)
+    end = dict(start)
+    for count, each in zip(left, known, strict=True):
+        end[each.ledger_id] = start.get(each.ledger_id, 0) + min(count, ceil(count * share))
+    return end
+
+
+@dataclass(frozen=True, slots=True)
+class LinkedLedgers:
+    """One link of a chain with its ledgers."""
+
+    index: int
+    ledgers: tuple[KnownLedger, ...]
+
+
+def end_of_chain(links: Sequence[LinkedLedgers], next_index: int) -> ChainPosition:
+    """Return the position behind all that can be read. An open ledger ends it."""
+    for link in links:
+        for place, ledger in enumerate(link.ledgers):
+            if not ledger.is_closed:
+                return ChainPosition(link.index, place, ledger.end)
+    return ChainPosition(next_index)
+
+
+def advance_chain(
+    links: Sequence[LinkedLedgers], start: ChainPosition, end: ChainPosition, allowance: Allowance
+) -> ChainPosition:
+    """Return where a micro-batch of a chain ends: at `end`, or where the allowance is used up."""
+    at = start
+    for link, place, piece in _between(links, start, end):
+        room = allowance.entries_of(piece.entry_bytes)
+        if piece.count > room:
+            return ChainPosition(link, place, piece.first + int(room))
+        allowance = allowance.without(piece.count, piece.entry_bytes)
+        at = ChainPosition(link, place, piece.last + 1)
+        if allowance.is_used_up:
+            return at
+    return max(at, end)
+
+
+def chain_ranges(
+    links: Sequence[LinkedLedgers], start: ChainPosition, end: ChainPosition
+) -> list[EntryRange]:
+    """Return the entries from one position to below another."""
+    return [piece for _, _, piece in _between(links, start, end)]
+
+
+def _between(
+    links: Sequence[LinkedLedgers], start: ChainPosition, end: ChainPosition
+) -> Iterator[tuple[int, int, EntryRange]]:
+    for link in links:
+        for place, ledger in enumerate(link.ledgers):
+            here, behind = ChainPosition(link.index, place), ChainPosition(link.index, place + 1)
+            if behind <= start or here >= end:
+                continue
+            first = start.entry if start >= here else 0
+            stop = end.entry if end < behind else None
+            piece = ledger.range_from(first, stop)
+            if piece.count > 0:
+                yield link.index, place, piece
+
+
+def _is_natural(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0

@@ -1,0 +1,93 @@
+"""Reads ranges of entries inside a Spark task, as Arrow batches.
+
+Leaves finding replicas and checking digests to the ledger client.
+
+Invariants: nothing is left out silently: what cannot be read is an error that names ledger, entries
+and bookies, or, with failOnDataLoss=false, a line in the executor's log.
+
+Source: Spark design, "Reading".
+"""
+
+import logging
+from collections.abc import Iterable, Iterator
+
+import pyarrow as pa
+
+from ledger_client import (
+    DigestMismatchError,
+    EntryNotFoundError,
+    LedgerError,
+    LedgerNotFoundError,
+)
+from ledger_client.sync import LedgerClient, LedgerReader
+from spark_io.errors import DataLostError, ReadFailedError
+from spark_io.options import ReadOptions
+from spark_io.rows import RowBatches
+from spark_io.splits import EntryRange
+from spark_io.worker_client import client_of
+
+_log = logging.getLogger(__name__)
+
+
+def read_ranges(ranges: Iterable[EntryRange], options: ReadOptions) -> Iterator[pa.RecordBatch]:
+    """Yield the entries of all ranges, in order. Raises DataLostError, ReadFailedError."""
+    client = client_of(options.client)
+    for each in ranges:
+        try:
+            yield from _read_range(client, each, options)
+        except (DataLostError, ReadFailedError):
+            raise
+        except LedgerNotFoundError as error:
+            if options.fail_on_data_loss:
+                why = f"the ledger was deleted while the query ran ({error})"
+                raise DataLostError(each.ledger_id, each.first, each.last, why) from error
+            _tell_loss(each.ledger_id, each.first, each.last, str(error))
+        except LedgerError as error:
+            text = f"{error.message} (the same task may succeed later)"
+            raise ReadFailedError(each.ledger_id, each.first, each.last, text) from error
+
+
+def _read_range(
+    client: LedgerClient, wanted: EntryRange, options: ReadOptions
+) -> Iterator[pa.RecordBatch]:
+    with client.open_ledger(wanted.ledger_id, password=options.client.password) as reader:
+        rows = RowBatches(
+            wanted.ledger_id,
+            reader.info.fragments,
+            bytes_wanted=options.arrow_batch_bytes,
+            include_value=options.include_value,
+        )
+        at = wanted.first
+        while at <= wanted.last:
+            try:
+                for batch in reader.read(at, wanted.last):
+                    yield from rows.add(batch)
+                    at = batch.last_entry_id + 1
+            except (EntryNotFoundError, DigestMismatchError) as error:
+                yield from rows.finish()
+                lost = at if error.entry_id is None else max(at, error.entry_id)
+                if options.fail_on_data_loss:
+                    why = f"{error.message} ({_holders(reader, lost)})"
+                    raise DataLostError(wanted.ledger_id, lost, wanted.last, why) from error
+                _tell_loss(wanted.ledger_id, lost, lost, error.message)
+                at = lost + 1
+        yield from rows.finish()
+
+
+def _holders(reader: LedgerReader, entry_id: int) -> str:
+    fragments = reader.info.fragments
+    fragment = max(
+        (f for f in fragments if f.first_entry_id <= entry_id), key=lambda f: f.first_entry_id
+    )
+    return f"its fragment is on {', '.join(fragment.ensemble)}"
+
+
+def _tell_loss(ledger_id: int, first: int, last: int, why: str) -> None:
+    _log.warning(
+        "ledger %d: left out entries %d to %d, %d in all: %s",
+        ledger_id,
+        first,
+        last,
+        last - first + 1,
+        why,
+    )

@@ -1,0 +1,103 @@
+"""Finds the ledgers that a query names, and how far each may be read now.
+
+Leaves cutting them into parts to `spark_io.splits`, and following them to `spark_io.stream`.
+
+Invariants: no ledger is ever fenced or recovered; of an open one, what its LAC covers may be read.
+
+Source: Spark design, "Reading".
+"""
+
+from collections.abc import Iterable, Iterator
+
+from ledger_client import ChainLink, LedgerInfo, LedgerNotFoundError
+from ledger_client.sync import LedgerClient
+from metadata.chain import LinkedLedger
+from spark_io.errors import DataLostError
+from spark_io.options import Selection
+from spark_io.splits import ENTRY_BYTES_ASSUMED, KnownLedger
+
+
+def find_ledgers(
+    client: LedgerClient, selection: Selection, password: bytes, *, fail_on_data_loss: bool = True
+) -> list[KnownLedger]:
+    """Return the ledgers of a selection, in order. Raises LedgerNotFoundError for one that was
+    named and is not there, DataLostError for a link of a chain that is gone, ChainNotFoundError.
+    """
+    if selection.chain:
+        return [
+            ledger
+            for _, ledgers in read_links(
+                client, selection.chain, password, fail_on_data_loss=fail_on_data_loss
+            )
+            for ledger in ledgers
+        ]
+    if selection.match:
+        found = (info for info in client.list_ledgers() if _matches(info, selection.match))
+        return [known_ledger(client, info, password) for info in found]
+    known: list[KnownLedger] = []
+    infos = client.ledger_infos(selection.ledger_ids)
+    for ledger_id, info in zip(selection.ledger_ids, infos, strict=True):
+        if info is None:
+            raise LedgerNotFoundError(
+                "it does not exist: it was never created, or was deleted; `quire ledger list` "
+                f"shows those that there are (option ledgers: {selection.describe()})",
+                ledger_id=ledger_id,  # type: ignore[arg-type]  # checked with the options
+            )
+        known.append(known_ledger(client, info, password))
+    return known
+
+
+def read_links(
+    client: LedgerClient,
+    chain: str,
+    password: bytes,
+    *,
+    first_index: int | None = None,
+    end_index: int | None = None,
+    fail_on_data_loss: bool = True,
+) -> Iterator[tuple[int, list[KnownLedger]]]:
+    """Yield the links of a chain with their ledgers; by default all that there are now."""
+    handle = client.chain(chain)
+    if first_index is None or end_index is None:
+        info = handle.info()
+        first_index, end_index = info.first_index, info.next_index
+    for index, link in handle.links(first_index, end_index):
+        if link is not None:
+            yield index, _of_link(client, link, password)
+        elif fail_on_data_loss:
+            text = f"link {index} of chain {chain!r} was collected while the query ran"
+            raise DataLostError(-1, 0, -1, text)
+
+
+def known_ledger(client: LedgerClient, info: LedgerInfo, password: bytes) -> KnownLedger:
+    """Return how far a ledger may be read: to its end, or to its LAC as of now."""
+    if info.last_entry_id is not None:
+        return _closed(info.id, info.last_entry_id, info.length)
+    with client.open_ledger(info.id, password=password) as reader:
+        end = reader.last_confirmed + 1
+        return KnownLedger(info.id, end, ENTRY_BYTES_ASSUMED, is_closed=reader.is_closed)
+
+
+def _of_link(client: LedgerClient, link: ChainLink, password: bytes) -> list[KnownLedger]:
+    return [_linked(client, each, password) for each in link.ledgers]
+
+
+def _linked(client: LedgerClient, ledger: LinkedLedger, password: bytes) -> KnownLedger:
+    """Return a ledger of a chain: of one that was closed when it was linked, the link tells all."""
+    if ledger.last_entry_id is not None:
+        return _closed(ledger.ledger_id, ledger.last_entry_id, ledger.length)
+    return known_ledger(client, client.ledger_info(ledger.ledger_id), password)
+
+
+def _closed(ledger_id: int, last_entry_id: int, length: int | None) -> KnownLedger:
+    end = last_entry_id + 1
+    entry_bytes = ENTRY_BYTES_ASSUMED if length is None or not end else length / end
+    return KnownLedger(ledger_id, end, entry_bytes, is_closed=True)
+
+
+def _matches(info: LedgerInfo, wanted: Iterable[tuple[str, str]]) -> bool:
+    for name, value in wanted:
+        found = info.metadata.get(name)
+        if (found.decode(errors="replace") if isinstance(found, bytes) else found) != value:
+            return False
+    return True

@@ -1,0 +1,90 @@
+"""The `ledger` data source, as Spark knows it.
+
+Leaves everything to the modules that its methods import; nothing connects before a query runs.
+
+Source: Spark design; docs/spark.md lists columns and options.
+"""
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSource
+
+from spark_io.errors import SchemaError
+from spark_io.options import ReadOptions, WriteOptions
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+    from spark_io.batch import LedgerBatchReader
+    from spark_io.stream import LedgerStreamReader
+    from spark_io.write import LedgerBatchWriter, LedgerStreamWriter
+
+WRITABLE = ("binary", "string")
+
+
+class LedgerDataSource(DataSource):
+    """`spark.read.format("ledger")`, and the same for streams and for writing."""
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the name of the format."""
+        return "ledger"
+
+    def schema(self) -> str:
+        """Return the columns; without `data` where values are not asked for."""
+        from spark_io.rows import DDL, DDL_WITHOUT_DATA  # noqa: PLC0415
+
+        include_value = str(self.options.get("includeValue", "true")).lower() == "true"
+        return DDL if include_value else DDL_WITHOUT_DATA
+
+    def reader(self, schema: "StructType") -> "LedgerBatchReader":
+        """Return what plans and reads a batch query."""
+        from spark_io.batch import LedgerBatchReader  # noqa: PLC0415
+
+        return LedgerBatchReader(self._read_options(schema))
+
+    def streamReader(self, schema: "StructType") -> "LedgerStreamReader":  # noqa: N802
+        """Return what follows ledgers for a streaming query."""
+        from spark_io.stream import LedgerStreamReader  # noqa: PLC0415
+
+        return LedgerStreamReader(self._read_options(schema))
+
+    def writer(self, schema: "StructType", overwrite: bool) -> "LedgerBatchWriter":  # noqa: FBT001
+        """Return what writes a batch job."""
+        from spark_io.write import LedgerBatchWriter, make_chain  # noqa: PLC0415
+
+        options = self._write_options(schema)
+        writer = LedgerBatchWriter(options, overwrite=overwrite)
+        make_chain(options)
+        return writer
+
+    def streamWriter(self, schema: "StructType", overwrite: bool) -> "LedgerStreamWriter":  # noqa: FBT001, N802
+        """Return what writes a streaming query."""
+        from spark_io.write import LedgerStreamWriter, make_chain  # noqa: PLC0415
+
+        options = self._write_options(schema)
+        make_chain(options)
+        return LedgerStreamWriter(options, overwrite=overwrite)
+
+    def _read_options(self, schema: "StructType") -> ReadOptions:
+        wanted, found = self.schema(), _describe(schema)
+        if found != wanted:
+            raise SchemaError(
+                f"the columns of ledgers are {wanted!r}; the schema that was given is {found!r}: "
+                "leave it out, and select or cast afterwards"
+            )
+        return ReadOptions.of(self.options)
+
+    def _write_options(self, schema: "StructType") -> WriteOptions:
+        fields = [(field.name, field.dataType.simpleString()) for field in schema.fields]
+        if len(fields) != 1 or fields[0][0] != "data" or fields[0][1] not in WRITABLE:
+            found = ", ".join(f"{name} {kind}" for name, kind in fields)
+            raise SchemaError(
+                "a ledger takes one column, `data binary` or `data string`, and the DataFrame has "
+                f"{found!r}: for example df.select(F.to_json(F.struct('*')).alias('data'))"
+            )
+        return WriteOptions.of(self.options)
+
+
+def _describe(schema: "StructType") -> str:
+    return ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in schema.fields)

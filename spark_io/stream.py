@@ -1,0 +1,104 @@
+"""Reads ledgers or a chain as a stream of micro-batches.
+
+Leaves following them to `stream_ledgers`, cutting to `splits`, and reading to `reading`.
+
+Invariants: an offset is plain JSON, and lies in the checkpoint alone; what lies between two offsets
+is the same whenever it is read.
+
+Source: Spark design, "Reading".
+"""
+
+from collections.abc import Iterator, Mapping
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+from spark_io.batch import RangePartition, as_partitions
+from spark_io.options import ReadOptions
+from spark_io.positions import Allowance
+from spark_io.reading import read_ranges
+from spark_io.splits import plan_splits
+from spark_io.stream_ledgers import FollowedSource, Offset, follow, starting_offset
+from spark_io.worker_client import client_of
+
+
+class LedgerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Answers Spark's questions about a stream on the driver, and reads in tasks."""
+
+    def __init__(self, options: ReadOptions) -> None:
+        self._options = options
+        self._source: FollowedSource | None = None
+        self._last: Offset | None = None
+        """Where a query with Trigger.AvailableNow ends."""
+
+    def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
+        """Return where a query without a checkpoint begins."""
+        return starting_offset(self._followed(), self._options.starting_offsets)
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """Return the bound that the options set for a micro-batch."""
+        if self._options.max_entries_per_trigger is not None:
+            return ReadMaxRows(self._options.max_entries_per_trigger)
+        if self._options.max_bytes_per_trigger is not None:
+            return ReadMaxBytes(self._options.max_bytes_per_trigger)
+        return ReadAllAvailable()
+
+    def latestOffset(  # noqa: N802
+        self, start: Mapping[str, object] | None = None, limit: ReadLimit | None = None
+    ) -> Offset:
+        """Return where the next micro-batch ends."""
+        source = self._followed()
+        end = source.latest() if self._last is None else self._last
+        if start is None:
+            return end
+        return source.advance(start, end, self._allowance(limit))
+
+    def reportLatestOffset(self) -> Offset:  # noqa: N802
+        """Return the newest position that there is, for progress reports."""
+        return self._followed().latest()
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """Take note of what there is now; the query ends there."""
+        self._last = self._followed().latest()
+
+    def partitions(
+        self, start: Mapping[str, object], end: Mapping[str, object]
+    ) -> list[InputPartition]:
+        """Cut a micro-batch into parts of about `splitBytes`."""
+        options = self._options
+        parts = plan_splits(
+            self._followed().ranges(start, end),
+            split_bytes=options.split_bytes,
+            split_entries=options.split_entries,
+            min_partitions=options.min_partitions,
+        )
+        return as_partitions(parts)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the entries of one part."""
+        assert isinstance(partition, RangePartition), "partitions() made it"
+        return read_ranges(partition.ranges, self._options)
+
+    def commit(self, end: Mapping[str, object]) -> None:
+        """Do nothing: a checkpoint holds the offset, and no ledger is trimmed for being read."""
+
+    def _allowance(self, limit: ReadLimit | None) -> Allowance:
+        """Join Spark's bound with those of the options: both hold."""
+        entries, size = self._options.max_entries_per_trigger, self._options.max_bytes_per_trigger
+        if isinstance(limit, ReadMaxRows):
+            entries = limit.max_rows if entries is None else min(entries, limit.max_rows)
+        if isinstance(limit, ReadMaxBytes):
+            size = limit.max_bytes if size is None else min(size, limit.max_bytes)
+        return Allowance(entries, size)
+
+    def _followed(self) -> FollowedSource:
+        if self._source is None:
+            self._source = follow(client_of(self._options.client), self._options)
+        return self._source

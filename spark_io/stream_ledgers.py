@@ -1,0 +1,256 @@
+"""Follows what a stream reads, on the driver: how far it reaches now, from memory.
+
+Leaves computing with positions to `positions`, and asking Spark's questions to `stream`. Spark asks
+for the newest offset about a hundred times a second, so nothing here waits for a bookie or for
+ZooKeeper once a stream runs: watches and long polls keep it current in the background.
+
+Invariants: an offset once told stays readable, unless what it names is deleted.
+
+Source: Spark design, "Reading".
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Final, Protocol
+
+from ledger_client import ChainInfo
+from ledger_client.sync import LedgerClient, LedgerReader
+from spark_io.errors import DataLostError, OffsetError, OptionError
+from spark_io.options import ReadOptions
+from spark_io.positions import (
+    EARLIEST,
+    LATEST,
+    Allowance,
+    ChainPosition,
+    LedgerOffsets,
+    LinkedLedgers,
+    advance_chain,
+    advance_ledgers,
+    chain_ranges,
+    end_of_chain,
+    ledger_offsets_of,
+)
+from spark_io.selecting import find_ledgers, read_links
+from spark_io.splits import EntryRange, KnownLedger
+
+LINKS_PER_BATCH_MAX: Final = 10_000
+"""Links of a chain that one micro-batch reads at most; the next one goes on from there."""
+
+Offset = dict[str, int]
+
+
+class FollowedSource(Protocol):
+    """What a stream reads: named ledgers, or a chain."""
+
+    def earliest(self) -> Offset:
+        """Return the first position that there is."""
+        ...
+
+    def latest(self) -> Offset:
+        """Return the position behind all that can be read now."""
+        ...
+
+    def checked(self, stored: Mapping[str, object]) -> Offset:
+        """Return a stored position. Raises OffsetError, OptionError if it is none of this."""
+        ...
+
+    def advance(self, start: Mapping[str, object], end: Offset, allowance: Allowance) -> Offset:
+        """Return where a micro-batch from `start` ends, at most at `end`."""
+        ...
+
+    def ranges(self, start: Mapping[str, object], end: Mapping[str, object]) -> list[EntryRange]:
+        """Return what lies between two positions. Raises DataLostError."""
+        ...
+
+
+def follow(client: LedgerClient, options: ReadOptions) -> FollowedSource:
+    """Begin to follow what the options name. Raises OptionError, LedgerError."""
+    if options.selection.match:
+        text = "a stream reads named ledgers or a chain: name them, or publish them in a chain"
+        raise OptionError("match", text)
+    if options.selection.chain:
+        return FollowedLinks(client, options)
+    return FollowedLedgers(client, options)
+
+
+class OpenLedgers:
+    """Keeps the LAC of open ledgers current in the background, until they are closed."""
+
+    def __init__(self, client: LedgerClient, password: bytes) -> None:
+        self._client = client
+        self._password = password
+        self._readers: dict[int, LedgerReader] = {}
+
+    def now(self, known: KnownLedger) -> KnownLedger:
+        """Return a ledger as it is now; asks bookies at the first call for an open one alone."""
+        if known.is_closed:
+            return known
+        reader = self._readers.get(known.ledger_id)
+        if reader is None:
+            reader = self._client.open_ledger(known.ledger_id, password=self._password)
+            reader.follow()
+            self._readers[known.ledger_id] = reader
+        is_closed = reader.is_closed  # asked first: a closed one does not move any more
+        end = max(known.end, reader.last_confirmed + 1)
+        if is_closed:
+            self._readers.pop(known.ledger_id).close()
+        return KnownLedger(known.ledger_id, end, known.entry_bytes, is_closed)
+
+
+class FollowedLedgers:
+    """Named ledgers, each open or closed."""
+
+    def __init__(self, client: LedgerClient, options: ReadOptions) -> None:
+        password = options.client.password
+        known = find_ledgers(client, options.selection, password)
+        self._known = {each.ledger_id: each for each in known}
+        self._open = OpenLedgers(client, password)
+
+    def earliest(self) -> Offset:
+        """Return entry 0 of each."""
+        return {str(ledger_id): 0 for ledger_id in self._known}
+
+    def latest(self) -> Offset:
+        """Return what follows the LAC of each."""
+        return {str(each.ledger_id): each.end for each in self._now()}
+
+    def checked(self, stored: Mapping[str, object]) -> Offset:
+        """Return the offsets, with entry 0 for a ledger that they do not name."""
+        offsets = self._offsets(stored)
+        return self.earliest() | {str(key): value for key, value in offsets.items()}
+
+    def advance(self, start: Mapping[str, object], end: Offset, allowance: Allowance) -> Offset:
+        """Give each ledger its share by backlog."""
+        bounded = [
+            KnownLedger(each.ledger_id, end[str(each.ledger_id)], each.entry_bytes, each.is_closed)
+            for each in self._now()
+        ]
+        reached = advance_ledgers(bounded, self._offsets(start), allowance)
+        return {str(key): value for key, value in reached.items()}
+
+    def ranges(self, start: Mapping[str, object], end: Mapping[str, object]) -> list[EntryRange]:
+        """Return a range for each ledger that moved."""
+        first, stop = self._offsets(start), self._offsets(end)
+        ranges = [
+            EntryRange(key, first.get(key, 0), stop[key] - 1, self._known[key].entry_bytes)
+            for key in self._known
+            if key in stop
+        ]
+        return [each for each in ranges if each.count > 0]
+
+    def _now(self) -> list[KnownLedger]:
+        self._known = {key: self._open.now(each) for key, each in self._known.items()}
+        return list(self._known.values())
+
+    def _offsets(self, stored: Mapping[str, object]) -> LedgerOffsets:
+        offsets = ledger_offsets_of(stored)
+        unknown = [ledger_id for ledger_id in offsets if ledger_id not in self._known]
+        if unknown:
+            raise OffsetError(
+                f"the checkpoint stands in ledgers {unknown}, which the options do not name: "
+                "name them too, or begin with a new checkpoint"
+            )
+        return offsets
+
+
+class FollowedLinks:
+    """A chain: closed ledgers in all links, perhaps an open one at its end."""
+
+    def __init__(self, client: LedgerClient, options: ReadOptions) -> None:
+        self._client = client
+        self._options = options
+        self._name = options.selection.chain
+        self._chain = client.chain(self._name).follow()
+        self._links: dict[int, LinkedLedgers] = {}
+        self._open = OpenLedgers(client, options.client.password)
+
+    def earliest(self) -> Offset:
+        """Return the chain's first link as of now."""
+        return ChainPosition(self._chain.info.first_index).as_json()
+
+    def latest(self) -> Offset:
+        """Return what follows the last link, or the LAC of an open ledger in it."""
+        info = self._chain.info
+        return end_of_chain(self._last_links(info), info.next_index).as_json()
+
+    def checked(self, stored: Mapping[str, object]) -> Offset:
+        """Return the position. Raises OffsetError."""
+        return ChainPosition.of_json(stored).as_json()
+
+    def advance(self, start: Mapping[str, object], end: Offset, allowance: Allowance) -> Offset:
+        """Take links in order until the allowance is used up."""
+        begin, stop = ChainPosition.of_json(start), ChainPosition.of_json(end)
+        stop = min(stop, ChainPosition(begin.link + LINKS_PER_BATCH_MAX))
+        if allowance == Allowance():
+            return max(begin, stop).as_json()
+        links = self._read(self._not_trimmed(begin).link, stop)
+        self._forget_below(begin.link)
+        return advance_chain(links, begin, stop, allowance).as_json()
+
+    def ranges(self, start: Mapping[str, object], end: Mapping[str, object]) -> list[EntryRange]:
+        """Return the ranges of all ledgers between two positions."""
+        begin, stop = ChainPosition.of_json(start), ChainPosition.of_json(end)
+        begin = self._not_trimmed(begin)
+        ranges = chain_ranges(self._read(begin.link, stop), begin, stop)
+        self._forget_below(begin.link)
+        return ranges
+
+    def _not_trimmed(self, begin: ChainPosition) -> ChainPosition:
+        first = self._chain.info.first_index
+        if begin.link >= first:
+            return begin
+        if self._options.fail_on_data_loss:
+            text = (
+                f"chain {self._name!r} begins at link {first} now, and the query stood at link "
+                f"{begin.link}: what lay between was trimmed or replaced"
+            )
+            raise DataLostError(-1, 0, -1, text)
+        return ChainPosition(first)
+
+    def _last_links(self, info: ChainInfo) -> list[LinkedLedgers]:
+        """Return the last link alone: none but its last ledger can be open."""
+        if info.next_index == info.first_index:
+            return []
+        return self._read(info.next_index - 1, ChainPosition(info.next_index))
+
+    def _read(self, first: int, end: ChainPosition) -> list[LinkedLedgers]:
+        """Return the links from `first` to the one that `end` stands in, read once if closed."""
+        wanted = range(first, end.link + (1 if end > ChainPosition(end.link) else 0))
+        missing = [index for index in wanted if index not in self._links]
+        if missing:
+            found = read_links(
+                self._client,
+                self._name,
+                self._options.client.password,
+                first_index=missing[0],
+                end_index=missing[-1] + 1,
+                fail_on_data_loss=self._options.fail_on_data_loss,
+            )
+            for index, ledgers in found:
+                self._links[index] = LinkedLedgers(index, tuple(ledgers))
+        return [self._now(index) for index in wanted if index in self._links]
+
+    def _now(self, index: int) -> LinkedLedgers:
+        ledgers = tuple(self._open.now(each) for each in self._links[index].ledgers)
+        self._links[index] = LinkedLedgers(index, ledgers)
+        return self._links[index]
+
+    def _forget_below(self, index: int) -> None:
+        for old in [each for each in self._links if each < index]:
+            del self._links[old]
+
+
+def starting_offset(source: FollowedSource, text: str) -> Offset:
+    """Return where a new query begins: `earliest`, `latest` or a position. Raises OptionError."""
+    if text.lower() == EARLIEST:
+        return source.earliest()
+    if text.lower() == LATEST:
+        return source.latest()
+    try:
+        stored = json.loads(text)
+        if not isinstance(stored, dict):
+            raise OffsetError(f"{text!r} is no JSON object")
+        return source.checked(stored)
+    except ValueError as error:
+        why = f"{text!r} is neither earliest nor latest nor an offset ({error})"
+        raise OptionError("startingOffsets", why) from error

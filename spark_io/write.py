@@ -1,0 +1,234 @@
+"""Writes a DataFrame's rows into ledgers, and publishes them in a chain exactly once.
+
+Leaves replication to the ledger client, and the publication itself to `ledger_client.chains`.
+
+Each attempt of each task writes ledgers of its own and closes them. The driver publishes those of
+the attempts that Spark chose, all in one step together with (application, batch); what was never
+published is collected after a grace period (`quire chain collect`).
+
+Invariants: a batch is published at most once, however often it is run; nothing that may have been
+published is deleted.
+
+Source: Spark design, "Writing: exactly once"; issue 6, point 2.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate, pairwise
+from itertools import chain as joined
+from typing import Final
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+
+from ledger_client import LedgerError
+from metadata.chain import LinkedLedger
+from spark_io.errors import OptionError, SchemaError
+from spark_io.options import WriteOptions
+from spark_io.worker_client import client_of
+
+QUERY_ID: Final = "sql.streaming.queryId"
+"""The local property with a streaming query's id: the same after each restart."""
+PUBLISH_TIMEOUT_S: Final = 120.0
+
+
+@dataclass
+class WrittenLedgers(WriterCommitMessage):
+    """What one task wrote."""
+
+    ledgers: tuple[LinkedLedger, ...]
+    since_index: int
+    """The chain's next link before the task wrote."""
+    query_id: str = ""
+
+
+def write_rows(batches: Iterable[pa.RecordBatch], options: WriteOptions) -> WrittenLedgers:
+    """Append the rows of one task to ledgers, in order, and close them.
+
+    On return every row is on its ack quorum. A task without rows makes no ledger.
+    """
+    client = client_of(options.client)
+    chain = client.chain(options.chain)
+    since_index = chain.info().next_index
+    query_id = _local_property(QUERY_ID)
+    custom = chain.custom_metadata | ({"spark.query": query_id} if query_id else {})
+    rows = _Rows(map(_payloads, batches), options.ledger_bytes_max)
+    written: list[LinkedLedger] = []
+    while rows.has_more():
+        with client.create_ledger(
+            options.quorum,
+            digest=options.digest,
+            password=options.client.password,
+            metadata=custom,
+        ) as writer:
+            writer.append_many(rows)
+        info = writer.info
+        written.append(LinkedLedger(info.id, info.created_ms, info.last_entry_id, info.length))
+    return WrittenLedgers(tuple(written), since_index, query_id)
+
+
+def publish(
+    messages: Sequence[WriterCommitMessage | None],
+    options: WriteOptions,
+    *,
+    application: str,
+    batch: int | None,
+    replaces: bool,
+) -> None:
+    """Publish what the tasks wrote; nothing if this batch was published before."""
+    written = _written(messages)
+    chain = client_of(options.client).chain(options.chain)
+    ledgers = [ledger for each in written for ledger in each.ledgers]
+    if not ledgers and not replaces:
+        return
+    done = chain.publish(
+        ledgers,
+        application=application,
+        batch=batch,
+        replaces=replaces,
+        timeout=PUBLISH_TIMEOUT_S,
+    )
+    if not done.is_new:
+        _withdraw(written, options)
+
+
+def withdraw(messages: Sequence[WriterCommitMessage | None], options: WriteOptions) -> None:
+    """Delete what the tasks wrote, unless it was published all the same."""
+    try:
+        _withdraw(_written(messages), options)
+    except LedgerError:
+        return  # it is collected later
+
+
+def make_chain(options: WriteOptions) -> None:
+    """See to it that the chain exists: here it shows if the cluster cannot be reached."""
+    client_of(options.client).chain(options.chain).create(exist_ok=True)
+
+
+class LedgerBatchWriter(DataSourceArrowWriter):
+    """One batch job: written by tasks, published by the driver."""
+
+    def __init__(self, options: WriteOptions, *, overwrite: bool) -> None:
+        if options.application and options.batch is None:
+            raise OptionError("txnVersion", "missing: a batch job with txnAppId counts its runs")
+        self._options = options
+        self._overwrite = overwrite
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Write one task's rows."""
+        return write_rows(iterator, self._options)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Publish the job's ledgers as one link, in the order of the partitions."""
+        options = self._options
+        publish(
+            messages,
+            options,
+            application=options.application,
+            batch=options.batch,
+            replaces=self._overwrite,
+        )
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Delete the job's ledgers, unless they were published all the same."""
+        withdraw(messages, self._options)
+
+
+class LedgerStreamWriter(DataSourceStreamArrowWriter):
+    """One streaming query: each micro-batch is one link."""
+
+    def __init__(self, options: WriteOptions, *, overwrite: bool) -> None:
+        self._options = options
+        self._overwrite = overwrite
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Write one task's rows."""
+        return write_rows(iterator, self._options)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """Publish the micro-batch, if no earlier attempt did."""
+        written = _written(messages)
+        application = self._options.application or next((each.query_id for each in written), "")
+        publish(
+            messages,
+            self._options,
+            application=application,
+            batch=batchId if application else None,
+            replaces=self._overwrite,
+        )
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """Delete the micro-batch's ledgers, unless they were published all the same."""
+        withdraw(messages, self._options)
+
+
+@dataclass
+class _Rows:
+    """The rows of a task, dealt out to one ledger after the other."""
+
+    batches: Iterator[list[bytes]]
+    ledger_bytes_max: int
+    _next: list[bytes] = field(default_factory=list)
+
+    def has_more(self) -> bool:
+        """Tell whether another ledger is needed."""
+        while not self._next:
+            batch = next(self.batches, None)
+            if batch is None:
+                return False
+            self._next = batch
+        return True
+
+    def __iter__(self) -> Iterator[bytes]:
+        """Yield rows until the ledger has `ledger_bytes_max` bytes, or one row more than that."""
+        return joined.from_iterable(self._of_one_ledger())
+
+    def _of_one_ledger(self) -> Iterator[list[bytes]]:
+        room = self.ledger_bytes_max
+        while self.has_more():
+            batch, self._next = self._next, []
+            size = sum(map(len, batch))
+            if size > room:
+                fitting = bisect_right(list(accumulate(map(len, batch))), room)
+                if fitting == 0 and room == self.ledger_bytes_max:
+                    fitting = 1  # a row that is larger than a ledger is to be
+                batch, self._next = batch[:fitting], batch[fitting:]
+                yield batch
+                return
+            room -= size
+            yield batch
+
+
+def _payloads(batch: pa.RecordBatch) -> list[bytes]:
+    """Copy the rows' payloads out of what Spark sent."""
+    column = batch.column(0)
+    if column.null_count:
+        raise SchemaError("a row has no data: an entry may be empty, but not null")
+    _, offsets, data = column.cast(pa.binary()).buffers()
+    if data is None:
+        return [b""] * len(column)
+    bounds = memoryview(offsets).cast("i")[column.offset : column.offset + len(column) + 1]
+    payload = data.to_pybytes()  # a slice of bytes costs a third of a slice of a view
+    return [payload[start:stop] for start, stop in pairwise(bounds)]
+
+
+def _written(messages: Sequence[WriterCommitMessage | None]) -> list[WrittenLedgers]:
+    return [each for each in messages if isinstance(each, WrittenLedgers)]
+
+
+def _withdraw(written: Sequence[WrittenLedgers], options: WriteOptions) -> None:
+    ledger_ids = [ledger.ledger_id for each in written for ledger in each.ledgers]
+    if ledger_ids:
+        since = min(each.since_index for each in written)
+        client_of(options.client).chain(options.chain).withdraw(ledger_ids, since_index=since)
+
+
+def _local_property(name: str) -> str:
+    context = TaskContext.get()
+    return (context.getLocalProperty(name) or "") if context is not None else ""

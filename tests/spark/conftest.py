@@ -1,0 +1,99 @@
+"""One Spark session and one real cluster for all Spark tests of a run."""
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any, TypeVar
+
+import pytest
+
+from ledger_client import Quorum
+from ledger_client.sync import LedgerClient
+from quire.local_bookie import LocalBookie
+from quire.local_cluster import LocalCluster
+from spark_io.launching import session
+
+pyspark = pytest.importorskip("pyspark", reason="the Spark tests need the extra `spark`")
+
+from pyspark.sql import SparkSession  # noqa: E402 - only where there is one
+
+ResultT = TypeVar("ResultT")
+BOOKIES = 4
+
+
+class RunningCluster:
+    """A local cluster whose loop runs in a thread, for tests that block."""
+
+    def __init__(self, bookies: int) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._thread.start()
+        self.cluster = LocalCluster(bookies=bookies)
+        self.run(self.cluster.start())
+
+    @property
+    def metadata(self) -> str:
+        return self.cluster.metadata_uri
+
+    @property
+    def bookies(self) -> list[LocalBookie]:
+        return self.cluster.bookies
+
+    def run(self, work: Coroutine[Any, Any, ResultT]) -> ResultT:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(120)
+
+    def stop(self) -> None:
+        self.run(self.cluster.aclose())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(10)
+        self._loop.close()
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    made = session(
+        "quire tests",
+        master="local[2,3]",
+        conf={
+            "spark.sql.shuffle.partitions": "2",
+            "spark.ui.enabled": "false",
+            "spark.sql.execution.pythonUDF.arrow.enabled": "false",  # would want pandas
+            "spark.sql.streaming.pollingDelay": "10ms",
+        },
+    )
+    made.sparkContext.setLogLevel("OFF")
+    yield made
+    made.stop()
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[RunningCluster]:
+    made = RunningCluster(BOOKIES)
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def own_cluster() -> Iterator[RunningCluster]:
+    """Start a cluster for one test that hurts bookies."""
+    made = RunningCluster(BOOKIES)
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def client(cluster: RunningCluster) -> Iterator[LedgerClient]:
+    with LedgerClient(cluster.metadata) as made:
+        yield made
+
+
+@pytest.fixture
+def written(client: LedgerClient) -> Callable[..., int]:
+    """Write entries into a closed ledger; return its id."""
+
+    def write(entries: list[bytes], quorum: Quorum | None = None, **metadata: str) -> int:
+        with client.create_ledger(quorum or Quorum.all(3), metadata=metadata) as writer:
+            writer.append_many(entries)
+        return writer.id
+
+    return write

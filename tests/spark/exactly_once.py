@@ -1,0 +1,161 @@
+"""Kills a streaming job at random moments, again and again, and counts what its chain holds.
+
+`python -m tests.spark.exactly_once --kills 50`: a driver process, with its Java and its workers,
+reads one chain and writes another, and is killed (-9) with all of its children after a random time;
+the next one goes on from the checkpoint. Meanwhile ledgers are published in the source. In the end
+each entry of the source must be in the target exactly once. Every third driver dies right behind
+a publication, before Spark takes note of it: that batch is run again.
+
+Leaves the small number of kills that every run affords to `test_exactly_once.py`.
+"""
+
+import argparse
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from ledger_client import Quorum
+from ledger_client.sync import LedgerClient
+
+ENTRIES_PER_LINK = 500
+SOURCE, TARGET = "source", "target"
+LEAST_S, MOST_S = 5.0, 15.0
+DRIVER_GROUP = "QUIRE_TEST_DRIVER_GROUP"
+"""Names the process group of a driver and its Java; the Python workers make one of their own."""
+FINISH_TIMEOUT_S = 300
+
+
+def drive(metadata: str, checkpoint: str, *, is_last: bool, crash_after_publish: bool) -> None:
+    """Run the streaming job in this process: for ever, or until it has all that there is."""
+    from spark_io.launching import session  # noqa: PLC0415 - in the driver's process alone
+
+    os.environ[DRIVER_GROUP] = str(os.getpgrp())
+    spark = session("exactly once", master="local[2]", conf={"spark.ui.enabled": "false"})
+    spark.sparkContext.setLogLevel("OFF")
+    reading = spark.readStream.format("ledger").option("metadata", metadata)
+    entries = reading.option("chain", SOURCE).option("maxEntriesPerTrigger", "400").load()
+    writing = entries.select("data").repartition(2).writeStream.format("ledger")
+    if crash_after_publish:
+        from tests.spark.crashing import CrashingLedgers  # noqa: PLC0415
+
+        spark.dataSource.register(CrashingLedgers)
+        writing = writing.format(CrashingLedgers.name())
+    writing = writing.option("metadata", metadata).option("chain", TARGET)
+    writing = writing.option("checkpointLocation", checkpoint)
+    query = (writing.trigger(availableNow=True) if is_last else writing).start()
+    query.awaitTermination()
+    spark.stop()
+
+
+class Campaign:
+    """One source, one target, and drivers that die."""
+
+    def __init__(self, metadata: str, directory: Path, seed: int) -> None:
+        self._metadata = metadata
+        self._directory = directory
+        self._rng = random.Random(seed)
+        self._published = 0
+        self.crashes = 0
+
+    def run(self, kills: int) -> None:
+        """Kill so many drivers, let the last one finish, and compare. Raises AssertionError."""
+        with LedgerClient(self._metadata) as client:
+            client.chain(SOURCE).create(exist_ok=True)
+            for number in range(kills):
+                self._publish(client)
+                does_crash = number % 3 == 1
+                driver = self._start(does_crash=does_crash)
+                ends = time.monotonic() + self._rng.uniform(LEAST_S, MOST_S)
+                while time.monotonic() < ends and driver.poll() is None:
+                    time.sleep(0.1)
+                self.crashes += driver.poll() is not None
+                _kill(driver)
+                print(f"driver {number + 1} of {kills} killed", flush=True)
+            self._publish(client)
+            driver = self._start(is_last=True)
+            assert driver.wait(FINISH_TIMEOUT_S) == 0, "the last driver ends well"
+            self._compare(client)
+
+    def _publish(self, client: LedgerClient) -> None:
+        chain = client.chain(SOURCE)
+        with client.create_ledger(Quorum.majority(3), metadata=chain.custom_metadata) as writer:
+            first = self._published
+            writer.append_many(b"%d" % n for n in range(first, first + ENTRIES_PER_LINK))
+        self._published += ENTRIES_PER_LINK
+        chain.publish([writer.info])
+
+    def _start(self, *, is_last: bool = False, does_crash: bool = False) -> subprocess.Popen[bytes]:
+        words = [sys.executable, "-m", "tests.spark.exactly_once", "--drive", self._metadata]
+        words += ["--checkpoint", str(self._directory / "checkpoint")]
+        words += ["--last"] * is_last + ["--crash"] * does_crash
+        with (self._directory / "driver.log").open("ab") as log:
+            return subprocess.Popen(
+                words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+            )
+
+    def _compare(self, client: LedgerClient) -> None:
+        found = Counter[int]()
+        chain = client.chain(TARGET)
+        info = chain.info()
+        for _, link in chain.links(info.first_index, info.next_index):
+            assert link is not None
+            for ledger in link.ledgers:
+                with client.open_ledger(ledger.ledger_id) as reader:
+                    found.update(int(entry.data) for batch in reader.read() for entry in batch)
+        lost = [n for n in range(self._published) if n not in found]
+        twice = [n for n, count in found.items() if count > 1]
+        told = f"{self._published} entries: {len(lost)} lost, {len(twice)} more than once"
+        print(told, f"in {info.next_index} links; {self.crashes} drivers crashed by themselves")
+        assert not lost, lost[:10]
+        assert not twice, twice[:10]
+        assert len(found) == self._published
+        orphans = chain.collect(grace_s=0)
+        print(f"{orphans} orphans collected")
+
+
+def _kill(driver: subprocess.Popen[bytes]) -> None:
+    """Kill a driver with its Java and all of its workers."""
+    try:
+        os.killpg(driver.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return
+    finally:
+        driver.wait()
+
+
+def main() -> None:
+    """Run a campaign, or be one of its drivers."""
+    parser = argparse.ArgumentParser(prog="python -m tests.spark.exactly_once")
+    parser.add_argument("--kills", type=int, default=50)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--drive", metavar="ADDRESS")
+    parser.add_argument("--checkpoint")
+    parser.add_argument("--last", action="store_true")
+    parser.add_argument("--crash", action="store_true")
+    options = parser.parse_args()
+    if options.drive:
+        drive(
+            options.drive,
+            options.checkpoint,
+            is_last=options.last,
+            crash_after_publish=options.crash,
+        )
+        return
+    from tests.spark.conftest import RunningCluster  # noqa: PLC0415 - of no use to a driver
+
+    cluster = RunningCluster(4)
+    try:
+        with TemporaryDirectory() as directory:
+            Campaign(cluster.metadata, Path(directory), options.seed).run(options.kills)
+    finally:
+        cluster.stop()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,144 @@
+"""Holds that ledgers work on a standalone cluster of two workers, with tasks run twice.
+
+Leaves everything else to the tests on one machine's threads.
+"""
+
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pyspark
+import pytest
+
+from ledger_client.sync import LedgerClient
+from spark_io.launching import prepare_environment
+from tests.spark.conftest import RunningCluster
+
+ROWS = 4_000
+JOB = f"""
+import sys
+import time
+
+from pyspark import TaskContext
+from pyspark.sql import functions as F
+
+from spark_io.launching import session
+
+metadata, master = sys.argv[1:]
+spark = session(
+    "standalone",
+    master=master,
+    conf={{
+        "spark.speculation": "true",
+        "spark.speculation.quantile": "0.5",
+        "spark.speculation.multiplier": "1.1",
+        "spark.speculation.interval": "100ms",
+        "spark.speculation.minTaskRuntime": "100ms",
+        "spark.executor.memory": "512m",
+        "spark.ui.enabled": "false",
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "100",
+    }},
+)
+
+
+@F.udf("string", useArrow=False)
+def slow_at_first(number):
+    if number == {ROWS - 1} and TaskContext.get().attemptNumber() == 0:
+        time.sleep(60)
+    return str(number) + " " * 2_000  # more than what lies in buffers on the way
+
+
+hosts = spark.sparkContext.parallelize(range(40), 40).map(
+    lambda _: (time.sleep(0.05), __import__("os").getppid())[1]
+).distinct().count()
+rows = spark.range(0, {ROWS}, 1, 4).select(slow_at_first("id").alias("data"))
+writing = rows.write.format("ledger").option("metadata", metadata).option("chain", "twice")
+writing.mode("append").save()
+found = spark.read.format("ledger").option("metadata", metadata).option("chain", "twice").load()
+values = sorted(int(bytes(row.data)) for row in found.collect())
+print("EXECUTORS", hosts)
+print("WHOLE", values == list(range({ROWS})))
+spark.stop()
+"""
+
+
+@contextmanager
+def standalone_spark(directory: Path) -> Iterator[str]:
+    """Start a master and two workers of one core each; yield the master's address."""
+    environment = dict(os.environ)
+    prepare_environment(environment)
+    home = Path(pyspark.__file__).parent
+    environment |= {"SPARK_HOME": str(home), "SPARK_LOCAL_IP": "127.0.0.1"}
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start(name: str, *words: str) -> Path:
+        log = directory / f"{name}.log"
+        with log.open("wb") as file:
+            started.append(
+                subprocess.Popen(
+                    [str(home / "bin" / "spark-class"), *words],
+                    env=environment,
+                    stdin=subprocess.DEVNULL,
+                    stdout=file,
+                    stderr=file,
+                )
+            )
+        return log
+
+    try:
+        package = "org.apache.spark.deploy"
+        ports = ("--port", "0", "--webui-port", "0")
+        log = start("master", f"{package}.master.Master", "--host", "127.0.0.1", *ports)
+        address = wait_for(log, r"Starting Spark master at (spark://127\.0\.0\.1:\d+)")
+        for number in (1, 2):
+            work = ("--cores", "1", "--memory", "1g", "--work-dir", str(directory / f"w{number}"))
+            host = ("--host", f"127.0.0.{number}")  # a task is not run twice on one host
+            worker = (f"{package}.worker.Worker", *host, *ports, *work, address)
+            log = start(f"worker{number}", *worker)
+            wait_for(log, r"(Successfully registered with master)")
+        yield address
+    finally:
+        for process in started:
+            process.terminate()
+        for process in started:
+            process.wait(30)
+
+
+def wait_for(log: Path, pattern: str, seconds: float = 60) -> str:
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        found = re.search(pattern, log.read_text())
+        if found is not None:
+            return found[1]
+        time.sleep(0.1)
+    raise AssertionError(log.read_text()[-2000:])
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="a second loopback address is needed")
+@pytest.mark.timeout(300)
+def test_a_task_that_runs_twice_on_two_executors_is_published_once(
+    own_cluster: RunningCluster, tmp_path: Path
+) -> None:
+    script = tmp_path / "job.py"
+    script.write_text(JOB)
+    with standalone_spark(tmp_path) as master:
+        done = subprocess.run(
+            [sys.executable, str(script), own_cluster.metadata, master],
+            capture_output=True,
+            text=True,
+            timeout=240,
+            check=False,
+            cwd=tmp_path,
+        )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert "WHOLE True" in done.stdout
+    assert "EXECUTORS 2" in done.stdout
+    with LedgerClient(own_cluster.metadata) as client:
+        ledgers = list(client.list_ledgers())
+        assert len(ledgers) == 5, "the slow task's first attempt wrote a ledger too"
+        assert client.chain("twice").collect(grace_s=0) == 1

@@ -1,0 +1,203 @@
+"""Holds that streams over ledgers and chains neither lose nor repeat entries across restarts."""
+
+import json
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+from pyspark.sql.streaming.query import StreamingQuery
+
+from ledger_client import Quorum
+from ledger_client.sync import LedgerClient
+from tests.spark.conftest import RunningCluster
+
+Write = Callable[..., int]
+
+
+def stream(spark: SparkSession, cluster: RunningCluster, **options: object) -> DataFrame:
+    reader = spark.readStream.format("ledger").option("metadata", cluster.metadata)
+    return reader.options(**{name: str(value) for name, value in options.items()}).load()
+
+
+def into_files(frame: DataFrame, directory: Path) -> StreamingQuery:
+    writing = frame.writeStream.format("parquet").option("path", str(directory / "table"))
+    writing = writing.option("checkpointLocation", str(directory / "checkpoint"))
+    return writing.trigger(availableNow=True).start()
+
+
+def finish(query: StreamingQuery) -> list[int]:
+    """Wait for the end; return how many rows each micro-batch had."""
+    query.awaitTermination(120)
+    assert not query.isActive, "it ends by itself"
+    return [int(each["numInputRows"]) for each in query.recentProgress if each["numInputRows"]]
+
+
+def rows(spark: SparkSession, directory: Path) -> list[tuple[int, int]]:
+    table = spark.read.parquet(str(directory / "table"))
+    return sorted((row.ledger_id, row.entry_id) for row in table.collect())
+
+
+@pytest.fixture
+def chain() -> str:
+    return f"chain-{uuid.uuid4()}"
+
+
+def publish(client: LedgerClient, chain: str, *counts: int) -> list[tuple[int, int]]:
+    """Publish one link of ledgers with so many entries each; return what they hold."""
+    handle = client.chain(chain)
+    handle.create(exist_ok=True)
+    infos = []
+    for count in counts:
+        with client.create_ledger(Quorum.all(2), metadata=handle.custom_metadata) as writer:
+            writer.append_many([b"%d" % number for number in range(count)])
+        infos.append(writer.info)
+    handle.publish(infos)
+    return [
+        (int(each.id), n) for each, count in zip(infos, counts, strict=True) for n in range(count)
+    ]
+
+
+def test_a_chain_is_followed_across_restarts(
+    spark: SparkSession, cluster: RunningCluster, client: LedgerClient, chain: str, tmp_path: Path
+) -> None:
+    told = publish(client, chain, 300, 0, 200)
+    frame = stream(spark, cluster, chain=chain, maxEntriesPerTrigger=120)
+    assert finish(into_files(frame, tmp_path)) == [120, 120, 120, 120, 20]
+    assert finish(into_files(frame, tmp_path)) == []
+    told += publish(client, chain, 50) + publish(client, chain, 100)
+    assert finish(into_files(frame, tmp_path)) == [120, 30]
+    assert rows(spark, tmp_path) == sorted(told)
+
+
+def test_bytes_bound_a_batch_too(
+    spark: SparkSession, cluster: RunningCluster, client: LedgerClient, chain: str, tmp_path: Path
+) -> None:
+    told = publish(client, chain, 100)
+    frame = stream(spark, cluster, chain=chain, maxBytesPerTrigger=100)
+    assert len(finish(into_files(frame, tmp_path))) == 2
+    assert rows(spark, tmp_path) == told
+
+
+def test_named_ledgers_are_followed_while_they_are_written(
+    spark: SparkSession,
+    cluster: RunningCluster,
+    client: LedgerClient,
+    written: Write,
+    tmp_path: Path,
+) -> None:
+    closed = written([b"a"] * 30)
+    with client.create_ledger(Quorum.all(3)) as writer:
+        writer.append_many([b"b"] * 10)
+        frame = stream(spark, cluster, ledgers=f"{closed},{writer.id}")
+        assert sum(finish(into_files(frame, tmp_path))) == 40
+        writer.append_many([b"c"] * 5)
+        assert sum(finish(into_files(frame, tmp_path))) == 5
+    assert finish(into_files(frame, tmp_path)) == []
+    wanted = [(closed, n) for n in range(30)] + [(writer.id, n) for n in range(15)]
+    assert rows(spark, tmp_path) == sorted(wanted)
+
+
+def test_a_running_stream_sees_what_is_appended_and_published(
+    spark: SparkSession, cluster: RunningCluster, client: LedgerClient, chain: str
+) -> None:
+    publish(client, chain, 3)
+    name = f"t{uuid.uuid4().hex}"
+    query = stream(spark, cluster, chain=chain).writeStream.format("memory").queryName(name).start()
+    try:
+        query.processAllAvailable()
+        handle = client.chain(chain)
+        with client.create_ledger(Quorum.all(3), metadata=handle.custom_metadata) as writer:
+            writer.append(b"first")
+            handle.publish([writer.info])  # an open ledger at the end, as a topic has
+            for count in (4, 5, 6):
+                writer.append(b"more")
+                wait_for(lambda: spark.table(name).count() >= count)  # noqa: B023 - called here
+        publish(client, chain, 2)
+        wait_for(lambda: spark.table(name).count() >= 9)
+        assert spark.table(name).count() == 9
+        assert spark.table(name).distinct().count() == 9
+    finally:
+        query.stop()
+
+
+def wait_for(condition: Callable[[], bool], seconds: float = 60) -> None:
+    import time  # noqa: PLC0415 - the tests' own clock
+
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come"
+        time.sleep(0.05)
+
+
+def test_positions_to_start_from(
+    spark: SparkSession, cluster: RunningCluster, client: LedgerClient, chain: str, tmp_path: Path
+) -> None:
+    told = publish(client, chain, 10) + publish(client, chain, 20)
+    middle = json.dumps({"link": 1, "ledger": 0, "entry": 15})
+    frame = stream(spark, cluster, chain=chain, startingOffsets=middle)
+    assert sum(finish(into_files(frame, tmp_path / "middle"))) == 5
+    assert rows(spark, tmp_path / "middle") == told[25:]
+    latest = stream(spark, cluster, chain=chain, startingOffsets="latest")
+    assert finish(into_files(latest, tmp_path / "latest")) == []
+
+
+def test_what_was_trimmed_before_it_was_read_is_told(
+    spark: SparkSession, cluster: RunningCluster, client: LedgerClient, chain: str, tmp_path: Path
+) -> None:
+    publish(client, chain, 10)
+    assert sum(finish(into_files(stream(spark, cluster, chain=chain), tmp_path))) == 10
+    publish(client, chain, 20)
+    told = publish(client, chain, 30)
+    client.chain(chain).trim(2)
+    with pytest.raises(Exception, match="begins at link 2 now"):
+        finish(into_files(stream(spark, cluster, chain=chain), tmp_path))
+    lenient = stream(spark, cluster, chain=chain, failOnDataLoss="false")
+    assert finish(into_files(lenient, tmp_path)) == [30]
+    assert rows(spark, tmp_path)[10:] == told
+
+
+def test_a_stream_into_a_chain_is_written_once(
+    spark: SparkSession, cluster: RunningCluster, client: LedgerClient, chain: str, tmp_path: Path
+) -> None:
+    source = f"{chain}-source"
+    for _ in range(2):
+        publish(client, source, 100)
+        frame = stream(spark, cluster, chain=source, maxEntriesPerTrigger=60).select("data")
+        writing = frame.writeStream.format("ledger").option("metadata", cluster.metadata)
+        writing = writing.option("chain", chain).option("checkpointLocation", str(tmp_path / "c"))
+        finish(writing.trigger(availableNow=True).start())
+    batch = spark.read.format("ledger").option("metadata", cluster.metadata).option("chain", chain)
+    counts = batch.load().groupBy(F.col("data").cast("string")).count().collect()
+    assert sorted(int(row[0]) for row in counts) == list(range(100))
+    assert {row["count"] for row in counts} == {2}
+    info = client.chain(chain).info()
+    links = [link for _, link in client.chain(chain).links(0, info.next_index) if link]
+    assert [link.batch for link in links] == [0, 1, 2, 3]
+    assert len({link.application for link in links}) == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"match": "a=b"}, "a stream reads named ledgers or a chain"),
+        ({"chain": "no-such-chain"}, "there is no chain"),
+        ({"ledger": "99999999"}, "it does not exist"),
+    ],
+)
+def test_wrong_options_are_told(
+    spark: SparkSession, cluster: RunningCluster, tmp_path: Path, options: dict[str, str], said: str
+) -> None:
+    with pytest.raises(Exception, match=said):
+        finish(into_files(stream(spark, cluster, **options), tmp_path))
+
+
+def test_a_checkpoint_of_other_ledgers_is_refused(
+    spark: SparkSession, cluster: RunningCluster, written: Write, tmp_path: Path
+) -> None:
+    first, second = written([b"a"] * 3), written([b"b"] * 4)
+    finish(into_files(stream(spark, cluster, ledgers=first), tmp_path))
+    with pytest.raises(Exception, match=f"the checkpoint stands in ledgers .{first}."):
+        finish(into_files(stream(spark, cluster, ledgers=second), tmp_path))

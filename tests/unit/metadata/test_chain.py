@@ -1,0 +1,118 @@
+"""Holds the values of chains: their changes, their stored form, and what is no stored form."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from metadata.chain import (
+    AppliedBatch,
+    ChainHead,
+    ChainLink,
+    LinkedLedger,
+    check_chain_name,
+    pack_applied,
+    pack_head,
+    pack_link,
+    unpack_applied,
+    unpack_head,
+    unpack_link,
+)
+from metadata.errors import InvalidChainNameError, LedgersCollectedError, MetadataFormatError
+from metadata.ids import EntryId, LedgerId, UpdateToken
+
+TOKEN = UpdateToken(b"t" * 16)
+OTHER_TOKEN = UpdateToken(b"o" * 16)
+NATURALS = st.integers(0, 2**63 - 1)
+
+ledgers = st.builds(
+    LinkedLedger,
+    ledger_id=NATURALS.map(LedgerId),
+    created_ms=NATURALS,
+    last_entry_id=st.none() | st.integers(-1, 2**53).map(EntryId),
+    length=st.none() | NATURALS,
+)
+links = st.builds(
+    ChainLink,
+    ledgers=st.lists(ledgers, max_size=5).map(tuple),
+    published_ms=NATURALS,
+    token=st.binary(min_size=16, max_size=16).map(UpdateToken),
+    application=st.text(max_size=20),
+    batch=st.integers(-1, 2**63 - 1),
+)
+
+
+def link(*created_ms: int) -> ChainLink:
+    named = tuple(LinkedLedger(LedgerId(7 + i), ms) for i, ms in enumerate(created_ms))
+    return ChainLink(named, 1_000, OTHER_TOKEN)
+
+
+@given(links)
+def test_a_link_comes_back_as_it_was(value: ChainLink) -> None:
+    assert unpack_link("/a", pack_link("/a", value)) == value
+
+
+@given(st.integers(0, 10**9), st.integers(0, 10**9), NATURALS)
+def test_a_head_comes_back_as_it_was(first: int, more: int, collected: int) -> None:
+    head = ChainHead(TOKEN, first, first + more, collected)
+    assert unpack_head("/a", pack_head("/a", head)) == head
+
+
+def test_the_last_batch_of_an_application_comes_back_as_it_was() -> None:
+    applied = AppliedBatch("query 7", 12, 345)
+    assert unpack_applied("/a", pack_applied("/a", applied)) == applied
+
+
+@given(st.binary(max_size=60))
+def test_other_bytes_are_a_format_error(value: bytes) -> None:
+    for unpack in (unpack_link, unpack_head, unpack_applied):
+        with pytest.raises(MetadataFormatError):
+            unpack("/a", value)
+
+
+@pytest.mark.parametrize("cut", range(1, 20))
+def test_a_changed_head_is_a_format_error_or_another_head(cut: int) -> None:
+    value = bytearray(pack_head("/a", ChainHead(TOKEN, 3, 9)))
+    value[cut] ^= 0xFF
+    try:
+        assert unpack_head("/a", bytes(value)) is not None
+    except MetadataFormatError as error:
+        assert "/a" in str(error)  # noqa: PT017 - either end is right
+
+
+def test_each_link_has_the_next_number() -> None:
+    head = ChainHead(TOKEN)
+    for number in range(3):
+        assert (head.first_index, head.next_index) == (0, number)
+        head = head.with_link(link(5), replaces=False)
+    assert head.token == OTHER_TOKEN
+
+
+def test_a_link_that_replaces_is_the_only_one() -> None:
+    head = ChainHead(TOKEN, 2, 9).with_link(link(5), replaces=True)
+    assert (head.first_index, head.next_index) == (9, 10)
+
+
+def test_trimming_never_takes_in_what_was_left_out_nor_goes_beyond_the_end() -> None:
+    head = ChainHead(TOKEN, 2, 9)
+    assert head.with_first_index(1, TOKEN).first_index == 2
+    assert head.with_first_index(5, TOKEN).first_index == 5
+    assert head.with_first_index(50, TOKEN).first_index == 9
+
+
+def test_what_may_have_been_collected_is_not_linked() -> None:
+    head = ChainHead(TOKEN).with_collected_before(1_000, TOKEN)
+    assert head.with_link(link(1_000, 2_000), replaces=False).next_index == 1
+    with pytest.raises(LedgersCollectedError, match="ledger 8"):
+        head.with_link(link(2_000, 999), replaces=False)
+    assert head.with_collected_before(500, TOKEN).collected_before_ms == 1_000
+
+
+@pytest.mark.parametrize("name", ["a", "orders-2026.v1_x", "A" * 200])
+def test_names_of_chains(name: str) -> None:
+    assert check_chain_name(name) == name
+
+
+@pytest.mark.parametrize("name", ["", ".hidden", "a/b", "a b", "ä", "A" * 201, "a\n"])
+def test_what_is_no_name(name: str) -> None:
+    with pytest.raises(InvalidChainNameError):
+        check_chain_name(name)

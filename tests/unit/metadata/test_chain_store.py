@@ -1,0 +1,234 @@
+"""Holds that a chain changes as a whole or not at all, once for each batch, whatever gets lost."""
+
+import asyncio
+import random
+
+import pytest
+
+from metadata.chain import ChainHead, ChainLink, LinkedLedger
+from metadata.chain_store import ChainStore, Publication, Published
+from metadata.errors import (
+    ChainExistsError,
+    ChainNotFoundError,
+    LedgersCollectedError,
+    MetadataError,
+    StoreUnavailableError,
+)
+from metadata.ids import EntryId, LedgerId
+from metadata.memory import MemoryMetadataStore
+from metadata.paths import chain_link_path, chain_path
+from tests.unit.metadata.conftest import NOW_MS, ScriptedFaults
+
+NAME = "orders"
+
+
+def chains_over(store: MemoryMetadataStore, rng: random.Random) -> ChainStore:
+    return ChainStore(store, rng, lambda: NOW_MS)
+
+
+@pytest.fixture
+def chains(store: MemoryMetadataStore, rng: random.Random) -> ChainStore:
+    return chains_over(store, rng)
+
+
+def of(*ledger_ids: int, **more: object) -> Publication:
+    ledgers = [LinkedLedger(LedgerId(i), NOW_MS, EntryId(9), 100) for i in ledger_ids]
+    return Publication(tuple(ledgers), **more)  # type: ignore[arg-type]
+
+
+async def linked_ids(chains: ChainStore) -> list[int]:
+    head, _ = await chains.head(NAME)
+    found = await chains.links(NAME, head.first_index, head.next_index)
+    return [each.ledger_id for _, link in found if link is not None for each in link.ledgers]
+
+
+async def test_links_come_in_the_order_of_publication(chains: ChainStore) -> None:
+    await chains.create(NAME)
+    assert await chains.publish(NAME, of(3, 1)) == Published(0, is_new=True)
+    assert await chains.publish(NAME, of(2)) == Published(1, is_new=True)
+    assert await linked_ids(chains) == [3, 1, 2]
+    assert await chains.names() == [NAME]
+
+
+async def test_a_chain_is_made_once(chains: ChainStore) -> None:
+    await chains.create(NAME)
+    with pytest.raises(ChainExistsError):
+        await chains.create(NAME)
+
+
+async def test_what_was_never_made_is_not_found(chains: ChainStore) -> None:
+    for call in (chains.head(NAME), chains.publish(NAME, of(1)), chains.fence(NAME)):
+        with pytest.raises(ChainNotFoundError):
+            await call
+    with pytest.raises(ChainNotFoundError):
+        await chains.delete(NAME)
+
+
+async def test_a_batch_is_linked_once(chains: ChainStore) -> None:
+    await chains.create(NAME)
+    first = await chains.publish(NAME, of(1, application="query", batch=0))
+    again = await chains.publish(NAME, of(2, application="query", batch=0))
+    later = await chains.publish(NAME, of(3, application="query", batch=4))
+    older = await chains.publish(NAME, of(4, application="query", batch=3))
+    other = await chains.publish(NAME, of(5, application="another", batch=0))
+    assert [first, again, later, older, other] == [
+        Published(0, is_new=True),
+        Published(0, is_new=False),
+        Published(1, is_new=True),
+        Published(1, is_new=False),
+        Published(2, is_new=True),
+    ]
+    assert await linked_ids(chains) == [1, 3, 5]
+    applied = await chains.applied(NAME, "query")
+    assert applied is not None
+    assert (applied.batch, applied.index) == (4, 1)
+
+
+async def test_many_writers_lose_nothing_and_link_nothing_twice(
+    store: MemoryMetadataStore, other_store: MemoryMetadataStore, rng: random.Random
+) -> None:
+    both = [chains_over(store, rng), chains_over(other_store, rng)]
+    await both[0].create(NAME)
+    work = [both[i % 2].publish(NAME, of(i, application=f"a{i // 2}", batch=0)) for i in range(40)]
+    results = await asyncio.gather(*work)
+    assert sum(each.is_new for each in results) == 20
+    ids = await linked_ids(both[0])
+    assert sorted(i // 2 for i in ids) == list(range(20))
+
+
+@pytest.mark.parametrize("act", ["lost", "dropped", "late"])
+@pytest.mark.parametrize("application", ["", "query"])
+async def test_an_unknown_outcome_is_decided(
+    chains: ChainStore, faults: ScriptedFaults, act: str, application: str
+) -> None:
+    await chains.create(NAME)
+    await chains.publish(NAME, of(1))
+    wanted = of(2, application=application, batch=0 if application else -1)
+    if application:  # the node above the application's own is made first
+        await chains.publish(NAME, of(7, application="query", batch=0))
+        wanted = of(2, application=application, batch=1)
+    faults.acts = ["", act]  # the parent of the link, then the multi
+    assert (await chains.publish(NAME, wanted)).is_new
+    await asyncio.sleep(faults.late_s * 2)
+    assert (await linked_ids(chains)).count(2) == 1
+
+
+async def test_a_service_that_refuses_is_told_and_nothing_is_written(
+    chains: ChainStore, faults: ScriptedFaults
+) -> None:
+    await chains.create(NAME)
+    faults.acts = ["refused"]
+    with pytest.raises(StoreUnavailableError):
+        await chains.publish(NAME, of(1))
+    assert await linked_ids(chains) == []
+
+
+async def test_what_was_sent_before_a_fence_is_never_linked(
+    store: MemoryMetadataStore,
+    other_store: MemoryMetadataStore,
+    rng: random.Random,
+    faults: ScriptedFaults,
+) -> None:
+    writer, fencer = chains_over(store, rng), chains_over(other_store, rng)
+    await writer.create(NAME)
+    await writer.publish(NAME, of(1))
+    faults.acts = ["", "late"]
+    publishing = asyncio.create_task(writer.publish(NAME, of(2)))
+    await asyncio.sleep(faults.late_s / 2)
+    await fencer.fence(NAME)
+    publishing.cancel()
+    await asyncio.gather(publishing, return_exceptions=True)
+    await asyncio.sleep(faults.late_s * 2)
+    assert await linked_ids(fencer) == [1]
+
+
+@pytest.mark.parametrize("act", ["lost", "dropped", "late", ""])
+async def test_trimming_is_decided_too(
+    chains: ChainStore, faults: ScriptedFaults, act: str
+) -> None:
+    await chains.create(NAME)
+    for ledger_id in range(5):
+        await chains.publish(NAME, of(ledger_id))
+    faults.acts = [act]
+    assert (await chains.trim(NAME, 3)).first_index == 3
+    assert await linked_ids(chains) == [3, 4]
+
+
+async def test_a_publication_may_replace_all_others(chains: ChainStore) -> None:
+    await chains.create(NAME)
+    await chains.publish(NAME, of(1))
+    await chains.publish(NAME, of(2))
+    await chains.publish(NAME, of(3, replaces=True))
+    assert await linked_ids(chains) == [3]
+
+
+async def test_what_may_have_been_collected_is_not_linked(chains: ChainStore) -> None:
+    await chains.create(NAME)
+    await chains.refuse_older(NAME, NOW_MS + 1)
+    with pytest.raises(LedgersCollectedError):
+        await chains.publish(NAME, of(1))
+    assert await linked_ids(chains) == []
+
+
+async def test_the_nodes_of_trimmed_links_can_be_dropped(
+    chains: ChainStore, store: MemoryMetadataStore
+) -> None:
+    await chains.create(NAME)
+    for ledger_id in range(4):
+        await chains.publish(NAME, of(ledger_id))
+    head = await chains.trim(NAME, 2)
+    await chains.drop_trimmed(NAME, head.first_index)
+    found = await chains.links(NAME, 0, 4)
+    assert [link is None for _, link in found] == [True, True, False, False]
+    assert await store.children(chain_link_path(NAME, 0).rpartition("/")[0]) == ["002", "003"]
+
+
+async def test_deleting_leaves_nothing(chains: ChainStore, store: MemoryMetadataStore) -> None:
+    await chains.create(NAME)
+    await chains.publish(NAME, of(1, application="query", batch=0))
+    await chains.delete(NAME)
+    assert await chains.names() == []
+    await chains.create(NAME)
+    assert await linked_ids(chains) == []
+    assert await store.children(chain_path(NAME)) == []
+
+
+async def test_links_number_on_across_nodes_of_a_level(
+    chains: ChainStore, store: MemoryMetadataStore
+) -> None:
+    await chains.create(NAME)
+    head, version = await chains.head(NAME)
+    from metadata.chain import pack_head  # noqa: PLC0415 - to begin near a boundary
+
+    moved = ChainHead(head.token, 999, 999)
+    await store.compare_and_set(chain_path(NAME), pack_head("", moved), version)
+    for ledger_id in range(3):
+        await chains.publish(NAME, of(ledger_id))
+    assert await linked_ids(chains) == [0, 1, 2]
+
+
+async def test_a_watch_tells_of_a_publication(chains: ChainStore) -> None:
+    await chains.create(NAME)
+    told = asyncio.Event()
+    chains.watch(NAME, told.set)
+    await asyncio.sleep(1)
+    told.clear()
+    await chains.publish(NAME, of(1))
+    async with asyncio.timeout(5):
+        await told.wait()
+
+
+async def test_one_that_was_linked_and_dropped_again_is_told(
+    chains: ChainStore, faults: ScriptedFaults, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await chains.create(NAME)
+    await chains.publish(NAME, of(1))
+    real = ChainStore._link
+
+    async def gone(self: ChainStore, name: str, index: int) -> ChainLink | None:
+        return None if index == 1 else await real(self, name, index)
+
+    monkeypatch.setattr(ChainStore, "_link", gone)
+    faults.acts = ["", "lost"]
+    with pytest.raises(MetadataError, match="gone again"):
+        await chains.publish(NAME, of(2))

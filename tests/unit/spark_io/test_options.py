@@ -1,0 +1,108 @@
+"""Options are checked before anything connects; each error names the option and what there is."""
+
+from pathlib import Path
+
+import pytest
+
+from spark_io.errors import OptionError
+from spark_io.options import ReadOptions, Selection, WriteOptions
+
+ADDRESS = {"metadata": "zk://127.0.0.1:2181/quire"}
+
+
+def reading(**options: str) -> ReadOptions:
+    return ReadOptions.of({**ADDRESS, "ledger": "7", **options})
+
+
+def writing(**options: str) -> WriteOptions:
+    return WriteOptions.of({**ADDRESS, "chain": "events", **options})
+
+
+def test_names_are_compared_without_regard_to_case() -> None:
+    read = ReadOptions.of(
+        {**ADDRESS, "LEDGERS": "7, 8,7", "splitbytes": "5", "INCLUDEVALUE": "False"}
+    )
+    assert read.selection == Selection(ledger_ids=(7, 8))
+    assert (read.split_bytes, read.include_value) == (5, False)
+
+
+def test_defaults() -> None:
+    read, write = reading(), writing()
+    assert (read.starting_offsets, read.ending_offsets) == ("earliest", "latest")
+    assert read.fail_on_data_loss
+    assert (write.quorum.ensemble, write.quorum.write, write.quorum.ack) == (3, 3, 2)
+    assert (write.application, write.batch) == ("", None)
+
+
+@pytest.mark.parametrize("text", ["a=1,b=2", '{"a": 1, "b": "2"}', " a = 1 , b=2"])
+def test_custom_metadata_to_match(text: str) -> None:
+    read = ReadOptions.of({**ADDRESS, "match": text})
+    assert read.selection.match == (("a", "1"), ("b", "2"))
+
+
+def test_fields_of_the_client_are_options() -> None:
+    read = reading(**{"client.read_timeout_s": "1.5", "client.copy_bytes_per_s": "none"})
+    assert read.client.config.read_timeout_s == 1.5
+    assert read.client.config.copy_bytes_per_s is None
+    assert hash(read.client) == hash(read.client)
+
+
+def test_a_password_comes_from_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "password"
+    file.write_bytes(b"s\xc3\xa9cret \n")
+    assert reading(passwordFile=str(file)).client.password == b"s\xc3\xa9cret "
+    assert "cret" not in repr(reading(passwordFile=str(file)))
+
+
+def test_quorums() -> None:
+    in_sync = writing(inSync="true", ensemble="3", minInSync="1").quorum
+    assert (in_sync.ensemble, in_sync.min_in_sync, in_sync.spec.is_in_sync) == (3, 1, True)
+    striped = writing(ensemble="5", writeQuorum="3", ackQuorum="2").quorum
+    assert (striped.ensemble, striped.write, striped.ack) == (5, 3, 2)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"ledger": "x"}, "'x' is no ledger id"),
+        ({"ledger": "9223372036854775808"}, "is no ledger id"),
+        ({"chain": "events"}, "found ledger and chain"),
+        ({"splitBytes": "0"}, "at least 1"),
+        ({"splitBytes": "1e6"}, "at least 1"),
+        ({"failOnDataLoss": "yes"}, "neither true nor false"),
+        ({"metadata": "http://x"}, "metadata"),
+        ({"passwordFile": "/no/such/file"}, "cannot be read"),
+        ({"password": "a", "passwordFile": "b"}, "give one of the two"),
+        ({"client.unanswered_bytes_max": "5"}, "must be at least"),
+        ({"client.read_timeout_s": "soon"}, "could not convert"),
+        ({"client.nonsense": "1"}, "unknown"),
+        ({"includeValues": "true"}, "did you mean 'includeValue'"),
+    ],
+)
+def test_wrong_options_of_a_read(options: dict[str, str], said: str) -> None:
+    with pytest.raises(OptionError, match=said):
+        reading(**options)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"chain": ""}, "missing"),
+        ({"chain": "../x"}, "no name of a chain"),
+        ({"txnVersion": "1"}, "goes with txnAppId"),
+        ({"txnAppId": "a" * 1001}, "over 1000 characters"),
+        ({"digest": "md5"}, "neither crc32c nor"),
+        ({"ensemble": "2", "ackQuorum": "3"}, "a quorum needs"),
+        ({"inSync": "true", "minInSync": "9"}, "min_in_sync"),
+        ({"ledger": "7"}, "unknown"),
+    ],
+)
+def test_wrong_options_of_a_write(options: dict[str, str], said: str) -> None:
+    with pytest.raises(OptionError, match=said):
+        writing(**options)
+
+
+@pytest.mark.parametrize("text", ["a", "a=1,b", "{", "[1]"])
+def test_what_matches_nothing_sensible(text: str) -> None:
+    with pytest.raises(OptionError, match="match"):
+        ReadOptions.of({**ADDRESS, "match": text})

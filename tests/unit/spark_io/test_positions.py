@@ -1,0 +1,132 @@
+"""Micro-batches read each entry exactly once, whatever their bounds and however ledgers grow."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spark_io.errors import OffsetError, OptionError
+from spark_io.positions import (
+    Allowance,
+    ChainPosition,
+    LinkedLedgers,
+    advance_chain,
+    advance_ledgers,
+    chain_ranges,
+    end_of_chain,
+    ledger_offsets_of,
+    starts_and_ends,
+)
+from spark_io.splits import KnownLedger
+
+allowances = st.builds(Allowance, st.none() | st.integers(1, 40), st.none() | st.integers(1, 4_000))
+counts = st.lists(st.lists(st.integers(0, 30), max_size=4), max_size=5)
+
+
+def closed(ledger_id: int, end: int, size: float = 100.0) -> KnownLedger:
+    return KnownLedger(ledger_id, end, size, is_closed=True)
+
+
+def chain_of(links: list[list[int]], first_index: int = 0) -> list[LinkedLedgers]:
+    return [
+        LinkedLedgers(
+            first_index + index, tuple(closed(100 * index + n, end) for n, end in enumerate(ends))
+        )
+        for index, ends in enumerate(links)
+    ]
+
+
+@given(counts, allowances)
+def test_a_chain_is_read_once_in_steps_of_any_size(
+    links: list[list[int]], allowance: Allowance
+) -> None:
+    chain = chain_of(links)
+    end = end_of_chain(chain, len(links))
+    at, seen, steps = ChainPosition(0), [], 0
+    while at < end:
+        to = advance_chain(chain, at, end, allowance)
+        assert to > at
+        ranges = chain_ranges(chain, at, to)
+        count = sum(each.count for each in ranges)
+        assert allowance.entries is None or count <= allowance.entries
+        seen += [(each.ledger_id, n) for each in ranges for n in range(each.first, each.last + 1)]
+        at, steps = to, steps + 1
+    wanted = [
+        (each.ledger_id, n) for link in chain for each in link.ledgers for n in range(each.end)
+    ]
+    assert seen == wanted
+    assert advance_chain(chain, end, end, allowance) == end
+
+
+@given(st.lists(st.integers(0, 8), min_size=1, max_size=8), allowances)
+def test_an_open_ledger_at_the_end_is_read_once_while_it_grows(
+    growth: list[int], allowance: Allowance
+) -> None:
+    at, seen, reached = ChainPosition(0), [], 0
+    for number, more in enumerate([*growth, 0]):
+        reached += more
+        is_closed = number == len(growth)
+        tail = KnownLedger(2, reached, 100.0, is_closed)
+        chain = [LinkedLedgers(0, (closed(1, 3), tail))]
+        end = end_of_chain(chain, 1)
+        while at < end:
+            to = advance_chain(chain, at, end, allowance)
+            ranges = chain_ranges(chain, at, to)
+            seen += [(e.ledger_id, n) for e in ranges for n in range(e.first, e.last + 1)]
+            at = to
+    assert seen == [(1, n) for n in range(3)] + [(2, n) for n in range(reached)]
+    assert at == ChainPosition(1)
+
+
+@given(st.lists(st.integers(0, 50), min_size=1, max_size=5), allowances)
+def test_named_ledgers_are_read_once_and_none_starves(
+    ends: list[int], allowance: Allowance
+) -> None:
+    known = [closed(number, end) for number, end in enumerate(ends)]
+    at = dict.fromkeys(range(len(ends)), 0)
+    goal = dict(enumerate(ends))
+    for _ in range(sum(ends) + 1):
+        if at == goal:
+            break
+        to = advance_ledgers(known, at, allowance)
+        assert all(to[key] > at[key] for key in at if at[key] < goal[key])
+        assert all(to[key] <= goal[key] for key in at)
+        at = to
+    assert at == goal
+
+
+def test_an_offset_that_lies_behind_is_kept() -> None:
+    assert advance_ledgers([closed(1, 5)], {1: 9}, Allowance()) == {1: 9}
+
+
+def test_positions_are_json_and_back() -> None:
+    position = ChainPosition(3, 1, 12)
+    assert position.as_json() == {"link": 3, "ledger": 1, "entry": 12}
+    assert ChainPosition.of_json(position.as_json()) == position
+    assert ledger_offsets_of({"17": 5, "18": 0}) == {17: 5, 18: 0}
+
+
+@pytest.mark.parametrize(
+    "stored", [{}, {"link": 1}, {"link": -1, "ledger": 0, "entry": 0}, {"17": 5}, {"link": True}]
+)
+def test_what_is_no_position(stored: dict[str, object]) -> None:
+    with pytest.raises(OffsetError):
+        ChainPosition.of_json(stored)
+
+
+@pytest.mark.parametrize("stored", [{"a": 1}, {"1": -1}, {"1": "2"}, {"-1": 2}])
+def test_what_are_no_offsets(stored: dict[str, object]) -> None:
+    with pytest.raises(OffsetError):
+        ledger_offsets_of(stored)
+
+
+def test_what_a_batch_query_covers() -> None:
+    known = [closed(1, 10), closed(2, 0), closed(3, 5)]
+    ranges = starts_and_ends(known, '{"1": 4}', '{"1": 6, "3": 99}')
+    assert [(each.ledger_id, each.first, each.last) for each in ranges] == [(1, 4, 5), (3, 0, 4)]
+    assert len(starts_and_ends(known, "earliest", "latest")) == 2
+
+
+@pytest.mark.parametrize("text", ["now", "{", "[1]", '{"9": 1}', "7"])
+def test_what_no_batch_query_can_start_from(text: str) -> None:
+    with pytest.raises(OptionError, match="startingOffsets"):
+        starts_and_ends([closed(1, 10)], text, "latest")

@@ -1,0 +1,57 @@
+"""Parts cover what was given, in order, once; large ledgers make many, small ones share one."""
+
+from collections.abc import Sequence
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spark_io.splits import RANGES_PER_SPLIT_MAX, EntryRange, plan_splits
+
+ranges = st.lists(
+    st.builds(
+        lambda ledger_id, first, count, size: EntryRange(ledger_id, first, first + count - 1, size),
+        st.integers(0, 5),
+        st.integers(0, 100),
+        st.integers(0, 50),
+        st.floats(0, 3_000),
+    ),
+    max_size=8,
+)
+
+
+def entries(parts: Sequence[EntryRange]) -> list[tuple[int, int]]:
+    return [(each.ledger_id, n) for each in parts for n in range(each.first, each.last + 1)]
+
+
+@given(ranges, st.integers(1, 100_000), st.none() | st.integers(1, 60), st.integers(1, 9))
+def test_parts_cover_everything_once_and_in_order(
+    given_ranges: list[EntryRange], split_bytes: int, split_entries: int | None, least: int
+) -> None:
+    parts = plan_splits(
+        given_ranges, split_bytes=split_bytes, split_entries=split_entries, min_partitions=least
+    )
+    assert [each for part in parts for each in entries(part)] == entries(given_ranges)
+    assert all(part for part in parts)
+    if split_entries is not None:
+        assert all(sum(each.count for each in part) <= split_entries for part in parts)
+
+
+def test_a_large_ledger_is_cut_into_equal_parts() -> None:
+    parts = plan_splits([EntryRange(1, 0, 999, 1_000.0)], split_bytes=100_000)
+    assert [part[0].count for part in parts] == [100] * 10
+
+
+def test_small_ledgers_share_a_part() -> None:
+    small = [EntryRange(n, 0, 9, 10.0) for n in range(2_500)]
+    parts = plan_splits(small, split_bytes=64 * 1024 * 1024)
+    assert [len(part) for part in parts] == [RANGES_PER_SPLIT_MAX, RANGES_PER_SPLIT_MAX, 500]
+
+
+def test_at_least_so_many_parts_are_made() -> None:
+    parts = plan_splits([EntryRange(1, 0, 999, 10.0)], split_bytes=10**9, min_partitions=7)
+    assert len(parts) >= 7
+
+
+def test_nothing_makes_no_part() -> None:
+    assert plan_splits([], split_bytes=1) == []
+    assert plan_splits([EntryRange(1, 5, 4)], split_bytes=1) == []
