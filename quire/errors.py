@@ -68,7 +68,7 @@ def exit_code(error: BaseException) -> ExitCode:
         ),
         ((ledger.DigestMismatchError, BatchError), ExitCode.DAMAGED),
         ((metadata.MetadataFormatError,), ExitCode.DAMAGED),
-        ((metadata.InvalidUriError,), ExitCode.USAGE),
+        ((metadata.InvalidUriError, metadata.InvalidChainNameError), ExitCode.USAGE),
         ((metadata.NodeNotFoundError,), ExitCode.NOT_FOUND),
         ((LocalClusterError,), ExitCode.UNAVAILABLE),
     )

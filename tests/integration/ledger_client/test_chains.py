@@ -1,0 +1,161 @@
+"""Chains on a real ZooKeeper: published once, withdrawn or collected when not, followed."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from ledger_client import (
+    Chain,
+    ChainExistsError,
+    ChainInfo,
+    ChainNotFoundError,
+    LedgerClient,
+    LedgerInfo,
+    LedgerNotFoundError,
+    LedgersCollectedError,
+    Published,
+    Quorum,
+)
+from ledger_client import sync as blocking
+from quire.local_cluster import LocalCluster
+
+pytestmark = pytest.mark.timeout(120)
+
+TWO = Quorum.all(2)
+
+
+@pytest.fixture
+async def client() -> AsyncIterator[LedgerClient]:
+    async with LocalCluster(bookies=2) as cluster, LedgerClient(cluster.metadata_uri) as client:
+        yield client
+
+
+async def written(client: LedgerClient, chain: Chain, entries: int = 3) -> LedgerInfo:
+    async with client.create_ledger(TWO, metadata=chain.custom_metadata) as writer:
+        await writer.append_many([b"%d" % n for n in range(entries)])
+    return writer.info
+
+
+async def linked(chain: Chain) -> list[int]:
+    info = await chain.info()
+    links = chain.links(info.first_index, info.next_index)
+    return [each.ledger_id async for _, link in links if link is not None for each in link.ledgers]
+
+
+async def test_what_is_published_is_there_once_and_what_is_not_is_collected(
+    client: LedgerClient,
+) -> None:
+    chain = client.chain("orders")
+    with pytest.raises(ChainNotFoundError):
+        await chain.info()
+    await chain.create()
+    with pytest.raises(ChainExistsError):
+        await chain.create()
+    await chain.create(exist_ok=True)
+    infos = [await written(client, chain) for _ in range(4)]
+    first, second, lost, late = infos
+    done = await chain.publish([first, second], application="query", batch=0)
+    assert done == Published(0, is_new=True)
+    again = await chain.publish([lost], application="query", batch=0)
+    assert again == Published(0, is_new=False)
+    assert await chain.last_batch("query") == 0
+    assert await linked(chain) == [first.id, second.id]
+    assert await chain.withdraw([second.id, lost.id], since_index=0) == [lost.id]
+    assert await chain.collect(grace_s=3_600) == 0
+    assert await chain.collect(grace_s=0) == 1  # the late one, which nobody published
+    with pytest.raises(LedgerNotFoundError):
+        await client.ledger_info(late.id)
+    with pytest.raises(LedgersCollectedError, match="nothing was published"):
+        await chain.publish([late])
+    assert await linked(chain) == [first.id, second.id]
+
+
+async def test_a_replaced_link_is_collected(client: LedgerClient) -> None:
+    chain = client.chain("orders")
+    await chain.create()
+    old, new = await written(client, chain), await written(client, chain)
+    await chain.publish([old])
+    await chain.publish([new], replaces=True)
+    assert await linked(chain) == [new.id]
+    assert await chain.collect(grace_s=0) == 1
+    assert [link async for link in chain.links(0, 1)] == [(0, None)]
+    await chain.delete()
+    assert await client.list_chains() == []
+    assert (await client.ledger_info(new.id)).is_closed
+
+
+async def test_many_publish_at_once(client: LedgerClient) -> None:
+    chain = client.chain("orders")
+    await chain.create()
+    infos = await asyncio.gather(*[written(client, chain, 1) for _ in range(20)])
+    work = [
+        chain.publish([info], application=f"a{n % 10}", batch=n // 10)
+        for n, info in enumerate(infos)
+    ]
+    results = await asyncio.gather(*work)
+    kept = await linked(chain)
+    assert len(kept) == len(set(kept)) == sum(each.is_new for each in results)
+    for application in range(10):
+        assert await chain.last_batch(f"a{application}") == 1
+
+
+async def test_a_change_is_waited_for(client: LedgerClient) -> None:
+    chain = client.chain("orders")
+    await chain.create()
+    known = await chain.info()
+    assert await chain.wait_changed(known, timeout=0.2) == known
+    waiting = asyncio.create_task(chain.wait_changed(known, timeout=60))
+    await asyncio.sleep(0.1)
+    await chain.publish([await written(client, chain)])
+    assert await waiting == ChainInfo("orders", 0, 1)
+
+
+async def test_wrong_calls_are_told(client: LedgerClient) -> None:
+    chain = client.chain("orders")
+    await chain.create()
+    for wrong in ({"application": "a"}, {"batch": 1}, {"application": "a", "batch": -1}):
+        with pytest.raises(ValueError, match="batch"):
+            await chain.publish([], **wrong)
+    with pytest.raises(ValueError, match="negative"):
+        await chain.collect(-1)
+    with pytest.raises(ValueError, match="is no name of a chain"):
+        client.chain("a/b")
+
+
+def test_the_blocking_face() -> None:
+    async def started() -> LocalCluster:
+        cluster = LocalCluster(bookies=2)
+        await cluster.start()
+        return cluster
+
+    with asyncio.Runner() as runner:
+        cluster = runner.run(started())
+        try:
+            with blocking.LedgerClient(cluster.metadata_uri) as client:
+                chain = client.chain("orders")
+                chain.create()
+                followed = chain.follow()
+                with client.create_ledger(TWO, metadata=chain.custom_metadata) as writer:
+                    writer.append_many([b"a", b"b"])
+                reader = client.open_ledger(writer.id)
+                reader.follow()
+                assert reader.wait_confirmed(0, timeout=5) == 1
+                chain.publish([writer.info], application="x", batch=3)
+                assert chain.wait_changed(ChainInfo("orders", 0, 0), timeout=30).next_index == 1
+                for _ in range(1_000):
+                    if followed.info.next_index == 1:
+                        break
+                    runner.run(asyncio.sleep(0.01))
+                assert followed.info.next_index == 1
+                assert chain.last_batch("x") == 3
+                assert next(link for _, link in chain.links(0, 1)) is not None
+                assert [each and each.id for each in client.ledger_infos([writer.id, 999])] == [
+                    writer.id,
+                    None,
+                ]
+                followed.close()
+                assert client.list_chains() == ["orders"]
+                chain.delete()
+        finally:
+            runner.run(cluster.aclose())
