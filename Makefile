@@ -19,6 +19,7 @@ BUG_SEEDS ?= 490
 REPEAT ?= 1
 OUT ?= bench-results/compare
 COMPARE ?=
+SWEEP ?= 4000,16000
 PEERS ?=
 
 BIN := .venv/bin
@@ -97,10 +98,11 @@ demo: $(STAMP)
 bench: $(STAMP)
 	@$(BIN)/python -m benchmarks.run $(if $(SMOKE),--smoke) $(BENCHMARKS)
 
-# Every configuration through every scenario, 25 minutes on two cores; a page and JSON in OUT. REPEAT=3 shows
+# Every configuration through every scenario, some at higher rates too: 27 minutes on two cores; a page and JSON in OUT. REPEAT=3 shows
 # the spread of three runs of each; COMPARE passes options on: COMPARE='--scenarios steady --rate 500'.
 bench-compare: $(STAMP)
 	@$(BIN)/quire bench compare --repeat $(REPEAT) --out '$(OUT)' $(COMPARE)
+	@$(if $(COMPARE),,$(BIN)/quire bench compare --configurations all-of-3,majority-3,in-sync-3 --sweep $(SWEEP) --out '$(OUT)')
 
 # Five interleaved runs of each system, about 20 minutes; where there is no Maven it says so and ends well. PEERS passes
 # options on: PEERS='--repeat 3 --only quire kafka'.

@@ -12,6 +12,7 @@ Source: issue 6, points 1 and 2; protocol rules 1.2-1.3; metadata.md, Ledgers, S
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
+from enum import Enum, auto
 from random import Random
 from typing import Final
 
@@ -75,6 +76,14 @@ class Published:
 
     index: int
     is_new: bool
+
+
+class _Outcome(Enum):
+    """What became of a multi that was sent once."""
+
+    APPLIED = auto()
+    REFUSED = auto()
+    UNKNOWN = auto()
 
 
 class ChainStore:
@@ -165,20 +174,14 @@ class ChainStore:
                 changed = head.with_link(link, replaces=publication.replaces), version
                 at = None if applied is None else applied[1]
                 operations = self._operations(name, changed, link, at)
-                await self._make_parents(operations)
-                tried_index = head.next_index
-                await self._store.multi(operations)
-                return Published(head.next_index, is_new=True)
+                outcome = await self._try(name, operations)
+                if outcome is _Outcome.APPLIED:
+                    return Published(head.next_index, is_new=True)
+                if outcome is _Outcome.UNKNOWN:
+                    tried_index = head.next_index
             except StoreUnavailableError:
                 if tried_index is None:
                     raise
-            except (
-                VersionConflictError,
-                NodeExistsError,
-                NodeNotFoundError,
-                OutcomeUnknownError,
-            ):
-                pass  # what is there now decides
             await asyncio.sleep(pauses.next_s())
         raise MetadataError(f"chain {name!r} did not stand still in {ATTEMPTS_MAX} attempts")
 
@@ -295,15 +298,36 @@ class ChainStore:
             )
         return operations
 
-    async def _make_parents(self, operations: Sequence[Operation]) -> None:
-        """Make the nodes above what is to be created, which only the first of many links lacks."""
+    async def _try(self, name: str, operations: Sequence[Operation]) -> "_Outcome":
+        """Send a multi once. Raises StoreUnavailableError when nothing was written."""
+        try:
+            await self._store.multi(operations)
+        except OutcomeUnknownError:
+            return _Outcome.UNKNOWN
+        except (VersionConflictError, NodeExistsError):
+            return _Outcome.REFUSED  # what is there now decides
+        except NodeNotFoundError:
+            await self._make_parents(name, operations)
+            return _Outcome.REFUSED
+        return _Outcome.APPLIED
+
+    async def _make_parents(self, name: str, operations: Sequence[Operation]) -> None:
+        """Make the nodes between the chain and what is to be created, which only the first of many
+        links lacks. The chain's own node is never made here: it may have been deleted.
+        """
+        above = chain_path(name)
         for operation in operations:
-            if isinstance(operation, Create):
-                parent = operation.path.rpartition("/")[0]
+            if not isinstance(operation, Create):
+                continue
+            levels = operation.path.removeprefix(f"{above}/").split("/")[:-1]
+            for depth in range(1, len(levels) + 1):
+                path = "/".join((above, *levels[:depth]))
                 try:
-                    await self._store.create(parent, b"")
-                except NodeExistsError:
+                    await self._store.create(path, b"", make_parents=False)
+                except (NodeExistsError, OutcomeUnknownError):
                     continue
+                except NodeNotFoundError:
+                    return  # the next attempt finds out what is gone
 
     async def _stored_indices(self, path: str, above: str = "") -> AsyncIterator[int]:
         """Stream the numbers of the links that have a node, in order."""

@@ -107,7 +107,7 @@ async def test_an_unknown_outcome_is_decided(
     if application:  # the node above the application's own is made first
         await chains.publish(NAME, of(7, application="query", batch=0))
         wanted = of(2, application=application, batch=1)
-    faults.acts = ["", act]  # the parent of the link, then the multi
+    faults.acts = [act]
     assert (await chains.publish(NAME, wanted)).is_new
     await asyncio.sleep(faults.late_s * 2)
     assert (await linked_ids(chains)).count(2) == 1
@@ -117,10 +117,14 @@ async def test_a_service_that_refuses_is_told_and_nothing_is_written(
     chains: ChainStore, faults: ScriptedFaults
 ) -> None:
     await chains.create(NAME)
-    faults.acts = ["refused"]
-    with pytest.raises(StoreUnavailableError):
-        await chains.publish(NAME, of(1))
-    assert await linked_ids(chains) == []
+    for acts in (["refused"], ["", "refused"]):  # the multi; the first parent
+        faults.acts = acts
+        with pytest.raises(StoreUnavailableError):
+            await chains.publish(NAME, of(1))
+        assert await linked_ids(chains) == []
+    faults.acts = ["dropped", "refused", "refused"]
+    assert (await chains.publish(NAME, of(1))).is_new
+    assert await linked_ids(chains) == [1]
 
 
 async def test_what_was_sent_before_a_fence_is_never_linked(
@@ -132,7 +136,7 @@ async def test_what_was_sent_before_a_fence_is_never_linked(
     writer, fencer = chains_over(store, rng), chains_over(other_store, rng)
     await writer.create(NAME)
     await writer.publish(NAME, of(1))
-    faults.acts = ["", "late"]
+    faults.acts = ["late"]
     publishing = asyncio.create_task(writer.publish(NAME, of(2)))
     await asyncio.sleep(faults.late_s / 2)
     await fencer.fence(NAME)
@@ -193,6 +197,23 @@ async def test_deleting_leaves_nothing(chains: ChainStore, store: MemoryMetadata
     assert await store.children(chain_path(NAME)) == []
 
 
+async def test_a_chain_deleted_meanwhile_is_not_made_again(
+    store: MemoryMetadataStore,
+    other_store: MemoryMetadataStore,
+    rng: random.Random,
+    faults: ScriptedFaults,
+) -> None:
+    writer, deleter = chains_over(store, rng), chains_over(other_store, rng)
+    await writer.create(NAME)
+    faults.acts = ["late"]
+    publishing = asyncio.create_task(writer.publish(NAME, of(1)))
+    await asyncio.sleep(faults.late_s / 2)
+    await deleter.delete(NAME)
+    with pytest.raises(ChainNotFoundError):
+        await publishing
+    assert await deleter.names() == []
+
+
 async def test_links_number_on_across_nodes_of_a_level(
     chains: ChainStore, store: MemoryMetadataStore
 ) -> None:
@@ -229,6 +250,6 @@ async def test_one_that_was_linked_and_dropped_again_is_told(
         return None if index == 1 else await real(self, name, index)
 
     monkeypatch.setattr(ChainStore, "_link", gone)
-    faults.acts = ["", "lost"]
+    faults.acts = ["lost"]
     with pytest.raises(MetadataError, match="gone again"):
         await chains.publish(NAME, of(2))
