@@ -18,7 +18,7 @@ from typing import Final
 
 from ledger_client.client_services import ClientServices
 from ledger_client.client_session import ClientSession
-from ledger_client.errors import ChainExistsError, LedgerNotFoundError
+from ledger_client.errors import ChainExistsError, LedgerNotFoundError, MetadataConflictError
 from ledger_client.info import LedgerInfo
 from ledger_client.ledger_calls import LedgerCalls
 from ledger_client.metadata_failures import metadata_call
@@ -35,6 +35,8 @@ from metadata.ids import LedgerId
 
 CHAIN_NAME: Final = "quire.chain"
 """Custom metadata of a ledger that was written to be linked in a chain: the chain's name."""
+WITHDRAWALS_MAX: Final = 1_000
+"""Attempts to delete one ledger, most of them lost to other writers of the chain."""
 LINKS_PER_STEP: Final = 1_000
 """Links that one step of reading a chain takes."""
 
@@ -138,14 +140,25 @@ class Chain:
         return those that were deleted.
 
         `since_index` is a `next_index` of the chain from before they could have been linked.
+        `timeout` bounds each step.
         """
         services = await self._session.services()
-        async with self._call(services, timeout):
-            head = await services.chains.fence(self.name)
-        start = max(since_index, head.first_index)
-        linked = await self._linked_ids(start, head.next_index, timeout)
-        unlinked = [LedgerId(each) for each in ledger_ids if each not in linked]
-        return await self._delete(services, unlinked, timeout)
+        deleted: list[LedgerId] = []
+        for ledger_id in map(LedgerId, ledger_ids):
+            for _ in range(WITHDRAWALS_MAX):
+                async with self._call(services, timeout):
+                    head, guard = await services.chains.guard(self.name)
+                start = max(since_index, head.first_index)
+                if ledger_id in await self._linked_ids(start, head.next_index, timeout):
+                    break
+                try:
+                    async with self._call(services, timeout):
+                        if await services.ledgers.delete(ledger_id, guard=guard):
+                            deleted.append(ledger_id)
+                    break
+                except MetadataConflictError:
+                    continue  # something was published: look again
+        return deleted
 
     async def trim(self, first_index: int, *, timeout: float | None = None) -> ChainInfo:
         """Leave the links below `first_index` out of the chain; `collect` deletes their ledgers."""
@@ -211,8 +224,8 @@ class Chain:
             cancel()
 
     async def delete(self, *, timeout: float | None = None) -> None:
-        """Delete the chain, and none of its ledgers. Raises ChainNotFoundError; MetadataConflict-
-        Error if something was published meanwhile.
+        """Delete the chain, and none of its ledgers: nothing is published in it any more from the
+        first moment on. Raises ChainNotFoundError.
         """
         services = await self._session.services()
         async with self._call(services, timeout):

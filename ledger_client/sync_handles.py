@@ -163,6 +163,7 @@ class LedgerReader:
     def __init__(self, background: BackgroundLoop, reader: AsyncReader) -> None:
         self._background = background
         self._reader = reader
+        self._following: Future[None] | None = None
 
     @property
     def id(self) -> int:
@@ -215,7 +216,18 @@ class LedgerReader:
 
     def follow(self) -> None:
         """Keep `last_confirmed` current in the background, until the ledger or this is closed."""
-        self._background.start(self._follow())
+        self._following = self._background.start(self._follow())
+
+    @property
+    def follow_failure(self) -> LedgerError | None:
+        """Why `follow` ended, if not because the ledger or this was closed: it was deleted, or the
+        password is not accepted any more.
+        """
+        following = self._following
+        if following is None or not following.done() or following.cancelled():
+            return None
+        failure = following.exception()
+        return failure if isinstance(failure, LedgerError) else None
 
     async def _follow(self) -> None:
         while not self._reader.is_closed:

@@ -9,7 +9,7 @@ together: those of one batch of a Spark query, or the next ledger of a topic's p
 Format, versioned msgpack arrays:
 
     head         [1, first index int, next index int, collected before int in ms since 1970,
-                 token bin of 16 bytes]
+                 token bin of 16 bytes, is deleted bool]
     link         [1, [[ledger id int, created int in ms, last entry id int or nil, length int or
                  nil]], published int in ms, token bin of 16 bytes, application str, batch int]
     application  [1, application str, batch int, link index int]
@@ -39,6 +39,7 @@ from metadata.packed import (
     FieldError,
     Packed,
     array_of,
+    bool_of,
     bytes_of,
     int_of,
     optional_int_of,
@@ -100,6 +101,8 @@ class ChainHead:
     next_index: int = 0
     collected_before_ms: int = 0
     """Unlinked ledgers created before this may be gone: none of them is linked any more."""
+    is_deleted: bool = False
+    """The chain is being deleted: nothing is linked any more, and it counts as not there."""
 
     def with_link(self, link: ChainLink, *, replaces: bool) -> "ChainHead":
         """Make room for one more link; with `replaces`, it is the only one. Raises
@@ -122,6 +125,10 @@ class ChainHead:
         return replace(
             self, collected_before_ms=max(self.collected_before_ms, created_ms), token=token
         )
+
+    def with_deletion(self, token: UpdateToken) -> "ChainHead":
+        """Mark the chain as being deleted."""
+        return replace(self, first_index=self.next_index, is_deleted=True, token=token)
 
     def with_token(self, token: UpdateToken) -> "ChainHead":
         """Change nothing but the token: whatever was sent before and has not arrived will fail."""
@@ -148,13 +155,14 @@ def pack_head(what: str, head: ChainHead) -> bytes:
             head.next_index,
             head.collected_before_ms,
             head.token,
+            head.is_deleted,
         ],
     )
 
 
 def unpack_head(what: str, value: bytes) -> ChainHead:
     """Read the stored form of a head. Raises MetadataFormatError for anything else."""
-    fields = unpack_versioned(what, value, _FORMAT_VERSION, 5)
+    fields = unpack_versioned(what, value, _FORMAT_VERSION, 6)
     try:
         next_index = int_of(fields[2], 0, INDEX_MAX)
         return ChainHead(
@@ -162,6 +170,7 @@ def unpack_head(what: str, value: bytes) -> ChainHead:
             next_index=next_index,
             collected_before_ms=int_of(fields[3], 0, _INT64_MAX),
             token=_token_of(fields[4]),
+            is_deleted=bool_of(fields[5]),
         )
     except FieldError as error:
         raise MetadataFormatError(what, str(error)) from error

@@ -17,7 +17,6 @@ from random import Random
 from typing import Final
 
 from metadata.chain import (
-    INDEX_MAX,
     NO_BATCH,
     AppliedBatch,
     ChainHead,
@@ -34,6 +33,7 @@ from metadata.chain import (
 from metadata.errors import (
     ChainExistsError,
     ChainNotFoundError,
+    LedgersCollectedError,
     MetadataError,
     NodeExistsError,
     NodeNotFoundError,
@@ -50,6 +50,7 @@ from metadata.paths import (
     chain_link_path,
     chain_links_path,
     chain_path,
+    ledger_path,
 )
 from metadata.pauses import Pauses
 from metadata.store import Cancel, CompareAndSet, Create, MetadataStore, Operation, WatchCallback
@@ -118,12 +119,10 @@ class ChainStore:
 
     async def head(self, name: str) -> tuple[ChainHead, Version]:
         """Read which links a chain has, as of now. Raises ChainNotFoundError."""
-        path = chain_path(check_chain_name(name))
-        try:
-            stored = await self._store.get(path, fresh=True)
-        except NodeNotFoundError:
-            raise ChainNotFoundError(name) from None
-        return unpack_head(path, stored.value), stored.version
+        head, version = await self._any_head(name)
+        if head.is_deleted:
+            raise ChainNotFoundError(name)
+        return head, version
 
     async def links(
         self, name: str, first_index: int, end_index: int
@@ -146,8 +145,9 @@ class ChainStore:
 
         With an application, a batch not above its last one has been linked before: then nothing is
         written. Goes on until the outcome is certain, for as long as the caller lets it; cancelled,
-        it may have been applied or may yet be, until `fence`. Raises ChainNotFoundError,
-        LedgersCollectedError, ValueTooLargeError; StoreUnavailableError when nothing was written.
+        it may have been applied or may yet be. Raises ChainNotFoundError,
+        LedgersCollectedError when a ledger is gone or may be, ValueTooLargeError;
+        StoreUnavailableError when nothing was written.
         """
         link = ChainLink(
             publication.ledgers,
@@ -174,6 +174,7 @@ class ChainStore:
                 changed = head.with_link(link, replaces=publication.replaces), version
                 at = None if applied is None else applied[1]
                 operations = self._operations(name, changed, link, at)
+                await self._require_ledgers(link)
                 outcome = await self._try(name, operations)
                 if outcome is _Outcome.APPLIED:
                     return Published(head.next_index, is_new=True)
@@ -185,9 +186,13 @@ class ChainStore:
             await asyncio.sleep(pauses.next_s())
         raise MetadataError(f"chain {name!r} did not stand still in {ATTEMPTS_MAX} attempts")
 
-    async def fence(self, name: str) -> ChainHead:
-        """Make every publication fail that was sent and has not arrived; return the head then."""
-        return await self._change(name, ChainHead.with_token)
+    async def guard(self, name: str) -> tuple[ChainHead, CompareAndSet]:
+        """Return the head, and an operation that lets a multi apply only while it is the head, and
+        makes every publication look again that read it.
+        """
+        head, version = await self.head(name)
+        path = chain_path(name)
+        return head, CompareAndSet(path, pack_head(path, head.with_token(self._token())), version)
 
     async def trim(self, name: str, first_index: int) -> ChainHead:
         """Leave the links below `first_index` out of the chain; return the head then. Their nodes
@@ -213,17 +218,13 @@ class ChainStore:
             await self._drop(chain_link_path(name, index))
 
     async def delete(self, name: str) -> None:
-        """Delete a chain, and none of its ledgers. Raises ChainNotFoundError; VersionConflictError
-        or NodeNotEmptyError when something was linked meanwhile.
+        """Delete a chain, and none of its ledgers; again, if a deletion was cut off. Nothing is
+        published any more once this begins. Raises ChainNotFoundError.
         """
-        head = await self.trim(name, INDEX_MAX)
+        await self._change(name, ChainHead.with_deletion, also_deleted=True)
         for parent in (chain_links_path(name), chain_applications_path(name)):
             await self._drop_tree(parent)
-        path = chain_path(name)
-        now, version = await self.head(name)
-        if now.token != head.token:
-            raise VersionConflictError(path, version)
-        await self._drop(path, version)
+        await self._drop(chain_path(name))
 
     async def names(self) -> list[str]:
         """Return the names of all chains, sorted."""
@@ -235,15 +236,42 @@ class ChainStore:
 
     # Inside
 
+    async def _any_head(self, name: str) -> tuple[ChainHead, Version]:
+        path = chain_path(check_chain_name(name))
+        try:
+            stored = await self._store.get(path, fresh=True)
+        except NodeNotFoundError:
+            raise ChainNotFoundError(name) from None
+        return unpack_head(path, stored.value), stored.version
+
+    async def _require_ledgers(self, link: ChainLink) -> None:
+        """See that every ledger of a link is there, in a state not older than the head that was
+        read. Whoever deletes one changes the head in the same step, so that the multi fails then.
+        """
+        for start in range(0, len(link.ledgers), LINK_READS_AT_ONCE):
+            some = link.ledgers[start : start + LINK_READS_AT_ONCE]
+            paths = [ledger_path(each.ledger_id) for each in some]
+            found = await asyncio.gather(*map(self._store.get, paths), return_exceptions=True)
+            for ledger, value in zip(some, found, strict=True):
+                if isinstance(value, NodeNotFoundError):
+                    raise LedgersCollectedError(ledger.ledger_id)
+                if isinstance(value, BaseException):
+                    raise value
+
     async def _change(
-        self, name: str, changed: Callable[[ChainHead, UpdateToken], ChainHead]
+        self,
+        name: str,
+        changed: Callable[[ChainHead, UpdateToken], ChainHead],
+        *,
+        also_deleted: bool = False,
     ) -> ChainHead:
         """Change a head by compare-and-set, whatever it is, until that is certain."""
         path, token, pauses = chain_path(name), self._token(), Pauses(self._rng)
         is_unknown = False
         for _ in range(ATTEMPTS_MAX):
             try:
-                head, version = await self.head(name)
+                read = self._any_head if also_deleted else self.head
+                head, version = await read(name)
                 if head.token == token:
                     return head
                 wanted = changed(head, token)
@@ -343,16 +371,14 @@ class ChainStore:
             await self._drop_tree(f"{path}/{name}")
         await self._drop(path)
 
-    async def _drop(self, path: str, expected: Version | None = None) -> None:
+    async def _drop(self, path: str) -> None:
         """Delete a node; one that is gone already is well."""
         pauses = Pauses(self._rng)
         is_unknown = False
         while True:
             try:
-                version = expected
-                if version is None:
-                    version = (await self._store.get(path, fresh=True)).version
-                await self._store.delete(path, version)
+                stored = await self._store.get(path, fresh=True)
+                await self._store.delete(path, stored.version)
                 return
             except NodeNotFoundError:
                 return

@@ -39,7 +39,7 @@ from metadata.paths import (
     level_names,
 )
 from metadata.pauses import Pauses
-from metadata.store import Cancel, Delete, MetadataStore, WatchCallback
+from metadata.store import Cancel, CompareAndSet, Delete, MetadataStore, WatchCallback
 
 FIRST_VERSION: Final = Version(0)
 FIRST_LEDGER_ID: Final = LedgerId(0)
@@ -118,10 +118,11 @@ class LedgerStore:
                 return version
             await asyncio.sleep(pauses.next_s())  # the old version decides nothing: repeat
 
-    async def delete(self, ledger_id: LedgerId) -> bool:
+    async def delete(self, ledger_id: LedgerId, *, guard: CompareAndSet | None = None) -> bool:
         """Remove a ledger and tell so in the deletion feed, as one step; False if it was not there.
 
-        Repeats until it is certain that the ledger is gone, for as long as the caller lets it.
+        Repeats until it is certain that the ledger is gone, for as long as the caller lets it. With
+        `guard`, only if that applies in the same step; raises its VersionConflictError otherwise.
         """
         path = ledger_path(ledger_id)
         pauses = Pauses(self._rng)
@@ -130,14 +131,18 @@ class LedgerStore:
             try:
                 stored = await self._store.get(path, fresh=True)
                 was_there = True
-                await self._delete(ledger_id, path, stored.version)
+                await self._delete(ledger_id, path, stored.version, guard)
                 await self._drop_empty_parents(path)
                 return True
             except NodeNotFoundError as error:
                 if error.path == path:
                     return was_there
                 await self._make_shard(ledger_id)
-            except (VersionConflictError, OutcomeUnknownError):
+            except VersionConflictError as error:
+                if guard is not None and error.path == guard.path:
+                    raise
+                await asyncio.sleep(pauses.next_s())
+            except OutcomeUnknownError:
                 await asyncio.sleep(pauses.next_s())
             except StoreUnavailableError:
                 if not was_there:
@@ -196,13 +201,15 @@ class LedgerStore:
             except StoreUnavailableError:
                 await asyncio.sleep(pauses.next_s())
 
-    async def _delete(self, ledger_id: LedgerId, path: str, version: Version) -> None:
+    async def _delete(
+        self, ledger_id: LedgerId, path: str, version: Version, guard: CompareAndSet | None
+    ) -> None:
+        guards = [] if guard is None else [guard]
+        told = deletion_of(ledger_id, self._wall_clock_ms())
         try:
-            await self._store.multi(
-                [Delete(path, version), deletion_of(ledger_id, self._wall_clock_ms())]
-            )
+            await self._store.multi([*guards, Delete(path, version), told])
         except NodeExistsError:  # told already: an earlier life of the same id
-            await self._store.delete(path, version)
+            await self._store.multi([*guards, Delete(path, version)])
 
     async def _make_shard(self, ledger_id: LedgerId) -> None:
         try:

@@ -35,6 +35,13 @@ class DataLostError(SparkIoError):
         self.last_entry_id = last_entry_id
 
 
+class ChainTrimmedError(SparkIoError):
+    """Links of a chain that a query covers were trimmed, replaced or collected."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"{why}. With the option failOnDataLoss=false it is left out")
+
+
 class ReadFailedError(SparkIoError):
     """Entries cannot be read now; they may be once what the text names is up again."""
 

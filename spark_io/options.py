@@ -26,6 +26,7 @@ MIB: Final = 1024 * 1024
 SPLIT_BYTES: Final = 64 * MIB
 ARROW_BATCH_BYTES: Final = 2 * MIB
 LEDGERS_NAMED_MAX: Final = 100_000
+BATCH_MAX: Final = 2**63 - 1
 
 CLIENT_PREFIX: Final = "client."
 SHARED: Final = ("metadata", "password", "passwordFile", "path")
@@ -110,9 +111,11 @@ class ReadOptions:
     def of(cls, options: Mapping[str, str]) -> "ReadOptions":
         """Check the options of a read. Raises OptionError."""
         given = _Given(options, (*SHARED, *READING))
-        per_trigger = given.positive("maxEntriesPerTrigger") or given.positive(
-            "maxOffsetsPerTrigger"
-        )
+        per_trigger = given.positive("maxEntriesPerTrigger")
+        if given.text("maxOffsetsPerTrigger") is not None:
+            if per_trigger is not None:
+                raise OptionError("maxOffsetsPerTrigger", "is the same as maxEntriesPerTrigger")
+            per_trigger = given.positive("maxOffsetsPerTrigger")
         return cls(
             client=_client(given),
             selection=_selection(given),
@@ -151,6 +154,8 @@ class WriteOptions:
         application, batch = given.text("txnAppId") or "", given.natural("txnVersion")
         if batch is not None and not application:
             raise OptionError("txnVersion", "goes with txnAppId, which is missing")
+        if batch is not None and batch > BATCH_MAX:
+            raise OptionError("txnVersion", f"{batch} is over {BATCH_MAX}")
         if len(application) > APPLICATION_CHARACTERS_MAX:
             raise OptionError("txnAppId", f"is over {APPLICATION_CHARACTERS_MAX} characters")
         digest = given.text("digest") or "crc32c"
@@ -248,7 +253,8 @@ def _config(given: _Given) -> ClientConfig:
             hint = f"did you mean {CLIENT_PREFIX}{near[0]}?" if near else f"known: {list(known)}"
             raise OptionError(CLIENT_PREFIX + name, f"unknown: {hint}")
         try:
-            changed[wanted.name] = _value_like(wanted.default, text)
+            is_optional = "None" in str(wanted.type)
+            changed[wanted.name] = _value_like(wanted.default, text, is_optional=is_optional)
         except ValueError as error:
             raise OptionError(CLIENT_PREFIX + name, str(error)) from error
     try:
@@ -257,16 +263,16 @@ def _config(given: _Given) -> ClientConfig:
         raise OptionError("client.*", str(error)) from error
 
 
-def _value_like(default: object, text: str) -> int | float | bool | None:
+def _value_like(default: object, text: str, *, is_optional: bool) -> int | float | bool | None:
     if isinstance(default, bool):
         if text.lower() not in ("true", "false"):
             raise ValueError(f"{text!r} is neither true nor false")
         return text.lower() == "true"
-    if text.lower() == "none":
+    if text.lower() == "none" and is_optional:
         return None
     value = float(text)
-    if value < 0:
-        raise ValueError(f"{text!r} is negative")
+    if not 0 <= value < float("inf"):
+        raise ValueError(f"{text!r} is not a number from 0 on")
     return value if isinstance(default, float) else int(value)
 
 
@@ -323,8 +329,13 @@ def _quorum(given: _Given) -> Quorum:
     ensemble = given.positive("ensemble") or 3
     try:
         if given.truth("inSync", default=False):
+            for name in ("writeQuorum", "ackQuorum"):
+                if given.text(name) is not None:
+                    raise OptionError(name, "in in-sync mode every member writes and acknowledges")
             least = given.positive("minInSync") or max(1, ensemble - 1)
             return Quorum.in_sync(ensemble, least)
+        if given.text("minInSync") is not None:
+            raise OptionError("minInSync", "goes with inSync=true")
         write = given.positive("writeQuorum") or min(3, ensemble)
         ack = given.positive("ackQuorum") or write // 2 + 1
         return Quorum(ensemble=ensemble, write=write, ack=ack)

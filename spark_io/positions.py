@@ -124,13 +124,22 @@ def _chosen(option: str, text: str, known: Sequence[KnownLedger], whole: str) ->
 def advance_ledgers(
     known: Sequence[KnownLedger], start: LedgerOffsets, allowance: Allowance
 ) -> LedgerOffsets:
-    """Return where a micro-batch of named ledgers ends: each gets its share by backlog."""
+    """Return where a micro-batch of named ledgers ends: each gets its share by backlog, and single
+    entries that are left over go to the first ones.
+    """
     left = [max(0, each.end - start.get(each.ledger_id, 0)) for each in known]
     size = sum(count * each.entry_bytes for count, each in zip(left, known, strict=True))
     share = allowance.share_of(sum(left), size)
+    taken = [int(count * share) for count in left]
+    wanted = sum(left) if share >= 1 else allowance.entries
+    spare = 1 if wanted is None and not any(taken) else (wanted or 0) - sum(taken)
+    if allowance.size is not None and share < 1 and any(taken):
+        spare = 0
     end = dict(start)
-    for count, each in zip(left, known, strict=True):
-        end[each.ledger_id] = start.get(each.ledger_id, 0) + min(count, ceil(count * share))
+    for count, take, each in zip(left, taken, known, strict=True):
+        more = 1 if spare > 0 and take < count else 0
+        spare -= more
+        end[each.ledger_id] = start.get(each.ledger_id, 0) + take + more
     return end
 
 
@@ -142,11 +151,16 @@ class LinkedLedgers:
     ledgers: tuple[KnownLedger, ...]
 
 
-def end_of_chain(links: Sequence[LinkedLedgers], next_index: int) -> ChainPosition:
-    """Return the position behind all that can be read. An open ledger ends it."""
+def end_of_chain(
+    links: Sequence[LinkedLedgers], next_index: int, begin: ChainPosition | None = None
+) -> ChainPosition:
+    """Return the position behind all that can be read from `begin` on: the first open ledger ends
+    it.
+    """
     for link in links:
         for place, ledger in enumerate(link.ledgers):
-            if not ledger.is_closed:
+            is_behind = begin is None or ChainPosition(link.index, place + 1) > begin
+            if is_behind and not ledger.is_closed:
                 return ChainPosition(link.index, place, ledger.end)
     return ChainPosition(next_index)
 

@@ -65,6 +65,8 @@ def _read_range(
                     at = batch.last_entry_id + 1
             except (EntryNotFoundError, DigestMismatchError) as error:
                 yield from rows.finish()
+                if not reader.is_closed and reader.last_confirmed < wanted.last:
+                    raise  # the bookies that answered know an older LAC than the driver did
                 lost = at if error.entry_id is None else max(at, error.entry_id)
                 if options.fail_on_data_loss:
                     why = f"{error.message} ({_holders(reader, lost)})"

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from ledger_client import ChainLink, LedgerInfo, LedgerNotFoundError
 from ledger_client.sync import LedgerClient
 from metadata.chain import LinkedLedger
-from spark_io.errors import DataLostError
+from spark_io.errors import ChainTrimmedError
 from spark_io.options import Selection
 from spark_io.splits import ENTRY_BYTES_ASSUMED, KnownLedger
 
@@ -21,7 +21,7 @@ def find_ledgers(
     client: LedgerClient, selection: Selection, password: bytes, *, fail_on_data_loss: bool = True
 ) -> list[KnownLedger]:
     """Return the ledgers of a selection, in order. Raises LedgerNotFoundError for one that was
-    named and is not there, DataLostError for a link of a chain that is gone, ChainNotFoundError.
+    named and is not there, ChainTrimmedError for a link that is gone, ChainNotFoundError.
     """
     if selection.chain:
         return [
@@ -66,7 +66,7 @@ def read_links(
             yield index, _of_link(client, link, password)
         elif fail_on_data_loss:
             text = f"link {index} of chain {chain!r} was collected while the query ran"
-            raise DataLostError(-1, 0, -1, text)
+            raise ChainTrimmedError(text)
 
 
 def known_ledger(client: LedgerClient, info: LedgerInfo, password: bytes) -> KnownLedger:

@@ -10,12 +10,13 @@ Source: Spark design, "Reading".
 """
 
 import json
+import logging
 from collections.abc import Mapping
 from typing import Final, Protocol
 
-from ledger_client import ChainInfo
+from ledger_client import ChainInfo, LedgerError, LedgerNotFoundError
 from ledger_client.sync import LedgerClient, LedgerReader
-from spark_io.errors import DataLostError, OffsetError, OptionError
+from spark_io.errors import ChainTrimmedError, OffsetError, OptionError
 from spark_io.options import ReadOptions
 from spark_io.positions import (
     EARLIEST,
@@ -38,6 +39,8 @@ LINKS_PER_BATCH_MAX: Final = 10_000
 
 Offset = dict[str, int]
 
+_log = logging.getLogger(__name__)
+
 
 class FollowedSource(Protocol):
     """What a stream reads: named ledgers, or a chain."""
@@ -59,7 +62,7 @@ class FollowedSource(Protocol):
         ...
 
     def ranges(self, start: Mapping[str, object], end: Mapping[str, object]) -> list[EntryRange]:
-        """Return what lies between two positions. Raises DataLostError."""
+        """Return what lies between two positions. Raises ChainTrimmedError."""
         ...
 
 
@@ -74,11 +77,12 @@ def follow(client: LedgerClient, options: ReadOptions) -> FollowedSource:
 
 
 class OpenLedgers:
-    """Keeps the LAC of open ledgers current in the background, until they are closed."""
+    """Keeps the LAC of open ledgers current in the background, until they are closed or gone."""
 
-    def __init__(self, client: LedgerClient, password: bytes) -> None:
+    def __init__(self, client: LedgerClient, options: ReadOptions) -> None:
         self._client = client
-        self._password = password
+        self._password = options.client.password
+        self._fail_on_data_loss = options.fail_on_data_loss
         self._readers: dict[int, LedgerReader] = {}
 
     def now(self, known: KnownLedger) -> KnownLedger:
@@ -90,11 +94,24 @@ class OpenLedgers:
             reader = self._client.open_ledger(known.ledger_id, password=self._password)
             reader.follow()
             self._readers[known.ledger_id] = reader
-        is_closed = reader.is_closed  # asked first: a closed one does not move any more
-        end = max(known.end, reader.last_confirmed + 1)
-        if is_closed:
-            self._readers.pop(known.ledger_id).close()
-        return KnownLedger(known.ledger_id, end, known.entry_bytes, is_closed)
+        if reader.follow_failure is not None:
+            return self._gone(known, reader.follow_failure)
+        last = reader.info.last_entry_id  # of a closed one the metadata tells, in one value
+        if last is None:
+            end = max(known.end, reader.last_confirmed + 1)
+            return KnownLedger(known.ledger_id, end, known.entry_bytes, is_closed=False)
+        self._readers.pop(known.ledger_id).close()
+        return KnownLedger(known.ledger_id, last + 1, known.entry_bytes, is_closed=True)
+
+    def _gone(self, known: KnownLedger, why: LedgerError) -> KnownLedger:
+        """Raise, or end a ledger where it was read to, once it cannot be followed any more."""
+        if self._fail_on_data_loss or not isinstance(why, LedgerNotFoundError):
+            raise why
+        _log.warning(
+            "ledger %d: left out what follows entry %d: %s", known.ledger_id, known.end - 1, why
+        )
+        self._readers.pop(known.ledger_id).close()
+        return KnownLedger(known.ledger_id, known.end, known.entry_bytes, is_closed=True)
 
 
 class FollowedLedgers:
@@ -104,7 +121,7 @@ class FollowedLedgers:
         password = options.client.password
         known = find_ledgers(client, options.selection, password)
         self._known = {each.ledger_id: each for each in known}
-        self._open = OpenLedgers(client, password)
+        self._open = OpenLedgers(client, options)
 
     def earliest(self) -> Offset:
         """Return entry 0 of each."""
@@ -162,14 +179,16 @@ class FollowedLinks:
         self._name = options.selection.chain
         self._chain = client.chain(self._name).follow()
         self._links: dict[int, LinkedLedgers] = {}
-        self._open = OpenLedgers(client, options.client.password)
+        self._open = OpenLedgers(client, options)
 
     def earliest(self) -> Offset:
         """Return the chain's first link as of now."""
         return ChainPosition(self._chain.info.first_index).as_json()
 
     def latest(self) -> Offset:
-        """Return what follows the last link, or the LAC of an open ledger in it."""
+        """Return what follows the last link, or the LAC of an open ledger in it. One in an earlier
+        link is no obstacle here: `advance` ends there.
+        """
         info = self._chain.info
         return end_of_chain(self._last_links(info), info.next_index).as_json()
 
@@ -178,13 +197,16 @@ class FollowedLinks:
         return ChainPosition.of_json(stored).as_json()
 
     def advance(self, start: Mapping[str, object], end: Offset, allowance: Allowance) -> Offset:
-        """Take links in order until the allowance is used up."""
+        """Take links in order until the allowance is used up, never past an open ledger: it may yet
+        grow, in whichever link it is.
+        """
         begin, stop = ChainPosition.of_json(start), ChainPosition.of_json(end)
         stop = min(stop, ChainPosition(begin.link + LINKS_PER_BATCH_MAX))
-        if allowance == Allowance():
-            return max(begin, stop).as_json()
+        if stop <= begin:
+            return begin.as_json()
         links = self._read(self._not_trimmed(begin).link, stop)
         self._forget_below(begin.link)
+        stop = max(begin, min(stop, end_of_chain(links, stop.link, begin)))
         return advance_chain(links, begin, stop, allowance).as_json()
 
     def ranges(self, start: Mapping[str, object], end: Mapping[str, object]) -> list[EntryRange]:
@@ -204,11 +226,17 @@ class FollowedLinks:
                 f"chain {self._name!r} begins at link {first} now, and the query stood at link "
                 f"{begin.link}: what lay between was trimmed or replaced"
             )
-            raise DataLostError(-1, 0, -1, text)
+            raise ChainTrimmedError(text)
+        _log.warning(
+            "chain %r: left out links %d to %d, which were trimmed",
+            self._name,
+            begin.link,
+            first - 1,
+        )
         return ChainPosition(first)
 
     def _last_links(self, info: ChainInfo) -> list[LinkedLedgers]:
-        """Return the last link alone: none but its last ledger can be open."""
+        """Return the last link alone."""
         if info.next_index == info.first_index:
             return []
         return self._read(info.next_index - 1, ChainPosition(info.next_index))

@@ -116,7 +116,7 @@ async def _archive(arguments: argparse.Namespace, output: Output) -> int:
 
 async def _restore(arguments: argparse.Namespace, output: Output) -> int:
     def job(spark: "SparkSession") -> dict[int, int]:
-        from spark_io.pipelines.archive import restore
+        from spark_io.pipelines.restore import restore
 
         ids = arguments.ledgers or None
         return restore(
@@ -180,6 +180,7 @@ async def _run(
 ) -> ResultT:
     """Start Spark, run a job in a thread while its tasks are counted, and stop Spark."""
     try:
+        from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
 
         from spark_io.errors import SparkIoError
@@ -187,8 +188,11 @@ async def _run(
     except ModuleNotFoundError as error:
         raise UsageError(f"{error}", try_next="pip install 'quire[server,spark]'") from error
     output.remark("starting Spark")
-    spark = await asyncio.to_thread(session, master=arguments.master)
-    spark.sparkContext.setLogLevel("ERROR")
+    try:
+        spark = await asyncio.to_thread(session, master=arguments.master)
+    except (SparkIoError, PySparkException, Py4JError) as error:
+        raise SparkJobError(f"Spark did not start: {describe_failure(str(error))}") from error
+    spark.sparkContext.setLogLevel("OFF")
     progress = Progress(output, what, "tasks")
     running = asyncio.create_task(asyncio.to_thread(job, spark))
     try:

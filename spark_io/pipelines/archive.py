@@ -1,6 +1,6 @@
-"""Copies closed ledgers into Parquet files, and back into ledgers.
+"""Copies closed ledgers into Parquet files.
 
-Leaves reading ledgers to the `ledger` source, and files to Spark.
+Leaves reading ledgers to the `ledger` source, files to Spark, and the way back to `restore`.
 
 Format below `path`:
 
@@ -15,35 +15,31 @@ it was read from a bookie, whose digest had been checked; nothing is deleted.
 Source: Spark design, "Pipelines".
 """
 
+import base64
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 from crc32c import crc32c
 
-from ledger_client import LedgerInfo
-from spark_io.errors import DataLostError, SparkIoError
-from spark_io.options import ClientOptions, ReadOptions, WriteOptions
+from ledger_client import LedgerInfo, LedgerNotFoundError
+from metadata.ids import LedgerId
+from spark_io.errors import SparkIoError
+from spark_io.options import ReadOptions
 from spark_io.worker_client import client_of
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame, Row, SparkSession
 
 ENTRIES: Final = "entries"
 LEDGERS: Final = "ledgers"
 LEDGERS_PER_STEP: Final = 64
 """Ledgers that are archived, read back and noted together."""
-RESTORED_FROM: Final = "quire.restored_from"
-"""Custom metadata of a restored ledger: the id that it had."""
 ARCHIVED_DDL: Final = (
     "ledger_id bigint, entry_count bigint, length bigint, ensemble int, write_quorum int, "
-    "ack_quorum int, created_ms bigint, metadata string"
-)
-RESTORED_DDL: Final = (
-    "archived_id bigint, ledger_id bigint, created_ms bigint, last_entry_id bigint, length bigint"
+    "ack_quorum int, digest string, created_ms bigint, metadata string"
 )
 
 
@@ -77,10 +73,14 @@ def archive(
     Raises SparkIoError for a ledger that is open, ArchiveDamagedError if what was written does not
     read back the same; what came before stays archived.
     """
-    given = {"metadata": metadata, **(options or {}), "ledgers": ",".join(map(str, ledger_ids))}
-    client = client_of(ReadOptions.of(given).client)
-    there = _archived_ids(spark, path)
-    wanted = [each for each in ledger_ids if each not in there]
+    given = {"metadata": metadata, **(options or {})}
+    client = client_of(ReadOptions.of({**given, "ledger": "0"}).client)
+    there = archived_rows(spark, path)
+    ids = list(dict.fromkeys(ledger_ids))
+    for info, each in zip(client.ledger_infos(ids), ids, strict=True):
+        if each in there:
+            _check_same(path, each, there[each], info)
+    wanted = [each for each in ids if each not in there]
     entry_count = payload_bytes = 0
     for start in range(0, len(wanted), LEDGERS_PER_STEP):
         step = wanted[start : start + LEDGERS_PER_STEP]
@@ -101,133 +101,16 @@ def archive(
         payload_bytes += sum(info.length or 0 for info in infos)
         if on_step is not None:
             on_step(min(start + len(step), len(wanted)), len(wanted))
-    return Archived(len(wanted), entry_count, payload_bytes, len(ledger_ids) - len(wanted))
+    return Archived(len(wanted), entry_count, payload_bytes, len(ids) - len(wanted))
 
 
-def restore(
-    spark: "SparkSession",
-    metadata: str,
-    path: str,
-    chain: str,
-    *,
-    ledger_ids: Sequence[int] | None = None,
-    options: Mapping[str, str] | None = None,
-) -> dict[int, int]:
-    """Write archived ledgers, by default all, into new ledgers, and publish them in a chain in the
-    order of their old ids; return old id -> new id.
-
-    A ledger keeps its entries with their ids, and its custom metadata; the old id is
-    `quire.restored_from`. Those that the chain holds already are left alone, so a run that was cut
-    off can be repeated. Raises ArchiveDamagedError.
-    """
-    checked = WriteOptions.of({"metadata": metadata, "chain": chain, **(options or {})})
-    client = client_of(checked.client)
-    handle = client.chain(chain)
-    handle.create(exist_ok=True)
-    done = _restored_ids(checked.client, chain)
-    noted = {row.ledger_id: row for row in spark.read.parquet(f"{path}/{LEDGERS}").collect()}
-    wanted = [each for each in sorted(ledger_ids or noted) if each not in done]
-    unknown = [each for each in wanted if each not in noted]
-    if unknown:
-        raise ArchiveDamagedError(f"the archive at {path} does not hold ledgers {unknown}")
-    if not wanted:
-        return done
-    with_entries = [each for each in wanted if noted[each].entry_count]
-    told = {each: noted[each].metadata for each in with_entries}
-    columns = _stored(spark, path, with_entries)
-    sorted_rows = columns.repartition(max(1, len(with_entries)), "ledger_id").sortWithinPartitions(
-        "ledger_id", "entry_id"
-    )
-    restoring = partial(_restore_task, checked, told)
-    rows = sorted_rows.mapInArrow(restoring, RESTORED_DDL).collect()
-    written = {row.archived_id: row for row in rows}
-    for each in with_entries:
-        found = -1 if each not in written else written[each].last_entry_id + 1
-        if found != noted[each].entry_count:
-            raise ArchiveDamagedError(
-                f"ledger {each} had {noted[each].entry_count} entries when it was archived, and "
-                f"{path} holds {found}: nothing was published"
-            )
-    from metadata.chain import LinkedLedger  # noqa: PLC0415
-
-    linked = [
-        LinkedLedger(row.ledger_id, row.created_ms, row.last_entry_id, row.length)
-        for row in (written[each] for each in with_entries)
-    ]
-    handle.publish(linked)
-    return done | {each: written[each].ledger_id for each in with_entries}
-
-
-def _restored_ids(options: ClientOptions, chain: str) -> dict[int, int]:
-    """Return what a chain holds of restored ledgers: old id -> new id."""
-    client = client_of(options)
-    handle = client.chain(chain)
-    info = handle.info()
-    links = handle.links(info.first_index, info.next_index)
-    ids = [each.ledger_id for _, link in links if link is not None for each in link.ledgers]
-    found: dict[int, int] = {}
-    for each in client.ledger_infos(ids):
-        old = None if each is None else each.metadata.get(RESTORED_FROM)
-        if each is not None and isinstance(old, str):
-            found[int(old)] = int(each.id)
-    return found
-
-
-def _restore_task(
-    options: WriteOptions, metadata: Mapping[int, str], batches: Iterable[pa.RecordBatch]
-) -> Iterator[pa.RecordBatch]:
-    """Write the ledgers of one task, one after the other; their rows come sorted."""
-    client = client_of(options.client)
-    chain = client.chain(options.chain)
-    rows = _Ledgers(batches)
-    for archived_id in rows:
-        custom = {**json.loads(metadata[archived_id]), **chain.custom_metadata}
-        with client.create_ledger(
-            options.quorum,
-            digest=options.digest,
-            password=options.client.password,
-            metadata={**custom, RESTORED_FROM: str(archived_id)},
-        ) as writer:
-            writer.append_many(rows.payloads(archived_id))
-        info = writer.info
-        values = [archived_id, info.id, info.created_ms, info.last_entry_id, info.length]
-        names = ("archived_id", "ledger_id", "created_ms", "last_entry_id", "length")
-        arrays = [pa.array([value], pa.int64()) for value in values]
-        yield pa.RecordBatch.from_arrays(arrays, names=list(names))
-
-
-class _Ledgers:
-    """Sorted rows of several ledgers, dealt out ledger by ledger, each entry checked."""
-
-    def __init__(self, batches: Iterable[pa.RecordBatch]) -> None:
-        self._rows = (row for batch in batches for row in _rows_of(batch))
-        self._next = next(self._rows, None)
-
-    def __iter__(self) -> Iterator[int]:
-        while self._next is not None:
-            yield self._next[0]
-
-    def payloads(self, ledger_id: int) -> Iterator[bytes]:
-        """Yield the payloads of one ledger. Raises ArchiveDamagedError for a gap or a bad one."""
-        expected = 0
-        while self._next is not None and self._next[0] == ledger_id:
-            _, entry_id, data, digest = self._next
-            if entry_id != expected:
-                text = f"ledger {ledger_id}: entry {expected} is missing in the archive"
-                raise ArchiveDamagedError(text)
-            if crc32c(data) != digest:
-                text = f"ledger {ledger_id}: entry {entry_id} is damaged in the archive"
-                raise ArchiveDamagedError(text)
-            yield data
-            expected += 1
-            self._next = next(self._rows, None)
-
-
-def _rows_of(batch: pa.RecordBatch) -> Iterator[tuple[int, int, bytes, int]]:
+def rows_of(batch: pa.RecordBatch) -> Iterator[tuple[int, int, bytes, int]]:
+    """Return the rows of a batch of (ledger_id, entry_id, data, crc32c)."""
     return zip(*(column.to_pylist() for column in batch.columns), strict=True)
 
 
-def _archived_ids(spark: "SparkSession", path: str) -> frozenset[int]:
+def archived_rows(spark: "SparkSession", path: str) -> dict[int, "Row"]:
+    """Return what an archive notes of each ledger; nothing where there is no archive yet."""
     from pyspark.errors import AnalysisException  # noqa: PLC0415
 
     try:
@@ -235,8 +118,19 @@ def _archived_ids(spark: "SparkSession", path: str) -> frozenset[int]:
     except AnalysisException as error:
         if error.getCondition() != "PATH_NOT_FOUND":
             raise
-        return frozenset()
-    return frozenset(row.ledger_id for row in rows)
+        return {}
+    return {row.ledger_id: row for row in rows}
+
+
+def _check_same(path: str, ledger_id: int, noted: "Row", info: LedgerInfo | None) -> None:
+    """Refuse to take a ledger of another cluster for the one that was archived under its id."""
+    if info is None:
+        return  # it was deleted since, and the archive keeps it
+    if (noted.created_ms, noted.length) != (info.created_ms, info.length or 0):
+        raise ArchiveDamagedError(
+            f"{path} holds another ledger {ledger_id}, created at {noted.created_ms} and not at "
+            f"{info.created_ms}: archive each cluster under a path of its own"
+        )
 
 
 def _check(spark: "SparkSession", path: str, infos: Sequence[LedgerInfo]) -> None:
@@ -246,7 +140,7 @@ def _check(spark: "SparkSession", path: str, infos: Sequence[LedgerInfo]) -> Non
     ids = [int(info.id) for info in infos if _entry_count(info)]
     if not ids:
         return
-    columns = _stored(spark, path, ids)
+    columns = stored_entries(spark, path, ids)
     checked = columns.mapInArrow(_check_digests, "ledger_id bigint, entry_id bigint, size bigint")
     found = {
         row.ledger_id: row
@@ -274,7 +168,7 @@ def _check(spark: "SparkSession", path: str, infos: Sequence[LedgerInfo]) -> Non
             )
 
 
-def _stored(spark: "SparkSession", path: str, ledger_ids: Sequence[int]) -> "DataFrame":
+def stored_entries(spark: "SparkSession", path: str, ledger_ids: Sequence[int]) -> "DataFrame":
     """Return the archived entries of some ledgers. Spark guesses the type of a directory's name."""
     from pyspark.sql import functions as F  # noqa: N812, PLC0415
 
@@ -292,7 +186,7 @@ def _add_digest(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 def _check_digests(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
-        rows = list(_rows_of(batch))
+        rows = list(rows_of(batch))
         for ledger_id, entry_id, data, digest in rows:
             if crc32c(data) != digest:
                 raise ArchiveDamagedError(
@@ -305,7 +199,8 @@ def _check_digests(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch
 
 def _closed(info: LedgerInfo | None, ledger_id: int) -> LedgerInfo:
     if info is None:
-        raise DataLostError(ledger_id, 0, -1, "there is no such ledger")
+        text = "there is no such ledger to archive"
+        raise LedgerNotFoundError(text, ledger_id=LedgerId(ledger_id))
     if not info.is_closed:
         raise SparkIoError(f"ledger {ledger_id} is {info.state}: only closed ledgers are archived")
     return info
@@ -315,9 +210,9 @@ def _entry_count(info: LedgerInfo) -> int:
     return 0 if info.last_entry_id is None else info.last_entry_id + 1
 
 
-def _row(info: LedgerInfo) -> tuple[int, int, int, int, int, int, int, str]:
+def _row(info: LedgerInfo) -> tuple[int, int, int, int, int, int, str, int, str]:
     custom = {
-        name: value if isinstance(value, str) else value.decode("latin-1")
+        name: value if isinstance(value, str) else {"base64": base64.b64encode(value).decode()}
         for name, value in info.metadata.items()
     }
     quorum = info.quorum
@@ -328,6 +223,7 @@ def _row(info: LedgerInfo) -> tuple[int, int, int, int, int, int, int, str]:
         quorum.ensemble_size,
         quorum.write_quorum,
         quorum.ack_quorum,
+        str(info.digest),
         info.created_ms,
         json.dumps(custom),
     )

@@ -10,6 +10,7 @@ Source: Spark design, "Pipelines".
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import TYPE_CHECKING
 
 from spark_io.errors import SchemaError
@@ -29,8 +30,13 @@ class Ingested:
 
 
 def lines_of(spark: "SparkSession", paths: Sequence[str]) -> "DataFrame":
-    """Return the lines of text files as a column `data`, in the order of files and lines."""
-    return spark.read.text(list(paths)).withColumnRenamed("value", "data")
+    """Return the lines of text files as a column `data`, file after file.
+
+    Spark cuts a large file into parts, and may take a small last part first; within a part lines
+    keep their order.
+    """
+    frames = [spark.read.text(path).withColumnRenamed("value", "data") for path in paths]
+    return reduce(lambda one, other: one.union(other), frames)
 
 
 def rows_as_json(frame: "DataFrame") -> "DataFrame":

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from ledger_client import ClientConfig, LedgerClient, LedgerNotFoundError
+from ledger_client import ClientConfig, LedgerNotFoundError
 from ledger_client.client_services import DirectoryAddresses
 from ledger_client.cluster_access import Cluster, open_cluster, read_ledger
 from ledger_client.digest import LedgerKeys
@@ -24,6 +24,9 @@ from ledger_client.pool import BookiePool
 from ledger_client.verification import ReplicaReport, verify_replicas
 from metadata.ids import LedgerId
 from metadata.ledger_metadata import LedgerMetadata
+from spark_io.errors import SparkIoError
+from spark_io.options import ReadOptions
+from spark_io.worker_client import client_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -76,9 +79,10 @@ def scrub(
     """Return the findings in closed ledgers as a DataFrame; by default in all that there are.
 
     Columns: ledger_id, first_entry_id, last_entry_id, bookie, finding, detail. Each action on it
-    reads the replicas again: cache it. A ledger under another password is reported as corrupt.
+    reads the replicas again: cache it. Raises LedgerNotFoundError, or SparkIoError for an open one,
+    if it was named. A ledger under another password is reported as corrupt.
     """
-    ids = closed_ledger_ids(metadata) if ledger_ids is None else list(ledger_ids)
+    ids = closed_ledger_ids(metadata) if ledger_ids is None else _checked_ids(metadata, ledger_ids)
     cores = spark.sparkContext.defaultParallelism
     count = max(1, min(len(ids), cores * TASKS_PER_CORE))
     rows = spark.createDataFrame([(each,) for each in ids], "ledger_id bigint")
@@ -93,12 +97,21 @@ def findings_of(frame: "DataFrame") -> list[Finding]:
 
 def closed_ledger_ids(metadata: str) -> list[int]:
     """Return the ids of all closed ledgers. Raises MetadataUnavailableError."""
+    client = client_of(ReadOptions.of({"metadata": metadata, "ledger": "0"}).client)
+    return [int(info.id) for info in client.list_ledgers() if info.is_closed]
 
-    async def found() -> list[int]:
-        async with LedgerClient(metadata) as client:
-            return [int(info.id) async for info in client.list_ledgers() if info.is_closed]
 
-    return asyncio.run(found())
+def _checked_ids(metadata: str, ledger_ids: Sequence[int]) -> list[int]:
+    """Return the ids, each once. Raises LedgerNotFoundError, SparkIoError for an open ledger."""
+    client = client_of(ReadOptions.of({"metadata": metadata, "ledger": "0"}).client)
+    ids = list(dict.fromkeys(ledger_ids))
+    for ledger_id, info in zip(ids, client.ledger_infos(ids), strict=True):
+        if info is None:
+            text = "there is no such ledger to scrub"
+            raise LedgerNotFoundError(text, ledger_id=LedgerId(ledger_id))
+        if not info.is_closed:
+            raise SparkIoError(f"ledger {ledger_id} is {info.state}: only closed ones are scrubbed")
+    return ids
 
 
 def _scrub_task(

@@ -7,12 +7,15 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from ledger_client import LedgerInfo, Quorum
+from ledger_client import LedgerInfo, LedgerNotFoundError, Quorum
 from ledger_client.cluster_access import open_cluster
 from ledger_client.sync import LedgerClient
 from metadata.ids import BookieId, LedgerId, UpdateToken
-from spark_io.pipelines.archive import ArchiveDamagedError, archive, restore
+from metadata.ledger_metadata import DigestType
+from spark_io.errors import SparkIoError
+from spark_io.pipelines.archive import ArchiveDamagedError, archive
 from spark_io.pipelines.ingest import ingest, lines_of, rows_as_json
+from spark_io.pipelines.restore import restore
 from spark_io.pipelines.scrub import Finding, closed_ledger_ids, findings_of, scrub
 from spark_io.pipelines.tail_to_table import tail_to_table
 from tests.spark.conftest import RunningCluster
@@ -20,7 +23,9 @@ from tests.spark.conftest import RunningCluster
 PLANTED = 100
 
 
-def make(client: LedgerClient, count: int, entries: int = 20, **metadata: str) -> list[LedgerInfo]:
+def make(
+    client: LedgerClient, count: int, entries: int = 20, **metadata: str | bytes
+) -> list[LedgerInfo]:
     infos = []
     for number in range(count):
         with client.create_ledger(Quorum.all(3), metadata=metadata) as writer:
@@ -98,7 +103,7 @@ def test_scrub_calls_nothing_missing_that_it_could_not_ask_for(
 def test_an_archive_comes_back_the_same(
     spark: SparkSession, cluster: RunningCluster, client: LedgerClient, tmp_path: Path
 ) -> None:
-    infos = make(client, 5, entries=300, app="orders")
+    infos = make(client, 5, entries=300, app="orders", raw=b"\xff\x00")
     with client.create_ledger(Quorum.all(3)) as empty:
         pass
     ids = [int(info.id) for info in infos] + [int(empty.id)]
@@ -112,15 +117,21 @@ def test_an_archive_comes_back_the_same(
     second = archive(spark, cluster.metadata, path, ids)
     assert (second.ledger_count, second.skipped_count) == (4, 2)
     restored = restore(spark, cluster.metadata, path, f"restored-{ids[0]}")
-    assert list(restored) == ids[:5]
+    assert list(restored) == ids
+    assert client.ledger_info(restored[ids[5]]).last_entry_id == -1
     for number, info in enumerate(infos):
         copy = client.ledger_info(restored[int(info.id)])
         assert (copy.last_entry_id, copy.length) == (info.last_entry_id, info.length)
-        assert copy.metadata["app"] == "orders"
+        assert (copy.metadata["app"], copy.metadata["raw"]) == ("orders", b"\xff\x00")
+        assert copy.quorum == info.quorum
         assert copy.metadata["quire.restored_from"] == str(info.id)
         with client.open_ledger(copy.id) as reader:
             assert reader.read_entry(299).data == b"ledger %d entry 299;" % number * 3
-    assert restore(spark, cluster.metadata, path, f"restored-{ids[0]}") == restored
+    chain = f"restored-{ids[0]}"
+    for again in (None, [*ids, *ids]):
+        assert restore(spark, cluster.metadata, path, chain, ledger_ids=again) == restored
+    links = client.chain(chain).info().next_index
+    assert links == 1
 
 
 def test_an_archive_that_was_cut_off_goes_on(
@@ -164,6 +175,47 @@ def test_what_cannot_be_archived_is_told(
     archive(spark, cluster.metadata, str(tmp_path), [writer.id])
     with pytest.raises(ArchiveDamagedError, match="does not hold ledgers"):
         restore(spark, cluster.metadata, str(tmp_path), "none", ledger_ids=[999_999])
+
+
+def test_what_cannot_be_scrubbed_is_told(
+    spark: SparkSession, cluster: RunningCluster, client: LedgerClient
+) -> None:
+    with pytest.raises(LedgerNotFoundError, match="ledger 4711"):
+        scrub(spark, cluster.metadata, [4711])
+    writer = client.create_ledger(Quorum.all(3))
+    with pytest.raises(SparkIoError, match=f"ledger {writer.id} is open"):
+        scrub(spark, cluster.metadata, [writer.id])
+    writer.close()
+
+
+def test_a_keyed_and_striped_ledger_goes_through_every_job(
+    spark: SparkSession, cluster: RunningCluster, client: LedgerClient, tmp_path: Path
+) -> None:
+    payloads = [b"%d" % number for number in range(3_000)]
+    quorum = Quorum(ensemble=4, write=2, ack=2)
+    with client.create_ledger(quorum, digest="hmac-sha256", password=b"secret") as writer:
+        writer.append_many(payloads)
+    assert findings_of(scrub(spark, cluster.metadata, [writer.id], password=b"secret")) == []
+    options = {"password": "secret"}
+    archive(spark, cluster.metadata, str(tmp_path), [writer.id], options=options)
+    chain = f"keyed-{writer.id}"
+    [new] = restore(spark, cluster.metadata, str(tmp_path), chain, options=options).values()
+    info = client.ledger_info(new)
+    assert (info.digest, info.quorum) == (DigestType.HMAC_SHA256, quorum.spec)
+    reader = spark.read.format("ledger").option("metadata", cluster.metadata)
+    rows = reader.option("chain", chain).option("password", "secret").load().collect()
+    assert sorted(int(bytes(row.data)) for row in rows) == list(range(3_000))
+
+
+def test_an_archive_knows_another_ledger_of_the_same_id(
+    spark: SparkSession, cluster: RunningCluster, own_cluster: RunningCluster, tmp_path: Path
+) -> None:
+    with LedgerClient(own_cluster.metadata) as other, LedgerClient(cluster.metadata) as client:
+        [mine] = make(other, 1)
+        archive(spark, own_cluster.metadata, str(tmp_path), [mine.id])
+        if client.ledger_info(mine.id).is_closed:
+            with pytest.raises(ArchiveDamagedError, match="another ledger"):
+                archive(spark, cluster.metadata, str(tmp_path), [mine.id])
 
 
 def test_lines_are_ingested_and_tailed(

@@ -1,5 +1,6 @@
 """Holds that streams over ledgers and chains neither lose nor repeat entries across restarts."""
 
+import contextlib
 import json
 import uuid
 from collections.abc import Callable
@@ -10,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from pyspark.sql.streaming.query import StreamingQuery
 
-from ledger_client import Quorum
+from ledger_client import LedgerError, Quorum
 from ledger_client.sync import LedgerClient
 from tests.spark.conftest import RunningCluster
 
@@ -130,6 +131,41 @@ def wait_for(condition: Callable[[], bool], seconds: float = 60) -> None:
     while not condition():
         assert time.monotonic() < deadline, "it did not come"
         time.sleep(0.05)
+
+
+def test_a_stream_waits_for_an_open_ledger_of_an_earlier_link(
+    spark: SparkSession, cluster: RunningCluster, client: LedgerClient, chain: str, tmp_path: Path
+) -> None:
+    handle = client.chain(chain)
+    handle.create()
+    with client.create_ledger(Quorum.all(3), metadata=handle.custom_metadata) as writer:
+        writer.append_many([b"early"] * 5)
+        handle.publish([writer.info])
+        later = publish(client, chain, 10)
+        frame = stream(spark, cluster, chain=chain)
+        assert sum(finish(into_files(frame, tmp_path))) == 5
+        writer.append_many([b"late"] * 4)
+    assert sum(finish(into_files(frame, tmp_path))) == 14
+    assert rows(spark, tmp_path) == sorted([(int(writer.id), n) for n in range(9)] + later)
+
+
+def test_a_stream_tells_that_an_open_ledger_was_deleted(
+    spark: SparkSession, cluster: RunningCluster, client: LedgerClient
+) -> None:
+    writer = client.create_ledger(Quorum.all(3))
+    writer.append(b"an entry")
+    name = f"t{uuid.uuid4().hex}"
+    frame = stream(spark, cluster, ledger=writer.id)
+    query = frame.writeStream.format("memory").queryName(name).start()
+    try:
+        wait_for(lambda: spark.table(name).count() == 1)
+        client.delete_ledger(writer.id)
+        wait_for(lambda: not query.isActive)
+        assert f"ledger {writer.id}: it was deleted" in str(query.exception())
+    finally:
+        query.stop()
+        with contextlib.suppress(LedgerError):
+            writer.abort()
 
 
 def test_positions_to_start_from(

@@ -13,10 +13,12 @@ from metadata.errors import (
     LedgersCollectedError,
     MetadataError,
     StoreUnavailableError,
+    VersionConflictError,
 )
 from metadata.ids import EntryId, LedgerId
+from metadata.ledger_store import LedgerStore
 from metadata.memory import MemoryMetadataStore
-from metadata.paths import chain_link_path, chain_path
+from metadata.paths import chain_link_path, chain_path, ledger_path
 from tests.unit.metadata.conftest import NOW_MS, ScriptedFaults
 
 NAME = "orders"
@@ -24,6 +26,13 @@ NAME = "orders"
 
 def chains_over(store: MemoryMetadataStore, rng: random.Random) -> ChainStore:
     return ChainStore(store, rng, lambda: NOW_MS)
+
+
+@pytest.fixture(autouse=True)
+async def some_ledgers(other_store: MemoryMetadataStore) -> None:
+    """Let the ledgers be there that the tests publish."""
+    for ledger_id in range(41):
+        await other_store.create(ledger_path(LedgerId(ledger_id)), b"of a ledger")
 
 
 @pytest.fixture
@@ -57,7 +66,7 @@ async def test_a_chain_is_made_once(chains: ChainStore) -> None:
 
 
 async def test_what_was_never_made_is_not_found(chains: ChainStore) -> None:
-    for call in (chains.head(NAME), chains.publish(NAME, of(1)), chains.fence(NAME)):
+    for call in (chains.head(NAME), chains.publish(NAME, of(1)), chains.trim(NAME, 0)):
         with pytest.raises(ChainNotFoundError):
             await call
     with pytest.raises(ChainNotFoundError):
@@ -127,25 +136,6 @@ async def test_a_service_that_refuses_is_told_and_nothing_is_written(
     assert await linked_ids(chains) == [1]
 
 
-async def test_what_was_sent_before_a_fence_is_never_linked(
-    store: MemoryMetadataStore,
-    other_store: MemoryMetadataStore,
-    rng: random.Random,
-    faults: ScriptedFaults,
-) -> None:
-    writer, fencer = chains_over(store, rng), chains_over(other_store, rng)
-    await writer.create(NAME)
-    await writer.publish(NAME, of(1))
-    faults.acts = ["late"]
-    publishing = asyncio.create_task(writer.publish(NAME, of(2)))
-    await asyncio.sleep(faults.late_s / 2)
-    await fencer.fence(NAME)
-    publishing.cancel()
-    await asyncio.gather(publishing, return_exceptions=True)
-    await asyncio.sleep(faults.late_s * 2)
-    assert await linked_ids(fencer) == [1]
-
-
 @pytest.mark.parametrize("act", ["lost", "dropped", "late", ""])
 async def test_trimming_is_decided_too(
     chains: ChainStore, faults: ScriptedFaults, act: str
@@ -212,6 +202,57 @@ async def test_a_chain_deleted_meanwhile_is_not_made_again(
     with pytest.raises(ChainNotFoundError):
         await publishing
     assert await deleter.names() == []
+
+
+async def test_a_ledger_that_is_gone_is_not_linked(
+    chains: ChainStore, store: MemoryMetadataStore
+) -> None:
+    await chains.create(NAME)
+    with pytest.raises(LedgersCollectedError, match="ledger 77"):
+        await chains.publish(NAME, of(1, 77))
+    assert await linked_ids(chains) == []
+
+
+async def test_a_publication_held_up_does_not_link_what_was_withdrawn_meanwhile(
+    store: MemoryMetadataStore,
+    other_store: MemoryMetadataStore,
+    rng: random.Random,
+    faults: ScriptedFaults,
+) -> None:
+    writer, other = chains_over(store, rng), chains_over(other_store, rng)
+    await writer.create(NAME)
+    await writer.publish(NAME, of(1))
+    faults.acts = ["late"]
+    publishing = asyncio.create_task(writer.publish(NAME, of(2)))
+    await asyncio.sleep(faults.late_s / 2)
+    _, guard = await other.guard(NAME)
+    assert await LedgerStore(other_store, rng, lambda: NOW_MS).delete(LedgerId(2), guard=guard)
+    with pytest.raises(LedgersCollectedError):
+        await publishing
+    assert await linked_ids(other) == [1]
+
+
+async def test_a_guarded_deletion_fails_once_something_was_published(
+    chains: ChainStore, other_store: MemoryMetadataStore, rng: random.Random
+) -> None:
+    await chains.create(NAME)
+    _, guard = await chains.guard(NAME)
+    await chains.publish(NAME, of(2))
+    with pytest.raises(VersionConflictError):
+        await LedgerStore(other_store, rng, lambda: NOW_MS).delete(LedgerId(2), guard=guard)
+    assert await other_store.get(ledger_path(LedgerId(2)))
+
+
+async def test_a_deletion_that_was_cut_off_can_be_repeated(chains: ChainStore) -> None:
+    await chains.create(NAME)
+    await chains.publish(NAME, of(1))
+    await chains._change(NAME, ChainHead.with_deletion)
+    with pytest.raises(ChainNotFoundError):
+        await chains.publish(NAME, of(2))
+    with pytest.raises(ChainNotFoundError):
+        await chains.head(NAME)
+    await chains.delete(NAME)
+    assert await chains.names() == []
 
 
 async def test_links_number_on_across_nodes_of_a_level(

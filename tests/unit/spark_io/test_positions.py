@@ -78,7 +78,7 @@ def test_an_open_ledger_at_the_end_is_read_once_while_it_grows(
 
 
 @given(st.lists(st.integers(0, 50), min_size=1, max_size=5), allowances)
-def test_named_ledgers_are_read_once_and_none_starves(
+def test_named_ledgers_are_read_once_within_the_bounds(
     ends: list[int], allowance: Allowance
 ) -> None:
     known = [closed(number, end) for number, end in enumerate(ends)]
@@ -88,10 +88,20 @@ def test_named_ledgers_are_read_once_and_none_starves(
         if at == goal:
             break
         to = advance_ledgers(known, at, allowance)
-        assert all(to[key] > at[key] for key in at if at[key] < goal[key])
+        count = sum(to[key] - at[key] for key in at)
+        assert count > 0
+        assert allowance.entries is None or count <= allowance.entries
         assert all(to[key] <= goal[key] for key in at)
         at = to
     assert at == goal
+
+
+def test_no_step_passes_an_open_ledger_of_an_earlier_link() -> None:
+    open_one = KnownLedger(1, 5, 100.0, is_closed=False)
+    chain = [LinkedLedgers(0, (open_one,)), LinkedLedgers(1, (closed(2, 10),))]
+    assert end_of_chain(chain, 2) == ChainPosition(0, 0, 5)
+    assert end_of_chain(chain, 2, ChainPosition(0, 0, 5)) == ChainPosition(0, 0, 5)
+    assert end_of_chain(chain, 2, ChainPosition(1)) == ChainPosition(2)
 
 
 def test_an_offset_that_lies_behind_is_kept() -> None:

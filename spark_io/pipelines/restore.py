@@ -1,0 +1,229 @@
+"""Writes archived ledgers into new ones, and publishes them in a chain.
+
+Leaves the files to `spark_io.pipelines.archive`.
+
+Invariants: nothing is published that is not whole; a ledger that the chain holds already is left
+alone, and of two restores that run into one chain one fails.
+
+Source: Spark design, "Pipelines".
+"""
+
+import base64
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+from crc32c import crc32c
+
+from ledger_client import LinkedLedger, Quorum
+from spark_io.errors import SparkIoError
+from spark_io.options import ClientOptions, WriteOptions
+from spark_io.pipelines.archive import (
+    LEDGERS_PER_STEP,
+    ArchiveDamagedError,
+    archived_rows,
+    rows_of,
+    stored_entries,
+)
+from spark_io.worker_client import client_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import Row, SparkSession
+
+RESTORED_FROM: Final = "quire.restored_from"
+"""Custom metadata of a restored ledger: the id that it had."""
+RESTORED_DDL: Final = (
+    "archived_id bigint, ledger_id bigint, created_ms bigint, last_entry_id bigint, length bigint"
+)
+
+
+def restore(
+    spark: "SparkSession",
+    metadata: str,
+    path: str,
+    chain: str,
+    *,
+    ledger_ids: Sequence[int] | None = None,
+    options: Mapping[str, str] | None = None,
+) -> dict[int, int]:
+    """Write archived ledgers, by default all, into new ledgers, and publish them in a chain in the
+    order of their old ids; return old id -> new id.
+
+    A ledger keeps its entries with their ids, its custom metadata, and, where the options say
+    nothing else, its quorum and digest (in-sync mode becomes a quorum of all; a keyed ledger needs
+    its password among the options). The old id is `quire.restored_from`. Those that the chain holds
+    already are left alone, so a run that was cut off can be repeated. Raises ArchiveDamagedError,
+    SparkIoError when two restores run into one chain.
+    """
+    given = options or {}
+    checked = WriteOptions.of({"metadata": metadata, "chain": chain, **given})
+    client = client_of(checked.client)
+    handle = client.chain(chain)
+    handle.create(exist_ok=True)
+    done = _restored_ids(checked.client, chain)
+    noted = archived_rows(spark, path)
+    ids = sorted(dict.fromkeys(noted if ledger_ids is None else ledger_ids))
+    unknown = [each for each in ids if each not in noted]
+    if unknown:
+        raise ArchiveDamagedError(f"the archive at {path} does not hold ledgers {unknown}")
+    wanted = [each for each in ids if each not in done]
+    for start in range(0, len(wanted), LEDGERS_PER_STEP):
+        step = wanted[start : start + LEDGERS_PER_STEP]
+        how = _HowToWrite(checked, {name.lower() for name in given})
+        linked = _write_back(spark, path, how, {each: noted[each] for each in step})
+        published = handle.publish(
+            linked, application=f"restore into {chain}", batch=len(done) + len(step)
+        )
+        if not published.is_new:
+            handle.withdraw([each.ledger_id for each in linked], since_index=0)
+            raise SparkIoError(
+                f"another restore into chain {chain!r} runs, or ran meanwhile: run this again"
+            )
+        done |= {each: linked[number].ledger_id for number, each in enumerate(step)}
+    return {each: done[each] for each in ids}
+
+
+@dataclass(frozen=True, slots=True)
+class _HowToWrite:
+    """How restored ledgers are written: as the options say, else as they were."""
+
+    options: WriteOptions
+    given: set[str]
+
+    def quorum_of(self, noted: "NotedLedger") -> Quorum:
+        """Return the quorum of a restored ledger."""
+        if self.given & {"ensemble", "writequorum", "ackquorum", "insync", "mininsync"}:
+            return self.options.quorum
+        return Quorum(noted.ensemble, noted.write_quorum, noted.ack_quorum)
+
+    def digest_of(self, noted: "NotedLedger") -> str:
+        """Return the digest of a restored ledger; a keyed one needs its password again."""
+        return self.options.digest if "digest" in self.given else noted.digest
+
+
+@dataclass(frozen=True, slots=True)
+class NotedLedger:
+    """What an archive notes of a ledger, as tasks are given it."""
+
+    ensemble: int
+    write_quorum: int
+    ack_quorum: int
+    digest: str
+    metadata: str
+
+    @classmethod
+    def of(cls, row: "Row") -> "NotedLedger":
+        """Return what a task needs of a row."""
+        return cls(row.ensemble, row.write_quorum, row.ack_quorum, row.digest, row.metadata)
+
+
+def _write_back(
+    spark: "SparkSession", path: str, how: _HowToWrite, noted: Mapping[int, "Row"]
+) -> list[LinkedLedger]:
+    """Write some archived ledgers into new ones; return these, in the order given."""
+    full = {each: row for each, row in noted.items() if row.entry_count}
+    told = {each: NotedLedger.of(row) for each, row in full.items()}
+    written: dict[int, LinkedLedger] = {}
+    if full:
+        sorted_rows = (
+            stored_entries(spark, path, list(full))
+            .repartition(len(full), "ledger_id")
+            .sortWithinPartitions("ledger_id", "entry_id")
+        )
+        for row in sorted_rows.mapInArrow(
+            partial(_restore_task, how, told), RESTORED_DDL
+        ).collect():
+            values = (row.ledger_id, row.created_ms, row.last_entry_id, row.length)
+            written[row.archived_id] = LinkedLedger(*values)
+    for each, row in noted.items():
+        if not row.entry_count:
+            written[each] = _write_ledger(how, each, NotedLedger.of(row), ())
+        last = written[each].last_entry_id if each in written else -1
+        if last is None or last + 1 != row.entry_count:
+            raise ArchiveDamagedError(
+                f"ledger {each} had {row.entry_count} entries when it was archived, and {path} "
+                f"holds {-1 if last is None else last + 1}: it was not published"
+            )
+    return [written[each] for each in noted]
+
+
+def _restored_ids(options: ClientOptions, chain: str) -> dict[int, int]:
+    """Return what a chain holds of restored ledgers: old id -> new id."""
+    client = client_of(options)
+    handle = client.chain(chain)
+    info = handle.info()
+    links = handle.links(info.first_index, info.next_index)
+    ids = [each.ledger_id for _, link in links if link is not None for each in link.ledgers]
+    found: dict[int, int] = {}
+    for each in client.ledger_infos(ids):
+        old = None if each is None else each.metadata.get(RESTORED_FROM)
+        if each is not None and isinstance(old, str):
+            found[int(old)] = int(each.id)
+    return found
+
+
+def _restore_task(
+    how: _HowToWrite, noted: Mapping[int, NotedLedger], batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Write the ledgers of one task, one after the other; their rows come sorted."""
+    rows = _Ledgers(batches)
+    for archived_id in rows:
+        made = _write_ledger(how, archived_id, noted[archived_id], rows.payloads(archived_id))
+        values = [archived_id, made.ledger_id, made.created_ms, made.last_entry_id, made.length]
+        names = ("archived_id", "ledger_id", "created_ms", "last_entry_id", "length")
+        arrays = [pa.array([value], pa.int64()) for value in values]
+        yield pa.RecordBatch.from_arrays(arrays, names=list(names))
+
+
+def _write_ledger(
+    how: _HowToWrite, archived_id: int, noted: NotedLedger, payloads: Iterable[bytes]
+) -> LinkedLedger:
+    client = client_of(how.options.client)
+    custom = client.chain(how.options.chain).custom_metadata
+    with client.create_ledger(
+        how.quorum_of(noted),
+        digest=how.digest_of(noted),
+        password=how.options.client.password,
+        metadata={**_custom_of(noted.metadata), **custom, RESTORED_FROM: str(archived_id)},
+    ) as writer:
+        writer.append_many(payloads)
+    info = writer.info
+    return LinkedLedger(info.id, info.created_ms, info.last_entry_id, info.length)
+
+
+def _custom_of(stored: str) -> dict[str, str | bytes]:
+    """Read custom metadata back: a text, or an object that holds bytes in Base64."""
+    return {
+        name: value if isinstance(value, str) else base64.b64decode(value["base64"])
+        for name, value in json.loads(stored).items()
+    }
+
+
+class _Ledgers:
+    """Sorted rows of several ledgers, dealt out ledger by ledger, each entry checked."""
+
+    def __init__(self, batches: Iterable[pa.RecordBatch]) -> None:
+        self._rows = (row for batch in batches for row in rows_of(batch))
+        self._next = next(self._rows, None)
+
+    def __iter__(self) -> Iterator[int]:
+        while self._next is not None:
+            yield self._next[0]
+
+    def payloads(self, ledger_id: int) -> Iterator[bytes]:
+        """Yield the payloads of one ledger. Raises ArchiveDamagedError for a gap or a bad one."""
+        expected = 0
+        while self._next is not None and self._next[0] == ledger_id:
+            _, entry_id, data, digest = self._next
+            if entry_id != expected:
+                text = f"ledger {ledger_id}: entry {expected} is missing in the archive"
+                raise ArchiveDamagedError(text)
+            if crc32c(data) != digest:
+                text = f"ledger {ledger_id}: entry {entry_id} is damaged in the archive"
+                raise ArchiveDamagedError(text)
+            yield data
+            expected += 1
+            self._next = next(self._rows, None)
