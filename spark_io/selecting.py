@@ -7,14 +7,18 @@ Invariants: no ledger is ever fenced or recovered; of an open one, what its LAC 
 Source: Spark design, "Reading".
 """
 
+import logging
 from collections.abc import Iterable, Iterator
 
-from ledger_client import ChainLink, LedgerInfo, LedgerNotFoundError
+from ledger_client import LedgerInfo, LedgerNotFoundError
 from ledger_client.sync import LedgerClient
 from metadata.chain import LinkedLedger
+from metadata.ids import NO_ENTRY
 from spark_io.errors import ChainTrimmedError
 from spark_io.options import Selection
 from spark_io.splits import ENTRY_BYTES_ASSUMED, KnownLedger
+
+_log = logging.getLogger(__name__)
 
 
 def find_ledgers(
@@ -37,6 +41,9 @@ def find_ledgers(
     known: list[KnownLedger] = []
     infos = client.ledger_infos(selection.ledger_ids)
     for ledger_id, info in zip(selection.ledger_ids, infos, strict=True):
+        if info is None and not fail_on_data_loss:
+            _log.warning("ledger %d does not exist any more: it is left out", ledger_id)
+            continue
         if info is None:
             raise LedgerNotFoundError(
                 "it does not exist: it was never created, or was deleted; `quire ledger list` "
@@ -63,10 +70,15 @@ def read_links(
         first_index, end_index = info.first_index, info.next_index
     for index, link in handle.links(first_index, end_index):
         if link is not None:
-            yield index, _of_link(client, link, password)
+            yield (
+                index,
+                [_linked(client, each, password, fail_on_data_loss) for each in link.ledgers],
+            )
         elif fail_on_data_loss:
             text = f"link {index} of chain {chain!r} was collected while the query ran"
             raise ChainTrimmedError(text)
+        else:
+            _log.warning("chain %r: link %d was collected: it is left out", chain, index)
 
 
 def known_ledger(client: LedgerClient, info: LedgerInfo, password: bytes) -> KnownLedger:
@@ -78,15 +90,24 @@ def known_ledger(client: LedgerClient, info: LedgerInfo, password: bytes) -> Kno
         return KnownLedger(info.id, end, ENTRY_BYTES_ASSUMED, is_closed=reader.is_closed)
 
 
-def _of_link(client: LedgerClient, link: ChainLink, password: bytes) -> list[KnownLedger]:
-    return [_linked(client, each, password) for each in link.ledgers]
-
-
-def _linked(client: LedgerClient, ledger: LinkedLedger, password: bytes) -> KnownLedger:
-    """Return a ledger of a chain: of one that was closed when it was linked, the link tells all."""
+def _linked(
+    client: LedgerClient,
+    ledger: LinkedLedger,
+    password: bytes,
+    fail_on_data_loss: bool,  # noqa: FBT001 - as the option is called
+) -> KnownLedger:
+    """Return a ledger of a chain: of one that was closed when it was linked, the link tells all.
+    One that was deleted keeps its place, without entries, if that is to be borne.
+    """
     if ledger.last_entry_id is not None:
         return _closed(ledger.ledger_id, ledger.last_entry_id, ledger.length)
-    return known_ledger(client, client.ledger_info(ledger.ledger_id), password)
+    try:
+        return known_ledger(client, client.ledger_info(ledger.ledger_id), password)
+    except LedgerNotFoundError:
+        if fail_on_data_loss:
+            raise
+    _log.warning("ledger %d of a chain does not exist any more: it is left out", ledger.ledger_id)
+    return _closed(ledger.ledger_id, NO_ENTRY, 0)
 
 
 def _closed(ledger_id: int, last_entry_id: int, length: int | None) -> KnownLedger:

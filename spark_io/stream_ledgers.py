@@ -119,7 +119,13 @@ class FollowedLedgers:
 
     def __init__(self, client: LedgerClient, options: ReadOptions) -> None:
         password = options.client.password
-        known = find_ledgers(client, options.selection, password)
+        known = find_ledgers(
+            client,
+            options.selection,
+            password,
+            fail_on_data_loss=options.fail_on_data_loss,
+        )
+        self._fail_on_data_loss = options.fail_on_data_loss
         self._known = {each.ledger_id: each for each in known}
         self._open = OpenLedgers(client, options)
 
@@ -162,6 +168,8 @@ class FollowedLedgers:
     def _offsets(self, stored: Mapping[str, object]) -> LedgerOffsets:
         offsets = ledger_offsets_of(stored)
         unknown = [ledger_id for ledger_id in offsets if ledger_id not in self._known]
+        if unknown and not self._fail_on_data_loss:
+            return {key: value for key, value in offsets.items() if key in self._known}
         if unknown:
             raise OffsetError(
                 f"the checkpoint stands in ledgers {unknown}, which the options do not name: "

@@ -168,6 +168,24 @@ def test_a_stream_tells_that_an_open_ledger_was_deleted(
             writer.abort()
 
 
+def test_a_ledger_deleted_between_two_runs_may_be_left_out(
+    spark: SparkSession,
+    cluster: RunningCluster,
+    client: LedgerClient,
+    written: Write,
+    tmp_path: Path,
+) -> None:
+    kept, gone = written([b"a"] * 30), written([b"b"] * 30)
+    both = {"ledgers": f"{kept},{gone}", "maxEntriesPerTrigger": 20}
+    finish(into_files(stream(spark, cluster, **both), tmp_path / "first"))
+    client.delete_ledger(gone)
+    with pytest.raises(Exception, match=f"ledger {gone}: it does not exist"):
+        finish(into_files(stream(spark, cluster, **both), tmp_path / "second"))
+    lenient = stream(spark, cluster, failOnDataLoss="false", **both)
+    assert sum(finish(into_files(lenient, tmp_path / "third"))) == 30
+    assert sum(finish(into_files(lenient, tmp_path / "first"))) == 0
+
+
 def test_positions_to_start_from(
     spark: SparkSession, cluster: RunningCluster, client: LedgerClient, chain: str, tmp_path: Path
 ) -> None:
