@@ -4,7 +4,7 @@ Leaves what a chain means to its writers, and its ledgers to `metadata.ledger_st
 
 Invariants: a link, the head that counts it and the batch that it stands for are written in one
 multi, or not at all; a publication whose outcome is unknown is decided by its token and by nothing
-else; what `fence` was called after can no longer be published by a call begun before.
+else; a ledger that was deleted in one step with a change of the head (`guard`) is never linked.
 
 Source: issue 6, points 1 and 2; protocol rules 1.2-1.3; metadata.md, Ledgers, Storms.
 """

@@ -185,12 +185,11 @@ class ChainNotFoundError(MetadataError):
 
 
 class LedgersCollectedError(MetadataError):
-    """A ledger is too old to be linked: collecting unlinked ledgers may have deleted it."""
+    """A ledger cannot be linked: it was deleted, or is so old that collecting may have done so."""
 
     def __init__(self, ledger_id: LedgerId) -> None:
         super().__init__(
-            f"ledger {ledger_id} was written longer ago than unlinked ledgers are kept, and may "
-            "have been collected: nothing was published. Run the job again, and collect with a "
-            "longer grace period than any job takes"
+            f"ledger {ledger_id} is gone, or so old that it may have been collected: nothing was "
+            "published. Run the job again, and collect with a longer grace period than any job takes"
         )
         self.ledger_id = ledger_id
