@@ -190,6 +190,7 @@ class LedgersCollectedError(MetadataError):
     def __init__(self, ledger_id: LedgerId) -> None:
         super().__init__(
             f"ledger {ledger_id} is gone, or so old that it may have been collected: nothing was "
-            "published. Run the job again, and collect with a longer grace period than any job takes"
+            "published. Run the job again, and collect with a grace period longer than any job "
+            "takes"
         )
         self.ledger_id = ledger_id
