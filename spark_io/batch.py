@@ -31,8 +31,16 @@ class RangePartition(InputPartition):
     ranges: tuple[EntryRange, ...]
 
 
-def as_partitions(parts: Sequence[tuple[EntryRange, ...]]) -> list[InputPartition]:
-    """Return one partition for each part; an empty one for nothing, as Spark reads None else."""
+def partitions_of(ranges: Sequence[EntryRange], options: ReadOptions) -> list[InputPartition]:
+    """Cut ranges into partitions as the options say; an empty one for nothing, as Spark would read
+    None else.
+    """
+    parts = plan_splits(
+        ranges,
+        split_bytes=options.split_bytes,
+        split_entries=options.split_entries,
+        min_partitions=options.min_partitions,
+    )
     return [RangePartition(part) for part in parts] or [RangePartition(())]
 
 
@@ -53,13 +61,7 @@ class LedgerBatchReader(DataSourceReader):
             fail_on_data_loss=options.fail_on_data_loss,
         )
         ranges = starts_and_ends(known, options.starting_offsets, options.ending_offsets)
-        parts = plan_splits(
-            ranges,
-            split_bytes=options.split_bytes,
-            split_entries=options.split_entries,
-            min_partitions=options.min_partitions,
-        )
-        return as_partitions(parts)
+        return partitions_of(ranges, options)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the entries of one part."""

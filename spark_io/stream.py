@@ -20,11 +20,10 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from spark_io.batch import RangePartition, as_partitions
+from spark_io.batch import RangePartition, partitions_of
 from spark_io.options import ReadOptions
 from spark_io.positions import Allowance
 from spark_io.reading import read_ranges
-from spark_io.splits import plan_splits
 from spark_io.stream_ledgers import FollowedSource, Offset, follow, starting_offset
 from spark_io.worker_client import client_of
 
@@ -72,14 +71,7 @@ class LedgerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self, start: Mapping[str, object], end: Mapping[str, object]
     ) -> list[InputPartition]:
         """Cut a micro-batch into parts of about `splitBytes`."""
-        options = self._options
-        parts = plan_splits(
-            self._followed().ranges(start, end),
-            split_bytes=options.split_bytes,
-            split_entries=options.split_entries,
-            min_partitions=options.min_partitions,
-        )
-        return as_partitions(parts)
+        return partitions_of(self._followed().ranges(start, end), self._options)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the entries of one part."""
