@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import pytest
 
 from ledger_client import Quorum
-from ledger_client.sync import LedgerClient
+from ledger_client.sync import LedgerClient, LedgerWriter
 from quire.local_bookie import LocalBookie
 from quire.local_cluster import LocalCluster
 from spark_io.launching import session
@@ -19,6 +19,9 @@ from pyspark.sql import SparkSession  # noqa: E402 - only where there is one
 
 ResultT = TypeVar("ResultT")
 BOOKIES = 4
+SEEN_BY_ALL = Quorum(ensemble=3, write=3, ack=1)
+"""With an ack quorum of one a reader asks all three for the LAC, so all see what one knows."""
+SEEN_TIMEOUT_S = 60.0
 
 
 class RunningCluster:
@@ -97,3 +100,13 @@ def written(client: LedgerClient) -> Callable[..., int]:
         return writer.id
 
     return write
+
+
+def wait_until_seen(client: LedgerClient, writer: LedgerWriter) -> None:
+    """Wait until any reader sees all that was appended; a LAC reaches the bookies after its append.
+
+    The ledger must have been created with `SEEN_BY_ALL`.
+    """
+    with client.open_ledger(writer.id) as reader:
+        reader.wait_confirmed(writer.last_confirmed - 1, timeout=SEEN_TIMEOUT_S)
+        assert reader.last_confirmed == writer.last_confirmed

@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from ledger_client import Quorum
 from ledger_client.sync import LedgerClient
-from tests.spark.conftest import RunningCluster
+from tests.spark.conftest import SEEN_BY_ALL, RunningCluster, wait_until_seen
 
 Write = Callable[..., int]
 
@@ -93,10 +93,12 @@ def test_filters_of_one_query_do_not_reach_the_next(
 def test_an_open_ledger_is_read_up_to_its_lac_and_not_fenced(
     spark: SparkSession, cluster: RunningCluster, client: LedgerClient
 ) -> None:
-    with client.create_ledger(Quorum.all(3)) as writer:
+    with client.create_ledger(SEEN_BY_ALL) as writer:
         writer.append_many(entries(50))
+        wait_until_seen(client, writer)
         assert read(spark, cluster, ledger=writer.id).count() == 50
         writer.append_many(entries(50))
+        wait_until_seen(client, writer)
         assert read(spark, cluster, ledger=writer.id).count() == 100
 
 

@@ -13,7 +13,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from ledger_client import LedgerError, Quorum
 from ledger_client.sync import LedgerClient
-from tests.spark.conftest import RunningCluster
+from tests.spark.conftest import SEEN_BY_ALL, RunningCluster, wait_until_seen
 
 Write = Callable[..., int]
 
@@ -90,11 +90,13 @@ def test_named_ledgers_are_followed_while_they_are_written(
     tmp_path: Path,
 ) -> None:
     closed = written([b"a"] * 30)
-    with client.create_ledger(Quorum.all(3)) as writer:
+    with client.create_ledger(SEEN_BY_ALL) as writer:
         writer.append_many([b"b"] * 10)
+        wait_until_seen(client, writer)
         frame = stream(spark, cluster, ledgers=f"{closed},{writer.id}")
         assert sum(finish(into_files(frame, tmp_path))) == 40
         writer.append_many([b"c"] * 5)
+        wait_until_seen(client, writer)
         assert sum(finish(into_files(frame, tmp_path))) == 5
     assert finish(into_files(frame, tmp_path)) == []
     wanted = [(closed, n) for n in range(30)] + [(writer.id, n) for n in range(15)]
@@ -138,8 +140,9 @@ def test_a_stream_waits_for_an_open_ledger_of_an_earlier_link(
 ) -> None:
     handle = client.chain(chain)
     handle.create()
-    with client.create_ledger(Quorum.all(3), metadata=handle.custom_metadata) as writer:
+    with client.create_ledger(SEEN_BY_ALL, metadata=handle.custom_metadata) as writer:
         writer.append_many([b"early"] * 5)
+        wait_until_seen(client, writer)
         handle.publish([writer.info])
         later = publish(client, chain, 10)
         frame = stream(spark, cluster, chain=chain)
