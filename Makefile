@@ -69,7 +69,7 @@ $(STAMP): pyproject.toml
 	  $$found -m venv .venv; \
 	fi; \
 	echo 'Installing packages into .venv'; \
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[server,dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[server,broker,dev]'
 	@touch $@
 
 # One run; `-m` replaces the default of pyproject.toml, so that the integration tests are in it.
@@ -79,7 +79,7 @@ test: $(STAMP)
 # PySpark and Arrow are large, and nothing but `spark_io` needs them: they come when they are asked for.
 $(SPARK_STAMP): $(STAMP)
 	@echo 'Installing PySpark into .venv'
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[server,spark,dev]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[server,broker,spark,dev]'
 	@touch $@
 
 test-spark: $(SPARK_STAMP)

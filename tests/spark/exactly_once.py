@@ -29,6 +29,7 @@ LEAST_S, MOST_S = 5.0, 15.0
 DRIVER_GROUP = "QUIRE_TEST_DRIVER_GROUP"
 """Names the process group of a driver and its Java; the Python workers make one of their own."""
 FINISH_TIMEOUT_S = 300
+LOG_TAIL_CHARACTERS = 6_000
 
 
 def drive(metadata: str, checkpoint: str, *, is_last: bool, crash_after_publish: bool) -> None:
@@ -79,7 +80,8 @@ class Campaign:
                 print(f"driver {number + 1} of {kills} killed", flush=True)
             self._publish(client)
             driver = self._start(is_last=True)
-            assert driver.wait(FINISH_TIMEOUT_S) == 0, "the last driver ends well"
+            status = driver.wait(FINISH_TIMEOUT_S)
+            assert status == 0, f"the last driver ended with {status}: {self._log_tail()}"
             self._compare(client)
 
     def _publish(self, client: LedgerClient) -> None:
@@ -98,6 +100,9 @@ class Campaign:
             return subprocess.Popen(
                 words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
             )
+
+    def _log_tail(self) -> str:
+        return (self._directory / "driver.log").read_text(errors="replace")[-LOG_TAIL_CHARACTERS:]
 
     def _compare(self, client: LedgerClient) -> None:
         found = Counter[int]()
