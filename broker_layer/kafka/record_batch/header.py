@@ -1,0 +1,178 @@
+"""The header of a record batch: reading it, and what a leader writes into it.
+
+Leaves the records behind the header to `record_batch.records`, and judging it to
+`record_batch.checks`.
+
+Format (magic 2), big-endian:
+
+| offset | size | field |
+|---|---|---|
+| 0 | 8 | base offset |
+| 8 | 4 | bytes behind this field |
+| 12 | 4 | leader epoch |
+| 16 | 1 | magic |
+| 17 | 4 | CRC-32C of everything from offset 21 on |
+| 21 | 2 | attributes |
+| 23 | 4 | last offset - base offset |
+| 27 | 8 | first timestamp, ms |
+| 35 | 8 | greatest timestamp, ms |
+| 43 | 8 | producer id, -1 for none |
+| 51 | 2 | producer epoch |
+| 53 | 4 | base sequence |
+| 57 | 4 | count of records |
+| 61 | | records |
+
+Invariants: base offset and leader epoch lie before what the CRC covers: a leader places a batch
+without reading it.
+
+Source: Kafka's protocol guide, "Record Batch"; KIP-98.
+"""
+
+import struct
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+import crc32c
+
+from broker_layer.kafka.error_codes import ErrorCode
+from broker_layer.kafka.errors import BatchError
+
+HEADER_BYTES: Final = 61
+LENGTH_END: Final = 12
+"""The batch's length counts what is behind itself."""
+CRC_START: Final = 17
+CHECKED_START: Final = 21
+"""Where that begins which the CRC covers."""
+MAGIC: Final = 2
+NO_PRODUCER_ID: Final = -1
+NO_PRODUCER_EPOCH: Final = -1
+NO_SEQUENCE: Final = -1
+NO_TIMESTAMP: Final = -1
+SEQUENCE_MODULUS: Final = 2**31
+
+COMPRESSION_MASK: Final = 0x07
+APPEND_TIME_FLAG: Final = 0x08
+TRANSACTIONAL_FLAG: Final = 0x10
+CONTROL_FLAG: Final = 0x20
+DELETE_HORIZON_FLAG: Final = 0x40
+"""The first timestamp is the time from which a compacted tombstone may go (KIP-534)."""
+
+HEADER: Final = struct.Struct(">qiibIhiqqqhii")
+assert HEADER.size == HEADER_BYTES
+_OFFSET = struct.Struct(">q")
+_EPOCH = struct.Struct(">i")
+_CRC = struct.Struct(">I")
+_ATTRIBUTES = struct.Struct(">h")
+
+_EPOCH_START: Final = 12
+_ATTRIBUTES_START: Final = 21
+_MAX_TIMESTAMP_START: Final = 35
+
+
+class Compression(IntEnum):
+    """How the records of a batch are packed."""
+
+    NONE = 0
+    GZIP = 1
+    SNAPPY = 2
+    LZ4 = 3
+    ZSTD = 4
+
+
+class BatchHeader(NamedTuple):
+    """A batch without its records; immutable. A tuple, for one is made for every batch."""
+
+    base_offset: int
+    size_bytes: int
+    """Of the whole batch, header included."""
+    leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    first_timestamp_ms: int
+    max_timestamp_ms: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    record_count: int
+
+    @property
+    def last_offset(self) -> int:
+        """The offset of the last record."""
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def next_offset(self) -> int:
+        """The offset that follows the batch."""
+        return self.base_offset + self.last_offset_delta + 1
+
+    @property
+    def last_sequence(self) -> int:
+        """The sequence number of the last record: they wrap to 0 behind 2^31 - 1."""
+        if self.base_sequence == NO_SEQUENCE:
+            return NO_SEQUENCE
+        return (self.base_sequence + self.last_offset_delta) % SEQUENCE_MODULUS
+
+    @property
+    def compression(self) -> Compression:
+        """How the records are packed. Raises BatchError if that is none of Kafka's ways."""
+        number = self.attributes & COMPRESSION_MASK
+        if number > Compression.ZSTD:
+            raise BatchError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"compression {number}")
+        return Compression(number)
+
+    @property
+    def is_transactional(self) -> bool:
+        """Whether the batch belongs to a transaction (also the marker that ends one)."""
+        return self.attributes & TRANSACTIONAL_FLAG != 0
+
+    @property
+    def is_control(self) -> bool:
+        """Whether the batch is a marker of a transaction's end."""
+        return self.attributes & CONTROL_FLAG != 0
+
+    @property
+    def uses_append_time(self) -> bool:
+        """Whether the greatest timestamp, the leader's, counts for every record."""
+        return self.attributes & APPEND_TIME_FLAG != 0
+
+    @property
+    def has_producer(self) -> bool:
+        """Whether an idempotent producer wrote it."""
+        return self.producer_id != NO_PRODUCER_ID
+
+
+def read_header(data: bytes | bytearray | memoryview, start: int = 0) -> BatchHeader:
+    """Read the header of the batch that begins at `start`; nothing is judged but that it fits.
+
+    Raises BatchError (CORRUPT_MESSAGE) if there are too few bytes for a header.
+    """
+    if start < 0 or len(data) - start < HEADER_BYTES:
+        raise BatchError(ErrorCode.CORRUPT_MESSAGE, "a record batch ends within its header")
+    fields = HEADER.unpack_from(data, start)
+    return BatchHeader(fields[0], fields[1] + LENGTH_END, *fields[2:])
+
+
+def place(data: bytearray | memoryview, base_offset: int, leader_epoch: int) -> None:
+    """Write into a batch where in the log it is, and by whose decision. The CRC stays right."""
+    _OFFSET.pack_into(data, 0, base_offset)
+    _EPOCH.pack_into(data, _EPOCH_START, leader_epoch)
+
+
+def stamp(data: bytearray | memoryview, timestamp_ms: int) -> None:
+    """Make `timestamp_ms` the time of every record of a whole batch (LogAppendTime); a new CRC."""
+    (attributes,) = _ATTRIBUTES.unpack_from(data, _ATTRIBUTES_START)
+    _ATTRIBUTES.pack_into(data, _ATTRIBUTES_START, attributes | APPEND_TIME_FLAG)
+    _OFFSET.pack_into(data, _MAX_TIMESTAMP_START, timestamp_ms)
+    seal(data)
+
+
+def seal(data: bytearray | memoryview) -> None:
+    """Write the CRC of a batch whose other bytes are final."""
+    _CRC.pack_into(data, CRC_START, checksum(data))
+
+
+def checksum(data: bytes | bytearray | memoryview) -> int:
+    """Compute the CRC-32C that belongs into a whole batch."""
+    return crc32c.crc32c(memoryview(data)[CHECKED_START:])
