@@ -1,0 +1,127 @@
+"""What topics' settings mean to logs, and which are refused."""
+
+import pytest
+
+from broker_layer.errors import TopicError
+from broker_layer.kafka.error_codes import ErrorCode
+from broker_layer.log_config import checked_log_config, log_config
+from broker_layer.topic_config_table import DEFINITIONS
+from broker_layer.topic_configs import TopicDefaults, changed_configs, check_config
+from metadata.ledger_metadata import QuorumMode
+
+DEFAULTS = TopicDefaults()
+
+
+def _refusal(**settings: str) -> str:
+    configs = {name.replace("_", "."): value for name, value in settings.items()}
+    with pytest.raises(TopicError) as caught:
+        checked_log_config(configs, DEFAULTS)
+    assert caught.value.code is ErrorCode.INVALID_CONFIG
+    return caught.value.text
+
+
+def test_defaults_are_kafkas() -> None:
+    config = log_config({}, DEFAULTS)
+
+    assert config.quorum.mode is QuorumMode.IN_SYNC
+    assert (config.quorum.ensemble, config.min_in_sync) == (3, 1)
+    assert config.segment_bytes == 1024**3
+    assert config.retention_ms == 7 * 24 * 3600 * 1000
+    assert config.retention_bytes is None
+    assert config.max_message_bytes == 1048588
+    assert not config.uses_append_time
+    assert not config.unclean_recovery
+    assert config.timestamp_before_max_ms is None
+    assert config.timestamp_after_max_ms == 3600 * 1000
+
+
+def test_every_default_is_a_value_that_is_accepted() -> None:
+    for name, definition in DEFINITIONS.items():
+        if definition.default is not None:
+            check_config(name, definition.default)
+
+
+def test_defaults_of_the_brokers_come_before_those_built_in() -> None:
+    defaults = TopicDefaults(configs={"retention.ms": "5000", "segment.ms": "1000"})
+
+    assert log_config({}, defaults).retention_ms == 5000
+    assert log_config({"retention.ms": "-1"}, defaults).retention_ms is None
+    assert log_config({}, defaults).segment_jitter_ms == 100
+
+
+def test_a_compacted_topic_is_kept_whole() -> None:
+    config = log_config({"cleanup.policy": "compact", "retention.ms": "1"}, DEFAULTS)
+
+    assert config.is_compacted
+    assert config.retention_ms is None
+    assert log_config({"cleanup.policy": "compact,delete"}, DEFAULTS).retention_ms is not None
+
+
+def test_quorum_mode_has_a_majority_unless_told_otherwise() -> None:
+    config = log_config({"replication.mode": "quorum"}, DEFAULTS)
+    assert (config.quorum.ensemble, config.quorum.write, config.quorum.ack) == (3, 3, 2)
+
+    stored = {"replication.mode": "quorum", "ack.quorum": "3", "replication.factor": "5"}
+    config = log_config(stored, DEFAULTS)
+    assert (config.quorum.ensemble, config.quorum.write, config.quorum.ack) == (5, 5, 3)
+
+
+def test_a_minimum_that_no_append_can_reach_is_refused() -> None:
+    assert "replication factor 3" in _refusal(min_insync_replicas="4")
+    refusal = _refusal(
+        replication_mode="quorum", min_insync_replicas="3", ack_quorum="2", write_quorum="3"
+    )
+    assert "ack.quorum 2" in refusal
+
+
+def test_a_minimum_from_the_brokers_is_lowered_to_what_can_be() -> None:
+    defaults = TopicDefaults(configs={"min.insync.replicas": "2"})
+
+    assert log_config({"replication.factor": "1"}, defaults).min_in_sync == 1
+    assert log_config({"replication.factor": "3"}, defaults).min_in_sync == 2
+
+
+def test_quorums_that_contradict_each_other_are_refused() -> None:
+    assert "same thing" in _refusal(replication_mode="quorum", write_quorum="2")
+    assert "more than" in _refusal(replication_mode="quorum", ack_quorum="4")
+    assert "needs replication.mode" in _refusal(ack_quorum="2")
+
+
+def test_an_unknown_setting_is_refused_with_the_nearest_known() -> None:
+    assert "did you mean retention.ms?" in _refusal(retenton_ms="1")
+    assert "docs/topics.md" in _refusal(zzzz="1")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("retention.ms", "-2"),
+        ("retention.ms", "soon"),
+        ("segment.bytes", "1"),
+        ("cleanup.policy", "vanish"),
+        ("cleanup.policy", ""),
+        ("compression.type", "zstd"),
+        ("unclean.leader.election.enable", "maybe"),
+        ("preallocate", "true"),
+        ("max.message.bytes", str(100 * 1024**2)),
+        ("replication.factor", "2"),
+    ],
+)
+def test_values_that_are_not_honoured_are_refused(name: str, value: str) -> None:
+    with pytest.raises(TopicError):
+        check_config(name, value)
+
+
+def test_fixed_settings_accept_what_they_are() -> None:
+    check_config("preallocate", "false")
+    check_config("file.delete.delay.ms", "60000")
+
+
+def test_changes_replace_add_and_remove() -> None:
+    current = {"retention.ms": "1", "segment.ms": "1000"}
+
+    assert changed_configs(current, {"retention.ms": None, "segment.ms": "2000"}) == {
+        "segment.ms": "2000"
+    }
+    with pytest.raises(TopicError):
+        changed_configs(current, {"nonsense": "1"})
