@@ -194,3 +194,59 @@ class LedgersCollectedError(MetadataError):
             "takes"
         )
         self.ledger_id = ledger_id
+
+
+class InvalidTopicNameError(MetadataError, ValueError):
+    """A topic's name is none by Kafka's rules."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"{name[:250]!r} is no name of a topic: use 1 to 249 letters, digits, '.', '_' and "
+            "'-', and neither '.' nor '..'"
+        )
+        self.name = name
+
+
+class TopicExistsError(MetadataError):
+    """A topic was to be made under a name that is taken."""
+
+    def __init__(self, name: str, *, is_being_deleted: bool = False) -> None:
+        super().__init__(
+            f"the topic {name!r} is being deleted: wait until its ledgers are gone"
+            if is_being_deleted
+            else f"there is a topic {name!r} already"
+        )
+        self.name = name
+        self.is_being_deleted = is_being_deleted
+
+
+class TopicNotFoundError(MetadataError):
+    """No topic has this name."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"there is no topic {name!r}: `quire topic list` shows those that there are"
+        )
+        self.name = name
+
+
+class TooManyPartitionsError(MetadataError, ValueError):
+    """A topic was to have more partitions than one value holds."""
+
+    def __init__(self, name: str, count: int, limit: int) -> None:
+        super().__init__(f"{count} partitions of topic {name!r} are more than the {limit} allowed")
+        self.name = name
+        self.count = count
+        self.limit = limit
+
+
+class StaleLeaderEpochError(MetadataError):
+    """A partition was to be claimed in an epoch that is not above the last one claimed."""
+
+    def __init__(self, epoch: int, leader_epoch: int) -> None:
+        super().__init__(
+            f"epoch {epoch} is not above {leader_epoch}, in which the partition was claimed: "
+            "another broker leads it, or an earlier life of this one did"
+        )
+        self.epoch = epoch
+        self.leader_epoch = leader_epoch

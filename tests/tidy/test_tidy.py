@@ -38,6 +38,8 @@ PURE_MODULES = (
     "metadata.ledger_metadata",
     "metadata.codec",
     "metadata.chain",
+    "metadata.topic",
+    "metadata.partition",
     "bookie.wire",
     "bookie.ledger_state",
     "bookie.records",

@@ -1,0 +1,190 @@
+"""Holds the value of a partition: its changes, its stored form, and what is no stored form."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from metadata.errors import MetadataFormatError, StaleLeaderEpochError
+from metadata.ids import LedgerId, UpdateToken
+from metadata.partition import (
+    EPOCHS_MAX,
+    SEGMENTS_IN_RECORD_MAX,
+    SEGMENTS_PER_CHUNK,
+    EpochStart,
+    PartitionRecord,
+    Segment,
+    pack_chunk,
+    pack_partition,
+    unpack_chunk,
+    unpack_partition,
+)
+from metadata.topic import LEADER_EPOCH_MAX
+
+NATURALS = st.integers(0, 2**63 - 1)
+EPOCHS = st.integers(0, LEADER_EPOCH_MAX)
+
+
+@st.composite
+def drawn_segments(draw: st.DrawFn) -> Segment:
+    base = draw(st.integers(0, 2**62))
+    return Segment(
+        ledger_id=LedgerId(draw(NATURALS)),
+        base_offset=base,
+        epoch=draw(EPOCHS),
+        created_ms=draw(NATURALS),
+        end_offset=draw(st.none() | st.integers(base, 2**63 - 1)),
+        bytes=draw(st.none() | NATURALS),
+        max_timestamp_ms=draw(st.none() | st.integers(-1, 2**62)),
+    )
+
+
+records = st.builds(
+    PartitionRecord,
+    leader_epoch=st.integers(-1, LEADER_EPOCH_MAX),
+    log_start_offset=NATURALS,
+    epochs=st.lists(st.builds(EpochStart, EPOCHS, NATURALS), max_size=4).map(tuple),
+    segments=st.lists(drawn_segments(), max_size=4).map(tuple),
+    first_chunk=st.integers(0, 5),
+    next_chunk=st.integers(5, 10**9),
+    skipped=st.integers(0, SEGMENTS_PER_CHUNK),
+    token=st.binary(min_size=16, max_size=16).map(UpdateToken),
+)
+
+
+def segment(number: int, *, is_open: bool = False) -> Segment:
+    """Return the segment of offsets 10 * number to below 10 * number + 10."""
+    base = 10 * number
+    ends = (None, None, None) if is_open else (base + 10, 1_000, 5_000 + number)
+    return Segment(LedgerId(number), base, 1, 1_000, *ends)
+
+
+def partition(count: int) -> PartitionRecord:
+    return PartitionRecord(1, segments=tuple(segment(i) for i in range(count)))
+
+
+def ledger_ids(segments: tuple[Segment, ...]) -> list[int]:
+    return [each.ledger_id for each in segments]
+
+
+@given(records)
+def test_a_record_comes_back_as_it_was(record: PartitionRecord) -> None:
+    assert unpack_partition("/a", pack_partition("/a", record)) == record
+
+
+@given(st.lists(drawn_segments(), max_size=5).map(tuple))
+def test_a_chunk_comes_back_as_it_was(chunk: tuple[Segment, ...]) -> None:
+    assert unpack_chunk("/a", pack_chunk("/a", chunk)) == chunk
+
+
+@given(st.binary(max_size=60))
+def test_other_bytes_are_a_format_error(value: bytes) -> None:
+    for unpack in (unpack_partition, unpack_chunk):
+        with pytest.raises(MetadataFormatError):
+            unpack("/a", value)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (b"\x92\x02\x09", b"\x93\x02\x09\x09"),  # an epoch of three fields
+        (b"\x97\x01\x0a", b"\x98\x01\x01\x0a"),  # a segment of eight fields
+        (b"\x97\x01\x0a", b"\x97\x01\x70"),  # a segment that begins behind its end
+    ],
+)
+def test_a_field_out_of_range_is_a_format_error(old: bytes, new: bytes) -> None:
+    record = PartitionRecord(2, epochs=(EpochStart(2, 9),), segments=(segment(1),))
+    value = pack_partition("/a", record)
+    assert old in value
+    with pytest.raises(MetadataFormatError):
+        unpack_partition("/a", value.replace(old, new))
+
+
+def test_a_partition_is_claimed_once_in_an_epoch() -> None:
+    record = PartitionRecord().claimed(0).claimed(4)
+    assert record.leader_epoch == 4
+    for epoch in (4, 3):
+        with pytest.raises(StaleLeaderEpochError):
+            record.claimed(epoch)
+
+
+def test_a_segment_is_added_and_ends() -> None:
+    record = PartitionRecord(1).with_segment(segment(0, is_open=True))
+    assert record.last_segment == segment(0, is_open=True)
+    assert record.segments[0].is_open
+    ended = record.with_segment_ended(LedgerId(0), 10, 1_000, 5_000)
+    assert ended.segments == (segment(0),)
+    more = ended.with_segment(segment(1, is_open=True))
+    assert ledger_ids(more.segments) == [0, 1]
+    assert more.without_segment(LedgerId(1)) == ended
+
+
+def test_epochs_are_known_until_the_log_begins_behind_them() -> None:
+    record = PartitionRecord(9)
+    for epoch, offset in ((0, 0), (3, 10), (4, 10), (7, 30)):
+        record = record.with_epoch_start(epoch, offset)
+    assert record.with_log_start(9).epochs == record.epochs
+    assert [each.epoch for each in record.with_log_start(10).epochs] == [4, 7]
+    assert [each.epoch for each in record.with_log_start(29).epochs] == [4, 7]
+    assert [each.epoch for each in record.with_log_start(99).epochs] == [7]
+
+
+def test_the_log_start_never_moves_down() -> None:
+    assert PartitionRecord(0).with_log_start(7).with_log_start(3).log_start_offset == 7
+
+
+def test_the_oldest_of_very_many_epochs_are_forgotten() -> None:
+    record = PartitionRecord(0)
+    for epoch in range(EPOCHS_MAX + 2):
+        record = record.with_epoch_start(epoch, 0)
+    assert len(record.epochs) == EPOCHS_MAX
+    assert record.epochs[0].epoch == 2
+
+
+def test_segments_below_the_log_start_are_left_out() -> None:
+    record = partition(3).with_segment(segment(3, is_open=True))
+    left, dropped = record.without_segments_below(20)
+    assert (ledger_ids(left.segments), ledger_ids(dropped)) == ([2, 3], [0, 1])
+    left, dropped = record.without_segments_below(10**6)
+    assert (ledger_ids(left.segments), ledger_ids(dropped)) == ([3], [0, 1, 2])
+    assert record.without_segments_below(9) == (record, ())
+
+
+def test_an_unclean_end_may_lie_below_what_was_known() -> None:
+    record = PartitionRecord(5, 18, (EpochStart(1, 0), EpochStart(2, 16), EpochStart(5, 18)))
+    record = record.with_segment(segment(0)).with_segment(segment(1, is_open=True))
+    ended = record.with_unclean_end(LedgerId(1), 14, 70, None)
+    assert ended.log_start_offset == 14
+    assert ended.epochs == (EpochStart(1, 0), EpochStart(2, 14), EpochStart(5, 14))
+    assert ended.segments[1].end_offset == 14
+    assert ended.segments[0] == segment(0)
+
+
+def test_the_oldest_segments_are_spilled_beyond_the_bound() -> None:
+    assert partition(SEGMENTS_IN_RECORD_MAX).spilled() == (partition(SEGMENTS_IN_RECORD_MAX), ())
+    record, chunk = partition(SEGMENTS_IN_RECORD_MAX + 1).spilled()
+    assert ledger_ids(chunk) == list(range(SEGMENTS_PER_CHUNK))
+    assert record.segments[0].ledger_id == SEGMENTS_PER_CHUNK
+    assert (record.first_chunk, record.next_chunk, record.has_chunks) == (0, 1, True)
+
+
+def test_chunks_are_left_out_before_what_is_in_the_record() -> None:
+    record, chunk = partition(SEGMENTS_IN_RECORD_MAX + 1).spilled()
+    assert record.without_segments_below(10**6) == (record, ())
+    some, dropped = record.without_chunked_below(chunk, 25)
+    assert (some.skipped, ledger_ids(dropped)) == (2, [0, 1])
+    more, dropped = some.without_chunked_below(chunk, 40)
+    assert (more.skipped, ledger_ids(dropped)) == (4, [2, 3])
+    rest, dropped = more.without_chunked_below(chunk, 10**6)
+    assert ledger_ids(dropped) == list(range(4, SEGMENTS_PER_CHUNK))
+    assert (rest.first_chunk, rest.next_chunk, rest.skipped, rest.has_chunks) == (1, 1, 0, False)
+    assert rest.without_segments_below(10**6)[0].segments == ()
+
+
+def test_the_largest_record_is_far_below_the_limit_of_a_value() -> None:
+    big = 2**62
+    worst = Segment(LedgerId(big), big, LEADER_EPOCH_MAX, big, big, big, big)
+    record = PartitionRecord(
+        epochs=(EpochStart(LEADER_EPOCH_MAX, big),) * EPOCHS_MAX,
+        segments=(worst,) * (SEGMENTS_IN_RECORD_MAX + 1),
+    )
+    assert len(pack_partition("/a", record)) < 200_000
