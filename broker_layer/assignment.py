@@ -1,0 +1,181 @@
+"""Plans which broker leads which partition: for new topics, and after brokers came, went or leave.
+
+Leaves storing a plan, and saying when one is due, to `controller.py`.
+
+Invariants: pure; a plan names only brokers that are up and not leaving; it depends on nothing but
+its arguments, so that planning again what was stored changes nothing.
+
+Source: topics design, "The mapping", controller.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from metadata.topic import NO_LEADER, PartitionLeadership, TopicRecord
+
+IMBALANCE_SHARE: Final = 0.1
+"""How far, of its fair share, a broker may be above it before partitions are moved away."""
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A partition is to get another leader, or the same one in a new epoch.
+
+    It holds for exactly the leadership that was seen; `makes_preferred` moves it for good.
+    """
+
+    topic: str
+    partition: int
+    seen: PartitionLeadership
+    leader: int
+    makes_preferred: bool = False
+
+
+Plan = Sequence[Move]
+
+
+@dataclass(slots=True)
+class Loads:
+    """How many partitions each broker that may lead leads, while a plan is being made."""
+
+    counts: dict[int, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, topics: Iterable[TopicRecord], brokers: Iterable[int]) -> "Loads":
+        """Count what the given brokers lead now."""
+        loads = cls(dict.fromkeys(sorted(brokers), 0))
+        for _, _, leadership in partitions_of(topics):
+            if leadership.leader in loads.counts:
+                loads.counts[leadership.leader] += 1
+        return loads
+
+    def take_least(self, preferred: int = NO_LEADER) -> int:
+        """Return `preferred` if it may lead, else the one that leads least, and count it."""
+        if preferred in self.counts:
+            chosen = preferred
+        else:
+            chosen = min(self.counts, key=lambda broker: (self.counts[broker], broker))
+        self.counts[chosen] += 1
+        return chosen
+
+    def by_load(self) -> list[int]:
+        """Return the brokers, those that lead least first."""
+        return sorted(self.counts, key=lambda broker: (self.counts[broker], broker))
+
+
+def partitions_of(
+    topics: Iterable[TopicRecord],
+) -> Iterator[tuple[str, int, PartitionLeadership]]:
+    """Yield every partition of topics that are not deleted, in order of names and numbers."""
+    for record in sorted(topics, key=lambda record: record.name):
+        if not record.is_deleted:
+            for partition, leadership in enumerate(record.partitions):
+                yield record.name, partition, leadership
+
+
+def spread(count: int, loads: Loads) -> list[int]:
+    """Return the leaders of `count` new partitions: round-robin, from who leads least on."""
+    order = loads.by_load()
+    assert order, "some broker is up"
+    leaders = [order[number % len(order)] for number in range(count)]
+    for leader in leaders:
+        loads.counts[leader] += 1
+    return leaders
+
+
+def plan_leaders(
+    topics: Iterable[TopicRecord], may_lead: Sequence[int], alive: Sequence[int]
+) -> Plan:
+    """Give a leader to every partition whose leader is gone or leaves, all in one pass.
+
+    `alive` are the brokers that are up; `may_lead` those of them that are not leaving. Where nobody
+    may lead, a leaving broker keeps what it has, and what a dead one led gets NO_LEADER.
+    """
+    known = list(topics)
+    loads = Loads.of(known, may_lead)
+    up = frozenset(alive)
+    moves: list[Move] = []
+    for topic, partition, seen in partitions_of(known):
+        if seen.leader in loads.counts:
+            continue
+        if loads.counts:
+            leader = loads.take_least(seen.preferred)
+        elif seen.leader in up or seen.leader == NO_LEADER:
+            continue
+        else:
+            leader = NO_LEADER
+        moves.append(Move(topic, partition, seen, leader))
+    return moves
+
+
+def plan_new_epochs(topics: Iterable[TopicRecord], restarted: int) -> Plan:
+    """Give a new epoch to all that a broker leads that was started anew: its logs are gone."""
+    return [
+        Move(topic, partition, seen, restarted)
+        for topic, partition, seen in partitions_of(topics)
+        if seen.leader == restarted
+    ]
+
+
+def plan_preferred(topics: Iterable[TopicRecord], settled: Sequence[int], limit: int) -> Plan:
+    """Take up to `limit` partitions back to their preferred brokers, as far as those are settled:
+    up for a while, and not leaving.
+    """
+    ready = frozenset(settled)
+    moves: list[Move] = []
+    for topic, partition, seen in partitions_of(topics):
+        if len(moves) >= limit:
+            break
+        if seen.leader not in (seen.preferred, NO_LEADER) and seen.preferred in ready:
+            moves.append(Move(topic, partition, seen, seen.preferred))
+    return moves
+
+
+def plan_balance(topics: Iterable[TopicRecord], settled: Sequence[int], limit: int) -> Plan:
+    """Move up to `limit` partitions for good from brokers that lead too many to those that lead
+    few, such as new ones; nothing while all are near their fair share.
+    """
+    known = list(topics)
+    loads = Loads.of(known, settled)
+    if len(loads.counts) < 2:  # noqa: PLR2004 - nobody to move anything to
+        return []
+    fair = sum(loads.counts.values()) / len(loads.counts)
+    if max(loads.counts.values()) <= fair * (1 + IMBALANCE_SHARE) + 1:
+        return []
+    moves: list[Move] = []
+    for topic, partition, seen in partitions_of(known):
+        if len(moves) >= limit:
+            break
+        if seen.leader not in loads.counts or seen.preferred != seen.leader:
+            continue
+        least = loads.by_load()[0]
+        if loads.counts[seen.leader] > fair and loads.counts[least] + 1 <= fair:
+            loads.counts[seen.leader] -= 1
+            loads.counts[least] += 1
+            moves.append(Move(topic, partition, seen, least, makes_preferred=True))
+    return moves
+
+
+def apply_moves(record: TopicRecord, moves: Sequence[Move]) -> TopicRecord | None:
+    """Return a topic with the moves made that still apply to it; None if none does."""
+    leaders: dict[int, int] = {}
+    preferred: dict[int, int] = {}
+    for move in moves:
+        if record.is_deleted or move.partition >= len(record.partitions):
+            continue
+        if record.partitions[move.partition] == move.seen:
+            leaders[move.partition] = move.leader
+            if move.makes_preferred:
+                preferred[move.partition] = move.leader
+    if not leaders:
+        return None
+    return record.with_leaders(leaders).with_preferred(preferred)
+
+
+def moves_by_topic(plan: Plan) -> Mapping[str, list[Move]]:
+    """Return the moves of a plan, those of a topic together."""
+    grouped: dict[str, list[Move]] = {}
+    for move in plan:
+        grouped.setdefault(move.topic, []).append(move)
+    return grouped
