@@ -1,6 +1,12 @@
 """Record batches (magic 2): what producers send, the log keeps and consumers get, byte by byte."""
 
 from broker_layer.kafka.errors import BatchError, DecompressionTooLargeError
+from broker_layer.kafka.record_batch.checks import check_batch, check_whole
+from broker_layer.kafka.record_batch.control import (
+    ControlKind,
+    build_control_batch,
+    read_control,
+)
 from broker_layer.kafka.record_batch.header import (
     HEADER_BYTES,
     MAGIC,
@@ -14,10 +20,18 @@ from broker_layer.kafka.record_batch.header import (
     read_header,
     stamp,
 )
+from broker_layer.kafka.record_batch.records import (
+    NO_PRODUCER,
+    Producer,
+    Record,
+    build_batch,
+    parse_records,
+)
 
 __all__ = [
     "HEADER_BYTES",
     "MAGIC",
+    "NO_PRODUCER",
     "NO_PRODUCER_EPOCH",
     "NO_PRODUCER_ID",
     "NO_SEQUENCE",
@@ -25,8 +39,17 @@ __all__ = [
     "BatchError",
     "BatchHeader",
     "Compression",
+    "ControlKind",
     "DecompressionTooLargeError",
+    "Producer",
+    "Record",
+    "build_batch",
+    "build_control_batch",
+    "check_batch",
+    "check_whole",
+    "parse_records",
     "place",
+    "read_control",
     "read_header",
     "stamp",
 ]

@@ -1,0 +1,164 @@
+"""Packs and unpacks the records of a batch in the four ways that Kafka knows.
+
+Leaves what the bytes mean to `record_batch.records`.
+
+Format: gzip (RFC 1952), LZ4 frames, Zstandard frames. Snappy is either one raw block, or Xerial's
+stream: 16 bytes (8 of magic, two versions), then blocks, each behind its big-endian length.
+
+Invariants: what is allocated for the unpacked bytes is never more than `bytes_max`, whatever the
+packed ones claim; damage is a BatchError. LZ4 is written with independent blocks: others are
+refused by the Java client.
+
+Source: KIP-31, KIP-57, KIP-110; the LZ4 frame format.
+"""
+
+import struct
+import zlib
+from collections.abc import Callable
+from typing import Final
+
+import cramjam
+
+from broker_layer.kafka.error_codes import ErrorCode
+from broker_layer.kafka.errors import BatchError, DecompressionTooLargeError
+from broker_layer.kafka.record_batch.header import Compression
+
+DECOMPRESSED_BYTES_AT_FIRST: Final = 64 * 1024
+EXPECTED_RATIO: Final = 4
+"""What is allocated at first is this many times the packed bytes; then as many times more."""
+
+XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
+XERIAL_HEADER: Final = XERIAL_MAGIC + struct.pack(">ii", 1, 1)
+XERIAL_BLOCK_BYTES: Final = 32 * 1024
+LZ4_HEADER: Final = bytes.fromhex("04224d18 60 40 82")
+"""Magic, independent blocks, of at most 64 KiB, and the checksum of these two bytes."""
+LZ4_BLOCK_BYTES: Final = 64 * 1024
+LZ4_END: Final = bytes(4)
+LZ4_STORED_FLAG: Final = 0x8000_0000
+
+_XERIAL_LENGTH = struct.Struct(">i")
+_LZ4_LENGTH = struct.Struct("<I")
+_GZIP_WINDOW_BITS: Final = 16 + zlib.MAX_WBITS
+_OUTPUT_IS_FULL: Final = "failed to write whole buffer"
+"""What cramjam says of a stream that does not fit; a unit test holds it to that."""
+
+Unpack = Callable[[memoryview, bytearray], int]
+
+
+def compress(kind: Compression, data: bytes) -> bytes:
+    """Pack the records of a batch."""
+    match kind:
+        case Compression.NONE:
+            return data
+        case Compression.GZIP:
+            packer = zlib.compressobj(wbits=_GZIP_WINDOW_BITS)
+            return packer.compress(data) + packer.flush()
+        case Compression.SNAPPY:
+            return XERIAL_HEADER + b"".join(map(_snappy_block, _cut(data, XERIAL_BLOCK_BYTES)))
+        case Compression.LZ4:
+            return LZ4_HEADER + b"".join(map(_lz4_block, _cut(data, LZ4_BLOCK_BYTES))) + LZ4_END
+        case Compression.ZSTD:
+            return bytes(cramjam.zstd.compress(data))
+
+
+def decompress(kind: Compression, data: memoryview, bytes_max: int) -> memoryview:
+    """Unpack the records of a batch into at most `bytes_max` bytes.
+
+    Raises DecompressionTooLargeError if they are more, BatchError if they are damaged.
+    """
+    match kind:
+        case Compression.NONE:
+            if len(data) > bytes_max:
+                raise DecompressionTooLargeError(bytes_max)
+            return data
+        case Compression.GZIP:
+            return memoryview(_gunzip(data, bytes_max))
+        case Compression.SNAPPY:
+            return memoryview(_unsnap(data, bytes_max))
+        case Compression.LZ4:
+            return _grow(cramjam.lz4.decompress_into, data, bytes_max)
+        case Compression.ZSTD:
+            return _grow(cramjam.zstd.decompress_into, data, bytes_max)
+
+
+def _cut(data: bytes, size: int) -> list[bytes]:
+    return [data[start : start + size] for start in range(0, len(data), size)]
+
+
+def _snappy_block(block: bytes) -> bytes:
+    packed = bytes(cramjam.snappy.compress_raw(block))
+    return _XERIAL_LENGTH.pack(len(packed)) + packed
+
+
+def _lz4_block(block: bytes) -> bytes:
+    packed = bytes(cramjam.lz4.compress_block(block, store_size=False))
+    if len(packed) >= len(block):
+        return _LZ4_LENGTH.pack(len(block) | LZ4_STORED_FLAG) + block
+    return _LZ4_LENGTH.pack(len(packed)) + packed
+
+
+def _damaged(kind: Compression, error: Exception | str) -> BatchError:
+    return BatchError(ErrorCode.CORRUPT_MESSAGE, f"{kind.name.lower()} records: {error}")
+
+
+def _grow(unpack: Unpack, data: memoryview, bytes_max: int) -> memoryview:
+    size = max(DECOMPRESSED_BYTES_AT_FIRST, len(data) * EXPECTED_RATIO)
+    while True:
+        size = min(size, bytes_max)
+        output = bytearray(size)
+        try:
+            return memoryview(output)[: unpack(data, output)]
+        except cramjam.DecompressionError as error:
+            if _OUTPUT_IS_FULL not in str(error):
+                raise BatchError(ErrorCode.CORRUPT_MESSAGE, f"records: {error}") from error
+        if size == bytes_max:
+            raise DecompressionTooLargeError(bytes_max)
+        size *= EXPECTED_RATIO
+
+
+def _gunzip(data: memoryview, bytes_max: int) -> bytes:
+    unpacker = zlib.decompressobj(wbits=_GZIP_WINDOW_BITS)
+    try:
+        output = unpacker.decompress(data, bytes_max + 1)  # 0 would mean: no bound
+    except zlib.error as error:
+        raise _damaged(Compression.GZIP, error) from error
+    if len(output) > bytes_max:
+        raise DecompressionTooLargeError(bytes_max)
+    if not unpacker.eof or unpacker.unused_data:
+        raise _damaged(Compression.GZIP, "not one whole stream")
+    return output
+
+
+def _unsnap(data: memoryview, bytes_max: int) -> bytes:
+    if bytes(data[: len(XERIAL_MAGIC)]) != XERIAL_MAGIC:
+        return _unsnap_block(data, bytes_max)
+    output: list[bytes] = []
+    room = bytes_max
+    start = len(XERIAL_HEADER)
+    if len(data) < start:
+        raise _damaged(Compression.SNAPPY, "the stream ends within its header")
+    while start < len(data):
+        if len(data) - start < _XERIAL_LENGTH.size:
+            raise _damaged(Compression.SNAPPY, "a block ends within its length")
+        (length,) = _XERIAL_LENGTH.unpack_from(data, start)
+        start += _XERIAL_LENGTH.size
+        if not 0 < length <= len(data) - start:
+            raise _damaged(Compression.SNAPPY, f"a block of {length} B")
+        block = _unsnap_block(data[start : start + length], room)
+        output.append(block)
+        room -= len(block)
+        start += length
+    return b"".join(output)
+
+
+def _unsnap_block(block: memoryview, bytes_max: int) -> bytes:
+    try:
+        size = cramjam.snappy.decompress_raw_len(block)
+        if size > bytes_max:
+            raise DecompressionTooLargeError(bytes_max)
+        output = bytearray(size)
+        if cramjam.snappy.decompress_raw_into(block, output) != size:
+            raise _damaged(Compression.SNAPPY, "a block is shorter than it says")
+    except cramjam.DecompressionError as error:
+        raise _damaged(Compression.SNAPPY, error) from error
+    return bytes(output)

@@ -1,0 +1,235 @@
+"""The records of a batch: building a whole batch, and parsing the records of one.
+
+Leaves the header's layout to `record_batch.header`, and packing to `record_batch.compression`.
+
+Format of a record; a varint is zigzag-coded, 7 bits a byte, lowest first:
+
+| size | field |
+|---|---|
+| varint | bytes behind this field |
+| 1 | attributes, unused |
+| varint | timestamp - first timestamp |
+| varint | offset - base offset |
+| varint, bytes | key, length -1 for none |
+| varint, bytes | value, length -1 for none |
+| varint | count of headers; each is key (UTF-8) and value as above |
+
+Invariants: nothing is read behind the end of a record, nor more records than the header counts;
+counts and lengths are compared with the bytes left before anything is made of them.
+
+Source: Kafka's protocol guide, "Record".
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from broker_layer.kafka.error_codes import ErrorCode
+from broker_layer.kafka.errors import BatchError
+from broker_layer.kafka.record_batch.compression import compress, decompress
+from broker_layer.kafka.record_batch.header import (
+    APPEND_TIME_FLAG,
+    CONTROL_FLAG,
+    HEADER,
+    HEADER_BYTES,
+    LENGTH_END,
+    MAGIC,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    TRANSACTIONAL_FLAG,
+    BatchHeader,
+    Compression,
+    read_header,
+    seal,
+)
+
+RECORD_BYTES_MIN: Final = 7
+"""A record without key, value and headers: its length and six fields of one byte."""
+HEADER_ENTRY_BYTES_MIN: Final = 2
+VARINT_BITS_MAX: Final = 64
+_TIMESTAMP_MIN: Final = -(2**63)
+_TIMESTAMP_MAX: Final = 2**63 - 1
+
+
+class Record(NamedTuple):
+    """One record as a consumer sees it. A tuple, for one is made for every record."""
+
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Producer:
+    """Who wrote a batch, and which of its batches it is."""
+
+    producer_id: int = NO_PRODUCER_ID
+    epoch: int = NO_PRODUCER_EPOCH
+    base_sequence: int = NO_SEQUENCE
+
+
+NO_PRODUCER: Final = Producer()
+
+
+def build_batch(
+    records: Sequence[Record],
+    *,
+    compression: Compression = Compression.NONE,
+    producer: Producer = NO_PRODUCER,
+    leader_epoch: int = -1,
+    is_transactional: bool = False,
+    is_control: bool = False,
+    uses_append_time: bool = False,
+) -> bytearray:
+    """Build the batch of one or more records, in the order of their offsets."""
+    first = records[0]
+    packed = compress(compression, b"".join(_encode_record(each, first) for each in records))
+    attributes = (
+        compression
+        | is_transactional * TRANSACTIONAL_FLAG
+        | is_control * CONTROL_FLAG
+        | uses_append_time * APPEND_TIME_FLAG
+    )
+    header = HEADER.pack(
+        first.offset,
+        HEADER_BYTES + len(packed) - LENGTH_END,
+        leader_epoch,
+        MAGIC,
+        0,
+        attributes,
+        records[-1].offset - first.offset,
+        first.timestamp_ms,
+        max(each.timestamp_ms for each in records),
+        producer.producer_id,
+        producer.epoch,
+        producer.base_sequence,
+        len(records),
+    )
+    batch = bytearray(header)
+    batch += packed
+    seal(batch)
+    return batch
+
+
+def parse_records(data: bytes | bytearray | memoryview, *, bytes_max: int) -> Iterator[Record]:
+    """Parse the records of the whole batch that begins `data`.
+
+    At most `bytes_max` bytes are held for unpacked records. Raises BatchError if they are damaged,
+    DecompressionTooLargeError if they are more.
+    """
+    header = read_header(data)
+    if header.magic != MAGIC or not HEADER_BYTES <= header.size_bytes <= len(data):
+        raise BatchError(ErrorCode.CORRUPT_MESSAGE, "not a whole batch of magic 2")
+    packed = memoryview(data)[HEADER_BYTES : header.size_bytes]
+    unpacked = decompress(header.compression, packed, bytes_max)
+    if not 0 <= header.record_count <= len(unpacked) // RECORD_BYTES_MIN:
+        raise _damaged(f"{header.record_count} records in {len(unpacked)} B")
+    return _parse_all(unpacked, header)
+
+
+def _parse_all(data: memoryview, header: BatchHeader) -> Iterator[Record]:
+    position = 0
+    for _ in range(header.record_count):
+        length, position = _read_varint(data, position)
+        end = position + length
+        if length < RECORD_BYTES_MIN - 1 or end > len(data):
+            raise _damaged(f"a record of {length} B")
+        yield _parse_record(data[position:end], header)
+        position = end
+    if position != len(data):
+        raise _damaged("bytes behind the last record")
+
+
+def _parse_record(data: memoryview, header: BatchHeader) -> Record:
+    timestamp_delta, position = _read_varint(data, 1)
+    offset_delta, position = _read_varint(data, position)
+    key, position = _read_bytes(data, position)
+    value, position = _read_bytes(data, position)
+    count, position = _read_varint(data, position)
+    if not 0 <= count <= (len(data) - position) // HEADER_ENTRY_BYTES_MIN:
+        raise _damaged(f"{count} headers")
+    headers = []
+    for _ in range(count):
+        name, position = _read_bytes(data, position)
+        content, position = _read_bytes(data, position)
+        headers.append((_header_name(name), content))
+    if position != len(data):
+        raise _damaged("bytes behind the last header")
+    if not 0 <= offset_delta <= header.last_offset_delta:
+        raise _damaged(f"offset {offset_delta} behind the base")
+    timestamp = header.first_timestamp_ms + timestamp_delta
+    if header.uses_append_time:
+        timestamp = header.max_timestamp_ms
+    if not _TIMESTAMP_MIN <= timestamp <= _TIMESTAMP_MAX:
+        raise _damaged("a timestamp beyond 64 bits")
+    return Record(header.base_offset + offset_delta, timestamp, key, value, tuple(headers))
+
+
+def _damaged(text: str) -> BatchError:
+    return BatchError(ErrorCode.CORRUPT_MESSAGE, f"records: {text}")
+
+
+def _header_name(name: bytes | None) -> str:
+    if name is None:
+        raise _damaged("a header without a name")
+    try:
+        return name.decode()
+    except UnicodeDecodeError as error:
+        raise _damaged("a header's name is not UTF-8") from error
+
+
+def _read_varint(data: memoryview, position: int) -> tuple[int, int]:
+    value = shift = 0
+    for byte in data[position : position + VARINT_BITS_MAX // 7 + 1]:
+        value |= (byte & 0x7F) << shift
+        shift += 7
+        if not byte & 0x80:
+            if value >> VARINT_BITS_MAX:
+                break
+            return (value >> 1) ^ -(value & 1), position + shift // 7
+    raise _damaged("a number that does not end")
+
+
+def _read_bytes(data: memoryview, position: int) -> tuple[bytes | None, int]:
+    length, position = _read_varint(data, position)
+    if length == -1:
+        return None, position
+    end = position + length
+    if length < 0 or end > len(data):
+        raise _damaged(f"a field of {length} B")
+    return bytes(data[position:end]), end
+
+
+def _encode_record(record: Record, first: Record) -> bytes:
+    headers = b"".join(
+        _encode_bytes(name.encode()) + _encode_bytes(content) for name, content in record.headers
+    )
+    body = b"".join(
+        (
+            b"\0",
+            _encode_varint(record.timestamp_ms - first.timestamp_ms),
+            _encode_varint(record.offset - first.offset),
+            _encode_bytes(record.key),
+            _encode_bytes(record.value),
+            _encode_varint(len(record.headers)),
+            headers,
+        )
+    )
+    return _encode_varint(len(body)) + body
+
+
+def _encode_bytes(data: bytes | None) -> bytes:
+    return _encode_varint(-1) if data is None else _encode_varint(len(data)) + data
+
+
+def _encode_varint(number: int) -> bytes:
+    value = number << 1 if number >= 0 else (-number << 1) - 1
+    encoded = bytearray()
+    while value >> 7:
+        encoded.append(value & 0x7F | 0x80)
+        value >>= 7
+    encoded.append(value)
+    return bytes(encoded)
