@@ -38,13 +38,13 @@ from metadata.packed import (
     pack,
     unpack_versioned,
 )
-from metadata.topic import LEADER_EPOCH_MAX, NO_EPOCH, NO_TOKEN, token_of
+from metadata.topic import LEADER_EPOCH_MAX, NO_EPOCH, NO_TOKEN, TopicId, token_of
 
 SEGMENTS_IN_RECORD_MAX: Final = 1_000
 SEGMENTS_PER_CHUNK: Final = 500
 EPOCHS_MAX: Final = 5_000
 """Leader epochs that are remembered; beyond it the oldest are forgotten."""
-CHUNK_NUMBER_MAX: Final = 10**10 - 1
+CHUNK_NUMBER_MAX: Final = 10**7 - 1
 NO_TIMESTAMP: Final = -1
 """The time of a record that carries none."""
 
@@ -54,6 +54,14 @@ _CHUNK_FIELD_COUNT: Final = 2
 _SEGMENT_FIELD_COUNT: Final = 7
 _EPOCH_FIELD_COUNT: Final = 2
 _INT64_MAX: Final = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class PartitionKey:
+    """Names one partition for ever."""
+
+    topic_id: TopicId
+    partition: int
 
 
 @dataclass(frozen=True, slots=True)

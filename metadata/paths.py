@@ -15,11 +15,22 @@ Format: a ledger id is 19 decimal digits, split into one level of 4 and five of 
     /chains/<name>                        the head of a chain, value: `chain.py`
     /chains/<name>/links/0000/012/345     link 12345 of it, value: `chain.py`
     /chains/<name>/applications/ab/<hash> the last batch of an application, value: `chain.py`
+    /topics/<name>                        a topic, value: `topic.py`
+    /partitions/ab/<topic id>/7           the list of ledgers of its partition 7, value:
+                                          `partition.py`; the topic id is 32 hex digits
+    /partitions/ab/<topic id>/7/0000012   chunk 12 of that list, value: `partition.py`
+    /brokers/<broker id>                  ephemeral, value: `broker_registration.py`
+    /controller                           ephemeral, value: `election.py`
+    /ids/producers, /ids/replicas         the next number to give out, value: `number_blocks.py`
+    /replicas/<bookie id>                 a bookie's number as a replica, value:
+                                          `replica_numbers.py`
+    /in-sync/<broker id>                  what a broker reports of its partitions' replicas, value:
+                                          `in_sync.py`
 
 Invariants: at most 10,000 names at the first level of ledgers and 1,000 at each other; names sort
 as the ids do.
 
-Source: metadata.md, Ledgers, Ids, Deletion.
+Source: metadata.md, Ledgers, Ids, Deletion; topics design, "The mapping".
 """
 
 import hashlib
@@ -27,6 +38,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from metadata.ids import BookieId, ClientId, LedgerId, is_ledger_id
+from metadata.partition import PartitionKey
+from metadata.topic import TopicId
 
 LEDGERS: Final = "/ledgers"
 LEDGER_IDS: Final = "/ids/ledgers"
@@ -36,12 +49,21 @@ CLIENTS: Final = "/clients"
 COOKIES: Final = "/cookies"
 INSTANCE: Final = "/instance"
 CHAINS: Final = "/chains"
+TOPICS: Final = "/topics"
+PARTITIONS: Final = "/partitions"
+BROKERS: Final = "/brokers"
+CONTROLLER: Final = "/controller"
+PRODUCER_IDS: Final = "/ids/producers"
+REPLICA_IDS: Final = "/ids/replicas"
+REPLICAS: Final = "/replicas"
+IN_SYNC: Final = "/in-sync"
 
 LEVEL_DIGITS: Final = (4, 3, 3, 3, 3, 3)
 DELETION_SHARDS: Final = 64
 
 LINK_LEVEL_DIGITS: Final = (4, 3, 3)
 APPLICATION_HASH_DIGITS: Final = 32
+CHUNK_DIGITS: Final = 7
 
 _ID_DIGITS: Final = sum(LEVEL_DIGITS)
 _INDEX_DIGITS: Final = sum(LINK_LEVEL_DIGITS)
@@ -129,3 +151,41 @@ def chain_application_path(name: str, application: str) -> str:
     """Return where the last batch of an application is: its name may hold any character."""
     digest = hashlib.sha256(application.encode()).hexdigest()[:APPLICATION_HASH_DIGITS]
     return f"{chain_applications_path(name)}/{digest[:2]}/{digest}"
+
+
+def topic_path(name: str) -> str:
+    """Return where a topic is."""
+    return f"{TOPICS}/{name}"
+
+
+def topic_partitions_path(topic_id: TopicId) -> str:
+    """Return the node above the partitions of a topic."""
+    digits = topic_id.hex()
+    return f"{PARTITIONS}/{digits[:2]}/{digits}"
+
+
+def partition_path(key: PartitionKey) -> str:
+    """Return where a partition's list of ledgers is."""
+    return f"{topic_partitions_path(key.topic_id)}/{key.partition}"
+
+
+def partition_chunk_path(key: PartitionKey, number: int) -> str:
+    """Return where a chunk of older segments of a partition is."""
+    digits = f"{number:0{CHUNK_DIGITS}}"
+    assert len(digits) == CHUNK_DIGITS, number
+    return f"{partition_path(key)}/{digits}"
+
+
+def broker_path(broker_id: int) -> str:
+    """Return where a live broker is registered."""
+    return f"{BROKERS}/{broker_id}"
+
+
+def replica_path(bookie_id: BookieId) -> str:
+    """Return where a bookie's number as a replica is."""
+    return f"{REPLICAS}/{bookie_id}"
+
+
+def in_sync_path(broker_id: int) -> str:
+    """Return where a broker reports which replicas of its partitions are in sync."""
+    return f"{IN_SYNC}/{broker_id}"

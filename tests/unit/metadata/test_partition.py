@@ -45,7 +45,7 @@ records = st.builds(
     epochs=st.lists(st.builds(EpochStart, EPOCHS, NATURALS), max_size=4).map(tuple),
     segments=st.lists(drawn_segments(), max_size=4).map(tuple),
     first_chunk=st.integers(0, 5),
-    next_chunk=st.integers(5, 10**9),
+    next_chunk=st.integers(5, 10**7 - 1),
     skipped=st.integers(0, SEGMENTS_PER_CHUNK),
     token=st.binary(min_size=16, max_size=16).map(UpdateToken),
 )

@@ -1,0 +1,212 @@
+"""Holds that a partition's list of ledgers changes as a whole or not at all, whatever gets lost."""
+
+import asyncio
+import random
+from dataclasses import replace
+
+import pytest
+
+from metadata.errors import (
+    NodeNotFoundError,
+    StoreUnavailableError,
+    VersionConflictError,
+)
+from metadata.ids import LedgerId, Version
+from metadata.memory import MemoryMetadataStore
+from metadata.partition import (
+    SEGMENTS_IN_RECORD_MAX,
+    SEGMENTS_PER_CHUNK,
+    PartitionRecord,
+    Segment,
+)
+from metadata.partition_store import PartitionKey, PartitionStore
+from metadata.paths import PARTITIONS, partition_path
+from metadata.store import CompareAndSet
+from metadata.topic import NO_TOKEN, TopicId
+from tests.unit.metadata.conftest import ScriptedFaults
+
+KEY = PartitionKey(TopicId(b"t" * 16), 7)
+ACTS = ["", "lost", "dropped", "late"]
+
+
+@pytest.fixture
+def partitions(store: MemoryMetadataStore, rng: random.Random) -> PartitionStore:
+    return PartitionStore(store, rng)
+
+
+@pytest.fixture
+def others(other_store: MemoryMetadataStore, rng: random.Random) -> PartitionStore:
+    return PartitionStore(other_store, rng)
+
+
+def segments(first: int, end: int) -> tuple[Segment, ...]:
+    return tuple(Segment(LedgerId(i), 10 * i, 1, 0, 10 * i + 10, 9, 9) for i in range(first, end))
+
+
+def ids(found: tuple[Segment, ...]) -> list[int]:
+    return [each.ledger_id for each in found]
+
+
+async def filled(partitions: PartitionStore, count: int) -> tuple[PartitionRecord, Version]:
+    """Store a partition of so many segments."""
+    record, version = await partitions.get_or_create(KEY)
+    in_record = min(count, SEGMENTS_IN_RECORD_MAX)
+    record = replace(record, leader_epoch=1, segments=segments(0, in_record))
+    record, version = await partitions.compare_and_set(KEY, record, version)
+    for segment in segments(in_record, count):
+        record = record.with_segment(segment)
+        record, version = await partitions.compare_and_set(KEY, record, version)
+    return record, version
+
+
+async def test_a_partition_is_made_at_need(partitions: PartitionStore) -> None:
+    with pytest.raises(NodeNotFoundError):
+        await partitions.get(KEY)
+    record, version = await partitions.get_or_create(KEY)
+    assert replace(record, token=NO_TOKEN) == PartitionRecord()
+    assert await partitions.get_or_create(KEY) == (record, version)
+    assert await partitions.get(KEY) == (record, version)
+
+
+@pytest.mark.parametrize("act", ACTS)
+async def test_several_that_make_it_find_the_same(
+    partitions: PartitionStore, others: PartitionStore, faults: ScriptedFaults, act: str
+) -> None:
+    await partitions.get_or_create(PartitionKey(KEY.topic_id, 1))
+    faults.acts = [act]
+    both = (partitions, others)
+    found = await asyncio.gather(*[both[i % 2].get_or_create(KEY) for i in range(6)])
+    assert found == [found[0]] * 6
+
+
+@pytest.mark.parametrize("act", ACTS)
+async def test_a_change_of_unknown_outcome_is_decided(
+    partitions: PartitionStore, faults: ScriptedFaults, act: str
+) -> None:
+    record, version = await partitions.get_or_create(KEY)
+    faults.acts = [act]
+    stored = await partitions.compare_and_set(KEY, record.claimed(3), version)
+    assert stored[0].leader_epoch == 3
+    await asyncio.sleep(faults.late_s * 2)
+    assert await partitions.get(KEY) == stored
+
+
+@pytest.mark.parametrize("act", ACTS)
+async def test_an_old_leader_changes_nothing(
+    partitions: PartitionStore, others: PartitionStore, faults: ScriptedFaults, act: str
+) -> None:
+    record, version = await partitions.get_or_create(KEY)
+    new = await others.compare_and_set(KEY, record.claimed(4), version)
+    faults.acts = [act]
+    with pytest.raises(VersionConflictError):
+        await partitions.compare_and_set(KEY, record.claimed(3), version)
+    await asyncio.sleep(faults.late_s * 2)
+    assert await partitions.get(KEY) == new
+
+
+async def test_a_change_that_another_overtook_is_a_conflict(
+    partitions: PartitionStore, others: PartitionStore, faults: ScriptedFaults
+) -> None:
+    record, version = await partitions.get_or_create(KEY)
+    faults.acts = ["late"]
+    changing = asyncio.create_task(partitions.compare_and_set(KEY, record.claimed(3), version))
+    await asyncio.sleep(faults.late_s / 2)
+    new = await others.compare_and_set(KEY, record.claimed(4), version)
+    with pytest.raises(VersionConflictError):
+        await changing
+    assert await partitions.get(KEY) == new
+
+
+async def test_a_service_that_refuses_is_told(
+    partitions: PartitionStore, faults: ScriptedFaults
+) -> None:
+    record, version = await partitions.get_or_create(KEY)
+    faults.acts = ["refused"]
+    with pytest.raises(StoreUnavailableError):
+        await partitions.compare_and_set(KEY, record.claimed(3), version)
+    assert await partitions.get(KEY) == (record, version)
+    faults.acts = ["dropped", "refused", "refused"]
+    stored, _ = await partitions.compare_and_set(KEY, record.claimed(3), version)
+    assert stored.leader_epoch == 3
+
+
+@pytest.mark.parametrize("act", ACTS)
+async def test_another_value_changes_in_the_same_step(
+    partitions: PartitionStore, store: MemoryMetadataStore, faults: ScriptedFaults, act: str
+) -> None:
+    record, version = await partitions.get_or_create(KEY)
+    await store.create("/other", b"0")
+    faults.acts = [act]
+    other = CompareAndSet("/other", b"1", Version(0))
+    stored = await partitions.compare_and_set(KEY, record.claimed(3), version, also=[other])
+    await asyncio.sleep(faults.late_s * 2)
+    assert await partitions.get(KEY) == stored
+    assert (await store.get("/other")).value == b"1"
+
+
+@pytest.mark.parametrize("act", ACTS)
+async def test_without_the_other_value_nothing_changes(
+    partitions: PartitionStore, store: MemoryMetadataStore, faults: ScriptedFaults, act: str
+) -> None:
+    record, version = await partitions.get_or_create(KEY)
+    await store.create("/other", b"0")
+    faults.acts = [act]
+    other = CompareAndSet("/other", b"1", Version(5))
+    with pytest.raises(VersionConflictError) as caught:
+        await partitions.compare_and_set(KEY, record.claimed(3), version, also=[other])
+    assert caught.value.path == "/other"
+    await asyncio.sleep(faults.late_s * 2)
+    assert await partitions.get(KEY) == (record, version)
+
+
+@pytest.mark.parametrize("act", ACTS)
+async def test_old_segments_move_to_chunks_in_one_step(
+    partitions: PartitionStore, faults: ScriptedFaults, act: str
+) -> None:
+    record, version = await filled(partitions, SEGMENTS_IN_RECORD_MAX)
+    faults.acts = [act]
+    more = record.with_segment(*segments(SEGMENTS_IN_RECORD_MAX, SEGMENTS_IN_RECORD_MAX + 1))
+    stored, version = await partitions.compare_and_set(KEY, more, version)
+    await asyncio.sleep(faults.late_s * 2)
+    assert await partitions.get(KEY) == (stored, version)
+    assert ids(await partitions.chunk(KEY, 0)) == list(range(SEGMENTS_PER_CHUNK))
+    assert len(stored.segments) == SEGMENTS_IN_RECORD_MAX + 1 - SEGMENTS_PER_CHUNK
+    assert ids(await partitions.segments(KEY, stored)) == list(range(SEGMENTS_IN_RECORD_MAX + 1))
+
+
+async def test_old_segments_are_dropped_in_order(partitions: PartitionStore) -> None:
+    count = SEGMENTS_IN_RECORD_MAX + SEGMENTS_PER_CHUNK + 1
+    record, version = await filled(partitions, count)
+    assert (record.first_chunk, record.next_chunk) == (0, 2)
+    dropped_ids: list[int] = []
+    for log_start in (25, 25, 5_000, 7_003, 10_019):
+        record, dropped = await partitions.without_segments_below(KEY, record, log_start)
+        record, version = await partitions.compare_and_set(KEY, record, version)
+        dropped_ids += ids(dropped)
+        kept = ids(await partitions.segments(KEY, record))
+        assert dropped_ids == list(range(log_start // 10))
+        assert kept == list(range(log_start // 10, count))
+        await partitions.drop_chunks(KEY, record)
+        assert ids(await partitions.segments(KEY, record)) == kept
+    assert not record.has_chunks
+    for number in range(2):
+        with pytest.raises(NodeNotFoundError):
+            await partitions.chunk(KEY, number)
+
+
+@pytest.mark.parametrize("act", ACTS)
+async def test_deleting_leaves_nothing(
+    partitions: PartitionStore, store: MemoryMetadataStore, faults: ScriptedFaults, act: str
+) -> None:
+    sibling = PartitionKey(KEY.topic_id, 3)
+    await partitions.get_or_create(sibling)
+    record, version = await filled(partitions, SEGMENTS_IN_RECORD_MAX + 1)
+    faults.acts = ["", act]
+    await partitions.delete(KEY)
+    with pytest.raises(NodeNotFoundError):
+        await partitions.compare_and_set(KEY, record, version)
+    await partitions.delete(KEY)
+    assert (await partitions.get(sibling))[0].leader_epoch == -1
+    assert await store.children(partition_path(sibling).rpartition("/")[0]) == ["3"]
+    await partitions.delete(sibling)
+    assert await store.children(PARTITIONS) == []
