@@ -195,9 +195,10 @@ class PartitionRecord:
         self, log_start: int
     ) -> tuple["PartitionRecord", tuple[Segment, ...]]:
         """Leave out the ended segments that lie below an offset; return them too. While there are
-        chunks, nothing: `without_chunked_below` comes first.
+        chunks, nothing: `without_chunked_below` comes first. The newest segment always stays: its
+        ledger holds the state that the next leader begins with.
         """
-        count = 0 if self.has_chunks else _count_below(self.segments, log_start)
+        count = 0 if self.has_chunks else _count_below(self.segments[:-1], log_start)
         return replace(self, segments=self.segments[count:]), self.segments[:count]
 
     def without_chunked_below(

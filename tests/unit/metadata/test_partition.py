@@ -149,6 +149,12 @@ def test_segments_below_the_log_start_are_left_out() -> None:
     assert record.without_segments_below(9) == (record, ())
 
 
+def test_the_newest_segment_stays_for_the_state_in_its_ledger() -> None:
+    left, dropped = partition(3).without_segments_below(10**6)
+    assert (ledger_ids(left.segments), ledger_ids(dropped)) == ([2], [0, 1])
+    assert PartitionRecord().without_segments_below(5) == (PartitionRecord(), ())
+
+
 def test_an_unclean_end_may_lie_below_what_was_known() -> None:
     record = PartitionRecord(5, 18, (EpochStart(1, 0), EpochStart(2, 16), EpochStart(5, 18)))
     record = record.with_segment(segment(0)).with_segment(segment(1, is_open=True))
@@ -177,7 +183,7 @@ def test_chunks_are_left_out_before_what_is_in_the_record() -> None:
     rest, dropped = more.without_chunked_below(chunk, 10**6)
     assert ledger_ids(dropped) == list(range(4, SEGMENTS_PER_CHUNK))
     assert (rest.first_chunk, rest.next_chunk, rest.skipped, rest.has_chunks) == (1, 1, 0, False)
-    assert rest.without_segments_below(10**6)[0].segments == ()
+    assert ledger_ids(rest.without_segments_below(10**6)[0].segments) == [SEGMENTS_IN_RECORD_MAX]
 
 
 def test_the_largest_record_is_far_below_the_limit_of_a_value() -> None:
