@@ -1,0 +1,96 @@
+"""Answers up to which offset each leader epoch of a partition wrote.
+
+Leaves the authoritative list of leaderships to `metadata.partition`.
+
+Invariants: epochs rise strictly, start offsets never fall. At most EPOCHS_MAX entries: beyond, the
+leaderships without records are left out, which changes no end offset, and then the oldest, which
+answers for them as retention does.
+
+Source: KIP-101, KIP-320 (OffsetForLeaderEpoch).
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final, Self
+
+from metadata.partition import EpochStart
+
+EPOCHS_MAX: Final = 1_000
+NO_EPOCH: Final = -1
+NO_OFFSET: Final = -1
+
+
+@dataclass(frozen=True, slots=True)
+class EpochTable:
+    """Where each leader epoch of a log began; immutable."""
+
+    starts: tuple[EpochStart, ...] = ()
+
+    @classmethod
+    def of(cls, starts: Iterable[EpochStart]) -> Self:
+        """Return the table of leaderships given in order."""
+        table = cls(_bounded(tuple(starts)))
+        assert table.is_ordered
+        return table
+
+    @property
+    def is_ordered(self) -> bool:
+        """Whether this is a table: epochs rise, offsets never fall."""
+        return all(
+            before.epoch < after.epoch and before.start_offset <= after.start_offset
+            for before, after in zip(self.starts, self.starts[1:], strict=False)
+        )
+
+    @property
+    def latest_epoch(self) -> int:
+        """The newest epoch; NO_EPOCH in an empty table."""
+        return self.starts[-1].epoch if self.starts else NO_EPOCH
+
+    def with_start(self, epoch: int, start_offset: int) -> Self:
+        """Return the table with a leadership that begins at the end of the log.
+
+        What began above that end (the log was cut, in an unclean recovery) or has no lower epoch is
+        overruled.
+        """
+        kept = tuple(
+            start
+            for start in self.starts
+            if start.epoch < epoch and start.start_offset <= start_offset
+        )
+        return type(self)(_bounded((*kept, EpochStart(epoch, start_offset))))
+
+    def without_below(self, log_start_offset: int) -> Self:
+        """Return the table of a log that begins at an offset: of the epochs that began at or below
+        it the newest stays, as if it had begun there.
+        """
+        above = [start for start in self.starts if start.start_offset > log_start_offset]
+        below = len(self.starts) - len(above)
+        if not below:
+            return self
+        first = EpochStart(self.starts[below - 1].epoch, log_start_offset)
+        return type(self)((first, *above))
+
+    def end_of_epoch(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
+        """Return (epoch, end offset) of the newest leadership that is not above `epoch`: where the
+        next one began, or the log's end.
+
+        Of an epoch below all that are known it is where the first one of those began. Of an epoch
+        above all, or none, nothing is known: (NO_EPOCH, NO_OFFSET).
+        """
+        if epoch < 0 or epoch > self.latest_epoch:
+            return NO_EPOCH, NO_OFFSET
+        if epoch == self.latest_epoch:
+            return epoch, log_end_offset
+        position = sum(1 for start in self.starts if start.epoch <= epoch)
+        end_offset = self.starts[position].start_offset
+        return (self.starts[position - 1].epoch if position else epoch), end_offset
+
+
+def _bounded(starts: tuple[EpochStart, ...]) -> tuple[EpochStart, ...]:
+    if len(starts) <= EPOCHS_MAX:
+        return starts
+    nexts = (*(start.start_offset for start in starts[1:]), None)
+    written = [
+        start for start, after in zip(starts, nexts, strict=True) if start.start_offset != after
+    ]
+    return tuple(written[-EPOCHS_MAX:])

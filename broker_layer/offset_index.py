@@ -1,0 +1,108 @@
+"""Finds the entry of one ledger from which to look for an offset or a time.
+
+Leaves reading on from there to the log, and the bytes of points to `state_entry`.
+
+A point is kept for the first batch, for the first one behind a state entry, and whenever the
+batches since the last point take POINT_BYTES_MIN; so a search reads little more than that.
+
+Invariants: entry ids and offsets of points rise strictly, times never fall. An answer is always a
+lower bound: what is sought lies in that entry or in a later one, or is not in this ledger. That
+also holds while the earlier points of the ledger are missing.
+
+Source: topics design, "The mapping" (offset).
+"""
+
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from broker_layer.kafka.record_batch import NO_TIMESTAMP
+from metadata.ids import EntryId, LedgerId
+
+POINT_BYTES_MIN: Final = 256 * 1024
+FIRST_ENTRY: Final = EntryId(0)
+
+
+@dataclass(frozen=True, slots=True)
+class IndexPoint:
+    """One batch of a ledger."""
+
+    entry_id: EntryId
+    base_offset: int
+    max_timestamp_before_ms: int
+    """The greatest time in the entries of the ledger before this one."""
+
+
+class LedgerIndex:
+    """The points of one ledger; about 24 bytes for each."""
+
+    def __init__(self, ledger_id: LedgerId) -> None:
+        self.ledger_id = ledger_id
+        self.max_timestamp_ms = NO_TIMESTAMP
+        """The greatest time in the ledger so far."""
+        self._entry_ids = array("q")
+        self._offsets = array("q")
+        self._times = array("q")
+        self._bytes_since = POINT_BYTES_MIN
+
+    def __len__(self) -> int:
+        return len(self._entry_ids)
+
+    def add(
+        self, entry_id: EntryId, base_offset: int, size_bytes: int, max_timestamp_ms: int
+    ) -> None:
+        """Take in the next batch of the ledger."""
+        if self._bytes_since >= POINT_BYTES_MIN:
+            self._append(IndexPoint(entry_id, base_offset, self.max_timestamp_ms))
+            self._bytes_since = 0
+        self._bytes_since += size_bytes
+        self.max_timestamp_ms = max(self.max_timestamp_ms, max_timestamp_ms)
+
+    def pass_state_entry(self) -> None:
+        """Begin anew with the next batch, so that whoever replays from here has equal points."""
+        self._bytes_since = POINT_BYTES_MIN
+
+    def add_earlier(self, points: Sequence[IndexPoint]) -> None:
+        """Put the points in front that a state entry of this ledger carries, the newest first."""
+        later = self.points_after(EntryId(points[-1].entry_id)) if points else ()
+        if not points or len(later) != len(self):
+            return  # they are known
+        self._entry_ids, self._offsets, self._times = array("q"), array("q"), array("q")
+        for point in (*points, *later):
+            self._append(point)
+
+    def add_later(self, points: Sequence[IndexPoint], max_timestamp_ms: int) -> None:
+        """Put points behind the others; `max_timestamp_ms` is the greatest time up to there."""
+        for point in points:
+            self._append(point)
+        self.max_timestamp_ms = max(self.max_timestamp_ms, max_timestamp_ms)
+
+    def points_after(self, entry_id: EntryId) -> tuple[IndexPoint, ...]:
+        """Return the points behind an entry."""
+        start = bisect_right(self._entry_ids, entry_id)
+        return tuple(self._point(position) for position in range(start, len(self)))
+
+    def find(self, offset: int) -> EntryId:
+        """Return an entry at or before the one with an offset."""
+        return self._entry_at(bisect_right(self._offsets, offset) - 1)
+
+    def find_timestamp(self, timestamp_ms: int) -> EntryId:
+        """Return an entry at or before the first that has a time of at least `timestamp_ms`."""
+        return self._entry_at(bisect_left(self._times, timestamp_ms) - 1)
+
+    def _entry_at(self, position: int) -> EntryId:
+        return EntryId(self._entry_ids[position]) if position >= 0 else FIRST_ENTRY
+
+    def _point(self, position: int) -> IndexPoint:
+        return IndexPoint(
+            EntryId(self._entry_ids[position]), self._offsets[position], self._times[position]
+        )
+
+    def _append(self, point: IndexPoint) -> None:
+        assert not self._entry_ids or self._entry_ids[-1] < point.entry_id
+        assert not self._offsets or self._offsets[-1] < point.base_offset
+        self._entry_ids.append(point.entry_id)
+        self._offsets.append(point.base_offset)
+        self._times.append(point.max_timestamp_before_ms)
