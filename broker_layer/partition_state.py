@@ -20,7 +20,14 @@ from typing import Final, Self
 from broker_layer.epoch_table import EpochTable
 from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
-from broker_layer.kafka.record_batch import BatchHeader, ControlKind, read_control, read_header
+from broker_layer.kafka.record_batch import (
+    MAGIC,
+    BatchError,
+    BatchHeader,
+    ControlKind,
+    read_control,
+    read_header,
+)
 from broker_layer.offset_index import LedgerIndex
 from broker_layer.producer_state import (
     ACCEPT,
@@ -205,6 +212,13 @@ class PartitionState:
         is_worth_it = self._bytes_since >= STATE_ENTRY_SHARE * self._newest_bytes
         return self._batches_since >= STATE_ENTRY_BATCHES_MAX and is_worth_it
 
+    @property
+    def newest_state_entry(self) -> EntryPlace | None:
+        """Where the newest state entry is."""
+        return (
+            None if self._newest is None else EntryPlace(self._newest[1].ledger_id, self._newest[0])
+        )
+
     def begin_ledger(self, ledger_id: LedgerId) -> LedgerIndex:
         """Go on to the next ledger, whose entry 0 must be a state entry; return its index, which
         grows with every batch. That of the ledger before grows no more.
@@ -259,18 +273,27 @@ class PartitionState:
         go back: the log is damaged.
         """
         if is_state_entry(data):
-            self._adopt(StateEntry.decode(data), entry_id, len(data))
+            entry = StateEntry.decode(data)
+            self._check_offset(entry_id, entry.next_offset)
+            self._adopt(entry, entry_id, len(data))
             return None
         header = read_header(data)
-        if header.base_offset < self.next_offset or header.last_offset_delta < 0:
-            text = f"entry {entry_id} has offset {header.base_offset} after {self.next_offset}"
-            raise TopicError(ErrorCode.KAFKA_STORAGE_ERROR, text)
+        self._check_offset(entry_id, header.base_offset)
+        if header.last_offset_delta < 0 or header.magic != MAGIC:
+            raise BatchError(ErrorCode.CORRUPT_MESSAGE, f"entry {entry_id} is no batch")
         control = read_control(data) if header.is_control else None
+        if header.leader_epoch > self.epochs.latest_epoch:
+            self.epochs = self.epochs.with_start(header.leader_epoch, header.base_offset)
         self.admit(entry_id, header.base_offset, header, control, now_ms)
         return header
 
+    def _check_offset(self, entry_id: EntryId, offset: int) -> None:
+        if offset < self.next_offset:
+            text = f"entry {entry_id} has offset {offset} after {self.next_offset}"
+            raise TopicError(ErrorCode.KAFKA_STORAGE_ERROR, text)
+
     def _adopt(self, entry: StateEntry, entry_id: EntryId, size_bytes: int) -> None:
-        self.next_offset = max(self.next_offset, entry.next_offset)
+        self.next_offset = entry.next_offset
         self.epochs = entry.epochs.without_below(self.log_start_offset)
         self._producers.load(entry.producers)
         self._transactions.load(entry.open_transactions, entry.aborted)

@@ -1,0 +1,186 @@
+"""Holds one partition's list of ledgers under one leader epoch: claims it, ends what an earlier
+leader left open, adds ledgers, and takes away old ones.
+
+Leaves what ledgers hold to `topic_log` and `state_log`, the list's bytes to `metadata.partition`.
+
+Invariants: the list changes only by compare-and-set on what this leader read or wrote last, so a
+leader that was replaced can change nothing; an epoch is claimed once; a ledger is listed before
+anything in it counts, and only after its predecessor was closed.
+
+Source: topics design, "What a takeover does"; protocol rules 1.2 and 7.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable
+from typing import Final, Self
+
+from broker_layer.errors import TopicError
+from broker_layer.kafka.error_codes import ErrorCode
+from broker_layer.log_services import LogServices
+from ledger_client import Quorum
+from ledger_client.errors import (
+    LedgerError,
+    LedgerNotFoundError,
+    NotEnoughBookiesError,
+    RecoveryUndecidedError,
+)
+from ledger_client.info import LedgerInfo
+from ledger_client.writer import LedgerWriter
+from metadata.errors import MetadataError, VersionConflictError
+from metadata.ids import LedgerId, Version
+from metadata.ledger_metadata import QuorumMode
+from metadata.partition import PartitionRecord, Segment
+from metadata.partition_store import PartitionKey
+
+CLAIM_ATTEMPTS_MAX: Final = 100
+PARTITION_METADATA: Final = "quire.partition"
+"""Custom metadata of a partition's ledger: topic id in hexadecimal, a slash, the partition."""
+EPOCH_METADATA: Final = "quire.leader-epoch"
+
+Transition = Callable[[PartitionRecord], PartitionRecord]
+
+log = logging.getLogger(__name__)
+
+
+def deposed(text: str) -> TopicError:
+    """Return the failure of a log that is led elsewhere, or must be taken over again."""
+    return TopicError(ErrorCode.NOT_LEADER_OR_FOLLOWER, text)
+
+
+class LedgerChain:
+    """The ledgers of one partition, as its leader of one epoch holds them."""
+
+    def __init__(
+        self,
+        services: LogServices,
+        key: PartitionKey,
+        epoch: int,
+        held: tuple[PartitionRecord, Version],
+    ) -> None:
+        self.services = services
+        self.key = key
+        self.epoch = epoch
+        self.record, self._version = held
+        self._changing = asyncio.Lock()
+
+    @classmethod
+    async def claim(cls, services: LogServices, key: PartitionKey, epoch: int) -> Self:
+        """Take the list for a leader epoch, which must be above every earlier one.
+
+        Raises TopicError FENCED_LEADER_EPOCH if it, or a later one, was claimed before;
+        MetadataError when the metadata service does not answer.
+        """
+        for _ in range(CLAIM_ATTEMPTS_MAX):
+            record, version = await services.partitions.get_or_create(key)
+            if record.leader_epoch >= epoch:
+                text = f"leader epoch {record.leader_epoch} was claimed before {epoch}"
+                raise TopicError(ErrorCode.FENCED_LEADER_EPOCH, text)
+            try:
+                held = await services.partitions.compare_and_set(
+                    key, record.claimed(epoch), version
+                )
+            except VersionConflictError:
+                continue  # the leader of an earlier epoch still changed something
+            return cls(services, key, epoch, held)
+        raise deposed(f"the list of ledgers did not stand still in {CLAIM_ATTEMPTS_MAX} attempts")
+
+    async def change(self, transition: Transition) -> PartitionRecord:
+        """Change the list. Raises TopicError once another leader has it, MetadataError."""
+        async with self._changing:
+            record = transition(self.record)
+            if record == self.record:
+                return record
+            await self._store(record)
+            return self.record
+
+    async def end_last(self, *, unclean: bool) -> LedgerInfo | None:
+        """Recover the newest ledger if an earlier leader left it open, and return it as it is
+        closed; None if there is none. The list still shows it open: its end is the caller's.
+
+        Raises LedgerError when it cannot be recovered now; with `unclean`, acknowledged entries are
+        given up where no replica answers (11.6).
+        """
+        last = self.record.last_segment
+        if last is None:
+            return None
+        client = self.services.client
+        try:
+            return await client.recover_ledger(last.ledger_id)
+        except RecoveryUndecidedError:
+            if not unclean:
+                raise
+        log.warning("ledger %s is recovered uncleanly: entries may be lost", last.ledger_id)
+        return await client.recover_ledger_unclean(last.ledger_id)
+
+    async def create_writer(self, quorum: Quorum) -> LedgerWriter:
+        """Create the next ledger, which is not listed yet.
+
+        In in-sync mode it may begin with fewer replicas than wanted, as long as there are
+        `min_in_sync`. Raises LedgerError.
+        """
+        named: dict[str, str | bytes] = {
+            PARTITION_METADATA: f"{self.key.topic_id.hex()}/{self.key.partition}",
+            EPOCH_METADATA: str(self.epoch),
+        }
+        while True:
+            try:
+                return await self.services.client.create_ledger(quorum, metadata=named)
+            except NotEnoughBookiesError as error:
+                fewer = min(quorum.ensemble - 1, error.seen)
+                if quorum.mode is not QuorumMode.IN_SYNC or fewer < quorum.min_in_sync:
+                    raise
+                quorum = Quorum.in_sync(
+                    fewer,
+                    quorum.min_in_sync,
+                    replica_lag_time_max=quorum.replica_lag_time_max,
+                )
+
+    def new_segment(self, ledger_id: LedgerId, base_offset: int) -> Segment:
+        """Return the entry of the list for a ledger that this leader created."""
+        created_ms = self.services.wall_clock_ms()
+        return Segment(ledger_id, base_offset, self.epoch, created_ms, None, None, None)
+
+    async def segments(self) -> list[Segment]:
+        """Return all ledgers of the list, oldest first, also those kept outside of the record."""
+        if not self.record.has_chunks:
+            return list(self.record.segments)
+        return list(await self.services.partitions.segments(self.key, self.record))
+
+    async def drop_below(self, log_start_offset: int) -> int:
+        """Delete the ledgers that end at or below an offset, which is the log's start already, and
+        take them from the list; return how many. The newest one always stays.
+
+        They are deleted first: should this be cut off, the list still names them, and the next
+        attempt goes by it.
+        """
+        partitions = self.services.partitions
+        async with self._changing:
+            left, dropped = await partitions.without_segments_below(
+                self.key, self.record, log_start_offset
+            )
+            for segment in dropped:
+                with contextlib.suppress(LedgerNotFoundError):
+                    await self.services.client.delete_ledger(segment.ledger_id)
+            if dropped:
+                await self._store(left)
+                await partitions.drop_chunks(self.key, self.record)
+        return len(dropped)
+
+    async def abandon(self, writer: LedgerWriter) -> None:
+        """Delete a ledger that was never listed, as well as can be."""
+        try:
+            await writer.abort()
+            await self.services.client.delete_ledger(writer.id)
+        except (LedgerError, MetadataError) as error:
+            log.info("ledger %s, which was never used, is left behind: %s", writer.id, error)
+
+    async def _store(self, record: PartitionRecord) -> None:
+        try:
+            # What is stored may hold fewer ledgers: older ones are moved to a node of their own.
+            self.record, self._version = await self.services.partitions.compare_and_set(
+                self.key, record, self._version
+            )
+        except VersionConflictError as error:
+            raise deposed("another broker has claimed this partition") from error

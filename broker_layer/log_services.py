@@ -1,0 +1,64 @@
+"""What every log of one broker works with: the ledger client, the lists of ledgers, the clock, and
+the memory that all logs share.
+
+Leaves building them to `broker_process`.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+from typing import Final, Protocol
+
+from ledger_client import LedgerClient
+from metadata.partition_store import PartitionStore
+
+TAIL_BYTES_MAX: Final = 128 * 1024 * 1024
+"""Recent batches kept in memory, over all logs of a broker."""
+PENDING_BYTES_MAX: Final = 32 * 1024 * 1024
+"""Bytes of one log that were admitted and are not committed; at the bound producers wait."""
+PENDING_BATCHES_MAX: Final = 100_000
+
+
+class TailOwner(Protocol):
+    """Who keeps recent batches."""
+
+    def forget_oldest(self) -> None:
+        """Drop the oldest one kept."""
+        ...
+
+
+class TailMemory:
+    """Counts the recent batches of all logs, and has the oldest dropped at the bound."""
+
+    def __init__(self, bytes_max: int = TAIL_BYTES_MAX) -> None:
+        self._bytes_max = bytes_max
+        self._bytes = 0
+        self._kept: deque[tuple[TailOwner, int]] = deque()
+
+    def keep(self, owner: TailOwner, size: int) -> None:
+        """Count a batch that its owner has just kept."""
+        self._kept.append((owner, size))
+        self._bytes += size
+        while self._bytes > self._bytes_max and len(self._kept) > 1:
+            oldest, freed = self._kept.popleft()
+            self._bytes -= freed
+            oldest.forget_oldest()
+
+    @property
+    def kept_bytes(self) -> int:
+        """Bytes kept now."""
+        return self._bytes
+
+
+@dataclass(frozen=True, slots=True)
+class LogServices:
+    """What logs are built on. `wall_clock_ms` is the broker's clock, since 1970."""
+
+    client: LedgerClient
+    partitions: PartitionStore
+    wall_clock_ms: Callable[[], int]
+    rng: Random
+    tail: TailMemory
+    pending_bytes_max: int = PENDING_BYTES_MAX
+    pending_batches_max: int = PENDING_BATCHES_MAX

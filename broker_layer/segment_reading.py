@@ -1,0 +1,112 @@
+"""Reads entries of a partition's ledgers, a bounded piece at a time.
+
+Leaves which entries to `log_reading`, and the reading itself to `ledger_client.reader`.
+
+Invariant: what a reader returns is a view of what was received: it is kept for as long as an answer
+needs it, and no longer.
+"""
+
+from collections import OrderedDict
+from contextlib import aclosing
+from typing import Final
+
+from broker_layer.errors import TopicError
+from broker_layer.kafka.error_codes import ErrorCode
+from ledger_client import LedgerClient
+from ledger_client.errors import LedgerError, LedgerNotFoundError
+from ledger_client.reader import LedgerReader
+from metadata.ids import EntryId, LedgerId
+
+READERS_MAX: Final = 4
+"""Ledgers of one log that are open for reading at the same time."""
+ENTRIES_PER_READ_MAX: Final = 4_096
+
+ReadEntry = tuple[EntryId, memoryview]
+
+
+class SegmentReaders:
+    """Open readers of one log's ledgers, those used last."""
+
+    def __init__(self, client: LedgerClient) -> None:
+        self._client = client
+        self._readers: OrderedDict[LedgerId, LedgerReader] = OrderedDict()
+        self._entry_bytes: dict[LedgerId, float] = {}
+
+    async def read(
+        self, ledger_id: LedgerId, first: int, last: int, bytes_max: int
+    ) -> list[ReadEntry]:
+        """Return the entries from `first` on, at least one, up to `last`, and no more than it takes
+        to reach `bytes_max`. Entries may lie beyond what bookies know to be confirmed: the caller
+        knows. Raises TopicError.
+        """
+        found: list[ReadEntry] = []
+        size = 0
+        try:
+            reader = await self._reader(ledger_id)
+            while size < bytes_max and first <= last:
+                until = min(last, first + self._count_for(ledger_id, bytes_max - size) - 1)
+                async with aclosing(reader.read_unconfirmed(first, until)) as batches:
+                    async for batch in batches:
+                        payload, offsets = batch.buffers()
+                        for index in range(len(batch)):
+                            data = payload[offsets[index] : offsets[index + 1]]
+                            found.append((EntryId(batch.first_entry_id + index), data))
+                        size += len(payload)
+                        if size >= bytes_max:
+                            break
+                first = found[-1][0] + 1
+                self._entry_bytes[ledger_id] = size / len(found)
+        except LedgerNotFoundError as error:
+            text = f"ledger {ledger_id} was deleted: the log starts later now"
+            raise TopicError(ErrorCode.OFFSET_OUT_OF_RANGE, text) from error
+        except LedgerError as error:
+            text = f"ledger {ledger_id} cannot be read now: {error}"
+            raise TopicError(ErrorCode.KAFKA_STORAGE_ERROR, text) from error
+        return found
+
+    async def last_entry_of(self, ledger_id: LedgerId) -> EntryId:
+        """Return the last entry of a closed ledger. Raises TopicError."""
+        try:
+            reader = await self._reader(ledger_id)
+        except LedgerNotFoundError as error:
+            text = f"ledger {ledger_id} was deleted: the log starts later now"
+            raise TopicError(ErrorCode.OFFSET_OUT_OF_RANGE, text) from error
+        except LedgerError as error:
+            text = f"ledger {ledger_id} cannot be opened now: {error}"
+            raise TopicError(ErrorCode.KAFKA_STORAGE_ERROR, text) from error
+        last = reader.info.last_entry_id
+        if last is None:
+            text = f"ledger {ledger_id} is not closed, though the list says so"
+            raise TopicError(ErrorCode.KAFKA_STORAGE_ERROR, text)
+        return last
+
+    async def forget(self, ledger_id: LedgerId) -> None:
+        """Close the reader of a ledger."""
+        self._entry_bytes.pop(ledger_id, None)
+        reader = self._readers.pop(ledger_id, None)
+        if reader is not None:
+            await reader.aclose()
+
+    async def aclose(self) -> None:
+        """Close all."""
+        for ledger_id in list(self._readers):
+            await self.forget(ledger_id)
+
+    def _count_for(self, ledger_id: LedgerId, size: int) -> int:
+        """Return how many entries make about so many bytes."""
+        entry_bytes = self._entry_bytes.get(ledger_id)
+        if entry_bytes is None:
+            return 1 + size // (64 * 1024)
+        return max(1, min(ENTRIES_PER_READ_MAX, int(size / max(entry_bytes, 1.0))))
+
+    async def _reader(self, ledger_id: LedgerId) -> LedgerReader:
+        reader = self._readers.get(ledger_id)
+        if reader is None:
+            opened = await self._client.open_ledger(ledger_id)
+            reader = self._readers.setdefault(ledger_id, opened)
+            if reader is not opened:
+                await opened.aclose()  # another read was as quick
+        self._readers.move_to_end(ledger_id)
+        while len(self._readers) > READERS_MAX:
+            await self.forget(next(iter(self._readers)))
+        return reader
