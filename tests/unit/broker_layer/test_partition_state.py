@@ -206,7 +206,7 @@ def test_state_entries_lead_back_to_all_points_of_all_ledgers() -> None:
     assert middle.previous == EntryPlace(LEDGER, EntryId(0))
     assert [point.entry_id for point in middle.points] == [1, 2, 3]
     first = StateEntry.decode(log.ledgers[LEDGER][0])
-    assert first == StateEntry(0)
+    assert first == StateEntry(0, epochs=EpochTable((EpochStart(0, 0),)))
 
 
 def test_a_state_from_a_later_state_entry_has_an_index_that_takes_the_earlier_points() -> None:
@@ -238,6 +238,22 @@ def test_what_is_neither_a_batch_nor_a_state_entry_is_not_replayed() -> None:
     state.replay(EntryId(1), log.entries[2], NOW)
     with pytest.raises(TopicError, match="offset 0 after 2"):
         state.replay(EntryId(2), log.entries[1], NOW)
+    with pytest.raises(TopicError, match="offset 0 after 2"):
+        state.replay(EntryId(2), log.entries[0], NOW)
+    log.write()
+    log.entries[3] = log.entries[3][:16] + b"\1" + log.entries[3][17:]
+    with pytest.raises(BatchError, match="no batch"):
+        state.replay(EntryId(3), log.entries[3], NOW)
+
+
+def test_a_replay_learns_of_epochs_from_the_batches_in_them() -> None:
+    log = WrittenLog()
+    log.write(count=2)
+    log.state.start_epoch(1)
+    log.state.start_epoch(3)
+    log.write()
+    starts = (EpochStart(0, 0), EpochStart(3, 2))
+    assert log.replayed(LEDGER, 0).epochs == EpochTable(starts)
 
 
 actions = st.one_of(
@@ -259,7 +275,7 @@ def test_a_replay_from_any_state_entry_gives_the_state_of_the_leader(
         for entry_id, data in enumerate(entries):
             if data[16] == 255:
                 state = log.replayed(ledger_id, entry_id)
-                # Only what a state entry holds is known of epochs: the new leader has the list.
+                # Leaderships without a batch or state entry are in the list of ledgers alone.
                 assert replace(image(state), epochs=expected.epochs) == expected
 
 

@@ -26,6 +26,7 @@ class WrittenLog:
     def __init__(self) -> None:
         self.state = PartitionState()
         self.ledgers: dict[LedgerId, list[bytes]] = {}
+        self.state.start_epoch(0)
         self.roll(LEDGER)
 
     @property
@@ -48,7 +49,7 @@ class WrittenLog:
         verdict = self.state.check(header, coordinator_epoch)
         assert verdict == Accept(), verdict
         base_offset = self.state.next_offset
-        place(data, base_offset, 0)
+        place(data, base_offset, max(0, self.state.epochs.latest_epoch))
         control = read_control(data) if header.is_control else None
         self.state.admit(EntryId(len(self.entries)), base_offset, header, control, NOW)
         self.entries.append(bytes(data))

@@ -1,0 +1,85 @@
+"""Holds the end offsets of leader epochs, against a twin that has an epoch for every offset."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker_layer import epoch_table
+from broker_layer.epoch_table import EpochTable
+from metadata.partition import EpochStart
+
+
+def table(*starts: tuple[int, int]) -> EpochTable:
+    return EpochTable.of(EpochStart(epoch, offset) for epoch, offset in starts)
+
+
+def test_an_epoch_ends_where_the_next_one_begins_and_the_latest_with_the_log() -> None:
+    made = table((2, 0), (5, 10), (6, 30))
+    answers = {epoch: made.end_of_epoch(epoch, 44) for epoch in range(-1, 8)}
+    assert answers == {
+        -1: (-1, -1),
+        0: (0, 0),
+        1: (1, 0),
+        2: (2, 10),
+        3: (2, 10),
+        4: (2, 10),
+        5: (5, 30),
+        6: (6, 44),
+        7: (-1, -1),
+    }
+
+
+def test_an_empty_table_knows_nothing() -> None:
+    assert EpochTable().end_of_epoch(0, 7) == (-1, -1)
+    assert EpochTable().without_below(4) == EpochTable()
+
+
+def test_a_leadership_without_records_ends_where_it_began() -> None:
+    made = table((1, 0), (2, 10), (3, 10))
+    assert made.end_of_epoch(2, 20) == (2, 10)
+    assert made.end_of_epoch(1, 20) == (1, 10)
+
+
+def test_a_log_that_was_cut_ends_its_epochs_at_the_cut() -> None:
+    made = table((1, 0), (2, 10), (3, 20)).with_start(4, 15)
+    assert made == table((1, 0), (2, 10), (4, 15))
+    assert made.end_of_epoch(3, 18) == (2, 15)
+
+
+def test_the_newest_epoch_below_the_start_of_the_log_begins_there() -> None:
+    made = table((1, 0), (2, 10), (3, 20))
+    assert made.without_below(0) == made
+    assert made.without_below(15) == table((2, 15), (3, 20))
+    assert made.without_below(20) == table((3, 20))
+    assert made.without_below(99) == table((3, 99))
+    assert made.without_below(15).end_of_epoch(1, 30) == (1, 15)
+
+
+def test_beyond_the_bound_leaderships_without_records_go_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(epoch_table, "EPOCHS_MAX", 3)
+    made = table((1, 0), (2, 10), (3, 10), (4, 20))
+    assert made == table((1, 0), (3, 10), (4, 20))
+    assert made.end_of_epoch(2, 30) == (1, 10)
+    assert made.with_start(5, 30) == table((3, 10), (4, 20), (5, 30))
+
+
+@given(st.lists(st.tuples(st.integers(1, 3), st.integers(0, 4)), max_size=12), st.integers(-1, 40))
+def test_ends_are_as_a_twin_finds_them_record_by_record(
+    leaderships: list[tuple[int, int]], asked: int
+) -> None:
+    made, records, epoch = EpochTable(), list[int](), 0
+    began: list[int] = []
+    for skipped, count in leaderships:
+        epoch += skipped
+        made = made.with_start(epoch, len(records))
+        began.append(epoch)
+        records += [epoch] * count
+    answer = made.end_of_epoch(asked, len(records))
+    if asked < 0 or not began or asked > began[-1]:
+        assert answer == (-1, -1)
+        return
+    known = [each for each in began if each <= asked]
+    end_offset = sum(1 for each in records if each <= asked)
+    assert answer == (known[-1] if known else asked, end_offset)

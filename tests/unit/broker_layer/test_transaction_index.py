@@ -1,0 +1,147 @@
+"""Holds the last stable offset and the aborted transactions, against a twin that looks at all."""
+
+from dataclasses import dataclass, field
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker_layer.transaction_index import AbortedTransaction, TransactionIndex
+
+
+def test_without_transactions_all_below_the_high_watermark_is_stable() -> None:
+    assert TransactionIndex().last_stable_offset(9) == 9
+
+
+def test_a_long_transaction_holds_back_what_shorter_ones_have_settled() -> None:
+    index = TransactionIndex()
+    index.begin(1, 10)
+    index.begin(2, 11)
+    index.end(2, 12, is_aborted=True)
+    assert index.last_stable_offset(13) == 10
+    index.end(1, 13, is_aborted=False)
+    assert index.last_stable_offset(13) == 10  # its marker is not confirmed
+    assert index.last_stable_offset(14) == 14
+    assert index.aborted_snapshot() == (AbortedTransaction(2, 11, 12, 10),)
+
+
+def test_a_transaction_goes_on_where_it_began() -> None:
+    index = TransactionIndex()
+    index.begin(1, 10)
+    index.begin(1, 20)
+    assert index.first_offset_of(1) == 10
+    assert list(index.producers) == [1]
+
+
+def test_a_marker_without_a_transaction_means_nothing() -> None:
+    index = TransactionIndex()
+    index.end(1, 5, is_aborted=True)
+    assert index.aborted_count == 0
+    assert index.last_stable_offset(3) == 3
+
+
+def test_a_transaction_that_reaches_into_a_range_is_left_out_of_it() -> None:
+    index = TransactionIndex()
+    index.begin(1, 10)
+    index.end(1, 20, is_aborted=True)
+    expected = [AbortedTransaction(1, 10, 20, 21)]
+    assert index.aborted_in(12, 13, 21) == expected
+    assert index.aborted_in(20, 30, 21) == expected
+    assert index.aborted_in(21, 30, 30) == []
+    assert index.aborted_in(0, 10, 30) == []
+    assert index.aborted_in(12, 13, 20) == []
+
+
+def test_the_start_of_the_log_drops_what_lies_below_it_as_a_whole() -> None:
+    index = TransactionIndex()
+    for producer_id in (1, 2):
+        index.begin(producer_id, producer_id * 10)
+        index.end(producer_id, producer_id * 10 + 5, is_aborted=True)
+    index.drop_below(15)
+    assert index.aborted_count == 2
+    index.drop_below(16)
+    assert index.aborted_snapshot() == (AbortedTransaction(2, 20, 25, 26),)
+
+
+def test_what_is_loaded_replaces_what_was_held_also_in_the_view_of_producers() -> None:
+    index = TransactionIndex()
+    index.begin(1, 10)
+    producers = index.producers
+    index.load([(3, 30), (2, 31)], [AbortedTransaction(9, 1, 2, 3)])
+    assert list(producers) == [3, 2]
+    assert index.open_snapshot() == ((3, 30), (2, 31))
+    assert index.last_stable_offset(40) == 30
+
+
+@dataclass
+class Twin:
+    """Keeps every transaction as [producer, first offset, marker or None, aborted]."""
+
+    transactions: list[tuple[int, int, int | None, bool]] = field(default_factory=list)
+
+    def begin(self, producer: int, offset: int) -> None:
+        if not any(each[0] == producer and each[2] is None for each in self.transactions):
+            self.transactions.append((producer, offset, None, False))
+
+    def end(self, producer: int, offset: int, *, is_aborted: bool) -> None:
+        self.transactions = [
+            (each[0], each[1], offset, is_aborted)
+            if each[0] == producer and each[2] is None
+            else each
+            for each in self.transactions
+        ]
+
+    def last_stable_offset(self, high_watermark: int) -> int:
+        undecided = [
+            first
+            for _, first, marker, _ in self.transactions
+            if marker is None or marker >= high_watermark
+        ]
+        return min([high_watermark, *undecided])
+
+    def aborted_in(self, first: int, end: int, high_watermark: int) -> list[tuple[int, int]]:
+        found = [
+            (marker, producer, begin)
+            for producer, begin, marker, is_aborted in self.transactions
+            if is_aborted and marker is not None and begin < end
+            if first <= marker < high_watermark
+        ]
+        return [(producer, begin) for _, producer, begin in sorted(found)]
+
+
+moves = st.lists(
+    st.tuples(
+        st.sampled_from(["begin", "begin", "abort", "commit", "confirm"]),
+        st.integers(1, 5),
+        st.integers(1, 6),
+    ),
+    max_size=60,
+)
+
+
+@given(moves, st.data())
+def test_transactions_are_as_a_twin_has_them_that_looks_at_all(
+    steps: list[tuple[str, int, int]], data: st.DataObject
+) -> None:
+    index, twin = TransactionIndex(), Twin()
+    next_offset = high_watermark = 0
+    for kind, producer, count in steps:
+        match kind:
+            case "begin":
+                index.begin(producer, next_offset)
+                twin.begin(producer, next_offset)
+                next_offset += count
+            case "confirm":
+                high_watermark = min(next_offset, high_watermark + count)
+            case _:
+                index.end(producer, next_offset, is_aborted=kind == "abort")
+                twin.end(producer, next_offset, is_aborted=kind == "abort")
+                next_offset += 1
+        stable = index.last_stable_offset(high_watermark)
+        assert stable == twin.last_stable_offset(high_watermark)
+        # What readers of committed records ask for: up to the last stable offset.
+        first = data.draw(st.integers(0, stable))
+        end = data.draw(st.integers(first, stable))
+        found = index.aborted_in(first, end, high_watermark)
+        expected = twin.aborted_in(first, end, high_watermark) if first < end else []
+        if first < end:
+            assert [(each.producer_id, each.first_offset) for each in found] == expected
