@@ -13,10 +13,11 @@ class FrameError(Exception):
 class UnsupportedVersionError(FrameError):
     """A frame is of an API, or of a version of one, that is not advertised."""
 
-    def __init__(self, api_key: int, version: int) -> None:
+    def __init__(self, api_key: int, version: int, correlation_id: int) -> None:
         super().__init__(f"API {api_key} version {version} is not served")
         self.api_key = api_key
         self.version = version
+        self.correlation_id = correlation_id
 
 
 class BatchError(Exception):

@@ -1,0 +1,72 @@
+"""Reads the header of a request's frame, and puts the header of a response before its body.
+
+Leaves cutting the stream into frames to the server, and bodies to the codecs.
+
+Format of a request behind its length, big-endian: API key i16, version i16, correlation id i32,
+client id (a string with an i16 length, also in flexible versions), in flexible versions tagged
+fields; then the body. A response behind its length: correlation id i32, in flexible versions
+tagged fields; then the body. The header of an answer to ApiVersions never has tagged fields: its
+reader does not know the version.
+
+Invariants: nothing is read of a frame whose API or version is not served but its first 8 bytes.
+
+Source: Kafka's protocol guide, "Request Header"; KIP-482, KIP-511.
+"""
+
+import struct
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from broker_layer.kafka.errors import FrameError, UnsupportedVersionError
+from broker_layer.kafka.primitives import NO_TAGS, parsing, read_string, skip_tags
+from broker_layer.kafka.versions import ADVERTISED, ApiKey
+
+Buffer = bytes | bytearray | memoryview
+
+LENGTH_BYTES: Final = 4
+REQUEST_HEADER_BYTES_MIN: Final = 10
+"""An API key, a version, a correlation id, and the length of a client id that is null."""
+
+_START = struct.Struct(">hhi")
+_RESPONSE = struct.Struct(">ii")
+_API_KEYS: Final = {int(key): key for key in ApiKey}
+
+
+class RequestHeader(NamedTuple):
+    """Who asks for what; the body begins at `body_start` of the frame."""
+
+    api_key: ApiKey
+    api_version: int
+    correlation_id: int
+    client_id: str | None
+    body_start: int
+
+
+@parsing
+def read_request_header(frame: memoryview) -> RequestHeader:
+    """Read the header of a frame that is given without its length.
+
+    Raises UnsupportedVersionError if the API or its version is not served: only ApiVersions has an
+    answer to that (`messages.refuse_api_versions`), others end the connection. Raises FrameError
+    if the header is damaged.
+    """
+    if len(frame) < REQUEST_HEADER_BYTES_MIN:
+        raise FrameError(f"a request of {len(frame)} B")
+    number, version, correlation_id = _START.unpack_from(frame)
+    api_key = _API_KEYS.get(number)
+    if api_key is None or not ADVERTISED[api_key].serves(version):
+        raise UnsupportedVersionError(number, version, correlation_id)
+    client_id, position = read_string(frame, _START.size, is_flexible=False)
+    if ADVERTISED[api_key].is_flexible(version):
+        position = skip_tags(frame, position)
+    return RequestHeader(api_key, version, correlation_id, client_id, position)
+
+
+def response_frame(
+    api_key: ApiKey, version: int, correlation_id: int, body: Sequence[Buffer]
+) -> list[Buffer]:
+    """Put the length and the header before a body; none of its buffers is copied."""
+    has_tags = api_key != ApiKey.API_VERSIONS and ADVERTISED[api_key].is_flexible(version)
+    length = sum(map(len, body)) + LENGTH_BYTES + has_tags
+    header = _RESPONSE.pack(length, correlation_id)
+    return [header + NO_TAGS if has_tags else header, *body]

@@ -1,0 +1,327 @@
+"""Kafka's messages: the one module that imports kafka-python, and what it makes safe of it.
+
+Leaves Produce and Fetch, the hot path, to `kafka.produce_codec` and `kafka.fetch_codec`, and
+headers to `kafka.frames`.
+
+Use: a message is made with the fields of its schema, in lower case with underscores; a field that
+a version does not have reads as its default, and is not written. Never append to a list that was
+not given: a default is shared by all. Ids of topics are `uuid.UUID`, the null id is None.
+
+Invariants: whatever the bytes, `decode_request` returns a message of its schema or raises
+FrameError; nothing is decoded that the guard of its schema has not walked.
+"""
+
+import struct
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import Final
+
+from kafka.protocol.admin import (
+    AlterConfigsRequest,
+    AlterConfigsResponse,
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+    DescribeConfigsRequest,
+    DescribeConfigsResponse,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+    ListGroupsRequest,
+    ListGroupsResponse,
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+)
+from kafka.protocol.api_message import ApiMessage
+from kafka.protocol.consumer import (
+    HeartbeatRequest,
+    HeartbeatResponse,
+    JoinGroupRequest,
+    JoinGroupResponse,
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    SyncGroupRequest,
+    SyncGroupResponse,
+)
+from kafka.protocol.metadata import (
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+    MetadataRequest,
+    MetadataResponse,
+)
+from kafka.protocol.producer import (
+    AddOffsetsToTxnRequest,
+    AddOffsetsToTxnResponse,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    EndTxnRequest,
+    EndTxnResponse,
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+
+from broker_layer.kafka.consumer_group_messages import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
+from broker_layer.kafka.error_codes import ErrorCode
+from broker_layer.kafka.errors import FrameError, UnsupportedVersionError
+from broker_layer.kafka.schema_guard import guard_of
+from broker_layer.kafka.versions import ADVERTISED, ApiKey
+
+__all__ = [
+    "AddOffsetsToTxnRequest",
+    "AddOffsetsToTxnResponse",
+    "AddPartitionsToTxnRequest",
+    "AddPartitionsToTxnResponse",
+    "AlterConfigsRequest",
+    "AlterConfigsResponse",
+    "ApiMessage",
+    "ApiVersionsRequest",
+    "ApiVersionsResponse",
+    "ConsumerGroupDescribeRequest",
+    "ConsumerGroupDescribeResponse",
+    "ConsumerGroupHeartbeatRequest",
+    "ConsumerGroupHeartbeatResponse",
+    "CreatePartitionsRequest",
+    "CreatePartitionsResponse",
+    "CreateTopicsRequest",
+    "CreateTopicsResponse",
+    "DeleteGroupsRequest",
+    "DeleteGroupsResponse",
+    "DeleteRecordsRequest",
+    "DeleteRecordsResponse",
+    "DeleteTopicsRequest",
+    "DeleteTopicsResponse",
+    "DescribeClusterRequest",
+    "DescribeClusterResponse",
+    "DescribeConfigsRequest",
+    "DescribeConfigsResponse",
+    "DescribeGroupsRequest",
+    "DescribeGroupsResponse",
+    "DescribeLogDirsRequest",
+    "DescribeLogDirsResponse",
+    "DescribeProducersRequest",
+    "DescribeProducersResponse",
+    "DescribeTransactionsRequest",
+    "DescribeTransactionsResponse",
+    "ElectLeadersRequest",
+    "ElectLeadersResponse",
+    "EndTxnRequest",
+    "EndTxnResponse",
+    "FindCoordinatorRequest",
+    "FindCoordinatorResponse",
+    "HeartbeatRequest",
+    "HeartbeatResponse",
+    "IncrementalAlterConfigsRequest",
+    "IncrementalAlterConfigsResponse",
+    "InitProducerIdRequest",
+    "InitProducerIdResponse",
+    "JoinGroupRequest",
+    "JoinGroupResponse",
+    "LeaveGroupRequest",
+    "LeaveGroupResponse",
+    "ListGroupsRequest",
+    "ListGroupsResponse",
+    "ListOffsetsRequest",
+    "ListOffsetsResponse",
+    "ListTransactionsRequest",
+    "ListTransactionsResponse",
+    "MetadataRequest",
+    "MetadataResponse",
+    "OffsetCommitRequest",
+    "OffsetCommitResponse",
+    "OffsetDeleteRequest",
+    "OffsetDeleteResponse",
+    "OffsetFetchRequest",
+    "OffsetFetchResponse",
+    "OffsetForLeaderEpochRequest",
+    "OffsetForLeaderEpochResponse",
+    "SyncGroupRequest",
+    "SyncGroupResponse",
+    "TxnOffsetCommitRequest",
+    "TxnOffsetCommitResponse",
+    "WriteTxnMarkersRequest",
+    "WriteTxnMarkersResponse",
+    "api_versions_response",
+    "decode_request",
+    "decode_response",
+    "encode_request",
+    "encode_response",
+    "refuse_api_versions",
+    "warm_up",
+]
+
+Guard = Callable[[memoryview], None]
+
+_MESSAGES: Final[dict[ApiKey, tuple[type[ApiMessage], type[ApiMessage]]]] = {
+    ApiKey.LIST_OFFSETS: (ListOffsetsRequest, ListOffsetsResponse),
+    ApiKey.METADATA: (MetadataRequest, MetadataResponse),
+    ApiKey.OFFSET_COMMIT: (OffsetCommitRequest, OffsetCommitResponse),
+    ApiKey.OFFSET_FETCH: (OffsetFetchRequest, OffsetFetchResponse),
+    ApiKey.FIND_COORDINATOR: (FindCoordinatorRequest, FindCoordinatorResponse),
+    ApiKey.JOIN_GROUP: (JoinGroupRequest, JoinGroupResponse),
+    ApiKey.HEARTBEAT: (HeartbeatRequest, HeartbeatResponse),
+    ApiKey.LEAVE_GROUP: (LeaveGroupRequest, LeaveGroupResponse),
+    ApiKey.SYNC_GROUP: (SyncGroupRequest, SyncGroupResponse),
+    ApiKey.DESCRIBE_GROUPS: (DescribeGroupsRequest, DescribeGroupsResponse),
+    ApiKey.LIST_GROUPS: (ListGroupsRequest, ListGroupsResponse),
+    ApiKey.API_VERSIONS: (ApiVersionsRequest, ApiVersionsResponse),
+    ApiKey.CREATE_TOPICS: (CreateTopicsRequest, CreateTopicsResponse),
+    ApiKey.DELETE_TOPICS: (DeleteTopicsRequest, DeleteTopicsResponse),
+    ApiKey.DELETE_RECORDS: (DeleteRecordsRequest, DeleteRecordsResponse),
+    ApiKey.INIT_PRODUCER_ID: (InitProducerIdRequest, InitProducerIdResponse),
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: (OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse),
+    ApiKey.ADD_PARTITIONS_TO_TXN: (AddPartitionsToTxnRequest, AddPartitionsToTxnResponse),
+    ApiKey.ADD_OFFSETS_TO_TXN: (AddOffsetsToTxnRequest, AddOffsetsToTxnResponse),
+    ApiKey.END_TXN: (EndTxnRequest, EndTxnResponse),
+    ApiKey.WRITE_TXN_MARKERS: (WriteTxnMarkersRequest, WriteTxnMarkersResponse),
+    ApiKey.TXN_OFFSET_COMMIT: (TxnOffsetCommitRequest, TxnOffsetCommitResponse),
+    ApiKey.DESCRIBE_CONFIGS: (DescribeConfigsRequest, DescribeConfigsResponse),
+    ApiKey.ALTER_CONFIGS: (AlterConfigsRequest, AlterConfigsResponse),
+    ApiKey.DESCRIBE_LOG_DIRS: (DescribeLogDirsRequest, DescribeLogDirsResponse),
+    ApiKey.CREATE_PARTITIONS: (CreatePartitionsRequest, CreatePartitionsResponse),
+    ApiKey.DELETE_GROUPS: (DeleteGroupsRequest, DeleteGroupsResponse),
+    ApiKey.ELECT_LEADERS: (ElectLeadersRequest, ElectLeadersResponse),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: (
+        IncrementalAlterConfigsRequest,
+        IncrementalAlterConfigsResponse,
+    ),
+    ApiKey.OFFSET_DELETE: (OffsetDeleteRequest, OffsetDeleteResponse),
+    ApiKey.DESCRIBE_CLUSTER: (DescribeClusterRequest, DescribeClusterResponse),
+    ApiKey.DESCRIBE_PRODUCERS: (DescribeProducersRequest, DescribeProducersResponse),
+    ApiKey.DESCRIBE_TRANSACTIONS: (DescribeTransactionsRequest, DescribeTransactionsResponse),
+    ApiKey.LIST_TRANSACTIONS: (ListTransactionsRequest, ListTransactionsResponse),
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: (
+        ConsumerGroupHeartbeatRequest,
+        ConsumerGroupHeartbeatResponse,
+    ),
+    ApiKey.CONSUMER_GROUP_DESCRIBE: (ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse),
+}
+_DAMAGE: Final = (ValueError, IndexError, struct.error)
+"""What the library may still raise behind the guard: text that is not UTF-8."""
+
+
+def decode_request(api_key: ApiKey, version: int, data: bytes | memoryview) -> ApiMessage:
+    """Decode the body of a request of any API but Produce and Fetch.
+
+    Raises FrameError if it is damaged, UnsupportedVersionError if the version is not served.
+    """
+    return _decode(_served(api_key, version)[0], version, data)
+
+
+def decode_response(api_key: ApiKey, version: int, data: bytes | memoryview) -> ApiMessage:
+    """Decode the body of another broker's answer. Raises as `decode_request`."""
+    return _decode(_served(api_key, version)[1], version, data)
+
+
+def encode_response(response: ApiMessage, version: int) -> bytearray:
+    """Encode the body of an answer."""
+    return _encode(response, version)
+
+
+def encode_request(request: ApiMessage, version: int) -> bytearray:
+    """Encode the body of a request to another broker."""
+    return _encode(request, version)
+
+
+def api_versions_response(version: int) -> bytearray:
+    """Encode the table of what is served."""
+    return _api_versions(version, ErrorCode.NONE)
+
+
+def refuse_api_versions() -> bytearray:
+    """Encode the answer, of version 0, to an ApiVersions request of a version not served (KIP-511).
+
+    The client asks again in a version of the table.
+    """
+    return _api_versions(0, ErrorCode.UNSUPPORTED_VERSION)
+
+
+def warm_up() -> Iterator[ApiKey]:
+    """Compile the codecs of every version served, one API at each step, about 10 ms.
+
+    The library does so at a message's first use; a server lets its loop run between the steps.
+    """
+    for api_key, (request, response) in _MESSAGES.items():
+        served = ADVERTISED[api_key]
+        for version in range(served.min, served.max + 1):
+            for kind in (request, response):
+                _guard(kind, version)
+                _encode(kind(version=version), version)
+                try:
+                    kind.decode(b"", version=version)
+                except _DAMAGE:
+                    continue  # what it is asked for: the codec is there before the first byte
+        yield api_key
+
+
+def _api_versions(version: int, error: ErrorCode) -> bytearray:
+    rows = [
+        ApiVersionsResponse.ApiVersion(api_key=key, min_version=served.min, max_version=served.max)
+        for key, served in ADVERTISED.items()
+    ]
+    return _encode(ApiVersionsResponse(error_code=error, api_keys=rows), version)
+
+
+def _served(api_key: ApiKey, version: int) -> tuple[type[ApiMessage], type[ApiMessage]]:
+    if api_key not in _MESSAGES or not ADVERTISED[api_key].serves(version):
+        raise UnsupportedVersionError(api_key, version, -1)
+    return _MESSAGES[api_key]
+
+
+@cache
+def _guard(kind: type[ApiMessage], version: int) -> Guard:
+    return guard_of(kind.json, version)
+
+
+def _decode(kind: type[ApiMessage], version: int, data: bytes | memoryview) -> ApiMessage:
+    view = memoryview(data)
+    _guard(kind, version)(view)
+    try:
+        message: ApiMessage = kind.decode(view, version=version)
+    except _DAMAGE as error:
+        raise FrameError(f"{kind.name} version {version}: {error}") from error
+    message._header = None  # noqa: SLF001 - the library forgets it, and cannot encode the message
+    return message
+
+
+def _encode(message: ApiMessage, version: int) -> bytearray:
+    encoded: bytearray = message.encode(version=version)
+    return encoded

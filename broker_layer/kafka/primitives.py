@@ -1,0 +1,172 @@
+"""The basic types of Kafka's messages, for codecs written by hand.
+
+Leaves whole messages to `kafka.produce_codec`, `kafka.fetch_codec` and `kafka.frames`.
+
+Format, big-endian. Flexible versions (KIP-482) write lengths and counts as unsigned varints of
+length + 1, 0 for null, and end every structure with tagged fields: count, then (tag, size, bytes).
+Other versions write lengths of strings as i16, lengths of bytes and counts as i32, -1 for null.
+
+Invariants: a reader returns a value and the position behind it, or raises FrameError: a length is
+compared with the bytes left before anything is made of it. A varint takes at most 5 bytes.
+
+Source: Kafka's protocol guide, "Protocol Primitive Types"; KIP-482.
+"""
+
+import struct
+from collections.abc import Callable
+from typing import Final, ParamSpec, TypeVar
+
+from broker_layer.kafka.errors import FrameError
+
+INT16: Final = struct.Struct(">h")
+INT32: Final = struct.Struct(">i")
+UUID_BYTES: Final = 16
+NULL_UUID: Final = bytes(UUID_BYTES)
+VARINT_BYTES_MAX: Final = 5
+NO_TAGS: Final = b"\0"
+
+_UINT32_MAX: Final = 2**32 - 1
+
+Parameters = ParamSpec("Parameters")
+Parsed = TypeVar("Parsed")
+
+
+def parsing(parse: Callable[Parameters, Parsed]) -> Callable[Parameters, Parsed]:
+    """Make a parser raise FrameError where it reads behind the end, or text that is not UTF-8."""
+
+    def parse_or_refuse(*args: Parameters.args, **named: Parameters.kwargs) -> Parsed:
+        try:
+            return parse(*args, **named)
+        except (IndexError, struct.error, UnicodeDecodeError) as error:
+            raise FrameError(f"{parse.__name__}: {error}") from error
+
+    return parse_or_refuse
+
+
+def read_varint(data: memoryview, position: int) -> tuple[int, int]:
+    """Read an unsigned varint of at most 32 bits."""
+    value = data[position]
+    position += 1
+    if value < 0x80:  # noqa: PLR2004 - the bit that says: more follows
+        return value, position
+    value &= 0x7F
+    for shift in range(7, 7 * VARINT_BYTES_MAX, 7):
+        byte = data[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if not byte & 0x80:
+            if value > _UINT32_MAX:
+                break
+            return value, position
+    raise FrameError("a varint of more than 32 bits")
+
+
+def read_count(
+    data: memoryview, position: int, element_bytes_min: int, *, is_flexible: bool
+) -> tuple[int, int]:
+    """Read the count of an array that is not null; so many elements fit into the bytes left."""
+    if is_flexible:
+        count, position = read_varint(data, position)
+        count -= 1
+    else:
+        (count,) = INT32.unpack_from(data, position)
+        position += 4
+    if not 0 <= count * element_bytes_min <= len(data) - position:
+        raise FrameError(f"{count} elements in {len(data) - position} B")
+    return count, position
+
+
+def read_string(data: memoryview, position: int, *, is_flexible: bool) -> tuple[str | None, int]:
+    """Read a string that may be null."""
+    if is_flexible:
+        length, position = read_varint(data, position)
+        length -= 1
+    else:
+        (length,) = INT16.unpack_from(data, position)
+        position += 2
+    if length < 0:
+        if length == -1:
+            return None, position
+        raise FrameError(f"a string of {length} B")
+    end = position + length
+    if end > len(data):
+        raise FrameError(f"a string of {length} B in {len(data) - position} B")
+    return str(data[position:end], "utf-8"), end
+
+
+def read_text(data: memoryview, position: int, *, is_flexible: bool) -> tuple[str, int]:
+    """Read a string that may not be null."""
+    text, position = read_string(data, position, is_flexible=is_flexible)
+    if text is None:
+        raise FrameError("a null string")
+    return text, position
+
+
+def read_bytes(
+    data: memoryview, position: int, *, is_flexible: bool
+) -> tuple[memoryview | None, int]:
+    """Read bytes that may be null, as a view of the frame."""
+    if is_flexible:
+        length, position = read_varint(data, position)
+        length -= 1
+    else:
+        (length,) = INT32.unpack_from(data, position)
+        position += 4
+    if length < 0:
+        if length == -1:
+            return None, position
+        raise FrameError(f"{length} bytes")
+    end = position + length
+    if end > len(data):
+        raise FrameError(f"{length} bytes in {len(data) - position} B")
+    return data[position:end], end
+
+
+def read_uuid(data: memoryview, position: int) -> tuple[bytes, int]:
+    """Read a UUID as its 16 bytes."""
+    end = position + UUID_BYTES
+    if end > len(data):
+        raise FrameError("a UUID ends behind the frame")
+    return bytes(data[position:end]), end
+
+
+def skip_tags(data: memoryview, position: int) -> int:
+    """Find where tagged fields end; their contents are passed over."""
+    count, position = read_varint(data, position)
+    for _ in range(count):
+        _, position = read_varint(data, position)
+        size, position = read_varint(data, position)
+        if size > len(data) - position:
+            raise FrameError(f"a tagged field of {size} B in {len(data) - position} B")
+        position += size
+    return position
+
+
+def varint(value: int) -> bytes:
+    """Encode an unsigned varint."""
+    assert 0 <= value <= _UINT32_MAX, value
+    encoded = bytearray()
+    while value >> 7:
+        encoded.append(value & 0x7F | 0x80)
+        value >>= 7
+    encoded.append(value)
+    return bytes(encoded)
+
+
+def string(text: str | None, *, is_flexible: bool) -> bytes:
+    """Encode a string that may be null."""
+    if text is None:
+        return NO_TAGS if is_flexible else INT16.pack(-1)
+    encoded = text.encode()
+    length = varint(len(encoded) + 1) if is_flexible else INT16.pack(len(encoded))
+    return length + encoded
+
+
+def count_of(count: int, *, is_flexible: bool) -> bytes:
+    """Encode the count of an array that is not null."""
+    return varint(count + 1) if is_flexible else INT32.pack(count)
+
+
+def tag(number: int, content: bytes) -> bytes:
+    """Encode one tagged field."""
+    return varint(number) + varint(len(content)) + content

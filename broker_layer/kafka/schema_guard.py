@@ -1,0 +1,252 @@
+"""Walks a message by its schema before a library decodes it, so that no count or size lies.
+
+Leaves decoding to `kafka.messages`. The library trusts what it reads: it shortens a field that
+ends behind the frame, takes null for anything, and reads a varint of a megabyte.
+
+Format of a schema: Kafka's message definitions (JSON): fields with a type and the versions they
+are in; `[]` before a type makes an array; a type with fields of its own is a structure.
+
+Invariants: a count is compared with the bytes left, and arrays of one message have at most
+`ELEMENTS_MAX` elements together; null is only where the schema allows it; what a tagged field of a
+known number says ends where its size does. Bytes behind the message are passed over, as Kafka does.
+
+Source: KIP-482, KIP-893.
+"""
+
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from broker_layer.kafka.errors import FrameError
+from broker_layer.kafka.primitives import INT16, INT32, read_varint
+
+ELEMENTS_MAX: Final = 250_000
+"""Of all arrays of one message: each element becomes an object of some hundred bytes."""
+TAGGED_COPY_BYTES_MAX: Final = 64 * 1024 * 1024
+"""The library copies the rest of the message for each structure that has tagged fields."""
+
+FIXED_BYTES: Final = {
+    "bool": 1,
+    "int8": 1,
+    "int16": 2,
+    "uint16": 2,
+    "int32": 4,
+    "uint32": 4,
+    "int64": 8,
+    "float64": 8,
+    "uuid": 16,
+    "bitfield": 4,
+}
+
+Json: TypeAlias = "str | int | bool | Sequence[Json] | Mapping[str, Json] | None"
+Schema: TypeAlias = Mapping[str, Json]
+
+
+@dataclass(slots=True)
+class Room:
+    """What a message may still take."""
+
+    elements: int = ELEMENTS_MAX
+    tagged_copy_bytes: int = TAGGED_COPY_BYTES_MAX
+
+
+Check = Callable[[memoryview, int, Room], int]
+"""Walks one value from a position; returns the position behind it or raises FrameError."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """How one value lies in a message."""
+
+    bytes_min: int
+    check: Check
+    bytes_fixed: int | None = None
+    """None: it depends on what is read."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Version:
+    number: int
+    is_flexible: bool
+    is_tag: bool = False
+    """Within a tagged field: there the library reads no tagged fields of a structure."""
+
+
+def guard_of(schema: Schema, version: int) -> Callable[[memoryview], None]:
+    """Make what raises FrameError unless a message of this version begins the bytes given."""
+    is_flexible = _is_in(schema.get("flexibleVersions"), version)
+    shape = _structure(_fields(schema), _Version(version, is_flexible))
+
+    def check(data: memoryview) -> None:
+        try:
+            shape.check(data, 0, Room())
+        except (IndexError, struct.error) as error:
+            raise FrameError(f"a message ends behind its frame: {error}") from error
+
+    return check
+
+
+def _is_in(versions: Json, number: int) -> bool:
+    if not isinstance(versions, str) or versions == "none":
+        return False
+    first, dash, last = versions.rstrip("+").partition("-")
+    if dash:
+        return int(first) <= number <= int(last)
+    return number >= int(first) if versions.endswith("+") else number == int(first)
+
+
+def _fields(schema: Schema) -> list[Schema]:
+    found = schema["fields"]
+    assert isinstance(found, Sequence)
+    return [each for each in found if isinstance(each, Mapping)]
+
+
+def _structure(fields: list[Schema], version: _Version) -> Shape:
+    present = [each for each in fields if _is_in(each["versions"], version.number)]
+    tagged = [each for each in present if _is_in(each.get("taggedVersions"), version.number)]
+    shapes = [_field(each, version) for each in present if each not in tagged]
+    if version.is_flexible:
+        shapes.append(_tags(tagged, version))
+    sizes = [each.bytes_fixed for each in shapes]
+    fixed = [each for each in sizes if each is not None]
+    if len(fixed) == len(sizes):
+        return _fixed(sum(fixed))
+    checks = [each.check for each in _joined(shapes)]
+
+    def check(data: memoryview, position: int, room: Room) -> int:
+        for check_field in checks:
+            position = check_field(data, position, room)
+        return position
+
+    return Shape(sum(each.bytes_min for each in shapes), check)
+
+
+def _joined(shapes: list[Shape]) -> list[Shape]:
+    joined: list[Shape] = []
+    for each in shapes:
+        before = joined[-1].bytes_fixed if joined else None
+        if each.bytes_fixed is not None and before is not None:
+            joined[-1] = _fixed(before + each.bytes_fixed)
+        else:
+            joined.append(each)
+    return joined
+
+
+def _fixed(size: int) -> Shape:
+    def check(data: memoryview, position: int, room: Room) -> int:
+        del room
+        if size > len(data) - position:
+            raise FrameError(f"{size} B of fields in {len(data) - position} B")
+        return position + size
+
+    return Shape(size, check, size)
+
+
+def _field(field: Schema, version: _Version) -> Shape:
+    kind = field["type"]
+    assert isinstance(kind, str)
+    is_nullable = _is_in(field.get("nullableVersions"), version.number)
+    if kind.startswith("[]"):
+        if "fields" in field:
+            element = _structure(_fields(field), version)
+        else:
+            element = _field({"type": kind[2:]}, version)
+        return _array(element, version, is_nullable=is_nullable)
+    if "fields" in field:
+        return _optional(_structure(_fields(field), version), is_nullable=is_nullable)
+    if kind in FIXED_BYTES:
+        return _fixed(FIXED_BYTES[kind])
+    assert kind in ("string", "bytes", "records"), kind
+    length = INT16 if kind == "string" else INT32
+    return _sized(length, version, is_nullable=is_nullable)
+
+
+def _sized(length: struct.Struct, version: _Version, *, is_nullable: bool) -> Shape:
+    read = _length_reader(length, version, is_nullable=is_nullable)
+
+    def check(data: memoryview, position: int, room: Room) -> int:
+        del room
+        size, position = read(data, position)
+        if size > len(data) - position:
+            raise FrameError(f"a field of {size} B in {len(data) - position} B")
+        return position + max(size, 0)
+
+    return Shape(1 if version.is_flexible else length.size, check)
+
+
+def _array(element: Shape, version: _Version, *, is_nullable: bool) -> Shape:
+    read = _length_reader(INT32, version, is_nullable=is_nullable)
+    check_element, bytes_min, bytes_fixed = element.check, element.bytes_min, element.bytes_fixed
+
+    def check(data: memoryview, position: int, room: Room) -> int:
+        count, position = read(data, position)
+        if count * bytes_min > len(data) - position:
+            raise FrameError(f"{count} elements in {len(data) - position} B")
+        room.elements -= max(count, 0)
+        if room.elements < 0:
+            raise FrameError(f"more than {ELEMENTS_MAX} elements")
+        if bytes_fixed is not None:
+            return position + max(count, 0) * bytes_fixed
+        for _ in range(count):
+            position = check_element(data, position, room)
+        return position
+
+    return Shape(1 if version.is_flexible else INT32.size, check)
+
+
+def _length_reader(
+    length: struct.Struct, version: _Version, *, is_nullable: bool
+) -> Callable[[memoryview, int], tuple[int, int]]:
+    least = -1 if is_nullable else 0
+
+    def read(data: memoryview, position: int) -> tuple[int, int]:
+        if version.is_flexible:
+            size, position = read_varint(data, position)
+            size -= 1
+        else:
+            (size,) = length.unpack_from(data, position)
+            position += length.size
+        if size < least:
+            raise FrameError(f"a length of {size}")
+        return size, position
+
+    return read
+
+
+def _optional(shape: Shape, *, is_nullable: bool) -> Shape:
+    if not is_nullable:
+        return shape
+
+    def check(data: memoryview, position: int, room: Room) -> int:
+        is_null = data[position] == 0xFF  # noqa: PLR2004 - the i8 of -1
+        return position + 1 if is_null else shape.check(data, position + 1, room)
+
+    return Shape(1, check)
+
+
+def _tags(fields: list[Schema], version: _Version) -> Shape:
+    inner = _Version(version.number, is_flexible=True, is_tag=True)
+    known = {each["tag"]: _field(each, inner).check for each in fields}
+
+    def check(data: memoryview, position: int, room: Room) -> int:
+        if not data[position]:
+            return position + 1
+        if version.is_tag:
+            raise FrameError("tagged fields within a tagged field")
+        room.tagged_copy_bytes -= len(data) - position
+        if room.tagged_copy_bytes < 0:
+            raise FrameError("too many structures with tagged fields")
+        count, position = read_varint(data, position)
+        for _ in range(count):
+            number, position = read_varint(data, position)
+            size, position = read_varint(data, position)
+            end = position + size
+            if end > len(data):
+                raise FrameError(f"a tagged field of {size} B in {len(data) - position} B")
+            if number in known and known[number](data[:end], position, room) != end:
+                raise FrameError(f"tagged field {number} is not of {size} B")
+            position = end
+        return position
+
+    return Shape(1, check)

@@ -1,0 +1,1 @@
+"""Schemas of messages that kafka-python lacks, in the form in which it reads its own."""

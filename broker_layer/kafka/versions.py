@@ -1,0 +1,124 @@
+"""The APIs that brokers serve, the versions of each, and from which version on it is flexible.
+
+Leaves messages to `kafka.messages`, and the codecs of Produce and Fetch to their modules.
+
+Invariants: every version here can be read and answered by these codecs. Produce is advertised from
+0 on because older librdkafka compresses only then (KAFKA-18659); what it sends in versions below
+`PRODUCE_VERSION_MIN` is answered with an error. Not here: SASL, telemetry, share groups, and
+DescribeTopicPartitions, without which clients ask for Metadata.
+
+Source: KIP-35, KIP-482, KIP-511, KIP-896.
+"""
+
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+PRODUCE_VERSION_MIN: Final = 3
+"""The first with record batches of magic 2."""
+FETCH_TOPIC_ID_VERSION: Final = 13
+"""From here on Fetch names topics by their ids."""
+
+
+class ApiKey(IntEnum):
+    """The number of an API, by Kafka's name."""
+
+    PRODUCE = 0
+    FETCH = 1
+    LIST_OFFSETS = 2
+    METADATA = 3
+    OFFSET_COMMIT = 8
+    OFFSET_FETCH = 9
+    FIND_COORDINATOR = 10
+    JOIN_GROUP = 11
+    HEARTBEAT = 12
+    LEAVE_GROUP = 13
+    SYNC_GROUP = 14
+    DESCRIBE_GROUPS = 15
+    LIST_GROUPS = 16
+    API_VERSIONS = 18
+    CREATE_TOPICS = 19
+    DELETE_TOPICS = 20
+    DELETE_RECORDS = 21
+    INIT_PRODUCER_ID = 22
+    OFFSET_FOR_LEADER_EPOCH = 23
+    ADD_PARTITIONS_TO_TXN = 24
+    ADD_OFFSETS_TO_TXN = 25
+    END_TXN = 26
+    WRITE_TXN_MARKERS = 27
+    TXN_OFFSET_COMMIT = 28
+    DESCRIBE_CONFIGS = 32
+    ALTER_CONFIGS = 33
+    DESCRIBE_LOG_DIRS = 35
+    CREATE_PARTITIONS = 37
+    DELETE_GROUPS = 42
+    ELECT_LEADERS = 43
+    INCREMENTAL_ALTER_CONFIGS = 44
+    OFFSET_DELETE = 47
+    DESCRIBE_CLUSTER = 60
+    DESCRIBE_PRODUCERS = 61
+    DESCRIBE_TRANSACTIONS = 65
+    LIST_TRANSACTIONS = 66
+    CONSUMER_GROUP_HEARTBEAT = 68
+    CONSUMER_GROUP_DESCRIBE = 69
+
+
+class VersionRange(NamedTuple):
+    """The versions of an API that are served, both ends included."""
+
+    min: int
+    max: int
+    flexible_from: int
+    """The first flexible version, also if it is not served."""
+
+    def serves(self, version: int) -> bool:
+        """Tell whether `version` is served."""
+        return self.min <= version <= self.max
+
+    def is_flexible(self, version: int) -> bool:
+        """Tell whether `version` is flexible."""
+        return version >= self.flexible_from
+
+
+NEVER: Final = 32767
+"""`flexible_from` of an API without flexible versions: one more than any version."""
+
+ADVERTISED: Final[dict[ApiKey, VersionRange]] = {
+    ApiKey.PRODUCE: VersionRange(0, 11, 9),
+    ApiKey.FETCH: VersionRange(4, 16, 12),
+    ApiKey.LIST_OFFSETS: VersionRange(1, 8, 6),
+    ApiKey.METADATA: VersionRange(0, 12, 9),
+    ApiKey.OFFSET_COMMIT: VersionRange(2, 9, 8),
+    ApiKey.OFFSET_FETCH: VersionRange(1, 9, 6),
+    ApiKey.FIND_COORDINATOR: VersionRange(0, 5, 3),
+    ApiKey.JOIN_GROUP: VersionRange(0, 9, 6),
+    ApiKey.HEARTBEAT: VersionRange(0, 4, 4),
+    ApiKey.LEAVE_GROUP: VersionRange(0, 5, 4),
+    ApiKey.SYNC_GROUP: VersionRange(0, 5, 4),
+    ApiKey.DESCRIBE_GROUPS: VersionRange(0, 5, 5),
+    ApiKey.LIST_GROUPS: VersionRange(0, 5, 3),
+    ApiKey.API_VERSIONS: VersionRange(0, 4, 3),
+    ApiKey.CREATE_TOPICS: VersionRange(2, 7, 5),
+    ApiKey.DELETE_TOPICS: VersionRange(1, 6, 4),
+    ApiKey.DELETE_RECORDS: VersionRange(0, 2, 2),
+    ApiKey.INIT_PRODUCER_ID: VersionRange(0, 4, 2),
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: VersionRange(2, 4, 4),
+    ApiKey.ADD_PARTITIONS_TO_TXN: VersionRange(0, 3, 3),
+    ApiKey.ADD_OFFSETS_TO_TXN: VersionRange(0, 3, 3),
+    ApiKey.END_TXN: VersionRange(0, 3, 3),
+    ApiKey.WRITE_TXN_MARKERS: VersionRange(1, 1, 1),
+    ApiKey.TXN_OFFSET_COMMIT: VersionRange(0, 3, 3),
+    ApiKey.DESCRIBE_CONFIGS: VersionRange(1, 4, 4),
+    ApiKey.ALTER_CONFIGS: VersionRange(0, 2, 2),
+    ApiKey.DESCRIBE_LOG_DIRS: VersionRange(1, 4, 2),
+    ApiKey.CREATE_PARTITIONS: VersionRange(0, 3, 2),
+    ApiKey.DELETE_GROUPS: VersionRange(0, 2, 2),
+    ApiKey.ELECT_LEADERS: VersionRange(0, 2, 2),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: VersionRange(0, 1, 1),
+    ApiKey.OFFSET_DELETE: VersionRange(0, 0, NEVER),
+    ApiKey.DESCRIBE_CLUSTER: VersionRange(0, 1, 0),
+    ApiKey.DESCRIBE_PRODUCERS: VersionRange(0, 0, 0),
+    ApiKey.DESCRIBE_TRANSACTIONS: VersionRange(0, 0, 0),
+    ApiKey.LIST_TRANSACTIONS: VersionRange(0, 1, 0),
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: VersionRange(0, 1, 0),
+    ApiKey.CONSUMER_GROUP_DESCRIBE: VersionRange(0, 1, 0),
+}
