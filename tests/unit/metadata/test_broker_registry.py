@@ -1,0 +1,193 @@
+"""Holds registering brokers and following them: one holder per id, and nothing dropped for
+silence.
+"""
+
+import asyncio
+import random
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from metadata.broker_registration import pack_broker, unpack_broker
+from metadata.broker_registry import (
+    BrokerChanged,
+    BrokerDirectory,
+    BrokerEvent,
+    BrokerJoined,
+    BrokerLeft,
+    BrokerRegistrar,
+    BrokerRegistration,
+    Listener,
+)
+from metadata.errors import MetadataFormatError, NameHeldError
+from metadata.memory import MemoryMetadataStore
+from metadata.paths import broker_path
+from metadata.topic import BROKER_ID_MAX
+from tests.unit.metadata.conftest import ScriptedFaults
+
+FIRST = BrokerRegistration(1, (Listener("PLAINTEXT", "host-a", 9092),), "http://host-a:1", "r1")
+SECOND = BrokerRegistration(2, (Listener("PLAINTEXT", "host-b", 9092),))
+
+registrations = st.builds(
+    BrokerRegistration,
+    broker_id=st.integers(0, BROKER_ID_MAX),
+    listeners=st.lists(
+        st.builds(Listener, st.text(max_size=9), st.text(max_size=9), st.integers(1, 65_535)),
+        max_size=3,
+    ).map(tuple),
+    admin_url=st.text(max_size=9),
+    rack=st.text(max_size=9),
+    is_leaving=st.booleans(),
+    incarnation=st.binary(max_size=16),
+)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(20):
+        while not condition():  # noqa: ASYNC110
+            await asyncio.sleep(0.002)
+
+
+async def directory_on(
+    store: MemoryMetadataStore, rng: random.Random
+) -> tuple[BrokerDirectory, list[BrokerEvent]]:
+    directory = BrokerDirectory(store, rng)
+    events: list[BrokerEvent] = []
+    directory.on_change(events.append)
+    await directory.start()
+    return directory, events
+
+
+@given(registrations)
+def test_a_registration_comes_back_as_it_was(registration: BrokerRegistration) -> None:
+    value = pack_broker(registration)
+    assert unpack_broker("/a", value, registration.incarnation) == registration
+
+
+@given(st.binary(max_size=60))
+def test_other_bytes_are_a_format_error(value: bytes) -> None:
+    with pytest.raises(MetadataFormatError):
+        unpack_broker("/a", value, b"")
+
+
+def test_listeners_are_found_by_name() -> None:
+    assert FIRST.listener("PLAINTEXT") == FIRST.listeners[0]
+    assert FIRST.listener("OTHER") is None
+
+
+async def test_a_directory_shows_who_is_up(
+    store: MemoryMetadataStore, other_store: MemoryMetadataStore, rng: random.Random
+) -> None:
+    registrar = BrokerRegistrar(store, FIRST, rng)
+    await registrar.start()
+    directory, events = await directory_on(other_store, rng)
+    first = replace(FIRST, incarnation=registrar.incarnation)
+    assert directory.brokers == {1: first}
+    second_registrar = BrokerRegistrar(store, SECOND, rng)
+    await second_registrar.start()
+    await until(lambda: 2 in directory.brokers)
+    second = replace(SECOND, incarnation=second_registrar.incarnation)
+    leaving = replace(second, is_leaving=True)
+    second_registrar.update(leaving)
+    await until(lambda: directory.brokers[2].is_leaving)
+    await registrar.aclose()
+    await until(lambda: 1 not in directory.brokers)
+    assert events == [
+        BrokerJoined(first),
+        BrokerJoined(second),
+        BrokerChanged(leaving),
+        BrokerLeft(1),
+    ]
+    await directory.aclose()
+    await second_registrar.aclose()
+
+
+async def test_another_process_under_an_id_left_and_joined(
+    store: MemoryMetadataStore, other_store: MemoryMetadataStore, rng: random.Random
+) -> None:
+    first = BrokerRegistrar(store, FIRST, rng)
+    await first.start()
+    directory, events = await directory_on(other_store, rng)
+    other_store.suspend()
+    await first.aclose()
+    second = BrokerRegistrar(store, FIRST, rng)
+    await second.start()
+    assert len(events) == 1
+    other_store.resume()
+    await until(lambda: len(events) == 3)
+    assert events[1:] == [
+        BrokerLeft(1),
+        BrokerJoined(replace(FIRST, incarnation=second.incarnation)),
+    ]
+    await directory.aclose()
+    await second.aclose()
+
+
+async def test_a_registration_returns_with_a_new_session(
+    store: MemoryMetadataStore, other_store: MemoryMetadataStore, rng: random.Random
+) -> None:
+    registrar = BrokerRegistrar(store, FIRST, rng)
+    await registrar.start()
+    directory, events = await directory_on(other_store, rng)
+    store.expire()
+    await until(lambda: BrokerLeft(1) in events and 1 in directory.brokers)
+    assert directory.brokers[1].incarnation == registrar.incarnation
+    await directory.aclose()
+    await registrar.aclose()
+
+
+async def test_nobody_is_dropped_while_the_service_is_silent(
+    store: MemoryMetadataStore,
+    other_store: MemoryMetadataStore,
+    faults: ScriptedFaults,
+    rng: random.Random,
+) -> None:
+    registrar = BrokerRegistrar(store, FIRST, rng)
+    await registrar.start()
+    directory, events = await directory_on(other_store, rng)
+    faults.failing_session, faults.failing_reads = other_store.session_id, 20
+    other_store.suspend()
+    other_store.resume()
+    await until(lambda: faults.failing_reads == 0)
+    assert 1 in directory.brokers
+    await directory.refresh()
+    assert len(events) == 1
+    await directory.aclose()
+    await registrar.aclose()
+
+
+async def test_an_id_has_one_live_holder(
+    store: MemoryMetadataStore, other_store: MemoryMetadataStore, rng: random.Random
+) -> None:
+    lost: list[NameHeldError] = []
+    first = BrokerRegistrar(store, FIRST, rng, on_lost=lost.append)
+    await first.start()
+    second = BrokerRegistrar(other_store, FIRST, rng)
+    with pytest.raises(NameHeldError):
+        await second.start(held_wait_s=0.0)
+    third = BrokerRegistrar(other_store, FIRST, rng, dead_incarnations=(first.incarnation,))
+    await third.start(held_wait_s=0.0)
+    await until(lambda: len(lost) == 1)
+    await third.aclose()
+    await first.aclose()
+
+
+async def test_what_cannot_be_read_is_left_alone(
+    store: MemoryMetadataStore, other_store: MemoryMetadataStore, rng: random.Random
+) -> None:
+    await store.create(broker_path(7), b"of nobody")
+    await store.create("/brokers/a-name", b"of nobody")
+    registrar = BrokerRegistrar(store, FIRST, rng)
+    await registrar.start()
+    await store.create(broker_path(9), (await store.get(broker_path(1))).value)
+    directory, events = await directory_on(other_store, rng)
+    assert list(directory.brokers) == [1]
+    for path in (broker_path(7), "/brokers/a-name", broker_path(9)):
+        await store.delete(path, (await store.get(path)).version)
+    await directory.refresh()
+    assert len(events) == 1
+    await directory.aclose()
+    await registrar.aclose()

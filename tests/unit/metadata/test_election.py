@@ -1,0 +1,139 @@
+"""Holds that one broker is the controller at a time, and that all learn which one."""
+
+import asyncio
+import random
+from collections.abc import Callable
+
+import pytest
+
+from metadata.election import ControllerElection
+from metadata.memory import MemoryMetadataServer, MemoryMetadataStore
+from metadata.paths import CONTROLLER
+from tests.unit.metadata.conftest import ScriptedFaults
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(60):
+        while not condition():  # noqa: ASYNC110
+            await asyncio.sleep(0.002)
+
+
+async def elected(store: MemoryMetadataStore, rng: random.Random) -> ControllerElection:
+    """Return the election in which broker 1 stood alone and won."""
+    election = ControllerElection(store, 1, rng)
+    await election.start()
+    await until(lambda: election.is_controller)
+    return election
+
+
+async def test_one_of_many_is_elected_and_all_know_it(
+    server: MemoryMetadataServer, rng: random.Random
+) -> None:
+    stores = [MemoryMetadataStore(server) for _ in range(5)]
+    elections = [ControllerElection(store, i, rng) for i, store in enumerate(stores)]
+    for election in elections:
+        await election.start()
+    for _ in range(4):
+        await until(lambda: len(dict.fromkeys(each.controller_id for each in elections)) == 1)
+        await until(lambda: elections[0].controller_id is not None)
+        winner = next(each for each in elections if each.is_controller)
+        assert sum(each.is_controller for each in elections) == 1
+        elections.remove(winner)
+        await winner.aclose()
+        assert not winner.is_controller
+        await until(lambda: any(each.is_controller for each in elections))
+    for election in elections:
+        await election.aclose()
+    for store in stores:
+        await store.aclose()
+
+
+async def test_a_change_is_told(
+    store: MemoryMetadataStore, other_store: MemoryMetadataStore, rng: random.Random
+) -> None:
+    first = await elected(store, rng)
+    second = ControllerElection(other_store, 2, rng)
+    seen: list[tuple[int | None, bool]] = []
+    cancel = second.on_change(lambda: seen.append((second.controller_id, second.is_controller)))
+    await second.start()
+    await until(lambda: second.controller_id == 1)
+    await first.aclose()
+    await until(lambda: second.is_controller)
+    assert seen == [(1, False), (2, True)]
+    cancel()
+    await second.aclose()
+    assert len(seen) == 2
+
+
+async def test_who_lost_its_session_is_not_the_controller_from_then_on(
+    store: MemoryMetadataStore, other_store: MemoryMetadataStore, rng: random.Random
+) -> None:
+    first = await elected(store, rng)
+    second = ControllerElection(other_store, 2, rng)
+    await second.start()
+    await until(lambda: second.controller_id == 1)
+    told: list[bool] = []
+    first.on_change(lambda: told.append(first.is_controller))
+    store.suspend()
+    assert first.is_controller  # the session may still live
+    store.expire()
+    assert not first.is_controller
+    await until(lambda: told == [False])
+    assert first.controller_id is None
+    await until(lambda: second.is_controller)
+    store.resume()
+    await until(lambda: first.controller_id == 2)
+    assert not first.is_controller
+    await second.aclose()
+    await until(lambda: first.is_controller)
+    await first.aclose()
+
+
+async def test_a_broken_session_is_followed_by_another_term(
+    store: MemoryMetadataStore, rng: random.Random
+) -> None:
+    election = await elected(store, rng)
+    before = store.session_id
+    store.expire()
+    assert not election.is_controller
+    await until(lambda: election.is_controller)
+    assert store.session_id != before
+    assert (await store.get(CONTROLLER)).ephemeral
+    await election.aclose()
+
+
+async def test_only_a_node_of_our_own_is_removed(
+    store: MemoryMetadataStore, other_store: MemoryMetadataStore, rng: random.Random
+) -> None:
+    first = await elected(store, rng)
+    second = ControllerElection(other_store, 2, rng)
+    await second.start()
+    await until(lambda: second.controller_id == 1)
+    await second.aclose()
+    assert first.is_controller
+    assert (await store.get(CONTROLLER)).ephemeral
+    await first.aclose()
+
+
+@pytest.mark.parametrize("act", ["lost", "dropped", "late", "refused"])
+async def test_an_unknown_outcome_is_looked_at_again(
+    store: MemoryMetadataStore, faults: ScriptedFaults, rng: random.Random, act: str
+) -> None:
+    faults.acts = [act]
+    election = await elected(store, rng)
+    await asyncio.sleep(faults.late_s * 2)
+    assert election.is_controller
+    await election.aclose()
+
+
+async def test_it_waits_for_a_value_that_it_can_read(
+    store: MemoryMetadataStore, rng: random.Random
+) -> None:
+    version = await store.create(CONTROLLER, b"of nobody")
+    election = ControllerElection(store, 1, rng)
+    await election.start()
+    await asyncio.sleep(5)
+    assert (election.is_controller, election.controller_id) == (False, None)
+    await store.delete(CONTROLLER, version)
+    await until(lambda: election.is_controller)
+    await election.aclose()

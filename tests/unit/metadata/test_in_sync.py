@@ -1,0 +1,153 @@
+"""Holds the reports of replicas in sync: their stored form, their writing, and the view of all."""
+
+import asyncio
+import random
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from metadata.errors import MetadataFormatError
+from metadata.in_sync import REPORT_BYTES_MAX, pack_reports, unpack_reports
+from metadata.in_sync_reports import InSync, InSyncReporter, InSyncView
+from metadata.memory import MemoryMetadataStore
+from metadata.partition import PartitionKey
+from metadata.paths import in_sync_path
+from metadata.topic import LEADER_EPOCH_MAX, PARTITIONS_MAX, TopicId
+from tests.unit.metadata.conftest import ScriptedFaults
+
+TOPIC_ID = TopicId(b"t" * 16)
+KEY = PartitionKey(TOPIC_ID, 0)
+BOTH = (1_000_001, 1_000_002)
+
+keys = st.builds(
+    PartitionKey,
+    st.sampled_from([TOPIC_ID, TopicId(b"o" * 16)]),
+    st.integers(0, PARTITIONS_MAX - 1),
+)
+numbers = st.lists(st.integers(0, 2**31 - 1), max_size=3).map(tuple)
+reports = st.builds(InSync, st.integers(0, LEADER_EPOCH_MAX), numbers, numbers)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(60):
+        while not condition():  # noqa: ASYNC110
+            await asyncio.sleep(0.002)
+
+
+@given(st.dictionaries(keys, reports, max_size=6))
+def test_reports_come_back_as_they_were(each: dict[PartitionKey, InSync]) -> None:
+    value, left_out = pack_reports("/a", each)
+    assert (unpack_reports("/a", value), left_out) == (each, 0)
+
+
+@given(st.binary(max_size=60))
+def test_other_bytes_are_a_format_error(value: bytes) -> None:
+    with pytest.raises(MetadataFormatError):
+        unpack_reports("/a", value)
+
+
+def test_a_list_that_is_not_there_is_a_format_error() -> None:
+    value, _ = pack_reports("/a", {KEY: InSync(3, BOTH, BOTH)})
+    with pytest.raises(MetadataFormatError):
+        unpack_reports("/a", value[:-1] + b"\x01")
+
+
+@pytest.mark.parametrize(("topic_count", "replica_lists"), [(3, 10), (20_000, 10), (3, 20_000)])
+def test_a_report_is_never_too_large(topic_count: int, replica_lists: int) -> None:
+    many = {}
+    for index in range(30_000):
+        topic_id = TopicId((index % topic_count).to_bytes(16, "big"))
+        first = 2**30 + index % replica_lists
+        replicas = (first, first + 1, first + 2)
+        report = InSync(LEADER_EPOCH_MAX, replicas, replicas[:2])
+        many[PartitionKey(topic_id, index // topic_count)] = report
+    value, left_out = pack_reports("/a", many)
+    assert len(value) <= REPORT_BYTES_MAX
+    assert len(unpack_reports("/a", value)) + left_out == len(many)
+    assert left_out < 27_000
+
+
+def test_ten_thousand_partitions_fit() -> None:
+    topics = [TopicId(i.to_bytes(16, "big")) for i in range(1_000)]
+    lists = [(2**30 + i, 2**30 + i + 1, 2**30 + i + 2) for i in range(100)]
+    many = {
+        PartitionKey(topic_id, i): InSync(9, lists[i], lists[i][:2])
+        for topic_id in topics
+        for i in range(10)
+    }
+    assert pack_reports("/a", many)[1] == 0
+
+
+async def test_the_newest_leaders_report_counts(
+    store: MemoryMetadataStore, other_store: MemoryMetadataStore, rng: random.Random
+) -> None:
+    first, second = InSyncReporter(store, 1, rng), InSyncReporter(other_store, 2, rng)
+    first.start()
+    second.start()
+    view = InSyncView(store, rng)
+    told: list[None] = []
+    cancel = view.on_change(lambda: told.append(None))
+    await view.start()
+    assert view.find(KEY) is None
+    first.report(KEY, InSync(4, BOTH, BOTH))
+    await until(lambda: view.find(KEY) == InSync(4, BOTH, BOTH))
+    second.report(KEY, InSync(5, BOTH, BOTH[:1]))
+    await until(lambda: view.find(KEY) == InSync(5, BOTH, BOTH[:1]))
+    first.report(KEY, InSync(4, BOTH, ()))
+    second.withdraw(KEY)
+    await until(lambda: view.find(KEY) == InSync(4, BOTH, ()))
+    first.withdraw(KEY)
+    await until(lambda: view.find(KEY) is None)
+    assert len(told) == 5
+    cancel()
+    first.report(KEY, InSync(4, BOTH, BOTH))
+    await until(lambda: view.find(KEY) is not None)
+    assert len(told) == 5
+    for each in (first, second, view):
+        await each.aclose()
+
+
+async def test_many_reports_cost_few_writes(
+    store: MemoryMetadataStore, faults: ScriptedFaults, rng: random.Random
+) -> None:
+    reporter = InSyncReporter(store, 1, rng)
+    reporter.start()
+    faults.writes.clear()
+    for index in range(1_000):
+        reporter.report(PartitionKey(TOPIC_ID, index), InSync(1, BOTH, BOTH))
+        await asyncio.sleep(0.001)
+    await asyncio.sleep(2)
+    assert len(faults.writes) <= 6
+    stored = unpack_reports("/a", (await store.get(in_sync_path(1))).value)
+    assert len(stored) == 1_000
+    faults.writes.clear()
+    reporter.report(KEY, InSync(1, BOTH, BOTH))
+    reporter.withdraw(PartitionKey(TOPIC_ID, 9_999))
+    await asyncio.sleep(2)
+    assert faults.writes == []
+    await reporter.aclose()
+
+
+@pytest.mark.parametrize("act", ["lost", "dropped", "late", "refused"])
+async def test_a_report_is_written_in_the_end(
+    store: MemoryMetadataStore, faults: ScriptedFaults, rng: random.Random, act: str
+) -> None:
+    earlier = InSyncReporter(store, 1, rng)
+    earlier.start()
+    earlier.report(KEY, InSync(1, BOTH, ()))
+    view = InSyncView(store, rng)
+    await view.start()
+    await until(lambda: view.find(KEY) is not None)
+    await earlier.aclose()
+    reporter = InSyncReporter(store, 1, rng)
+    reporter.start()
+    faults.acts = [act]
+    reporter.report(KEY, InSync(2, BOTH, BOTH))
+    await until(lambda: view.find(KEY) == InSync(2, BOTH, BOTH))
+    await asyncio.sleep(2)
+    reporter.report(KEY, InSync(2, BOTH, BOTH[:1]))
+    await until(lambda: view.find(KEY) == InSync(2, BOTH, BOTH[:1]))
+    await reporter.aclose()
+    await view.aclose()
