@@ -23,6 +23,8 @@ INT32: Final = struct.Struct(">i")
 UUID_BYTES: Final = 16
 NULL_UUID: Final = bytes(UUID_BYTES)
 VARINT_BYTES_MAX: Final = 5
+ELEMENTS_MAX: Final = 250_000
+"""Of all arrays of one message: each element becomes an object of some hundred bytes."""
 NO_TAGS: Final = b"\0"
 
 _UINT32_MAX: Final = 2**32 - 1
@@ -71,7 +73,7 @@ def read_count(
     else:
         (count,) = INT32.unpack_from(data, position)
         position += 4
-    if not 0 <= count * element_bytes_min <= len(data) - position:
+    if not 0 <= count * element_bytes_min <= len(data) - position or count > ELEMENTS_MAX:
         raise FrameError(f"{count} elements in {len(data) - position} B")
     return count, position
 

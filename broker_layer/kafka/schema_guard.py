@@ -19,10 +19,8 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from broker_layer.kafka.errors import FrameError
-from broker_layer.kafka.primitives import INT16, INT32, read_varint
+from broker_layer.kafka.primitives import ELEMENTS_MAX, INT16, INT32, read_varint
 
-ELEMENTS_MAX: Final = 250_000
-"""Of all arrays of one message: each element becomes an object of some hundred bytes."""
 TAGGED_COPY_BYTES_MAX: Final = 64 * 1024 * 1024
 """The library copies the rest of the message for each structure that has tagged fields."""
 

@@ -26,8 +26,7 @@ from broker_layer.kafka.messages import (
     refuse_api_versions,
     warm_up,
 )
-from broker_layer.kafka.primitives import varint
-from broker_layer.kafka.schema_guard import ELEMENTS_MAX
+from broker_layer.kafka.primitives import ELEMENTS_MAX, varint
 from broker_layer.kafka.versions import ADVERTISED, ApiKey
 from tests.unit.broker_layer.kafka.sample_messages import sample
 

@@ -1,0 +1,324 @@
+"""Fetch: requests are read by hand, responses are lists of buffers in which no batch is copied.
+
+Leaves headers to `kafka.frames`, sessions to whoever answers.
+
+Invariants: fields that a version lacks have the defaults of the schema. From version
+`FETCH_TOPIC_ID_VERSION` on topics are named by their id only, before it by name only. Empty records
+are of length 0, never null.
+
+Source: Kafka's message definitions of Fetch, versions 4 to 16; KIP-74, KIP-227, KIP-516, KIP-951.
+"""
+
+import struct
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from broker_layer.kafka.error_codes import ErrorCode
+from broker_layer.kafka.errors import FrameError
+from broker_layer.kafka.frames import Buffer
+from broker_layer.kafka.leaders import (
+    NODE_ENDPOINTS_TAG,
+    CurrentLeader,
+    NodeEndpoint,
+    encode_endpoints,
+)
+from broker_layer.kafka.primitives import (
+    ELEMENTS_MAX,
+    INT32,
+    NO_TAGS,
+    UUID_BYTES,
+    count_of,
+    parsing,
+    read_count,
+    read_text,
+    read_uuid,
+    skip_tags,
+    string,
+    tag,
+    varint,
+)
+from broker_layer.kafka.versions import ADVERTISED, FETCH_TOPIC_ID_VERSION, ApiKey
+
+NO_OFFSET: Final = -1
+NO_EPOCH: Final = -1
+CONSUMER_REPLICA_ID: Final = -1
+CURRENT_LEADER_TAG: Final = 1
+READ_COMMITTED: Final = 1
+
+_LOG_START_FROM: Final = 5
+_SESSIONS_FROM: Final = 7
+_LEADER_EPOCH_FROM: Final = 9
+_RACKS_FROM: Final = 11
+_FLEXIBLE_FROM: Final = ADVERTISED[ApiKey.FETCH].flexible_from
+_NO_REPLICA_ID_FROM: Final = 15
+_ENDPOINTS_FROM: Final = 16
+
+_LIMITS = struct.Struct(">iiib")
+_SESSION = struct.Struct(">ii")
+_PARTITION_4 = struct.Struct(">iqi")
+_PARTITION_5 = struct.Struct(">iqqi")
+_PARTITION_9 = struct.Struct(">iiqqi")
+_PARTITION_12 = struct.Struct(">iiqiqi")
+
+
+class FetchPartition(NamedTuple):
+    """What is asked of one partition."""
+
+    partition: int
+    current_leader_epoch: int
+    fetch_offset: int
+    last_fetched_epoch: int
+    log_start_offset: int
+    bytes_max: int
+
+
+class FetchTopic(NamedTuple):
+    """What is asked of one topic; either `name` or `topic_id` is None."""
+
+    name: str | None
+    topic_id: bytes | None
+    partitions: list[FetchPartition]
+
+
+class ForgottenTopic(NamedTuple):
+    """Partitions that leave a session; either `name` or `topic_id` is None."""
+
+    name: str | None
+    topic_id: bytes | None
+    partitions: tuple[int, ...]
+
+
+class FetchRequest(NamedTuple):
+    """A whole request."""
+
+    replica_id: int
+    max_wait_ms: int
+    bytes_min: int
+    bytes_max: int
+    isolation_level: int
+    session_id: int
+    session_epoch: int
+    topics: list[FetchTopic]
+    forgotten: list[ForgottenTopic]
+    rack_id: str
+
+
+class FetchPartitionResult(NamedTuple):
+    """The answer for one partition."""
+
+    partition: int
+    error_code: int = ErrorCode.NONE
+    high_watermark: int = NO_OFFSET
+    last_stable_offset: int = NO_OFFSET
+    log_start_offset: int = NO_OFFSET
+    aborted: Sequence[tuple[int, int]] | None = None
+    """(producer id, first offset) of each; None for readers of uncommitted records."""
+    batches: Sequence[Buffer] = ()
+    current_leader: CurrentLeader | None = None
+
+
+class FetchTopicResult(NamedTuple):
+    """The answers for one topic; the version decides whether its name or its id is written."""
+
+    name: str
+    topic_id: bytes
+    partitions: Sequence[FetchPartitionResult]
+
+
+@parsing
+def decode_fetch(version: int, data: memoryview) -> FetchRequest:
+    """Decode the body of a request. Raises FrameError if it is damaged."""
+    flexible = version >= _FLEXIBLE_FROM
+    replica_id, position = CONSUMER_REPLICA_ID, 0
+    if version < _NO_REPLICA_ID_FROM:
+        (replica_id,) = INT32.unpack_from(data, 0)
+        position = INT32.size
+    max_wait_ms, bytes_min, bytes_max, isolation_level = _LIMITS.unpack_from(data, position)
+    position += _LIMITS.size
+    session_id, session_epoch = 0, -1
+    if version >= _SESSIONS_FROM:
+        session_id, session_epoch = _SESSION.unpack_from(data, position)
+        position += _SESSION.size
+    layout = _partition_layout(version)
+    count, position = read_count(data, position, 2, is_flexible=flexible)
+    topics = []
+    room = ELEMENTS_MAX
+    for _ in range(count):
+        topic, position = _read_topic(version, layout, data, position)
+        topics.append(topic)
+        room = _take(room, 1 + len(topic.partitions))
+    forgotten = []
+    if version >= _SESSIONS_FROM:
+        count, position = read_count(data, position, 2, is_flexible=flexible)
+        for _ in range(count):
+            gone, position = _read_forgotten(version, data, position)
+            forgotten.append(gone)
+            room = _take(room, 1 + len(gone.partitions))
+    rack_id = ""
+    if version >= _RACKS_FROM:
+        rack_id, position = read_text(data, position, is_flexible=flexible)
+    if flexible:
+        skip_tags(data, position)
+    return FetchRequest(
+        replica_id,
+        max_wait_ms,
+        bytes_min,
+        bytes_max,
+        isolation_level,
+        session_id,
+        session_epoch,
+        topics,
+        forgotten,
+        rack_id,
+    )
+
+
+def _take(room: int, count: int) -> int:
+    if count > room:
+        raise FrameError(f"more than {ELEMENTS_MAX} elements")
+    return room - count
+
+
+def _partition_layout(version: int) -> struct.Struct:
+    if version >= _FLEXIBLE_FROM:
+        return _PARTITION_12
+    if version >= _LEADER_EPOCH_FROM:
+        return _PARTITION_9
+    return _PARTITION_5 if version >= _LOG_START_FROM else _PARTITION_4
+
+
+def _read_topic(
+    version: int, layout: struct.Struct, data: memoryview, position: int
+) -> tuple[FetchTopic, int]:
+    flexible = version >= _FLEXIBLE_FROM
+    name, topic_id, position = _read_topic_key(version, data, position)
+    count, position = read_count(data, position, layout.size, is_flexible=flexible)
+    partitions = []
+    for _ in range(count):
+        partition = _partition_of(version, layout.unpack_from(data, position))
+        position += layout.size
+        if flexible:
+            position = position + 1 if not data[position] else skip_tags(data, position)
+        partitions.append(partition)
+    if flexible:
+        position = skip_tags(data, position)
+    return FetchTopic(name, topic_id, partitions), position
+
+
+def _partition_of(version: int, fields: tuple[int, ...]) -> FetchPartition:
+    if version >= _FLEXIBLE_FROM:
+        return FetchPartition._make(fields)
+    if version >= _LEADER_EPOCH_FROM:
+        partition, leader_epoch, offset, log_start, bytes_max = fields
+        return FetchPartition(partition, leader_epoch, offset, NO_EPOCH, log_start, bytes_max)
+    partition, offset, *log_start_if_any, bytes_max = fields
+    log_start = log_start_if_any[0] if log_start_if_any else NO_OFFSET
+    return FetchPartition(partition, NO_EPOCH, offset, NO_EPOCH, log_start, bytes_max)
+
+
+def _read_topic_key(
+    version: int, data: memoryview, position: int
+) -> tuple[str | None, bytes | None, int]:
+    if version >= FETCH_TOPIC_ID_VERSION:
+        topic_id, position = read_uuid(data, position)
+        return None, topic_id, position
+    name, position = read_text(data, position, is_flexible=version >= _FLEXIBLE_FROM)
+    return name, None, position
+
+
+def _read_forgotten(version: int, data: memoryview, position: int) -> tuple[ForgottenTopic, int]:
+    flexible = version >= _FLEXIBLE_FROM
+    name, topic_id, position = _read_topic_key(version, data, position)
+    count, position = read_count(data, position, INT32.size, is_flexible=flexible)
+    partitions = struct.unpack_from(f">{count}i", data, position)
+    position += INT32.size * count
+    if flexible:
+        position = skip_tags(data, position)
+    return ForgottenTopic(name, topic_id, partitions), position
+
+
+_RESPONSE_4 = struct.Struct(">i")
+_RESPONSE_7 = struct.Struct(">ihi")
+_RESULT_4 = struct.Struct(">ihqq")
+_RESULT_5 = struct.Struct(">ihqqq")
+_ABORTED = struct.Struct(">qq")
+_NO_PREFERRED_REPLICA: Final = INT32.pack(-1)
+
+
+def encode_fetch_response(
+    version: int,
+    topics: Sequence[FetchTopicResult],
+    *,
+    error_code: int = ErrorCode.NONE,
+    session_id: int = 0,
+    throttle_time_ms: int = 0,
+    node_endpoints: Sequence[NodeEndpoint] = (),
+) -> list[Buffer]:
+    """Encode the body of a response; the batches given are buffers of the list as they are."""
+    flexible = version >= _FLEXIBLE_FROM
+    buffers: list[Buffer] = []
+    head = bytearray()
+    if version >= _SESSIONS_FROM:
+        head += _RESPONSE_7.pack(throttle_time_ms, error_code, session_id)
+    else:
+        head += _RESPONSE_4.pack(throttle_time_ms)
+    head += count_of(len(topics), is_flexible=flexible)
+    for topic in topics:
+        if version >= FETCH_TOPIC_ID_VERSION:
+            assert len(topic.topic_id) == UUID_BYTES, topic.topic_id
+            head += topic.topic_id
+        else:
+            head += string(topic.name, is_flexible=flexible)
+        head += count_of(len(topic.partitions), is_flexible=flexible)
+        for result in topic.partitions:
+            _encode_result_head(version, result, head)
+            if result.batches:
+                buffers.append(head)
+                buffers += result.batches
+                head = bytearray()
+            if flexible:
+                head += _result_tags(result)
+        if flexible:
+            head += NO_TAGS
+    if flexible:
+        head += _response_tags(version, node_endpoints)
+    if head:
+        buffers.append(head)
+    return buffers
+
+
+def _encode_result_head(version: int, result: FetchPartitionResult, head: bytearray) -> None:
+    flexible = version >= _FLEXIBLE_FROM
+    if version >= _LOG_START_FROM:
+        head += _RESULT_5.pack(*result[:5])
+    else:
+        head += _RESULT_4.pack(*result[:4])
+    _encode_aborted(result.aborted, head, flexible=flexible)
+    if version >= _RACKS_FROM:
+        head += _NO_PREFERRED_REPLICA
+    head += count_of(sum(map(len, result.batches)), is_flexible=flexible)
+
+
+def _encode_aborted(
+    aborted: Sequence[tuple[int, int]] | None, head: bytearray, *, flexible: bool
+) -> None:
+    if aborted is None:
+        head += NO_TAGS if flexible else INT32.pack(-1)
+        return
+    head += count_of(len(aborted), is_flexible=flexible)
+    for producer_id, first_offset in aborted:
+        head += _ABORTED.pack(producer_id, first_offset)
+        if flexible:
+            head += NO_TAGS
+
+
+def _result_tags(result: FetchPartitionResult) -> bytes:
+    if result.current_leader is None:
+        return NO_TAGS
+    return varint(1) + tag(CURRENT_LEADER_TAG, result.current_leader.encode())
+
+
+def _response_tags(version: int, node_endpoints: Sequence[NodeEndpoint]) -> bytes:
+    if not node_endpoints or version < _ENDPOINTS_FROM:
+        return NO_TAGS
+    return varint(1) + tag(NODE_ENDPOINTS_TAG, encode_endpoints(node_endpoints))

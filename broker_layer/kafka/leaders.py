@@ -1,0 +1,47 @@
+"""Who leads instead, as answers to Produce and Fetch tell clients that asked the wrong broker.
+
+Leaves which errors come with it to those who answer. Source: KIP-951.
+"""
+
+import struct
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from broker_layer.kafka.primitives import INT32, NO_TAGS, count_of, string
+
+_LEADER: Final = struct.Struct(">ii")
+NODE_ENDPOINTS_TAG: Final = 0
+
+
+class CurrentLeader(NamedTuple):
+    """The leader of a partition, -1 for none, and the epoch it leads in."""
+
+    leader_id: int
+    leader_epoch: int
+
+    def encode(self) -> bytes:
+        """Encode what the tagged field holds."""
+        return _LEADER.pack(self.leader_id, self.leader_epoch) + NO_TAGS
+
+
+class NodeEndpoint(NamedTuple):
+    """Where a leader that an answer names is reached."""
+
+    node_id: int
+    host: str
+    port: int
+    rack: str | None = None
+
+
+def encode_endpoints(endpoints: Sequence[NodeEndpoint]) -> bytes:
+    """Encode what the tagged field holds."""
+    parts = [count_of(len(endpoints), is_flexible=True)]
+    for each in endpoints:
+        parts += (
+            INT32.pack(each.node_id),
+            string(each.host, is_flexible=True),
+            INT32.pack(each.port),
+            string(each.rack, is_flexible=True),
+            NO_TAGS,
+        )
+    return b"".join(parts)

@@ -1,0 +1,194 @@
+"""Produce: requests are read into views of their frame, responses are written in one go.
+
+Leaves headers to `kafka.frames`, and judging the batches to `kafka.record_batch`.
+
+Invariants: no byte of a batch is copied here. Versions below `PRODUCE_VERSION_MIN` are read too, so
+that each of their partitions can be answered with an error; what they hold are no batches.
+
+Source: Kafka's message definitions of Produce, versions 0 to 11.
+"""
+
+import struct
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from broker_layer.kafka.error_codes import ErrorCode
+from broker_layer.kafka.errors import FrameError
+from broker_layer.kafka.leaders import (
+    NODE_ENDPOINTS_TAG,
+    CurrentLeader,
+    NodeEndpoint,
+    encode_endpoints,
+)
+from broker_layer.kafka.primitives import (
+    ELEMENTS_MAX,
+    INT32,
+    NO_TAGS,
+    count_of,
+    parsing,
+    read_bytes,
+    read_count,
+    read_string,
+    read_text,
+    skip_tags,
+    string,
+    tag,
+    varint,
+)
+from broker_layer.kafka.versions import ADVERTISED, PRODUCE_VERSION_MIN, ApiKey
+
+NO_OFFSET: Final = -1
+NO_TIMESTAMP: Final = -1
+CURRENT_LEADER_TAG: Final = 0
+
+_APPEND_TIME_FROM: Final = 2
+_LOG_START_FROM: Final = 5
+_ERROR_MESSAGES_FROM: Final = 8
+_FLEXIBLE_FROM: Final = ADVERTISED[ApiKey.PRODUCE].flexible_from
+_LEADERS_FROM: Final = 10
+
+_ACKS = struct.Struct(">hi")
+_TOPIC_BYTES_MIN: Final = 2
+_PARTITION_BYTES_MIN: Final = 5
+
+
+class ProducePartition(NamedTuple):
+    """What a request holds for one partition; `records` is a view of the frame."""
+
+    partition: int
+    records: memoryview | None
+
+
+class ProduceTopic(NamedTuple):
+    """What a request holds for one topic."""
+
+    name: str
+    partitions: list[ProducePartition]
+
+
+class ProduceRequest(NamedTuple):
+    """A whole request."""
+
+    transactional_id: str | None
+    acks: int
+    timeout_ms: int
+    topics: list[ProduceTopic]
+
+
+class ProducePartitionResult(NamedTuple):
+    """The answer for one partition."""
+
+    partition: int
+    error_code: int = ErrorCode.NONE
+    base_offset: int = NO_OFFSET
+    log_append_time_ms: int = NO_TIMESTAMP
+    log_start_offset: int = NO_OFFSET
+    error_message: str | None = None
+    current_leader: CurrentLeader | None = None
+
+
+class ProduceTopicResult(NamedTuple):
+    """The answers for one topic."""
+
+    name: str
+    partitions: Sequence[ProducePartitionResult]
+
+
+@parsing
+def decode_produce(version: int, data: memoryview) -> ProduceRequest:
+    """Decode the body of a request. Raises FrameError if it is damaged."""
+    flexible = version >= _FLEXIBLE_FROM
+    transactional_id, position = None, 0
+    if version >= PRODUCE_VERSION_MIN:
+        transactional_id, position = read_string(data, 0, is_flexible=flexible)
+    acks, timeout_ms = _ACKS.unpack_from(data, position)
+    count, position = read_count(
+        data, position + _ACKS.size, _TOPIC_BYTES_MIN, is_flexible=flexible
+    )
+    topics = []
+    room = ELEMENTS_MAX
+    for _ in range(count):
+        topic, position = _read_topic(data, position, flexible=flexible)
+        topics.append(topic)
+        room -= 1 + len(topic.partitions)
+        if room < 0:
+            raise FrameError(f"more than {ELEMENTS_MAX} elements")
+    if flexible:
+        skip_tags(data, position)
+    return ProduceRequest(transactional_id, acks, timeout_ms, topics)
+
+
+def _read_topic(data: memoryview, position: int, *, flexible: bool) -> tuple[ProduceTopic, int]:
+    name, position = read_text(data, position, is_flexible=flexible)
+    count, position = read_count(data, position, _PARTITION_BYTES_MIN, is_flexible=flexible)
+    partitions = []
+    for _ in range(count):
+        (partition,) = INT32.unpack_from(data, position)
+        records, position = read_bytes(data, position + 4, is_flexible=flexible)
+        if flexible:
+            position = position + 1 if not data[position] else skip_tags(data, position)
+        partitions.append(ProducePartition(partition, records))
+    if flexible:
+        position = position + 1 if not data[position] else skip_tags(data, position)
+    return ProduceTopic(name, partitions), position
+
+
+def encode_produce_response(
+    version: int,
+    topics: Sequence[ProduceTopicResult],
+    *,
+    throttle_time_ms: int = 0,
+    node_endpoints: Sequence[NodeEndpoint] = (),
+) -> bytes:
+    """Encode the body of a response; what its version does not have is left out."""
+    flexible = version >= _FLEXIBLE_FROM
+    parts = [count_of(len(topics), is_flexible=flexible)]
+    for topic in topics:
+        parts.append(string(topic.name, is_flexible=flexible))
+        parts.append(count_of(len(topic.partitions), is_flexible=flexible))
+        parts += [_encode_partition(version, each) for each in topic.partitions]
+        if flexible:
+            parts.append(NO_TAGS)
+    if version >= 1:
+        parts.append(INT32.pack(throttle_time_ms))
+    if flexible:
+        parts.append(NO_TAGS)
+        if node_endpoints and version >= _LEADERS_FROM:
+            parts[-1] = varint(1) + tag(NODE_ENDPOINTS_TAG, encode_endpoints(node_endpoints))
+    return b"".join(parts)
+
+
+_RESULT = struct.Struct(">ihq")
+_RESULT_WITH_TIME = struct.Struct(">ihqq")
+_RESULT_WITH_START = struct.Struct(">ihqqq")
+_PLAIN_END: Final = b"\x01\x00\x00"
+"""In flexible versions: no errors of single records, no message, no tagged fields."""
+
+
+def _encode_partition(version: int, result: ProducePartitionResult) -> bytes:
+    if version < _APPEND_TIME_FROM:
+        return _RESULT.pack(*result[:3])
+    if version < _LOG_START_FROM:
+        return _RESULT_WITH_TIME.pack(*result[:4])
+    start = _RESULT_WITH_START.pack(*result[:5])
+    if version < _ERROR_MESSAGES_FROM:
+        return start
+    if version < _FLEXIBLE_FROM:
+        return start + INT32.pack(0) + string(result.error_message, is_flexible=False)
+    if result.error_message is None and result.current_leader is None:
+        return start + _PLAIN_END
+    message = b"\x01" + string(result.error_message, is_flexible=True)
+    if result.current_leader is None or version < _LEADERS_FROM:
+        return start + message + NO_TAGS
+    leader = tag(CURRENT_LEADER_TAG, result.current_leader.encode())
+    return start + message + varint(1) + leader
+
+
+def refuse_produce(request: ProduceRequest, code: ErrorCode) -> list[ProduceTopicResult]:
+    """Answer every partition of a request with the same error."""
+    return [
+        ProduceTopicResult(
+            topic.name, [ProducePartitionResult(each.partition, code) for each in topic.partitions]
+        )
+        for topic in request.topics
+    ]
