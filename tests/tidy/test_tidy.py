@@ -40,6 +40,8 @@ PURE_MODULES = (
     "metadata.chain",
     "metadata.topic",
     "metadata.partition",
+    "metadata.broker_registration",
+    "metadata.in_sync",
     "bookie.wire",
     "bookie.ledger_state",
     "bookie.records",
