@@ -102,7 +102,7 @@ ADVERTISED: Final[dict[ApiKey, VersionRange]] = {
     ApiKey.DELETE_RECORDS: VersionRange(0, 2, 2),
     ApiKey.INIT_PRODUCER_ID: VersionRange(0, 4, 2),
     ApiKey.OFFSET_FOR_LEADER_EPOCH: VersionRange(2, 4, 4),
-    ApiKey.ADD_PARTITIONS_TO_TXN: VersionRange(0, 3, 3),
+    ApiKey.ADD_PARTITIONS_TO_TXN: VersionRange(0, 4, 3),
     ApiKey.ADD_OFFSETS_TO_TXN: VersionRange(0, 3, 3),
     ApiKey.END_TXN: VersionRange(0, 3, 3),
     ApiKey.WRITE_TXN_MARKERS: VersionRange(1, 1, 1),
