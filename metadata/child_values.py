@@ -1,6 +1,7 @@
 """Follows the nodes directly below one node, and the value of each.
 
-Leaves what the values say to its owners (`broker_registry.py`, `in_sync_reports.py`).
+Leaves what the values say to its owners (`directory.py`, `broker_registry.py`,
+`in_sync_reports.py`).
 
 Invariants: a name is dropped only when a successful read says that it is gone, never because the
 store does not answer; one that went is told at once; what is new or changed is read within
