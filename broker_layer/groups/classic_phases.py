@@ -1,0 +1,206 @@
+"""The phases of a classic group: a rebalance prepares, completes, and takes effect.
+
+Leaves requests to `classic_group`, which builds on this, and the members to `roster`.
+
+Invariants: a generation only grows; a group is STABLE only after its generation was stored; a
+waiter that is taken from a member is answered.
+Source: Kafka's group protocol; KIP-134 (initial delay), KIP-345 (static members).
+"""
+
+from dataclasses import dataclass, replace
+
+from broker_layer.groups.config import GroupsConfig
+from broker_layer.groups.roster import NEVER_MS, ClassicMember, Roster
+from broker_layer.groups.values import (
+    NO_MEMBER_ID,
+    AnswerJoin,
+    AnswerSync,
+    ClassicAction,
+    ClassicImage,
+    GroupState,
+    JoinResult,
+    Moment,
+    StoreGroup,
+    SyncResult,
+)
+from broker_layer.kafka.error_codes import ErrorCode
+
+
+@dataclass(slots=True)
+class Deadlines:
+    """What ends a phase by itself; NEVER_MS when nothing does."""
+
+    join_ms: int = NEVER_MS
+    sync_ms: int = NEVER_MS
+    is_initial: bool = False
+    """Whether the parked joins are those of a first rebalance, which waits for more members."""
+    initial_remaining_ms: int = 0
+    member_was_added: bool = False
+
+
+class ClassicPhases:
+    """The state of one group, and how its phases follow each other."""
+
+    def __init__(self, group_id: str, config: GroupsConfig) -> None:
+        self.group_id = group_id
+        self.state = GroupState.EMPTY
+        self.generation = 0
+        self.protocol_type = ""
+        self.protocol_name: str | None = None
+        self.state_changed_ms = 0
+        self.roster = Roster()
+        self._config = config
+        self._deadlines = Deadlines()
+        self._unsynced: dict[str, None] = {}
+        self._storing: dict[str, bytes] | None = None
+        """The assignment that the leader gave and that is on its way to the log."""
+        self._actions: list[ClassicAction] = []
+
+    def _prepare_rebalance(self, moment: Moment) -> None:
+        if self.state is GroupState.COMPLETING_REBALANCE:
+            self._storing = None
+            for member in self.roster.members.values():
+                member.assignment = b""
+                self._answer_sync(member, SyncResult(ErrorCode.REBALANCE_IN_PROGRESS))
+        is_initial = self.state is GroupState.EMPTY
+        self._unsynced = {}
+        self._deadlines = Deadlines(is_initial=is_initial)
+        self.state = GroupState.PREPARING_REBALANCE
+        if is_initial:
+            delay_ms = self._config.initial_rebalance_delay_ms
+            self._deadlines.join_ms = moment.now_ms + delay_ms
+            remaining_ms = self.roster.rebalance_timeout_ms() - delay_ms
+            self._deadlines.initial_remaining_ms = max(remaining_ms, 0)
+        else:
+            self._deadlines.join_ms = moment.now_ms + self.roster.rebalance_timeout_ms()
+            self._complete_join_if_all(moment)
+
+    def _complete_join_if_all(self, moment: Moment) -> None:
+        if not self._deadlines.is_initial and self.roster.has_all_joined():
+            self._complete_join(moment)
+
+    def _end_join_phase(self, moment: Moment) -> None:
+        deadlines = self._deadlines
+        if deadlines.is_initial and deadlines.member_was_added and deadlines.initial_remaining_ms:
+            delay_ms = min(self._config.initial_rebalance_delay_ms, deadlines.initial_remaining_ms)
+            deadlines.join_ms = moment.now_ms + delay_ms
+            deadlines.initial_remaining_ms -= delay_ms
+            deadlines.member_was_added = False
+        else:
+            self._complete_join(moment)
+
+    def _complete_join(self, moment: Moment) -> None:
+        self._deadlines = Deadlines()
+        for member in self.roster.not_rejoined():
+            if member.instance_id is None:
+                self._remove(member.member_id, ErrorCode.UNKNOWN_MEMBER_ID)
+        if self.roster.members and not self.roster.elect_joined_leader():
+            # Only static members are left and none has come: their sessions decide.
+            self._deadlines.join_ms = moment.now_ms + self.roster.rebalance_timeout_ms()
+            return
+        self.generation += 1
+        self.state_changed_ms = moment.wall_ms
+        if not self.roster.members:
+            self.state, self.protocol_name = GroupState.EMPTY, None
+            self._actions.append(StoreGroup(self._image()))
+            return
+        self.state = GroupState.COMPLETING_REBALANCE
+        self.protocol_name = self.roster.select_protocol()
+        self._unsynced = dict.fromkeys(self.roster.members)
+        self._deadlines.sync_ms = moment.now_ms + self.roster.rebalance_timeout_ms()
+        for member in self.roster.members.values():
+            member.is_new = False
+            if member.join_waiter is not None:
+                self._touch(member, moment)
+                self._answer_join(member, self._current(member))
+
+    def _continue_after_loss(self, moment: Moment) -> None:
+        match self.state:
+            case GroupState.STABLE | GroupState.COMPLETING_REBALANCE:
+                self._prepare_rebalance(moment)
+            case GroupState.PREPARING_REBALANCE:
+                self._complete_join_if_all(moment)
+            case GroupState.EMPTY | GroupState.DEAD:
+                return
+
+    # ---- members -------------------------------------------------------------------------------
+
+    def _expire_members(self, moment: Moment) -> None:
+        pending = self.roster.pending
+        gone = [each for each, expires_ms in pending.items() if expires_ms <= moment.now_ms]
+        for member_id in gone:
+            del pending[member_id]
+        silent = [m for m in self.roster.members.values() if m.expires_ms <= moment.now_ms]
+        for member in silent:
+            if member.is_waiting and not member.is_new:
+                member.expires_ms = NEVER_MS  # its next session begins with its answer
+            else:
+                self._remove(member.member_id, ErrorCode.UNKNOWN_MEMBER_ID)
+        if any(member.member_id not in self.roster.members for member in silent):
+            self._continue_after_loss(moment)
+        elif gone and self.state is GroupState.PREPARING_REBALANCE:
+            self._complete_join_if_all(moment)
+
+    def _remove(self, member_id: str, error: ErrorCode) -> None:
+        member = self.roster.remove(member_id)
+        self._note_synced(member_id)
+        self._answer_join(member, JoinResult(error))
+        self._answer_sync(member, SyncResult(error))
+
+    def _note_synced(self, member_id: str) -> None:
+        if member_id in self._unsynced:
+            del self._unsynced[member_id]
+            if not self._unsynced:
+                self._deadlines.sync_ms = NEVER_MS
+
+    def _touch(self, member: ClassicMember, moment: Moment) -> None:
+        member.expires_ms = moment.now_ms + member.session_timeout_ms
+
+    # ---- answers -------------------------------------------------------------------------------
+
+    def _answer_join(self, member: ClassicMember, result: JoinResult) -> None:
+        if member.join_waiter is not None:
+            self._actions.append(AnswerJoin(member.join_waiter, result))
+            member.join_waiter = None
+
+    def _answer_sync(self, member: ClassicMember, result: SyncResult) -> None:
+        if member.sync_waiter is not None:
+            self._actions.append(AnswerSync(member.sync_waiter, result))
+            member.sync_waiter = None
+
+    def _current(self, member: ClassicMember) -> JoinResult:
+        """Tell a member its generation, and the leader also who the members are."""
+        is_leader = member.member_id == self.roster.leader_id
+        is_assigning = is_leader and self.state is GroupState.COMPLETING_REBALANCE
+        return JoinResult(
+            ErrorCode.NONE,
+            member.member_id,
+            self.generation,
+            self.protocol_type,
+            self.protocol_name,
+            self.roster.leader_id or NO_MEMBER_ID,
+            self.roster.joined_members(self.protocol_name) if is_assigning else (),
+        )
+
+    def _assignment_of(self, member: ClassicMember) -> SyncResult:
+        return SyncResult(ErrorCode.NONE, self.protocol_type, self.protocol_name, member.assignment)
+
+    def _image(self, assignments: dict[str, bytes] | None = None) -> ClassicImage:
+        members = self.roster.images()
+        if assignments is not None:
+            members = tuple(
+                replace(each, assignment=assignments.get(each.member_id, b"")) for each in members
+            )
+        return ClassicImage(
+            self.group_id,
+            self.generation,
+            self.protocol_type,
+            self.protocol_name,
+            self.roster.leader_id,
+            self.state_changed_ms,
+            members,
+        )
+
+    def _take(self) -> list[ClassicAction]:
+        actions, self._actions = self._actions, []
+        return actions

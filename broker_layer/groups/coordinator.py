@@ -1,0 +1,204 @@
+"""Coordinates the groups whose partitions of `__consumer_offsets` this broker leads.
+
+Leaves single partitions to `group_host`, requests to the handlers, and which partitions are ours to
+the partition manager.
+
+Invariants: a partition is served only between the end of its load and its resignation or the
+failure of its log; while it loads, everything of it is refused.
+Source: topics design, "The mapping" (groups).
+"""
+
+import asyncio
+import contextlib
+import uuid
+from collections.abc import Callable, Iterable
+from random import Random
+from typing import Final
+
+from broker_layer.coordinator_partitions import CONSUMER_OFFSETS, coordinator_partition
+from broker_layer.errors import TopicError
+from broker_layer.groups.config import GroupsConfig
+from broker_layer.groups.group_host import Clock, GroupHost, GroupLog, OpenGroupLog
+from broker_layer.groups.records import GroupRecordError, TransactionEnded, removed_records
+from broker_layer.groups.retention import expire_group
+from broker_layer.groups.shard import GroupShard
+from broker_layer.groups.timers import TimerKey, Timers
+from broker_layer.groups.topics import GroupTopics
+from broker_layer.kafka.error_codes import ErrorCode
+
+_YIELD_EVERY_GROUPS: Final = 16
+
+
+class GroupCoordinator:
+    """All groups of one broker."""
+
+    def __init__(
+        self,
+        config: GroupsConfig,
+        topics: GroupTopics,
+        rng: Random,
+        wall_clock_ms: Callable[[], int],
+    ) -> None:
+        self.config = config
+        self.topics = topics
+        self._rng = rng
+        self._clock = Clock(wall_clock_ms)
+        self._timers = Timers(self._on_due)
+        self._hosts: dict[int, GroupHost] = {}
+        self._loading: dict[int, GroupHost] = {}
+        self._upkeep: asyncio.Task[None] | None = None
+
+    # ---- partitions ----------------------------------------------------------------------------
+
+    async def load(self, partition: int, epoch: int, open_log: OpenGroupLog) -> None:
+        """Take a partition over; returns when it is served. Raises what `open_log` raises, and
+        TopicError when a record cannot be read.
+        """
+        assert partition not in self._hosts, "resigned before it is loaded again"
+        shard = GroupShard(self.config)
+        host = GroupHost(partition, shard, self._clock, self._timers)
+        self._loading[partition] = host
+        try:
+            log = await open_log(
+                load=shard.load,
+                snapshot=shard.snapshot,
+                on_failed=lambda: self._on_failed(partition, host),
+            )
+        except GroupRecordError as error:
+            self._loading.pop(partition, None)
+            text = f"{CONSUMER_OFFSETS}-{partition} of epoch {epoch}: {error}"
+            raise TopicError(ErrorCode.UNKNOWN_SERVER_ERROR, text) from error
+        except BaseException:
+            self._loading.pop(partition, None)
+            raise
+        if self._loading.pop(partition, None) is not host:
+            await log.aclose()
+            raise TopicError(ErrorCode.NOT_COORDINATOR, "resigned while it was loaded")
+        self._serve(partition, host, log)
+
+    async def resign(self, partition: int) -> None:
+        """Close a partition's log and forget its groups; nothing when it is not loaded."""
+        self._loading.pop(partition, None)
+        host = self._hosts.pop(partition, None)
+        if host is not None:
+            await host.aclose()
+
+    async def aclose(self) -> None:
+        """Resign everything."""
+        if self._upkeep is not None:
+            self._upkeep.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._upkeep
+            self._upkeep = None
+        for partition in list(self._hosts):
+            await self.resign(partition)
+        self._timers.close()
+
+    def host_of(self, group_id: str) -> GroupHost:
+        """Return the partition of a group. Raises TopicError NOT_COORDINATOR, or
+        COORDINATOR_LOAD_IN_PROGRESS, or COORDINATOR_NOT_AVAILABLE before there are partitions.
+        """
+        count = self.topics.partition_count(CONSUMER_OFFSETS)
+        if count == 0:
+            raise TopicError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"no {CONSUMER_OFFSETS} yet")
+        return self.host_at(coordinator_partition(group_id, count))
+
+    def host_at(self, partition: int) -> GroupHost:
+        """Return a loaded partition. Raises TopicError as `host_of`."""
+        if partition in self._loading:
+            raise TopicError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"{partition} is loading")
+        host = self._hosts.get(partition)
+        if host is None:
+            raise TopicError(ErrorCode.NOT_COORDINATOR, f"{partition} is not coordinated here")
+        return host
+
+    def hosts(self) -> list[GroupHost]:
+        """Return all loaded partitions. Raises TopicError COORDINATOR_LOAD_IN_PROGRESS while one
+        loads: a list without it would be a wrong one.
+        """
+        if self._loading:
+            raise TopicError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "partitions are loading")
+        return list(self._hosts.values())
+
+    def new_member_id(self, prefix: str) -> str:
+        """Return a unique member id that tells whose it is."""
+        return f"{prefix}-{uuid.UUID(bytes=self._rng.randbytes(16), version=4)}"
+
+    # ---- transactions and topics ---------------------------------------------------------------
+
+    async def write_markers(
+        self,
+        partition: int,
+        producer_id: int,
+        producer_epoch: int,
+        coordinator_epoch: int,
+        committed: bool,  # noqa: FBT001 - as WriteTxnMarkers calls it
+    ) -> None:
+        """End a producer's transaction on one partition; returns when that is durable.
+
+        Raises TopicError: NOT_COORDINATOR and its like, INVALID_PRODUCER_EPOCH or
+        TRANSACTION_COORDINATOR_FENCED for a marker that comes too late.
+        """
+        host = self.host_at(partition)
+        offsets = host.shard.offsets
+        refusal = offsets.producer_refusal(producer_id, producer_epoch, coordinator_epoch)
+        if refusal is not ErrorCode.NONE:
+            raise TopicError(refusal, f"a marker of producer {producer_id} that is too old")
+        wall_ms = self._clock.wall_clock_ms()
+        order = offsets.next_order()
+        host.write(
+            [
+                TransactionEnded(
+                    producer_id, producer_epoch, coordinator_epoch, committed, wall_ms, order
+                )
+            ]
+        )
+        await host.settled()
+
+    async def forget_topics(self, names: Iterable[str]) -> None:
+        """Remove all offsets of topics that are deleted for certain."""
+        gone = list(names)
+        for host in list(self._hosts.values()):
+            for group_id, offsets in list(host.shard.offsets.groups.items()):
+                places = [
+                    (name, partition)
+                    for name in gone
+                    for partition in offsets.committed.get(name, {})
+                ]
+                with contextlib.suppress(TopicError):
+                    host.write(removed_records(group_id, places))
+
+    async def expire(self) -> None:
+        """Remove offsets that outlived their retention, and groups that nothing is left of."""
+        for host in list(self._hosts.values()):
+            host.shard.offsets.forget_producers(self._clock.wall_clock_ms())
+            for number, group_id in enumerate(host.shard.group_ids()):
+                with contextlib.suppress(TopicError):
+                    expire_group(host, group_id, self.topics)
+                if number % _YIELD_EVERY_GROUPS == 0:
+                    await asyncio.sleep(0)
+
+    # ---- inside --------------------------------------------------------------------------------
+
+    def _serve(self, partition: int, host: GroupHost, log: GroupLog) -> None:
+        self._hosts[partition] = host
+        host.start(log)
+        if self._upkeep is None:
+            self._upkeep = asyncio.get_running_loop().create_task(self._keep_up())
+
+    async def _keep_up(self) -> None:
+        while True:
+            await asyncio.sleep(self.config.offsets_retention_check_interval_ms / 1000)
+            await self.expire()
+
+    def _on_due(self, key: TimerKey) -> None:
+        partition, group_id = key
+        host = self._hosts.get(partition)
+        if host is not None:
+            host.on_due(group_id)
+
+    def _on_failed(self, partition: int, host: GroupHost) -> None:
+        """Drop a partition whose log failed; the partition manager resigns and loads it again."""
+        if self._hosts.get(partition) is host:
+            del self._hosts[partition]
+        host.end()

@@ -1,0 +1,159 @@
+"""Serves DescribeGroups, ListGroups and DeleteGroups.
+
+Leaves ConsumerGroupDescribe to `consumer_handlers`.
+
+Source: Kafka's protocol, keys 15, 16 and 42; KIP-518, KIP-848, KIP-1043.
+"""
+
+from typing import Final
+
+from broker_layer.errors import TopicError
+from broker_layer.groups.classic_group import ClassicGroup
+from broker_layer.groups.coordinator import GroupCoordinator
+from broker_layer.groups.group_host import GroupHost
+from broker_layer.groups.values import GroupState
+from broker_layer.kafka.error_codes import ErrorCode
+from broker_layer.kafka.messages import (
+    ApiMessage,
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+    ListGroupsRequest,
+    ListGroupsResponse,
+)
+from broker_layer.request_context import RequestContext
+
+_NOT_FOUND_VERSION: Final = 6
+CLASSIC_TYPE: Final = "classic"
+AUTHORIZED_OPERATIONS: Final = (3, 6, 8)
+"""READ, DELETE and DESCRIBE, by the numbers of KIP-430: there are no access rules here."""
+
+
+class GroupAdminHandlers:
+    """The administrative APIs of groups over one coordinator."""
+
+    def __init__(self, coordinator: GroupCoordinator) -> None:
+        self._coordinator = coordinator
+
+    async def describe_groups(self, request: ApiMessage, context: RequestContext) -> ApiMessage:
+        """Serve DescribeGroups."""
+        assert isinstance(request, DescribeGroupsRequest)
+        groups = []
+        for group_id in request.groups:
+            try:
+                host = self._coordinator.host_of(group_id)
+                group = host.shard.classic(group_id)
+                described = _described(group_id, group, context.api_version)
+                await host.settled()
+            except TopicError as error:
+                described = _undescribed(group_id, error.code, error.text)
+            if request.include_authorized_operations:
+                described.authorized_operations = set(AUTHORIZED_OPERATIONS)
+            groups.append(described)
+        return DescribeGroupsResponse(groups=groups)
+
+    async def list_groups(self, request: ApiMessage, context: RequestContext) -> ApiMessage:
+        """Serve ListGroups: what is coordinated here."""
+        assert isinstance(request, ListGroupsRequest)
+        del context
+        states = [each.lower() for each in request.states_filter or ()]
+        types = [each.lower() for each in request.types_filter or ()]
+        try:
+            groups = [
+                listed
+                for host in self._coordinator.hosts()
+                for listed in _listed(host)
+                if not states or listed.group_state.lower() in states
+                if not types or listed.group_type in types
+            ]
+        except TopicError as error:
+            return ListGroupsResponse(error_code=error.code, groups=[])
+        return ListGroupsResponse(error_code=ErrorCode.NONE, groups=groups)
+
+    async def delete_groups(self, request: ApiMessage, context: RequestContext) -> ApiMessage:
+        """Serve DeleteGroups: of groups without members, with their offsets."""
+        assert isinstance(request, DeleteGroupsRequest)
+        del context
+        results = []
+        for group_id in request.groups_names:
+            error = ErrorCode.NONE
+            try:
+                await self._delete(group_id)
+            except TopicError as refusal:
+                error = refusal.code
+            results.append(
+                DeleteGroupsResponse.DeletableGroupResult(group_id=group_id, error_code=error)
+            )
+        return DeleteGroupsResponse(results=results)
+
+    async def _delete(self, group_id: str) -> None:
+        host = self._coordinator.host_of(group_id)
+        group = host.shard.classic(group_id)
+        if group is None:
+            raise TopicError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group_id}")
+        if group.state is not GroupState.EMPTY:
+            raise TopicError(ErrorCode.NON_EMPTY_GROUP, f"{group_id} has members")
+        host.write(host.shard.removal_records(group_id))
+        host.shard.groups.pop(group_id, None)
+        await host.settled()
+
+
+def _described(
+    group_id: str, group: ClassicGroup | None, api_version: int
+) -> DescribeGroupsResponse.DescribedGroup:
+    if group is None:
+        is_told = api_version >= _NOT_FOUND_VERSION
+        code = ErrorCode.GROUP_ID_NOT_FOUND if is_told else ErrorCode.NONE
+        text = f"Group {group_id} not found." if is_told else None
+        return _undescribed(group_id, code, text, GroupState.DEAD)
+    is_stable = group.state is GroupState.STABLE
+    described = DescribeGroupsResponse.DescribedGroup
+    return described(
+        error_code=ErrorCode.NONE,
+        group_id=group_id,
+        group_state=group.state.value,
+        protocol_type=group.protocol_type,
+        protocol_data=(group.protocol_name or "") if is_stable else "",
+        members=[
+            described.DescribedGroupMember(
+                member_id=each.member_id,
+                group_instance_id=each.instance_id,
+                client_id=each.client_id,
+                client_host=each.client_host,
+                member_metadata=each.metadata(group.protocol_name) if is_stable else b"",
+                member_assignment=each.assignment if is_stable else b"",
+            )
+            for each in group.roster.members.values()
+        ],
+    )
+
+
+def _undescribed(
+    group_id: str, code: ErrorCode, text: str | None, state: str = ""
+) -> DescribeGroupsResponse.DescribedGroup:
+    return DescribeGroupsResponse.DescribedGroup(
+        error_code=code,
+        error_message=text,
+        group_id=group_id,
+        group_state=state,
+        protocol_type="",
+        protocol_data="",
+        members=[],
+    )
+
+
+def _listed(host: GroupHost) -> list[ListGroupsResponse.ListedGroup]:
+    listed = []
+    for group_id in host.shard.group_ids():
+        group = host.shard.classic(group_id)
+        if group is not None:
+            listed.append(
+                ListGroupsResponse.ListedGroup(
+                    group_id=group_id,
+                    protocol_type=group.protocol_type,
+                    group_state=group.state.value,
+                    group_type=CLASSIC_TYPE,
+                )
+            )
+    return listed

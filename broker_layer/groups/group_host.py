@@ -1,0 +1,199 @@
+"""One loaded partition of `__consumer_offsets`: its shard, its log, and the requests parked in it.
+
+Leaves which partitions are loaded to `coordinator`, and what is answered to the handlers.
+
+Invariants: memory and log change together, in one order; nothing is answered that a change of
+before is not durable for (`settled`); when the log fails, everything parked is answered
+NOT_COORDINATOR and nothing is served from memory any more.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Protocol
+
+from broker_layer.errors import TopicError
+from broker_layer.groups.classic_group import ClassicGroup
+from broker_layer.groups.records import Record, encode
+from broker_layer.groups.shard import GroupShard
+from broker_layer.groups.timers import Timers
+from broker_layer.groups.values import (
+    AnswerJoin,
+    AnswerSync,
+    ClassicAction,
+    JoinResult,
+    Moment,
+    StoreGroup,
+    SyncResult,
+    Waiter,
+)
+from broker_layer.kafka.error_codes import ErrorCode
+
+
+class GroupLog(Protocol):
+    """The durable records of a partition (`broker_layer.state_log.StateLog`)."""
+
+    def append(self, record: bytes) -> "asyncio.Future[None]":
+        """Append in order; resolved when durable. Raises TopicError when it cannot be taken."""
+        ...
+
+    async def aclose(self) -> None:
+        """End the log in order."""
+        ...
+
+
+class OpenGroupLog(Protocol):
+    """Takes a partition over."""
+
+    async def __call__(
+        self,
+        *,
+        load: Callable[[bytes], None],
+        snapshot: Callable[[], Iterable[bytes]],
+        on_failed: Callable[[], None],
+    ) -> GroupLog:
+        """Replay every record through `load` and open the log."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """The two clocks of a broker."""
+
+    wall_clock_ms: Callable[[], int]
+
+    def moment(self) -> Moment:
+        """Return now."""
+        return Moment(int(asyncio.get_running_loop().time() * 1000), self.wall_clock_ms())
+
+
+class GroupHost:
+    """A partition that this broker coordinates."""
+
+    def __init__(self, partition: int, shard: GroupShard, clock: Clock, timers: Timers) -> None:
+        self.partition = partition
+        self.shard = shard
+        self.clock = clock
+        self._timers = timers
+        self._log: GroupLog | None = None
+        self._last: asyncio.Future[None] | None = None
+        self._joins: dict[Waiter, asyncio.Future[JoinResult]] = {}
+        self._syncs: dict[Waiter, asyncio.Future[SyncResult]] = {}
+        self._waiter_count = 0
+        self._is_ended = False
+
+    def start(self, log: GroupLog) -> None:
+        """Serve what was loaded."""
+        self._log = log
+        now_ms = self.clock.moment().now_ms
+        self.shard.finish_load(now_ms)
+        for group_id in self.shard.groups:
+            self._schedule(group_id)
+
+    def end(self) -> None:
+        """Answer everything parked: this broker coordinates the partition no more."""
+        self._is_ended = True
+        for group_id, group in list(self.shard.groups.items()):
+            self._timers.cancel((self.partition, group_id))
+            if isinstance(group, ClassicGroup):
+                self.perform(group_id, group.end(ErrorCode.NOT_COORDINATOR))
+
+    async def aclose(self) -> None:
+        """End, and close the log in order."""
+        self.end()
+        if self._log is not None:
+            await self._log.aclose()
+
+    # ---- the log -------------------------------------------------------------------------------
+
+    def write(self, records: Iterable[Record]) -> None:
+        """Append records, and make them take effect in memory. Raises TopicError."""
+        if self._is_ended or self._log is None:
+            raise TopicError(ErrorCode.NOT_COORDINATOR, "the partition was lost")
+        for record in records:
+            self._last = self._log.append(encode(record))
+            self.shard.apply(record)
+
+    async def settled(self) -> None:
+        """Wait until everything written so far is durable. Raises TopicError NOT_COORDINATOR."""
+        if self._last is not None:
+            await asyncio.shield(self._last)
+        if self._is_ended:
+            raise TopicError(ErrorCode.NOT_COORDINATOR, "the partition was lost")
+
+    # ---- classic groups ------------------------------------------------------------------------
+
+    def park_join(self) -> "tuple[Waiter, asyncio.Future[JoinResult]]":
+        """Make the place for one JoinGroup's answer."""
+        future: asyncio.Future[JoinResult] = asyncio.get_running_loop().create_future()
+        waiter = self._next_waiter()
+        self._joins[waiter] = future
+        return waiter, future
+
+    def park_sync(self) -> "tuple[Waiter, asyncio.Future[SyncResult]]":
+        """Make the place for one SyncGroup's answer."""
+        future: asyncio.Future[SyncResult] = asyncio.get_running_loop().create_future()
+        waiter = self._next_waiter()
+        self._syncs[waiter] = future
+        return waiter, future
+
+    def perform(self, group_id: str, actions: list[ClassicAction]) -> None:
+        """Do what a group decided; after a refused append the rest is answered with its error."""
+        refused = ErrorCode.NONE
+        for action in actions:
+            match action:
+                case AnswerJoin(waiter, result):
+                    join = self._joins.pop(waiter)
+                    if not join.done():
+                        is_told = refused is ErrorCode.NONE
+                        join.set_result(
+                            result if is_told else JoinResult(refused, result.member_id)
+                        )
+                case AnswerSync(waiter, outcome):
+                    sync = self._syncs.pop(waiter)
+                    if not sync.done():
+                        is_told = refused is ErrorCode.NONE
+                        sync.set_result(outcome if is_told else SyncResult(refused))
+                case StoreGroup(image):
+                    try:
+                        self.write([image])
+                    except TopicError as error:
+                        refused = error.code
+                        self._store_failed(group_id, image.generation, error.code)
+                    else:
+                        self._tell_when_stored(group_id, image.generation)
+        self._schedule(group_id)
+
+    def on_due(self, group_id: str) -> None:
+        """Let a group do what is due."""
+        group = self.shard.groups.get(group_id)
+        if group is not None and not self._is_ended:
+            self.perform(group_id, group.on_time(self.clock.moment()))
+            self.shard.forget_if_unused(group_id)
+
+    def _tell_when_stored(self, group_id: str, generation: int) -> None:
+        group = self.shard.groups.get(group_id)
+        assert self._last is not None
+        assert group is not None
+
+        def tell(stored: "asyncio.Future[None]") -> None:
+            is_stored = not stored.cancelled() and stored.exception() is None
+            if is_stored and not self._is_ended and self.shard.groups.get(group_id) is group:
+                self.perform(group_id, group.stored(generation, self.clock.moment()))
+
+        self._last.add_done_callback(tell)
+
+    def _store_failed(self, group_id: str, generation: int, error: ErrorCode) -> None:
+        group = self.shard.groups.get(group_id)
+        if group is not None and not self._is_ended:
+            moment = self.clock.moment()
+            self.perform(group_id, group.store_failed(generation, error, moment))
+
+    def _schedule(self, group_id: str) -> None:
+        group = self.shard.groups.get(group_id)
+        if group is not None and not self._is_ended:
+            self._timers.set_at_latest((self.partition, group_id), group.next_deadline_ms())
+
+    def _next_waiter(self) -> Waiter:
+        self._waiter_count += 1
+        return Waiter(self._waiter_count)

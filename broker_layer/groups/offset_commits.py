@@ -1,0 +1,254 @@
+"""Serves OffsetCommit and TxnOffsetCommit: checks who commits, stores, answers when durable.
+
+Leaves reading and deleting offsets to `offset_reads`, and what a group allows to the groups.
+
+Source: Kafka's protocol, keys 8 and 28; KIP-98, KIP-447, KIP-848, KIP-890.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from broker_layer.coordinator_partitions import CONSUMER_OFFSETS
+from broker_layer.errors import TopicError
+from broker_layer.groups.coordinator import GroupCoordinator
+from broker_layer.groups.group_host import GroupHost
+from broker_layer.groups.offset_table import NO_EXPIRY, CommittedOffset, PlacedOffset
+from broker_layer.groups.records import committed_records, pending_records
+from broker_layer.kafka.error_codes import ErrorCode
+from broker_layer.kafka.messages import (
+    ApiMessage,
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
+)
+from broker_layer.request_context import RequestContext
+
+_GROUP_NOT_FOUND_VERSION: Final = 9
+
+
+class TransactionVerifier(Protocol):
+    """Asks the transaction coordinator whether a transaction is open on a partition."""
+
+    async def verify(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        transactional_id: str,
+        topic: str,
+        partition: int,
+    ) -> None:
+        """Return when it is. Raises TopicError when it is not, or cannot be told."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class AskedOffset:
+    """One partition of a commit, as asked."""
+
+    topic: str
+    partition: int
+    offset: int
+    leader_epoch: int
+    metadata: str
+
+
+@dataclass(frozen=True, slots=True)
+class Committer:
+    """Who commits."""
+
+    group_id: str
+    member_id: str
+    instance_id: str | None
+    generation: int
+    api_version: int
+    is_transactional: bool
+
+
+class OffsetCommitHandlers:
+    """The committing APIs over one coordinator."""
+
+    def __init__(
+        self, coordinator: GroupCoordinator, verifier: TransactionVerifier | None = None
+    ) -> None:
+        self._coordinator = coordinator
+        self._verifier = verifier
+
+    async def offset_commit(self, request: ApiMessage, context: RequestContext) -> ApiMessage:
+        """Serve OffsetCommit."""
+        assert isinstance(request, OffsetCommitRequest)
+        asked = [
+            AskedOffset(
+                topic.name,
+                each.partition_index,
+                each.committed_offset,
+                each.committed_leader_epoch,
+                each.committed_metadata or "",
+            )
+            for topic in request.topics
+            for each in topic.partitions
+        ]
+        committer = Committer(
+            request.group_id,
+            request.member_id,
+            request.group_instance_id,
+            request.generation_id_or_member_epoch,
+            context.api_version,
+            is_transactional=False,
+        )
+        errors = await self._commit(committer, asked, request.retention_time_ms)
+        answers = iter(errors)
+        return OffsetCommitResponse(
+            topics=[
+                OffsetCommitResponse.OffsetCommitResponseTopic(
+                    name=topic.name,
+                    partitions=[
+                        OffsetCommitResponse.OffsetCommitResponseTopic.OffsetCommitResponsePartition(
+                            partition_index=each.partition_index, error_code=next(answers)
+                        )
+                        for each in topic.partitions
+                    ],
+                )
+                for topic in request.topics
+            ]
+        )
+
+    async def txn_offset_commit(self, request: ApiMessage, context: RequestContext) -> ApiMessage:
+        """Serve TxnOffsetCommit: the offsets wait for the end of the transaction."""
+        assert isinstance(request, TxnOffsetCommitRequest)
+        asked = [
+            AskedOffset(
+                topic.name,
+                each.partition_index,
+                each.committed_offset,
+                each.committed_leader_epoch,
+                each.committed_metadata or "",
+            )
+            for topic in request.topics
+            for each in topic.partitions
+        ]
+        errors = await self._commit_pending(request, asked, context)
+        answers = iter(errors)
+        return TxnOffsetCommitResponse(
+            topics=[
+                TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic(
+                    name=topic.name,
+                    partitions=[
+                        TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic.TxnOffsetCommitResponsePartition(
+                            partition_index=each.partition_index, error_code=next(answers)
+                        )
+                        for each in topic.partitions
+                    ],
+                )
+                for topic in request.topics
+            ]
+        )
+
+    async def _commit(
+        self, committer: Committer, asked: list[AskedOffset], retention_ms: int
+    ) -> list[ErrorCode]:
+        errors = [self._offset_refusal(each) for each in asked]
+        try:
+            host = self._coordinator.host_of(committer.group_id)
+            _check_committer(host, committer)
+            offsets = self._placed(host, _accepted(asked, errors), retention_ms)
+            host.write(committed_records(committer.group_id, offsets))
+            await host.settled()
+        except TopicError as error:
+            return _all_failed(errors, error.code)
+        return errors
+
+    async def _commit_pending(
+        self, request: TxnOffsetCommitRequest, asked: list[AskedOffset], context: RequestContext
+    ) -> list[ErrorCode]:
+        errors = [self._offset_refusal(each) for each in asked]
+        producer_id, epoch = request.producer_id, request.producer_epoch
+        committer = Committer(
+            request.group_id,
+            request.member_id,
+            request.group_instance_id,
+            request.generation_id,
+            context.api_version,
+            is_transactional=True,
+        )
+        try:
+            host = self._coordinator.host_of(request.group_id)
+            _check_committer(host, committer)
+            if self._verifier is not None:
+                await self._verifier.verify(
+                    producer_id,
+                    epoch,
+                    request.transactional_id,
+                    CONSUMER_OFFSETS,
+                    host.partition,
+                )
+                _check_committer(host, committer)
+            refusal = host.shard.offsets.producer_refusal(producer_id, epoch)
+            if refusal is not ErrorCode.NONE:
+                raise TopicError(refusal, f"epoch {epoch} of producer {producer_id} is over")
+            offsets = self._placed(host, _accepted(asked, errors), NO_EXPIRY)
+            host.write(pending_records(request.group_id, producer_id, epoch, offsets))
+            await host.settled()
+        except TopicError as error:
+            return _all_failed(errors, error.code)
+        return errors
+
+    def _offset_refusal(self, asked: AskedOffset) -> ErrorCode:
+        if not 0 <= asked.partition < self._coordinator.topics.partition_count(asked.topic):
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if len(asked.metadata) > self._coordinator.config.offset_metadata_bytes_max:
+            return ErrorCode.OFFSET_METADATA_TOO_LARGE
+        return ErrorCode.NONE
+
+    def _placed(
+        self, host: GroupHost, asked: Iterable[AskedOffset], retention_ms: int
+    ) -> Iterator[PlacedOffset]:
+        wall_ms = host.clock.wall_clock_ms()
+        expires_ms = NO_EXPIRY if retention_ms == NO_EXPIRY else wall_ms + retention_ms
+        for each in asked:
+            topic_id = self._coordinator.topics.topic_id_of(each.topic) or b""
+            committed = CommittedOffset(
+                each.offset,
+                each.leader_epoch,
+                each.metadata,
+                wall_ms,
+                expires_ms,
+                topic_id,
+                host.shard.offsets.next_order(),
+            )
+            yield PlacedOffset(each.topic, each.partition, committed)
+
+
+def _check_committer(host: GroupHost, committer: Committer) -> None:
+    """Raise TopicError unless the group lets the committer commit."""
+    group = host.shard.classic(committer.group_id)
+    if group is None:
+        if committer.generation < 0:
+            return  # a consumer that manages its partitions by itself
+        is_newer = committer.api_version >= _GROUP_NOT_FOUND_VERSION
+        is_told = is_newer and not committer.is_transactional
+        code = ErrorCode.GROUP_ID_NOT_FOUND if is_told else ErrorCode.ILLEGAL_GENERATION
+        raise TopicError(code, f"there is no group {committer.group_id}")
+    refusal = group.commit_refusal(
+        committer.member_id,
+        committer.instance_id,
+        committer.generation,
+        is_transactional=committer.is_transactional,
+    )
+    if refusal is not ErrorCode.NONE:
+        raise TopicError(refusal, f"{committer.member_id!r} may not commit now")
+    if not committer.is_transactional:
+        group.touch(committer.member_id, host.clock.moment())
+
+
+def _accepted(asked: list[AskedOffset], errors: list[ErrorCode]) -> Iterator[AskedOffset]:
+    for each, error in zip(asked, errors, strict=True):
+        if error is ErrorCode.NONE:
+            yield each
+
+
+def _all_failed(errors: list[ErrorCode], code: ErrorCode) -> list[ErrorCode]:
+    """Give `code` to all but topics that do not exist: Kafka looks for those first."""
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return [each if each is unknown else code for each in errors]

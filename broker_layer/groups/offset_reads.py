@@ -1,0 +1,236 @@
+"""Serves OffsetFetch and OffsetDelete.
+
+Leaves committing to `offset_commits`.
+
+Invariants: nothing is shown that is not durable; an offset that was committed for another topic of
+the same name is not shown.
+Source: Kafka's protocol, keys 9 and 47; KIP-447 (stable offsets), KIP-496, KIP-709, KIP-848.
+"""
+
+from typing import Final, NamedTuple
+
+from broker_layer.errors import TopicError
+from broker_layer.groups.classic_group import ClassicGroup
+from broker_layer.groups.consumer_protocol import CONSUMER_PROTOCOL_TYPE
+from broker_layer.groups.coordinator import GroupCoordinator
+from broker_layer.groups.group_host import GroupHost
+from broker_layer.groups.offset_table import GroupOffsets, Place
+from broker_layer.groups.records import removed_records
+from broker_layer.groups.topics import GroupTopics
+from broker_layer.groups.values import GroupState
+from broker_layer.kafka.error_codes import ErrorCode
+from broker_layer.kafka.messages import (
+    ApiMessage,
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+)
+from broker_layer.request_context import RequestContext
+
+_MANY_GROUPS_VERSION: Final = 8
+_GROUP_ERROR_VERSION: Final = 2
+_NO_OFFSET: Final = -1
+
+Asked = list[tuple[str, list[int]]] | None
+"""Topics and partitions asked for; None for all that there are."""
+
+
+class FetchedOffset(NamedTuple):
+    """The answer for one partition."""
+
+    partition: int
+    offset: int
+    leader_epoch: int
+    metadata: str
+    error: ErrorCode
+
+
+Fetched = list[tuple[str, list[FetchedOffset]]]
+
+
+class OffsetReadHandlers:
+    """The reading and deleting APIs over one coordinator."""
+
+    def __init__(self, coordinator: GroupCoordinator) -> None:
+        self._coordinator = coordinator
+
+    async def offset_fetch(self, request: ApiMessage, context: RequestContext) -> ApiMessage:
+        """Serve OffsetFetch, of one group or, from version 8 on, of several."""
+        assert isinstance(request, OffsetFetchRequest)
+        is_stable = request.require_stable
+        if context.api_version >= _MANY_GROUPS_VERSION:
+            groups = [await self._fetch_of_group(each, is_stable) for each in request.groups]
+            return OffsetFetchResponse(groups=groups)
+        topics = request.topics
+        asked = None if topics is None else [(t.name, list(t.partition_indexes)) for t in topics]
+        error = ErrorCode.NONE
+        try:
+            host = self._coordinator.host_of(request.group_id)
+            fetched = await self._fetch(host, request.group_id, asked, is_stable=is_stable)
+        except TopicError as refusal:
+            error = refusal.code
+            is_in_partitions = context.api_version < _GROUP_ERROR_VERSION
+            fetched = _failed(asked or [], error) if is_in_partitions else []
+        response_topic = OffsetFetchResponse.OffsetFetchResponseTopic
+        return OffsetFetchResponse(
+            error_code=error,
+            topics=[
+                response_topic(
+                    name=name,
+                    partitions=[
+                        response_topic.OffsetFetchResponsePartition(
+                            partition_index=each.partition,
+                            committed_offset=each.offset,
+                            committed_leader_epoch=each.leader_epoch,
+                            metadata=each.metadata,
+                            error_code=each.error,
+                        )
+                        for each in partitions
+                    ],
+                )
+                for name, partitions in fetched
+            ],
+        )
+
+    async def offset_delete(self, request: ApiMessage, context: RequestContext) -> ApiMessage:
+        """Serve OffsetDelete: of partitions that nobody in the group reads."""
+        assert isinstance(request, OffsetDeleteRequest)
+        del context
+        try:
+            host = self._coordinator.host_of(request.group_id)
+            group = _deletable(host, request.group_id)
+            subscription = group.subscription() if group.roster.members else ()
+            if subscription is None and group.protocol_type != CONSUMER_PROTOCOL_TYPE:
+                subscription = ()
+            removed: list[Place] = []
+            topics = []
+            for topic in request.topics:
+                error = ErrorCode.NONE
+                if self._coordinator.topics.partition_count(topic.name) == 0:
+                    error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                elif subscription is None or topic.name in subscription:
+                    error = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+                else:
+                    removed += [(topic.name, each.partition_index) for each in topic.partitions]
+                topics.append(_deleted_topic(topic, error))
+            offsets = host.shard.offsets.of(request.group_id)
+            existing = [] if offsets is None else [each for each in removed if _has(offsets, each)]
+            host.write(removed_records(request.group_id, existing))
+            await host.settled()
+        except TopicError as error:
+            return OffsetDeleteResponse(error_code=error.code, topics=[])
+        return OffsetDeleteResponse(error_code=ErrorCode.NONE, topics=topics)
+
+    async def _fetch_of_group(
+        self,
+        asked: OffsetFetchRequest.OffsetFetchRequestGroup,
+        is_stable: bool,  # noqa: FBT001
+    ) -> OffsetFetchResponse.OffsetFetchResponseGroup:
+        topics = asked.topics
+        wanted = None if topics is None else [(t.name, list(t.partition_indexes)) for t in topics]
+        error, fetched = ErrorCode.NONE, list[tuple[str, list[FetchedOffset]]]()
+        try:
+            host = self._coordinator.host_of(asked.group_id)
+            fetched = await self._fetch(host, asked.group_id, wanted, is_stable=is_stable)
+        except TopicError as refusal:
+            error = refusal.code
+        response_group = OffsetFetchResponse.OffsetFetchResponseGroup
+        response_topic = response_group.OffsetFetchResponseTopics
+        return response_group(
+            group_id=asked.group_id,
+            error_code=error,
+            topics=[
+                response_topic(
+                    name=name,
+                    partitions=[
+                        response_topic.OffsetFetchResponsePartitions(
+                            partition_index=each.partition,
+                            committed_offset=each.offset,
+                            committed_leader_epoch=each.leader_epoch,
+                            metadata=each.metadata,
+                            error_code=each.error,
+                        )
+                        for each in partitions
+                    ],
+                )
+                for name, partitions in fetched
+            ],
+        )
+
+    async def _fetch(
+        self, host: GroupHost, group_id: str, asked: Asked, *, is_stable: bool
+    ) -> Fetched:
+        offsets = host.shard.offsets.of(group_id) or GroupOffsets()
+        topics = self._coordinator.topics
+        wanted = _all_places(offsets, topics) if asked is None else asked
+        fetched = [
+            (name, [_fetched(offsets, topics, (name, each), is_stable) for each in partitions])
+            for name, partitions in wanted
+        ]
+        await host.settled()
+        return fetched
+
+
+def _fetched(
+    offsets: GroupOffsets,
+    topics: GroupTopics,
+    place: Place,
+    is_stable: bool,  # noqa: FBT001
+) -> FetchedOffset:
+    topic, partition = place
+    if is_stable and offsets.is_pending(place):
+        return FetchedOffset(partition, _NO_OFFSET, -1, "", ErrorCode.UNSTABLE_OFFSET_COMMIT)
+    committed = offsets.committed.get(topic, {}).get(partition)
+    if committed is None or committed.topic_id not in (b"", topics.topic_id_of(topic) or b""):
+        return FetchedOffset(partition, _NO_OFFSET, -1, "", ErrorCode.NONE)
+    return FetchedOffset(
+        partition, committed.offset, committed.leader_epoch, committed.metadata, ErrorCode.NONE
+    )
+
+
+def _all_places(offsets: GroupOffsets, topics: GroupTopics) -> list[tuple[str, list[int]]]:
+    """Return where there are offsets of topics as they are now."""
+    places: list[tuple[str, list[int]]] = []
+    for topic, partitions in offsets.committed.items():
+        current = topics.topic_id_of(topic)
+        known = [p for p, each in partitions.items() if each.topic_id in (b"", current)]
+        if known:
+            places.append((topic, known))
+    return places
+
+
+def _failed(asked: list[tuple[str, list[int]]], error: ErrorCode) -> Fetched:
+    return [
+        (name, [FetchedOffset(each, _NO_OFFSET, -1, "", error) for each in partitions])
+        for name, partitions in asked
+    ]
+
+
+def _deletable(host: GroupHost, group_id: str) -> ClassicGroup:
+    group = host.shard.classic(group_id)
+    if group is None:
+        raise TopicError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group_id}")
+    is_consuming = group.protocol_type == CONSUMER_PROTOCOL_TYPE
+    if group.state is not GroupState.EMPTY and not is_consuming:
+        raise TopicError(ErrorCode.NON_EMPTY_GROUP, f"{group_id} has members")
+    return group
+
+
+def _has(offsets: GroupOffsets, place: Place) -> bool:
+    return place[1] in offsets.committed.get(place[0], {})
+
+
+def _deleted_topic(
+    topic: OffsetDeleteRequest.OffsetDeleteRequestTopic, error: ErrorCode
+) -> OffsetDeleteResponse.OffsetDeleteResponseTopic:
+    response_topic = OffsetDeleteResponse.OffsetDeleteResponseTopic
+    return response_topic(
+        name=topic.name,
+        partitions=[
+            response_topic.OffsetDeleteResponsePartition(
+                partition_index=each.partition_index, error_code=error
+            )
+            for each in topic.partitions
+        ],
+    )

@@ -1,0 +1,203 @@
+"""Committed offsets of all groups of one partition, and those that wait for their transaction.
+
+Leaves who may commit to the groups, durability to the shell, and bytes to `records`.
+
+Invariants: an offset goes only by a removal that names it; of a direct commit and one by a
+transaction the later *request* wins, whenever the marker comes; a marker of an older producer or
+coordinator epoch changes nothing.
+Source: KIP-98 (pending offsets), KIP-211 (retention), KIP-447.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from broker_layer.kafka.error_codes import ErrorCode
+
+NO_EXPIRY: Final = -1
+PRODUCER_EXPIRY_MS: Final = 24 * 3_600_000
+"""How long the epoch of a producer without open offsets is remembered, as Kafka does."""
+
+
+class CommittedOffset(NamedTuple):
+    """How far a group has read a partition."""
+
+    offset: int
+    leader_epoch: int
+    metadata: str
+    committed_ms: int
+    expires_ms: int
+    """Wall clock; NO_EXPIRY unless an old client asked for a retention of its own."""
+    topic_id: bytes
+    """The topic it was committed for: another topic of that name has another id."""
+    order: int
+    """Number of the commit in this table; later ones are higher."""
+
+
+class PlacedOffset(NamedTuple):
+    """A committed offset and where it belongs."""
+
+    topic: str
+    partition: int
+    committed: CommittedOffset
+
+
+Place = tuple[str, int]
+"""(topic, partition)."""
+
+
+@dataclass(slots=True)
+class ProducerEpoch:
+    """The newest epochs seen of a transactional producer."""
+
+    producer_epoch: int
+    coordinator_epoch: int
+    used_ms: int
+
+
+@dataclass(slots=True)
+class GroupOffsets:
+    """The offsets of one group."""
+
+    committed: dict[str, dict[int, CommittedOffset]] = field(default_factory=dict)
+    pending: dict[int, dict[Place, CommittedOffset]] = field(default_factory=dict)
+    """Producer id -> what its open transaction will commit."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is committed or pending."""
+        return not self.committed and not self.pending
+
+    def put(self, placed: PlacedOffset) -> None:
+        """Take a commit, unless a later one is there."""
+        partitions = self.committed.setdefault(placed.topic, {})
+        current = partitions.get(placed.partition)
+        if current is None or current.order <= placed.committed.order:
+            partitions[placed.partition] = placed.committed
+
+    def is_pending(self, place: Place) -> bool:
+        """Whether an open transaction will commit this partition."""
+        return any(place in places for places in self.pending.values())
+
+    def all(self) -> Iterator[PlacedOffset]:
+        """Return everything committed."""
+        for topic, partitions in self.committed.items():
+            for partition, committed in partitions.items():
+                yield PlacedOffset(topic, partition, committed)
+
+
+class OffsetTable:
+    """All offsets of one coordinator partition."""
+
+    def __init__(self) -> None:
+        self.groups: dict[str, GroupOffsets] = {}
+        self.producers: dict[int, ProducerEpoch] = {}
+        self._open: dict[int, dict[str, None]] = {}
+        """Producer id -> groups with pending offsets of it."""
+        self._order = 0
+
+    def next_order(self) -> int:
+        """Return the number for one more commit."""
+        self._order += 1
+        return self._order
+
+    def of(self, group_id: str) -> GroupOffsets | None:
+        """Return the offsets of a group that has any."""
+        return self.groups.get(group_id)
+
+    def commit(self, group_id: str, offsets: Iterable[PlacedOffset]) -> None:
+        """Apply a direct commit."""
+        group = self.groups.get(group_id)
+        if group is None:
+            group = self.groups[group_id] = GroupOffsets()
+        for placed in offsets:
+            self._order = max(self._order, placed.committed.order)
+            group.put(placed)
+
+    def commit_pending(
+        self, group_id: str, producer_id: int, producer_epoch: int, offsets: Iterable[PlacedOffset]
+    ) -> None:
+        """Apply a commit that waits for the end of the producer's transaction."""
+        group = self.groups.setdefault(group_id, GroupOffsets())
+        places = group.pending.setdefault(producer_id, {})
+        used_ms = 0
+        for topic, partition, committed in offsets:
+            self._order = max(self._order, committed.order)
+            places[topic, partition] = committed
+            used_ms = committed.committed_ms
+        self._open.setdefault(producer_id, {})[group_id] = None
+        self.note_producer(producer_id, producer_epoch, -1, used_ms)
+
+    def end_transaction(self, producer_id: int, order: int, *, is_commit: bool) -> None:
+        """Apply a marker: what waited takes effect, or is forgotten. What has a higher order than
+        the marker is of the next transaction, and was only loaded earlier.
+        """
+        self._order = max(self._order, order)
+        for group_id in list(self._open.get(producer_id, {})):
+            group = self.groups[group_id]
+            places = group.pending.pop(producer_id)
+            later = {place: each for place, each in places.items() if each.order > order}
+            for (topic, partition), committed in places.items():
+                if is_commit and committed.order < order:
+                    group.put(PlacedOffset(topic, partition, committed))
+            if later:
+                group.pending[producer_id] = later
+            else:
+                del self._open[producer_id][group_id]
+                self._drop_if_empty(group_id)
+        if not self._open.get(producer_id):
+            self._open.pop(producer_id, None)
+
+    def remove(self, group_id: str, places: Iterable[Place]) -> None:
+        """Apply a removal of committed offsets."""
+        group = self.groups.get(group_id)
+        if group is None:
+            return
+        for topic, partition in places:
+            partitions = group.committed.get(topic, {})
+            partitions.pop(partition, None)
+            if not partitions:
+                group.committed.pop(topic, None)
+        self._drop_if_empty(group_id)
+
+    def note_producer(
+        self, producer_id: int, producer_epoch: int, coordinator_epoch: int, used_ms: int
+    ) -> None:
+        """Remember the newest epochs of a producer."""
+        known = self.producers.setdefault(producer_id, ProducerEpoch(producer_epoch, -1, used_ms))
+        known.producer_epoch = max(known.producer_epoch, producer_epoch)
+        known.coordinator_epoch = max(known.coordinator_epoch, coordinator_epoch)
+        known.used_ms = max(known.used_ms, used_ms)
+
+    def producer_refusal(
+        self, producer_id: int, producer_epoch: int, coordinator_epoch: int | None = None
+    ) -> ErrorCode:
+        """Say why a producer's commit, or a marker of a coordinator, comes too late."""
+        known = self.producers.get(producer_id)
+        if known is None:
+            return ErrorCode.NONE
+        if producer_epoch < known.producer_epoch:
+            return ErrorCode.INVALID_PRODUCER_EPOCH
+        if coordinator_epoch is not None and coordinator_epoch < known.coordinator_epoch:
+            return ErrorCode.TRANSACTION_COORDINATOR_FENCED
+        return ErrorCode.NONE
+
+    def has_open_transaction(self, group_id: str) -> bool:
+        """Whether a marker is still to come for the group."""
+        group = self.groups.get(group_id)
+        return group is not None and bool(group.pending)
+
+    def forget_producers(self, wall_ms: int) -> None:
+        """Drop epochs that nothing can refer to any more."""
+        old = [
+            producer_id
+            for producer_id, known in self.producers.items()
+            if wall_ms - known.used_ms > PRODUCER_EXPIRY_MS and producer_id not in self._open
+        ]
+        for producer_id in old:
+            del self.producers[producer_id]
+
+    def _drop_if_empty(self, group_id: str) -> None:
+        group = self.groups.get(group_id)
+        if group is not None and group.is_empty:
+            del self.groups[group_id]

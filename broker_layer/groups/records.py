@@ -1,0 +1,320 @@
+"""The records of a coordinator's log: what a group or an offset became, as bytes.
+
+Leaves applying them to `shard`, and ordering and durability to the log.
+
+Format: a msgpack array; index 0 is the format version (1), index 1 the kind:
+
+    kind  record             fields from index 2 on
+    1     OffsetsCommitted   group id, [offset]
+    2     OffsetsRemoved     group id, [[topic, partition]]
+    3     OffsetsPending     group id, producer id, producer epoch, [offset]
+    4     TransactionEnded   producer id, producer epoch, coordinator epoch, is commit, wall ms,
+                             order
+    5     ProducerSeen       producer id, producer epoch, coordinator epoch, wall ms
+    6     ClassicImage       group id, generation, protocol type, protocol name or nil, leader or
+                             nil, state changed ms, [member]
+    7     GroupRemoved       group id
+
+    offset   [topic, partition, offset, leader epoch, metadata, committed ms, expires ms, topic id,
+             order]
+    member   [member id, instance id or nil, client id, client host, session timeout ms, rebalance
+             timeout ms, [[protocol, metadata]], assignment]
+
+Kinds of 16 and more are consumer groups' (`consumer_records`).
+
+Invariants: a record says what is: taking in again one and all that follow it changes nothing;
+decoding gives a record or raises GroupRecordError, whatever the bytes; a newer
+version is refused, never guessed at.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final
+
+import msgpack
+
+from broker_layer.groups.offset_table import CommittedOffset, Place, PlacedOffset
+from broker_layer.groups.values import ClassicImage, MemberImage
+
+FORMAT_VERSION: Final = 1
+OFFSETS_IN_RECORD_MAX: Final = 100
+"""With metadata of the greatest length a record stays below half a megabyte."""
+
+Packed = int | str | bytes | bool | None | list["Packed"]
+
+
+class GroupRecordError(ValueError):
+    """A record of a coordinator's log cannot be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetsCommitted:
+    """A group committed offsets."""
+
+    group_id: str
+    offsets: tuple[PlacedOffset, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetsRemoved:
+    """Offsets of a group expired, were deleted, or lost their topic."""
+
+    group_id: str
+    places: tuple[Place, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetsPending:
+    """A transaction will commit offsets for a group."""
+
+    group_id: str
+    producer_id: int
+    producer_epoch: int
+    offsets: tuple[PlacedOffset, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionEnded:
+    """A producer's transaction ended; its pending offsets take effect or go."""
+
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+    is_commit: bool
+    wall_ms: int
+    order: int
+    """What the producer commits after this is of its next transaction and has a higher order."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerSeen:
+    """The newest epochs of a producer; in snapshots."""
+
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+    wall_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRemoved:
+    """A group is gone; its offsets are removed by records of their own."""
+
+    group_id: str
+
+
+Record = (
+    OffsetsCommitted
+    | OffsetsRemoved
+    | OffsetsPending
+    | TransactionEnded
+    | ProducerSeen
+    | ClassicImage
+    | GroupRemoved
+)
+
+
+def encode(record: Record) -> bytes:
+    """Return the bytes of a record."""
+    return msgpack.packb([FORMAT_VERSION, *_fields(record)])
+
+
+def decode(data: bytes) -> Record:
+    """Return the record of these bytes. Raises GroupRecordError."""
+    try:
+        fields = msgpack.unpackb(data)
+    except (ValueError, TypeError, msgpack.UnpackException) as error:
+        raise GroupRecordError(f"not msgpack: {error}") from error
+    match fields:
+        case [1, int(kind), *rest]:
+            return _record(kind, rest)
+        case [int(version), *_]:
+            raise GroupRecordError(f"format version {version}: a newer release wrote it")
+        case _:
+            raise GroupRecordError("not an array with a version and a kind")
+
+
+def committed_records(group_id: str, offsets: Iterable[PlacedOffset]) -> Iterator[OffsetsCommitted]:
+    """Cut offsets into records of bounded size."""
+    for part in _parts(offsets):
+        yield OffsetsCommitted(group_id, part)
+
+
+def pending_records(
+    group_id: str, producer_id: int, producer_epoch: int, offsets: Iterable[PlacedOffset]
+) -> Iterator[OffsetsPending]:
+    """Cut pending offsets into records of bounded size."""
+    for part in _parts(offsets):
+        yield OffsetsPending(group_id, producer_id, producer_epoch, part)
+
+
+def removed_records(group_id: str, places: Iterable[Place]) -> Iterator[OffsetsRemoved]:
+    """Cut a removal into records of bounded size."""
+    rest = iter(places)
+    while part := tuple(islice(rest, OFFSETS_IN_RECORD_MAX)):
+        yield OffsetsRemoved(group_id, part)
+
+
+def _parts(offsets: Iterable[PlacedOffset]) -> Iterator[tuple[PlacedOffset, ...]]:
+    rest = iter(offsets)
+    while part := tuple(islice(rest, OFFSETS_IN_RECORD_MAX)):
+        yield part
+
+
+def _fields(record: Record) -> list[Packed]:
+    match record:
+        case OffsetsCommitted(group_id, offsets):
+            return [1, group_id, _packed_offsets(offsets)]
+        case OffsetsRemoved(group_id, places):
+            return [2, group_id, [[topic, partition] for topic, partition in places]]
+        case OffsetsPending(group_id, producer_id, epoch, offsets):
+            return [3, group_id, producer_id, epoch, _packed_offsets(offsets)]
+        case TransactionEnded(producer_id, epoch, coordinator_epoch, is_commit, wall_ms, order):
+            return [4, producer_id, epoch, coordinator_epoch, is_commit, wall_ms, order]
+        case ProducerSeen(producer_id, epoch, coordinator_epoch, wall_ms):
+            return [5, producer_id, epoch, coordinator_epoch, wall_ms]
+        case ClassicImage():
+            return [
+                6,
+                record.group_id,
+                record.generation,
+                record.protocol_type,
+                record.protocol_name,
+                record.leader,
+                record.state_changed_ms,
+                [_packed_member(each) for each in record.members],
+            ]
+        case GroupRemoved(group_id):
+            return [7, group_id]
+
+
+def _packed_offsets(offsets: tuple[PlacedOffset, ...]) -> list[Packed]:
+    return [[topic, partition, *committed] for topic, partition, committed in offsets]
+
+
+def _packed_member(member: MemberImage) -> list[Packed]:
+    return [
+        member.member_id,
+        member.instance_id,
+        member.client_id,
+        member.client_host,
+        member.session_timeout_ms,
+        member.rebalance_timeout_ms,
+        [[name, metadata] for name, metadata in member.protocols],
+        member.assignment,
+    ]
+
+
+def _record(kind: int, fields: list[Packed]) -> Record:
+    match kind, fields:
+        case 1, [str(group_id), [*offsets]]:
+            return OffsetsCommitted(group_id, tuple(map(_offset, offsets)))
+        case 2, [str(group_id), [*places]]:
+            return OffsetsRemoved(group_id, tuple(map(_place, places)))
+        case 3, [str(group_id), int(producer_id), int(epoch), [*offsets]]:
+            return OffsetsPending(group_id, producer_id, epoch, tuple(map(_offset, offsets)))
+        case 4, [
+            int(producer_id),
+            int(epoch),
+            int(coordinator),
+            bool(is_commit),
+            int(wall),
+            int(at),
+        ]:
+            return TransactionEnded(producer_id, epoch, coordinator, is_commit, wall, at)
+        case 5, [int(producer_id), int(epoch), int(coordinator), int(wall_ms)]:
+            return ProducerSeen(producer_id, epoch, coordinator, wall_ms)
+        case 6, _:
+            return _classic(fields)
+        case 7, [str(group_id)]:
+            return GroupRemoved(group_id)
+        case _:
+            raise GroupRecordError(f"kind {kind} with {len(fields)} fields")
+
+
+def _classic(fields: list[Packed]) -> ClassicImage:
+    match fields:
+        case [
+            str(group_id),
+            int(generation),
+            str(protocol_type),
+            (str() | None) as protocol_name,
+            (str() | None) as leader,
+            int(state_changed_ms),
+            [*members],
+        ]:
+            return ClassicImage(
+                group_id,
+                generation,
+                protocol_type,
+                protocol_name,
+                leader,
+                state_changed_ms,
+                tuple(map(_member, members)),
+            )
+        case _:
+            raise GroupRecordError("not a classic group")
+
+
+def _offset(packed: Packed) -> PlacedOffset:
+    match packed:
+        case [
+            str(topic),
+            int(partition),
+            int(offset),
+            int(leader_epoch),
+            str(metadata),
+            int(committed_ms),
+            int(expires_ms),
+            bytes(topic_id),
+            int(order),
+        ]:
+            committed = CommittedOffset(
+                offset, leader_epoch, metadata, committed_ms, expires_ms, topic_id, order
+            )
+            return PlacedOffset(topic, partition, committed)
+        case _:
+            raise GroupRecordError("not an offset")
+
+
+def _place(packed: Packed) -> Place:
+    match packed:
+        case [str(topic), int(partition)]:
+            return topic, partition
+        case _:
+            raise GroupRecordError("not a partition")
+
+
+def _member(packed: Packed) -> MemberImage:
+    match packed:
+        case [
+            str(member_id),
+            (str() | None) as instance_id,
+            str(client_id),
+            str(client_host),
+            int(session_timeout_ms),
+            int(rebalance_timeout_ms),
+            [*protocols],
+            bytes(assignment),
+        ]:
+            return MemberImage(
+                member_id,
+                instance_id,
+                client_id,
+                client_host,
+                session_timeout_ms,
+                rebalance_timeout_ms,
+                tuple(map(_protocol, protocols)),
+                assignment,
+            )
+        case _:
+            raise GroupRecordError("not a member")
+
+
+def _protocol(packed: Packed) -> tuple[str, bytes]:
+    match packed:
+        case [str(name), bytes(metadata)]:
+            return name, metadata
+        case _:
+            raise GroupRecordError("not a protocol")

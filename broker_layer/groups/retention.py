@@ -1,0 +1,59 @@
+"""Removes from one group what outlived its retention, and the group when nothing is left.
+
+Leaves the rules to `offset_expiry`, and when to look to `coordinator`.
+
+Source: KIP-211; Kafka's offset expiration of groups with and without members.
+"""
+
+from broker_layer.groups.classic_group import ClassicGroup
+from broker_layer.groups.group_host import GroupHost
+from broker_layer.groups.offset_expiry import expired_places
+from broker_layer.groups.offset_table import GroupOffsets, Place
+from broker_layer.groups.records import GroupRemoved, removed_records
+from broker_layer.groups.topics import GroupTopics
+from broker_layer.groups.values import GroupState
+
+
+def expire_group(host: GroupHost, group_id: str, topics: GroupTopics) -> None:
+    """Write the removal of what is to go. Raises TopicError when the log takes nothing."""
+    shard = host.shard
+    offsets = shard.offsets.of(group_id)
+    group = shard.groups.get(group_id)
+    if offsets is not None:
+        places = _stale(offsets, topics)
+        places += _expired(host, group, offsets)
+        host.write(removed_records(group_id, list(dict.fromkeys(places))))
+    is_empty = group is None or (group.state is GroupState.EMPTY and not group.roster.pending)
+    if is_empty and shard.offsets.of(group_id) is None:
+        if shard.is_stored(group_id):
+            host.write([GroupRemoved(group_id)])
+        shard.groups.pop(group_id, None)
+
+
+def _stale(offsets: GroupOffsets, topics: GroupTopics) -> list[Place]:
+    """Return offsets of a topic whose name another one has now."""
+    stale: list[Place] = []
+    for topic, partition, committed in offsets.all():
+        current = topics.topic_id_of(topic)
+        if current is not None and committed.topic_id not in (b"", current):
+            stale.append((topic, partition))
+    return stale
+
+
+def _expired(host: GroupHost, group: ClassicGroup | None, offsets: GroupOffsets) -> list[Place]:
+    unused_ms: int | None = None
+    read_topics: tuple[str, ...] = ()
+    if group is not None and group.state is GroupState.EMPTY and group.protocol_type:
+        unused_ms = group.state_changed_ms
+    elif group is not None and group.roster.members:
+        subscription = group.subscription()
+        if subscription is None or group.state is not GroupState.STABLE:
+            return []
+        read_topics = subscription
+    return expired_places(
+        offsets,
+        unused_ms=unused_ms,
+        read_topics=read_topics,
+        wall_ms=host.clock.wall_clock_ms(),
+        retention_ms=host.shard.config.offsets_retention_ms,
+    )

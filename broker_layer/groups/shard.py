@@ -1,0 +1,135 @@
+"""The groups and offsets of one partition of `__consumer_offsets`: replay, snapshot, lookup.
+
+Leaves appending to `group_host`, and what happens to groups to their state machines.
+
+Invariants: what a snapshot gives, loaded into an empty shard, is the state that was stored; a
+group in the middle of a rebalance is in it as it was last stored.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from broker_layer.groups.classic_group import ClassicGroup
+from broker_layer.groups.config import GroupsConfig
+from broker_layer.groups.offset_table import OffsetTable, PlacedOffset
+from broker_layer.groups.records import (
+    GroupRemoved,
+    OffsetsCommitted,
+    OffsetsPending,
+    OffsetsRemoved,
+    ProducerSeen,
+    Record,
+    TransactionEnded,
+    committed_records,
+    decode,
+    encode,
+    pending_records,
+    removed_records,
+)
+from broker_layer.groups.values import ClassicImage, GroupState
+
+SIMPLE_PROTOCOL_TYPE: Final = ""
+
+
+class GroupShard:
+    """One partition's state in memory."""
+
+    def __init__(self, config: GroupsConfig) -> None:
+        self.config = config
+        self.groups: dict[str, ClassicGroup] = {}
+        self.offsets = OffsetTable()
+        self._stored: dict[str, ClassicImage] = {}
+        """Each group as the log has it."""
+
+    # ---- the log -------------------------------------------------------------------------------
+
+    def load(self, data: bytes) -> None:
+        """Apply one record of the log. Raises GroupRecordError."""
+        self.apply(decode(data))
+
+    def apply(self, record: Record) -> None:
+        """Make a stored record, or one that is being stored, take effect."""
+        match record:
+            case OffsetsCommitted(group_id, offsets):
+                self.offsets.commit(group_id, offsets)
+            case OffsetsRemoved(group_id, places):
+                self.offsets.remove(group_id, places)
+            case OffsetsPending(group_id, producer_id, producer_epoch, offsets):
+                self.offsets.commit_pending(group_id, producer_id, producer_epoch, offsets)
+            case TransactionEnded():
+                self.offsets.note_producer(
+                    record.producer_id,
+                    record.producer_epoch,
+                    record.coordinator_epoch,
+                    record.wall_ms,
+                )
+                self.offsets.end_transaction(
+                    record.producer_id, record.order, is_commit=record.is_commit
+                )
+            case ProducerSeen(producer_id, producer_epoch, coordinator_epoch, wall):
+                self.offsets.note_producer(producer_id, producer_epoch, coordinator_epoch, wall)
+            case ClassicImage():
+                self._stored[record.group_id] = record
+            case GroupRemoved(group_id):
+                self._stored.pop(group_id, None)
+
+    def finish_load(self, now_ms: int) -> None:
+        """Make groups of what was loaded; every member has a whole session before it."""
+        for group_id, image in self._stored.items():
+            self.groups[group_id] = ClassicGroup.from_image(image, self.config, now_ms)
+
+    def snapshot(self) -> Iterator[bytes]:
+        """Return records that hold all of the stored state."""
+        for producer_id, seen in self.offsets.producers.items():
+            yield encode(
+                ProducerSeen(producer_id, seen.producer_epoch, seen.coordinator_epoch, seen.used_ms)
+            )
+        for image in self._stored.values():
+            yield encode(image)
+        for group_id, offsets in self.offsets.groups.items():
+            for committed in committed_records(group_id, offsets.all()):
+                yield encode(committed)
+            for producer_id, places in offsets.pending.items():
+                epoch = self.offsets.producers[producer_id].producer_epoch
+                placed = [PlacedOffset(*place, each) for place, each in places.items()]
+                for pending in pending_records(group_id, producer_id, epoch, placed):
+                    yield encode(pending)
+
+    # ---- groups --------------------------------------------------------------------------------
+
+    def classic(self, group_id: str) -> ClassicGroup | None:
+        """Return a classic group that exists, one of offsets alone included."""
+        group = self.groups.get(group_id)
+        if group is None and self.offsets.of(group_id) is not None:
+            return ClassicGroup(group_id, self.config)  # never had members: "simple" to Kafka
+        return group
+
+    def classic_or_new(self, group_id: str) -> ClassicGroup:
+        """Return a group, made when there is none."""
+        return self.groups.setdefault(group_id, ClassicGroup(group_id, self.config))
+
+    def group_ids(self) -> list[str]:
+        """Return all groups, those of offsets alone included."""
+        return list(dict.fromkeys([*self.groups, *self.offsets.groups]))
+
+    def forget_if_unused(self, group_id: str) -> None:
+        """Drop a group from memory that never came to be: nothing of it is stored."""
+        group = self.groups.get(group_id)
+        is_idle = group is not None and group.state is GroupState.EMPTY and not group.roster.pending
+        if is_idle and group_id not in self._stored:
+            del self.groups[group_id]
+
+    def removal_records(self, group_id: str) -> list[Record]:
+        """Return the records that end a group with all its offsets."""
+        records: list[Record] = []
+        offsets = self.offsets.of(group_id)
+        if offsets is not None:
+            places = [(topic, partition) for topic, partition, _ in offsets.all()]
+            records += removed_records(group_id, places)
+        if group_id in self._stored:
+            records.append(GroupRemoved(group_id))
+        return records
+
+    def is_stored(self, group_id: str) -> bool:
+        """Whether the log has the group."""
+        return group_id in self._stored
