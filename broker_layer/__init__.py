@@ -1,4 +1,10 @@
 """Topics over ledgers, spoken to in the Kafka protocol.
 
-It leaves replication and durability of every record to `ledger_client`.
+It leaves replication and durability of every record to `ledger_client`. `TopicLog` is one
+partition's log, as a broker serves it and as other programs may use it in their own process.
 """
+
+from broker_layer.errors import TopicError
+from broker_layer.topic_log import TopicLog
+
+__all__ = ["TopicError", "TopicLog"]

@@ -157,6 +157,9 @@ class LogRolling:
             await work()
         except TopicError as error:
             self._log.fail(error.text)
+        except Exception as error:  # who waits for the ledger must hear of it
+            log.exception("a ledger cannot be begun or ended")
+            self._log.fail(f"{type(error).__name__}: {error}")
         finally:
             self._task = None
 
@@ -233,11 +236,11 @@ class LogRolling:
         self._draining = None
         self._log.commit()
 
-    async def _closed(self, ledger: OpenLedger) -> LedgerInfo:
+    async def _closed(self, ledger: OpenLedger, wait_s: float | None = None) -> LedgerInfo:
         """Close a ledger with all that was written to it. Raises TopicError if that failed."""
         writer, pause_s = ledger.writer, RETRY_FIRST_S
         try:
-            await writer.aclose()
+            await writer.aclose(timeout=wait_s)
             info = writer.info
         except MetadataUnavailableError:
             info = None
@@ -303,13 +306,15 @@ class LogRolling:
 
     # -- ending ----------------------------------------------------------------------------------
 
-    async def end(self) -> None:
-        """Close the open ledger with all that was admitted, and list its end."""
+    async def end(self, wait_s: float) -> None:
+        """Close the open ledger and list its end, with all that was admitted and is confirmed
+        within a time.
+        """
         while self._task is not None:
             await asyncio.shield(asyncio.gather(self._task, return_exceptions=True))
         ledger = self.ledger
         if ledger is not None:
-            info = await self._closed(ledger)
+            info = await self._closed(ledger, wait_s)
             self._log.commit()
             await self._until_stored(ledger, info, None)
             self.ledger = None

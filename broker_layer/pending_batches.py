@@ -27,7 +27,7 @@ class Appended:
     """Where a batch is. `log_append_time_ms` is NO_TIMESTAMP unless the log stamps batches."""
 
     base_offset: int
-    log_log_append_time_ms: int
+    log_append_time_ms: int
     log_start_offset: int
 
 

@@ -19,6 +19,7 @@ Source: topics design, "State entries", "The mapping" (groups, transactions).
 
 import asyncio
 import contextlib
+import logging
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -49,6 +50,9 @@ when it was made."""
 RETRY_S: Final = 0.1
 DRAIN_S: Final = 10.0
 NOT_GIVEN: Final = EntryId(NO_ENTRY)
+
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -222,11 +226,14 @@ class StateLog:
             self._writer = writer
             entries = [SNAPSHOT + part for part in self._snapshot()]
             entries += [SNAPSHOT_END, *(CHANGE + each for each in repeated)]
-            self._written_bytes = sum(map(len, repeated))
+            self._written_bytes = 0
             await writer.append_many(entries)
             await self._chain.drop_below(base)
         except (LedgerError, MetadataError, TopicError) as error:
             self._fail(f"no ledger can be begun: {error}")
+        except Exception as error:  # who waits for the ledger must hear of it
+            log.exception("a ledger cannot be begun")
+            self._fail(f"{type(error).__name__}: {error}")
         finally:
             self._beginning = None
         self._flush()

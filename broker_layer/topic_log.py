@@ -278,8 +278,8 @@ class TopicLog:
         """
         if self._writing.failure is None:
             with contextlib.suppress(TopicError, LedgerError, MetadataError, TimeoutError):
-                async with asyncio.timeout(DRAIN_S):
-                    await self._rolling.end()
+                async with asyncio.timeout(2 * DRAIN_S):
+                    await self._rolling.end(DRAIN_S)
         self._writing.fail("another broker is to lead this partition", is_told=False)
         await self._rolling.aclose()
         await self._reading.aclose()
