@@ -16,6 +16,7 @@ from typing import Final
 from tests.fuzz.client_episode import ClientTarget
 from tests.fuzz.disk_targets import disk_targets
 from tests.fuzz.findings import Finding, Tally, describe
+from tests.fuzz.kafka_targets import kafka_targets
 from tests.fuzz.known import KNOWN
 from tests.fuzz.server_episode import ServerTarget
 from tests.fuzz.stored_targets import stored_targets
@@ -51,7 +52,7 @@ class Shared:
 
 def all_targets() -> dict[str, Target]:
     """Return every target by its name."""
-    made: list[Target] = [*wire_targets(), *disk_targets(), *stored_targets()]
+    made: list[Target] = [*wire_targets(), *disk_targets(), *stored_targets(), *kafka_targets()]
     made += [ServerTarget(), ClientTarget()]
     return {target.name: target for target in made}
 
