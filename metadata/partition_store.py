@@ -10,6 +10,7 @@ Source: topics design, "The mapping"; protocol rules 1.2-1.3.
 """
 
 import asyncio
+import contextlib
 from collections.abc import Sequence
 from dataclasses import replace
 from random import Random
@@ -47,25 +48,25 @@ class PartitionStore:
         self._store = store
         self._writes = BatchingStore(store)
         self._rng = rng
+        self._making_parents = asyncio.Lock()
 
     async def get_or_create(self, key: PartitionKey) -> tuple[PartitionRecord, Version]:
         """Read a partition as of now; make an empty one if there is none.
 
         Goes on until there is one. Raises StoreUnavailableError.
         """
-        path = partition_path(key)
-        empty = pack_partition(path, PartitionRecord(token=self._token()))
         pauses = Pauses(self._rng)
         while True:
             try:
                 return await self.get(key)
             except NodeNotFoundError:
-                try:
-                    await self._store.create(path, empty)
-                except NodeExistsError:
-                    continue
-                except OutcomeUnknownError:
-                    await asyncio.sleep(pauses.next_s())
+                pass
+            try:
+                return await self._create(key)
+            except (NodeExistsError, NodeNotFoundError):
+                continue  # made, or all partitions of the topic deleted, just now
+            except OutcomeUnknownError:
+                await asyncio.sleep(pauses.next_s())
 
     async def get(self, key: PartitionKey) -> tuple[PartitionRecord, Version]:
         """Read a partition as of now. Raises NodeNotFoundError."""
@@ -160,6 +161,26 @@ class PartitionStore:
         above = topic_partitions_path(key.topic_id)
         if await self._drop(above):
             await self._drop(above.rpartition("/")[0])
+
+    async def _create(self, key: PartitionKey) -> tuple[PartitionRecord, Version]:
+        path = partition_path(key)
+        record = PartitionRecord(token=self._token())
+        value = pack_partition(path, record)
+        try:
+            return record, await self._store.create(path, value, make_parents=False)
+        except NodeNotFoundError:
+            await self._make_parents(key)
+        return record, await self._store.create(path, value, make_parents=False)
+
+    async def _make_parents(self, key: PartitionKey) -> None:
+        """Make the node above a topic's partitions, once for the many that are missing it."""
+        path = topic_partitions_path(key.topic_id)
+        async with self._making_parents:
+            try:
+                await self._store.get(path)
+            except NodeNotFoundError:
+                with contextlib.suppress(NodeExistsError):
+                    await self._store.create(path, b"")
 
     def _operations(
         self, key: PartitionKey, record: PartitionRecord, expected: Version
