@@ -194,20 +194,21 @@ def _read_topic(
     name, topic_id, position = _read_topic_key(version, data, position)
     count, position = read_count(data, position, layout.size, is_flexible=flexible)
     partitions = []
+    size = layout.size
     for _ in range(count):
-        partition = _partition_of(version, layout.unpack_from(data, position))
-        position += layout.size
+        fields = layout.unpack_from(data, position)
+        position += size
         if flexible:
+            partitions.append(FetchPartition._make(fields))
             position = position + 1 if not data[position] else skip_tags(data, position)
-        partitions.append(partition)
+        else:
+            partitions.append(_partition_of(version, fields))
     if flexible:
         position = skip_tags(data, position)
     return FetchTopic(name, topic_id, partitions), position
 
 
 def _partition_of(version: int, fields: tuple[int, ...]) -> FetchPartition:
-    if version >= _FLEXIBLE_FROM:
-        return FetchPartition._make(fields)
     if version >= _LEADER_EPOCH_FROM:
         partition, leader_epoch, offset, log_start, bytes_max = fields
         return FetchPartition(partition, leader_epoch, offset, NO_EPOCH, log_start, bytes_max)
@@ -242,6 +243,7 @@ _RESPONSE_7 = struct.Struct(">ihi")
 _RESULT_4 = struct.Struct(">ihqq")
 _RESULT_5 = struct.Struct(">ihqqq")
 _ABORTED = struct.Struct(">qq")
+_NULL_ARRAY: Final = INT32.pack(-1)
 _NO_PREFERRED_REPLICA: Final = INT32.pack(-1)
 
 
@@ -277,7 +279,7 @@ def encode_fetch_response(
                 buffers += result.batches
                 head = bytearray()
             if flexible:
-                head += _result_tags(result)
+                head += NO_TAGS if result.current_leader is None else _tags(result.current_leader)
         if flexible:
             head += NO_TAGS
     if flexible:
@@ -293,18 +295,17 @@ def _encode_result_head(version: int, result: FetchPartitionResult, head: bytear
         head += _RESULT_5.pack(*result[:5])
     else:
         head += _RESULT_4.pack(*result[:4])
-    _encode_aborted(result.aborted, head, flexible=flexible)
+    if result.aborted is None:
+        head += NO_TAGS if flexible else _NULL_ARRAY
+    else:
+        _encode_aborted(result.aborted, head, flexible=flexible)
     if version >= _RACKS_FROM:
         head += _NO_PREFERRED_REPLICA
-    head += count_of(sum(map(len, result.batches)), is_flexible=flexible)
+    size = sum(map(len, result.batches)) if result.batches else 0
+    head += varint(size + 1) if flexible else INT32.pack(size)
 
 
-def _encode_aborted(
-    aborted: Sequence[tuple[int, int]] | None, head: bytearray, *, flexible: bool
-) -> None:
-    if aborted is None:
-        head += NO_TAGS if flexible else INT32.pack(-1)
-        return
+def _encode_aborted(aborted: Sequence[tuple[int, int]], head: bytearray, *, flexible: bool) -> None:
     head += count_of(len(aborted), is_flexible=flexible)
     for producer_id, first_offset in aborted:
         head += _ABORTED.pack(producer_id, first_offset)
@@ -312,10 +313,8 @@ def _encode_aborted(
             head += NO_TAGS
 
 
-def _result_tags(result: FetchPartitionResult) -> bytes:
-    if result.current_leader is None:
-        return NO_TAGS
-    return varint(1) + tag(CURRENT_LEADER_TAG, result.current_leader.encode())
+def _tags(current_leader: CurrentLeader) -> bytes:
+    return varint(1) + tag(CURRENT_LEADER_TAG, current_leader.encode())
 
 
 def _response_tags(version: int, node_endpoints: Sequence[NodeEndpoint]) -> bytes:

@@ -28,6 +28,7 @@ ELEMENTS_MAX: Final = 250_000
 NO_TAGS: Final = b"\0"
 
 _UINT32_MAX: Final = 2**32 - 1
+_SHORT_VARINTS: Final = tuple(bytes([value]) for value in range(0x80))
 
 Parameters = ParamSpec("Parameters")
 Parsed = TypeVar("Parsed")
@@ -134,6 +135,8 @@ def read_uuid(data: memoryview, position: int) -> tuple[bytes, int]:
 
 def skip_tags(data: memoryview, position: int) -> int:
     """Find where tagged fields end; their contents are passed over."""
+    if not data[position]:
+        return position + 1
     count, position = read_varint(data, position)
     for _ in range(count):
         _, position = read_varint(data, position)
@@ -146,6 +149,8 @@ def skip_tags(data: memoryview, position: int) -> int:
 
 def varint(value: int) -> bytes:
     """Encode an unsigned varint."""
+    if 0 <= value < len(_SHORT_VARINTS):
+        return _SHORT_VARINTS[value]
     assert 0 <= value <= _UINT32_MAX, value
     encoded = bytearray()
     while value >> 7:

@@ -30,6 +30,7 @@ from broker_layer.kafka.primitives import (
     read_count,
     read_string,
     read_text,
+    read_varint,
     skip_tags,
     string,
     tag,
@@ -121,16 +122,39 @@ def decode_produce(version: int, data: memoryview) -> ProduceRequest:
 def _read_topic(data: memoryview, position: int, *, flexible: bool) -> tuple[ProduceTopic, int]:
     name, position = read_text(data, position, is_flexible=flexible)
     count, position = read_count(data, position, _PARTITION_BYTES_MIN, is_flexible=flexible)
+    if flexible:
+        partitions, position = _read_flexible_partitions(data, position, count)
+        return ProduceTopic(name, partitions), skip_tags(data, position)
     partitions = []
     for _ in range(count):
         (partition,) = INT32.unpack_from(data, position)
-        records, position = read_bytes(data, position + 4, is_flexible=flexible)
-        if flexible:
-            position = position + 1 if not data[position] else skip_tags(data, position)
+        records, position = read_bytes(data, position + 4, is_flexible=False)
         partitions.append(ProducePartition(partition, records))
-    if flexible:
-        position = position + 1 if not data[position] else skip_tags(data, position)
     return ProduceTopic(name, partitions), position
+
+
+def _read_flexible_partitions(
+    data: memoryview, position: int, count: int
+) -> tuple[list[ProducePartition], int]:
+    """Read the array's elements: what most requests are made of, with few calls."""
+    partitions = []
+    unpack, size = INT32.unpack_from, len(data)
+    records: memoryview | None
+    for _ in range(count):
+        (partition,) = unpack(data, position)
+        start = position + 4
+        length = data[start]
+        position = start + 1
+        if length & 0x80:
+            length, position = read_varint(data, start)
+        end = position + length - 1
+        if length and end < size:
+            records, position = data[position:end], end
+        else:  # null, or a length that is refused there
+            records, position = read_bytes(data, start, is_flexible=True)
+        partitions.append(ProducePartition(partition, records))
+        position = position + 1 if not data[position] else skip_tags(data, position)
+    return partitions, position
 
 
 def encode_produce_response(
