@@ -1,0 +1,65 @@
+"""Counts what a broker's server does, for metrics.
+
+Leaves their names for Prometheus to `metrics`.
+"""
+
+from bisect import bisect_left
+from dataclasses import dataclass, field
+from typing import Final
+
+LATENCY_BOUNDS_S: Final = (
+    0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0
+)  # fmt: skip
+
+
+class LatencyCounts:
+    """How many measured times fell below each of LATENCY_BOUNDS_S, and above all of them."""
+
+    __slots__ = ("counts", "sum_s")
+
+    def __init__(self) -> None:
+        self.counts = [0] * (len(LATENCY_BOUNDS_S) + 1)
+        self.sum_s = 0.0
+
+    def record(self, seconds: float) -> None:
+        """Count one measured time."""
+        self.counts[bisect_left(LATENCY_BOUNDS_S, seconds)] += 1
+        self.sum_s += seconds
+
+
+@dataclass(slots=True)
+class BrokerCounters:
+    """Counters run from the start of the process; `*_now` are gauges."""
+
+    connections_now: int = 0
+    connections_accepted: int = 0
+    connections_refused: int = 0
+    connections_idle_closed: int = 0
+    peers_dropped: int = 0
+    bad_frames: int = 0
+    requests_failed: int = 0
+    reading_paused: int = 0
+    throttled: int = 0
+    bytes_received: int = 0
+    bytes_sent: int = 0
+    produce_bytes: int = 0
+    produce_batches: int = 0
+    produce_records: int = 0
+    produce_timeouts: int = 0
+    fetch_bytes: int = 0
+    fetches_waiting_now: int = 0
+    fetch_sessions_now: int = 0
+    requests_by_api: dict[int, int] = field(default_factory=dict)
+    errors_by_code: dict[int, int] = field(default_factory=dict)
+    """Of partitions in answers to Produce and Fetch."""
+
+    produce_latency: LatencyCounts = field(default_factory=LatencyCounts)
+    fetch_latency: LatencyCounts = field(default_factory=LatencyCounts)
+
+    def note_request(self, api_key: int) -> None:
+        """Count a request."""
+        self.requests_by_api[api_key] = self.requests_by_api.get(api_key, 0) + 1
+
+    def note_error(self, code: int) -> None:
+        """Count a partition's refusal."""
+        self.errors_by_code[code] = self.errors_by_code.get(code, 0) + 1

@@ -1,0 +1,16 @@
+"""Names what a family of APIs gives to the dispatcher: for each API key, what serves it.
+
+Leaves calling them to `dispatch`.
+"""
+
+from collections.abc import Awaitable, Callable
+
+from broker_layer.exchange import Exchange
+from broker_layer.kafka.messages import ApiMessage
+from broker_layer.request_context import RequestContext
+
+Handler = Callable[[ApiMessage, RequestContext], Awaitable[ApiMessage]]
+"""Takes a decoded request and gives the response; refusals are in it, not raised."""
+
+RawHandler = Callable[[Exchange], None]
+"""Takes a request as bytes, never waits, and answers when it can: for what must be quick."""

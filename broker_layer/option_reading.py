@@ -1,0 +1,144 @@
+"""Reads options from a TOML table, environment variables and flags, and checks each value.
+
+Leaves which options there are to `options`.
+
+Invariant: a value that gets out of here is of its option's type and within its bounds.
+"""
+
+import difflib
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import Field, dataclass, field
+from typing import Final, Self, TypeVar
+
+from broker_layer.server_errors import BrokerOptionError
+
+TABLES_OF_OTHERS: Final = ("bookie", "broker", "client", "console", "repair")
+METADATA_VARIABLE: Final = "QUIRE_METADATA"
+
+_TRUE: Final = ("1", "true", "yes", "on")
+_FALSE: Final = ("0", "false", "no", "off")
+
+Value = str | int | float | bool
+ValueT = TypeVar("ValueT", bound=Value)
+
+
+@dataclass(frozen=True, slots=True)
+class OptionInfo:
+    """One option, for `quire config` and for messages."""
+
+    name: str
+    kind: type
+    default: Value
+    low: float | None
+    high: float | None
+    help: str
+
+    @classmethod
+    def of(cls, made: "Field[Value]", default: Value) -> Self:
+        """Describe a field that was made by `option`."""
+        data = made.metadata
+        return cls(made.name, type(default), default, data["low"], data["high"], data["help"])
+
+
+@dataclass(frozen=True, slots=True)
+class OptionTable:
+    """Where a server's options are: its table, its variables, and what they are."""
+
+    name: str
+    variable_prefix: str
+    options: Mapping[str, OptionInfo]
+
+
+def option(
+    default: ValueT, text: str, *, low: float | None = None, high: float | None = None
+) -> ValueT:
+    """Make a dataclass's field of an option."""
+    made: ValueT = field(default=default, metadata={"help": text, "low": low, "high": high})
+    return made
+
+
+def read_options(
+    table: OptionTable,
+    file_text: str | None,
+    variables: Mapping[str, str],
+    flags: Mapping[str, Value],
+) -> dict[str, Value]:
+    """Merge the three sources, in ascending order. Raises BrokerOptionError."""
+    options, values = table.options, dict[str, Value]()
+    for name, value in _from_file(table, file_text).items():
+        known = _known(name, list(options), f"option in [{table.name}]")
+        values[known] = _typed(options[known], value, f"[{table.name}] {name}")
+    for name, text in _own_variables(table, variables).items():
+        values[name] = _parsed(options[name], text, f"{table.variable_prefix}{name.upper()}")
+    for name, value in flags.items():
+        known = _known(name, list(options), "option")
+        values[known] = _typed(options[known], value, f"--{name.replace('_', '-')}")
+    return values
+
+
+def _from_file(table: OptionTable, text: str | None) -> Mapping[str, object]:
+    if text is None:
+        return {}
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise BrokerOptionError(f"the configuration file is not TOML: {error}") from None
+    for name in document:
+        _known(name, TABLES_OF_OTHERS, "table in the configuration file")
+    found = document.get(table.name, {})
+    if not isinstance(found, dict):
+        text = f"{table.name} in the configuration file is not a table: write [{table.name}]"
+        raise BrokerOptionError(text)
+    return found
+
+
+def _own_variables(table: OptionTable, variables: Mapping[str, str]) -> dict[str, str]:
+    own = {}
+    if METADATA_VARIABLE in variables and "metadata" in table.options:
+        own["metadata"] = variables[METADATA_VARIABLE]
+    known = [table.variable_prefix + name.upper() for name in table.options]
+    for variable, text in variables.items():
+        if variable.startswith(table.variable_prefix):
+            _known(variable, known, "environment variable")
+            own[variable.removeprefix(table.variable_prefix).lower()] = text
+    return own
+
+
+def _known(name: str, names: Sequence[str], what: str) -> str:
+    if name in names:
+        return name
+    close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    hint = f"did you mean {close[0]}?" if close else f"known are: {', '.join(names)}"
+    raise BrokerOptionError(f"unknown {what}: {name}; {hint}")
+
+
+def _typed(info: OptionInfo, value: object, where: str) -> Value:
+    if info.kind is float and isinstance(value, int) and not isinstance(value, bool):
+        value = float(value)
+    if type(value) is not info.kind or not isinstance(value, str | int | float | bool):
+        raise BrokerOptionError(f"{where} must be {_kind_name(info)}, not {value!r}")
+    if isinstance(value, str):
+        return value
+    low, high = info.low, info.high
+    # Written so that "not a number" fails both.
+    if (low is not None and not value >= low) or (high is not None and not value <= high):
+        raise BrokerOptionError(f"{where} must be from {low} to {high}, not {value}")
+    return value
+
+
+def _parsed(info: OptionInfo, text: str, where: str) -> Value:
+    if info.kind is bool:
+        if text.lower() not in _TRUE + _FALSE:
+            raise BrokerOptionError(f"{where} must be true or false, not {text!r}")
+        return text.lower() in _TRUE
+    try:
+        value: Value = info.kind(text)
+    except ValueError:
+        raise BrokerOptionError(f"{where} must be {_kind_name(info)}, not {text!r}") from None
+    return _typed(info, value, where)
+
+
+def _kind_name(info: OptionInfo) -> str:
+    names = {str: "a text", int: "a whole number", float: "a number", bool: "true or false"}
+    return names[info.kind]

@@ -1,0 +1,118 @@
+"""Says how one broker is configured: every option with its default, its bounds and its meaning.
+
+Leaves opening the file to `quire`, and reading values to `option_reading`.
+
+Format: the `[broker]` table of a TOML file; above it `QUIRE_BROKER_<OPTION>` and `QUIRE_METADATA`;
+above them flags. Other tables of the file belong to other servers and are not looked at.
+
+Invariant: a value that gets out of here is of its option's type and within its bounds.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Final
+
+from broker_layer.listeners import parse_listeners
+from broker_layer.option_reading import OptionInfo, OptionTable, Value, option, read_options
+from broker_layer.server_errors import BrokerOptionError
+
+TABLE: Final = "broker"
+VARIABLE_PREFIX: Final = "QUIRE_BROKER_"
+BROKER_ID_MAX: Final = 999_999
+LOG_LEVELS: Final = ("debug", "info", "warning", "error")
+
+_PORT_MAX: Final = 65_535
+_GIB: Final = 2**30
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerOptions:
+    """Everything that can be set for one broker. Build it with `load_options`."""
+
+    broker_id: int = option(0, "this broker's number in the cluster", low=0, high=BROKER_ID_MAX)
+    metadata: str = option("zk://127.0.0.1:2181/quire", "the cluster's metadata service")
+    listeners: str = option(
+        "PLAINTEXT://127.0.0.1:9092", "NAME://host:port to listen on, several with commas between"
+    )
+    advertised_listeners: str = option(
+        "", "what clients are told, by the same names; port 0: the one that was taken"
+    )
+    inter_broker_listener: str = option(
+        "", "the name of the listener that other brokers use; the first when empty"
+    )
+    admin_host: str = option("127.0.0.1", "the address of the admin HTTP server")
+    admin_port: int = option(0, "its port; 0: the kernel chooses", low=0, high=_PORT_MAX)
+    rack: str = option("", "where this broker is; Metadata tells clients")
+    session_timeout_s: float = option(
+        10.0, "how long the metadata service keeps a dead broker's registration", low=1, high=300
+    )
+    offsets_topic_partitions: int = option(
+        16, "partitions of __consumer_offsets, when it is made", low=1, high=1_000
+    )
+    transaction_topic_partitions: int = option(
+        16, "partitions of __transaction_state, when it is made", low=1, high=1_000
+    )
+    default_partitions: int = option(1, "partitions of a topic made by itself", low=1, high=10_000)
+    auto_create_topics: bool = option(True, "make topics that clients ask Metadata for")  # noqa: FBT003
+    default_replication_factor: int = option(
+        3, "bookies of each ledger of a topic that does not say", low=1, high=16
+    )
+    connections_max: int = option(10_000, "connections at once", low=1, high=1_000_000)
+    idle_s_max: float = option(
+        600.0, "a connection that is idle for so long is closed", low=1, high=86_400
+    )
+    frame_bytes_max: int = option(
+        100 * 2**20, "largest request accepted", low=64 * 2**10, high=_GIB
+    )
+    request_bytes_max: int = option(
+        512 * 2**20, "requests in memory; beyond it nothing is read", low=2**20, high=64 * _GIB
+    )
+    fetch_bytes_max: int = option(55 * 2**20, "largest answer to one Fetch", low=2**16, high=_GIB)
+    produce_bytes_per_s: int = option(
+        0, "quota of each client id; 0: none", low=0, high=1024 * _GIB
+    )
+    fetch_bytes_per_s: int = option(0, "the same for what is fetched", low=0, high=1024 * _GIB)
+    drain_timeout_s: float = option(
+        10.0, "how long a stopping broker waits for requests under way", low=0, high=600
+    )
+    die_with_parent: bool = option(False, "stop when standard input ends")  # noqa: FBT003
+    log_level: str = option("info", "debug, info, warning or error")
+
+
+_DEFAULTS: Final = BrokerOptions()
+OPTIONS: Final[dict[str, OptionInfo]] = {
+    each.name: OptionInfo.of(each, getattr(_DEFAULTS, each.name)) for each in fields(BrokerOptions)
+}
+
+
+def load_options(
+    file_text: str | None, variables: Mapping[str, str], flags: Mapping[str, Value]
+) -> BrokerOptions:
+    """Merge the file's text, environment variables and flags, in ascending order. Raises
+    BrokerOptionError.
+    """
+    table = OptionTable(TABLE, VARIABLE_PREFIX, OPTIONS)
+    values = read_options(table, file_text, variables, flags)
+    options = BrokerOptions(**values)  # type: ignore[arg-type]  # each was checked against its own type
+    _check_together(options)
+    return options
+
+
+def _check_together(options: BrokerOptions) -> None:
+    try:
+        listeners = [each.name for each in parse_listeners(options.listeners)]
+        advertised = [each.name for each in parse_listeners(options.advertised_listeners)]
+    except ValueError as error:
+        raise BrokerOptionError(f"listeners: {error}") from None
+    if not listeners:
+        raise BrokerOptionError("listeners must name at least one: PLAINTEXT://host:port")
+    for name in advertised:
+        if name not in listeners:
+            raise BrokerOptionError(f"advertised_listeners names {name}, which is no listener")
+    inter_broker = options.inter_broker_listener
+    if inter_broker and inter_broker not in listeners:
+        raise BrokerOptionError(f"inter_broker_listener {inter_broker} is no listener")
+    if options.log_level not in LOG_LEVELS:
+        raise BrokerOptionError(f"log_level must be one of {', '.join(LOG_LEVELS)}")
+    if options.frame_bytes_max > options.request_bytes_max:
+        raise BrokerOptionError("request_bytes_max must be at least frame_bytes_max")

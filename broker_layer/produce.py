@@ -1,0 +1,239 @@
+"""Serves Produce: checks each batch, gives it to its partition's log, and answers when all are
+committed.
+
+Leaves collecting the results to `pending_produce`, offsets, sequences and sizes to the logs, bytes
+to `kafka.produce_codec`, and transactions to their coordinators.
+
+Invariants: the batches of one connection reach the logs in the order in which they came, also when
+one must wait for its transaction to be confirmed; nothing is appended for a transaction that its
+coordinator does not know; with acks=0 nothing is answered, and an error closes the connection; a
+connection whose partition has no room is not read.
+
+Source: KIP-98, KIP-447, KIP-890 (verification), KIP-467, KIP-91.
+"""
+
+from collections import deque
+from collections.abc import Mapping
+from functools import partial
+from typing import Final
+
+from broker_layer.errors import TopicError
+from broker_layer.exchange import Exchange
+from broker_layer.kafka.error_codes import ErrorCode
+from broker_layer.kafka.errors import BatchError
+from broker_layer.kafka.leaders import NodeEndpoint
+from broker_layer.kafka.produce_codec import (
+    ProducePartitionResult,
+    ProduceRequest,
+    ProduceTopicResult,
+    decode_produce,
+    encode_produce_response,
+)
+from broker_layer.kafka.record_batch import check_batch, read_header
+from broker_layer.kafka.versions import PRODUCE_VERSION_MIN
+from broker_layer.pending_produce import PartitionOutcome, PendingProduce
+from broker_layer.produce_room import ProduceRoom
+from broker_layer.produce_verification import ProduceVerification
+from broker_layer.quotas import ByteRateQuota
+from broker_layer.served_log import PartitionLogs
+from broker_layer.service_tools import ServiceTools
+
+ALL_ACKS: Final = (-1, 0, 1)
+TIMEOUT_S_MAX: Final = 600.0
+TIMEOUT_S_MIN: Final = 0.001
+
+
+class ProduceService:
+    """The Produce API of one broker; belongs to one event loop."""
+
+    def __init__(
+        self,
+        logs: PartitionLogs,
+        verification: ProduceVerification,
+        room: ProduceRoom,
+        tools: ServiceTools,
+    ) -> None:
+        self._logs = logs
+        self._verification = verification
+        self._room = room
+        self._hints = tools.hints
+        self._quota = ByteRateQuota(tools.limits.produce_bytes_per_s)
+        self._counters = tools.counters
+        self._tasks = tools.tasks
+        self._deadlines = tools.deadlines
+        self._now = tools.now
+        self._queues: dict[int, deque[Exchange]] = {}
+        """Of each connection whose first Produce waits for its transaction: those behind it."""
+        self._wait_id = 0
+
+    def serve(self, exchange: Exchange) -> None:
+        """Take a Produce; see `handlers.RawHandler`."""
+        queue = self._queues.get(exchange.requester.connection_id)
+        if queue is not None:
+            queue.append(exchange)
+            return
+        request = decode_produce(exchange.api_version, exchange.body)
+        if self._verification.is_needed(request):
+            self._queues[exchange.requester.connection_id] = deque()
+            self._tasks.run(exchange, self._serve_in_turn(exchange, request))
+        else:
+            self._append(exchange, request, {})
+
+    async def _serve_in_turn(self, exchange: Exchange, request: ProduceRequest) -> None:
+        """Serve a Produce that must wait, then those that came behind it meanwhile."""
+        requester = exchange.requester
+        queue = self._queues[requester.connection_id]
+        requester.hold_reading(held=True)
+        try:
+            self._append(exchange, request, await self._verification.verify(request))
+            while queue:
+                following = queue.popleft()
+                if following.is_gone:
+                    continue
+                request = decode_produce(following.api_version, following.body)
+                refusals = {}
+                if self._verification.is_needed(request):
+                    refusals = await self._verification.verify(request)
+                self._append(following, request, refusals)
+        finally:
+            del self._queues[requester.connection_id]
+            requester.hold_reading(held=False)
+
+    def _append(
+        self,
+        exchange: Exchange,
+        request: ProduceRequest,
+        refusals: Mapping[tuple[str, int], TopicError],
+    ) -> None:
+        pending = PendingProduce(
+            [],
+            partial(self._finish, exchange, request.acks),
+            partial(self._tasks.note_unexpected, exchange),
+        )
+        refused = _refused_whole(exchange, request)
+        for topic in request.topics:
+            for index, records in topic.partitions:
+                outcome = PartitionOutcome(topic.name, index)
+                pending.outcomes.append(outcome)
+                if refused is not None:
+                    outcome.refuse(*refused)
+                elif (refusal := refusals.get((topic.name, index))) is not None:
+                    outcome.refuse(refusal.code, refusal.text)
+                else:
+                    self._append_one(exchange, request, pending, outcome, records)
+        if request.acks == 0:
+            self._end_without_answer(exchange, pending)
+        elif not pending.finish_if_known():
+            self._wait(exchange, pending, request.timeout_ms)
+
+    def _append_one(
+        self,
+        exchange: Exchange,
+        request: ProduceRequest,
+        pending: PendingProduce,
+        outcome: PartitionOutcome,
+        records: memoryview | None,
+    ) -> None:
+        try:
+            log = self._logs.log_of(outcome.topic, outcome.partition)
+            if records is None:
+                raise BatchError(ErrorCode.INVALID_RECORD, "no record batch")
+            header = read_header(records)
+            check_batch(records, header)
+            if header.is_transactional and request.transactional_id is None:
+                raise TopicError(
+                    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "no transactional id is given"
+                )
+            future = log.append(header, records)
+        except (TopicError, BatchError) as error:
+            outcome.refuse(error.code, error.text)
+            return
+        counters = self._counters
+        counters.produce_batches += 1
+        counters.produce_bytes += header.size_bytes
+        counters.produce_records += header.record_count
+        pending.wait_for(outcome, future)
+        if not log.has_room:
+            self._room.wait(exchange.requester, log)
+
+    def _wait(self, exchange: Exchange, pending: PendingProduce, timeout_ms: int) -> None:
+        self._wait_id += 1
+        wait_id = self._wait_id
+        delay_s = min(max(timeout_ms / 1000, TIMEOUT_S_MIN), TIMEOUT_S_MAX)
+        tick = self._deadlines.add(wait_id, delay_s, pending.time_out)
+        pending.on_end = lambda: self._deadlines.remove(wait_id, tick)
+        exchange.on_gone = pending.abandon
+
+    def _finish(self, exchange: Exchange, acks: int, pending: PendingProduce) -> None:
+        now_s = self._now()
+        if pending.has_refusals:
+            for outcome in pending.outcomes:
+                if outcome.error:
+                    self._counters.note_error(outcome.error)
+        if acks == 0:
+            self._drop_failed(exchange, pending)
+            return
+        self._counters.produce_latency.record(now_s - exchange.arrived_s)
+        throttle_s = self._quota.record(exchange.client_id, exchange.size, now_s)
+        topics = self._results(pending.outcomes)
+        body = encode_produce_response(
+            exchange.api_version,
+            topics,
+            throttle_time_ms=int(throttle_s * 1000),
+            node_endpoints=self._endpoints(topics, exchange) if pending.has_refusals else (),
+        )
+        exchange.answer([body])
+        if throttle_s:
+            exchange.requester.throttle(throttle_s)
+
+    def _results(self, outcomes: list[PartitionOutcome]) -> list[ProduceTopicResult]:
+        topics: list[ProduceTopicResult] = []
+        rows: list[ProducePartitionResult] = []
+        for each in outcomes:
+            if not topics or topics[-1].name != each.topic:
+                rows = []
+                topics.append(ProduceTopicResult(each.topic, rows))
+            rows.append(
+                ProducePartitionResult(
+                    each.partition,
+                    each.error,
+                    each.base_offset,
+                    each.log_append_time_ms,
+                    each.log_start_offset,
+                    each.text or None,
+                    self._hints.leader_of(each.topic, each.partition, each.error)
+                    if each.error
+                    else None,
+                )
+            )
+        return topics
+
+    def _endpoints(
+        self, topics: list[ProduceTopicResult], exchange: Exchange
+    ) -> list[NodeEndpoint]:
+        leaders = [each.current_leader for topic in topics for each in topic.partitions]
+        return self._hints.endpoints(leaders, exchange.requester.listener)
+
+    def _end_without_answer(self, exchange: Exchange, pending: PendingProduce) -> None:
+        """End a request that nobody waits for; a failure that comes later closes its connection."""
+        throttle_s = self._quota.record(exchange.client_id, exchange.size, self._now())
+        exchange.finish([])
+        exchange.requester.throttle(throttle_s)
+        pending.finish_if_known()
+
+    def _drop_failed(self, exchange: Exchange, pending: PendingProduce) -> None:
+        for outcome in pending.outcomes:
+            if outcome.error:
+                name, place = outcome.error.name, f"{outcome.topic}-{outcome.partition}"
+                why = f"acks=0 was refused with {name} for {place}: {outcome.text}"
+                exchange.requester.drop("unanswerable refusal", why)
+                return
+
+
+def _refused_whole(exchange: Exchange, request: ProduceRequest) -> tuple[ErrorCode, str] | None:
+    """Tell why no batch of a request can be taken, or None."""
+    if exchange.api_version < PRODUCE_VERSION_MIN:
+        return ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, "only record batches of magic 2 are kept"
+    if request.acks not in ALL_ACKS:
+        return ErrorCode.INVALID_REQUIRED_ACKS, f"acks={request.acks}"
+    return None

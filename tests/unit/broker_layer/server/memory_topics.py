@@ -1,0 +1,205 @@
+"""Topics in memory, with the seams that the server sees: what a broker serves, without ledgers.
+
+Leaves rolling, fencing and replication to the real log; batches commit in the next step of the
+loop, or when a test says so.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from broker_layer.errors import TopicError
+from broker_layer.exchange import Buffer
+from broker_layer.kafka.error_codes import ErrorCode
+from broker_layer.kafka.record_batch import BatchHeader, parse_records, place
+from broker_layer.partition_state import ActiveProducer
+from broker_layer.pending_batches import Appended
+
+BATCH_BYTES_MAX = 2**20 + 1000
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryRead:
+    batches: Sequence[Buffer]
+    high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
+    aborted: Sequence[tuple[int, int]] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryPosition:
+    offset: int
+    timestamp_ms: int
+    leader_epoch: int
+
+
+@dataclass(slots=True)
+class MemoryLog:
+    """One partition."""
+
+    leader_epoch: int = 3
+    commits_itself: bool = True
+    keeps: bool = True
+    log_start_offset: int = 0
+    log_end_offset: int = 0
+    high_watermark: int = 0
+    last_stable_offset: int = 0
+    has_room: bool = True
+    refusal: TopicError | None = None
+    batches: list[tuple[int, int, bytes]] = field(default_factory=list)
+    """(base offset, end offset, bytes)"""
+    open_transactions: list[tuple[int, int]] = field(default_factory=list)
+    pending: list[tuple[int, "asyncio.Future[Appended]", int]] = field(default_factory=list)
+    callbacks: dict[int, Callable[[], None]] = field(default_factory=dict)
+    room: asyncio.Event = field(default_factory=asyncio.Event)
+    reads: int = 0
+    will_commit: bool = False
+    callback_number: int = 0
+
+    def has_open_transaction(self, producer_id: int, producer_epoch: int) -> bool:
+        return (producer_id, producer_epoch) in self.open_transactions
+
+    def append(
+        self, header: BatchHeader, data: Buffer, *, coordinator_epoch: int | None = None
+    ) -> "asyncio.Future[Appended]":
+        if self.refusal is not None:
+            raise self.refusal
+        if len(data) > BATCH_BYTES_MAX:
+            raise TopicError(ErrorCode.MESSAGE_TOO_LARGE, f"{len(data)} B")
+        base, end = self.log_end_offset, self.log_end_offset + header.last_offset_delta + 1
+        batch = bytearray(data)
+        place(batch, base, self.leader_epoch)
+        if self.keeps:
+            self.batches.append((base, end, bytes(batch)))
+        self.log_end_offset = end
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Appended] = loop.create_future()
+        self.pending.append((base, future, end))
+        if self.commits_itself and not self.will_commit:
+            self.will_commit = True
+            loop.call_soon(self.commit)
+        return future
+
+    def commit(self) -> None:
+        self.will_commit = False
+        pending, self.pending = self.pending, []
+        for base, future, end in pending:
+            self.high_watermark = self.last_stable_offset = end
+            if not future.done():
+                future.set_result(Appended(base, -1, self.log_start_offset))
+        self.tell()
+
+    def fail_pending(self, error: TopicError) -> None:
+        pending, self.pending = self.pending, []
+        for _, future, _ in pending:
+            future.set_exception(error)
+
+    def tell(self) -> None:
+        for callback in list(self.callbacks.values()):
+            callback()
+
+    async def wait_for_room(self, size: int) -> None:
+        await self.room.wait()
+
+    async def read(
+        self, offset: int, max_bytes: int, *, read_committed: bool, at_least_one: bool
+    ) -> MemoryRead:
+        self.reads += 1
+        end = self.last_stable_offset if read_committed else self.high_watermark
+        found: list[Buffer] = []
+        size = 0
+        for _, batch_end, data in self.batches:
+            if batch_end <= offset or batch_end > end:
+                continue
+            if size + len(data) > max_bytes and not (at_least_one and not found):
+                break
+            found.append(data)
+            size += len(data)
+        return MemoryRead(
+            found, self.high_watermark, self.last_stable_offset, self.log_start_offset
+        )
+
+    def on_progress(self, callback: Callable[[], None]) -> Callable[[], None]:
+        self.callback_number += 1
+        number = self.callback_number
+        self.callbacks[number] = callback
+
+        def cancel() -> None:
+            self.callbacks.pop(number, None)
+
+        return cancel
+
+    async def offset_for_timestamp(self, timestamp_ms: int) -> MemoryPosition | None:
+        for _, _, data in self.batches:
+            for record in parse_records(data, bytes_max=2**20):
+                if record.timestamp_ms >= timestamp_ms:
+                    return MemoryPosition(record.offset, record.timestamp_ms, self.leader_epoch)
+        return None
+
+    async def max_timestamp(self) -> MemoryPosition | None:
+        records = [
+            record for _, _, data in self.batches for record in parse_records(data, bytes_max=2**20)
+        ]
+        if not records:
+            return None
+        last = max(records, key=lambda each: each.timestamp_ms)
+        return MemoryPosition(last.offset, last.timestamp_ms, self.leader_epoch)
+
+    def end_offset_of_epoch(self, epoch: int) -> tuple[int, int]:
+        return (epoch, self.high_watermark) if epoch <= self.leader_epoch else (-1, -1)
+
+    async def delete_records(self, before_offset: int) -> int:
+        offset = self.high_watermark if before_offset == -1 else before_offset
+        if offset > self.high_watermark:
+            raise TopicError(ErrorCode.OFFSET_OUT_OF_RANGE, "beyond the high watermark")
+        self.log_start_offset = max(self.log_start_offset, offset)
+        self.tell()
+        return self.log_start_offset
+
+    def active_producers(self) -> list[ActiveProducer]:
+        return [ActiveProducer(7, 1, 9, 1_000, -1, -1)]
+
+
+@dataclass(slots=True)
+class MemoryTopics:
+    """The partitions that a broker leads, and what it knows of others."""
+
+    logs: dict[tuple[str, int], MemoryLog] = field(default_factory=dict)
+    ids: dict[bytes, str] = field(default_factory=dict)
+    leaders: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
+    unverified: dict[tuple[str, int], TopicError] = field(default_factory=dict)
+    verified: list[tuple[str, int]] = field(default_factory=list)
+    may_verify: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def log_of(self, topic: str, partition: int) -> MemoryLog:
+        log = self.logs.get((topic, partition))
+        if log is not None:
+            return log
+        if (topic, partition) in self.leaders:
+            raise TopicError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "another broker leads it")
+        raise TopicError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "no such topic")
+
+    def topic_name_of(self, topic_id: bytes) -> str | None:
+        return self.ids.get(topic_id)
+
+    def leader_of(self, topic: str, partition: int) -> tuple[int, int] | None:
+        return self.leaders.get((topic, partition))
+
+    def address_of(self, broker_id: int, listener: str) -> tuple[str, int] | None:
+        return f"{listener.lower()}-{broker_id}", 9092
+
+    async def verify(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        topic: str,
+        partition: int,
+    ) -> None:
+        await self.may_verify.wait()
+        self.verified.append((topic, partition))
+        refusal = self.unverified.get((topic, partition))
+        if refusal is not None:
+            raise refusal
+        self.logs[topic, partition].open_transactions.append((producer_id, producer_epoch))
