@@ -89,8 +89,9 @@ class PartitionState:
         """Of the ledger that is written or replayed."""
         self._transactions = TransactionIndex()
         self._producers = ProducerStates(self._transactions.producers)
-        # The newest state entry, and the index of its ledger.
+        # The newest state entry with the index of its ledger; the same of the ledger before.
         self._newest: tuple[EntryId, LedgerIndex] | None = None
+        self._former: tuple[EntryId, LedgerIndex] | None = None
         self._newest_bytes = 0
         self._bytes_since = 0
         self._batches_since = 0
@@ -186,6 +187,17 @@ class PartitionState:
             for first in (self._transactions.first_offset_of(producer_id),)
         ]
 
+    def known_index(self, ledger_id: LedgerId) -> tuple[LedgerIndex, EntryPlace] | None:
+        """Return the index of the newest ledger or of the one before, with the place of that one's
+        newest state entry; None for older ones, whose state entries have it.
+
+        It has all points from the last state entry on, more if this state saw the ledger begin.
+        """
+        for known in (self._newest, self._former):
+            if known is not None and known[1].ledger_id == ledger_id:
+                return known[1], EntryPlace(ledger_id, known[0])
+        return None
+
     # What age and retention take away, and new leaderships.
 
     def expire_producers(self, now_ms: int, idle_ms: int) -> int:
@@ -269,19 +281,22 @@ class PartitionState:
     ) -> BatchHeader | None:
         """Take in the next entry of the ledger, as it was stored; return the header of a batch.
 
-        Raises StateEntryError, or BatchError for what is no batch, or TopicError for offsets that
-        go back: the log is damaged.
+        Of a batch that is no marker the header is enough. Raises TopicError (KAFKA_STORAGE_ERROR)
+        for what cannot be an entry here: the log is damaged.
         """
         if is_state_entry(data):
             entry = StateEntry.decode(data)
             self._check_offset(entry_id, entry.next_offset)
             self._adopt(entry, entry_id, len(data))
             return None
-        header = read_header(data)
+        try:
+            header = read_header(data)
+            control = read_control(data) if header.is_control else None
+        except BatchError as error:
+            raise _damaged(entry_id, error.text) from error
+        if header.magic != MAGIC or header.last_offset_delta < 0:
+            raise _damaged(entry_id, "it is no record batch")
         self._check_offset(entry_id, header.base_offset)
-        if header.last_offset_delta < 0 or header.magic != MAGIC:
-            raise BatchError(ErrorCode.CORRUPT_MESSAGE, f"entry {entry_id} is no batch")
-        control = read_control(data) if header.is_control else None
         if header.leader_epoch > self.epochs.latest_epoch:
             self.epochs = self.epochs.with_start(header.leader_epoch, header.base_offset)
         self.admit(entry_id, header.base_offset, header, control, now_ms)
@@ -289,8 +304,7 @@ class PartitionState:
 
     def _check_offset(self, entry_id: EntryId, offset: int) -> None:
         if offset < self.next_offset:
-            text = f"entry {entry_id} has offset {offset} after {self.next_offset}"
-            raise TopicError(ErrorCode.KAFKA_STORAGE_ERROR, text)
+            raise _damaged(entry_id, f"its offset is {offset} after {self.next_offset}")
 
     def _adopt(self, entry: StateEntry, entry_id: EntryId, size_bytes: int) -> None:
         self.next_offset = entry.next_offset
@@ -302,7 +316,13 @@ class PartitionState:
 
     def _pass_state_entry(self, entry_id: EntryId, size_bytes: int) -> None:
         assert self.index is not None, "no ledger was begun"
+        if self._newest is not None and self._newest[1] is not self.index:
+            self._former = self._newest
         self.index.pass_state_entry()
         self._newest = (entry_id, self.index)
         self._newest_bytes = size_bytes
         self._bytes_since = self._batches_since = 0
+
+
+def _damaged(entry_id: EntryId, text: str) -> TopicError:
+    return TopicError(ErrorCode.KAFKA_STORAGE_ERROR, f"entry {entry_id} of the log: {text}")

@@ -46,6 +46,16 @@ def test_a_log_that_was_cut_ends_its_epochs_at_the_cut() -> None:
     assert made.end_of_epoch(3, 18) == (2, 15)
 
 
+def test_a_lower_epoch_overrules_what_it_cannot_follow() -> None:
+    assert table((1, 0), (5, 10)).with_start(3, 20) == table((1, 0), (3, 20))
+    assert table((1, 0), (3, 10)).with_start(3, 20) == table((1, 0), (3, 20))
+
+
+@pytest.mark.parametrize("starts", [[(2, 0), (1, 5)], [(2, 0), (2, 5)], [(1, 5), (2, 4)]])
+def test_a_table_is_in_order(starts: list[tuple[int, int]]) -> None:
+    assert not EpochTable(tuple(EpochStart(epoch, offset) for epoch, offset in starts)).is_ordered
+
+
 def test_the_newest_epoch_below_the_start_of_the_log_begins_there() -> None:
     made = table((1, 0), (2, 10), (3, 20))
     assert made.without_below(0) == made

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from broker_layer import partition_state, transaction_index
 from broker_layer.epoch_table import EpochTable
 from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.record_batch import (
-    BatchError,
     ControlKind,
     Producer,
     build_control_batch,
@@ -19,6 +19,7 @@ from broker_layer.kafka.record_batch import (
 from broker_layer.partition_state import (
     STATE_ENTRY_BATCHES_MAX,
     STATE_ENTRY_BYTES_MAX,
+    STATE_ENTRY_SHARE,
     ActiveProducer,
     Duplicate,
     PartitionState,
@@ -188,6 +189,22 @@ def test_a_state_entry_is_due_after_many_bytes_or_many_batches() -> None:
     assert log.state.wants_state_entry
 
 
+def test_a_large_state_is_not_written_again_for_a_few_small_batches(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(partition_state, "STATE_ENTRY_BATCHES_MAX", 3)
+    log = WrittenLog()
+    for producer_id in range(50):
+        log.write(Producer(producer_id, 0, 0))
+    log.write_state()
+    wanted = -(-len(log.entries[-1]) * STATE_ENTRY_SHARE // len(batch()))
+    assert wanted > 3
+    for _ in range(wanted):
+        assert not log.state.wants_state_entry
+        log.write()
+    assert log.state.wants_state_entry
+
+
 def test_state_entries_lead_back_to_all_points_of_all_ledgers() -> None:
     log = WrittenLog()
     for _ in range(3):
@@ -227,7 +244,7 @@ def test_a_state_from_a_later_state_entry_has_an_index_that_takes_the_earlier_po
 def test_what_is_neither_a_batch_nor_a_state_entry_is_not_replayed() -> None:
     log = WrittenLog()
     state = log.replayed(LEDGER, 0)
-    with pytest.raises(BatchError):
+    with pytest.raises(TopicError, match="entry 1 of the log: a record batch ends"):
         state.replay(EntryId(1), b"short", NOW)
     damaged = bytearray(log.entries[0])
     damaged[-1] ^= 1
@@ -236,14 +253,65 @@ def test_what_is_neither_a_batch_nor_a_state_entry_is_not_replayed() -> None:
     log.write()
     log.write()
     state.replay(EntryId(1), log.entries[2], NOW)
-    with pytest.raises(TopicError, match="offset 0 after 2"):
-        state.replay(EntryId(2), log.entries[1], NOW)
-    with pytest.raises(TopicError, match="offset 0 after 2"):
-        state.replay(EntryId(2), log.entries[0], NOW)
+    for earlier in (log.entries[0], log.entries[1]):
+        with pytest.raises(TopicError, match="its offset is 0 after 2") as caught:
+            state.replay(EntryId(2), earlier, NOW)
+        assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
     log.write()
-    log.entries[3] = log.entries[3][:16] + b"\1" + log.entries[3][17:]
-    with pytest.raises(BatchError, match="no batch"):
-        state.replay(EntryId(3), log.entries[3], NOW)
+    with pytest.raises(TopicError, match="no record batch"):
+        state.replay(EntryId(3), log.entries[3][:16] + b"\1" + log.entries[3][17:], NOW)
+
+
+def test_a_replay_needs_no_more_of_a_batch_than_its_header() -> None:
+    log = WrittenLog()
+    log.write(Producer(5, 0, 0), count=3, size=500_000)
+    log.write(Producer(5, 0, 3))
+    state = PartitionState.from_state_entry(log.entries[0], LEDGER, EntryId(0))
+    replay(state, [data[:61] for data in log.entries[1:]], 1)
+    assert image(state) == image(log.state)
+
+
+def test_no_transaction_is_opened_beyond_the_bound_but_those_that_are_open_go_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(transaction_index, "TRANSACTIONS_MAX", 2)
+    log = WrittenLog()
+    log.write_in_transaction(Producer(5, 0, 0))
+    log.end(ABORT, 5)
+    log.write_in_transaction(Producer(6, 0, 0))
+    third = batch(Producer(7, 0, 0), is_transactional=True)
+    assert log.refusal(third) is ErrorCode.POLICY_VIOLATION
+    log.write(Producer(8, 0, 0))
+    log.write_in_transaction(Producer(6, 0, 1))
+    log.end(ABORT, 6)
+    assert log.refusal(third) is ErrorCode.POLICY_VIOLATION
+    log.state.drop_below(2)
+    log.append(third)
+
+
+def test_the_indexes_of_the_last_two_ledgers_are_known() -> None:
+    log = WrittenLog()
+    assert log.state.index is not None
+    log.write()
+    log.write_state()
+    assert log.state.known_index(LEDGER) == (log.state.index, EntryPlace(LEDGER, EntryId(2)))
+    former = log.state.index
+    log.roll(LedgerId(8))
+    assert log.state.known_index(LEDGER) == (former, EntryPlace(LEDGER, EntryId(2)))
+    newest = log.state.index
+    assert log.state.known_index(LedgerId(8)) == (newest, EntryPlace(LedgerId(8), EntryId(0)))
+    log.write_state()
+    assert log.state.known_index(LEDGER) == (former, EntryPlace(LEDGER, EntryId(2)))
+    log.roll(LedgerId(9))
+    assert log.state.known_index(LEDGER) is None
+    assert log.state.known_index(LedgerId(8)) == (newest, EntryPlace(LedgerId(8), EntryId(1)))
+
+
+def test_every_ledger_begins_with_a_state_entry() -> None:
+    log = WrittenLog()
+    log.state.begin_ledger(LedgerId(8))
+    with pytest.raises(AssertionError):
+        log.state.begin_ledger(LedgerId(9))
 
 
 def test_a_replay_learns_of_epochs_from_the_batches_in_them() -> None:

@@ -64,11 +64,14 @@ def test_the_start_of_the_log_drops_what_lies_below_it_as_a_whole() -> None:
 
 def test_what_is_loaded_replaces_what_was_held_also_in_the_view_of_producers() -> None:
     index = TransactionIndex()
+    index.begin(7, 8)
+    index.end(7, 9, is_aborted=True)
     index.begin(1, 10)
     producers = index.producers
     index.load([(3, 30), (2, 31)], [AbortedTransaction(9, 1, 2, 3)])
     assert list(producers) == [3, 2]
     assert index.open_snapshot() == ((3, 30), (2, 31))
+    assert index.last_stable_offset(9) == 9
     assert index.last_stable_offset(40) == 30
 
 
