@@ -1,0 +1,122 @@
+"""Carries requests to one broker over one connection, many at a time, answered in order.
+
+Leaves making and replacing connections to `peer`, and bodies to their senders.
+
+Format: Kafka's frames with flexible headers, so only flexible versions of an API can be asked for.
+A request behind its length: API key i16, version i16, correlation id i32, client id (i16 length),
+tagged fields, body. A response behind its length: correlation id i32, tagged fields, body.
+
+Invariants: every call ends exactly once: by its answer or with the connection; an answer out of
+order, or too long, ends the connection.
+
+Source: Kafka's protocol guide; KIP-482.
+"""
+
+import asyncio
+import contextlib
+import struct
+from collections import deque
+from typing import Final
+
+from broker_layer.errors import TopicError
+from broker_layer.kafka.error_codes import ErrorCode
+from broker_layer.kafka.errors import FrameError
+from broker_layer.kafka.primitives import NO_TAGS, parsing, skip_tags
+
+FRAME_BYTES_MAX: Final = 16 * 1024 * 1024
+CALLS_MAX: Final = 1_000
+"""Calls of one connection that are not answered; another one is refused."""
+
+_LENGTH = struct.Struct(">i")
+_REQUEST = struct.Struct(">ihhih")
+_CORRELATION = struct.Struct(">i")
+_CORRELATION_MODULUS: Final = 1 << 31
+
+
+class PeerError(TopicError):
+    """Another broker was not reached or did not answer; whether it acted is unknown."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(ErrorCode.NETWORK_EXCEPTION, text)
+
+
+class PeerConnection:
+    """One connection, from its making to its end."""
+
+    def __init__(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, client_id: str
+    ) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._client_id = client_id.encode()
+        self._calls: deque[tuple[int, asyncio.Future[memoryview]]] = deque()
+        self._last_correlation_id = 0
+        self._failure: PeerError | None = None
+        self._reading = asyncio.get_running_loop().create_task(self._read())
+
+    @property
+    def is_open(self) -> bool:
+        """Whether calls can be made."""
+        return self._failure is None
+
+    def call(self, api_key: int, version: int, body: bytes) -> "asyncio.Future[memoryview]":
+        """Send a request; the future gets the body of the answer. Raises PeerError, as the future
+        does when the connection ends.
+        """
+        if self._failure is not None:
+            raise self._failure
+        if len(self._calls) >= CALLS_MAX:
+            raise PeerError(f"{CALLS_MAX} requests to the broker are unanswered")
+        self._last_correlation_id = (self._last_correlation_id + 1) % _CORRELATION_MODULUS
+        client_id, number = self._client_id, self._last_correlation_id
+        length = _REQUEST.size - _LENGTH.size + len(client_id) + len(NO_TAGS) + len(body)
+        header = _REQUEST.pack(length, api_key, version, number, len(client_id))
+        self._writer.writelines([header, client_id, NO_TAGS, body])
+        answer: asyncio.Future[memoryview] = asyncio.get_running_loop().create_future()
+        self._calls.append((number, answer))
+        return answer
+
+    def close(self, why: str) -> None:
+        """End the connection at once; what is unanswered fails."""
+        if self._failure is not None:
+            return
+        self._failure = PeerError(why)
+        self._reading.cancel()
+        self._writer.transport.abort()
+        while self._calls:
+            _, answer = self._calls.popleft()
+            if not answer.done():
+                answer.set_exception(PeerError(why))
+                answer.exception()  # whoever asked may have given up
+
+    async def wait_closed(self) -> None:
+        """Wait until nothing of the connection runs any more."""
+        with contextlib.suppress(OSError):
+            await self._writer.wait_closed()
+        await asyncio.gather(self._reading, return_exceptions=True)
+
+    async def _read(self) -> None:
+        try:
+            while True:
+                (length,) = _LENGTH.unpack(await self._reader.readexactly(_LENGTH.size))
+                if not _CORRELATION.size < length <= FRAME_BYTES_MAX:
+                    raise FrameError(f"an answer of {length} B")
+                self._take(memoryview(await self._reader.readexactly(length)))
+        except (OSError, EOFError) as error:
+            self.close(f"the connection ended: {error}")
+        except FrameError as error:
+            self.close(f"the broker answered what is no answer: {error}")
+
+    def _take(self, frame: memoryview) -> None:
+        number, start = _read_header(frame)
+        if not self._calls or self._calls[0][0] != number:
+            raise FrameError(f"answer {number} is not due")
+        _, answer = self._calls.popleft()
+        if not answer.done():
+            answer.set_result(frame[start:])
+
+
+@parsing
+def _read_header(frame: memoryview) -> tuple[int, int]:
+    (number,) = _CORRELATION.unpack_from(frame)
+    return number, skip_tags(frame, _CORRELATION.size)

@@ -1,0 +1,245 @@
+"""Coordinates the transactions whose ids belong to the state partitions that this broker leads.
+
+Leaves the decisions to `machine`, storing to `state_partition`, the markers' way to
+`marker_sender`, and Kafka's messages to `handlers`.
+
+Invariants: an id is decided for only while this broker leads its partition and has loaded it; what
+a call answers is durable.
+
+Source: KIP-98, KIP-360, KIP-447, KIP-890 (verification), KIP-664 (describe and list).
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from broker_layer.errors import TopicError
+from broker_layer.java_hash import partition_of_key
+from broker_layer.kafka.error_codes import ErrorCode
+from broker_layer.transactions.config import TransactionConfig
+from broker_layer.transactions.machine import ProducerIdNeeded, Store, TransactionMachine
+from broker_layer.transactions.marker_sender import MarkerSender
+from broker_layer.transactions.seams import OpenDurableLog, ProducerIds
+from broker_layer.transactions.state_partition import StatePartition
+from broker_layer.transactions.values import (
+    Claim,
+    ProducerIdentity,
+    TopicPartition,
+    Transaction,
+    TransactionState,
+)
+from ledger_client.tasks import BackgroundTasks
+from metadata.errors import MetadataError
+
+EXPIRY_STEP: Final = 1_000
+"""Ids that are looked at for expiry in one step of the loop."""
+
+
+class TransactionCoordinator:
+    """One broker's share of all transactional ids. Serves between `start` and `aclose`."""
+
+    def __init__(
+        self,
+        sender: MarkerSender,
+        producer_ids: ProducerIds,
+        partition_count: Callable[[], int],
+        config: TransactionConfig,
+        wall_clock_ms: Callable[[], int],
+    ) -> None:
+        self.config = config
+        self._sender = sender
+        self._producer_ids = producer_ids
+        self._partition_count = partition_count
+        self._wall_clock_ms = wall_clock_ms
+        self._partitions: dict[int, StatePartition] = {}
+        self._tasks = BackgroundTasks()
+        self._is_active = False
+
+    def start(self) -> None:
+        """Begin to serve, and to look for timeouts."""
+        self._is_active = True
+        self._tasks.start(self._watch_timeouts())
+        self._tasks.start(self._watch_idle_ids())
+
+    async def aclose(self) -> None:
+        """Give up every partition, in order."""
+        self._is_active = False
+        await self._tasks.aclose()
+        for partition in list(self._partitions):
+            await self.resign(partition)
+
+    def now_ms(self) -> int:
+        """Return the wall clock's time."""
+        return self._wall_clock_ms()
+
+    # Which partitions this broker leads
+
+    async def load(self, partition: int, epoch: int, open_log: OpenDurableLog) -> None:
+        """Take a state partition over and serve it. Raises TopicError when it cannot be now."""
+        assert partition not in self._partitions, "a partition is resigned before it is led again"
+        state = StatePartition(partition, self._sender, self._wall_clock_ms)
+        self._partitions[partition] = state
+        try:
+            await state.open(open_log)
+        except BaseException:
+            if self._partitions.get(partition) is state:
+                del self._partitions[partition]
+            raise
+
+    async def resign(self, partition: int) -> None:
+        """Stop to lead a state partition; without effect for one that is not led."""
+        state = self._partitions.pop(partition, None)
+        if state is not None:
+            await state.aclose()
+
+    # What producers ask for
+
+    async def init_producer_id(
+        self, transactional_id: str | None, timeout_ms: int, claim: ProducerIdentity | None
+    ) -> ProducerIdentity:
+        """Return the identity of a new incarnation, all earlier ones being shut out.
+
+        Raises TopicError; CONCURRENT_TRANSACTIONS while a transaction is still being ended.
+        """
+        if transactional_id is None:
+            return ProducerIdentity(await self._fresh_producer_id(), 0)
+        self._check_id(transactional_id)
+        if not 0 < timeout_ms <= self.config.timeout_ms_max:
+            text = f"the timeout must be 1 to {self.config.timeout_ms_max} ms"
+            raise TopicError(ErrorCode.INVALID_TRANSACTION_TIMEOUT, text)
+        fresh_id: int | None = None
+        while True:
+            state = self._partition_of(transactional_id)
+            machine = state.machines.get(transactional_id)
+            if machine is None:
+                self._check_room(state)
+                machine = TransactionMachine()
+            decision = machine.init_producer_id(
+                claim, transactional_id, timeout_ms, self._wall_clock_ms(), fresh_id
+            )
+            if not isinstance(decision, ProducerIdNeeded):
+                break
+            fresh_id = await self._fresh_producer_id()
+        await state.perform(machine, decision)
+        assert isinstance(decision, Store), "a refusal was raised"
+        return _identity_in(decision.transaction)
+
+    async def add_partitions(self, claim: Claim, partitions: Iterable[TopicPartition]) -> None:
+        """Return once the open transaction, begun if need be, has these partitions."""
+        state, machine = self._machine_of(claim.transactional_id)
+        now_ms = self._wall_clock_ms()
+        await state.perform(machine, machine.add_partitions(claim, partitions, now_ms))
+
+    async def end(self, claim: Claim, *, committed: bool) -> None:
+        """Return once the end of the open transaction is decided; its markers follow."""
+        state, machine = self._machine_of(claim.transactional_id)
+        decision = machine.end(claim, committed=committed, now_ms=self._wall_clock_ms())
+        await state.perform(machine, decision)
+
+    def verify(
+        self, claim: Claim, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, ErrorCode]:
+        """Say of each partition whether the claimed transaction is open there. Raises TopicError
+        when this broker cannot tell.
+        """
+        _, machine = self._machine_of(claim.transactional_id)
+        return machine.verify(claim, partitions)
+
+    # What administrators ask for
+
+    def describe(self, transactional_id: str) -> tuple[Transaction, tuple[TopicPartition, ...]]:
+        """Return what is known of an id, and which partitions its transaction still concerns."""
+        self._check_id(transactional_id)
+        machine = self._partition_of(transactional_id).machines.get(transactional_id)
+        if machine is None or machine.transaction is None:
+            text = f"there is no transactional id {transactional_id!r}"
+            raise TopicError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, text)
+        transaction = machine.transaction
+        if transaction.state.is_prepared:
+            return transaction, tuple(machine.unmarked)
+        return transaction, transaction.partitions
+
+    def list_all(self) -> list[Transaction]:
+        """Return every id of the partitions led. Raises TopicError while one is loading."""
+        self._check_active()
+        transactions: list[Transaction] = []
+        for state in self._partitions.values():
+            if state.is_loading:
+                state.check_serving()
+            transactions += [
+                machine.transaction
+                for machine in state.machines.values()
+                if machine.transaction is not None
+            ]
+        return transactions
+
+    # Inside
+
+    def _check_active(self) -> None:
+        if not self._is_active:
+            text = "the broker is starting or stopping"
+            raise TopicError(ErrorCode.COORDINATOR_NOT_AVAILABLE, text)
+
+    def _check_id(self, transactional_id: str) -> None:
+        self._check_active()
+        if not transactional_id:
+            raise TopicError(ErrorCode.INVALID_REQUEST, "a transactional id is not empty")
+
+    def _check_room(self, state: StatePartition) -> None:
+        if len(state.machines) >= self.config.ids_per_partition_max:
+            text = f"state partition {state.number} holds {len(state.machines)} transactional ids"
+            raise TopicError(ErrorCode.POLICY_VIOLATION, text)
+
+    def _partition_of(self, transactional_id: str) -> StatePartition:
+        self._check_active()
+        count = self._partition_count()
+        if count == 0:
+            text = "the state topic of transactions is not there yet"
+            raise TopicError(ErrorCode.COORDINATOR_NOT_AVAILABLE, text)
+        number = partition_of_key(transactional_id, count)
+        state = self._partitions.get(number)
+        if state is None:
+            text = f"this broker does not lead state partition {number}"
+            raise TopicError(ErrorCode.NOT_COORDINATOR, text)
+        state.check_serving()
+        return state
+
+    def _machine_of(self, transactional_id: str) -> tuple[StatePartition, TransactionMachine]:
+        self._check_id(transactional_id)
+        state = self._partition_of(transactional_id)
+        machine = state.machines.get(transactional_id)
+        # Without one, an empty machine refuses whatever is claimed.
+        return state, machine or TransactionMachine()
+
+    async def _fresh_producer_id(self) -> int:
+        self._check_active()
+        try:
+            return await self._producer_ids.next()
+        except MetadataError as error:
+            # Clients repeat on this code without looking for another coordinator.
+            text = f"no producer id can be had now: {error}"
+            raise TopicError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, text) from error
+
+    async def _watch_timeouts(self) -> None:
+        while True:
+            await asyncio.sleep(self.config.timeout_check_period_s)
+            for state in list(self._partitions.values()):
+                state.time_out(self._wall_clock_ms())
+
+    async def _watch_idle_ids(self) -> None:
+        while True:
+            await asyncio.sleep(self.config.expiry_check_period_s)
+            for state in list(self._partitions.values()):
+                machines = list(state.machines.values())
+                for start in range(0, len(machines), EXPIRY_STEP):
+                    step = machines[start : start + EXPIRY_STEP]
+                    state.expire(step, self.config.id_idle_ms_max)
+                    await asyncio.sleep(0)
+
+
+def _identity_in(transaction: Transaction) -> ProducerIdentity:
+    """Return what the incarnation gets, or ask it to come again if its predecessor was aborted."""
+    if transaction.state is not TransactionState.EMPTY:
+        text = "the transaction of the previous incarnation is being aborted"
+        raise TopicError(ErrorCode.CONCURRENT_TRANSACTIONS, text)
+    return ProducerIdentity(transaction.producer_id, transaction.producer_epoch)

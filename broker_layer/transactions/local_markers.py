@@ -1,0 +1,113 @@
+"""Writes markers to the partitions that this broker leads.
+
+Leaves the order of logs and their checks to `broker_layer.topic_log`, and the offsets that a
+transaction commits to the group coordinator.
+
+Invariants: a marker is handed to its log before `write` returns, and what was verified before it is
+void from then on; a marker that is still on its way is not appended a second time.
+
+Source: KIP-98, "Complete the transaction".
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+from broker_layer.errors import TopicError
+from broker_layer.kafka.error_codes import ErrorCode
+from broker_layer.kafka.record_batch import (
+    BatchHeader,
+    ControlKind,
+    build_control_batch,
+    read_header,
+)
+from broker_layer.transactions.values import GROUP_TOPIC, Marker, TopicPartition
+from broker_layer.transactions.verification_guards import VerificationGuards
+
+
+class MarkedLog(Protocol):
+    """A partition's log, for what concerns markers (`broker_layer.topic_log.TopicLog`)."""
+
+    def append(
+        self, header: BatchHeader, data: bytearray, *, coordinator_epoch: int | None
+    ) -> Awaitable[object]:
+        """Append a batch; the answer comes when it is committed. Raises TopicError."""
+
+
+class GroupMarkers(Protocol):
+    """The group coordinator, for what concerns markers."""
+
+    def write_markers(
+        self,
+        partition: int,
+        producer_id: int,
+        producer_epoch: int,
+        coordinator_epoch: int,
+        committed: bool,  # noqa: FBT001 - positional, as the coordinator has it
+    ) -> Awaitable[None]:
+        """Keep or drop the offsets of a transaction, durably. Raises TopicError."""
+
+
+class LocalMarkerWriter:
+    """All markers for the partitions that one broker leads."""
+
+    def __init__(
+        self,
+        log_of: Callable[[str, int], MarkedLog],
+        groups: GroupMarkers,
+        guards: VerificationGuards,
+        wall_clock_ms: Callable[[], int],
+    ) -> None:
+        self._log_of = log_of
+        self._groups = groups
+        self._guards = guards
+        self._wall_clock_ms = wall_clock_ms
+        self._under_way: dict[tuple[TopicPartition, Marker], asyncio.Future[ErrorCode]] = {}
+
+    def write(self, partition: TopicPartition, marker: Marker) -> Awaitable[ErrorCode]:
+        """Append a marker before this returns; see `seams.LocalMarkers`."""
+        key = partition, marker
+        outcome = self._under_way.get(key)
+        if outcome is None:
+            self._guards.marker_written(partition, marker.producer_id)
+            outcome = asyncio.ensure_future(_code_of(self._appended(partition, marker)))
+            self._under_way[key] = outcome
+            outcome.add_done_callback(lambda _: self._under_way.pop(key))
+        return asyncio.shield(outcome)
+
+    def _appended(
+        self, partition: TopicPartition, marker: Marker
+    ) -> Awaitable[object] | TopicError:
+        try:
+            if partition.topic == GROUP_TOPIC:
+                return self._groups.write_markers(
+                    partition.partition,
+                    marker.producer_id,
+                    marker.producer_epoch,
+                    marker.coordinator_epoch,
+                    marker.committed,
+                )
+            log = self._log_of(partition.topic, partition.partition)
+            batch = self._batch(marker)
+            return log.append(read_header(batch), batch, coordinator_epoch=marker.coordinator_epoch)
+        except TopicError as error:
+            return error
+
+    def _batch(self, marker: Marker) -> bytearray:
+        return build_control_batch(
+            ControlKind.COMMIT if marker.committed else ControlKind.ABORT,
+            marker.producer_id,
+            marker.producer_epoch,
+            marker.coordinator_epoch,
+            self._wall_clock_ms(),
+        )
+
+
+async def _code_of(appended: Awaitable[object] | TopicError) -> ErrorCode:
+    if isinstance(appended, TopicError):
+        return appended.code
+    try:
+        await appended
+    except TopicError as error:
+        return error.code
+    return ErrorCode.NONE

@@ -1,0 +1,99 @@
+"""Writes markers to the partitions that another broker leads: WriteTxnMarkers, version 1.
+
+Leaves when and how often to `marker_sender`, and connections to `broker_layer.peer`.
+
+Invariants: an answer that does not speak of a marker says nothing of it: its code is
+UNKNOWN_SERVER_ERROR.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from broker_layer.kafka.error_codes import ErrorCode
+from broker_layer.kafka.errors import FrameError
+from broker_layer.kafka.messages import (
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+    decode_response,
+    encode_request,
+)
+from broker_layer.kafka.versions import ApiKey
+from broker_layer.peer import PeerAddress, Peers
+from broker_layer.peer_connection import PeerError
+from broker_layer.transactions.values import Marker, TopicPartition
+
+VERSION: Final = 1
+
+_Marker = WriteTxnMarkersRequest.WritableTxnMarker
+_Topic = _Marker.WritableTxnMarkerTopic
+
+
+class PeerMarkers:
+    """Markers for other brokers, over the connections of `peers`, which carry nothing else."""
+
+    def __init__(self, peers: Peers, timeout_s: float) -> None:
+        self._peers = peers
+        self._timeout_s = timeout_s
+
+    async def write(
+        self, address: PeerAddress, markers: Sequence[tuple[TopicPartition, Marker]]
+    ) -> list[ErrorCode]:
+        """Return one code per marker. Raises PeerError when the outcome is unknown."""
+        body = bytes(encode_request(markers_request(markers), VERSION))
+        answer = await self._peers.call(
+            address, ApiKey.WRITE_TXN_MARKERS, VERSION, body, timeout_s=self._timeout_s
+        )
+        try:
+            response = decode_response(ApiKey.WRITE_TXN_MARKERS, VERSION, answer)
+        except FrameError as error:
+            raise PeerError(f"broker {address.broker_id}: {error}") from error
+        assert isinstance(response, WriteTxnMarkersResponse), "the codec goes by the API"
+        return _codes_in(response, markers)
+
+
+def markers_request(
+    markers: Sequence[tuple[TopicPartition, Marker]],
+) -> WriteTxnMarkersRequest:
+    """Return the request that carries all of `markers`."""
+    by_marker: dict[Marker, dict[str, list[int]]] = {}
+    for partition, marker in markers:
+        topics = by_marker.setdefault(marker, {})
+        topics.setdefault(partition.topic, []).append(partition.partition)
+    return WriteTxnMarkersRequest(
+        markers=[
+            _Marker(
+                producer_id=marker.producer_id,
+                producer_epoch=marker.producer_epoch,
+                transaction_result=marker.committed,
+                topics=[
+                    _Topic(name=name, partition_indexes=partitions)
+                    for name, partitions in topics.items()
+                ],
+                coordinator_epoch=marker.coordinator_epoch,
+            )
+            for marker, topics in by_marker.items()
+        ]
+    )
+
+
+def _codes_in(
+    response: WriteTxnMarkersResponse, markers: Sequence[tuple[TopicPartition, Marker]]
+) -> list[ErrorCode]:
+    codes: dict[tuple[int, str, int], ErrorCode] = {}
+    for result in response.markers:
+        for topic in result.topics:
+            for partition in topic.partitions:
+                key = result.producer_id, topic.name, partition.partition_index
+                codes[key] = code_of(partition.error_code)
+    return [
+        codes.get((marker.producer_id, *partition), ErrorCode.UNKNOWN_SERVER_ERROR)
+        for partition, marker in markers
+    ]
+
+
+def code_of(number: int) -> ErrorCode:
+    """Return an answer's code; one that is not known means that something failed."""
+    try:
+        return ErrorCode(number)
+    except ValueError:
+        return ErrorCode.UNKNOWN_SERVER_ERROR

@@ -1,0 +1,208 @@
+"""Brings markers to the leaders of their partitions, again and again until they are stored.
+
+Leaves the bytes to `marker_messages`, connections to `broker_layer.peer`, and what a stored marker
+means for its transaction to whoever made the job.
+
+Invariants: an entry is in exactly one place: waiting for its pause, queued for a broker, or under
+way; one request per broker is under way, so that markers arrive in the order in which they left;
+an entry is dropped only when it is stored, its topic is gone for certain, or its job is cancelled.
+
+Source: KIP-98, "Complete the transaction"; topics design, "The mapping".
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Iterable, Sequence
+from random import Random
+from typing import Protocol
+
+from broker_layer.errors import TopicError
+from broker_layer.kafka.error_codes import ErrorCode
+from broker_layer.peer import PeerAddress
+from broker_layer.transactions.config import TransactionConfig
+from broker_layer.transactions.marker_job import MarkerEntry, MarkerJob
+from broker_layer.transactions.seams import LocalMarkers, NoLeader, PartitionLeaders
+from broker_layer.transactions.values import Marker, TopicPartition
+from ledger_client.tasks import BackgroundTasks
+
+_log = logging.getLogger(__name__)
+
+
+class RemoteMarkers(Protocol):
+    """Writes markers to partitions that another broker leads (`marker_messages.PeerMarkers`)."""
+
+    def write(
+        self, address: PeerAddress, markers: Sequence[tuple[TopicPartition, Marker]]
+    ) -> Awaitable[list[ErrorCode]]:
+        """Return one code per marker. Raises TopicError when the outcome is unknown."""
+
+
+class MarkerSender:
+    """All markers of one broker that are under way."""
+
+    def __init__(
+        self,
+        own_id: int,
+        leaders: PartitionLeaders,
+        local: LocalMarkers,
+        remote: RemoteMarkers,
+        config: TransactionConfig,
+        rng: Random,
+    ) -> None:
+        self._own_id = own_id
+        self._leaders = leaders
+        self._local = local
+        self._remote = remote
+        self._config = config
+        self._rng = rng
+        self._queues: dict[int, deque[MarkerEntry]] = {}
+        """By broker; there is a queue as long as a task drains it."""
+        self._pauses: dict[int, tuple[asyncio.TimerHandle, list[MarkerEntry]]] = {}
+        self._pause_count = 0
+        self._tasks = BackgroundTasks()
+
+    def send(self, job: MarkerJob, partitions: Iterable[TopicPartition]) -> None:
+        """Take a job on; it hears of each partition."""
+        self._dispatch([MarkerEntry(job, partition) for partition in partitions])
+
+    def retry_now(self) -> None:
+        """Cut all pauses short: leaders have changed."""
+        paused, self._pauses = self._pauses, {}
+        for timer, entries in paused.values():
+            timer.cancel()
+            self._dispatch(entries)
+
+    @property
+    def waiting_count(self) -> int:
+        """How many markers are not known to be stored, and not under way to a broker."""
+        paused = sum(len(entries) for _, entries in self._pauses.values())
+        return paused + sum(len(queue) for queue in self._queues.values())
+
+    async def aclose(self) -> None:
+        """Stop; what was not stored is for the next coordinator."""
+        for timer, _ in self._pauses.values():
+            timer.cancel()
+        self._pauses.clear()
+        await self._tasks.aclose()
+
+    def _dispatch(self, entries: Iterable[MarkerEntry]) -> None:
+        later: list[MarkerEntry] = []
+        own: list[MarkerEntry] = []
+        for entry in entries:
+            if entry.job.is_cancelled:
+                continue
+            leader = self._leaders.leader_of(entry.partition)
+            if isinstance(leader, NoLeader):
+                if not self._drop_if_gone(entry, leader):
+                    later.append(entry)
+            elif leader.broker_id == self._own_id:
+                own.append(entry)
+            else:
+                self._queue(leader, entry)
+        if own:
+            self._tasks.start(self._write_here(own))
+        self._retry_later(later)
+
+    def _drop_if_gone(self, entry: MarkerEntry, why: NoLeader) -> bool:
+        now = asyncio.get_running_loop().time()
+        if why is not NoLeader.ABSENT:
+            entry.absent_since = None
+        elif entry.absent_since is None:
+            entry.absent_since = now
+        is_gone = why is NoLeader.DELETED or (
+            entry.absent_since is not None
+            and now - entry.absent_since >= self._config.absent_topic_patience_s
+        )
+        if is_gone:
+            _log.info(
+                "transaction %r: %s-%d is gone and needs no marker",
+                entry.job.transactional_id,
+                entry.partition.topic,
+                entry.partition.partition,
+            )
+            entry.job.report(entry.partition)
+        return is_gone
+
+    def _queue(self, leader: PeerAddress, entry: MarkerEntry) -> None:
+        entry.absent_since = None
+        queue = self._queues.get(leader.broker_id)
+        if queue is None:
+            queue = self._queues[leader.broker_id] = deque()
+            self._tasks.start(self._drain(leader, queue))
+        queue.append(entry)
+
+    async def _drain(self, leader: PeerAddress, queue: deque[MarkerEntry]) -> None:
+        try:
+            while batch := self._take(queue):
+                await self._write_there(leader, batch)
+        finally:
+            del self._queues[leader.broker_id]
+
+    def _take(self, queue: deque[MarkerEntry]) -> list[MarkerEntry]:
+        batch: list[MarkerEntry] = []
+        while queue and len(batch) < self._config.markers_per_request_max:
+            entry = queue.popleft()
+            if not entry.job.is_cancelled:
+                batch.append(entry)
+        return batch
+
+    async def _write_there(self, leader: PeerAddress, batch: list[MarkerEntry]) -> None:
+        markers = [(entry.partition, entry.job.marker) for entry in batch]
+        try:
+            codes = await self._remote.write(leader, markers)
+        except TopicError as error:
+            _log.info("markers to broker %d: %s", leader.broker_id, error)
+            self._retry_later(batch)
+        else:
+            self._settle(batch, codes)
+
+    async def _write_here(self, batch: list[MarkerEntry]) -> None:
+        # All are appended before the first is waited for.
+        writes = [self._local.write(entry.partition, entry.job.marker) for entry in batch]
+        for entry, write in zip(batch, writes, strict=True):
+            self._settle([entry], [await _code_of(write)])
+
+    def _settle(self, batch: list[MarkerEntry], codes: list[ErrorCode]) -> None:
+        again: list[MarkerEntry] = []
+        for entry, code in zip(batch, codes, strict=True):
+            match code:
+                case ErrorCode.NONE:
+                    entry.job.report(entry.partition)
+                case ErrorCode.INVALID_PRODUCER_EPOCH:
+                    # A later epoch is given out only once this transaction is complete: its marker
+                    # is there already.
+                    entry.job.report(entry.partition)
+                case ErrorCode.TRANSACTION_COORDINATOR_FENCED:
+                    _log.warning(
+                        "transaction %r has a newer coordinator", entry.job.transactional_id
+                    )
+                    entry.job.cancel()
+                case _:
+                    again.append(entry)
+        self._retry_later(again)
+
+    def _retry_later(self, entries: list[MarkerEntry]) -> None:
+        entries = [entry for entry in entries if not entry.job.is_cancelled]
+        if not entries:
+            return
+        for entry in entries:
+            entry.attempts += 1
+        doublings = min(entry.attempts for entry in entries) - 1
+        bound = self._config.marker_pause_first_s * (1 << min(doublings, 30))
+        pause = min(self._config.marker_pause_max_s, bound) * (0.5 + self._rng.random() / 2)
+        loop = asyncio.get_running_loop()
+        self._pause_count += 1
+        timer = loop.call_later(pause, self._resume, self._pause_count)
+        self._pauses[self._pause_count] = (timer, entries)
+
+    def _resume(self, number: int) -> None:
+        _, entries = self._pauses.pop(number)
+        self._dispatch(entries)
+
+
+async def _code_of(write: Awaitable[ErrorCode]) -> ErrorCode:
+    try:
+        return await write
+    except TopicError as error:
+        return error.code

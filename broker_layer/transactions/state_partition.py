@@ -1,0 +1,201 @@
+"""Performs what the machines of one state partition decide, as long as this broker leads it.
+
+Leaves the decisions to `machine`, the markers' way to `marker_sender`, and which partition an id
+belongs to to `coordinator`.
+
+Invariants: nobody hears of a decision that is not durable; markers leave only after their decision
+is durable, under the epoch in which this broker leads the partition; after the log failed, nothing
+is decided any more.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+
+from broker_layer.errors import TopicError
+from broker_layer.kafka.error_codes import ErrorCode
+from broker_layer.transactions.machine import Decision, Refused, Store, TransactionMachine
+from broker_layer.transactions.marker_job import MarkerJob
+from broker_layer.transactions.marker_sender import MarkerSender
+from broker_layer.transactions.records import decode_transaction, encode_transaction
+from broker_layer.transactions.seams import DurableLog, OpenDurableLog
+from broker_layer.transactions.values import TopicPartition, Transaction, TransactionState
+from metadata.errors import MetadataFormatError
+
+_log = logging.getLogger(__name__)
+
+
+class StatePartition:
+    """The transactional ids of one partition of the state topic."""
+
+    def __init__(self, number: int, sender: MarkerSender, wall_clock_ms: Callable[[], int]) -> None:
+        self.number = number
+        self.machines: dict[str, TransactionMachine] = {}
+        self.active: dict[str, TransactionMachine] = {}
+        """Those with a transaction that is open or being ended."""
+        self._sender = sender
+        self._wall_clock_ms = wall_clock_ms
+        self._log: DurableLog | None = None
+        self._has_ended = False
+        self._jobs: dict[str, MarkerJob] = {}
+
+    async def open(self, open_log: OpenDurableLog) -> None:
+        """Load the partition, and go on with the markers of what was decided. Raises TopicError."""
+        try:
+            log = await open_log(load=self._load, snapshot=self._snapshot, on_failed=self._fail)
+        except MetadataFormatError as error:
+            raise TopicError(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error)) from error
+        if self._has_ended:
+            await log.aclose()
+            raise TopicError(
+                ErrorCode.NOT_COORDINATOR, "the partition was given up while it loaded"
+            )
+        self._log = log
+        for machine in list(self.machines.values()):
+            self._note_state(machine)
+
+    async def aclose(self) -> None:
+        """Stop deciding, call back the markers, and end the log in order."""
+        self._fail()
+        log, self._log = self._log, None
+        if log is not None:
+            await log.aclose()
+
+    @property
+    def is_loading(self) -> bool:
+        """Whether its records are still being read."""
+        return self._log is None and not self._has_ended
+
+    def check_serving(self) -> None:
+        """Raise TopicError unless this broker may decide for the partition now."""
+        if self._has_ended:
+            text = f"this broker no longer leads state partition {self.number}"
+            raise TopicError(ErrorCode.NOT_COORDINATOR, text)
+        if self._log is None:
+            text = f"state partition {self.number} is being loaded"
+            raise TopicError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, text)
+
+    async def perform(self, machine: TransactionMachine, decision: Decision) -> None:
+        """Return once what was decided holds. Raises TopicError for a refusal, or when it cannot
+        be stored.
+        """
+        if isinstance(decision, Refused):
+            raise TopicError(decision.code, f"refused: {decision.code.name}")
+        if isinstance(decision, Store):
+            await self._store(machine, decision.transaction)
+
+    def perform_nowait(self, machine: TransactionMachine, decision: Decision) -> None:
+        """Start storing what was decided without being asked; what cannot be is tried later."""
+        if isinstance(decision, Store):
+            try:
+                self._store(machine, decision.transaction)
+            except TopicError as error:
+                _log.warning("state partition %d: %s", self.number, error)
+
+    def time_out(self, now_ms: int) -> None:
+        """Abort what is open for too long, and complete what could not be stored as such before."""
+        for machine in list(self.active.values()):
+            if self._log is None or self._has_ended:
+                return
+            self.perform_nowait(machine, machine.time_out(now_ms))
+            self.perform_nowait(machine, machine.complete(now_ms))
+
+    def expire(self, machines: Iterable[TransactionMachine], idle_ms_max: int) -> None:
+        """Forget those of `machines` that were not used for long."""
+        now_ms = self._wall_clock_ms()
+        for machine in machines:
+            if self._log is None or self._has_ended:
+                return
+            self.perform_nowait(machine, machine.expire(now_ms, idle_ms_max))
+
+    # Storing
+
+    def _store(
+        self, machine: TransactionMachine, transaction: Transaction
+    ) -> "asyncio.Future[None]":
+        self.check_serving()
+        assert self._log is not None, "a partition that serves has its log"
+        stored = self._log.append(encode_transaction(transaction))
+        machine.storing(transaction)
+        self.machines[transaction.transactional_id] = machine
+        # Whoever asked may give up waiting; the machine must hear of it all the same.
+        heard: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        stored.add_done_callback(partial(self._note_stored, machine, heard))
+        return heard
+
+    def _note_stored(
+        self,
+        machine: TransactionMachine,
+        heard: "asyncio.Future[None]",
+        stored: "asyncio.Future[None]",
+    ) -> None:
+        error = None if stored.cancelled() else stored.exception()
+        if stored.cancelled() or error is not None:
+            self._fail()
+            code = ErrorCode.NOT_COORDINATOR
+            if not heard.done():
+                heard.set_exception(TopicError(code, f"the decision was not stored: {error}"))
+                heard.exception()  # nobody may be waiting
+            return
+        machine.stored()
+        if not self._has_ended:
+            self._note_state(machine)
+        if not heard.done():
+            heard.set_result(None)
+
+    def _note_state(self, machine: TransactionMachine) -> None:
+        """Follow a machine to the state that is durable now."""
+        transaction = machine.transaction
+        assert transaction is not None, "a durable state was noted"
+        transactional_id = transaction.transactional_id
+        if transaction.state.is_idle or transaction.state is TransactionState.DEAD:
+            self.active.pop(transactional_id, None)
+        else:
+            self.active[transactional_id] = machine
+        if transaction.state is TransactionState.DEAD:
+            del self.machines[transactional_id]
+        if transaction.state.is_prepared:
+            self._send_markers(machine, transaction)
+
+    # Markers
+
+    def _send_markers(self, machine: TransactionMachine, transaction: Transaction) -> None:
+        assert self._log is not None, "what is durable has a log"
+        if not transaction.partitions:
+            self.perform_nowait(machine, machine.complete(self._wall_clock_ms()))
+            return
+        job = MarkerJob(
+            transaction.transactional_id,
+            transaction.marker(self._log.leader_epoch),
+            partial(self._note_marker, machine),
+        )
+        self._jobs[transaction.transactional_id] = job
+        self._sender.send(job, transaction.partitions)
+
+    def _note_marker(self, machine: TransactionMachine, partition: TopicPartition) -> None:
+        if self._has_ended:
+            return
+        machine.marker_stored(partition)
+        if not machine.unmarked and machine.transaction is not None:
+            self._jobs.pop(machine.transaction.transactional_id, None)
+            self.perform_nowait(machine, machine.complete(self._wall_clock_ms()))
+
+    # The log
+
+    def _load(self, record: bytes) -> None:
+        transaction = decode_transaction(record)
+        if transaction.state is TransactionState.DEAD:
+            self.machines.pop(transaction.transactional_id, None)
+        else:
+            self.machines[transaction.transactional_id] = TransactionMachine(transaction)
+
+    def _snapshot(self) -> Iterator[bytes]:
+        newest = [machine.newest for machine in self.machines.values()]
+        return (encode_transaction(each) for each in newest if each is not None)
+
+    def _fail(self) -> None:
+        self._has_ended = True
+        for job in self._jobs.values():
+            job.cancel()
+        self._jobs.clear()

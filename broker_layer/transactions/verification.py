@@ -1,0 +1,182 @@
+"""Asks a transaction's coordinator, for a leader, whether the transaction is open on a partition.
+
+Leaves the answer to `machine`, and what a marker does to it meanwhile to `verification_guards`.
+
+Invariants: a leader opens a transaction only after its coordinator confirmed producer id, epoch and
+partition; whatever cannot be confirmed is refused with a code on which producers do the right
+thing: repeat, or abort.
+
+Source: KIP-890, part one; topics design, "The mapping".
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from broker_layer.errors import TopicError
+from broker_layer.java_hash import partition_of_key
+from broker_layer.kafka.error_codes import ErrorCode
+from broker_layer.kafka.errors import FrameError
+from broker_layer.kafka.messages import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    decode_response,
+    encode_request,
+)
+from broker_layer.kafka.versions import ApiKey
+from broker_layer.peer import PeerAddress, Peers
+from broker_layer.peer_connection import PeerError
+from broker_layer.transactions.coordinator import TransactionCoordinator
+from broker_layer.transactions.marker_messages import code_of
+from broker_layer.transactions.seams import NoLeader, PartitionLeaders
+from broker_layer.transactions.values import STATE_TOPIC, Claim, TopicPartition
+from broker_layer.transactions.verification_guards import Confirmation, VerificationGuards
+
+VERSION: Final = 4
+
+_Transaction = AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction
+_Topic = _Transaction.AddPartitionsToTxnTopic
+
+# The coordinator will know soon: every producer repeats on this code, also an old one.
+_PRODUCE_AGAIN: Final = ErrorCode.NOT_ENOUGH_REPLICAS
+_UNDECIDED: Final = (
+    ErrorCode.CONCURRENT_TRANSACTIONS,
+    ErrorCode.NETWORK_EXCEPTION,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+    ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+)
+
+
+class TransactionVerifier:
+    """What leaders and group coordinators of one broker ask before they take part."""
+
+    def __init__(
+        self,
+        own_id: int,
+        coordinator: TransactionCoordinator,
+        leaders: PartitionLeaders,
+        peers: Peers,
+        partition_count: Callable[[], int],
+        guards: VerificationGuards,
+        *,
+        timeout_s: float,
+    ) -> None:
+        self._own_id = own_id
+        self._coordinator = coordinator
+        self._leaders = leaders
+        self._peers = peers
+        self._partition_count = partition_count
+        self._guards = guards
+        self._timeout_s = timeout_s
+
+    async def verify(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        transactional_id: str,
+        topic: str,
+        partition: int,
+        *,
+        knows_abortable: bool = False,
+    ) -> Confirmation:
+        """Return a confirmation; batches may be appended as long as it holds.
+
+        Raises TopicError with a code for Produce: NOT_ENOUGH_REPLICAS when it is not known yet,
+        INVALID_TXN_STATE (TRANSACTION_ABORTABLE if the client knows it, which is so from Produce
+        version 11 on) when the partition is not in the transaction, INVALID_PRODUCER_EPOCH,
+        INVALID_PRODUCER_ID_MAPPING.
+        """
+        try:
+            return await self.confirm(
+                Claim(transactional_id, producer_id, producer_epoch),
+                TopicPartition(topic, partition),
+                knows_abortable=knows_abortable,
+            )
+        except TopicError as error:
+            if error.code in _UNDECIDED:
+                raise TopicError(_PRODUCE_AGAIN, error.text) from error
+            raise
+
+    async def confirm(
+        self, claim: Claim, partition: TopicPartition, *, knows_abortable: bool = False
+    ) -> Confirmation:
+        """As `verify`, but what is not known yet raises as it is: NOT_COORDINATOR and so on."""
+        confirmation = self._guards.begin(partition, claim.producer_id)
+        try:
+            code = await self._ask(claim, partition)
+            if code is not ErrorCode.NONE:
+                raise _refusal(code, claim, partition, knows_abortable=knows_abortable)
+        except BaseException:
+            confirmation.release()
+            raise
+        return confirmation
+
+    async def _ask(self, claim: Claim, partition: TopicPartition) -> ErrorCode:
+        count = self._partition_count()
+        if count == 0:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        state = TopicPartition(STATE_TOPIC, partition_of_key(claim.transactional_id, count))
+        leader = self._leaders.leader_of(state)
+        if isinstance(leader, NoLeader):
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        if leader.broker_id == self._own_id:
+            return self._coordinator.verify(claim, [partition])[partition]
+        return await self._ask_peer(leader, claim, partition)
+
+    async def _ask_peer(
+        self, leader: PeerAddress, claim: Claim, partition: TopicPartition
+    ) -> ErrorCode:
+        request = AddPartitionsToTxnRequest(
+            transactions=[
+                _Transaction(
+                    transactional_id=claim.transactional_id,
+                    producer_id=claim.producer_id,
+                    producer_epoch=claim.epoch,
+                    verify_only=True,
+                    topics=[_Topic(name=partition.topic, partitions=[partition.partition])],
+                )
+            ]
+        )
+        answer = await self._peers.call(
+            leader,
+            ApiKey.ADD_PARTITIONS_TO_TXN,
+            VERSION,
+            bytes(encode_request(request, VERSION)),
+            timeout_s=self._timeout_s,
+        )
+        try:
+            response = decode_response(ApiKey.ADD_PARTITIONS_TO_TXN, VERSION, answer)
+        except FrameError as error:
+            raise PeerError(f"broker {leader.broker_id}: {error}") from error
+        assert isinstance(response, AddPartitionsToTxnResponse), "the codec goes by the API"
+        return _code_in(response, claim, partition)
+
+
+def _code_in(
+    response: AddPartitionsToTxnResponse, claim: Claim, partition: TopicPartition
+) -> ErrorCode:
+    if response.error_code:
+        return code_of(response.error_code)
+    for result in response.results_by_transaction:
+        for topic in result.topic_results:
+            for each in topic.results_by_partition:
+                found = result.transactional_id, topic.name, each.partition_index
+                if found == (claim.transactional_id, *partition):
+                    return code_of(each.partition_error_code)
+    return ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def _refusal(
+    code: ErrorCode, claim: Claim, partition: TopicPartition, *, knows_abortable: bool
+) -> TopicError:
+    if code is ErrorCode.PRODUCER_FENCED:
+        code = ErrorCode.INVALID_PRODUCER_EPOCH
+    elif code is ErrorCode.TRANSACTION_ABORTABLE and not knows_abortable:
+        code = ErrorCode.INVALID_TXN_STATE
+    return TopicError(
+        code,
+        f"{claim.transactional_id!r} with producer {claim.producer_id} epoch {claim.epoch} has no "
+        f"transaction on {partition.topic}-{partition.partition}: {code.name}",
+    )
