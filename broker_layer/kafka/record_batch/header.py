@@ -175,4 +175,5 @@ def seal(data: bytearray | memoryview) -> None:
 
 def checksum(data: bytes | bytearray | memoryview) -> int:
     """Compute the CRC-32C that belongs into a whole batch."""
-    return crc32c.crc32c(memoryview(data)[CHECKED_START:])
+    view = data if isinstance(data, memoryview) else memoryview(data)
+    return crc32c.crc32c(view[CHECKED_START:])
