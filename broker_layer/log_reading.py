@@ -200,9 +200,10 @@ class LogReading:
         """Gather the points of a ledger from its state entries, from the last one backwards; those
         behind it are in the first entry of the next ledger, or were replayed.
         """
-        index = self._state.index
-        place = self._state.newest_state_entry
-        if index is None or index.ledger_id != ledger_id:
+        known = self._state.known_index(ledger_id)
+        if known is not None:
+            index, place = known
+        else:
             index, place = LedgerIndex(ledger_id), None
             following = await self._following(ledger_id)
             if following is not None:

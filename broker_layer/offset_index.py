@@ -42,6 +42,8 @@ class LedgerIndex:
         self.ledger_id = ledger_id
         self.max_timestamp_ms = NO_TIMESTAMP
         """The greatest time in the ledger so far."""
+        self.is_whole = True
+        """Whether every batch of the ledger was taken in one by one: no points are missing."""
         self._entry_ids = array("q")
         self._offsets = array("q")
         self._times = array("q")
@@ -75,6 +77,7 @@ class LedgerIndex:
 
     def add_later(self, points: Sequence[IndexPoint], max_timestamp_ms: int) -> None:
         """Put points behind the others; `max_timestamp_ms` is the greatest time up to there."""
+        self.is_whole = False
         for point in points:
             self._append(point)
         self.max_timestamp_ms = max(self.max_timestamp_ms, max_timestamp_ms)

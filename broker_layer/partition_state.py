@@ -187,15 +187,16 @@ class PartitionState:
             for first in (self._transactions.first_offset_of(producer_id),)
         ]
 
-    def known_index(self, ledger_id: LedgerId) -> tuple[LedgerIndex, EntryPlace] | None:
-        """Return the index of the newest ledger or of the one before, with the place of that one's
-        newest state entry; None for older ones, whose state entries have it.
+    def known_index(self, ledger_id: LedgerId) -> tuple[LedgerIndex, EntryPlace | None] | None:
+        """Return the index of the newest ledger or of the one before; None for older ones, whose
+        state entries have it.
 
-        It has all points from the last state entry on, more if this state saw the ledger begin.
+        If earlier points are missing, the place is that of the state entry to go back from.
         """
         for known in (self._newest, self._former):
             if known is not None and known[1].ledger_id == ledger_id:
-                return known[1], EntryPlace(ledger_id, known[0])
+                entry_id, index = known
+                return index, None if index.is_whole else EntryPlace(ledger_id, entry_id)
         return None
 
     # What age and retention take away, and new leaderships.

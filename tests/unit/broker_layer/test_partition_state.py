@@ -291,20 +291,34 @@ def test_no_transaction_is_opened_beyond_the_bound_but_those_that_are_open_go_on
 
 def test_the_indexes_of_the_last_two_ledgers_are_known() -> None:
     log = WrittenLog()
-    assert log.state.index is not None
     log.write()
     log.write_state()
-    assert log.state.known_index(LEDGER) == (log.state.index, EntryPlace(LEDGER, EntryId(2)))
     former = log.state.index
+    assert log.state.known_index(LEDGER) == (former, None)
     log.roll(LedgerId(8))
-    assert log.state.known_index(LEDGER) == (former, EntryPlace(LEDGER, EntryId(2)))
     newest = log.state.index
-    assert log.state.known_index(LedgerId(8)) == (newest, EntryPlace(LedgerId(8), EntryId(0)))
+    assert log.state.known_index(LEDGER) == (former, None)
+    assert log.state.known_index(LedgerId(8)) == (newest, None)
     log.write_state()
-    assert log.state.known_index(LEDGER) == (former, EntryPlace(LEDGER, EntryId(2)))
+    assert log.state.known_index(LEDGER) == (former, None)
     log.roll(LedgerId(9))
     assert log.state.known_index(LEDGER) is None
-    assert log.state.known_index(LedgerId(8)) == (newest, EntryPlace(LedgerId(8), EntryId(1)))
+    assert log.state.known_index(LedgerId(8)) == (newest, None)
+
+
+def test_an_index_that_began_in_mid_ledger_names_the_state_entry_to_go_back_from() -> None:
+    log = WrittenLog()
+    for _ in range(3):
+        log.write()
+        log.write_state()
+    state = log.replayed(LEDGER, 2)
+    assert state.known_index(LEDGER) == (state.index, EntryPlace(LEDGER, EntryId(6)))
+    former = state.index
+    state.begin_ledger(LedgerId(8))
+    assert state.known_index(LEDGER) == (former, EntryPlace(LEDGER, EntryId(6)))
+    state.to_state_entry(EntryId(0))
+    assert state.known_index(LEDGER) == (former, EntryPlace(LEDGER, EntryId(6)))
+    assert state.known_index(LedgerId(8)) == (state.index, None)
 
 
 def test_every_ledger_begins_with_a_state_entry() -> None:
