@@ -22,6 +22,8 @@ SEGMENT_BYTES_MIN: Final = 16 * 1024
 SEGMENT_MS_MIN: Final = 100
 REPLICATION_FACTOR_MAX: Final = 15
 LAG_MS_MIN: Final = 100
+LAG_MS_MAX: Final = 300_000
+"""Less than the append deadline of a broker's ledger client: who lags must leave before that."""
 
 
 class ConfigType(IntEnum):
@@ -117,7 +119,7 @@ _HONOURED: Final = (
         30_000,
         "How long a replica may leave an entry unacknowledged before it is out of sync.",
         LAG_MS_MIN,
-        DAY_MS - 1,
+        LAG_MS_MAX,
     ),
     _number("retention.bytes", -1, "What a partition keeps at least; -1: no bound.", -1),
     _number("retention.ms", 7 * DAY_MS, "How long records are kept at least; -1: for ever.", -1),

@@ -11,6 +11,7 @@ Source: KIP-226 and KIP-339, as Kafka's tools use them.
 import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
@@ -20,6 +21,9 @@ from broker_layer.topic_config_table import (
     ConfigDefinition,
     ConfigType,
 )
+
+OUR_PREFIX: Final = "quire."
+"""Begins the names of what is stored beside a topic's settings and that clients do not see."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +95,17 @@ def changed_configs(
 
 
 def own_configs(stored: Mapping[str, str]) -> dict[str, str]:
-    """Return the stored settings that clients see and may alter: all but the replication factor."""
-    return {name: value for name, value in stored.items() if name != REPLICATION_FACTOR}
+    """Return the stored settings that clients see and may alter."""
+    return {name: value for name, value in stored.items() if not _is_ours(name)}
+
+
+def kept_configs(stored: Mapping[str, str]) -> dict[str, str]:
+    """Return what no client alters: the replication factor, and notes of ours."""
+    return {name: value for name, value in stored.items() if _is_ours(name)}
+
+
+def _is_ours(name: str) -> bool:
+    return name == REPLICATION_FACTOR or name.startswith(OUR_PREFIX)
 
 
 def _check_number(definition: ConfigDefinition, value: str) -> None:
@@ -113,6 +126,8 @@ def _check_values(definition: ConfigDefinition, given: list[str], value: str) ->
 
 
 def _unknown(name: str) -> str:
+    if name == REPLICATION_FACTOR:
+        return f"{name} is given when a topic is created, and not altered"
     near = difflib.get_close_matches(name, DEFINITIONS, n=1)
     hint = f"did you mean {near[0]}?" if near else "see docs/topics.md for those that there are"
     return f"there is no topic setting {name!r}: {hint}"

@@ -1,0 +1,62 @@
+"""Tells whether this broker may still speak for what it leads, by its own clock.
+
+Leaves the session itself to the metadata store, and re-reading what changed to `cluster_view.py`.
+
+Invariant: once the session may have ended, others may lead what this broker led: until everything
+was read again it answers for nothing.
+
+Source: topics design, "What a takeover does"; protocol rule 1.3.
+"""
+
+import asyncio
+
+from metadata.store import MetadataStore, SessionState
+
+
+class SessionLease:
+    """Follows one store's session until `aclose`."""
+
+    def __init__(self, store: MetadataStore, session_timeout_s: float) -> None:
+        self._timeout_s = session_timeout_s
+        self._suspended_s: float | None = None
+        self._must_reread = False
+        self._note(store.session_state)
+        self._cancel = store.on_session(self._note)
+
+    @property
+    def has_lapsed(self) -> bool:
+        """Whether others may lead by now what this broker led."""
+        if self._must_reread:
+            return True
+        if self._suspended_s is None:
+            return False
+        return asyncio.get_running_loop().time() - self._suspended_s > self._timeout_s
+
+    @property
+    def must_reread(self) -> bool:
+        """Whether only a complete reading, begun now, lets the broker answer again."""
+        return self._must_reread
+
+    def reread(self) -> None:
+        """Note that everything was read again, since the session was last known to be good."""
+        if self._suspended_s is None:
+            self._must_reread = False
+
+    def close(self) -> None:
+        """Stop following."""
+        self._cancel()
+
+    def _note(self, state: SessionState) -> None:
+        now = asyncio.get_running_loop().time()
+        match state:
+            case SessionState.CONNECTED:
+                if self.has_lapsed:
+                    self._must_reread = True
+                self._suspended_s = None
+            case SessionState.SUSPENDED:
+                if self._suspended_s is None:
+                    self._suspended_s = now
+            case SessionState.EXPIRED | SessionState.CLOSED:
+                if self._suspended_s is None:
+                    self._suspended_s = now
+                self._must_reread = True

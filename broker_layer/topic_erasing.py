@@ -1,0 +1,65 @@
+"""Deletes what is left of a deleted topic: its ledgers, its partitions' lists, at last its record.
+
+Leaves marking a topic as deleted to `topic_changes.py`, and when to erase it to `controller.py`.
+
+Invariants: a list is claimed before its ledgers go, so that no leader adds to it any more; a list
+goes only when its ledgers are gone, and the record when all lists are: whoever begins anew finds
+what is left; at most `ledgers_per_s` are deleted.
+
+Source: topics design, "The mapping"; protocol rule 10.1.
+"""
+
+import asyncio
+import logging
+
+from ledger_client import LedgerClient, LedgerNotFoundError
+from metadata.errors import NodeNotFoundError
+from metadata.partition_store import PartitionKey, PartitionStore
+from metadata.topic import TopicRecord
+from metadata.topic_store import TopicStore
+
+_log = logging.getLogger("quire.broker.controller")
+
+
+class TopicEraser:
+    """Erases topics that are marked as deleted, one ledger at a time."""
+
+    def __init__(
+        self,
+        topics: TopicStore,
+        partitions: PartitionStore,
+        client: LedgerClient,
+        *,
+        ledgers_per_s: float,
+    ) -> None:
+        self._topics = topics
+        self._partitions = partitions
+        self._client = client
+        self._pause_s = 1.0 / ledgers_per_s
+
+    async def erase(self, record: TopicRecord) -> None:
+        """Erase one topic. Raises MetadataError, LedgerError; it can be begun again then."""
+        assert record.is_deleted, record.name
+        count = 0
+        for partition, leadership in enumerate(record.partitions):
+            key = PartitionKey(record.topic_id, partition)
+            count += await self._erase_partition(key, leadership.leader_epoch)
+        await self._topics.finish_deletion(record.name, record.topic_id)
+        _log.info("topic %s is erased with %d ledgers", record.name, count)
+
+    async def _erase_partition(self, key: PartitionKey, leader_epoch: int) -> int:
+        try:
+            record, version = await self._partitions.get(key)
+        except NodeNotFoundError:
+            return 0
+        claim = record.claimed(max(record.leader_epoch, leader_epoch) + 1)
+        record, version = await self._partitions.compare_and_set(key, claim, version)
+        segments = await self._partitions.segments(key, record)
+        for segment in segments:
+            try:
+                await self._client.delete_ledger(segment.ledger_id)
+            except LedgerNotFoundError:
+                continue
+            await asyncio.sleep(self._pause_s)
+        await self._partitions.delete(key)
+        return len(segments)

@@ -1,0 +1,192 @@
+"""Reads every topic's record, and reads it again whenever it changed.
+
+Leaves what follows from the records to `cluster_view.py`, and storing them to
+`metadata.topic_store`.
+
+Invariants: a record is never replaced by an older one; a topic is dropped only when a successful
+read says that it is gone; each pass reads at most READS_AT_ONCE_MAX records at a time.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from random import Random
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+from metadata.errors import MetadataError, MetadataFormatError, TopicNotFoundError
+from metadata.pauses import Pauses
+from metadata.topic import TopicRecord
+from metadata.topic_store import TopicStore
+
+if TYPE_CHECKING:
+    from metadata.store import Cancel
+
+READS_AT_ONCE_MAX: Final = 64
+
+_log = logging.getLogger(__name__)
+
+ChangeCallback = Callable[[str, TopicRecord | None], None]
+"""Told of a topic's name and of its record; None once nothing is left of it."""
+
+
+class TopicFollower:
+    """All topics, those marked as deleted too, from `start` until `aclose`.
+
+    `on_change` is called with each change after `records` shows it, `on_settled` whenever nothing
+    is left to be read, with the number of the last `reread` that this completed.
+    """
+
+    def __init__(
+        self,
+        topics: TopicStore,
+        rng: Random,
+        *,
+        on_change: ChangeCallback,
+        on_settled: Callable[[int], None],
+    ) -> None:
+        self._topics = topics
+        self._rng = rng
+        self._on_change = on_change
+        self._on_settled = on_settled
+        self._records: dict[str, TopicRecord] = {}
+        self._watches: dict[str, Cancel] = {}
+        self._due: dict[str, None] = {}
+        self._stamps: dict[str, int] = {}
+        self._names_due = True
+        self._reread_count = 0
+        self._wake = asyncio.Event()
+        self._cancel_names: Cancel | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def records(self) -> Mapping[str, TopicRecord]:
+        """The records as last read."""
+        return MappingProxyType(self._records)
+
+    def start(self) -> None:
+        """Begin to follow; it goes on while the store is away."""
+        assert self._task is None, "started once"
+        self._cancel_names = self._topics.watch_names(self._mark_names)
+        self._wake.set()
+        self._task = asyncio.get_running_loop().create_task(self._follow())
+
+    def reread(self) -> int:
+        """Read everything again; return the number that `on_settled` will tell at the earliest."""
+        self._reread_count += 1
+        self._due.update(dict.fromkeys(self._watches))
+        self._mark_names()
+        return self._reread_count
+
+    def learn(self, record: TopicRecord) -> None:
+        """Take note of a record that was just stored, before its watch tells."""
+        self._stamps[record.name] = self._stamps.get(record.name, 0) + 1
+        self._watch(record.name)
+        self._put(record.name, record)
+
+    async def aclose(self) -> None:
+        """Stop following; `records` keeps what was last known."""
+        if self._cancel_names is not None:
+            self._cancel_names()
+        for cancel in self._watches.values():
+            cancel()
+        self._watches.clear()
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    def _mark_names(self) -> None:
+        self._names_due = True
+        self._wake.set()
+
+    def _mark(self, name: str) -> None:
+        self._due[name] = None
+        self._wake.set()
+
+    async def _follow(self) -> None:
+        pauses = Pauses(self._rng)
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            number = self._reread_count
+            try:
+                await self._read_what_is_due()
+                pauses.count = 0
+            except MetadataError as error:
+                _log.debug("the view of topics stays as it was: %s", error)
+                self._wake.set()
+                await asyncio.sleep(pauses.next_s())
+                continue
+            if not self._wake.is_set():
+                self._on_settled(number)
+
+    async def _read_what_is_due(self) -> None:
+        if self._names_due:
+            self._names_due = False
+            try:
+                names = await self._topics.names()
+            except MetadataError:
+                self._names_due = True
+                raise
+            self._follow_names(names)
+        while self._due:
+            batch = list(self._due)[:READS_AT_ONCE_MAX]
+            results = await asyncio.gather(*map(self._read, batch), return_exceptions=True)
+            for result in results:
+                if isinstance(result, BaseException):
+                    raise result
+
+    def _follow_names(self, names: list[str]) -> None:
+        present = dict.fromkeys(names)
+        for name in [known for known in self._watches if known not in present]:
+            self._watches.pop(name)()
+            self._due.pop(name, None)
+            self._put(name, None)
+        for name in present:
+            if name not in self._watches:
+                self._watch(name)
+                self._due[name] = None
+
+    def _watch(self, name: str) -> None:
+        if name not in self._watches:
+            self._watches[name] = self._topics.watch(name, lambda: self._mark(name))
+
+    async def _read(self, name: str) -> None:
+        self._due.pop(name, None)
+        stamp = self._stamps.get(name, 0)
+        try:
+            record, _ = await self._topics.get(name)
+        except TopicNotFoundError:
+            self._put(name, None)
+        except MetadataFormatError as error:
+            _log.warning("a topic is not used: %s", error)
+        except MetadataError:
+            self._due[name] = None
+            raise
+        else:
+            if self._stamps.get(name, 0) == stamp:
+                self._put(name, record)
+            else:
+                self._mark(name)  # a newer one was learned while this one was read
+
+    def _put(self, name: str, record: TopicRecord | None) -> None:
+        known = self._records.get(name)
+        if known == record or (record is not None and known is not None and _older(record, known)):
+            return
+        if record is None:
+            del self._records[name]
+        else:
+            self._records[name] = record
+        self._on_change(name, record)
+
+
+def _older(record: TopicRecord, known: TopicRecord) -> bool:
+    """Tell whether a lagging server answered with a record from before the one that is known."""
+    if record.topic_id != known.topic_id:
+        return record.epoch_floor < known.epoch_floor
+    if known.is_deleted != record.is_deleted:
+        return known.is_deleted
+    if len(record.partitions) < len(known.partitions):
+        return True
+    pairs = zip(record.partitions, known.partitions, strict=False)
+    return any(new.leader_epoch < old.leader_epoch for new, old in pairs)
