@@ -37,7 +37,7 @@ from broker_layer.kafka.primitives import (
     tag,
     varint,
 )
-from broker_layer.kafka.versions import ADVERTISED, FETCH_TOPIC_ID_VERSION, ApiKey
+from broker_layer.kafka.versions import FETCH_TOPIC_ID_VERSION, SERVED, ApiKey
 
 NO_OFFSET: Final = -1
 NO_EPOCH: Final = -1
@@ -49,7 +49,7 @@ _LOG_START_FROM: Final = 5
 _SESSIONS_FROM: Final = 7
 _LEADER_EPOCH_FROM: Final = 9
 _RACKS_FROM: Final = 11
-_FLEXIBLE_FROM: Final = ADVERTISED[ApiKey.FETCH].flexible_from
+_FLEXIBLE_FROM: Final = SERVED[ApiKey.FETCH].flexible_from
 _NO_REPLICA_ID_FROM: Final = 15
 _ENDPOINTS_FROM: Final = 16
 

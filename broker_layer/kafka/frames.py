@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 
 from broker_layer.kafka.errors import FrameError, UnsupportedVersionError
 from broker_layer.kafka.primitives import NO_TAGS, parsing, read_string, skip_tags
-from broker_layer.kafka.versions import ADVERTISED, ApiKey
+from broker_layer.kafka.versions import SERVED, ApiKey
 
 Buffer = bytes | bytearray | memoryview
 
@@ -54,10 +54,10 @@ def read_request_header(frame: memoryview) -> RequestHeader:
         raise FrameError(f"a request of {len(frame)} B")
     number, version, correlation_id = _START.unpack_from(frame)
     api_key = _API_KEYS.get(number)
-    if api_key is None or not ADVERTISED[api_key].serves(version):
+    if api_key is None or not SERVED[api_key].serves(version):
         raise UnsupportedVersionError(number, version, correlation_id)
     client_id, position = read_string(frame, _START.size, is_flexible=False)
-    if ADVERTISED[api_key].is_flexible(version):
+    if SERVED[api_key].is_flexible(version):
         position = skip_tags(frame, position)
     return RequestHeader(api_key, version, correlation_id, client_id, position)
 
@@ -66,7 +66,7 @@ def response_frame(
     api_key: ApiKey, version: int, correlation_id: int, body: Sequence[Buffer]
 ) -> list[Buffer]:
     """Put the length and the header before a body; none of its buffers is copied."""
-    has_tags = api_key != ApiKey.API_VERSIONS and ADVERTISED[api_key].is_flexible(version)
+    has_tags = api_key != ApiKey.API_VERSIONS and SERVED[api_key].is_flexible(version)
     length = sum(map(len, body)) + LENGTH_BYTES + has_tags
     header = _RESPONSE.pack(length, correlation_id)
     return [header + NO_TAGS if has_tags else header, *body]

@@ -103,7 +103,7 @@ from broker_layer.kafka.consumer_group_messages import (
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.errors import FrameError, UnsupportedVersionError
 from broker_layer.kafka.schema_guard import guard_of
-from broker_layer.kafka.versions import ADVERTISED, ApiKey
+from broker_layer.kafka.versions import ADVERTISED, SERVED, ApiKey
 
 __all__ = [
     "AddOffsetsToTxnRequest",
@@ -280,7 +280,7 @@ def warm_up() -> Iterator[ApiKey]:
     The library does so at a message's first use; a server lets its loop run between the steps.
     """
     for api_key, (request, response) in _MESSAGES.items():
-        served = ADVERTISED[api_key]
+        served = SERVED[api_key]
         for version in range(served.min, served.max + 1):
             for kind in (request, response):
                 _guard(kind, version)
@@ -301,7 +301,7 @@ def _api_versions(version: int, error: ErrorCode) -> bytearray:
 
 
 def _served(api_key: ApiKey, version: int) -> tuple[type[ApiMessage], type[ApiMessage]]:
-    if api_key not in _MESSAGES or not ADVERTISED[api_key].serves(version):
+    if api_key not in _MESSAGES or not SERVED[api_key].serves(version):
         raise UnsupportedVersionError(api_key, version, -1)
     return _MESSAGES[api_key]
 

@@ -36,7 +36,7 @@ from broker_layer.kafka.primitives import (
     tag,
     varint,
 )
-from broker_layer.kafka.versions import ADVERTISED, PRODUCE_VERSION_MIN, ApiKey
+from broker_layer.kafka.versions import PRODUCE_VERSION_MIN, SERVED, ApiKey
 
 NO_OFFSET: Final = -1
 NO_TIMESTAMP: Final = -1
@@ -45,7 +45,7 @@ CURRENT_LEADER_TAG: Final = 0
 _APPEND_TIME_FROM: Final = 2
 _LOG_START_FROM: Final = 5
 _ERROR_MESSAGES_FROM: Final = 8
-_FLEXIBLE_FROM: Final = ADVERTISED[ApiKey.PRODUCE].flexible_from
+_FLEXIBLE_FROM: Final = SERVED[ApiKey.PRODUCE].flexible_from
 _LEADERS_FROM: Final = 10
 
 _ACKS = struct.Struct(">hi")

@@ -82,7 +82,7 @@ class VersionRange(NamedTuple):
 NEVER: Final = 32767
 """`flexible_from` of an API without flexible versions: one more than any version."""
 
-ADVERTISED: Final[dict[ApiKey, VersionRange]] = {
+SERVED: Final[dict[ApiKey, VersionRange]] = {
     ApiKey.PRODUCE: VersionRange(0, 11, 9),
     ApiKey.FETCH: VersionRange(4, 16, 12),
     ApiKey.LIST_OFFSETS: VersionRange(1, 8, 6),
@@ -122,3 +122,10 @@ ADVERTISED: Final[dict[ApiKey, VersionRange]] = {
     ApiKey.CONSUMER_GROUP_HEARTBEAT: VersionRange(0, 1, 0),
     ApiKey.CONSUMER_GROUP_DESCRIBE: VersionRange(0, 1, 0),
 }
+"""What a broker reads and answers."""
+
+ADVERTISED: Final[dict[ApiKey, VersionRange]] = {
+    **SERVED,
+    ApiKey.ADD_PARTITIONS_TO_TXN: SERVED[ApiKey.ADD_PARTITIONS_TO_TXN]._replace(max=3),
+}
+"""What clients are told: version 4 of AddPartitionsToTxn is for brokers among themselves."""

@@ -27,7 +27,7 @@ from broker_layer.kafka.messages import (
     warm_up,
 )
 from broker_layer.kafka.primitives import ELEMENTS_MAX, varint
-from broker_layer.kafka.versions import ADVERTISED, ApiKey
+from broker_layer.kafka.versions import ADVERTISED, SERVED, ApiKey
 from tests.unit.broker_layer.kafka.sample_messages import sample
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ LIBRARY_KEYS = [key for key in ApiKey if key not in (ApiKey.PRODUCE, ApiKey.FETC
 EVERY = [
     (key, version)
     for key in LIBRARY_KEYS
-    for version in range(ADVERTISED[key].min, ADVERTISED[key].max + 1)
+    for version in range(SERVED[key].min, SERVED[key].max + 1)
 ]
 
 
@@ -92,7 +92,7 @@ def test_every_shortened_or_damaged_message_is_a_frame_error_or_a_message(
 
 @pytest.mark.parametrize("api_key", LIBRARY_KEYS)
 def test_versions_are_those_of_the_schemas(api_key: ApiKey) -> None:
-    served = ADVERTISED[api_key]
+    served = SERVED[api_key]
     for kind in kinds_of(api_key):
         schema: Mapping[str, Json] = kind.json
         assert schema["apiKey"] == api_key
@@ -115,6 +115,7 @@ def test_api_versions() -> None:
         assert found.error_code == ErrorCode.NONE
         rows = {each.api_key: (each.min_version, each.max_version) for each in found.api_keys}
         assert rows == {key: (served.min, served.max) for key, served in ADVERTISED.items()}
+        assert rows[ApiKey.ADD_PARTITIONS_TO_TXN] == (0, 3)  # 4 is for brokers
     refusal = ApiVersionsResponse.decode(bytes(refuse_api_versions()), version=4)
     assert refusal.error_code == ErrorCode.UNSUPPORTED_VERSION
     assert refusal.api_keys
