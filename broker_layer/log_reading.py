@@ -15,12 +15,20 @@ Source: topics design, "The mapping"; Kafka's ListOffsets (KIP-79, KIP-734).
 
 from bisect import bisect_right
 from collections import OrderedDict
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Final
 
 from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
-from broker_layer.kafka.record_batch import BatchHeader, parse_records, read_header
+from broker_layer.kafka.record_batch import (
+    NO_TIMESTAMP,
+    BatchError,
+    BatchHeader,
+    parse_records,
+    read_header,
+)
 from broker_layer.ledger_chain import LedgerChain
 from broker_layer.log_rolling import LogRolling
 from broker_layer.offset_index import LedgerIndex
@@ -92,16 +100,23 @@ class LogReading:
         return None
 
     async def max_timestamp(self, start: int, limit: int) -> RecordPosition | None:
-        """Return the first record in a range of offsets with the greatest time of all."""
-        segments = await self._segments()
-        times = [each.max_timestamp_ms for each in segments if not each.is_below(start)]
-        known = [each for each in times if each is not None]
+        """Return the first record in a range of offsets with the greatest time of all.
+
+        What the list and the index say is tried first; it may count records that are not visible
+        (any more), and then the batches themselves are looked at.
+        """
+        segments = [each for each in await self._segments() if not each.is_below(start)]
+        known = [each.max_timestamp_ms for each in segments if each.max_timestamp_ms is not None]
         index = self._state.index
         if index is not None and self._rolling.ledger is not None:
             known.append(index.max_timestamp_ms)
-        if not known:
-            return None
-        return await self.offset_for_timestamp(max(known), start, limit)
+        found = None
+        if known:
+            found = await self.offset_for_timestamp(max(known), start, limit)
+        if found is not None or start >= limit:
+            return found
+        greatest_ms = max([await self._greatest_time(each, start, limit) for each in segments])
+        return await self.offset_for_timestamp(greatest_ms, start, limit)
 
     async def aclose(self) -> None:
         """Close what is open."""
@@ -142,8 +157,26 @@ class LogReading:
     async def _find_time(
         self, segment: Segment, timestamp_ms: int, start: int, limit: int
     ) -> RecordPosition | None:
-        last_id = await self._last_entry_of(segment)
         position = (await self._index_of(segment)).find_timestamp(timestamp_ms)
+        async with aclosing(self._visible(segment, position, start, limit)) as batches:
+            async for header, data in batches:
+                if header.max_timestamp_ms >= timestamp_ms:
+                    found = _record_at(header, data, timestamp_ms, start)
+                    if found is not None:
+                        return found
+        return None
+
+    async def _greatest_time(self, segment: Segment, start: int, limit: int) -> int:
+        position = await self._position_of(segment, start)
+        async with aclosing(self._visible(segment, position, start, limit)) as batches:
+            times = [header.max_timestamp_ms async for header, _ in batches]
+        return max(times, default=NO_TIMESTAMP)
+
+    async def _visible(
+        self, segment: Segment, position: EntryId, start: int, limit: int
+    ) -> AsyncGenerator[tuple[BatchHeader, Batch], None]:
+        """Yield the batches from an entry on that have records in a range of offsets."""
+        last_id = await self._last_entry_of(segment)
         while position <= last_id:
             for entry_id, data in await self._read(segment, position, last_id, SEARCH_BYTES):
                 position = EntryId(entry_id + 1)
@@ -151,13 +184,9 @@ class LogReading:
                     continue
                 header = read_header(data)
                 if header.last_offset >= limit:
-                    return None
-                if header.max_timestamp_ms < timestamp_ms or header.last_offset < start:
-                    continue
-                found = _record_at(header, data, timestamp_ms, start)
-                if found is not None:
-                    return found
-        return None
+                    return
+                if header.last_offset >= start:
+                    yield header, data
 
     async def _read(
         self, segment: Segment, first: int, last: int, bytes_max: int
@@ -243,7 +272,7 @@ def _record_at(
         for record in parse_records(data, bytes_max=RECORDS_BYTES_MAX):
             if record.timestamp_ms >= timestamp_ms and record.offset >= start:
                 return RecordPosition(record.offset, record.timestamp_ms, header.leader_epoch)
-    except ValueError as error:
+    except BatchError as error:
         text = f"the batch at offset {header.base_offset} cannot be opened: {error}"
         raise TopicError(ErrorCode.CORRUPT_MESSAGE, text) from error
     return None

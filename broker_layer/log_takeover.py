@@ -19,7 +19,7 @@ from typing import Final
 from broker_layer.epoch_table import EpochTable
 from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
-from broker_layer.kafka.record_batch import HEADER_BYTES, read_header
+from broker_layer.kafka.record_batch import HEADER_BYTES, BatchError, read_header
 from broker_layer.ledger_chain import LedgerChain
 from broker_layer.partition_state import PartitionState
 from broker_layer.segment_reading import SegmentReaders
@@ -57,6 +57,9 @@ async def rebuild(chain: LedgerChain, *, unclean: bool) -> TakenOver:
     readers = SegmentReaders(chain.services.client)
     try:
         state = await _newest_state(chain, readers, info)
+    except BatchError as error:
+        text = f"an entry of the newest ledger is neither a batch nor a state entry: {error}"
+        raise TopicError(ErrorCode.KAFKA_STORAGE_ERROR, text) from error
     finally:
         await readers.aclose()
     last = chain.record.last_segment

@@ -206,6 +206,16 @@ async def test_records_are_found_by_time(setting: LogSetting) -> None:
         assert (greatest.offset, greatest.timestamp_ms) == (31, 5_000)
 
 
+async def test_the_greatest_time_is_that_of_a_visible_record(setting: LogSetting) -> None:
+    log = await setting.take_over(1)
+    for at_ms in (900, 100, 500):
+        await append(log, batch(b"x", at_ms=at_ms))
+    await log.delete_records(1)
+    greatest = await log.max_timestamp()
+    assert greatest is not None
+    assert (greatest.offset, greatest.timestamp_ms) == (2, 500)
+
+
 async def test_records_within_a_batch_are_found_by_time(setting: LogSetting) -> None:
     log = await setting.take_over(1)
     records = [Record(n, at, None, b"v", ()) for n, at in enumerate((10, 30, 20, 40))]
