@@ -52,11 +52,15 @@ def cache_name(peer: str, texts: Sequence[bytes]) -> str:
     return f"{peer}-{digest[:DIGEST_CHARACTERS]}"
 
 
-async def prepare(peer: str, cache: Path) -> JavaPeer:
-    """Fetch and compile a peer unless the cache has it. Raises PeerUnavailableError."""
+async def prepare(peer: str, cache: Path, root: Path = SOURCES) -> JavaPeer:
+    """Fetch and compile a peer unless the cache has it. Raises PeerUnavailableError.
+
+    `root` has a directory for it; what peers of benchmarks share is compiled with them alone.
+    """
     java, javac, maven = _find("java"), _find("javac"), _find("mvn")
-    pom = SOURCES / peer / "pom.xml"
-    sources = [SHARED_SOURCE, *sorted((SOURCES / peer).glob("*.java"))]
+    pom = root / peer / "pom.xml"
+    shared = [SHARED_SOURCE] if root == SOURCES else []
+    sources = [*shared, *sorted((root / peer).glob("*.java"))]
     home = cache / cache_name(peer, [path.read_bytes() for path in (pom, *sources)])
     jars, classes, complete = home / "jars", home / "classes", home / "complete"
     classpath = os.pathsep.join((str(classes), f"{jars}{os.sep}*"))
@@ -73,7 +77,8 @@ async def prepare(peer: str, cache: Path) -> JavaPeer:
         )
         names = [str(path) for path in sources]
         compiling = [javac, "-cp", classpath, "-d", str(classes), *names]
-        await _run(compiling, "its load client does not compile")
+        if names:
+            await _run(compiling, "what drives it does not compile")
         complete.touch()
     return JavaPeer(java, classpath)
 

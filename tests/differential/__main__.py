@@ -1,0 +1,124 @@
+"""Asks a broker everything in the script, and prints where its answers differ from Apache Kafka's.
+
+Leaves the script to the `*_cases` modules and starting Kafka to `tests.kafka.apache_kafka`.
+"""
+
+import argparse
+import asyncio
+import fnmatch
+import json
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+from typing import Final
+
+from tests.differential.answers import Json
+from tests.differential.run import Run
+from tests.differential.script import CASES, name_of
+from tests.kafka.apache_kafka import apache_kafka
+
+HERE: Final = Path(__file__).parent
+GOLDEN: Final = HERE / "apache_kafka_4_1_0.json"
+EXPECTED: Final = HERE / "expected_differences.json"
+
+
+def say(*lines: str) -> None:
+    """Print lines."""
+    sys.stdout.writelines(f"{line}\n" for line in lines)
+
+
+async def answers_of(address: str, only: Sequence[str] = ()) -> Run:
+    """Put the whole script, or the cases named, to a broker."""
+    run = Run(address, Random())
+    try:
+        await run.learn_versions()
+        await run.wait_coordinators()
+        for case in CASES:
+            if only and not any(name_of(case).startswith(each) for each in only):
+                continue
+            try:
+                await case(run)
+            except Exception as error:  # noqa: BLE001  # the other cases are still told
+                run.answers[f"broken off/{name_of(case)}"] = f"{type(error).__name__}: {error}"
+    finally:
+        await run.aclose()
+    return run
+
+
+def differences(mine: dict[str, Json], golden: dict[str, Json], left_out: set[str]) -> list[str]:
+    """Return one text for each operation answered otherwise; a missing answer is a difference."""
+    found = []
+    for name in sorted({*mine, *golden} - left_out):
+        here, there = mine.get(name, "not asked"), golden.get(name, "not asked")
+        if here != there:
+            found.append(f"{name}\n  expected {json.dumps(there)}\n  found    {json.dumps(here)}")
+    return found
+
+
+def golden_text(answers: dict[str, Json]) -> str:
+    """Return the recorded answers as JSON with a line for each, so that changes can be read."""
+    lines = [
+        f"{json.dumps(name)}: {json.dumps(answer, sort_keys=True, separators=(',', ':'))}"
+        for name, answer in sorted(answers.items())
+    ]
+    return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+def accepted(difference: str) -> bool:
+    """Tell whether a difference is one that we mean."""
+    rules = json.loads(EXPECTED.read_text())
+    name = difference.partition("\n")[0]
+    return any(fnmatch.fnmatchcase(name, rule["operation"]) for rule in rules)
+
+
+async def _reference(against: str | None, only: Sequence[str]) -> dict[str, Json]:
+    if against is None:
+        return dict(json.loads(GOLDEN.read_text()))
+    if against != "kafka":
+        return (await answers_of(against, only)).answers
+    async with apache_kafka() as address:
+        return (await answers_of(address, only)).answers
+
+
+async def _run(options: argparse.Namespace) -> int:
+    if options.record:
+        recorded = await _reference(options.against or "kafka", ())
+        GOLDEN.write_text(golden_text(recorded))
+        say(f"{len(recorded)} answers recorded")
+        return 0
+    golden = await _reference(options.against, options.only)
+    started = time.monotonic()
+    run = await answers_of(options.address, options.only)
+    seconds = time.monotonic() - started
+    left_out = {text.rpartition(": ")[0] for text in run.not_advertised}
+    if options.only:
+        golden = {name: golden[name] for name in golden if name in run.answers}
+    found = differences(run.answers, golden, left_out)
+    fresh = [difference for difference in found if not accepted(difference)]
+    say(*fresh)
+    for text in run.not_advertised:
+        say(f"not advertised: {text}")
+    say(
+        f"{len(run.answers)} operations in {seconds:.0f} s: {len(fresh)} differ, "
+        f"{len(found) - len(fresh)} differ as expected, {len(left_out)} not advertised"
+    )
+    return 1 if fresh else 0
+
+
+def main() -> int:
+    """Run; 1 if an answer differs that is not expected to."""
+    parser = argparse.ArgumentParser(prog="python -m tests.differential", description=__doc__)
+    parser.add_argument("address", nargs="?", help="HOST:PORT of the broker to judge")
+    parser.add_argument("--against", help="'kafka' (started for this), or HOST:PORT; else recorded")
+    parser.add_argument("--record", action="store_true", help="write down what --against answers")
+    parser.add_argument("--only", nargs="+", default=[], help="cases: produce, group.joining, ...")
+    options = parser.parse_args()
+    if options.address is None and not options.record:
+        parser.error("name a broker, or --record")
+    return asyncio.run(_run(options))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,79 @@
+"""What the differential check compares, and how it tells differences."""
+
+import json
+
+from tests.differential.__main__ import EXPECTED, GOLDEN, differences, golden_text
+from tests.differential.answers import at, error_codes, number, reduce, text
+from tests.differential.batches import CONTROL, TRANSACTIONAL, Batch, summary
+from tests.differential.script import CASES, name_of
+from tests.differential.wire import Tree
+
+PREFIX = "d123-"
+
+
+def test_kept_are_results_and_not_ids_or_times() -> None:
+    answer: Tree = {
+        "throttle_time_ms": 3,
+        "topics": [
+            {"name": "d123-b", "error_code": 0, "offset": 7, "leader_epoch": 5, "timestamp": 99},
+            {"name": "d123-a", "error_code": 3, "offset": -1, "error_message": "no"},
+        ],
+    }
+    assert reduce(answer, PREFIX) == {
+        "topics": [
+            {"name": "a", "error_code": 3},
+            {"name": "b", "error_code": 0, "offset": 7, "timestamp": "a time"},
+        ]
+    }
+
+
+def test_of_ids_their_presence_is_kept() -> None:
+    assert reduce({"session_id": 0, "producer_id": 0, "member_id": ""}, PREFIX) == {
+        "session_id": False,
+        "producer_id": True,
+        "member_id": False,
+    }
+
+
+def test_parts_of_answers_that_are_not_there_have_stand_ins() -> None:
+    answer: Tree = {"topics": [{"partitions": [{"offset": 4}], "name": "x"}]}
+    assert number(answer, "topics", 0, "partitions", 0, "offset") == 4
+    assert text(answer, "topics", 0, "name") == "x"
+    assert number(answer, "topics", 1, "offset") == -1
+    assert text("connection closed", "member_id") == ""
+    assert at(None, "topics") is None
+
+
+def test_every_error_code_is_found() -> None:
+    answer: Tree = {"error_code": 1, "parts": [{"partition_error_code": 2}, {"error_code": 0}]}
+    assert error_codes(answer) == [1, 2, 0]
+
+
+def test_batches_are_summed_up() -> None:
+    key = Batch(values=(b"",), keys=(b"\0\0\0\1",), attributes=TRANSACTIONAL | CONTROL)
+    data = Batch(base_offset=5).encode() + key.encode()
+    assert summary(data) == ["5+3", "0+1 transactional commit"]
+    assert summary(data[:-1])[0] == "5+3"
+
+
+def test_a_missing_answer_is_a_difference_and_one_left_out_is_none() -> None:
+    found = differences({"a": 1}, {"a": 1, "b": 2, "c": 3}, {"c"})
+    assert len(found) == 1
+    assert found[0].startswith("b\n")
+
+
+def test_what_is_recorded_is_read_back() -> None:
+    answers = {"b": {"error_code": 0}, "a": [1]}
+    assert json.loads(golden_text({**answers})) == answers  # type: ignore[dict-item]
+    assert len(json.loads(GOLDEN.read_text())) > 700
+
+
+def test_expected_differences_name_operations_and_say_why() -> None:
+    for rule in json.loads(EXPECTED.read_text()):
+        assert set(rule) == {"operation", "reason"}
+
+
+def test_cases_have_names_of_their_own() -> None:
+    names = [name_of(case) for case in CASES]
+    assert "group.joining" in names
+    assert len(set(names)) == len(names)

@@ -1,0 +1,77 @@
+"""Starts one real Apache Kafka, to judge the judges by: what fails there is a test's fault.
+
+Leaves fetching it to `tests.kafka.jars`.
+
+Source: settings that are not named here are the defaults of Kafka 4.1.0.
+"""
+
+import shutil
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Final
+
+from benchmarks.peers.java_process import JavaServer, free_ports, run_tool
+from benchmarks.peers.maven import JavaPeer
+from metadata.embedded import HOST
+from tests.kafka.jars import kafka_jars
+
+CLUSTER_ID: Final = "cXVpcmUtYmVuY2htYXJrcw"
+"""Any 16 bytes will do for a cluster that lives for minutes."""
+FLAGS: Final = ("-Xms512m", "-Xmx512m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn")
+
+
+@asynccontextmanager
+async def apache_kafka() -> AsyncIterator[str]:
+    """Run a node that is broker and controller; yield its address."""
+    java = await kafka_jars()
+    directory = Path(tempfile.mkdtemp(prefix="quire-kafka-"))
+    try:
+        async with _node(java, directory) as address:
+            yield address
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+@asynccontextmanager
+async def _node(java: JavaPeer, directory: Path) -> AsyncIterator[str]:
+    port, controller = free_ports(2)
+    file, log = directory / "server.properties", directory / "kafka.log"
+    file.write_text(settings(port, controller, directory))
+    tool = [java.java, "-cp", java.classpath, "kafka.tools.StorageTool", "format"]
+    await run_tool([*tool, "-t", CLUSTER_ID, "-c", str(file)], log)
+    command = [java.java, *FLAGS, "-cp", java.classpath, "kafka.Kafka", str(file)]
+    server = JavaServer("kafka", command, log)
+    try:
+        await server.start()
+        await server.wait_listening(port)
+        yield f"{HOST}:{port}"
+    finally:
+        await server.kill()
+
+
+def settings(port: int, controller: int, directory: Path) -> str:
+    """Return the node's configuration file."""
+    broker = f"PLAINTEXT://{HOST}:{port}"
+    values = {
+        "process.roles": "broker,controller",
+        "node.id": 1,
+        "controller.quorum.voters": f"1@{HOST}:{controller}",
+        "controller.listener.names": "CONTROLLER",
+        "listeners": f"{broker},CONTROLLER://{HOST}:{controller}",
+        "advertised.listeners": broker,
+        "inter.broker.listener.name": "PLAINTEXT",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "log.dirs": directory / "data",
+        "auto.create.topics.enable": "false",
+        "group.initial.rebalance.delay.ms": 0,
+        "offsets.topic.num.partitions": 4,
+        "offsets.topic.replication.factor": 1,
+        "transaction.state.log.num.partitions": 4,
+        "transaction.state.log.replication.factor": 1,
+        "transaction.state.log.min.isr": 1,
+        "share.coordinator.state.topic.replication.factor": 1,
+        "share.coordinator.state.topic.min.isr": 1,
+    }
+    return "".join(f"{name}={value}\n" for name, value in values.items())
