@@ -122,7 +122,7 @@ def test_api_versions() -> None:
 
 
 def test_warm_up_reaches_every_api() -> None:
-    assert list(warm_up()) == LIBRARY_KEYS
+    assert list(dict.fromkeys(warm_up())) == LIBRARY_KEYS
 
 
 def test_null_where_the_schema_forbids_it() -> None:
