@@ -39,6 +39,9 @@ class Served:
     handlers: Mapping[int, Handler]
     """Of every API that is not served here already."""
 
+    peer_listener: str
+    """By which other brokers ask."""
+
 
 class BrokerServices:
     """Everything between a frame and the logs. Made inside the loop; `close` once."""
@@ -68,7 +71,9 @@ class BrokerServices:
             ApiKey.FETCH: self._fetch.serve,
         }
         handlers: dict[int, Handler] = {**served.handlers, **OffsetService(served.logs).handlers()}
-        dispatcher = Dispatcher(raw_handlers, handlers, self._tasks, self.counters)
+        dispatcher = Dispatcher(
+            raw_handlers, handlers, self._tasks, self.counters, served.peer_listener
+        )
         self.context = ServerContext(limits, self.counters, log, now, dispatcher.serve)
 
     def answer_waiting(self) -> None:

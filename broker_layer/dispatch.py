@@ -7,6 +7,7 @@ a line in the log; so many requests are served at once as the connections let in
 """
 
 from collections.abc import Mapping
+from typing import Final
 
 from broker_layer.counters import BrokerCounters
 from broker_layer.exchange import Exchange
@@ -20,6 +21,9 @@ from broker_layer.kafka.messages import (
 from broker_layer.kafka.versions import ADVERTISED, ApiKey
 from broker_layer.request_tasks import RequestTasks
 
+BROKERS_ASK_FROM: Final = 4
+"""The version of AddPartitionsToTxn from which on it is asked by brokers (KIP-890)."""
+
 
 class Dispatcher:
     """Serves requests from one table of handlers; belongs to one event loop."""
@@ -30,8 +34,12 @@ class Dispatcher:
         handlers: Mapping[int, Handler],
         tasks: RequestTasks,
         counters: BrokerCounters,
+        peer_listener: str,
     ) -> None:
-        """Take what serves each API; ApiVersions is served here."""
+        """Take what serves each API; ApiVersions is served here. What only brokers ask is served on
+        `peer_listener` alone.
+        """
+        self._peer_listener = peer_listener
         self._raw_handlers = raw_handlers
         self._handlers = handlers
         self._counters = counters
@@ -40,6 +48,9 @@ class Dispatcher:
     def serve(self, exchange: Exchange) -> None:
         """Take a request; it is answered in its time."""
         self._counters.note_request(exchange.api_key)
+        if _is_for_brokers(exchange) and exchange.requester.listener != self._peer_listener:
+            exchange.requester.drop("not served", f"API {int(exchange.api_key)} is for brokers")
+            return
         raw = self._raw_handlers.get(exchange.api_key)
         if raw is not None:
             raw(exchange)
@@ -56,7 +67,14 @@ class Dispatcher:
         version = exchange.api_version
         request = decode_request(exchange.api_key, version, exchange.body)
         response = await handler(request, exchange.context)
-        exchange.answer([encode_response(response, version)])
+        body = response if isinstance(response, bytes) else encode_response(response, version)
+        exchange.answer([body])
+
+
+def _is_for_brokers(exchange: Exchange) -> bool:
+    if exchange.api_key == ApiKey.ADD_PARTITIONS_TO_TXN:
+        return exchange.api_version >= BROKERS_ASK_FROM
+    return exchange.api_key == ApiKey.WRITE_TXN_MARKERS
 
 
 def _tell_versions(exchange: Exchange) -> None:

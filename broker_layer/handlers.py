@@ -9,8 +9,10 @@ from broker_layer.exchange import Exchange
 from broker_layer.kafka.messages import ApiMessage
 from broker_layer.request_context import RequestContext
 
-Handler = Callable[[ApiMessage, RequestContext], Awaitable[ApiMessage]]
-"""Takes a decoded request and gives the response; refusals are in it, not raised."""
+Handler = Callable[[ApiMessage, RequestContext], Awaitable[ApiMessage | bytes]]
+"""Takes a decoded request and gives the response, or its body in the request's version;
+refusals are in it, not raised.
+"""
 
 RawHandler = Callable[[Exchange], None]
 """Takes a request as bytes, never waits, and answers when it can: for what must be quick."""

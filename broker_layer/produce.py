@@ -13,7 +13,6 @@ Source: KIP-98, KIP-447, KIP-890 (verification), KIP-467, KIP-91.
 """
 
 from collections import deque
-from collections.abc import Mapping
 from functools import partial
 from typing import Final
 
@@ -33,7 +32,7 @@ from broker_layer.kafka.record_batch import check_batch, read_header
 from broker_layer.kafka.versions import PRODUCE_VERSION_MIN
 from broker_layer.pending_produce import PartitionOutcome, PendingProduce
 from broker_layer.produce_room import ProduceRoom
-from broker_layer.produce_verification import ProduceVerification
+from broker_layer.produce_verification import ProduceVerification, Verified
 from broker_layer.quotas import ByteRateQuota
 from broker_layer.served_log import PartitionLogs
 from broker_layer.service_tools import ServiceTools
@@ -77,7 +76,7 @@ class ProduceService:
             self._queues[exchange.requester.connection_id] = deque()
             self._tasks.run(exchange, self._serve_in_turn(exchange, request))
         else:
-            self._append(exchange, request, {})
+            self._append(exchange, request, Verified())
 
     async def _serve_in_turn(self, exchange: Exchange, request: ProduceRequest) -> None:
         """Serve a Produce that must wait, then those that came behind it meanwhile."""
@@ -85,26 +84,28 @@ class ProduceService:
         queue = self._queues[requester.connection_id]
         requester.hold_reading(held=True)
         try:
-            self._append(exchange, request, await self._verification.verify(request))
+            await self._verify_and_append(exchange, request)
             while queue:
                 following = queue.popleft()
                 if following.is_gone:
                     continue
                 request = decode_produce(following.api_version, following.body)
-                refusals = {}
                 if self._verification.is_needed(request):
-                    refusals = await self._verification.verify(request)
-                self._append(following, request, refusals)
+                    await self._verify_and_append(following, request)
+                else:
+                    self._append(following, request, Verified())
         finally:
             del self._queues[requester.connection_id]
             requester.hold_reading(held=False)
 
-    def _append(
-        self,
-        exchange: Exchange,
-        request: ProduceRequest,
-        refusals: Mapping[tuple[str, int], TopicError],
-    ) -> None:
+    async def _verify_and_append(self, exchange: Exchange, request: ProduceRequest) -> None:
+        verified = await self._verification.verify(request, exchange.api_version)
+        try:
+            self._append(exchange, request, verified)
+        finally:
+            verified.release()
+
+    def _append(self, exchange: Exchange, request: ProduceRequest, verified: Verified) -> None:
         pending = PendingProduce(
             [],
             partial(self._finish, exchange, request.acks),
@@ -117,7 +118,7 @@ class ProduceService:
                 pending.outcomes.append(outcome)
                 if refused is not None:
                     outcome.refuse(*refused)
-                elif (refusal := refusals.get((topic.name, index))) is not None:
+                elif (refusal := verified.refusal_of((topic.name, index))) is not None:
                     outcome.refuse(refusal.code, refusal.text)
                 else:
                     self._append_one(exchange, request, pending, outcome, records)

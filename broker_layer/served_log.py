@@ -139,15 +139,29 @@ class ClusterNames(Protocol):
         """Return where clients of a listener reach a broker."""
 
 
+class Confirmation(Protocol):
+    """That a partition is in a producer's open transaction, until a marker comes."""
+
+    def holds(self) -> bool:
+        """Tell whether a batch may be appended, without waiting for anything first."""
+
+    def release(self) -> None:
+        """Say that it is not needed any more."""
+
+
 class TransactionVerifier(Protocol):
     """Asks coordinators."""
 
     def verify(
         self,
-        transactional_id: str,
         producer_id: int,
         producer_epoch: int,
+        transactional_id: str,
         topic: str,
         partition: int,
-    ) -> Awaitable[None]:
-        """Return if the partition is in the producer's open transaction. Raises TopicError."""
+        *,
+        knows_abortable: bool = False,
+    ) -> Awaitable[Confirmation]:
+        """Return if the partition is in the producer's open transaction. Raises TopicError with the
+        code for the producer.
+        """

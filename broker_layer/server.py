@@ -29,21 +29,36 @@ class BrokerServer:
         self._sweep_timer: asyncio.TimerHandle | None = None
 
     async def start(self, listeners: tuple[ListenerAddress, ...]) -> tuple[ListenerAddress, ...]:
-        """Listen on all; return the addresses taken. Raises CannotListenError."""
+        """Take the addresses and serve. Raises CannotListenError."""
+        taken = await self.bind(listeners)
+        await self.serve()
+        return taken
+
+    async def bind(self, listeners: tuple[ListenerAddress, ...]) -> tuple[ListenerAddress, ...]:
+        """Take all addresses and return them; nobody can connect yet. Raises CannotListenError."""
         loop = asyncio.get_running_loop()
         taken = []
         for each in listeners:
             try:
                 server = await loop.create_server(
-                    self._maker(each.name), each.host, each.port, backlog=LISTEN_BACKLOG
+                    self._maker(each.name),
+                    each.host,
+                    each.port,
+                    backlog=LISTEN_BACKLOG,
+                    start_serving=False,
                 )
             except OSError as error:
                 raise CannotListenError(each.name, each.host, each.port, str(error)) from error
             self._servers.append(server)
             port = int(server.sockets[0].getsockname()[1])
             taken.append(ListenerAddress(each.name, each.host, port))
-        self._schedule_sweep()
         return tuple(taken)
+
+    async def serve(self) -> None:
+        """Let clients connect."""
+        for server in self._servers:
+            await server.start_serving()
+        self._schedule_sweep()
 
     def refuse_new(self) -> None:
         """Accept no further connections, and read no further requests."""

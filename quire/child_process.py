@@ -22,6 +22,14 @@ LOG_TAIL_BYTES: Final = 4_000
 STOP_TIMEOUT_S: Final = 15.0
 
 
+OWN_VARIABLES: Final = "QUIRE_"
+
+
+def child_variables() -> dict[str, str]:
+    """Return our environment without the variables that would configure a server of ours."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(OWN_VARIABLES)}
+
+
 class ChildProcess:
     """One program, started at most once at a time."""
 

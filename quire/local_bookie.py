@@ -6,20 +6,18 @@ Invariant: a restarted bookie has its old directory, hence its old id; its port 
 """
 
 import json
-import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from quire.child_process import ChildProcess
+from quire.child_process import ChildProcess, child_variables
 
 READY_TIMEOUT_S: Final = 30.0
 RESERVE_BYTES: Final = 1024 * 1024
 """A bookie of its own disk keeps far more for emergencies; several on a laptop must not."""
 SEGMENT_BYTES: Final = 64 * 1024 * 1024
 """Some file systems are given a whole segment at once: four bookies share this disk."""
-OWN_VARIABLES: Final = "QUIRE_"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +78,7 @@ class LocalBookie:
 
     async def start(self) -> None:
         """Start it; return once it serves and is registered. Raises LocalClusterError."""
-        await self._process.start(_variables())
+        await self._process.start(child_variables())
         line = await self._process.first_line(READY_TIMEOUT_S)
         try:
             fields = json.loads(line)
@@ -117,8 +115,3 @@ class LocalBookie:
     def _known(self) -> _Ready:
         assert self._ready is not None, "it was never started"
         return self._ready
-
-
-def _variables() -> dict[str, str]:
-    """Return our environment without the variables that would configure the bookie."""
-    return {name: value for name, value in os.environ.items() if not name.startswith(OWN_VARIABLES)}

@@ -1,9 +1,11 @@
-"""A whole cluster on this machine, for tests and for trying things: real ZooKeeper, real bookies.
+"""A whole cluster on this machine, for tests and for trying things: real ZooKeeper, real bookies,
+real brokers.
 
-Leaves one process to `quire.child_process`, one bookie to `quire.local_bookie`, and ZooKeeper to
-`metadata.embedded`.
+Leaves one process to `quire.child_process`, one bookie to `quire.local_bookie`, one broker to
+`quire.local_broker`, and ZooKeeper to `metadata.embedded`.
 
-Format of the data directory: `zookeeper/`, one `bookie-<n>/` for each bookie, `logs/`, `lock`.
+Format of the data directory: `zookeeper/`, one `bookie-<n>/` for each bookie, `broker-<n>.port`,
+`logs/`, `lock`.
 
 Invariants: everything that was started is stopped at the end, also when the start failed; a data
 directory that was given is kept, and a cluster started on it again has the same bookies; one
@@ -25,19 +27,22 @@ from typing import IO, Final, Self
 from metadata.embedded import HOST, EmbeddedZooKeeper
 from quire.errors import LocalClusterError
 from quire.local_bookie import LocalBookie
+from quire.local_broker import LocalBroker
 
 BOOKIES_DEFAULT: Final = 4
 BOOKIES_MAX: Final = 64
+BROKERS_MAX: Final = 16
 BOOKIE_PREFIX: Final = "bookie-"
+BROKER_PREFIX: Final = "broker-"
 CHROOT: Final = "/quire"
 PORT_NAME: Final = "port"
 
 
 class LocalCluster:
-    """ZooKeeper and some bookies, each a process of its own; `async with` starts and stops them.
+    """ZooKeeper, bookies, brokers, each a process of its own; `async with` starts and stops them.
 
-    `bookies` is how many there are at least: those found in `data_dir` are all started. Without
-    `data_dir` the data is temporary.
+    `bookies` is how many there are at least: those found in `data_dir` are all started. `broker` is
+    how many brokers there are. Without `data_dir` the data is temporary.
     """
 
     def __init__(
@@ -49,8 +54,8 @@ class LocalCluster:
         *,
         zookeeper_port: int = 0,
     ) -> None:
-        if broker:
-            raise LocalClusterError("this release has no broker yet: leave broker (--brokers) out")
+        if not 0 <= broker <= BROKERS_MAX:
+            raise LocalClusterError(f"a local cluster has 0 to {BROKERS_MAX} brokers")
         if console:
             raise LocalClusterError("this release has no console yet: leave console out")
         if bookies is not None and not 0 <= bookies <= BOOKIES_MAX:
@@ -63,7 +68,8 @@ class LocalCluster:
         self._zookeeper: EmbeddedZooKeeper | None = None
         self._lock: IO[bytes] | None = None
         self.bookies: list[LocalBookie] = []
-        self.brokers: list[None] = []
+        self._wanted_brokers = broker
+        self.brokers: list[LocalBroker] = []
 
     @property
     def metadata_uri(self) -> str:
@@ -90,7 +96,7 @@ class LocalCluster:
         assert self._data_dir is None, "a cluster is started once"
         self._take_directory()
         zookeeper_dir = self.data_dir / "zookeeper"
-        self._zookeeper_port = self._zookeeper_port or _port_for(zookeeper_dir)
+        self._zookeeper_port = self._zookeeper_port or _port_for(zookeeper_dir / PORT_NAME)
         self._zookeeper = EmbeddedZooKeeper(zookeeper_dir, port=self._zookeeper_port)
         try:
             numbers = range(1, self._bookie_count() + 1)
@@ -99,6 +105,9 @@ class LocalCluster:
             await _all_or_first_failure(
                 self._zookeeper.start(), *(bookie.start() for bookie in self.bookies)
             )
+            numbers = range(1, self._wanted_brokers + 1)
+            self.brokers = [self._make_broker(number) for number in numbers]
+            await _all_or_first_failure(*(broker.start() for broker in self.brokers))
         except BaseException:
             await self.aclose()
             raise
@@ -110,8 +119,16 @@ class LocalCluster:
         self.bookies.append(bookie)
         return bookie
 
+    async def add_broker(self) -> LocalBroker:
+        """Start one more broker."""
+        broker = self._make_broker(len(self.brokers) + 1)
+        await broker.start()
+        self.brokers.append(broker)
+        return broker
+
     async def aclose(self) -> None:
         """Stop everything, ZooKeeper last; remove temporary data."""
+        await asyncio.gather(*(broker.stop() for broker in self.brokers), return_exceptions=True)
         await asyncio.gather(*(bookie.stop() for bookie in self.bookies), return_exceptions=True)
         if self._zookeeper is not None:
             await self._zookeeper.stop()
@@ -162,14 +179,22 @@ class LocalCluster:
         log_path = self.data_dir / "logs" / f"{name}.log"
         return LocalBookie(name, self.data_dir / name, log_path, self.metadata_uri)
 
+    def _make_broker(self, number: int) -> LocalBroker:
+        name = f"{BROKER_PREFIX}{number}"
+        port_path = self.data_dir / f"{name}.port"
+        port = _port_for(port_path)
+        port_path.write_text(f"{port}\n")
+        log_path = self.data_dir / "logs" / f"{name}.log"
+        return LocalBroker(number, log_path, self.metadata_uri, port, len(self.bookies))
 
-def _port_for(zookeeper_dir: Path) -> int:
+
+def _port_for(path: Path) -> int:
     """Return the port of the last start, so that clients find the cluster again, or any free one.
 
     It is chosen before ZooKeeper starts, because the bookies start at the same time.
     """
     with contextlib.suppress(OSError, ValueError):
-        last = int((zookeeper_dir / PORT_NAME).read_text())
+        last = int(path.read_text())
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind((HOST, last))

@@ -18,7 +18,7 @@ from quire.errors import ExitCode, exit_code
 
 # noun -> the module with its `parser()`, and what it is for
 NOUNS: Final = {
-    "up": ("quire.cli.up", "start a local cluster: ZooKeeper and bookies, as real processes"),
+    "up": ("quire.cli.up", "start a local cluster: ZooKeeper, bookies, brokers, as real processes"),
     "demo": ("quire.cli.demo", "append a file while bookies fail, read it back, compare"),
     "ledger": (
         "quire.cli.ledger",
@@ -27,6 +27,7 @@ NOUNS: Final = {
     "chain": ("quire.cli.chain", "list, show, create, trim, collect, delete: lists of ledgers"),
     "spark": ("quire.cli.spark", "scrub, archive, restore, ingest, tail-to-table, run by Spark"),
     "bookie": ("quire.cli.bookie", "format, run, list, info, check"),
+    "broker": ("quire.cli.broker", "run: serve topics to clients of Kafka's protocol"),
     "cluster": ("quire.cli.cluster", "health"),
     "metadata": ("quire.cli.metadata", "dump, check"),
     "config": ("quire.cli.config", "show, check"),

@@ -3,7 +3,8 @@
 Leaves starting and stopping the processes to `quire.local_cluster`.
 
 Format of the one line with -o json: `{"metadata": "zk://...", "bookies": [{"id", "address", "pid",
-"admin_url", "data_dir"}], "brokers": [], "console": null, "zookeeper": {"pid"}}`.
+"admin_url", "data_dir"}], "brokers": [{"id", "address", "pid", "admin_url"}], "console": null,
+"zookeeper": {"pid"}}`.
 """
 
 import argparse
@@ -12,25 +13,33 @@ import json
 import signal
 from typing import TYPE_CHECKING
 
-from quire.cli.command_line import METADATA_VARIABLE, lone_command, positive
+from quire.cli.command_line import METADATA_VARIABLE, lone_command, not_negative, positive
 from quire.cli.output import Json, Output
 from quire.errors import ExitCode
 
 if TYPE_CHECKING:
     from quire.local_bookie import LocalBookie
+    from quire.local_broker import LocalBroker
     from quire.local_cluster import LocalCluster
 
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of `quire up`."""
     summary = (
-        "Starts ZooKeeper and bookies on this machine, prints where they are once all are ready, "
-        "and runs until SIGINT or SIGTERM. Started again with the same --data it has the same data."
+        "Starts ZooKeeper, bookies and brokers on this machine, prints where they are once all are "
+        "ready, and runs until SIGINT or SIGTERM. Started again with the same --data it has the "
+        "same data."
     )
     command = lone_command("up", _run, summary)
     command.add_argument("--bookies", type=positive, metavar="N", help="default 4, or as before")
     command.add_argument("--data", metavar="DIR", help="default: temporary, removed at the end")
-    command.add_argument("--brokers", type=int, default=0, metavar="N", help="not there yet")
+    command.add_argument(
+        "--brokers",
+        type=not_negative,
+        default=0,
+        metavar="N",
+        help="of Kafka's protocol; default 0",
+    )
     command.add_argument("--console", action="store_true", help="not there yet")
     return command
 
@@ -71,7 +80,12 @@ def _announce(cluster: "LocalCluster", output: Output) -> None:
         with output.listing("id", "address", "pid", "admin_url") as listing:
             for bookie in cluster.bookies:
                 listing.add(_bookie_as_json(bookie))
+            for broker in cluster.brokers:
+                listing.add({**_broker_as_json(broker), "id": broker.name})
         output.line(f"\nexport {METADATA_VARIABLE}={cluster.metadata_uri}")
+        if cluster.brokers:
+            addresses = ",".join(broker.address for broker in cluster.brokers)
+            output.line(f"bootstrap.servers={addresses}")
         kept = "is kept" if cluster.keeps_data else "is removed at the end"
         output.remark(f"Data in {cluster.data_dir} {kept}. Ctrl-C stops everything.")
     output.results.flush()
@@ -81,10 +95,19 @@ def _as_json(cluster: "LocalCluster") -> dict[str, Json]:
     return {
         "metadata": cluster.metadata_uri,
         "bookies": [_bookie_as_json(bookie) for bookie in cluster.bookies],
-        "brokers": [],
+        "brokers": [_broker_as_json(broker) for broker in cluster.brokers],
         "console": None,
         "zookeeper": {"pid": cluster.zookeeper.pid},
         "data": str(cluster.data_dir),
+    }
+
+
+def _broker_as_json(broker: "LocalBroker") -> dict[str, Json]:
+    return {
+        "id": broker.id,
+        "address": broker.address,
+        "pid": broker.pid,
+        "admin_url": broker.admin_url,
     }
 
 

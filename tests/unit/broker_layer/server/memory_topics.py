@@ -162,6 +162,20 @@ class MemoryLog:
 
 
 @dataclass(slots=True)
+class MemoryConfirmation:
+    """That a transaction was open."""
+
+    is_void: bool = False
+    is_released: bool = False
+
+    def holds(self) -> bool:
+        return not self.is_void
+
+    def release(self) -> None:
+        self.is_released = True
+
+
+@dataclass(slots=True)
 class MemoryTopics:
     """The partitions that a broker leads, and what it knows of others."""
 
@@ -170,6 +184,8 @@ class MemoryTopics:
     leaders: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
     unverified: dict[tuple[str, int], TopicError] = field(default_factory=dict)
     verified: list[tuple[str, int]] = field(default_factory=list)
+    overtaken: list[tuple[str, int]] = field(default_factory=list)
+    confirmations: list[MemoryConfirmation] = field(default_factory=list)
     may_verify: asyncio.Event = field(default_factory=asyncio.Event)
 
     def log_of(self, topic: str, partition: int) -> MemoryLog:
@@ -191,15 +207,20 @@ class MemoryTopics:
 
     async def verify(
         self,
-        transactional_id: str,
         producer_id: int,
         producer_epoch: int,
+        transactional_id: str,
         topic: str,
         partition: int,
-    ) -> None:
+        *,
+        knows_abortable: bool = False,
+    ) -> MemoryConfirmation:
         await self.may_verify.wait()
         self.verified.append((topic, partition))
         refusal = self.unverified.get((topic, partition))
         if refusal is not None:
             raise refusal
         self.logs[topic, partition].open_transactions.append((producer_id, producer_epoch))
+        confirmation = MemoryConfirmation(is_void=(topic, partition) in self.overtaken)
+        self.confirmations.append(confirmation)
+        return confirmation

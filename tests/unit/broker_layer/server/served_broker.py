@@ -233,7 +233,7 @@ async def serving(
     """Serve topics on loopback."""
     loop = asyncio.get_running_loop()
     limits = limits or BrokerLimits(drain_timeout_s=1.0)
-    served = Served(1, topics, topics, topics, {})
+    served = Served(1, topics, topics, topics, {}, "INNER")
     services = BrokerServices(served, limits, BrokerLog(loop.time), Random(5), loop.time)
     server = BrokerServer(services.context)
     wanted = (ListenerAddress("INNER", "127.0.0.1", 0), ListenerAddress("OUTER", "127.0.0.1", 0))

@@ -220,15 +220,17 @@ async def test_a_transaction_is_confirmed_before_its_first_batch() -> None:
 async def test_a_transaction_that_is_not_known_is_refused() -> None:
     topics = topics_of("orders")
     topics.unverified["orders", 0] = TopicError(ErrorCode.INVALID_TXN_STATE, "none is open")
-    topics.unverified["orders", 1] = TopicError(ErrorCode.NOT_COORDINATOR, "moved")
+    topics.overtaken.append(("orders", 1))
     async with serving(topics) as broker:
         client = await broker.connect()
         records = batch(b"one", producer=Producer(9, 0, 0), is_transactional=True)
         client.send_produce({"orders": {0: records, 1: records}}, transactional_id="t")
         rows = (await client.produced()).responses[0].partition_responses
         errors = [each.error_code for each in rows]
-        assert errors == [ErrorCode.INVALID_TXN_STATE, ErrorCode.NOT_ENOUGH_REPLICAS]
+        assert errors == [ErrorCode.INVALID_TXN_STATE, ErrorCode.INVALID_TXN_STATE]
         assert topics.logs["orders", 0].log_end_offset == 0
+        assert topics.logs["orders", 1].log_end_offset == 0
+        assert [each.is_released for each in topics.confirmations] == [True]
 
 
 async def test_a_fetch_waits_until_something_is_appended() -> None:

@@ -1,0 +1,228 @@
+"""Builds the parts of one broker: what follows the cluster, leads partitions, and coordinates.
+
+Leaves starting and stopping them to `broker_process`, and sockets to `server`.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from random import Random
+from typing import Final
+
+from broker_layer.cluster_view import ClusterView, ViewSources
+from broker_layer.control_config import ControlConfig
+from broker_layer.controller import Controller, ControllerParts
+from broker_layer.coordinator_partitions import CONSUMER_OFFSETS, TRANSACTION_STATE
+from broker_layer.group_verification import GroupVerification
+from broker_layer.groups import handlers as group_handlers
+from broker_layer.groups.config import GroupsConfig
+from broker_layer.groups.coordinator import GroupCoordinator
+from broker_layer.log_services import LogServices, TailMemory
+from broker_layer.options import BrokerOptions
+from broker_layer.partition_manager import PartitionManager
+from broker_layer.partition_opening import CoordinatorPartitions, PartitionOpening
+from broker_layer.partition_upkeep import ReplicaReports, RetentionTimer
+from broker_layer.peer import Peers
+from broker_layer.topic_configs import TopicDefaults
+from broker_layer.topic_erasing import TopicEraser
+from broker_layer.topic_log import TopicLog
+from broker_layer.transactions import handlers as transaction_handlers
+from broker_layer.transactions.config import TransactionConfig
+from broker_layer.transactions.coordinator import TransactionCoordinator
+from broker_layer.transactions.local_markers import LocalMarkerWriter
+from broker_layer.transactions.marker_handler import MarkerHandler
+from broker_layer.transactions.marker_messages import PeerMarkers
+from broker_layer.transactions.marker_sender import MarkerSender
+from broker_layer.transactions.verification import TransactionVerifier
+from broker_layer.transactions.verification_guards import VerificationGuards
+from broker_layer.transactions.view_leaders import ViewLeaders
+from broker_layer.view_topics import ViewTopics
+from ledger_client import ClientConfig, LedgerClient
+from metadata.broker_registry import BrokerDirectory
+from metadata.election import ControllerElection
+from metadata.in_sync_reports import InSyncReporter, InSyncView
+from metadata.number_blocks import NumberBlocks
+from metadata.partition_store import PartitionStore
+from metadata.paths import PRODUCER_IDS
+from metadata.replica_numbers import ReplicaNumbers
+from metadata.store import MetadataStore
+from metadata.topic_store import TopicStore
+
+PROCESS_NAME_BYTES: Final = 4
+APPEND_DEADLINE_S: Final = 600.0
+"""Beyond every `replica.lag.time.max.ms`: in-sync replicas are let go before an append gives up."""
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerEnvironment:
+    """What a broker is given: its options, and everything that a simulation would replace."""
+
+    options: BrokerOptions
+    store: MetadataStore
+    client: LedgerClient
+    rng: Random
+    wall_clock_ms: Callable[[], int]
+    now: Callable[[], float]
+    build: str
+
+
+class ClusterParts:
+    """What follows the cluster."""
+
+    def __init__(self, environment: BrokerEnvironment) -> None:
+        options, store, rng = environment.options, environment.store, environment.rng
+        self.topics = TopicStore(store, rng)
+        self.directory = BrokerDirectory(store, rng)
+        self.election = ControllerElection(store, options.broker_id, rng)
+        self.reports = InSyncView(store, rng)
+        sources = ViewSources(store, self.topics, self.directory, self.election, self.reports)
+        self.view = ClusterView(sources, rng, session_timeout_s=options.session_timeout_s)
+
+    async def start(self) -> None:
+        """Begin to follow. Raises MetadataError."""
+        await self.directory.start()
+        await self.reports.start()
+        await self.election.start()
+        self.view.start()
+
+    async def aclose(self) -> None:
+        """Stop following, and hold no office."""
+        await self.view.aclose()
+        await self.election.aclose()
+        await self.reports.aclose()
+        await self.directory.aclose()
+
+
+class CoordinatorParts:
+    """What coordinates groups and transactions."""
+
+    def __init__(
+        self,
+        environment: BrokerEnvironment,
+        view: ClusterView,
+        log_of: Callable[[str, int], TopicLog],
+        peer_listener: str,
+    ) -> None:
+        options, rng = environment.options, environment.rng
+        config = TransactionConfig()
+        topics = ViewTopics(view)
+        self.groups = GroupCoordinator(GroupsConfig(), topics, rng, environment.wall_clock_ms)
+        guards = VerificationGuards()
+        local = LocalMarkerWriter(log_of, self.groups, guards, environment.wall_clock_ms)
+        leaders = ViewLeaders(view, peer_listener)
+        process = f"broker-{options.broker_id}-{rng.randbytes(PROCESS_NAME_BYTES).hex()}"
+        self.marker_peers = Peers(f"{process}-markers", rng)
+        self.question_peers = Peers(f"{process}-questions", rng)
+        remote = PeerMarkers(self.marker_peers, config.marker_timeout_s)
+        self.sender = MarkerSender(options.broker_id, leaders, local, remote, config, rng)
+        self.transactions = TransactionCoordinator(
+            self.sender,
+            NumberBlocks(environment.store, rng, PRODUCER_IDS),
+            topics.transaction_partition_count,
+            config,
+            environment.wall_clock_ms,
+        )
+        self.verifier = TransactionVerifier(
+            options.broker_id,
+            self.transactions,
+            leaders,
+            self.question_peers,
+            topics.transaction_partition_count,
+            guards,
+            timeout_s=config.verification_timeout_s,
+        )
+        markers = MarkerHandler(local, config.marker_store_wait_s)
+        self.handlers = {
+            **group_handlers.handlers(self.groups, GroupVerification(self.verifier)),
+            **transaction_handlers.handlers(
+                self.transactions, leaders, markers, topics.group_partition_count
+            ),
+        }
+        self._end_watch = view.on_event(lambda _: self.sender.retry_now())
+
+    def by_topic(self) -> Mapping[str, CoordinatorPartitions]:
+        """Return who holds the partitions of each internal topic."""
+        return {CONSUMER_OFFSETS: self.groups, TRANSACTION_STATE: self.transactions}
+
+    def start(self) -> None:
+        """Begin to serve."""
+        self.transactions.start()
+
+    async def aclose(self) -> None:
+        """Give up every partition, in order."""
+        self._end_watch()
+        await self.transactions.aclose()
+        await self.groups.aclose()
+        await self.sender.aclose()
+        await self.marker_peers.aclose()
+        await self.question_peers.aclose()
+
+
+class LeadingParts:
+    """What leads partitions, and controls who leads which."""
+
+    def __init__(
+        self,
+        environment: BrokerEnvironment,
+        cluster: ClusterParts,
+        coordinators: Mapping[str, CoordinatorPartitions],
+    ) -> None:
+        options, store, rng = environment.options, environment.store, environment.rng
+        config = self.config = control_config(options)
+        partitions = PartitionStore(store, rng)
+        services = LogServices(
+            environment.client, partitions, environment.wall_clock_ms, rng, TailMemory()
+        )
+        opening = PartitionOpening(services, cluster.view, config.topic_defaults, coordinators)
+        self.manager = PartitionManager(
+            options.broker_id, cluster.view, cluster.topics, opening, config, rng
+        )
+        eraser = TopicEraser(
+            cluster.topics,
+            partitions,
+            environment.client,
+            ledgers_per_s=config.erased_ledgers_per_s,
+        )
+        parts = ControllerParts(cluster.view, cluster.topics, cluster.election, eraser, rng)
+        self.controller = Controller(parts, config)
+        self.replica_numbers = ReplicaNumbers(store, rng)
+        self._retention = RetentionTimer(self.manager, config, environment.wall_clock_ms)
+        self._reporter = InSyncReporter(store, options.broker_id, rng)
+        self._replica_reports = ReplicaReports(
+            self.manager, self._reporter, self.replica_numbers, config
+        )
+
+    def start(self) -> None:
+        """Begin to lead and to control."""
+        self.controller.start()
+        self.manager.start()
+        self._retention.start()
+        self._reporter.start()
+        self._replica_reports.start()
+
+    async def aclose(self) -> None:
+        """Give up everything that is led, in order."""
+        await self._replica_reports.aclose()
+        await self._retention.aclose()
+        await self.controller.aclose()
+        await self.manager.aclose()
+        await self._reporter.aclose()
+
+
+def client_config(options: BrokerOptions) -> ClientConfig:
+    """Return how the ledgers of a broker with these options are written."""
+    return ClientConfig(
+        append_deadline_s=APPEND_DEADLINE_S, session_timeout_s=options.session_timeout_s
+    )
+
+
+def control_config(options: BrokerOptions) -> ControlConfig:
+    """Return how a broker with these options controls topics."""
+    return ControlConfig(
+        topic_defaults=TopicDefaults(
+            partitions=options.default_partitions,
+            replication_factor=options.default_replication_factor,
+        ),
+        creates_topics=options.auto_create_topics,
+        offsets_partitions=options.offsets_topic_partitions,
+        transaction_state_partitions=options.transaction_topic_partitions,
+    )
