@@ -161,6 +161,37 @@ def test_a_field_of_another_kind_gives_an_entry_or_the_error(place: int, value: 
     assert StateEntry.decode(entry.encode()) == entry
 
 
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ((0,), 2**63),
+        ((0,), -1),
+        ((1, 1), 2**63 - 1),
+        ((2,), -2),
+        ((3, 1), 2**63),
+        ((4, 0, 1), 2**15),
+        ((4, 0, 1), -1),
+        ((4, 0, 2), 2**31),
+        ((4, 0, 3), 2**30 + 1),
+        ((4, 0, 4), 2**63),
+        ((4, 0, 6, 0), 2**31),
+        ((4, 0, 6, 2), 2**31),
+        ((5, 0), -1),
+        ((6, 2), 2**63),
+        ((7, 0), 2**31),
+        ((7, 3), -1),
+    ],
+)
+def test_a_number_out_of_its_range_is_refused(path: tuple[int, ...], value: int) -> None:
+    fields = msgpack.unpackb(SAMPLE.encode()[18:])
+    inner = fields
+    for position in path[:-1]:
+        inner = inner[position]
+    inner[path[-1]] = value
+    with pytest.raises(StateEntryError):
+        StateEntry.decode(sealed(fields))
+
+
 @given(st.binary(max_size=40))
 def test_bytes_that_are_not_msgpack_give_the_error(body: bytes) -> None:
     marked = bytes([255, 1]) + body
