@@ -214,7 +214,9 @@ class Broker:
         await asyncio.sleep(delay_s)
         request = decode_request(ApiKey(api_key), version, body)
         context = RequestContext(api_key, version, client_id, "host", "BROKERS", 1)
-        return bytes(encode_response(await self.handlers[api_key](request, context), version))
+        answer = await self.handlers[api_key](request, context)
+        assert not isinstance(answer, bytes)
+        return bytes(encode_response(answer, version))
 
     async def aclose(self) -> None:
         await self.coordinator.aclose()

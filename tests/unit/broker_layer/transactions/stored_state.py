@@ -1,4 +1,4 @@
-"""A state partition's log without ledgers: what is durable outlives its holder, the rest may not."""
+"""A state partition's log without ledgers: what is durable outlives its holder."""
 
 import asyncio
 from collections import deque

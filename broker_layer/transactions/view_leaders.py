@@ -1,0 +1,30 @@
+"""Says who leads a partition and where that broker is, from the view of the cluster.
+
+Leaves keeping the view current to `broker_layer.cluster_view`.
+
+Invariants: a topic counts as deleted only when its record says so.
+"""
+
+from broker_layer.cluster_view import ClusterView
+from broker_layer.peer import PeerAddress
+from broker_layer.transactions.seams import NoLeader
+from broker_layer.transactions.values import TopicPartition
+
+
+class ViewLeaders:
+    """The leaders that one broker sees, reached by one listener."""
+
+    def __init__(self, view: ClusterView, listener: str) -> None:
+        self._view = view
+        self._listener = listener
+
+    def leader_of(self, partition: TopicPartition) -> PeerAddress | NoLeader:
+        """Return the leader, or why there is none."""
+        if partition.topic in self._view.deleting:
+            return NoLeader.DELETED
+        found = self._view.leader_of(*partition)
+        if found is None:
+            return NoLeader.ABSENT
+        leader, _ = found
+        address = self._view.address_of(leader, self._listener)
+        return NoLeader.NOT_NOW if address is None else PeerAddress(leader, *address)

@@ -1,0 +1,329 @@
+"""What a coordinator answers is durable; what it leads, it decides, and nothing else."""
+
+import asyncio
+from random import Random
+
+import pytest
+
+from broker_layer.errors import TopicError
+from broker_layer.java_hash import partition_of_key
+from broker_layer.kafka.error_codes import ErrorCode
+from broker_layer.transactions.config import TransactionConfig
+from broker_layer.transactions.coordinator import TransactionCoordinator
+from broker_layer.transactions.records import decode_transaction
+from broker_layer.transactions.values import (
+    Claim,
+    Marker,
+    ProducerIdentity,
+    TopicPartition,
+    TransactionState,
+)
+from metadata.errors import StoreUnavailableError
+from tests.unit.broker_layer.transactions.marker_world import OWN_ID, MarkerWorld
+from tests.unit.broker_layer.transactions.stored_state import StoredState
+
+A0, B0 = TopicPartition("a", 0), TopicPartition("b", 0)
+COUNT = 4
+NOW_MS = 1_700_000_000_000
+TIMEOUT_MS = 60_000
+
+
+class Setting:
+    """One broker that coordinates, its markers' world, and the state partition of the id `t`."""
+
+    def __init__(self, config: TransactionConfig | None = None) -> None:
+        self.world = MarkerWorld()
+        self.world.leaders = {A0: 2, B0: OWN_ID}
+        self.count = COUNT
+        self.next_id = 99
+        self.has_ids = True
+        self.number = partition_of_key("t", COUNT)
+        self.state = StoredState(Random(1), 0.01)
+        self.coordinator = TransactionCoordinator(
+            self.world.sender,
+            self,
+            lambda: self.count,
+            config or TransactionConfig(),
+            lambda: NOW_MS + int(asyncio.get_running_loop().time() * 1000),
+        )
+
+    async def next(self) -> int:
+        await asyncio.sleep(0)
+        if not self.has_ids:
+            raise StoreUnavailableError("here", "down")
+        self.next_id += 1
+        return self.next_id
+
+    async def lead(self) -> None:
+        self.coordinator.start()
+        await self.load()
+
+    async def load(self) -> None:
+        opener = self.state.opener()
+        await self.coordinator.load(self.number, opener.epoch, opener)
+
+    async def init(self, claim: ProducerIdentity | None = None) -> ProducerIdentity:
+        return await self.coordinator.init_producer_id("t", TIMEOUT_MS, claim)
+
+    async def open_transaction(self) -> Claim:
+        claim = Claim("t", *await self.init())
+        await self.coordinator.add_partitions(claim, [A0, B0])
+        return claim
+
+    def stored_states(self) -> list[TransactionState]:
+        return [decode_transaction(record).state for record in self.state.records]
+
+    def title(self) -> str:
+        return self.coordinator.describe("t")[0].state.title
+
+    async def aclose(self) -> None:
+        await self.coordinator.aclose()
+        await self.world.sender.aclose()
+
+
+async def code_of(call: object) -> ErrorCode:
+    assert asyncio.iscoroutine(call)
+    with pytest.raises(TopicError) as caught:
+        await call
+    return caught.value.code
+
+
+async def test_a_transaction_goes_from_its_first_partition_to_its_last_marker() -> None:
+    setting = Setting()
+    await setting.lead()
+    claim = await setting.open_transaction()
+    assert claim == ("t", 100, 0)
+    assert setting.coordinator.verify(claim, [A0]) == {A0: ErrorCode.NONE}
+    await setting.coordinator.end(claim, committed=True)
+    assert setting.title() == "PrepareCommit"
+    await asyncio.sleep(1)
+    assert setting.title() == "CompleteCommit"
+    marker = Marker(100, 0, committed=True, coordinator_epoch=1)
+    assert sorted(setting.world.written) == [(1, B0, marker), (2, A0, marker)]
+    assert setting.stored_states() == [
+        TransactionState.EMPTY,
+        TransactionState.ONGOING,
+        TransactionState.PREPARE_COMMIT,
+        TransactionState.COMPLETE_COMMIT,
+    ]
+    await setting.coordinator.end(claim, committed=True)
+    assert len(setting.state.records) == 4
+    await setting.aclose()
+
+
+async def test_no_marker_leaves_before_its_decision_is_durable() -> None:
+    setting = Setting()
+    await setting.lead()
+    claim = await setting.open_transaction()
+    log = setting.state.holder
+    assert log is not None
+    log.is_held_up = True
+    ending = asyncio.ensure_future(setting.coordinator.end(claim, committed=True))
+    await asyncio.sleep(10)
+    assert not ending.done()
+    assert not setting.world.written
+    assert setting.title() == "Ongoing"
+    assert await code_of(setting.init()) is ErrorCode.CONCURRENT_TRANSACTIONS
+    log.release_all()
+    await ending
+    await asyncio.sleep(1)
+    assert len(setting.world.written) == 2
+    await setting.aclose()
+
+
+async def test_who_gives_up_waiting_does_not_stop_what_was_decided() -> None:
+    setting = Setting()
+    await setting.lead()
+    claim = await setting.open_transaction()
+    ending = asyncio.ensure_future(setting.coordinator.end(claim, committed=False))
+    await asyncio.sleep(0)
+    ending.cancel()
+    await asyncio.sleep(1)
+    assert setting.title() == "CompleteAbort"
+    await setting.aclose()
+
+
+async def test_a_new_incarnation_has_the_open_transaction_aborted_first() -> None:
+    setting = Setting()
+    await setting.lead()
+    claim = await setting.open_transaction()
+    assert await code_of(setting.init()) is ErrorCode.CONCURRENT_TRANSACTIONS
+    await asyncio.sleep(1)
+    marker = Marker(100, 1, committed=False, coordinator_epoch=1)
+    assert sorted(setting.world.written) == [(1, B0, marker), (2, A0, marker)]
+    assert await setting.init() == (100, 2)
+    ending = setting.coordinator.end(claim, committed=True)
+    assert await code_of(ending) is ErrorCode.PRODUCER_FENCED
+    await setting.aclose()
+
+
+async def test_the_next_coordinator_goes_on_with_the_markers() -> None:
+    setting = Setting()
+    setting.world.codes = {A0: [ErrorCode.NOT_LEADER_OR_FOLLOWER] * 1000}
+    await setting.lead()
+    claim = await setting.open_transaction()
+    await setting.coordinator.end(claim, committed=True)
+    await asyncio.sleep(5)
+    assert setting.coordinator.describe("t")[1] == (A0,)
+    await setting.coordinator.resign(setting.number)
+    setting.world.written.clear()
+    await asyncio.sleep(5)
+    assert not setting.world.written
+    setting.world.codes = {}
+    await setting.load()
+    await asyncio.sleep(1)
+    marker = Marker(100, 0, committed=True, coordinator_epoch=2)
+    assert sorted(setting.world.written) == [(1, B0, marker), (2, A0, marker)]
+    assert setting.title() == "CompleteCommit"
+    await setting.aclose()
+
+
+async def test_what_another_coordinator_may_have_decided_is_not_answered() -> None:
+    setting = Setting()
+    await setting.lead()
+    claim = await setting.open_transaction()
+    log = setting.state.holder
+    assert log is not None
+    log.is_held_up = True
+    ending = asyncio.ensure_future(setting.coordinator.end(claim, committed=True))
+    await asyncio.sleep(0)
+    log.fence()
+    assert await code_of(asyncio.wait_for(ending, 10)) is ErrorCode.NOT_COORDINATOR
+    await asyncio.sleep(5)
+    assert await code_of(setting.init()) is ErrorCode.NOT_COORDINATOR
+    assert not setting.world.written
+    await setting.aclose()
+
+
+async def test_only_the_coordinator_of_an_id_answers_and_only_once_it_has_loaded() -> None:
+    setting = Setting()
+    coordinator = setting.coordinator
+    assert await code_of(setting.init()) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    coordinator.start()
+    assert await code_of(setting.init()) is ErrorCode.NOT_COORDINATOR
+    loading = asyncio.ensure_future(setting.load())
+    await asyncio.sleep(0)
+    claim = Claim("t", 1, 0)
+    for call in (
+        setting.init(),
+        coordinator.add_partitions(claim, [A0]),
+        coordinator.end(claim, committed=True),
+    ):
+        assert await code_of(call) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    with pytest.raises(TopicError) as caught:
+        coordinator.list_all()
+    assert caught.value.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    await loading
+    assert await setting.init() == (100, 0)
+    setting.count = 0
+    assert await code_of(setting.init()) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    setting.count = COUNT
+    await coordinator.resign(setting.number)
+    assert await code_of(setting.init()) is ErrorCode.NOT_COORDINATOR
+    await coordinator.resign(setting.number)
+    await setting.aclose()
+    assert await code_of(setting.init()) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+async def test_a_partition_that_is_resigned_while_it_loads_is_not_led() -> None:
+    setting = Setting()
+    setting.coordinator.start()
+    loading = asyncio.ensure_future(setting.load())
+    await asyncio.sleep(0)
+    await setting.coordinator.resign(setting.number)
+    assert await code_of(asyncio.wait_for(loading, 10)) is ErrorCode.NOT_COORDINATOR
+    assert await code_of(setting.init()) is ErrorCode.NOT_COORDINATOR
+    await setting.load()
+    assert await setting.init() == (100, 0)
+    await setting.aclose()
+
+
+async def test_damage_is_said_and_the_partition_not_led() -> None:
+    setting = Setting()
+    setting.coordinator.start()
+    setting.state.records = [b"damage"]
+    assert await code_of(setting.load()) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert await code_of(setting.init()) is ErrorCode.NOT_COORDINATOR
+    await setting.aclose()
+
+
+async def test_wrong_requests_are_refused() -> None:
+    setting = Setting(TransactionConfig(ids_per_partition_max=0))
+    await setting.lead()
+    coordinator = setting.coordinator
+    for timeout_ms in (0, -1, 15 * 60 * 1000 + 1):
+        call = coordinator.init_producer_id("t", timeout_ms, None)
+        assert await code_of(call) is ErrorCode.INVALID_TRANSACTION_TIMEOUT
+    assert await code_of(coordinator.init_producer_id("", 1, None)) is ErrorCode.INVALID_REQUEST
+    nobody = Claim("", 1, 0)
+    assert await code_of(coordinator.add_partitions(nobody, [A0])) is ErrorCode.INVALID_REQUEST
+    assert await code_of(coordinator.end(nobody, committed=True)) is ErrorCode.INVALID_REQUEST
+    unknown = coordinator.end(Claim("t", 1, 0), committed=True)
+    assert await code_of(unknown) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    assert await code_of(setting.init()) is ErrorCode.POLICY_VIOLATION
+    await setting.aclose()
+
+
+async def test_without_a_transactional_id_there_is_just_a_producer_id() -> None:
+    setting = Setting()
+    setting.coordinator.start()
+    assert await setting.coordinator.init_producer_id(None, 0, None) == (100, 0)
+    assert await setting.coordinator.init_producer_id(None, 0, None) == (101, 0)
+    setting.has_ids = False
+    call = setting.coordinator.init_producer_id(None, 0, None)
+    assert await code_of(call) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    await setting.aclose()
+
+
+async def test_of_two_first_incarnations_at_once_one_asks_again() -> None:
+    setting = Setting()
+    await setting.lead()
+    first, second = asyncio.ensure_future(setting.init()), asyncio.ensure_future(setting.init())
+    assert await first == (100, 0)
+    assert await code_of(asyncio.wait_for(second, 10)) is ErrorCode.CONCURRENT_TRANSACTIONS
+    assert await setting.init() == (100, 1)
+    await setting.aclose()
+
+
+async def test_a_transaction_that_is_open_for_too_long_is_aborted() -> None:
+    setting = Setting()
+    await setting.lead()
+    claim = await setting.open_transaction()
+    await asyncio.sleep(TIMEOUT_MS / 1000 - 1)
+    assert setting.title() == "Ongoing"
+    await asyncio.sleep(5)
+    assert setting.title() == "CompleteAbort"
+    marker = Marker(100, 1, committed=False, coordinator_epoch=1)
+    assert sorted(setting.world.written) == [(1, B0, marker), (2, A0, marker)]
+    ending = setting.coordinator.end(claim, committed=True)
+    assert await code_of(ending) is ErrorCode.PRODUCER_FENCED
+    await setting.aclose()
+
+
+async def test_a_timeout_counts_from_the_transactions_start_also_after_a_move() -> None:
+    setting = Setting()
+    await setting.lead()
+    await setting.open_transaction()
+    await setting.coordinator.resign(setting.number)
+    await asyncio.sleep(TIMEOUT_MS / 1000)
+    await setting.load()
+    await asyncio.sleep(3)
+    assert setting.title() == "CompleteAbort"
+    await setting.aclose()
+
+
+async def test_an_unused_id_is_forgotten_for_good() -> None:
+    setting = Setting(TransactionConfig(id_idle_ms_max=10_000_000))
+    await setting.lead()
+    await setting.init()
+    await asyncio.sleep(7300)
+    assert setting.title() == "Empty"
+    await asyncio.sleep(3600)
+    for _ in range(2):
+        with pytest.raises(TopicError) as caught:
+            setting.coordinator.describe("t")
+        assert caught.value.code is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+        await setting.coordinator.resign(setting.number)
+        await setting.load()
+    assert await setting.init() == (101, 0)
+    await setting.aclose()

@@ -1,0 +1,394 @@
+"""What one transactional id may do next, state by state and code by code."""
+
+from dataclasses import replace
+
+import pytest
+
+from broker_layer.kafka.error_codes import ErrorCode
+from broker_layer.transactions.machine import (
+    PARTITIONS_PER_TRANSACTION_MAX,
+    Decision,
+    InitDecision,
+    ProducerIdNeeded,
+    Refused,
+    Store,
+    TransactionMachine,
+    Unchanged,
+)
+from broker_layer.transactions.values import (
+    EPOCH_EXHAUSTED,
+    EPOCH_MAX,
+    Claim,
+    ProducerIdentity,
+    TopicPartition,
+    Transaction,
+    TransactionState,
+)
+
+A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
+NOW = 1_000_000
+CLAIM = Claim("t", 7, 3)
+IDLE = [
+    TransactionState.EMPTY,
+    TransactionState.COMPLETE_COMMIT,
+    TransactionState.COMPLETE_ABORT,
+]
+PREPARED = [TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT]
+
+
+def known(
+    state: TransactionState,
+    *,
+    epoch: int = 3,
+    last_epoch: int = -1,
+    previous: int = -1,
+    timeout_ms: int = 1000,
+) -> TransactionMachine:
+    has_partitions = state is TransactionState.ONGOING or state.is_prepared
+    return TransactionMachine(
+        Transaction(
+            transactional_id="t",
+            producer_id=7,
+            producer_epoch=epoch,
+            previous_producer_id=previous,
+            last_epoch=last_epoch,
+            timeout_ms=timeout_ms,
+            state=state,
+            partitions=(A0, B0) if has_partitions else (),
+            started_ms=NOW - 500,
+            changed_ms=NOW - 100,
+        )
+    )
+
+
+def init(
+    machine: TransactionMachine,
+    producer_id: int | None = None,
+    epoch: int = 0,
+    *,
+    fresh: int | None = None,
+) -> InitDecision:
+    claim = None if producer_id is None else ProducerIdentity(producer_id, epoch)
+    return machine.init_producer_id(claim, "t", 2000, NOW, fresh)
+
+
+def stored(decision: Decision | InitDecision) -> Transaction:
+    assert isinstance(decision, Store), decision
+    return decision.transaction
+
+
+def follow(machine: TransactionMachine, decision: Decision | InitDecision) -> Transaction:
+    machine.storing(stored(decision))
+    machine.stored()
+    assert machine.transaction is not None
+    return machine.transaction
+
+
+# A new incarnation
+
+
+def test_a_new_id_gets_a_producer_id_and_epoch_0() -> None:
+    machine = TransactionMachine()
+    assert init(machine) == ProducerIdNeeded()
+    transaction = follow(machine, init(machine, fresh=42))
+    assert (transaction.producer_id, transaction.producer_epoch) == (42, 0)
+    assert transaction.state is TransactionState.EMPTY
+    assert transaction.timeout_ms == 2000
+
+
+def test_an_id_that_was_forgotten_gets_a_new_producer_id_whatever_its_holder_claims() -> None:
+    transaction = stored(init(TransactionMachine(), 7, 3, fresh=42))
+    assert (transaction.producer_id, transaction.producer_epoch) == (42, 0)
+
+
+@pytest.mark.parametrize("state", IDLE)
+def test_an_idle_id_gets_the_next_epoch(state: TransactionState) -> None:
+    transaction = stored(init(known(state)))
+    assert (transaction.producer_id, transaction.producer_epoch) == (7, 4)
+    assert transaction.last_epoch == -1
+    assert transaction.state is TransactionState.EMPTY
+    assert transaction.timeout_ms == 2000
+    assert transaction.changed_ms == NOW
+
+
+@pytest.mark.parametrize("state", IDLE)
+def test_who_holds_the_current_epoch_gets_the_next(state: TransactionState) -> None:
+    transaction = stored(init(known(state), 7, 3))
+    assert (transaction.producer_epoch, transaction.last_epoch) == (4, 3)
+
+
+@pytest.mark.parametrize("state", IDLE)
+def test_a_repeated_request_gets_the_same_epoch(state: TransactionState) -> None:
+    transaction = stored(init(known(state, last_epoch=2), 7, 2))
+    assert (transaction.producer_epoch, transaction.last_epoch) == (3, 2)
+
+
+@pytest.mark.parametrize("state", [*IDLE, TransactionState.ONGOING])
+@pytest.mark.parametrize("claim", [(7, 2), (7, 4), (8, 3), (6, EPOCH_EXHAUSTED)])
+def test_who_claims_what_is_not_current_is_fenced(
+    state: TransactionState, claim: tuple[int, int]
+) -> None:
+    assert init(known(state), *claim) == Refused(ErrorCode.PRODUCER_FENCED)
+
+
+@pytest.mark.parametrize("claim", [None, (7, 3)])
+def test_an_open_transaction_is_aborted_first_under_an_epoch_of_its_own(
+    claim: tuple[int, int] | None,
+) -> None:
+    machine = known(TransactionState.ONGOING)
+    transaction = follow(machine, init(machine, *(claim or ())))
+    assert transaction.state is TransactionState.PREPARE_ABORT
+    assert (transaction.producer_epoch, transaction.last_epoch) == (4, -1)
+    assert transaction.partitions == (A0, B0)
+    assert init(machine) == Refused(ErrorCode.CONCURRENT_TRANSACTIONS)
+    machine.marker_stored(A0)
+    machine.marker_stored(B0)
+    follow(machine, machine.complete(NOW))
+    assert stored(init(machine)).producer_epoch == 5
+
+
+@pytest.mark.parametrize("state", PREPARED)
+def test_a_transaction_that_is_being_ended_is_waited_for(state: TransactionState) -> None:
+    assert init(known(state)) == Refused(ErrorCode.CONCURRENT_TRANSACTIONS)
+    assert init(known(state), 7, 3) == Refused(ErrorCode.CONCURRENT_TRANSACTIONS)
+    assert init(known(state), 9, 3) == Refused(ErrorCode.PRODUCER_FENCED)
+
+
+def test_when_epochs_run_out_there_is_a_new_producer_id() -> None:
+    machine = known(TransactionState.EMPTY, epoch=EPOCH_EXHAUSTED)
+    assert init(machine) == ProducerIdNeeded()
+    transaction = stored(init(machine, fresh=8))
+    assert (transaction.producer_id, transaction.producer_epoch) == (8, 0)
+    assert (transaction.previous_producer_id, transaction.last_epoch) == (7, -1)
+
+
+def test_who_held_the_last_epoch_may_ask_for_its_new_producer_id_again() -> None:
+    machine = known(TransactionState.EMPTY, epoch=EPOCH_EXHAUSTED)
+    assert init(machine, 7, EPOCH_EXHAUSTED) == ProducerIdNeeded()
+    follow(machine, init(machine, 7, EPOCH_EXHAUSTED, fresh=8))
+    again = stored(init(machine, 7, EPOCH_EXHAUSTED))
+    assert (again.producer_id, again.producer_epoch) == (8, 0)
+    assert init(machine, 7, EPOCH_EXHAUSTED - 1) == Refused(ErrorCode.PRODUCER_FENCED)
+
+
+def test_once_the_new_producer_id_is_used_its_predecessor_is_fenced() -> None:
+    machine = known(TransactionState.EMPTY, epoch=EPOCH_EXHAUSTED)
+    follow(machine, init(machine, 7, EPOCH_EXHAUSTED, fresh=8))
+    follow(machine, machine.add_partitions(Claim("t", 8, 0), [A0], NOW))
+    assert init(machine, 7, EPOCH_EXHAUSTED) == Refused(ErrorCode.PRODUCER_FENCED)
+
+
+def test_an_old_epoch_is_fenced_also_when_epochs_run_out() -> None:
+    machine = known(TransactionState.EMPTY, epoch=EPOCH_EXHAUSTED, last_epoch=-1)
+    assert init(machine, 7, 5) == Refused(ErrorCode.PRODUCER_FENCED)
+
+
+def test_the_last_producer_is_shut_out_by_an_epoch_that_nobody_gets() -> None:
+    machine = known(TransactionState.ONGOING, epoch=EPOCH_EXHAUSTED)
+    assert follow(machine, init(machine)).producer_epoch == EPOCH_MAX
+    machine.marker_stored(A0)
+    machine.marker_stored(B0)
+    follow(machine, machine.complete(NOW))
+    assert init(machine, 7, EPOCH_EXHAUSTED) == Refused(ErrorCode.PRODUCER_FENCED)
+    transaction = stored(init(machine, fresh=8))
+    assert (transaction.producer_id, transaction.producer_epoch) == (8, 0)
+
+
+# Partitions
+
+
+@pytest.mark.parametrize("state", IDLE)
+def test_the_first_partition_opens_a_transaction(state: TransactionState) -> None:
+    transaction = stored(known(state).add_partitions(CLAIM, [B0, A0, B0], NOW))
+    assert transaction.state is TransactionState.ONGOING
+    assert transaction.partitions == (A0, B0)
+    assert transaction.started_ms == NOW
+
+
+def test_more_partitions_widen_it() -> None:
+    machine = known(TransactionState.ONGOING)
+    transaction = stored(machine.add_partitions(CLAIM, [A1], NOW))
+    assert transaction.partitions == (A0, A1, B0)
+    assert (transaction.started_ms, transaction.changed_ms) == (NOW - 500, NOW)
+
+
+@pytest.mark.parametrize("added", [[], [A0], [B0, A0]])
+def test_partitions_that_are_in_it_are_not_stored_again(added: list[TopicPartition]) -> None:
+    assert known(TransactionState.ONGOING).add_partitions(CLAIM, added, NOW) == Unchanged()
+
+
+@pytest.mark.parametrize("state", PREPARED)
+def test_a_transaction_that_is_being_ended_gets_no_partitions(state: TransactionState) -> None:
+    refused = Refused(ErrorCode.CONCURRENT_TRANSACTIONS)
+    assert known(state).add_partitions(CLAIM, [A0], NOW) == refused
+
+
+def test_a_transaction_does_not_grow_beyond_its_limit() -> None:
+    many = [TopicPartition("c", number) for number in range(PARTITIONS_PER_TRANSACTION_MAX - 1)]
+    refused = Refused(ErrorCode.POLICY_VIOLATION)
+    assert known(TransactionState.ONGOING).add_partitions(CLAIM, many, NOW) == refused
+
+
+@pytest.mark.parametrize("state", list(TransactionState)[:-1])
+def test_who_is_not_the_producer_is_refused(state: TransactionState) -> None:
+    unknown = Refused(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+    fenced = Refused(ErrorCode.PRODUCER_FENCED)
+    for claim, refused in [
+        (Claim("t", 8, 3), unknown),
+        (Claim("t", 7, 2), fenced),
+        (Claim("t", 7, 4), fenced),
+    ]:
+        machine = known(state)
+        assert machine.add_partitions(claim, [A0], NOW) == refused
+        assert machine.end(claim, committed=True, now_ms=NOW) == refused
+        assert machine.verify(claim, [A0, A1]) == {A0: refused.code, A1: refused.code}
+
+
+def test_nothing_is_known_of_an_id_that_was_never_initialised() -> None:
+    machine, unknown = TransactionMachine(), Refused(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+    assert machine.add_partitions(CLAIM, [A0], NOW) == unknown
+    assert machine.end(CLAIM, committed=True, now_ms=NOW) == unknown
+    assert machine.verify(CLAIM, [A0]) == {A0: unknown.code}
+
+
+# The end
+
+
+@pytest.mark.parametrize(
+    ("state", "committed", "expected"),
+    [
+        (TransactionState.EMPTY, True, Refused(ErrorCode.INVALID_TXN_STATE)),
+        (TransactionState.EMPTY, False, Refused(ErrorCode.INVALID_TXN_STATE)),
+        (TransactionState.PREPARE_COMMIT, True, Refused(ErrorCode.CONCURRENT_TRANSACTIONS)),
+        (TransactionState.PREPARE_COMMIT, False, Refused(ErrorCode.INVALID_TXN_STATE)),
+        (TransactionState.PREPARE_ABORT, True, Refused(ErrorCode.INVALID_TXN_STATE)),
+        (TransactionState.PREPARE_ABORT, False, Refused(ErrorCode.CONCURRENT_TRANSACTIONS)),
+        (TransactionState.COMPLETE_COMMIT, True, Unchanged()),
+        (TransactionState.COMPLETE_COMMIT, False, Refused(ErrorCode.INVALID_TXN_STATE)),
+        (TransactionState.COMPLETE_ABORT, True, Refused(ErrorCode.INVALID_TXN_STATE)),
+        (TransactionState.COMPLETE_ABORT, False, Unchanged()),
+    ],
+)
+def test_the_end_in_each_state(
+    state: TransactionState, committed: bool, expected: Decision
+) -> None:
+    assert known(state).end(CLAIM, committed=committed, now_ms=NOW) == expected
+
+
+@pytest.mark.parametrize(
+    ("committed", "prepared", "complete"),
+    [
+        (True, TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT),
+        (False, TransactionState.PREPARE_ABORT, TransactionState.COMPLETE_ABORT),
+    ],
+)
+def test_a_transaction_ends_by_a_decision_and_all_of_its_markers(
+    committed: bool, prepared: TransactionState, complete: TransactionState
+) -> None:
+    machine = known(TransactionState.ONGOING)
+    decided = follow(machine, machine.end(CLAIM, committed=committed, now_ms=NOW))
+    assert decided.state is prepared
+    assert decided.producer_epoch == 3
+    assert decided.marker(9) == (7, 3, committed, 9)
+    assert list(machine.unmarked) == [A0, B0]
+    machine.marker_stored(B0)
+    assert machine.complete(NOW) == Unchanged()
+    machine.marker_stored(B0)
+    machine.marker_stored(A0)
+    completed = follow(machine, machine.complete(NOW + 1))
+    assert completed.state is complete
+    assert (completed.partitions, completed.changed_ms) == ((), NOW + 1)
+    assert machine.complete(NOW) == Unchanged()
+
+
+def test_what_is_loaded_with_a_decision_needs_all_markers_again() -> None:
+    assert list(known(TransactionState.PREPARE_COMMIT).unmarked) == [A0, B0]
+    assert not known(TransactionState.ONGOING).unmarked
+
+
+def test_while_a_decision_is_being_stored_no_other_is_made() -> None:
+    machine = known(TransactionState.ONGOING)
+    machine.storing(stored(machine.add_partitions(CLAIM, [A1], NOW)))
+    concurrent = Refused(ErrorCode.CONCURRENT_TRANSACTIONS)
+    assert machine.add_partitions(CLAIM, [A1], NOW) == concurrent
+    assert machine.end(CLAIM, committed=True, now_ms=NOW) == concurrent
+    assert init(machine) == concurrent
+    assert machine.time_out(NOW + 10_000) == Unchanged()
+    assert machine.expire(NOW + 10_000, 1) == Unchanged()
+    assert machine.complete(NOW) == Unchanged()
+    assert machine.verify(CLAIM, [A1]) == {A1: ErrorCode.TRANSACTION_ABORTABLE}
+    assert machine.newest is machine.pending
+    machine.stored()
+    assert machine.verify(CLAIM, [A1]) == {A1: ErrorCode.NONE}
+
+
+# Verification
+
+
+def test_verification_tells_partitions_apart() -> None:
+    assert known(TransactionState.ONGOING).verify(CLAIM, [A0, A1]) == {
+        A0: ErrorCode.NONE,
+        A1: ErrorCode.TRANSACTION_ABORTABLE,
+    }
+
+
+@pytest.mark.parametrize("state", IDLE)
+def test_without_a_transaction_nothing_is_confirmed(state: TransactionState) -> None:
+    assert known(state).verify(CLAIM, [A0]) == {A0: ErrorCode.TRANSACTION_ABORTABLE}
+
+
+@pytest.mark.parametrize("state", PREPARED)
+def test_what_is_being_ended_is_not_confirmed(state: TransactionState) -> None:
+    assert known(state).verify(CLAIM, [A0]) == {A0: ErrorCode.CONCURRENT_TRANSACTIONS}
+
+
+# Time
+
+
+def test_an_open_transaction_times_out_and_its_producer_is_shut_out() -> None:
+    machine = known(TransactionState.ONGOING, timeout_ms=1000)
+    assert machine.time_out(NOW + 500) == Unchanged()
+    transaction = follow(machine, machine.time_out(NOW + 501))
+    assert transaction.state is TransactionState.PREPARE_ABORT
+    assert transaction.producer_epoch == 4
+    fenced = Refused(ErrorCode.PRODUCER_FENCED)
+    assert machine.end(CLAIM, committed=True, now_ms=NOW) == fenced
+
+
+@pytest.mark.parametrize("state", [*IDLE, *PREPARED])
+def test_only_an_open_transaction_times_out(state: TransactionState) -> None:
+    assert known(state).time_out(NOW + 10**9) == Unchanged()
+    assert TransactionMachine().time_out(NOW) == Unchanged()
+
+
+@pytest.mark.parametrize("state", IDLE)
+def test_an_idle_id_is_forgotten_after_a_while(state: TransactionState) -> None:
+    machine = known(state)
+    assert machine.expire(NOW + 899, 1000) == Unchanged()
+    assert stored(machine.expire(NOW + 900, 1000)).state is TransactionState.DEAD
+
+
+@pytest.mark.parametrize("state", [TransactionState.ONGOING, *PREPARED])
+def test_an_id_in_use_is_not_forgotten(state: TransactionState) -> None:
+    assert known(state).expire(NOW + 10**12, 1) == Unchanged()
+    assert TransactionMachine().expire(NOW, 1) == Unchanged()
+
+
+def test_states_have_the_names_that_tools_show() -> None:
+    assert [state.title for state in TransactionState] == [
+        "Empty",
+        "Ongoing",
+        "PrepareCommit",
+        "PrepareAbort",
+        "CompleteCommit",
+        "CompleteAbort",
+        "Dead",
+    ]
+
+
+def test_a_dead_id_is_as_one_that_never_was() -> None:
+    live = known(TransactionState.EMPTY).transaction
+    assert live is not None
+    machine = TransactionMachine(replace(live, state=TransactionState.DEAD))
+    unknown = Refused(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+    assert machine.end(CLAIM, committed=True, now_ms=NOW) == unknown

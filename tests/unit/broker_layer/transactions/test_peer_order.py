@@ -1,0 +1,36 @@
+"""What a connection that was replaced still brings is refused."""
+
+from broker_layer.transactions.peer_order import PROCESSES_MAX, PeerOrder
+
+
+def test_an_older_connection_is_refused_once_a_newer_was_heard() -> None:
+    order = PeerOrder()
+    assert order.admit("broker-1#3")
+    assert order.admit("broker-1#3")
+    assert order.admit("broker-1#5")
+    assert not order.admit("broker-1#3")
+    assert not order.admit("broker-1#4")
+    assert order.admit("broker-1#5")
+
+
+def test_each_process_is_on_its_own() -> None:
+    order = PeerOrder()
+    assert order.admit("broker-1#9")
+    assert order.admit("broker-2#1")
+    assert order.admit("broker-1-restarted#1")
+
+
+def test_a_tool_is_always_admitted() -> None:
+    order = PeerOrder()
+    for name in ("", "adminclient-1", "x#", "x#y", "x#-1", "x#²", "#" + "9" * 40):
+        assert order.admit(name)
+        assert order.admit(name)
+
+
+def test_the_process_that_was_silent_for_longest_is_forgotten_first() -> None:
+    order = PeerOrder()
+    assert order.admit("old#2")
+    for number in range(PROCESSES_MAX):
+        assert order.admit(f"{number}#2")
+    assert order.admit("old#1")
+    assert not order.admit(f"{PROCESSES_MAX - 1}#1")

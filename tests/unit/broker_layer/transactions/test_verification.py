@@ -1,0 +1,127 @@
+"""Who may open a transaction on a partition, as its leader hears it."""
+
+from collections.abc import AsyncIterator
+from random import Random
+
+import pytest
+
+from broker_layer.errors import TopicError
+from broker_layer.kafka.error_codes import ErrorCode
+from broker_layer.transactions.values import Claim, TopicPartition
+from broker_layer.transactions.verification_guards import Confirmation
+from tests.unit.broker_layer.transactions.model_cluster import (
+    STATE_PARTITIONS,
+    Broker,
+    Cluster,
+    Faults,
+)
+
+A0 = TopicPartition("a", 0)
+
+
+class Setting:
+    """Two brokers; the transactional id `t` has an open transaction on partition 0."""
+
+    def __init__(self) -> None:
+        self.cluster = Cluster(Random(5), 2, 0.001)
+        for number in range(2):
+            self.cluster.add_partition("a", number)
+        self.claim = Claim("", -1, -1)
+
+    async def start(self) -> None:
+        for broker in self.cluster.brokers:
+            broker.coordinator.start()
+        for number in range(STATE_PARTITIONS):
+            await self.cluster.move_state(number, is_graceful=True)
+        coordinator = self.coordinating().coordinator
+        identity = await coordinator.init_producer_id("t", 5000, None)
+        self.claim = Claim("t", *identity)
+        await coordinator.add_partitions(self.claim, [A0])
+
+    def coordinating(self) -> Broker:
+        for broker in self.cluster.brokers:
+            try:
+                broker.coordinator.verify(Claim("t", 0, 0), [])
+            except TopicError:
+                continue
+            return broker
+        raise AssertionError("nobody coordinates")
+
+    def other(self) -> Broker:
+        (other,) = [each for each in self.cluster.brokers if each is not self.coordinating()]
+        return other
+
+    async def verify(
+        self, broker: Broker, claim: Claim, partition: int = 0, *, knows_abortable: bool = False
+    ) -> Confirmation:
+        return await broker.verifier.verify(
+            claim.producer_id,
+            claim.epoch,
+            claim.transactional_id,
+            "a",
+            partition,
+            knows_abortable=knows_abortable,
+        )
+
+
+@pytest.fixture
+async def setting() -> AsyncIterator[Setting]:
+    setting = Setting()
+    await setting.start()
+    yield setting
+    await setting.cluster.aclose()
+
+
+async def test_an_open_transaction_is_confirmed_here_and_from_afar(setting: Setting) -> None:
+    for broker in (setting.coordinating(), setting.other()):
+        with await setting.verify(broker, setting.claim) as confirmation:
+            assert confirmation.holds()
+        assert broker.guards.live_count == 0
+
+
+async def test_what_is_not_so_is_refused_in_words_for_producers(setting: Setting) -> None:
+    claim = setting.claim
+    await_codes = [
+        (claim, 1, False, ErrorCode.INVALID_TXN_STATE),
+        (claim, 1, True, ErrorCode.TRANSACTION_ABORTABLE),
+        (claim._replace(epoch=9), 0, True, ErrorCode.INVALID_PRODUCER_EPOCH),
+        (claim._replace(producer_id=9), 0, False, ErrorCode.INVALID_PRODUCER_ID_MAPPING),
+        (claim._replace(transactional_id=""), 0, False, ErrorCode.INVALID_REQUEST),
+    ]
+    for broker in (setting.coordinating(), setting.other()):
+        for wrong, partition, knows_abortable, code in await_codes:
+            with pytest.raises(TopicError) as caught:
+                await setting.verify(broker, wrong, partition, knows_abortable=knows_abortable)
+            assert caught.value.code is code
+        assert broker.guards.live_count == 0
+
+
+async def codes_at(setting: Setting, broker: Broker) -> tuple[ErrorCode, ErrorCode]:
+    """Return the code for a producer, and the code as it is."""
+    with pytest.raises(TopicError) as for_producers:
+        await setting.verify(broker, setting.claim)
+    with pytest.raises(TopicError) as as_it_is:
+        await broker.verifier.confirm(setting.claim, A0)
+    assert broker.guards.live_count == 0
+    return for_producers.value.code, as_it_is.value.code
+
+
+async def test_what_is_not_known_yet_is_to_be_asked_again(setting: Setting) -> None:
+    again = ErrorCode.NOT_ENOUGH_REPLICAS
+    coordinating, other = setting.coordinating(), setting.other()
+    setting.cluster.faults = Faults(lost=1.0)
+    assert await codes_at(setting, other) == (again, ErrorCode.NETWORK_EXCEPTION)
+    setting.cluster.faults = Faults(answer_lost=1.0)
+    assert await codes_at(setting, other) == (again, ErrorCode.NETWORK_EXCEPTION)
+    setting.cluster.faults = Faults()
+    setting.cluster.partitions[A0].leader = -1  # the marker waits
+    await coordinating.coordinator.end(setting.claim, committed=True)
+    for broker in (coordinating, other):
+        assert await codes_at(setting, broker) == (again, ErrorCode.CONCURRENT_TRANSACTIONS)
+    for number in range(STATE_PARTITIONS):
+        await coordinating.coordinator.resign(number)
+    for broker in (coordinating, other):
+        assert await codes_at(setting, broker) == (again, ErrorCode.NOT_COORDINATOR)
+    setting.cluster.state_leaders = [-1] * STATE_PARTITIONS
+    unavailable = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert await codes_at(setting, other) == (again, unavailable)

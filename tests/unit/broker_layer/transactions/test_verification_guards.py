@@ -1,0 +1,27 @@
+"""A confirmation holds until a marker of its producer comes."""
+
+from broker_layer.transactions.values import TopicPartition
+from broker_layer.transactions.verification_guards import VerificationGuards
+
+A0, A1 = TopicPartition("a", 0), TopicPartition("a", 1)
+
+
+def test_a_marker_voids_what_was_asked_before_it() -> None:
+    guards = VerificationGuards()
+    first, second = guards.begin(A0, 7), guards.begin(A0, 7)
+    guards.marker_written(A0, 7)
+    third = guards.begin(A0, 7)
+    assert [each.holds() for each in (first, second, third)] == [False, False, True]
+    for each in (first, second, third):
+        each.release()
+    assert guards.live_count == 0
+
+
+def test_markers_of_others_change_nothing() -> None:
+    guards = VerificationGuards()
+    with guards.begin(A0, 7) as confirmation:
+        guards.marker_written(A1, 7)
+        guards.marker_written(A0, 8)
+        assert confirmation.holds()
+    assert not confirmation.holds()
+    assert guards.live_count == 0
