@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final
 
+from broker_layer import topic_admin_handlers
 from broker_layer.cluster_view import ClusterView, ViewSources
 from broker_layer.control_config import ControlConfig
 from broker_layer.controller import Controller, ControllerParts
@@ -16,12 +17,15 @@ from broker_layer.group_verification import GroupVerification
 from broker_layer.groups import handlers as group_handlers
 from broker_layer.groups.config import GroupsConfig
 from broker_layer.groups.coordinator import GroupCoordinator
+from broker_layer.handlers import Handler
+from broker_layer.live_bookies import LiveBookies
 from broker_layer.log_services import LogServices, TailMemory
 from broker_layer.options import BrokerOptions
 from broker_layer.partition_manager import PartitionManager
 from broker_layer.partition_opening import CoordinatorPartitions, PartitionOpening
 from broker_layer.partition_upkeep import ReplicaReports, RetentionTimer
 from broker_layer.peer import Peers
+from broker_layer.topic_changes import TopicChangeParts, TopicChanges
 from broker_layer.topic_configs import TopicDefaults
 from broker_layer.topic_erasing import TopicEraser
 from broker_layer.topic_log import TopicLog
@@ -38,6 +42,7 @@ from broker_layer.transactions.view_leaders import ViewLeaders
 from broker_layer.view_topics import ViewTopics
 from ledger_client import ClientConfig, LedgerClient
 from metadata.broker_registry import BrokerDirectory
+from metadata.directory import BookieDirectory
 from metadata.election import ControllerElection
 from metadata.in_sync_reports import InSyncReporter, InSyncView
 from metadata.number_blocks import NumberBlocks
@@ -74,11 +79,16 @@ class ClusterParts:
         self.directory = BrokerDirectory(store, rng)
         self.election = ControllerElection(store, options.broker_id, rng)
         self.reports = InSyncView(store, rng)
+        self.replica_numbers = ReplicaNumbers(store, rng)
+        self._bookies = BookieDirectory(store, rng)
+        self.bookies = LiveBookies(self._bookies, self.replica_numbers)
         sources = ViewSources(store, self.topics, self.directory, self.election, self.reports)
         self.view = ClusterView(sources, rng, session_timeout_s=options.session_timeout_s)
 
     async def start(self) -> None:
         """Begin to follow. Raises MetadataError."""
+        await self._bookies.start()
+        self.bookies.start()
         await self.directory.start()
         await self.reports.start()
         await self.election.start()
@@ -90,6 +100,8 @@ class ClusterParts:
         await self.election.aclose()
         await self.reports.aclose()
         await self.directory.aclose()
+        await self.bookies.aclose()
+        await self._bookies.aclose()
 
 
 class CoordinatorParts:
@@ -131,7 +143,7 @@ class CoordinatorParts:
             timeout_s=config.verification_timeout_s,
         )
         markers = MarkerHandler(local, config.marker_store_wait_s)
-        self.handlers = {
+        self.handlers: dict[int, Handler] = {
             **group_handlers.handlers(self.groups, GroupVerification(self.verifier)),
             **transaction_handlers.handlers(
                 self.transactions, leaders, markers, topics.group_partition_count
@@ -184,11 +196,36 @@ class LeadingParts:
         )
         parts = ControllerParts(cluster.view, cluster.topics, cluster.election, eraser, rng)
         self.controller = Controller(parts, config)
-        self.replica_numbers = ReplicaNumbers(store, rng)
         self._retention = RetentionTimer(self.manager, config, environment.wall_clock_ms)
         self._reporter = InSyncReporter(store, options.broker_id, rng)
         self._replica_reports = ReplicaReports(
-            self.manager, self._reporter, self.replica_numbers, config
+            self.manager, self._reporter, cluster.replica_numbers, config
+        )
+        changes = TopicChangeParts(
+            cluster.view,
+            cluster.topics,
+            config,
+            environment.wall_clock_ms,
+            cluster.bookies.count,
+            rng,
+        )
+        self._changes = TopicChanges(changes)
+        self._cluster = cluster
+
+    def handlers(self, cluster_id: str) -> dict[int, Handler]:
+        """Return what answers the administration of topics."""
+        cluster = self._cluster
+        return topic_admin_handlers.handlers(
+            topic_admin_handlers.AdminParts(
+                cluster.view,
+                cluster.topics,
+                self.manager,
+                self._changes,
+                cluster.replica_numbers,
+                cluster.bookies,
+                self.config,
+                cluster_id,
+            )
         )
 
     def start(self) -> None:

@@ -11,6 +11,7 @@ Source: topics design, "What a takeover does"; style section 1.4.
 
 import asyncio
 import contextlib
+from base64 import urlsafe_b64encode
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
@@ -26,7 +27,6 @@ from broker_layer.broker_parts import (
 )
 from broker_layer.broker_services import BrokerServices, Served
 from broker_layer.config import BrokerLimits
-from broker_layer.handlers import Handler
 from broker_layer.kafka.messages import warm_up
 from broker_layer.listeners import ListenerAddress, advertise, parse_listeners
 from broker_layer.metrics import BrokerMetrics
@@ -35,6 +35,7 @@ from broker_layer.partition_table import LedPartitions
 from broker_layer.server import BrokerServer
 from broker_layer.topic_log import TopicLog
 from metadata.broker_registry import BrokerRegistrar, BrokerRegistration, Listener
+from metadata.cookies import cluster_instance
 from metadata.errors import NameHeldError
 from metadata.store import SessionState
 
@@ -83,7 +84,7 @@ class BrokerProcess:
 
     async def start(self) -> Serving:
         """Serve; return who and where. Raises BrokerError, MetadataError, saying what to do."""
-        services = self._make_services()
+        services = self._make_services(await self._cluster_id())
         self._parts.push_async_callback(services.close)
         server = BrokerServer(services.context)
         self._parts.push_async_callback(server.close)
@@ -114,21 +115,22 @@ class BrokerProcess:
     def _log_of(self, topic: str, partition: int) -> TopicLog:
         return self._leading.manager.log_of(topic, partition)
 
-    def _make_services(self) -> BrokerServices:
+    async def _cluster_id(self) -> str:
+        instance = await cluster_instance(self._environment.store, self._environment.rng)
+        return urlsafe_b64encode(instance).decode().rstrip("=")
+
+    def _make_services(self, cluster_id: str) -> BrokerServices:
         environment, view = self._environment, self._cluster.view
         served = Served(
             self._options.broker_id,
             self._leading.manager,
             view,
             self._coordinators.verifier,
-            self._handlers(),
+            {**self._coordinators.handlers, **self._leading.handlers(cluster_id)},
             self._peer_listener,
         )
         limits = limits_of(self._options)
         return BrokerServices(served, limits, self._log, environment.rng, environment.now)
-
-    def _handlers(self) -> Mapping[int, Handler]:
-        return {**self._coordinators.handlers}
 
     async def _start_admin(
         self, services: BrokerServices, told: tuple[ListenerAddress, ...]

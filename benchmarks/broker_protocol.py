@@ -1,0 +1,272 @@
+"""Measures what a broker's server costs for each Produce, over TCP, with a log that keeps nothing.
+
+A broker's server runs in a process of its own; this one sends the same frames again and again over
+one connection, with some requests under way. Reported is the server's processor time. Leaves the
+codecs alone to `benchmarks.kafka_codec`, and logs to benchmarks of whole clusters.
+
+Wanted: 20 us of processor time for a small Produce, 1 s for each GB in batches of 1 MB.
+"""
+
+import argparse
+import asyncio
+import struct
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+from time import perf_counter
+from typing import Final
+
+from benchmarks.measures import interleaved
+from benchmarks.processes import usage_of
+from benchmarks.runner import Bench, run, run_loop
+from broker_layer.broker_log import BrokerLog
+from broker_layer.broker_services import BrokerServices, Served
+from broker_layer.config import BrokerLimits
+from broker_layer.errors import TopicError
+from broker_layer.exchange import Buffer
+from broker_layer.kafka.error_codes import ErrorCode
+from broker_layer.kafka.primitives import NO_TAGS, varint
+from broker_layer.kafka.record_batch import BatchHeader, Record, build_batch, place
+from broker_layer.kafka.versions import ApiKey
+from broker_layer.listeners import ListenerAddress
+from broker_layer.partition_state import ActiveProducer
+from broker_layer.pending_batches import Appended
+from broker_layer.served_log import Confirmation, FoundOffset, ReadBatches
+from broker_layer.server import BrokerServer
+
+PRODUCE_VERSION: Final = 9
+TOPIC: Final = b"topic"
+SERVE: Final = "--serve"
+GIGABYTE: Final = 1e9
+
+
+class DiscardingLog:
+    """A partition that places each batch in a copy, commits it in the next step, and drops it."""
+
+    leader_epoch = 1
+    log_start_offset = 0
+    has_room = True
+
+    def __init__(self) -> None:
+        self.log_end_offset = self.high_watermark = self.last_stable_offset = 0
+        self._pending: list[tuple[asyncio.Future[Appended], int]] = []
+
+    def has_open_transaction(self, producer_id: int, producer_epoch: int) -> bool:
+        """Have no transactions."""
+        return False
+
+    def append(
+        self, header: BatchHeader, data: Buffer, *, coordinator_epoch: int | None = None
+    ) -> "asyncio.Future[Appended]":
+        """Place a batch."""
+        base = self.log_end_offset
+        batch = bytearray(data)
+        place(batch, base, self.leader_epoch)
+        self.log_end_offset = base + header.last_offset_delta + 1
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Appended] = loop.create_future()
+        if not self._pending:
+            loop.call_soon(self._commit)
+        self._pending.append((future, base))
+        return future
+
+    def _commit(self) -> None:
+        pending, self._pending = self._pending, []
+        self.high_watermark = self.last_stable_offset = self.log_end_offset
+        for future, base in pending:
+            future.set_result(Appended(base, -1, 0))
+
+    async def wait_for_room(self, size: int) -> None:
+        """Have room."""
+
+    async def read(
+        self, offset: int, max_bytes: int, *, read_committed: bool, at_least_one: bool
+    ) -> ReadBatches:
+        """Refuse: nothing was kept."""
+        raise TopicError(ErrorCode.OFFSET_OUT_OF_RANGE, "nothing is kept")
+
+    async def offset_for_timestamp(self, timestamp_ms: int) -> FoundOffset | None:
+        """Find nothing."""
+        return None
+
+    async def max_timestamp(self) -> FoundOffset | None:
+        """Find nothing."""
+        return None
+
+    def end_offset_of_epoch(self, epoch: int) -> tuple[int, int]:
+        """Return the only epoch's end."""
+        return self.leader_epoch, self.high_watermark
+
+    async def delete_records(self, before_offset: int) -> int:
+        """Delete nothing."""
+        return 0
+
+    def active_producers(self) -> list[ActiveProducer]:
+        """Know none."""
+        return []
+
+    def on_progress(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Tell nobody."""
+        return lambda: None
+
+
+class DiscardingTopics:
+    """One topic of one partition."""
+
+    def __init__(self) -> None:
+        self._log = DiscardingLog()
+
+    def log_of(self, topic: str, partition: int) -> DiscardingLog:
+        """Return the only log."""
+        return self._log
+
+    def topic_name_of(self, topic_id: bytes) -> str | None:
+        """Know no ids."""
+        return None
+
+    def leader_of(self, topic: str, partition: int) -> tuple[int, int] | None:
+        """Lead everything."""
+        return None
+
+    def address_of(self, broker_id: int, listener: str) -> tuple[str, int] | None:
+        """Know nobody else."""
+        return None
+
+    async def verify(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        transactional_id: str,
+        topic: str,
+        partition: int,
+        *,
+        knows_abortable: bool = False,
+    ) -> Confirmation:
+        """Know no transactions."""
+        raise TopicError(ErrorCode.INVALID_TXN_STATE, "there are no transactions")
+
+
+async def _serve() -> None:
+    loop = asyncio.get_running_loop()
+    topics = DiscardingTopics()
+    served = Served(1, topics, topics, topics, {}, "PLAINTEXT")
+    services = BrokerServices(served, BrokerLimits(), BrokerLog(loop.time), Random(1), loop.time)
+    server = BrokerServer(services.context)
+    (address,) = await server.start((ListenerAddress("PLAINTEXT", "127.0.0.1", 0),))
+    print(address.port, flush=True)
+    reader = asyncio.StreamReader()
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    await reader.read()  # until whoever started us ends
+    await server.close()
+    await services.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One kind of Produce, and how many are under way."""
+
+    name: str
+    frame: bytes
+    payload_bytes: int
+    in_flight: int
+    count: int
+    us_wanted: float | None = None
+    s_per_gb_wanted: float | None = None
+
+
+def _frame(records: int, record_bytes: int) -> bytes:
+    rng = Random(1)
+    values = [Record(each, 0, None, rng.randbytes(record_bytes)) for each in range(records)]
+    batch = bytes(build_batch(values))
+    partition = struct.pack(">i", 0) + varint(len(batch) + 1) + batch + NO_TAGS
+    name = varint(len(TOPIC) + 1) + TOPIC
+    topics = varint(2) + name + varint(2) + partition + NO_TAGS
+    head = struct.pack(">hhih", ApiKey.PRODUCE, PRODUCE_VERSION, 1, -1) + NO_TAGS
+    body = NO_TAGS + struct.pack(">hi", -1, 30_000) + topics + NO_TAGS
+    return struct.pack(">i", len(head) + len(body)) + head + body
+
+
+async def _send(port: int, case: Case, count: int) -> float:
+    """Send one frame `count` times; return the seconds that it took."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2**20)
+    started = perf_counter()
+    (answer_bytes,) = (0,)
+    sent = answered = 0
+    while answered < count:
+        burst = min(case.in_flight - (sent - answered), count - sent)
+        if burst:
+            writer.writelines([case.frame] * burst)
+            sent += burst
+            await writer.drain()
+        if not answer_bytes:
+            head = await reader.readexactly(4)
+            answer_bytes = 4 + struct.unpack(">i", head)[0]
+            await reader.readexactly(answer_bytes - 4)
+            answered += 1
+            continue
+        take = max(1, (sent - answered) // 2)
+        await reader.readexactly(answer_bytes * take)
+        answered += take
+    elapsed = perf_counter() - started
+    writer.close()
+    return elapsed
+
+
+async def _measure_case(bench: Bench, port: int, pid: int, case: Case) -> None:
+    count = bench.size(case.count, 50)
+    await _send(port, case, min(count, 100))  # warm
+    before = usage_of(pid).cpu_s
+    elapsed = await _send(port, case, count)
+    after = usage_of(pid).cpu_s
+    figures: dict[str, object] = {
+        "requests_per_s": count / elapsed,
+        "MB_per_s": count * case.payload_bytes / elapsed / 1e6,
+    }
+    if before is not None and after is not None:
+        figures["cpu_us"] = (after - before) / count * 1e6
+        figures["cpu_s_per_GB"] = (after - before) / (count * case.payload_bytes) * GIGABYTE
+    bench.report.sample(case.name, figures)
+
+
+async def _measure(bench: Bench) -> None:
+    cases = {
+        case.name: case
+        for case in (
+            Case("1 x 200 B, 64 under way", _frame(1, 200), 200, 64, 100_000, us_wanted=20.0),
+            Case("1 x 200 B, one under way", _frame(1, 200), 200, 1, 20_000),
+            Case("1 x 1 KB, 64 under way", _frame(1, 1_000), 1_000, 64, 100_000),
+            Case("1000 x 1 KB, 5 under way", _frame(1_000, 1_000), 10**6, 5, 2_000, None, 1.0),
+        )
+    }
+    server = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "benchmarks.broker_protocol",
+        SERVE,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    assert server.stdout is not None
+    assert server.stdin is not None
+    port = int(await server.stdout.readline())
+    try:
+        for _, name in interleaved(list(cases), bench.repetitions):
+            await _measure_case(bench, port, server.pid, cases[name])
+    finally:
+        server.stdin.close()
+        await server.wait()
+    for name, case in cases.items():
+        bench.report.figure(name, "cpu_us", "us", at_most=case.us_wanted)
+        bench.report.figure(name, "cpu_s_per_GB", "s", at_most=case.s_per_gb_wanted)
+
+
+def _add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(SERVE, action="store_true", help=argparse.SUPPRESS)
+
+
+if __name__ == "__main__":
+    if SERVE in sys.argv:
+        run_loop(_serve())
+    else:
+        run("broker_protocol", _measure, _add_options)
