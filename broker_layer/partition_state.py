@@ -225,13 +225,6 @@ class PartitionState:
         is_worth_it = self._bytes_since >= STATE_ENTRY_SHARE * self._newest_bytes
         return self._batches_since >= STATE_ENTRY_BATCHES_MAX and is_worth_it
 
-    @property
-    def newest_state_entry(self) -> EntryPlace | None:
-        """Where the newest state entry is."""
-        return (
-            None if self._newest is None else EntryPlace(self._newest[1].ledger_id, self._newest[0])
-        )
-
     def begin_ledger(self, ledger_id: LedgerId) -> LedgerIndex:
         """Go on to the next ledger, whose entry 0 must be a state entry; return its index, which
         grows with every batch. That of the ledger before grows no more.
