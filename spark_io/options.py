@@ -8,19 +8,17 @@ what there is; names of options are compared without regard to case, as Spark do
 Source: Spark design, "Reading" and "Writing: exactly once".
 """
 
-import difflib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Final
 
-from ledger_client import ClientConfig, Quorum
+from ledger_client import Quorum
 from metadata.chain import APPLICATION_CHARACTERS_MAX, check_chain_name
-from metadata.errors import InvalidChainNameError, InvalidUriError
+from metadata.errors import InvalidChainNameError
 from metadata.ids import is_ledger_id
-from metadata.uri import parse_metadata_uri
 from spark_io.errors import OptionError
+from spark_io.given_options import SHARED, ClientOptions, GivenOptions, client_options
 
 MIB: Final = 1024 * 1024
 SPLIT_BYTES: Final = 64 * MIB
@@ -28,8 +26,6 @@ ARROW_BATCH_BYTES: Final = 2 * MIB
 LEDGERS_NAMED_MAX: Final = 100_000
 BATCH_MAX: Final = 2**63 - 1
 
-CLIENT_PREFIX: Final = "client."
-SHARED: Final = ("metadata", "password", "passwordFile", "path")
 READING: Final = (
     "ledger",
     "ledgers",
@@ -59,17 +55,6 @@ WRITING: Final = (
     "txnVersion",
     "ledgerBytesMax",
 )
-SPARKS_OWN: Final = ("checkpointlocation", "query", "dbtable", "queryname", "mergeschema")
-"""Options that Spark adds, or that people set for every source."""
-
-
-@dataclass(frozen=True, slots=True)
-class ClientOptions:
-    """How to reach the cluster."""
-
-    metadata: str
-    password: bytes = field(repr=False)
-    config: ClientConfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,14 +95,14 @@ class ReadOptions:
     @classmethod
     def of(cls, options: Mapping[str, str]) -> "ReadOptions":
         """Check the options of a read. Raises OptionError."""
-        given = _Given(options, (*SHARED, *READING))
+        given = GivenOptions(options, (*SHARED, *READING))
         per_trigger = given.positive("maxEntriesPerTrigger")
         if given.text("maxOffsetsPerTrigger") is not None:
             if per_trigger is not None:
                 raise OptionError("maxOffsetsPerTrigger", "is the same as maxEntriesPerTrigger")
             per_trigger = given.positive("maxOffsetsPerTrigger")
         return cls(
-            client=_client(given),
+            client=client_options(given),
             selection=_selection(given),
             starting_offsets=given.text("startingOffsets") or "earliest",
             ending_offsets=given.text("endingOffsets") or "latest",
@@ -147,7 +132,7 @@ class WriteOptions:
     @classmethod
     def of(cls, options: Mapping[str, str]) -> "WriteOptions":
         """Check the options of a write. Raises OptionError."""
-        given = _Given(options, (*SHARED, *WRITING))
+        given = GivenOptions(options, (*SHARED, *WRITING))
         chain = given.text("chain")
         if not chain:
             raise OptionError("chain", "missing: name the chain to which the ledgers are added")
@@ -162,7 +147,7 @@ class WriteOptions:
         if digest not in ("crc32c", "hmac-sha256"):
             raise OptionError("digest", f"{digest!r} is neither crc32c nor hmac-sha256")
         return cls(
-            client=_client(given),
+            client=client_options(given),
             chain=_chain_name(chain),
             quorum=_quorum(given),
             digest=digest,
@@ -172,111 +157,7 @@ class WriteOptions:
         )
 
 
-class _Given:
-    """Options by lower-case name."""
-
-    def __init__(self, options: Mapping[str, str], known: tuple[str, ...]) -> None:
-        self._values = {name.lower(): value for name, value in options.items()}
-        spelled = {name.lower(): name for name in known}
-        for name in self._values:
-            if name in spelled or name.startswith(CLIENT_PREFIX) or name in SPARKS_OWN:
-                continue
-            near = difflib.get_close_matches(name, spelled, n=1)
-            hint = f"did you mean {spelled[near[0]]!r}?" if near else f"there are {list(known)}"
-            raise OptionError(name, f"unknown: {hint}")
-
-    def text(self, name: str) -> str | None:
-        value = self._values.get(name.lower())
-        return None if value is None else str(value).strip()
-
-    def positive(self, name: str) -> int | None:
-        return self._number(name, 1)
-
-    def natural(self, name: str) -> int | None:
-        return self._number(name, 0)
-
-    def truth(self, name: str, *, default: bool) -> bool:
-        text = self.text(name)
-        if text is None:
-            return default
-        if text.lower() not in ("true", "false"):
-            raise OptionError(name, f"{text!r} is neither true nor false")
-        return text.lower() == "true"
-
-    def prefixed(self, prefix: str) -> dict[str, str]:
-        """Return the options whose names begin so, without the prefix."""
-        return {
-            name[len(prefix) :]: value
-            for name, value in self._values.items()
-            if name.startswith(prefix)
-        }
-
-    def _number(self, name: str, least: int) -> int | None:
-        text = self.text(name)
-        if text is None:
-            return None
-        if not text.isdecimal() or int(text) < least:
-            raise OptionError(name, f"{text!r} is not a whole number of at least {least}")
-        return int(text)
-
-
-def _client(given: _Given) -> ClientOptions:
-    metadata = given.text("metadata")
-    if not metadata:
-        raise OptionError(
-            "metadata", "missing: give the cluster's address, zk://host:port[,host:port...]/path"
-        )
-    try:
-        parse_metadata_uri(metadata)
-    except InvalidUriError as error:
-        raise OptionError("metadata", str(error)) from error
-    password, path = given.text("password"), given.text("passwordFile")
-    if password is not None and path is not None:
-        raise OptionError("passwordFile", "goes without password: give one of the two")
-    if path is not None:
-        try:
-            held = Path(path).read_bytes().removesuffix(b"\n")
-        except OSError as error:
-            raise OptionError("passwordFile", f"cannot be read: {error}") from error
-        return ClientOptions(metadata, held, _config(given))
-    return ClientOptions(metadata, (password or "").encode(), _config(given))
-
-
-def _config(given: _Given) -> ClientConfig:
-    """Return the client's configuration: its fields are options behind `client.`."""
-    known = {each.name.lower(): each for each in fields(ClientConfig)}
-    changed: dict[str, int | float | bool | None] = {}
-    for name, text in given.prefixed(CLIENT_PREFIX).items():
-        wanted = known.get(name.replace("-", "_"))
-        if wanted is None:
-            near = difflib.get_close_matches(name, known, n=1)
-            hint = f"did you mean {CLIENT_PREFIX}{near[0]}?" if near else f"known: {list(known)}"
-            raise OptionError(CLIENT_PREFIX + name, f"unknown: {hint}")
-        try:
-            is_optional = "None" in str(wanted.type)
-            changed[wanted.name] = _value_like(wanted.default, text, is_optional=is_optional)
-        except ValueError as error:
-            raise OptionError(CLIENT_PREFIX + name, str(error)) from error
-    try:
-        return ClientConfig(**changed)  # type: ignore[arg-type]  # each is of its default's type
-    except ValueError as error:
-        raise OptionError("client.*", str(error)) from error
-
-
-def _value_like(default: object, text: str, *, is_optional: bool) -> int | float | bool | None:
-    if isinstance(default, bool):
-        if text.lower() not in ("true", "false"):
-            raise ValueError(f"{text!r} is neither true nor false")
-        return text.lower() == "true"
-    if text.lower() == "none" and is_optional:
-        return None
-    value = float(text)
-    if not 0 <= value < float("inf"):
-        raise ValueError(f"{text!r} is not a number from 0 on")
-    return value if isinstance(default, float) else int(value)
-
-
-def _selection(given: _Given) -> Selection:
+def _selection(given: GivenOptions) -> Selection:
     names = ("ledger", "ledgers", "chain", "match")
     present = [name for name in names if given.text(name)]
     if len(present) != 1:
@@ -325,7 +206,7 @@ def _chain_name(text: str) -> str:
         raise OptionError("chain", str(error)) from error
 
 
-def _quorum(given: _Given) -> Quorum:
+def _quorum(given: GivenOptions) -> Quorum:
     ensemble = given.positive("ensemble") or 3
     try:
         if given.truth("inSync", default=False):

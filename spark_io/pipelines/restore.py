@@ -20,7 +20,8 @@ from crc32c import crc32c
 
 from ledger_client import LinkedLedger, Quorum
 from spark_io.errors import SparkIoError
-from spark_io.options import ClientOptions, WriteOptions
+from spark_io.given_options import ClientOptions
+from spark_io.options import WriteOptions
 from spark_io.pipelines.archive import (
     LEDGERS_PER_STEP,
     ArchiveDamagedError,

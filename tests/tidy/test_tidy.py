@@ -25,7 +25,7 @@ DOORS = (
     "ledger_client/sync*.py",
     "ledger_client/cluster_access.py",
     "spark_io/launching.py",
-    "spark_io/options.py",
+    "spark_io/given_options.py",
     "*/main.py",
 )
 # Edges of processes for which only shape is checked.

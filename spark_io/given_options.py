@@ -1,0 +1,144 @@
+"""Reads what the options of all our data sources have in common: text by name, and how to reach the
+cluster.
+
+Leaves the options of one source to `options` and `topic_options`.
+
+Invariants: an option that is unknown or malformed is an OptionError that says what there is; names
+of options are compared without regard to case, as Spark does.
+
+Source: Spark design, "Reading".
+"""
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Final
+
+from ledger_client import ClientConfig
+from metadata.errors import InvalidUriError
+from metadata.uri import parse_metadata_uri
+from spark_io.errors import OptionError
+
+CLIENT_PREFIX: Final = "client."
+SHARED: Final = ("metadata", "password", "passwordFile", "path")
+SPARKS_OWN: Final = ("checkpointlocation", "query", "dbtable", "queryname", "mergeschema")
+"""Options that Spark adds, or that people set for every source."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClientOptions:
+    """How to reach the cluster."""
+
+    metadata: str
+    password: bytes = field(repr=False)
+    config: ClientConfig
+
+
+class GivenOptions:
+    """Options by lower-case name."""
+
+    def __init__(self, options: Mapping[str, str], known: tuple[str, ...]) -> None:
+        self._values = {name.lower(): value for name, value in options.items()}
+        spelled = {name.lower(): name for name in known}
+        for name in self._values:
+            if name in spelled or name.startswith(CLIENT_PREFIX) or name in SPARKS_OWN:
+                continue
+            near = difflib.get_close_matches(name, spelled, n=1)
+            hint = f"did you mean {spelled[near[0]]!r}?" if near else f"there are {list(known)}"
+            raise OptionError(name, f"unknown: {hint}")
+
+    def text(self, name: str) -> str | None:
+        """Return an option's text, None without it."""
+        value = self._values.get(name.lower())
+        return None if value is None else str(value).strip()
+
+    def positive(self, name: str) -> int | None:
+        """Return a whole number of at least 1, None without it. Raises OptionError."""
+        return self._number(name, 1)
+
+    def natural(self, name: str) -> int | None:
+        """Return a whole number of at least 0, None without it. Raises OptionError."""
+        return self._number(name, 0)
+
+    def truth(self, name: str, *, default: bool) -> bool:
+        """Return whether it says true or false. Raises OptionError."""
+        text = self.text(name)
+        if text is None:
+            return default
+        if text.lower() not in ("true", "false"):
+            raise OptionError(name, f"{text!r} is neither true nor false")
+        return text.lower() == "true"
+
+    def prefixed(self, prefix: str) -> dict[str, str]:
+        """Return the options whose names begin so, without the prefix."""
+        return {
+            name[len(prefix) :]: value
+            for name, value in self._values.items()
+            if name.startswith(prefix)
+        }
+
+    def _number(self, name: str, least: int) -> int | None:
+        text = self.text(name)
+        if text is None:
+            return None
+        if not text.isdecimal() or int(text) < least:
+            raise OptionError(name, f"{text!r} is not a whole number of at least {least}")
+        return int(text)
+
+
+def client_options(given: GivenOptions) -> ClientOptions:
+    """Return how to reach the cluster. Raises OptionError."""
+    metadata = given.text("metadata")
+    if not metadata:
+        raise OptionError(
+            "metadata", "missing: give the cluster's address, zk://host:port[,host:port...]/path"
+        )
+    try:
+        parse_metadata_uri(metadata)
+    except InvalidUriError as error:
+        raise OptionError("metadata", str(error)) from error
+    password, path = given.text("password"), given.text("passwordFile")
+    if password is not None and path is not None:
+        raise OptionError("passwordFile", "goes without password: give one of the two")
+    if path is not None:
+        try:
+            held = Path(path).read_bytes().removesuffix(b"\n")
+        except OSError as error:
+            raise OptionError("passwordFile", f"cannot be read: {error}") from error
+        return ClientOptions(metadata, held, _config(given))
+    return ClientOptions(metadata, (password or "").encode(), _config(given))
+
+
+def _config(given: GivenOptions) -> ClientConfig:
+    """Return the client's configuration: its fields are options behind `client.`."""
+    known = {each.name.lower(): each for each in fields(ClientConfig)}
+    changed: dict[str, int | float | bool | None] = {}
+    for name, text in given.prefixed(CLIENT_PREFIX).items():
+        wanted = known.get(name.replace("-", "_"))
+        if wanted is None:
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f"did you mean {CLIENT_PREFIX}{near[0]}?" if near else f"known: {list(known)}"
+            raise OptionError(CLIENT_PREFIX + name, f"unknown: {hint}")
+        try:
+            is_optional = "None" in str(wanted.type)
+            changed[wanted.name] = _value_like(wanted.default, text, is_optional=is_optional)
+        except ValueError as error:
+            raise OptionError(CLIENT_PREFIX + name, str(error)) from error
+    try:
+        return ClientConfig(**changed)  # type: ignore[arg-type]  # each is of its default's type
+    except ValueError as error:
+        raise OptionError("client.*", str(error)) from error
+
+
+def _value_like(default: object, text: str, *, is_optional: bool) -> int | float | bool | None:
+    if isinstance(default, bool):
+        if text.lower() not in ("true", "false"):
+            raise ValueError(f"{text!r} is neither true nor false")
+        return text.lower() == "true"
+    if text.lower() == "none" and is_optional:
+        return None
+    value = float(text)
+    if not 0 <= value < float("inf"):
+        raise ValueError(f"{text!r} is not a number from 0 on")
+    return value if isinstance(default, float) else int(value)
