@@ -218,11 +218,15 @@ class TopicChanges:
 
     # -- checks ----------------------------------------------------------------------------------
 
-    def _check_name(self, name: str) -> None:
+    def check_name_form(self, name: str) -> None:
+        """Refuse what can be no topic's name."""
         try:
             check_topic_name(name)
         except InvalidTopicNameError as error:
             raise TopicError(ErrorCode.INVALID_TOPIC_EXCEPTION, str(error)) from error
+
+    def _check_name(self, name: str) -> None:
+        self.check_name_form(name)
         if name in self._view.topics:
             raise TopicError(ErrorCode.TOPIC_ALREADY_EXISTS, f"there is a topic {name!r} already")
         alike = name.replace(".", "_")

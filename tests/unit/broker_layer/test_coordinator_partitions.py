@@ -2,7 +2,8 @@
 
 import pytest
 
-from broker_layer.coordinator_partitions import coordinator_partition, java_string_hash
+from broker_layer.coordinator_partitions import coordinator_partition
+from broker_layer.java_hash import java_string_hash
 
 
 @pytest.mark.parametrize(
