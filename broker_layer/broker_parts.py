@@ -149,7 +149,7 @@ class CoordinatorParts:
                 self.transactions, leaders, markers, topics.group_partition_count
             ),
         }
-        self._end_watch = view.on_event(lambda _: self.sender.retry_now())
+        self._end_watch = view.on_event(lambda _: self.sender.retry_soon())
 
     def by_topic(self) -> Mapping[str, CoordinatorPartitions]:
         """Return who holds the partitions of each internal topic."""

@@ -21,7 +21,8 @@ class GroupVerification:
         topic: str,
         partition: int,
     ) -> None:
-        """Return if the partition is in the producer's open transaction. Raises TopicError."""
+        """Return if the partition is in the producer's open transaction: offsets may be kept
+        without waiting for anything first. Raises TopicError.
+        """
         claim = Claim(transactional_id, producer_id, producer_epoch)
-        confirmation = await self._verifier.confirm(claim, TopicPartition(topic, partition))
-        confirmation.release()
+        await self._verifier.check_offsets(claim, TopicPartition(topic, partition))

@@ -60,18 +60,18 @@ class MarkerSender:
         """By broker; there is a queue as long as a task drains it."""
         self._pauses: dict[int, tuple[asyncio.TimerHandle, list[MarkerEntry]]] = {}
         self._pause_count = 0
+        self._cut: asyncio.TimerHandle | None = None
         self._tasks = BackgroundTasks()
 
     def send(self, job: MarkerJob, partitions: Iterable[TopicPartition]) -> None:
         """Take a job on; it hears of each partition."""
         self._dispatch([MarkerEntry(job, partition) for partition in partitions])
 
-    def retry_now(self) -> None:
-        """Cut all pauses short: leaders have changed."""
-        paused, self._pauses = self._pauses, {}
-        for timer, entries in paused.values():
-            timer.cancel()
-            self._dispatch(entries)
+    def retry_soon(self) -> None:
+        """Cut all pauses short, once for many calls: leaders have changed."""
+        if self._cut is None and self._pauses:
+            loop = asyncio.get_running_loop()
+            self._cut = loop.call_later(self._config.marker_pause_first_s, self._cut_pauses)
 
     @property
     def waiting_count(self) -> int:
@@ -81,10 +81,19 @@ class MarkerSender:
 
     async def aclose(self) -> None:
         """Stop; what was not stored is for the next coordinator."""
+        if self._cut is not None:
+            self._cut.cancel()
         for timer, _ in self._pauses.values():
             timer.cancel()
         self._pauses.clear()
         await self._tasks.aclose()
+
+    def _cut_pauses(self) -> None:
+        self._cut = None
+        paused, self._pauses = self._pauses, {}
+        for timer, entries in paused.values():
+            timer.cancel()
+            self._dispatch(entries)
 
     def _dispatch(self, entries: Iterable[MarkerEntry]) -> None:
         later: list[MarkerEntry] = []

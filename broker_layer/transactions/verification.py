@@ -99,6 +99,21 @@ class TransactionVerifier:
                 raise TopicError(_PRODUCE_AGAIN, error.text) from error
             raise
 
+    async def check_offsets(self, claim: Claim, partition: TopicPartition) -> None:
+        """Return if a group may keep offsets of the transaction without waiting for anything first.
+
+        Raises TopicError with a code for TxnOffsetCommit: COORDINATOR_LOAD_IN_PROGRESS when it is
+        not known yet, else as `verify`.
+        """
+        try:
+            with await self.confirm(claim, partition) as confirmation:
+                if not confirmation.holds():
+                    raise TopicError(ErrorCode.INVALID_TXN_STATE, "the transaction has ended")
+        except TopicError as error:
+            if error.code in _UNDECIDED:
+                raise TopicError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, error.text) from error
+            raise
+
     async def confirm(
         self, claim: Claim, partition: TopicPartition, *, knows_abortable: bool = False
     ) -> Confirmation:

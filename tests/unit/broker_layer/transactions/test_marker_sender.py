@@ -83,9 +83,11 @@ async def test_a_partition_without_leader_is_waited_for() -> None:
     assert not world.written
     assert world.sender.waiting_count == 1
     world.leaders = {A0: 2}
-    world.sender.retry_now()
-    await asyncio.sleep(0.02)
+    for _ in range(1000):
+        world.sender.retry_soon()
+    await asyncio.sleep(0.04)
     assert stored == [A0]
+    assert len(world.written) == 1
     await world.sender.aclose()
 
 

@@ -1,5 +1,6 @@
 """Who may open a transaction on a partition, as its leader hears it."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from random import Random
 
@@ -94,6 +95,33 @@ async def test_what_is_not_so_is_refused_in_words_for_producers(setting: Setting
                 await setting.verify(broker, wrong, partition, knows_abortable=knows_abortable)
             assert caught.value.code is code
         assert broker.guards.live_count == 0
+
+
+async def test_a_group_hears_it_in_words_for_its_clients(setting: Setting) -> None:
+    broker, a1 = setting.other(), TopicPartition("a", 1)
+    await broker.verifier.check_offsets(setting.claim, A0)
+    for claim, partition, faults, code in [
+        (setting.claim, a1, Faults(), ErrorCode.INVALID_TXN_STATE),
+        (setting.claim._replace(epoch=9), A0, Faults(), ErrorCode.INVALID_PRODUCER_EPOCH),
+        (setting.claim, A0, Faults(lost=1.0), ErrorCode.COORDINATOR_LOAD_IN_PROGRESS),
+    ]:
+        setting.cluster.faults = faults
+        with pytest.raises(TopicError) as caught:
+            await broker.verifier.check_offsets(claim, partition)
+        assert caught.value.code is code
+    assert broker.guards.live_count == 0
+
+
+async def test_a_group_keeps_nothing_of_a_transaction_that_a_marker_ended(
+    setting: Setting,
+) -> None:
+    broker = setting.other()
+    asking = asyncio.ensure_future(broker.verifier.check_offsets(setting.claim, A0))
+    await asyncio.sleep(0)
+    broker.guards.marker_written(A0, setting.claim.producer_id)
+    with pytest.raises(TopicError) as caught:
+        await asking
+    assert caught.value.code is ErrorCode.INVALID_TXN_STATE
 
 
 async def codes_at(setting: Setting, broker: Broker) -> tuple[ErrorCode, ErrorCode]:
