@@ -1,0 +1,65 @@
+"""Leaders go back to preferred brokers, or on uncleanly, where that is asked for."""
+
+import pytest
+
+from broker_layer.kafka.error_codes import ErrorCode
+from broker_layer.kafka.messages import (
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+)
+from broker_layer.kafka.versions import ApiKey
+from tests.unit.broker_layer.admin.asking import Admin, topic
+from tests.unit.broker_layer.control_setting import Setting, until
+
+
+async def elect(
+    admin: Admin, *partitions: int, kind: int = 0, version: int = 2, topic_name: str = "a"
+) -> list[int]:
+    rows = [ElectLeadersRequest.TopicPartitions(topic=topic_name, partitions=list(partitions))]
+    request = ElectLeadersRequest(election_type=kind, topic_partitions=rows, timeout_ms=1000)
+    answer = await admin.ask(ApiKey.ELECT_LEADERS, request, ElectLeadersResponse, version)
+    return [
+        each.error_code for row in answer.replica_election_results for each in row.partition_result
+    ]
+
+
+@pytest.mark.parametrize("version", range(3))
+async def test_preferred_leaders_are_elected(setting: Setting, admin: Admin, version: int) -> None:
+    await setting.broker(2)
+    await until(lambda: len(admin.broker.view.brokers) == 2)
+    await admin.create(topic("a", 2))
+    record = admin.broker.view.topics["a"]
+    assert await elect(admin, 0, 7, version=version) == [
+        ErrorCode.ELECTION_NOT_NEEDED,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ]
+    await admin.broker.controller.aclose()
+    moved = await admin.broker.topics.change("a", lambda known: known.with_leader(0, 2))
+    admin.broker.view.learn(moved)
+
+    assert await elect(admin, 0, version=version) == [0]
+
+    assert admin.broker.leaders("a") == [each.preferred for each in record.partitions]
+
+
+async def test_who_asks_for_all_hears_only_of_what_was_needed(admin: Admin) -> None:
+    await admin.create(topic("a", 2))
+    request = ElectLeadersRequest(election_type=0, topic_partitions=None, timeout_ms=1000)
+
+    answer = await admin.ask(ApiKey.ELECT_LEADERS, request, ElectLeadersResponse)
+
+    assert list(answer.replica_election_results) == []
+
+
+async def test_an_unclean_leadership_is_noted_for_its_epoch(admin: Admin) -> None:
+    await admin.create(topic("a"))
+    log = await admin.broker.log("a")
+
+    assert await elect(admin, 0, kind=1) == [0]
+
+    await until(lambda: admin.broker.epochs("a") == [log.leader_epoch + 1])
+    anew = await admin.broker.log("a")
+    await until(lambda: admin.broker.leads("a"))
+    assert admin.broker.view.topics["a"].configs["quire.unclean"] == f"0:{log.leader_epoch + 1}"
+    await until(lambda: admin.broker.manager.log_of("a", 0).config.unclean_recovery)
+    assert anew is not None
