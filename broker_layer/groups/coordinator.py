@@ -18,8 +18,9 @@ from typing import Final
 from broker_layer.coordinator_partitions import CONSUMER_OFFSETS, coordinator_partition
 from broker_layer.errors import TopicError
 from broker_layer.groups.config import GroupsConfig
+from broker_layer.groups.consumer_records import GroupRecordError
 from broker_layer.groups.group_host import Clock, GroupHost, GroupLog, OpenGroupLog
-from broker_layer.groups.records import GroupRecordError, TransactionEnded, removed_records
+from broker_layer.groups.records import TransactionEnded, committed_records, removed_records
 from broker_layer.groups.retention import expire_group
 from broker_layer.groups.shard import GroupShard
 from broker_layer.groups.timers import TimerKey, Timers
@@ -47,6 +48,7 @@ class GroupCoordinator:
         self._hosts: dict[int, GroupHost] = {}
         self._loading: dict[int, GroupHost] = {}
         self._upkeep: asyncio.Task[None] | None = None
+        self._stop_following = topics.on_change(self._on_topics_changed)
 
     # ---- partitions ----------------------------------------------------------------------------
 
@@ -55,7 +57,7 @@ class GroupCoordinator:
         TopicError when a record cannot be read.
         """
         assert partition not in self._hosts, "resigned before it is loaded again"
-        shard = GroupShard(self.config)
+        shard = GroupShard(self.config, self.topics)
         host = GroupHost(partition, shard, self._clock, self._timers)
         self._loading[partition] = host
         try:
@@ -85,6 +87,7 @@ class GroupCoordinator:
 
     async def aclose(self) -> None:
         """Resign everything."""
+        self._stop_following()
         if self._upkeep is not None:
             self._upkeep.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -144,15 +147,12 @@ class GroupCoordinator:
         refusal = offsets.producer_refusal(producer_id, producer_epoch, coordinator_epoch)
         if refusal is not ErrorCode.NONE:
             raise TopicError(refusal, f"a marker of producer {producer_id} that is too old")
-        wall_ms = self._clock.wall_clock_ms()
-        order = offsets.next_order()
-        host.write(
-            [
-                TransactionEnded(
-                    producer_id, producer_epoch, coordinator_epoch, committed, wall_ms, order
-                )
-            ]
-        )
+        if committed:
+            for group_id, placed in offsets.pending_of(producer_id):
+                host.write(committed_records(group_id, placed))
+        wall_ms, order = self._clock.wall_clock_ms(), offsets.next_order()
+        ended = TransactionEnded(producer_id, producer_epoch, coordinator_epoch, wall_ms, order)
+        host.write([ended])
         await host.settled()
 
     async def forget_topics(self, names: Iterable[str]) -> None:
@@ -196,6 +196,11 @@ class GroupCoordinator:
         host = self._hosts.get(partition)
         if host is not None:
             host.on_due(group_id)
+
+    def _on_topics_changed(self) -> None:
+        for host in self._hosts.values():
+            for group in host.shard.consumers.values():
+                group.note_topics_changed()
 
     def _on_failed(self, partition: int, host: GroupHost) -> None:
         """Drop a partition whose log failed; the partition manager resigns and loads it again."""

@@ -9,6 +9,7 @@ from typing import Final
 
 from broker_layer.errors import TopicError
 from broker_layer.groups.classic_group import ClassicGroup
+from broker_layer.groups.consumer_protocol import CONSUMER_PROTOCOL_TYPE
 from broker_layer.groups.coordinator import GroupCoordinator
 from broker_layer.groups.group_host import GroupHost
 from broker_layer.groups.values import GroupState
@@ -26,8 +27,10 @@ from broker_layer.request_context import RequestContext
 
 _NOT_FOUND_VERSION: Final = 6
 CLASSIC_TYPE: Final = "classic"
+CONSUMER_TYPE: Final = "consumer"
 AUTHORIZED_OPERATIONS: Final = (3, 6, 8)
 """READ, DELETE and DESCRIBE, by the numbers of KIP-430: there are no access rules here."""
+AUTHORIZED_OPERATIONS_BITS: Final = sum(1 << each for each in AUTHORIZED_OPERATIONS)
 
 
 class GroupAdminHandlers:
@@ -90,12 +93,16 @@ class GroupAdminHandlers:
     async def _delete(self, group_id: str) -> None:
         host = self._coordinator.host_of(group_id)
         group = host.shard.classic(group_id)
-        if group is None:
+        consumers = host.shard.consumers.get(group_id)
+        if group is None and consumers is None:
             raise TopicError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group_id}")
-        if group.state is not GroupState.EMPTY:
+        if consumers is not None and consumers.members:
+            raise TopicError(ErrorCode.NON_EMPTY_GROUP, f"{group_id} has members")
+        if group is not None and group.state is not GroupState.EMPTY:
             raise TopicError(ErrorCode.NON_EMPTY_GROUP, f"{group_id} has members")
         host.write(host.shard.removal_records(group_id))
         host.shard.groups.pop(group_id, None)
+        host.shard.consumers.pop(group_id, None)
         await host.settled()
 
 
@@ -146,14 +153,19 @@ def _undescribed(
 def _listed(host: GroupHost) -> list[ListGroupsResponse.ListedGroup]:
     listed = []
     for group_id in host.shard.group_ids():
-        group = host.shard.classic(group_id)
-        if group is not None:
-            listed.append(
-                ListGroupsResponse.ListedGroup(
-                    group_id=group_id,
-                    protocol_type=group.protocol_type,
-                    group_state=group.state.value,
-                    group_type=CLASSIC_TYPE,
-                )
+        group, consumers = host.shard.classic(group_id), host.shard.consumers.get(group_id)
+        if consumers is not None:
+            shown = (CONSUMER_PROTOCOL_TYPE, consumers.state, CONSUMER_TYPE)
+        else:
+            assert group is not None, "it is in the list"
+            shown = (group.protocol_type, group.state.value, CLASSIC_TYPE)
+        protocol_type, state, group_type = shown
+        listed.append(
+            ListGroupsResponse.ListedGroup(
+                group_id=group_id,
+                protocol_type=protocol_type,
+                group_state=state,
+                group_type=group_type,
             )
+        )
     return listed

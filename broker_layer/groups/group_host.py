@@ -8,19 +8,20 @@ NOT_COORDINATOR and nothing is served from memory any more.
 """
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
 from broker_layer.errors import TopicError
-from broker_layer.groups.classic_group import ClassicGroup
-from broker_layer.groups.records import Record, encode
+from broker_layer.groups.records import GroupRemoved, Record, encode
 from broker_layer.groups.shard import GroupShard
 from broker_layer.groups.timers import Timers
 from broker_layer.groups.values import (
     AnswerJoin,
     AnswerSync,
     ClassicAction,
+    GroupState,
     JoinResult,
     Moment,
     StoreGroup,
@@ -87,16 +88,16 @@ class GroupHost:
         self._log = log
         now_ms = self.clock.moment().now_ms
         self.shard.finish_load(now_ms)
-        for group_id in self.shard.groups:
+        for group_id in self.shard.group_ids():
             self._schedule(group_id)
 
     def end(self) -> None:
         """Answer everything parked: this broker coordinates the partition no more."""
         self._is_ended = True
-        for group_id, group in list(self.shard.groups.items()):
+        for group_id in self.shard.group_ids():
             self._timers.cancel((self.partition, group_id))
-            if isinstance(group, ClassicGroup):
-                self.perform(group_id, group.end(ErrorCode.NOT_COORDINATOR))
+        for group_id, group in list(self.shard.groups.items()):
+            self.perform(group_id, group.end(ErrorCode.NOT_COORDINATOR))
 
     async def aclose(self) -> None:
         """End, and close the log in order."""
@@ -164,12 +165,50 @@ class GroupHost:
                         self._tell_when_stored(group_id, image.generation)
         self._schedule(group_id)
 
+    def make_classic(self, group_id: str) -> None:
+        """Let a group of the other type give way, if it has no members. Raises TopicError."""
+        consumers = self.shard.consumers.get(group_id)
+        if consumers is not None:
+            if consumers.members:
+                text = f"{group_id} has members of the consumer protocol"
+                raise TopicError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, text)
+            self.write([GroupRemoved(group_id)])
+
+    # ---- groups of KIP-848 ---------------------------------------------------------------------
+
+    def make_consumer(self, group_id: str) -> None:
+        """Let a group of the other type give way, if it has no members. Raises TopicError."""
+        classic = self.shard.groups.get(group_id)
+        if classic is not None:
+            if classic.state is not GroupState.EMPTY or classic.roster.pending:
+                text = f"Group {group_id} is not a consumer group."
+                raise TopicError(ErrorCode.GROUP_ID_NOT_FOUND, text)
+            if self.shard.is_stored(group_id):
+                self.write([GroupRemoved(group_id)])
+            del self.shard.groups[group_id]
+
+    def store_consumer(self, group_id: str) -> None:
+        """Append what changed in a group. Raises TopicError."""
+        group = self.shard.consumers.get(group_id)
+        if group is not None:
+            try:
+                self.write(group.changed_records())
+            finally:
+                self._schedule(group_id)
+
     def on_due(self, group_id: str) -> None:
         """Let a group do what is due."""
+        if self._is_ended:
+            return
         group = self.shard.groups.get(group_id)
-        if group is not None and not self._is_ended:
+        consumers = self.shard.consumers.get(group_id)
+        if group is not None:
             self.perform(group_id, group.on_time(self.clock.moment()))
             self.shard.forget_if_unused(group_id)
+        elif consumers is not None:
+            consumers.on_time(self.clock.moment())
+            with contextlib.suppress(TopicError):  # what is not stored now is stored next time
+                self.store_consumer(group_id)
 
     def _tell_when_stored(self, group_id: str, generation: int) -> None:
         group = self.shard.groups.get(group_id)
@@ -190,7 +229,7 @@ class GroupHost:
             self.perform(group_id, group.store_failed(generation, error, moment))
 
     def _schedule(self, group_id: str) -> None:
-        group = self.shard.groups.get(group_id)
+        group = self.shard.groups.get(group_id) or self.shard.consumers.get(group_id)
         if group is not None and not self._is_ended:
             self._timers.set_at_latest((self.partition, group_id), group.next_deadline_ms())
 

@@ -3,6 +3,7 @@
 Leaves serving to the handler classes, and decoding and encoding to `dispatch`.
 """
 
+from broker_layer.groups.consumer_handlers import ConsumerGroupHandlers
 from broker_layer.groups.coordinator import GroupCoordinator
 from broker_layer.groups.group_admin import GroupAdminHandlers
 from broker_layer.groups.membership_handlers import MembershipHandlers
@@ -21,6 +22,7 @@ def handlers(
     membership = MembershipHandlers(coordinator)
     commits = OffsetCommitHandlers(coordinator, verifier)
     reads = OffsetReadHandlers(coordinator)
+    consumers = ConsumerGroupHandlers(coordinator)
     admin = GroupAdminHandlers(coordinator)
     return {
         ApiKey.OFFSET_COMMIT: commits.offset_commit,
@@ -34,4 +36,6 @@ def handlers(
         ApiKey.TXN_OFFSET_COMMIT: commits.txn_offset_commit,
         ApiKey.DELETE_GROUPS: admin.delete_groups,
         ApiKey.OFFSET_DELETE: reads.offset_delete,
+        ApiKey.CONSUMER_GROUP_HEARTBEAT: consumers.heartbeat,
+        ApiKey.CONSUMER_GROUP_DESCRIBE: consumers.describe,
     }

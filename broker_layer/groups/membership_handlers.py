@@ -138,6 +138,7 @@ class MembershipHandlers:
         if not shortest <= request.session_timeout_ms <= longest:
             text = f"{request.session_timeout_ms} ms is outside {shortest}..{longest} ms"
             raise TopicError(ErrorCode.INVALID_SESSION_TIMEOUT, text)
+        host.make_classic(request.group_id)
         if request.member_id == NO_MEMBER_ID:
             group = host.shard.classic_or_new(request.group_id)
         else:

@@ -11,6 +11,7 @@ from typing import Final, Protocol
 
 from broker_layer.coordinator_partitions import CONSUMER_OFFSETS
 from broker_layer.errors import TopicError
+from broker_layer.groups.consumer_group import ConsumerGroup
 from broker_layer.groups.coordinator import GroupCoordinator
 from broker_layer.groups.group_host import GroupHost
 from broker_layer.groups.offset_table import NO_EXPIRY, CommittedOffset, PlacedOffset
@@ -26,6 +27,7 @@ from broker_layer.kafka.messages import (
 from broker_layer.request_context import RequestContext
 
 _GROUP_NOT_FOUND_VERSION: Final = 9
+_MEMBER_EPOCH_VERSION: Final = 9
 
 
 class TransactionVerifier(Protocol):
@@ -222,6 +224,10 @@ class OffsetCommitHandlers:
 
 def _check_committer(host: GroupHost, committer: Committer) -> None:
     """Raise TopicError unless the group lets the committer commit."""
+    consumers = host.shard.consumers.get(committer.group_id)
+    if consumers is not None:
+        _check_member_epoch(consumers, committer)
+        return
     group = host.shard.classic(committer.group_id)
     if group is None:
         if committer.generation < 0:
@@ -240,6 +246,23 @@ def _check_committer(host: GroupHost, committer: Committer) -> None:
         raise TopicError(refusal, f"{committer.member_id!r} may not commit now")
     if not committer.is_transactional:
         group.touch(committer.member_id, host.clock.moment())
+
+
+def _check_member_epoch(group: ConsumerGroup, committer: Committer) -> None:
+    refusal = group.commit_refusal(
+        committer.member_id,
+        committer.instance_id,
+        committer.generation,
+        is_transactional=committer.is_transactional,
+    )
+    is_older = committer.api_version < _MEMBER_EPOCH_VERSION
+    if refusal is ErrorCode.STALE_MEMBER_EPOCH and committer.is_transactional:
+        refusal = ErrorCode.ILLEGAL_GENERATION
+    elif not committer.is_transactional and committer.generation >= 0 and is_older:
+        is_member = refusal is not ErrorCode.UNKNOWN_MEMBER_ID
+        refusal = ErrorCode.UNSUPPORTED_VERSION if is_member else refusal
+    if refusal is not ErrorCode.NONE:
+        raise TopicError(refusal, f"{committer.member_id!r} may not commit now")
 
 
 def _accepted(asked: list[AskedOffset], errors: list[ErrorCode]) -> Iterator[AskedOffset]:

@@ -10,7 +10,6 @@ Source: Kafka's protocol, keys 9 and 47; KIP-447 (stable offsets), KIP-496, KIP-
 from typing import Final, NamedTuple
 
 from broker_layer.errors import TopicError
-from broker_layer.groups.classic_group import ClassicGroup
 from broker_layer.groups.consumer_protocol import CONSUMER_PROTOCOL_TYPE
 from broker_layer.groups.coordinator import GroupCoordinator
 from broker_layer.groups.group_host import GroupHost
@@ -99,10 +98,7 @@ class OffsetReadHandlers:
         del context
         try:
             host = self._coordinator.host_of(request.group_id)
-            group = _deletable(host, request.group_id)
-            subscription = group.subscription() if group.roster.members else ()
-            if subscription is None and group.protocol_type != CONSUMER_PROTOCOL_TYPE:
-                subscription = ()
+            subscription = _subscription(host, request.group_id)
             removed: list[Place] = []
             topics = []
             for topic in request.topics:
@@ -132,6 +128,7 @@ class OffsetReadHandlers:
         error, fetched = ErrorCode.NONE, list[tuple[str, list[FetchedOffset]]]()
         try:
             host = self._coordinator.host_of(asked.group_id)
+            _check_reader(host, asked)
             fetched = await self._fetch(host, asked.group_id, wanted, is_stable=is_stable)
         except TopicError as refusal:
             error = refusal.code
@@ -207,14 +204,28 @@ def _failed(asked: list[tuple[str, list[int]]], error: ErrorCode) -> Fetched:
     ]
 
 
-def _deletable(host: GroupHost, group_id: str) -> ClassicGroup:
+def _check_reader(host: GroupHost, asked: OffsetFetchRequest.OffsetFetchRequestGroup) -> None:
+    """Raise TopicError for a member of an old epoch."""
+    consumers = host.shard.consumers.get(asked.group_id)
+    if consumers is not None:
+        refusal = consumers.fetch_refusal(asked.member_id, asked.member_epoch)
+        if refusal is not ErrorCode.NONE:
+            raise TopicError(refusal, f"{asked.member_id} is not of this epoch")
+
+
+def _subscription(host: GroupHost, group_id: str) -> tuple[str, ...] | None:
+    """Return the topics whose offsets stay, None for all. Raises TopicError."""
+    consumers = host.shard.consumers.get(group_id)
+    if consumers is not None:
+        return consumers.subscription()
     group = host.shard.classic(group_id)
     if group is None:
         raise TopicError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group_id}")
-    is_consuming = group.protocol_type == CONSUMER_PROTOCOL_TYPE
-    if group.state is not GroupState.EMPTY and not is_consuming:
+    if group.state is GroupState.EMPTY:
+        return ()
+    if group.protocol_type != CONSUMER_PROTOCOL_TYPE:
         raise TopicError(ErrorCode.NON_EMPTY_GROUP, f"{group_id} has members")
-    return group
+    return group.subscription()
 
 
 def _has(offsets: GroupOffsets, place: Place) -> bool:

@@ -128,18 +128,28 @@ class OffsetTable:
         self._open.setdefault(producer_id, {})[group_id] = None
         self.note_producer(producer_id, producer_epoch, -1, used_ms)
 
-    def end_transaction(self, producer_id: int, order: int, *, is_commit: bool) -> None:
-        """Apply a marker: what waited takes effect, or is forgotten. What has a higher order than
-        the marker is of the next transaction, and was only loaded earlier.
+    def pending_of(self, producer_id: int) -> list[tuple[str, tuple[PlacedOffset, ...]]]:
+        """Return what the producer's open transaction will commit, by group."""
+        return [
+            (
+                group_id,
+                tuple(
+                    PlacedOffset(*place, committed)
+                    for place, committed in self.groups[group_id].pending[producer_id].items()
+                ),
+            )
+            for group_id in self._open.get(producer_id, {})
+        ]
+
+    def end_transaction(self, producer_id: int, order: int) -> None:
+        """Forget what waited for a marker. What has a higher order than the marker is of the next
+        transaction, and was only loaded earlier.
         """
         self._order = max(self._order, order)
         for group_id in list(self._open.get(producer_id, {})):
             group = self.groups[group_id]
             places = group.pending.pop(producer_id)
             later = {place: each for place, each in places.items() if each.order > order}
-            for (topic, partition), committed in places.items():
-                if is_commit and committed.order < order:
-                    group.put(PlacedOffset(topic, partition, committed))
             if later:
                 group.pending[producer_id] = later
             else:

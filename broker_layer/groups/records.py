@@ -8,8 +8,7 @@ Format: a msgpack array; index 0 is the format version (1), index 1 the kind:
     1     OffsetsCommitted   group id, [offset]
     2     OffsetsRemoved     group id, [[topic, partition]]
     3     OffsetsPending     group id, producer id, producer epoch, [offset]
-    4     TransactionEnded   producer id, producer epoch, coordinator epoch, is commit, wall ms,
-                             order
+    4     TransactionEnded   producer id, producer epoch, coordinator epoch, wall ms, order
     5     ProducerSeen       producer id, producer epoch, coordinator epoch, wall ms
     6     ClassicImage       group id, generation, protocol type, protocol name or nil, leader or
                              nil, state changed ms, [member]
@@ -20,7 +19,7 @@ Format: a msgpack array; index 0 is the format version (1), index 1 the kind:
     member   [member id, instance id or nil, client id, client host, session timeout ms, rebalance
              timeout ms, [[protocol, metadata]], assignment]
 
-Kinds of 16 and more are consumer groups' (`consumer_records`).
+Kinds of 16 and more are those of KIP-848 groups (`consumer_records`).
 
 Invariants: a record says what is: taking in again one and all that follow it changes nothing;
 decoding gives a record or raises GroupRecordError, whatever the bytes; a newer
@@ -34,6 +33,18 @@ from typing import Final
 
 import msgpack
 
+from broker_layer.groups.consumer_records import (
+    GroupRecordError,
+    Packed,
+    pack_consumer_record,
+    unpack_consumer_record,
+)
+from broker_layer.groups.consumer_values import (
+    ConsumerGroupImage,
+    ConsumerRecord,
+    MemberRemoved,
+    MemberStored,
+)
 from broker_layer.groups.offset_table import CommittedOffset, Place, PlacedOffset
 from broker_layer.groups.values import ClassicImage, MemberImage
 
@@ -44,12 +55,6 @@ OFFSETS_IN_RECORD_MAX: Final = 100
 _OFFSET_TYPES: Final = (str, int, int, int, str, int, int, bytes, int)
 _new_placed: Final = PlacedOffset._make
 _new_committed: Final = CommittedOffset._make
-
-Packed = int | str | bytes | bool | None | list["Packed"]
-
-
-class GroupRecordError(ValueError):
-    """A record of a coordinator's log cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,12 +85,14 @@ class OffsetsPending:
 
 @dataclass(frozen=True, slots=True)
 class TransactionEnded:
-    """A producer's transaction ended; its pending offsets take effect or go."""
+    """A producer's transaction ended; nothing of it is pending any more.
+
+    What it committed is in records of its own before this one.
+    """
 
     producer_id: int
     producer_epoch: int
     coordinator_epoch: int
-    is_commit: bool
     wall_ms: int
     order: int
     """What the producer commits after this is of its next transaction and has a higher order."""
@@ -116,6 +123,7 @@ Record = (
     | ProducerSeen
     | ClassicImage
     | GroupRemoved
+    | ConsumerRecord
 )
 
 
@@ -174,8 +182,8 @@ def _fields(record: Record) -> list[Packed]:
             return [2, group_id, [[topic, partition] for topic, partition in places]]
         case OffsetsPending(group_id, producer_id, epoch, offsets):
             return [3, group_id, producer_id, epoch, _packed_offsets(offsets)]
-        case TransactionEnded(producer_id, epoch, coordinator_epoch, is_commit, wall_ms, order):
-            return [4, producer_id, epoch, coordinator_epoch, is_commit, wall_ms, order]
+        case TransactionEnded(producer_id, epoch, coordinator_epoch, wall_ms, order):
+            return [4, producer_id, epoch, coordinator_epoch, wall_ms, order]
         case ProducerSeen(producer_id, epoch, coordinator_epoch, wall_ms):
             return [5, producer_id, epoch, coordinator_epoch, wall_ms]
         case ClassicImage():
@@ -191,6 +199,8 @@ def _fields(record: Record) -> list[Packed]:
             ]
         case GroupRemoved(group_id):
             return [7, group_id]
+        case ConsumerGroupImage() | MemberStored() | MemberRemoved():
+            return pack_consumer_record(record)
 
 
 def _packed_offsets(offsets: tuple[PlacedOffset, ...]) -> list[Packed]:
@@ -218,15 +228,8 @@ def _record(kind: int, fields: list[Packed]) -> Record:
             return OffsetsRemoved(group_id, tuple(map(_place, places)))
         case 3, [str(group_id), int(producer_id), int(epoch), [*offsets]]:
             return OffsetsPending(group_id, producer_id, epoch, tuple(map(_offset, offsets)))
-        case 4, [
-            int(producer_id),
-            int(epoch),
-            int(coordinator),
-            bool(is_commit),
-            int(wall),
-            int(at),
-        ]:
-            return TransactionEnded(producer_id, epoch, coordinator, is_commit, wall, at)
+        case 4, [int(producer_id), int(epoch), int(coordinator), int(wall_ms), int(order)]:
+            return TransactionEnded(producer_id, epoch, coordinator, wall_ms, order)
         case 5, [int(producer_id), int(epoch), int(coordinator), int(wall_ms)]:
             return ProducerSeen(producer_id, epoch, coordinator, wall_ms)
         case 6, _:
@@ -234,7 +237,7 @@ def _record(kind: int, fields: list[Packed]) -> Record:
         case 7, [str(group_id)]:
             return GroupRemoved(group_id)
         case _:
-            raise GroupRecordError(f"kind {kind} with {len(fields)} fields")
+            return unpack_consumer_record(kind, fields)
 
 
 def _classic(fields: list[Packed]) -> ClassicImage:

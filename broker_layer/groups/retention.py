@@ -6,6 +6,7 @@ Source: KIP-211; Kafka's offset expiration of groups with and without members.
 """
 
 from broker_layer.groups.classic_group import ClassicGroup
+from broker_layer.groups.consumer_group import ConsumerGroup
 from broker_layer.groups.group_host import GroupHost
 from broker_layer.groups.offset_expiry import expired_places
 from broker_layer.groups.offset_table import GroupOffsets, Place
@@ -19,15 +20,22 @@ def expire_group(host: GroupHost, group_id: str, topics: GroupTopics) -> None:
     shard = host.shard
     offsets = shard.offsets.of(group_id)
     group = shard.groups.get(group_id)
+    consumers = shard.consumers.get(group_id)
     if offsets is not None:
         places = _stale(offsets, topics)
-        places += _expired(host, group, offsets)
+        if consumers is not None:
+            places += _expired_of_consumers(host, consumers, offsets)
+        else:
+            places += _expired(host, group, offsets)
         host.write(removed_records(group_id, list(dict.fromkeys(places))))
+    if consumers is not None and consumers.members:
+        return
     is_empty = group is None or (group.state is GroupState.EMPTY and not group.roster.pending)
     if is_empty and shard.offsets.of(group_id) is None:
         if shard.is_stored(group_id):
             host.write([GroupRemoved(group_id)])
         shard.groups.pop(group_id, None)
+        shard.consumers.pop(group_id, None)
 
 
 def _stale(offsets: GroupOffsets, topics: GroupTopics) -> list[Place]:
@@ -54,6 +62,18 @@ def _expired(host: GroupHost, group: ClassicGroup | None, offsets: GroupOffsets)
         offsets,
         unused_ms=unused_ms,
         read_topics=read_topics,
+        wall_ms=host.clock.wall_clock_ms(),
+        retention_ms=host.shard.config.offsets_retention_ms,
+    )
+
+
+def _expired_of_consumers(
+    host: GroupHost, group: ConsumerGroup, offsets: GroupOffsets
+) -> list[Place]:
+    return expired_places(
+        offsets,
+        unused_ms=None,
+        read_topics=group.subscription(),
         wall_ms=host.clock.wall_clock_ms(),
         retention_ms=host.shard.config.offsets_retention_ms,
     )

@@ -11,6 +11,8 @@ from typing import Final
 
 from broker_layer.groups.classic_group import ClassicGroup
 from broker_layer.groups.config import GroupsConfig
+from broker_layer.groups.consumer_group import ConsumerGroup
+from broker_layer.groups.consumer_values import ConsumerGroupImage, MemberRemoved, MemberStored
 from broker_layer.groups.offset_table import OffsetTable, PlacedOffset
 from broker_layer.groups.records import (
     GroupRemoved,
@@ -26,6 +28,7 @@ from broker_layer.groups.records import (
     pending_records,
     removed_records,
 )
+from broker_layer.groups.topics import GroupTopics
 from broker_layer.groups.values import ClassicImage, GroupState
 
 SIMPLE_PROTOCOL_TYPE: Final = ""
@@ -34,9 +37,12 @@ SIMPLE_PROTOCOL_TYPE: Final = ""
 class GroupShard:
     """One partition's state in memory."""
 
-    def __init__(self, config: GroupsConfig) -> None:
+    def __init__(self, config: GroupsConfig, topics: GroupTopics) -> None:
         self.config = config
+        self._topics = topics
         self.groups: dict[str, ClassicGroup] = {}
+        self.consumers: dict[str, ConsumerGroup] = {}
+        """The groups of KIP-848; no id is in both."""
         self.offsets = OffsetTable()
         self._stored: dict[str, ClassicImage] = {}
         """Each group as the log has it."""
@@ -45,11 +51,25 @@ class GroupShard:
 
     def load(self, data: bytes) -> None:
         """Apply one record of the log. Raises GroupRecordError."""
-        self.apply(decode(data))
+        record = decode(data)
+        match record:
+            case ConsumerGroupImage(group_id):
+                self.consumer_or_new(group_id).load_image(record)
+            case MemberStored(group_id, member):
+                self.consumer_or_new(group_id).load_member(member)
+            case MemberRemoved(group_id, member_id):
+                self.consumer_or_new(group_id).unload_member(member_id)
+            case _:
+                self.apply(record)
 
     def apply(self, record: Record) -> None:
-        """Make a stored record, or one that is being stored, take effect."""
+        """Make a stored record, or one that is being stored, take effect.
+
+        Of the newer groups this is only that the log has it: they change before they are stored.
+        """
         match record:
+            case ConsumerGroupImage() | MemberStored() | MemberRemoved():
+                self.consumers[record.group_id].note_stored(record)
             case OffsetsCommitted(group_id, offsets):
                 self.offsets.commit(group_id, offsets)
             case OffsetsRemoved(group_id, places):
@@ -63,20 +83,21 @@ class GroupShard:
                     record.coordinator_epoch,
                     record.wall_ms,
                 )
-                self.offsets.end_transaction(
-                    record.producer_id, record.order, is_commit=record.is_commit
-                )
+                self.offsets.end_transaction(record.producer_id, record.order)
             case ProducerSeen(producer_id, producer_epoch, coordinator_epoch, wall):
                 self.offsets.note_producer(producer_id, producer_epoch, coordinator_epoch, wall)
             case ClassicImage():
                 self._stored[record.group_id] = record
             case GroupRemoved(group_id):
                 self._stored.pop(group_id, None)
+                self.consumers.pop(group_id, None)
 
     def finish_load(self, now_ms: int) -> None:
         """Make groups of what was loaded; every member has a whole session before it."""
         for group_id, image in self._stored.items():
             self.groups[group_id] = ClassicGroup.from_image(image, self.config, now_ms)
+        for group in self.consumers.values():
+            group.finish_load(now_ms)
 
     def snapshot(self) -> Iterator[bytes]:
         """Return records that hold all of the stored state."""
@@ -86,6 +107,8 @@ class GroupShard:
             )
         for image in self._stored.values():
             yield encode(image)
+        for group in self.consumers.values():
+            yield from map(encode, group.stored_records())
         for group_id, offsets in self.offsets.groups.items():
             for committed in committed_records(group_id, offsets.all()):
                 yield encode(committed)
@@ -100,17 +123,28 @@ class GroupShard:
     def classic(self, group_id: str) -> ClassicGroup | None:
         """Return a classic group that exists, one of offsets alone included."""
         group = self.groups.get(group_id)
+        if group_id in self.consumers:
+            return None
         if group is None and self.offsets.of(group_id) is not None:
             return ClassicGroup(group_id, self.config)  # never had members: "simple" to Kafka
         return group
 
     def classic_or_new(self, group_id: str) -> ClassicGroup:
-        """Return a group, made when there is none."""
+        """Return a group, made when there is none of this id."""
+        assert group_id not in self.consumers, "a group is of one type"
         return self.groups.setdefault(group_id, ClassicGroup(group_id, self.config))
+
+    def consumer_or_new(self, group_id: str) -> ConsumerGroup:
+        """Return a group of KIP-848, made when there is none of this id."""
+        group = self.consumers.get(group_id)
+        if group is None:
+            group = ConsumerGroup(group_id, self.config, self._topics)
+            self.consumers[group_id] = group
+        return group
 
     def group_ids(self) -> list[str]:
         """Return all groups, those of offsets alone included."""
-        return list(dict.fromkeys([*self.groups, *self.offsets.groups]))
+        return list(dict.fromkeys([*self.groups, *self.consumers, *self.offsets.groups]))
 
     def forget_if_unused(self, group_id: str) -> None:
         """Drop a group from memory that never came to be: nothing of it is stored."""
@@ -118,6 +152,9 @@ class GroupShard:
         is_idle = group is not None and group.state is GroupState.EMPTY and not group.roster.pending
         if is_idle and group_id not in self._stored:
             del self.groups[group_id]
+        consumers = self.consumers.get(group_id)
+        if consumers is not None and not consumers.members and not consumers.is_stored:
+            del self.consumers[group_id]
 
     def removal_records(self, group_id: str) -> list[Record]:
         """Return the records that end a group with all its offsets."""
@@ -126,10 +163,11 @@ class GroupShard:
         if offsets is not None:
             places = [(topic, partition) for topic, partition, _ in offsets.all()]
             records += removed_records(group_id, places)
-        if group_id in self._stored:
+        if self.is_stored(group_id):
             records.append(GroupRemoved(group_id))
         return records
 
     def is_stored(self, group_id: str) -> bool:
         """Whether the log has the group."""
-        return group_id in self._stored
+        consumers = self.consumers.get(group_id)
+        return group_id in self._stored or (consumers is not None and consumers.is_stored)

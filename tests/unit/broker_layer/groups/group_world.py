@@ -142,6 +142,7 @@ class World:
         body = bytes(request.encode(version=used))
         decoded = type(request).decode(body, version=used)
         answer = await self.handlers[request.API_KEY](decoded, context)
+        assert isinstance(answer, ApiMessage)
         body = bytes(answer.encode(version=used))
         response = type(answer).decode(body, version=used)
         assert isinstance(response, kind)

@@ -1,0 +1,121 @@
+"""The server-side assignors: who is to own which partition.
+
+Leaves bringing members there to `reconciliation`.
+
+Invariants: pure and deterministic; every partition of a topic that somebody subscribes to is given
+to exactly one of those that do. `uniform` moves only what balance asks for: with equal
+subscriptions no member has two partitions more than another.
+Source: KIP-848, "Assignors".
+"""
+
+import heapq
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from broker_layer.groups.consumer_values import Partition, Partitions, sorted_partitions
+
+
+@dataclass(frozen=True, slots=True)
+class SubscribedMember:
+    """What an assignor needs to know of a member."""
+
+    member_id: str
+    order_key: str
+    """The instance id of a static member, so that its place outlives its member id."""
+    topic_ids: tuple[bytes, ...]
+    target: Partitions
+    """What it was to own so far."""
+
+
+Targets = dict[str, Partitions]
+Assignor = Callable[[list[SubscribedMember], Mapping[bytes, int]], Targets]
+
+
+def assign_range(members: list[SubscribedMember], counts: Mapping[bytes, int]) -> Targets:
+    """Give each member consecutive partitions of each of its topics."""
+    given: dict[str, list[Partition]] = {each.member_id: [] for each in members}
+    ordered = sorted(members, key=lambda each: each.order_key)
+    for topic_id in sorted(counts):
+        readers = [each.member_id for each in ordered if topic_id in each.topic_ids]
+        if not readers:
+            continue
+        share, extra = divmod(counts[topic_id], len(readers))
+        first = 0
+        for number, member_id in enumerate(readers):
+            end = first + share + (number < extra)
+            given[member_id] += [(topic_id, partition) for partition in range(first, end)]
+            first = end
+    return {member_id: sorted_partitions(each) for member_id, each in given.items()}
+
+
+def assign_uniform(members: list[SubscribedMember], counts: Mapping[bytes, int]) -> Targets:
+    """Give each member about as many partitions, and leave with it what it had."""
+    readers: dict[bytes, list[str]] = {
+        topic_id: [each.member_id for each in members if topic_id in each.topic_ids]
+        for topic_id in sorted(counts)
+    }
+    given: dict[str, dict[Partition, None]] = {each.member_id: {} for each in members}
+    taken: dict[Partition, None] = {}
+    for member in members:
+        for topic_id, partition in member.target:
+            is_there = partition < counts.get(topic_id, 0) and topic_id in member.topic_ids
+            if is_there and (topic_id, partition) not in taken:
+                given[member.member_id][topic_id, partition] = None
+                taken[topic_id, partition] = None
+    missing: dict[tuple[str, ...], list[Partition]] = {}
+    for topic_id, names in readers.items():
+        if names:
+            partitions = [(topic_id, each) for each in range(counts[topic_id])]
+            free = [each for each in partitions if each not in taken]
+            missing.setdefault(tuple(names), []).extend(free)
+    for group in sorted(missing, key=lambda each: (len(each), each)):
+        _hand_out(missing[group], group, given)
+    _balance(given, readers)
+    return {member_id: sorted_partitions(each) for member_id, each in given.items()}
+
+
+def _hand_out(
+    partitions: list[Partition], names: tuple[str, ...], given: dict[str, dict[Partition, None]]
+) -> None:
+    """Give each partition to the one of `names` that has least at that time."""
+    heap = [(len(given[name]), number) for number, name in enumerate(names)]
+    heapq.heapify(heap)
+    for partition in partitions:
+        count, number = heap[0]
+        given[names[number]][partition] = None
+        heapq.heapreplace(heap, (count + 1, number))
+
+
+def _balance(given: dict[str, dict[Partition, None]], readers: Mapping[bytes, list[str]]) -> None:
+    """Move partitions from who has most to members that have at least two less, one by one.
+
+    It ends, as each move lessens the sum of the squares of the members' counts.
+    """
+    while (move := _next_move(given, readers)) is not None:
+        giver, partition, taker = move
+        del given[giver][partition]
+        given[taker][partition] = None
+
+
+def _next_move(
+    given: dict[str, dict[Partition, None]], readers: Mapping[bytes, list[str]]
+) -> tuple[str, Partition, str] | None:
+    takers = {
+        topic_id: min(names, key=lambda each: len(given[each]))
+        for topic_id, names in readers.items()
+        if names
+    }
+    least = min((len(given[each]) for each in takers.values()), default=0)
+    for giver in sorted(given, key=lambda each: -len(given[each])):
+        count = len(given[giver])
+        if count < least + 2:
+            return None
+        for partition in reversed(given[giver]):
+            taker = takers[partition[0]]
+            if len(given[taker]) + 1 < count:
+                return giver, partition, taker
+    return None
+
+
+ASSIGNORS: Final[Mapping[str, Assignor]] = {"uniform": assign_uniform, "range": assign_range}

@@ -1,0 +1,362 @@
+"""Decides the life of one KIP-848 group: heartbeats, epochs, targets and time-outs.
+
+Leaves the steps of a member to `reconciliation`, the targets to `assignors`, and storing
+(`changed_records`) and answering to the shell.
+
+Invariants: a partition has at most one owner, counting those that are giving it up; the group's
+epoch grows with every change of members, subscriptions or topics, and the targets follow at the
+next heartbeat; a static member that left for a while keeps what it owns until its session ends.
+Source: KIP-848; KIP-1082.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from broker_layer.errors import TopicError
+from broker_layer.groups.config import GroupsConfig
+from broker_layer.groups.consumer_targets import Subscriptions
+from broker_layer.groups.consumer_values import (
+    JOIN_EPOCH,
+    LEAVE_EPOCH,
+    NO_PARTITIONS,
+    STATIC_LEAVE_EPOCH,
+    ConsumerGroupImage,
+    ConsumerMember,
+    ConsumerRecord,
+    HeartbeatRequested,
+    HeartbeatResult,
+    MemberRemoved,
+    MemberState,
+    MemberStored,
+    Partition,
+)
+from broker_layer.groups.reconciliation import reconciled
+from broker_layer.groups.roster import NEVER_MS
+from broker_layer.groups.topic_patterns import compile_pattern
+from broker_layer.groups.topics import GroupTopics
+from broker_layer.groups.values import NO_MEMBER_ID, Moment
+from broker_layer.kafka.error_codes import ErrorCode
+
+
+class ConsumerGroup:
+    """The state machine of one group."""
+
+    def __init__(self, group_id: str, config: GroupsConfig, topics: GroupTopics) -> None:
+        self.group_id = group_id
+        self.epoch = 0
+        self.assignment_epoch = 0
+        self.members: dict[str, ConsumerMember] = {}
+        self._config = config
+        self._topics = topics
+        self._digest = b""
+        self._are_topics_new = True
+        """Whether topics may differ from what `_digest` says."""
+        self._owners: dict[Partition, str] = {}
+        self._sessions: dict[str, int] = {}
+        """Member id -> when its session ends."""
+        self._revocations: dict[str, int] = {}
+        """Member id -> by when it must have given up what it is to."""
+        self._stored: dict[str, ConsumerMember] = {}
+        self._stored_image: ConsumerGroupImage | None = None
+
+    # ---- the log -------------------------------------------------------------------------------
+
+    def load_image(self, image: ConsumerGroupImage) -> None:
+        """Take over what was stored of the group."""
+        self.epoch, self.assignment_epoch = image.epoch, image.assignment_epoch
+        self._digest = image.topics_digest
+        self._stored_image = image
+
+    def load_member(self, member: ConsumerMember) -> None:
+        """Take over what was stored of a member."""
+        self.members[member.member_id] = self._stored[member.member_id] = member
+
+    def unload_member(self, member_id: str) -> None:
+        """Take over that a member was removed."""
+        self.members.pop(member_id, None)
+        self._stored.pop(member_id, None)
+
+    def finish_load(self, now_ms: int) -> None:
+        """Note who owns what, now that all is loaded, and give every member a whole session."""
+        for member in list(self.members.values()):
+            self._put(member)
+            self._sessions[member.member_id] = now_ms + self._config.consumer_session_timeout_ms
+            self._watch_revocation(member, now_ms)
+
+    def changed_records(self) -> list[ConsumerRecord]:
+        """Return what makes the log agree with memory."""
+        if self._stored_image is None and not self.members:
+            return []  # nobody came in
+        removed = [each for each in self._stored if each not in self.members]
+        records: list[ConsumerRecord] = [MemberRemoved(self.group_id, each) for each in removed]
+        records += [
+            MemberStored(self.group_id, member)
+            for member in self.members.values()
+            if self._stored.get(member.member_id) != member
+        ]
+        image = self.image()
+        return [image, *records] if image != self._stored_image else records
+
+    def note_stored(self, record: ConsumerRecord) -> None:
+        """Note that the log took a record."""
+        match record:
+            case ConsumerGroupImage():
+                self._stored_image = record
+            case MemberStored(_, member):
+                self._stored[member.member_id] = member
+            case MemberRemoved(_, member_id):
+                self._stored.pop(member_id, None)
+
+    def stored_records(self) -> Iterator[ConsumerRecord]:
+        """Return the group as the log has it, for a snapshot."""
+        if self._stored_image is not None:
+            yield self._stored_image
+            for member in self._stored.values():
+                yield MemberStored(self.group_id, member)
+
+    def image(self) -> ConsumerGroupImage:
+        """Return the group, without its members, as it is stored."""
+        return ConsumerGroupImage(self.group_id, self.epoch, self.assignment_epoch, self._digest)
+
+    # ---- heartbeats ----------------------------------------------------------------------------
+
+    def heartbeat(self, event: HeartbeatRequested, moment: Moment) -> HeartbeatResult:
+        """Take a heartbeat: join, stay, move on, or leave."""
+        try:
+            if event.epoch in (LEAVE_EPOCH, STATIC_LEAVE_EPOCH):
+                return self._leave(event)
+            if event.pattern:
+                compile_pattern(event.pattern)
+            member = self._member_of(event)
+        except TopicError as error:
+            return HeartbeatResult(error.code, error.text)
+        before = member if self.members.get(member.member_id) is member else None
+        updated = _updated(member, event)
+        self._put(updated)
+        self._refresh(is_changed=before is None or _subscription(before) != _subscription(updated))
+        current = self.members[updated.member_id]
+        following = reconciled(
+            current,
+            assignment_epoch=self.assignment_epoch,
+            is_owned=self._owners.__contains__,
+            owned=event.owned,
+        )
+        self._put(following)
+        self._sessions[following.member_id] = (
+            moment.now_ms + self._config.consumer_session_timeout_ms
+        )
+        self._watch_revocation(following, moment.now_ms)
+        is_told = event.is_full or following.assigned != member.assigned
+        assignment = following.assigned if is_told else None
+        return HeartbeatResult(
+            ErrorCode.NONE, None, following.member_id, following.epoch, assignment
+        )
+
+    def on_time(self, moment: Moment) -> None:
+        """Remove members whose session, or time to give partitions up, is over."""
+        for deadlines in (self._sessions, self._revocations):
+            late = [each for each, due_ms in deadlines.items() if due_ms <= moment.now_ms]
+            for member_id in late:
+                self._remove(member_id)
+
+    def next_deadline_ms(self) -> int:
+        """Return when `on_time` must be called next at the latest."""
+        sessions = min(self._sessions.values(), default=NEVER_MS)
+        return min(sessions, min(self._revocations.values(), default=NEVER_MS))
+
+    # ---- what others ask -----------------------------------------------------------------------
+
+    @property
+    def is_stored(self) -> bool:
+        """Whether the log has the group."""
+        return self._stored_image is not None
+
+    @property
+    def state(self) -> str:
+        """The group's state, by the name that Kafka's tools show."""
+        if not self.members:
+            return "Empty"
+        if self.epoch > self.assignment_epoch:
+            return "Assigning"
+        is_done = all(
+            each.state is MemberState.STABLE and each.epoch == self.assignment_epoch
+            for each in self.members.values()
+        )
+        return "Stable" if is_done else "Reconciling"
+
+    @property
+    def assignor(self) -> str:
+        """The assignor that most members prefer; of those without a wish the first offered."""
+        votes = dict.fromkeys(self._config.consumer_assignors, 0)
+        for member in self.members.values():
+            if member.assignor in votes:
+                votes[member.assignor] += 1
+        return max(votes, key=lambda name: votes[name])
+
+    def subscription(self) -> tuple[str, ...]:
+        """Return the topics that members read."""
+        return tuple(Subscriptions.of(self.members.values(), self._topics).topics)
+
+    def note_topics_changed(self) -> None:
+        """Look at the topics again, at the next heartbeat."""
+        self._are_topics_new = True
+
+    def commit_refusal(
+        self, member_id: str, instance_id: str | None, epoch: int, *, is_transactional: bool
+    ) -> ErrorCode:
+        """Say why offsets may not be committed; NONE when they may."""
+        if epoch < 0 and not self.members:
+            return ErrorCode.NONE
+        is_anonymous = epoch < 0 and member_id == NO_MEMBER_ID and instance_id is None
+        if is_transactional and is_anonymous:
+            return ErrorCode.NONE
+        return self._epoch_refusal(member_id, epoch)
+
+    def fetch_refusal(self, member_id: str | None, epoch: int) -> ErrorCode:
+        """Say why offsets may not be fetched; anybody may who does not claim to be a member."""
+        if not member_id and epoch < 0:
+            return ErrorCode.NONE
+        return self._epoch_refusal(member_id or NO_MEMBER_ID, epoch)
+
+    def _epoch_refusal(self, member_id: str, epoch: int) -> ErrorCode:
+        member = self.members.get(member_id)
+        if member is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        return ErrorCode.NONE if epoch == member.epoch else ErrorCode.STALE_MEMBER_EPOCH
+
+    # ---- targets ------------------------------------------------------------------------------
+
+    def _refresh(self, *, is_changed: bool) -> None:
+        """Move the group's epoch and the targets on where members or topics ask for it."""
+        if is_changed or self._are_topics_new:
+            digest = Subscriptions.of(self.members.values(), self._topics).digest()
+            if is_changed or digest != self._digest:
+                self.epoch += 1
+            self._digest, self._are_topics_new = digest, False
+        if self.epoch > self.assignment_epoch:
+            subscriptions = Subscriptions.of(self.members.values(), self._topics)
+            targets = subscriptions.targets(self.members.values(), self.assignor)
+            for member_id, target in targets.items():
+                self.members[member_id] = replace(self.members[member_id], target=target)
+            self.assignment_epoch = self.epoch
+
+    # ---- members -------------------------------------------------------------------------------
+
+    def _member_of(self, event: HeartbeatRequested) -> ConsumerMember:
+        """Return who speaks: a member, or a new one that is not in the group yet."""
+        static = self._static(event.instance_id)
+        if event.epoch == JOIN_EPOCH:
+            if static is not None and static.member_id != event.member_id:
+                return self._replaced(static, event.member_id)
+            known = self.members.get(event.member_id)
+            if known is None and len(self.members) >= self._config.consumer_group_size_max:
+                raise TopicError(ErrorCode.GROUP_MAX_SIZE_REACHED, "the group is full")
+            return known or ConsumerMember(event.member_id, event.instance_id)
+        self._check_instance(static, event)
+        member = self.members.get(event.member_id)
+        if member is None:
+            raise _unknown(event.member_id)
+        is_repeated = (
+            event.epoch == member.previous_epoch
+            and event.owned is not None
+            and all(each in member.assigned for each in event.owned)
+        )
+        if event.epoch != member.epoch and not is_repeated:
+            text = f"epoch {event.epoch} is not the member's, which is {member.epoch}"
+            raise TopicError(ErrorCode.FENCED_MEMBER_EPOCH, text)
+        return member
+
+    def _replaced(self, old: ConsumerMember, member_id: str) -> ConsumerMember:
+        if old.epoch != STATIC_LEAVE_EPOCH:
+            text = f"instance {old.instance_id} is still used by {old.member_id}"
+            raise TopicError(ErrorCode.UNRELEASED_INSTANCE_ID, text)
+        new = replace(old, member_id=member_id, epoch=JOIN_EPOCH, previous_epoch=JOIN_EPOCH)
+        self._drop(old.member_id)
+        self._put(new)
+        return new
+
+    def _leave(self, event: HeartbeatRequested) -> HeartbeatResult:
+        self._check_instance(self._static(event.instance_id), event)
+        member = self.members.get(event.member_id)
+        if member is None:
+            raise _unknown(event.member_id)
+        if event.epoch == STATIC_LEAVE_EPOCH:
+            away = replace(
+                member,
+                epoch=STATIC_LEAVE_EPOCH,
+                state=MemberState.STABLE,
+                revoking=NO_PARTITIONS,  # it has stopped, so it reads them no more
+            )
+            self._put(away)
+            self._revocations.pop(away.member_id, None)
+        else:
+            self._remove(event.member_id)
+        return HeartbeatResult(ErrorCode.NONE, None, event.member_id, event.epoch)
+
+    def _check_instance(self, static: ConsumerMember | None, event: HeartbeatRequested) -> None:
+        if event.instance_id is not None:
+            if static is None:
+                raise _unknown(event.instance_id)
+            if static.member_id != event.member_id:
+                text = f"instance {event.instance_id} is now {static.member_id}"
+                raise TopicError(ErrorCode.FENCED_INSTANCE_ID, text)
+
+    def _static(self, instance_id: str | None) -> ConsumerMember | None:
+        if instance_id is None:
+            return None
+        members = self.members.values()
+        return next((each for each in members if each.instance_id == instance_id), None)
+
+    def _remove(self, member_id: str) -> None:
+        if member_id in self.members:
+            self._drop(member_id)
+            self.epoch += 1
+
+    def _put(self, member: ConsumerMember) -> None:
+        old = self.members.get(member.member_id)
+        if old is not None:
+            self._disown(old)
+        self.members[member.member_id] = member
+        for partition in (*member.assigned, *member.revoking):
+            assert partition not in self._owners, "a partition has one owner"
+            self._owners[partition] = member.member_id
+
+    def _drop(self, member_id: str) -> None:
+        self._disown(self.members.pop(member_id))
+        self._sessions.pop(member_id, None)
+        self._revocations.pop(member_id, None)
+
+    def _disown(self, member: ConsumerMember) -> None:
+        for partition in (*member.assigned, *member.revoking):
+            if self._owners.get(partition) == member.member_id:
+                del self._owners[partition]
+
+    def _watch_revocation(self, member: ConsumerMember, now_ms: int) -> None:
+        if member.state is not MemberState.UNREVOKED:
+            self._revocations.pop(member.member_id, None)
+        else:
+            due_ms = now_ms + member.rebalance_timeout_ms
+            self._revocations.setdefault(member.member_id, due_ms)
+
+
+def _updated(member: ConsumerMember, event: HeartbeatRequested) -> ConsumerMember:
+    """Return the member with what the heartbeat tells anew."""
+    timeout_ms = event.rebalance_timeout_ms
+    return replace(
+        member,
+        rack_id=member.rack_id if event.rack_id is None else event.rack_id,
+        client_id=event.client_id,
+        client_host=event.client_host,
+        rebalance_timeout_ms=member.rebalance_timeout_ms if timeout_ms is None else timeout_ms,
+        topics=member.topics if event.topics is None else tuple(sorted(event.topics)),
+        pattern=member.pattern if event.pattern is None else event.pattern,
+        assignor=member.assignor if event.assignor is None else event.assignor,
+    )
+
+
+def _subscription(member: ConsumerMember) -> tuple[tuple[str, ...], str]:
+    return member.topics, member.pattern
+
+
+def _unknown(member_id: str) -> TopicError:
+    return TopicError(ErrorCode.UNKNOWN_MEMBER_ID, f"{member_id} is not a member")

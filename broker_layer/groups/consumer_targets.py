@@ -1,0 +1,66 @@
+"""Computes from the members of a KIP-848 group and the topics there are who is to own what.
+
+Leaves the assignors' rules to `assignors`, and when to compute to `consumer_group`.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Final
+
+from broker_layer.groups.assignors import ASSIGNORS, SubscribedMember, Targets
+from broker_layer.groups.consumer_values import ConsumerMember
+from broker_layer.groups.topic_patterns import matching_topics
+from broker_layer.groups.topics import GroupTopics
+
+_DIGEST_BYTES: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Subscriptions:
+    """Which topics each pattern matches, and all topics that are read, as they are now."""
+
+    names_of_patterns: Mapping[str, tuple[str, ...]]
+    topics: Mapping[str, tuple[bytes, int]]
+    """Name -> (id, partition count)."""
+
+    @classmethod
+    def of(cls, members: Iterable[ConsumerMember], topics: GroupTopics) -> "Subscriptions":
+        """Look at the topics that members read."""
+        patterns: dict[str, tuple[str, ...]] = {}
+        names: dict[str, None] = {}
+        for member in members:
+            if member.pattern and member.pattern not in patterns:
+                patterns[member.pattern] = matching_topics(member.pattern, topics.names())
+            names.update(dict.fromkeys(member.topics))
+            names.update(dict.fromkeys(patterns.get(member.pattern, ())))
+        known: dict[str, tuple[bytes, int]] = {}
+        for name in names:
+            topic_id, count = topics.topic_id_of(name), topics.partition_count(name)
+            if topic_id is not None and count > 0:
+                known[name] = (bytes(topic_id), count)
+        return cls(patterns, known)
+
+    def digest(self) -> bytes:
+        """Return what differs when a topic came, went, grew or was made anew."""
+        return blake2b(
+            repr(sorted(self.topics.items())).encode(), digest_size=_DIGEST_BYTES
+        ).digest()
+
+    def targets(self, members: Iterable[ConsumerMember], assignor: str) -> Targets:
+        """Let an assignor give the partitions to the members."""
+        subscribed = [
+            SubscribedMember(
+                member.member_id,
+                member.instance_id or member.member_id,
+                self._topic_ids(member),
+                member.target,
+            )
+            for member in members
+        ]
+        counts = dict(self.topics.values())
+        return ASSIGNORS[assignor](subscribed, counts)
+
+    def _topic_ids(self, member: ConsumerMember) -> tuple[bytes, ...]:
+        names = (*member.topics, *self.names_of_patterns.get(member.pattern, ()))
+        return tuple(dict.fromkeys(self.topics[name][0] for name in names if name in self.topics))

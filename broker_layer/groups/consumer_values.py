@@ -1,0 +1,135 @@
+"""The plain values of KIP-848 groups: members, their assignments, heartbeats and their outcomes.
+
+Leaves deciding to `consumer_group` and `reconciliation`.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final
+
+from broker_layer.groups.values import NO_MEMBER_ID
+from broker_layer.kafka.error_codes import ErrorCode
+
+Partition = tuple[bytes, int]
+"""(topic id, partition)."""
+
+Partitions = tuple[Partition, ...]
+"""Sorted, each once."""
+
+NO_PARTITIONS: Final[Partitions] = ()
+JOIN_EPOCH: Final = 0
+LEAVE_EPOCH: Final = -1
+STATIC_LEAVE_EPOCH: Final = -2
+
+
+class MemberState(IntEnum):
+    """How far a member is on its way to its target; the numbers are stored."""
+
+    STABLE = 1
+    UNREVOKED = 2
+    """It still owns what it must give up."""
+    UNRELEASED = 3
+    """It waits for what others must give up."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerMember:
+    """A member as it is stored."""
+
+    member_id: str
+    instance_id: str | None = None
+    rack_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    rebalance_timeout_ms: int = 0
+    topics: tuple[str, ...] = ()
+    pattern: str = ""
+    """A regular expression over topic names; empty for none."""
+    assignor: str | None = None
+    epoch: int = JOIN_EPOCH
+    previous_epoch: int = JOIN_EPOCH
+    state: MemberState = MemberState.STABLE
+    assigned: Partitions = NO_PARTITIONS
+    revoking: Partitions = NO_PARTITIONS
+    """What it must give up and has not yet; never also in `assigned`."""
+    target: Partitions = NO_PARTITIONS
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerGroupImage:
+    """A group, without its members, as it is stored."""
+
+    group_id: str
+    epoch: int
+    assignment_epoch: int
+    topics_digest: bytes
+    """Of the subscribed topics, their ids and partition counts, as they were assigned."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemberStored:
+    """A member of a group came or changed."""
+
+    group_id: str
+    member: ConsumerMember
+
+
+@dataclass(frozen=True, slots=True)
+class MemberRemoved:
+    """A member of a group is gone."""
+
+    group_id: str
+    member_id: str
+
+
+ConsumerRecord = ConsumerGroupImage | MemberStored | MemberRemoved
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatRequested:
+    """A ConsumerGroupHeartbeat that is well formed; None means "as before"."""
+
+    member_id: str
+    epoch: int
+    instance_id: str | None
+    rack_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int | None
+    topics: tuple[str, ...] | None
+    pattern: str | None
+    assignor: str | None
+    owned: Partitions | None
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the client tells everything, and so is to be told everything."""
+        has_subscription = self.topics is not None or self.pattern is not None
+        is_told = self.rebalance_timeout_ms is not None and self.owned is not None
+        return self.epoch == JOIN_EPOCH or (has_subscription and is_told)
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatResult:
+    """The outcome of a heartbeat."""
+
+    error: ErrorCode
+    text: str | None = None
+    member_id: str = NO_MEMBER_ID
+    epoch: int = 0
+    assignment: Partitions | None = None
+    """What to own; None when that did not change."""
+
+
+def sorted_partitions(partitions: Iterable[Partition]) -> Partitions:
+    """Return partitions in their one order, each once."""
+    return tuple(sorted(dict.fromkeys(partitions)))
+
+
+def by_topic(partitions: Partitions) -> Mapping[bytes, list[int]]:
+    """Return partitions by the ids of their topics."""
+    topics: dict[bytes, list[int]] = {}
+    for topic_id, partition in partitions:
+        topics.setdefault(topic_id, []).append(partition)
+    return topics
