@@ -28,12 +28,13 @@ SPARK_STAMP := .venv/spark-installed
 PACKAGES := $(wildcard metadata bookie ledger_client broker_layer spark_io quire benchmarks)
 CANDIDATES := $(PYTHON) python3.14 python3.13 python3.12 python3.11 python3 python
 
-.PHONY: help venv test test-spark check demo bench bench-compare bench-peers campaign sim seeded-bugs model faults fuzz flood clean
+.PHONY: help venv test test-spark test-kafka check demo bench bench-compare bench-peers campaign sim seeded-bugs model faults fuzz flood clean
 
 help:
 	@echo 'make demo [FILE=...]  append a file to a replicated ledger while bookies fail; read it back'
 	@echo 'make test             every test that needs no browser and no Spark, with a real ZooKeeper'
 	@echo 'make test-spark       the tests that need Spark, which is fetched for them (450 MB)'
+	@echo 'make test-kafka       stock Kafka clients and Apache Kafka'"'"'s tools, which Maven and npm fetch'
 	@echo 'make check            format, lint, types, import direction, tidiness'
 	@echo 'make bench [SMOKE=1]  measure; prints one JSON document (some: BENCHMARKS="append read")'
 	@echo 'make bench-compare    ways to replicate, side by side, while things go wrong: OUT=directory'
@@ -74,7 +75,7 @@ $(STAMP): pyproject.toml
 
 # One run; `-m` replaces the default of pyproject.toml, so that the integration tests are in it.
 test: $(STAMP)
-	@$(BIN)/python -m pytest -q -m 'not spark and not browser and not campaign'
+	@$(BIN)/python -m pytest -q -m 'not spark and not browser and not campaign and not kafka'
 
 # PySpark and Arrow are large, and nothing but `spark_io` needs them: they come when they are asked for.
 $(SPARK_STAMP): $(STAMP)
@@ -84,6 +85,11 @@ $(SPARK_STAMP): $(STAMP)
 
 test-spark: $(SPARK_STAMP)
 	@$(BIN)/python -m pytest -q -m spark tests/spark
+
+# Every scenario of tests/kafka against Quire: clients in Python, Java and JavaScript, and Apache Kafka's own tools.
+# What cannot be fetched is skipped with the reason. Against another broker: python -m tests.kafka --address HOST:PORT
+test-kafka: $(STAMP)
+	@$(BIN)/python -m pytest -q -m kafka -rs tests/kafka
 
 check: $(STAMP)
 	@$(BIN)/ruff format --check $(PACKAGES) tests

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-MARKED_DIRECTORIES = ("integration", "spark", "browser", "campaign")
+MARKED_DIRECTORIES = ("integration", "spark", "browser", "campaign", "kafka")
 TESTS = Path(__file__).parent
 
 # No timed assertions: a busy machine must not fail a property. A failing example can be replayed.

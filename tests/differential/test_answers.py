@@ -1,12 +1,15 @@
 """What the differential check compares, and how it tells differences."""
 
 import json
+from typing import TYPE_CHECKING
 
 from tests.differential.__main__ import EXPECTED, GOLDEN, differences, golden_text
 from tests.differential.answers import at, error_codes, number, reduce, text
 from tests.differential.batches import CONTROL, TRANSACTIONAL, Batch, summary
 from tests.differential.script import CASES, name_of
-from tests.differential.wire import Tree
+
+if TYPE_CHECKING:
+    from tests.differential.wire import Tree
 
 PREFIX = "d123-"
 

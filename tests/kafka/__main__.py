@@ -1,0 +1,74 @@
+"""Runs scenarios of stock clients against any broker, and prints which pass.
+
+Leaves what they do to the modules that list SCENARIOS.
+"""
+
+import argparse
+import asyncio
+import sys
+import time
+import traceback
+from collections.abc import Sequence
+from typing import Final
+
+from benchmarks.peers.maven import PeerUnavailableError
+from tests.kafka import kafka_tools, python_clients
+from tests.kafka.apache_kafka import apache_kafka
+from tests.kafka.scenario import Scenario, UnavailableError
+
+ALL: Final[tuple[Scenario, ...]] = (*python_clients.SCENARIOS, *kafka_tools.SCENARIOS)
+
+
+def say(line: str) -> None:
+    """Print a line at once."""
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+def run_all(address: str, scenarios: Sequence[Scenario], *, is_verbose: bool) -> int:
+    """Run scenarios, print a line for each; return how many failed."""
+    failed = 0
+    for scenario in scenarios:
+        started = time.monotonic()
+        why = ""
+        try:
+            scenario.run(address)
+            verdict = "pass"
+        except (UnavailableError, PeerUnavailableError) as error:
+            verdict, why = "not available", str(error)
+        except Exception as error:  # noqa: BLE001  # the others still run
+            verdict, why = "FAIL", f"{type(error).__name__}: {error}"[:400]
+            failed += 1
+            if is_verbose:
+                traceback.print_exc()
+        seconds = time.monotonic() - started
+        say(f"{scenario.client:20} {scenario.name:34} {seconds:6.1f} s  {verdict}  {why}")
+    say(f"{len(scenarios)} scenarios, {failed} failed")
+    return failed
+
+
+async def _against_kafka(scenarios: Sequence[Scenario], *, is_verbose: bool) -> int:
+    async with apache_kafka() as address:
+        return await asyncio.to_thread(run_all, address, scenarios, is_verbose=is_verbose)
+
+
+def main() -> int:
+    """Run; 1 if a scenario failed."""
+    parser = argparse.ArgumentParser(prog="python -m tests.kafka", description=__doc__)
+    parser.add_argument("--address", help="HOST:PORT; without it an Apache Kafka is started")
+    parser.add_argument("--only", nargs="+", default=[], help="parts of 'client: scenario'")
+    parser.add_argument("--list", action="store_true", help="print the scenarios' names")
+    parser.add_argument("--verbose", action="store_true", help="where failures were raised too")
+    options = parser.parse_args()
+    wanted = [each for each in ALL if any(part in each.title for part in options.only or [""])]
+    if options.list:
+        for each in wanted:
+            say(each.title)
+        return 0
+    if options.address:
+        return min(run_all(options.address, wanted, is_verbose=options.verbose), 1)
+    return min(asyncio.run(_against_kafka(wanted, is_verbose=options.verbose)), 1)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,426 @@
+"""Scenarios of confluent-kafka, that is of librdkafka: producing, consuming, groups, transactions.
+
+Leaves running and reporting to `__main__` and the tests.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final
+
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    ConsumerGroupTopicPartitions,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    Message,
+    Producer,
+    TopicPartition,
+)
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewPartitions,
+    NewTopic,
+    OffsetSpec,
+    ResourceType,
+)
+
+from tests.kafka.scenario import RECORDS, TIMEOUT_S, Scenario, check, fresh, values_of
+
+COMPRESSIONS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
+FIRST_MS: Final = 1_700_000_000_000
+CLASSIC, NEWER = "classic", "consumer"
+POLL_S: Final = 0.2
+
+
+def new_topic(address: str, partitions: int = 1, configs: dict[str, str] | None = None) -> str:
+    """Create a topic and return its name."""
+    name = fresh("topic")
+    admin = AdminClient({"bootstrap.servers": address})
+    made = admin.create_topics([NewTopic(name, partitions, -1, config=configs or {})])
+    made[name].result(TIMEOUT_S)
+    return name
+
+
+def produce(
+    address: str, topic: str, values: Sequence[bytes], *, partition: int = 0, **settings: object
+) -> None:
+    """Produce values whose timestamps are a second apart, and wait for every acknowledgement."""
+    settings_by_name = {name.replace("_", "."): value for name, value in settings.items()}
+    producer = Producer({"bootstrap.servers": address, "linger.ms": 5, **settings_by_name})
+    failures: list[KafkaError] = []
+
+    def on_delivery(error: KafkaError | None, _message: Message) -> None:
+        if error is not None:
+            failures.append(error)
+
+    for number, value in enumerate(values):
+        producer.produce(
+            topic,
+            value,
+            key=str(number).encode(),
+            partition=partition,
+            timestamp=FIRST_MS + number * 1000,
+            headers=[("number", str(number).encode())],
+            on_delivery=on_delivery,
+        )
+    left = producer.flush(TIMEOUT_S)
+    check(left == 0 and not failures, "not all were acknowledged", left, failures[:3])
+
+
+@contextmanager
+def consumer(address: str, group: str = "", **settings: object) -> Iterator[Consumer]:
+    """Make a consumer that begins at the start, and close it."""
+    made = Consumer(
+        {
+            "bootstrap.servers": address,
+            "group.id": group or fresh("group"),
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            "check.crcs": True,
+            **{name.replace("_", "."): value for name, value in settings.items()},
+        }
+    )
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def read(source: Consumer, count: int) -> list[Message]:
+    """Return the next messages. Raises AssertionError if they do not come in time."""
+    found: list[Message] = []
+    deadline = time.monotonic() + TIMEOUT_S
+    while len(found) < count:
+        check(time.monotonic() < deadline, f"{len(found)} of {count} records came")
+        message = source.poll(POLL_S)
+        if message is None:
+            continue
+        error = message.error()
+        if error is not None:
+            check(error.retriable(), error)
+            continue
+        found.append(message)
+    return found
+
+
+def read_values(address: str, topic: str, count: int, **settings: object) -> list[bytes | None]:
+    """Return the first values of partition 0, read by assignment."""
+    with consumer(address, "", **settings) as source:
+        source.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
+        return [message.value() for message in read(source, count)]
+
+
+def every_compression(address: str) -> None:
+    """Produce with each compression, and read all back in order."""
+    topic = new_topic(address)
+    for place, compression in enumerate(COMPRESSIONS):
+        values = values_of(start=place * RECORDS)
+        produce(address, topic, values, compression_type=compression)
+    count = RECORDS * len(COMPRESSIONS)
+    check(read_values(address, topic, count) == values_of(count), "values differ")
+
+
+def every_acks(address: str) -> None:
+    """Produce with acks 0, 1 and all."""
+    for acks in ("0", "1", "all"):
+        topic = new_topic(address)
+        produce(address, topic, values_of(), acks=acks)
+        check(read_values(address, topic, RECORDS) == values_of(), f"values differ, acks {acks}")
+
+
+def particulars(address: str) -> None:
+    """Keys, headers, timestamps and offsets come back as they were given."""
+    topic = new_topic(address)
+    produce(address, topic, values_of())
+    with consumer(address) as source:
+        source.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
+        messages = read(source, RECORDS)
+        low, high = source.get_watermark_offsets(TopicPartition(topic, 0), timeout=TIMEOUT_S)
+    check((low, high) == (0, RECORDS), "watermarks", low, high)
+    for number, message in enumerate(messages):
+        text = str(number).encode()
+        check(message.offset() == number, "offset", message.offset(), number)
+        check(message.key() == text, "key", message.key())
+        check(message.headers() == [("number", text)], "headers", message.headers())
+        check(message.timestamp()[1] == FIRST_MS + number * 1000, "time", message.timestamp())
+
+
+def seek_by_time(address: str) -> None:
+    """Look up offsets by time, seek there and read on."""
+    topic = new_topic(address)
+    produce(address, topic, values_of())
+    with consumer(address) as source:
+        asked = [TopicPartition(topic, 0, FIRST_MS + 10_500)]
+        (found,) = source.offsets_for_times(asked, timeout=TIMEOUT_S)
+        check(found.offset == 11, "offset of the time", found)
+        source.assign([found])
+        check(read(source, 1)[0].offset() == 11, "not where the time is")
+        source.seek(TopicPartition(topic, 0, 40))
+        check(read(source, 1)[0].offset() == 40, "not where it was told to seek to")
+
+
+def large_records(address: str) -> None:
+    """Send records of nearly the largest size, and one that is larger and is refused."""
+    topic = new_topic(address)
+    values = [bytes([number]) * 900_000 for number in range(5)]
+    produce(address, topic, values, message_max_bytes=2_000_000)
+    check(read_values(address, topic, 5) == values, "values differ")
+    try:
+        produce(address, topic, [b"x" * 1_500_000], message_max_bytes=2_000_000)
+    except AssertionError as error:
+        check("MSG_SIZE_TOO_LARGE" in str(error), error)
+    else:
+        raise AssertionError("a record above max.message.bytes was taken")
+
+
+def idempotent(address: str) -> None:
+    """Produce with an idempotent producer to several partitions."""
+    topic = new_topic(address, 3)
+    for partition in range(3):
+        produce(address, topic, values_of(300), partition=partition, enable_idempotence=True)
+    check(read_values(address, topic, 300) == values_of(300), "values differ")
+
+
+def group(protocol: str) -> Callable[[str], None]:
+    """Return the scenario of a group that shares, rebalances, commits and resumes."""
+
+    def run(address: str) -> None:
+        topic, name = new_topic(address, 4), fresh("group")
+        for partition in range(4):
+            produce(address, topic, values_of(), partition=partition)
+        with consumer(address, name, group_protocol=protocol) as first:
+            first.subscribe([topic])
+            messages = read(first, 4 * RECORDS)
+            seen = sorted((m.partition() or 0, m.offset() or 0) for m in messages)
+            everything = [(p, o) for p in range(4) for o in range(RECORDS)]
+            check(seen == everything, "not everything was read once", len(seen))
+            first.commit(asynchronous=False)
+            with consumer(address, name, group_protocol=protocol) as second:
+                second.subscribe([topic])
+                _wait_until_shared(first, second)
+            _wait_for_assignment(first, 4)
+            places = [TopicPartition(topic, partition) for partition in range(4)]
+            committed = first.committed(places, timeout=TIMEOUT_S)
+            check([each.offset for each in committed] == [RECORDS] * 4, "commits", committed)
+        for partition in range(4):
+            produce(address, topic, [b"later"], partition=partition)
+        with consumer(address, name, group_protocol=protocol) as third:
+            third.subscribe([topic])
+            values = [message.value() for message in read(third, 4)]
+            check(values == [b"later"] * 4, "did not resume where it was committed", values[:5])
+
+    return run
+
+
+def _wait_until_shared(first: Consumer, second: Consumer) -> None:
+    deadline = time.monotonic() + TIMEOUT_S
+    while True:
+        for each in (first, second):
+            message = each.poll(0.1)
+            check(message is None or message.error() is not None, "a committed record came again")
+        sizes = [len(first.assignment()), len(second.assignment())]
+        if sizes == [2, 2]:
+            return
+        check(time.monotonic() < deadline, "two members do not share", sizes)
+
+
+def _wait_for_assignment(source: Consumer, count: int) -> None:
+    deadline = time.monotonic() + TIMEOUT_S
+    while len(source.assignment()) != count:
+        check(time.monotonic() < deadline, "the one left does not get all", source.assignment())
+        source.poll(0.1)
+
+
+def static_member(address: str) -> None:
+    """Come back as a static member, which gets the partitions it had."""
+    topic, name = new_topic(address, 2), fresh("group")
+    with consumer(address, name) as other:
+        other.subscribe([topic])
+        with consumer(address, name, group_instance_id="one") as first:
+            first.subscribe([topic])
+            _wait_sizes(other, first)
+            mine = [part.partition for part in first.assignment()]
+        with consumer(address, name, group_instance_id="one") as again:
+            again.subscribe([topic])
+            _wait_for_assignment(again, 1)
+            check([part.partition for part in again.assignment()] == mine, "other partitions")
+
+
+def _wait_sizes(first: Consumer, second: Consumer) -> None:
+    deadline = time.monotonic() + TIMEOUT_S
+    while [len(first.assignment()), len(second.assignment())] != [1, 1]:
+        check(time.monotonic() < deadline, "two members do not share")
+        for each in (first, second):
+            each.poll(0.1)
+
+
+def transactions(address: str) -> None:
+    """Commit, abort, and read committed; the one with an older epoch is fenced."""
+    topic, name = new_topic(address), fresh("transactional")
+    producer = _transactional(address, name)
+    for place, commits in enumerate((True, False, True)):
+        producer.begin_transaction()
+        for value in values_of(10, place * 10):
+            producer.produce(topic, value, partition=0)
+        if commits:
+            producer.commit_transaction(TIMEOUT_S)
+        else:
+            producer.flush(TIMEOUT_S)
+            producer.abort_transaction(TIMEOUT_S)
+    expected = values_of(10) + values_of(10, 20)
+    found = read_values(address, topic, 20, isolation_level="read_committed")
+    check(found == expected, "read committed", found)
+    found = read_values(address, topic, 30, isolation_level="read_uncommitted")
+    check(found == values_of(30), "read uncommitted", found)
+    producer.begin_transaction()
+    producer.produce(topic, b"of the older", partition=0)
+    producer.flush(TIMEOUT_S)
+    newer = _transactional(address, name)
+    try:
+        producer.commit_transaction(TIMEOUT_S)
+    except KafkaException as error:
+        check(error.args[0].fatal() or error.args[0].code() in FENCED, error)
+    else:
+        raise AssertionError("the older producer could commit")
+    newer.begin_transaction()
+    newer.produce(topic, b"of the newer", partition=0)
+    newer.commit_transaction(TIMEOUT_S)
+    found = read_values(address, topic, 21, isolation_level="read_committed")
+    check(found == [*expected, b"of the newer"], "after fencing", found[-2:])
+
+
+FENCED: Final = (KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED)
+
+
+def _transactional(address: str, name: str) -> Producer:
+    producer = Producer({"bootstrap.servers": address, "transactional.id": name})
+    producer.init_transactions(TIMEOUT_S)
+    return producer
+
+
+def exactly_once(address: str) -> None:
+    """Copy a topic in transactions that commit the offsets read, some of them aborted."""
+    source_topic, sink, name = new_topic(address), new_topic(address), fresh("group")
+    produce(address, source_topic, values_of())
+    producer = _transactional(address, fresh("transactional"))
+    with consumer(address, name, isolation_level="read_committed") as source:
+        source.subscribe([source_topic])
+        for commits in (True, False, True):
+            place = source.committed([TopicPartition(source_topic, 0)], timeout=TIMEOUT_S)[0]
+            count = 20 if commits and place.offset < 0 else RECORDS - max(place.offset, 0)
+            messages = read(source, count)
+            producer.begin_transaction()
+            for message in messages:
+                producer.produce(sink, message.value(), partition=0)
+            positions = source.position([TopicPartition(source_topic, 0)])
+            producer.send_offsets_to_transaction(
+                positions, source.consumer_group_metadata(), TIMEOUT_S
+            )
+            if commits:
+                producer.commit_transaction(TIMEOUT_S)
+            else:
+                producer.abort_transaction(TIMEOUT_S)
+                source.seek(TopicPartition(source_topic, 0, place.offset))
+        place = source.committed([TopicPartition(source_topic, 0)], timeout=TIMEOUT_S)[0]
+        check(place.offset == RECORDS, "committed with the transactions", place)
+    found = read_values(address, sink, RECORDS, isolation_level="read_committed")
+    check(found == values_of(), "copied", len(found))
+
+
+def admin_topics(address: str) -> None:
+    """Create, describe, configure, grow and delete topics."""
+    admin = AdminClient({"bootstrap.servers": address})
+    topic = new_topic(address, 2, {"retention.ms": "3600000"})
+    check(len(admin.list_topics(topic, TIMEOUT_S).topics[topic].partitions) == 2, "partitions")
+    resource = ConfigResource(ResourceType.TOPIC, topic)
+    check(_config(admin, resource)["retention.ms"].value == "3600000", "retention.ms")
+    entry = ConfigEntry("retention.ms", "7200000", incremental_operation=AlterConfigOpType.SET)
+    change = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
+    admin.incremental_alter_configs([change])[change].result(TIMEOUT_S)
+    check(_config(admin, resource)["retention.ms"].value == "7200000", "retention.ms changed")
+    admin.create_partitions([NewPartitions(topic, 5)])[topic].result(TIMEOUT_S)
+    produce(address, topic, values_of(), partition=4)
+    place = TopicPartition(topic, 4)
+    for spec, offset in ((OffsetSpec.latest(), RECORDS), (OffsetSpec.earliest(), 0)):
+        check(_offset(address, place, spec) == offset, "offset")
+    until = TopicPartition(topic, 4, 25)
+    another = AdminClient({"bootstrap.servers": address})
+    another.delete_records([until])[until].result(TIMEOUT_S)
+    check(_offset(address, place, OffsetSpec.earliest()) == 25, "records were not deleted")
+    check(admin.describe_cluster().result(TIMEOUT_S).nodes, "no nodes")
+    admin.delete_topics([topic])[topic].result(TIMEOUT_S)
+    deadline = time.monotonic() + TIMEOUT_S
+    while topic in admin.list_topics(timeout=TIMEOUT_S).topics:
+        check(time.monotonic() < deadline, "the topic stays")
+        time.sleep(0.1)
+
+
+def _offset(address: str, place: TopicPartition, spec: OffsetSpec) -> int:
+    """Ask with a client of its own, which has not kept what was true before."""
+    deadline = time.monotonic() + TIMEOUT_S
+    while True:
+        admin = AdminClient({"bootstrap.servers": address})
+        try:
+            asked = admin.list_offsets({place: spec}, isolation_level=IsolationLevel.READ_COMMITTED)
+            return int(asked[place].result(TIMEOUT_S).offset)
+        except KafkaException:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.1)
+
+
+def _config(admin: AdminClient, resource: ConfigResource) -> dict[str, ConfigEntry]:
+    found: dict[str, ConfigEntry] = admin.describe_configs([resource])[resource].result(TIMEOUT_S)
+    return found
+
+
+def admin_groups(address: str) -> None:
+    """List, describe, alter and delete groups and their offsets."""
+    admin = AdminClient({"bootstrap.servers": address})
+    topic, name = new_topic(address), fresh("group")
+    produce(address, topic, values_of())
+    with consumer(address, name) as source:
+        source.subscribe([topic])
+        read(source, RECORDS)
+        source.commit(asynchronous=False)
+        described = admin.describe_consumer_groups([name])[name].result(TIMEOUT_S)
+        check(described.state.name == "STABLE", "state", described.state)
+        check(len(described.members) == 1, "members")
+    described = admin.describe_consumer_groups([name])[name].result(TIMEOUT_S)
+    check(described.state.name == "EMPTY", "state when empty", described.state)
+    listed = admin.list_consumer_groups().result(TIMEOUT_S).valid
+    check(name in [each.group_id for each in listed], "not listed")
+    moved = ConsumerGroupTopicPartitions(name, [TopicPartition(topic, 0, 7)])
+    admin.alter_consumer_group_offsets([moved])[name].result(TIMEOUT_S)
+    asked = [ConsumerGroupTopicPartitions(name)]
+    offsets = admin.list_consumer_group_offsets(asked)[name].result(TIMEOUT_S)
+    check([each.offset for each in offsets.topic_partitions] == [7], "offsets", offsets)
+    admin.delete_consumer_groups([name])[name].result(TIMEOUT_S)
+    listed = admin.list_consumer_groups().result(TIMEOUT_S).valid
+    check(name not in [each.group_id for each in listed], "still listed")
+
+
+SCENARIOS: Final = tuple(
+    Scenario("confluent-kafka", name, run)
+    for name, run in (
+        ("every compression", every_compression),
+        ("every acks", every_acks),
+        ("keys, headers, times", particulars),
+        ("seek by time", seek_by_time),
+        ("large records", large_records),
+        ("idempotent", idempotent),
+        ("group, classic", group(CLASSIC)),
+        ("group, KIP-848", group(NEWER)),
+        ("static member", static_member),
+        ("transactions", transactions),
+        ("exactly once copy", exactly_once),
+        ("admin: topics", admin_topics),
+        ("admin: groups", admin_groups),
+    )
+)

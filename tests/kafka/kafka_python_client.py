@@ -1,0 +1,184 @@
+"""Scenarios of kafka-python: producing, consuming, groups, transactions, administration."""
+
+import time
+from collections.abc import Sequence
+from typing import Final
+
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition, codec
+from kafka.structs import OffsetAndMetadata
+
+from tests.kafka.confluent_client import FIRST_MS, new_topic
+from tests.kafka.scenario import RECORDS, TIMEOUT_S, Scenario, check, fresh, values_of
+
+COMPRESSIONS: Final = (
+    None,
+    "gzip",
+    *(["snappy"] if codec.has_snappy() else []),
+    *(["lz4"] if codec.has_lz4() else []),
+    *(["zstd"] if codec.has_zstd() else []),
+)
+"""Those whose libraries it finds; it does not know of cramjam."""
+
+
+def produce(address: str, topic: str, values: Sequence[bytes], **settings: object) -> None:
+    """Produce values to partition 0, their times a second apart."""
+    producer = KafkaProducer(bootstrap_servers=address, linger_ms=5, **settings)
+    try:
+        waiting = [
+            producer.send(topic, value, partition=0, timestamp_ms=FIRST_MS + number * 1000)
+            for number, value in enumerate(values)
+        ]
+        for each in waiting:
+            each.get(TIMEOUT_S)
+    finally:
+        producer.close()
+
+
+def read(source: KafkaConsumer, count: int) -> list[bytes]:
+    """Return the next values. Raises AssertionError if they do not come in time."""
+    found: list[bytes] = []
+    deadline = time.monotonic() + TIMEOUT_S
+    while len(found) < count:
+        check(time.monotonic() < deadline, f"{len(found)} of {count} records came")
+        for records in source.poll(200, max_records=count - len(found)).values():
+            found.extend(record.value for record in records)
+    return found
+
+
+def read_first(address: str, topic: str, count: int, **settings: object) -> list[bytes]:
+    """Return the first values of partition 0."""
+    source = KafkaConsumer(bootstrap_servers=address, auto_offset_reset="earliest", **settings)
+    try:
+        source.assign([TopicPartition(topic, 0)])
+        return read(source, count)
+    finally:
+        source.close()
+
+
+def every_compression(address: str) -> None:
+    """Produce with each compression, idempotent as by default, and read all back."""
+    topic = new_topic(address)
+    for place, compression in enumerate(COMPRESSIONS):
+        values = values_of(start=place * RECORDS)
+        produce(address, topic, values, compression_type=compression)
+    count = RECORDS * len(COMPRESSIONS)
+    check(read_first(address, topic, count) == values_of(count), "values differ")
+
+
+def every_acks(address: str) -> None:
+    """Produce with acks 0, 1 and all, not idempotent."""
+    for acks in (0, 1, "all"):
+        topic = new_topic(address)
+        produce(address, topic, values_of(), acks=acks, enable_idempotence=False)
+        check(read_first(address, topic, RECORDS) == values_of(), "values differ", acks)
+
+
+def seek_by_time(address: str) -> None:
+    """Look up an offset by time and the ends, and seek."""
+    topic = new_topic(address)
+    produce(address, topic, values_of())
+    place = TopicPartition(topic, 0)
+    source = KafkaConsumer(bootstrap_servers=address)
+    try:
+        source.assign([place])
+        found = source.offsets_for_times({place: FIRST_MS + 10_500})[place]
+        check(found.offset == 11, "offset of the time", found)
+        source.seek(place, found.offset)
+        check(read(source, 1) == values_of(1, 11), "not where the time is")
+        check(source.end_offsets([place])[place] == RECORDS, "end")
+    finally:
+        source.close()
+
+
+def group(address: str) -> None:
+    """Two members share four partitions; who comes later resumes."""
+    topic, name = new_topic(address, 4), fresh("group")
+    producer = KafkaProducer(bootstrap_servers=address)
+    for number, value in enumerate(values_of()):
+        producer.send(topic, value, partition=number % 4)
+    producer.flush(TIMEOUT_S)
+
+    def member() -> KafkaConsumer:
+        return KafkaConsumer(
+            topic,
+            bootstrap_servers=address,
+            group_id=name,
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+            heartbeat_interval_ms=300,
+        )
+
+    first, second = member(), member()
+    check(sorted(read(first, RECORDS)) == values_of(), "values differ")
+    first.commit()
+    deadline = time.monotonic() + TIMEOUT_S
+    while [len(first.assignment()), len(second.assignment())] != [2, 2]:
+        check(time.monotonic() < deadline, "two members do not share")
+        for each in (first, second):
+            each.poll(50)
+    first.close()
+    second.close()
+    producer.send(topic, b"later", partition=2)
+    producer.close()
+    third = member()
+    check(read(third, 1) == [b"later"], "did not resume")
+    third.close()
+
+
+def transactions(address: str) -> None:
+    """Commit and abort, with the offsets of a group."""
+    topic, name = new_topic(address), fresh("group")
+    producer = KafkaProducer(bootstrap_servers=address, transactional_id=fresh("transactional"))
+    producer.init_transactions()
+    for place, commits in enumerate((True, False, True)):
+        producer.begin_transaction()
+        for value in values_of(10, place * 10):
+            producer.send(topic, value, partition=0)
+        producer.flush(TIMEOUT_S)
+        if commits:
+            offsets = {TopicPartition(topic, 0): OffsetAndMetadata(place + 1, "", -1)}
+            producer.send_offsets_to_transaction(offsets, name)
+            producer.commit_transaction()
+        else:
+            producer.abort_transaction()
+    producer.close()
+    found = read_first(address, topic, 20, isolation_level="read_committed")
+    check(found == values_of(10) + values_of(10, 20), "read committed", found)
+    source = KafkaConsumer(bootstrap_servers=address, group_id=name)
+    check(source.committed(TopicPartition(topic, 0)) == 3, "offset of the transaction")
+    source.close()
+
+
+def administration(address: str) -> None:
+    """Look at the cluster, topics and groups."""
+    topic, name = new_topic(address, 2), fresh("group")
+    admin = KafkaAdminClient(bootstrap_servers=address)
+    try:
+        check(topic in admin.list_topics(), "not listed")
+        (described,) = admin.describe_topics([topic])
+        check(len(described["partitions"]) == 2, "partitions", described)
+        check(admin.describe_cluster()["brokers"], "no brokers")
+        source = KafkaConsumer(bootstrap_servers=address, group_id=name)
+        place = TopicPartition(topic, 1)
+        source.assign([place])
+        source.commit({place: OffsetAndMetadata(5, "noted", -1)})
+        source.close()
+        found = admin.list_group_offsets([name])[name]
+        check(found[place].offset == 5, "offset", found)
+        admin.delete_groups([name])
+        admin.delete_topics([topic])
+    finally:
+        admin.close()
+
+
+SCENARIOS: Final = tuple(
+    Scenario("kafka-python", name, scenario)
+    for name, scenario in (
+        ("every compression", every_compression),
+        ("every acks", every_acks),
+        ("seek by time", seek_by_time),
+        ("group", group),
+        ("transactions", transactions),
+        ("administration", administration),
+    )
+)

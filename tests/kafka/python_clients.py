@@ -1,0 +1,12 @@
+"""Every scenario of a client that is a Python package: these need nothing to be fetched."""
+
+from typing import Final
+
+from tests.kafka import aiokafka_client, confluent_client, kafka_python_client
+from tests.kafka.scenario import Scenario
+
+SCENARIOS: Final[tuple[Scenario, ...]] = (
+    *confluent_client.SCENARIOS,
+    *aiokafka_client.SCENARIOS,
+    *kafka_python_client.SCENARIOS,
+)
