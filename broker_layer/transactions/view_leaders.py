@@ -5,16 +5,32 @@ Leaves keeping the view current to `broker_layer.cluster_view`.
 Invariants: a topic counts as deleted only when its record says so.
 """
 
-from broker_layer.cluster_view import ClusterView
+from collections.abc import Container
+from typing import Protocol
+
 from broker_layer.peer import PeerAddress
 from broker_layer.transactions.seams import NoLeader
 from broker_layer.transactions.values import TopicPartition
 
 
+class LeaderView(Protocol):
+    """What is needed of the view (`broker_layer.cluster_view.ClusterView`)."""
+
+    @property
+    def deleting(self) -> Container[str]:
+        """The topics that are marked as deleted."""
+
+    def leader_of(self, topic: str, partition: int) -> tuple[int, int] | None:
+        """Return a partition's leader and leader epoch; None if there is no such partition."""
+
+    def address_of(self, broker_id: int, listener: str) -> tuple[str, int] | None:
+        """Return where a broker is reached by a listener; None if it is not."""
+
+
 class ViewLeaders:
     """The leaders that one broker sees, reached by one listener."""
 
-    def __init__(self, view: ClusterView, listener: str) -> None:
+    def __init__(self, view: LeaderView, listener: str) -> None:
         self._view = view
         self._listener = listener
 
@@ -22,7 +38,7 @@ class ViewLeaders:
         """Return the leader, or why there is none."""
         if partition.topic in self._view.deleting:
             return NoLeader.DELETED
-        found = self._view.leader_of(*partition)
+        found = self._view.leader_of(partition.topic, partition.partition)
         if found is None:
             return NoLeader.ABSENT
         leader, _ = found

@@ -61,6 +61,7 @@ class HeldLog:
     def __init__(self, stored: StoredState, epoch: int, on_failed: Callable[[], None]) -> None:
         self.leader_epoch = epoch
         self.is_held_up = False
+        self.is_full = False
         self._stored = stored
         self._on_failed = on_failed
         self._waiting: deque[tuple[bytes, asyncio.Future[None]]] = deque()
@@ -71,6 +72,8 @@ class HeldLog:
         answer: asyncio.Future[None] = loop.create_future()
         if self._is_ended:
             raise TopicError(ErrorCode.NOT_COORDINATOR, "the log is another's")
+        if self.is_full:
+            raise TopicError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "too much waits")
         self._waiting.append((record, answer))
         loop.call_later(self._stored.delay_s(), self.release_one)
         return answer

@@ -327,3 +327,25 @@ async def test_an_unused_id_is_forgotten_for_good() -> None:
         await setting.load()
     assert await setting.init() == (101, 0)
     await setting.aclose()
+
+
+async def test_what_the_log_has_no_room_for_is_refused_or_done_later() -> None:
+    setting = Setting()
+    await setting.lead()
+    claim = await setting.open_transaction()
+    log = setting.state.holder
+    assert log is not None
+    log.is_full = True
+    ending = setting.coordinator.end(claim, committed=True)
+    assert await code_of(ending) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    log.is_full = False
+    await setting.coordinator.end(claim, committed=True)
+    log.is_full = True
+    await asyncio.sleep(10)
+    assert setting.title() == "PrepareCommit"
+    assert setting.coordinator.describe("t")[1] == ()
+    log.is_full = False
+    await asyncio.sleep(3)
+    assert setting.title() == "CompleteCommit"
+    assert len(setting.world.written) == 2
+    await setting.aclose()

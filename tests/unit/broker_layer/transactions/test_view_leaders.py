@@ -1,0 +1,37 @@
+"""Who leads, as the view of the cluster shows it."""
+
+import pytest
+
+from broker_layer.peer import PeerAddress
+from broker_layer.transactions.seams import NoLeader
+from broker_layer.transactions.values import TopicPartition
+from broker_layer.transactions.view_leaders import ViewLeaders
+
+
+class View:
+    """Topic `a` with a partition led by broker 3 and one by nobody; `gone` is being deleted."""
+
+    deleting = ("gone",)
+
+    def leader_of(self, topic: str, partition: int) -> tuple[int, int] | None:
+        return {("a", 0): (3, 7), ("a", 1): (-1, 8), ("a", 2): (4, 1)}.get((topic, partition))
+
+    def address_of(self, broker_id: int, listener: str) -> tuple[str, int] | None:
+        return ("host", 9093) if (broker_id, listener) == (3, "BROKERS") else None
+
+
+@pytest.mark.parametrize(
+    ("topic", "number", "leader"),
+    [
+        ("a", 0, PeerAddress(3, "host", 9093)),
+        ("a", 1, NoLeader.NOT_NOW),
+        ("a", 2, NoLeader.NOT_NOW),
+        ("a", 3, NoLeader.ABSENT),
+        ("b", 0, NoLeader.ABSENT),
+        ("gone", 0, NoLeader.DELETED),
+    ],
+)
+def test_a_leader_or_why_there_is_none(
+    topic: str, number: int, leader: PeerAddress | NoLeader
+) -> None:
+    assert ViewLeaders(View(), "BROKERS").leader_of(TopicPartition(topic, number)) == leader
