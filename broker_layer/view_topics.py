@@ -15,6 +15,11 @@ class ViewTopics:
     def __init__(self, view: ClusterView) -> None:
         self._view = view
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether every topic was read: before that, a topic that is not here may exist."""
+        return self._view.is_complete
+
     def topic_id_of(self, name: str) -> bytes | None:
         """Return the id of a topic; None when there is no such topic."""
         return self._view.topic_id_of(name)

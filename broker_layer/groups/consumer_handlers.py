@@ -109,6 +109,9 @@ class ConsumerGroupHandlers:
         self._check(request, context.api_version)
         group_id = request.group_id
         host = self._coordinator.host_of(group_id)
+        if not self._coordinator.topics.is_complete:
+            text = "the topics are not known yet"  # an assignment would take away what is unknown
+            raise TopicError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, text)
         member_id = request.member_id or self._coordinator.new_member_id("member")
         if request.member_epoch == JOIN_EPOCH:
             host.make_consumer(group_id)

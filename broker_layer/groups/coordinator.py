@@ -48,6 +48,8 @@ class GroupCoordinator:
         self._hosts: dict[int, GroupHost] = {}
         self._loading: dict[int, GroupHost] = {}
         self._upkeep: asyncio.Task[None] | None = None
+        self._absent_before: dict[str, None] = {}
+        """Topics with offsets that did not exist when `expire` looked last."""
         self._stop_following = topics.on_change(self._on_topics_changed)
 
     # ---- partitions ----------------------------------------------------------------------------
@@ -169,7 +171,12 @@ class GroupCoordinator:
                     host.write(removed_records(group_id, places))
 
     async def expire(self) -> None:
-        """Remove offsets that outlived their retention, and groups that nothing is left of."""
+        """Remove offsets that outlived their retention or their topic, and groups that nothing is
+        left of. A topic counts as gone when it is missing this time and was the last time.
+        """
+        absent = self._absent_topics()
+        await self.forget_topics(name for name in absent if name in self._absent_before)
+        self._absent_before = absent
         for host in list(self._hosts.values()):
             host.shard.offsets.forget_producers(self._clock.wall_clock_ms())
             for number, group_id in enumerate(host.shard.group_ids()):
@@ -177,6 +184,17 @@ class GroupCoordinator:
                     expire_group(host, group_id, self.topics)
                 if number % _YIELD_EVERY_GROUPS == 0:
                     await asyncio.sleep(0)
+
+    def _absent_topics(self) -> dict[str, None]:
+        if not self.topics.is_complete:
+            return {}
+        return {
+            topic: None
+            for host in self._hosts.values()
+            for offsets in host.shard.offsets.groups.values()
+            for topic in offsets.committed
+            if self.topics.topic_id_of(topic) is None
+        }
 
     # ---- inside --------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from broker_layer.errors import TopicError
 from broker_layer.groups.consumer_protocol import CONSUMER_PROTOCOL_TYPE
 from broker_layer.groups.coordinator import GroupCoordinator
 from broker_layer.groups.group_host import GroupHost
-from broker_layer.groups.offset_table import GroupOffsets, Place
+from broker_layer.groups.offset_table import GroupOffsets, Place, is_current
 from broker_layer.groups.records import removed_records
 from broker_layer.groups.topics import GroupTopics
 from broker_layer.groups.values import GroupState
@@ -179,7 +179,7 @@ def _fetched(
     if is_stable and offsets.is_pending(place):
         return FetchedOffset(partition, _NO_OFFSET, -1, "", ErrorCode.UNSTABLE_OFFSET_COMMIT)
     committed = offsets.committed.get(topic, {}).get(partition)
-    if committed is None or committed.topic_id not in (b"", topics.topic_id_of(topic) or b""):
+    if committed is None or not is_current(committed, topics.topic_id_of(topic)):
         return FetchedOffset(partition, _NO_OFFSET, -1, "", ErrorCode.NONE)
     return FetchedOffset(
         partition, committed.offset, committed.leader_epoch, committed.metadata, ErrorCode.NONE
@@ -191,7 +191,7 @@ def _all_places(offsets: GroupOffsets, topics: GroupTopics) -> list[tuple[str, l
     places: list[tuple[str, list[int]]] = []
     for topic, partitions in offsets.committed.items():
         current = topics.topic_id_of(topic)
-        known = [p for p, each in partitions.items() if each.topic_id in (b"", current)]
+        known = [p for p, each in partitions.items() if is_current(each, current)]
         if known:
             places.append((topic, known))
     return places

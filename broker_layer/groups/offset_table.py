@@ -34,6 +34,13 @@ class CommittedOffset(NamedTuple):
     """Number of the commit in this table; later ones are higher."""
 
 
+def is_current(committed: CommittedOffset, topic_id: bytes | None) -> bool:
+    """Whether an offset is of the topic that has its name now. While none is known by that name it
+    counts: a view of topics may lag, and an offset that is not shown makes a consumer start anew.
+    """
+    return topic_id is None or committed.topic_id in (b"", topic_id)
+
+
 class PlacedOffset(NamedTuple):
     """A committed offset and where it belongs."""
 

@@ -9,7 +9,7 @@ from broker_layer.groups.classic_group import ClassicGroup
 from broker_layer.groups.consumer_group import ConsumerGroup
 from broker_layer.groups.group_host import GroupHost
 from broker_layer.groups.offset_expiry import expired_places
-from broker_layer.groups.offset_table import GroupOffsets, Place
+from broker_layer.groups.offset_table import GroupOffsets, Place, is_current
 from broker_layer.groups.records import GroupRemoved, removed_records
 from broker_layer.groups.topics import GroupTopics
 from broker_layer.groups.values import GroupState
@@ -42,8 +42,7 @@ def _stale(offsets: GroupOffsets, topics: GroupTopics) -> list[Place]:
     """Return offsets of a topic whose name another one has now."""
     stale: list[Place] = []
     for topic, partition, committed in offsets.all():
-        current = topics.topic_id_of(topic)
-        if current is not None and committed.topic_id not in (b"", current):
+        if not is_current(committed, topics.topic_id_of(topic)):
             stale.append((topic, partition))
     return stale
 

@@ -10,6 +10,11 @@ from typing import Protocol
 class GroupTopics(Protocol):
     """Names, ids and partition counts of the topics that exist now."""
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether every topic was read: before that, a topic that is not here may exist."""
+        ...
+
     def topic_id_of(self, name: str) -> bytes | None:
         """Return the 16 bytes of a topic's id; None when there is no such topic."""
         ...

@@ -28,6 +28,7 @@ class MemoryTopics:
         self.counts = {CONSUMER_OFFSETS: 1, **counts}
         self.ids = {name: name.encode().ljust(16, b".") for name in self.counts}
         self.callbacks: list[Callable[[], None]] = []
+        self.is_complete = True
 
     def topic_id_of(self, name: str) -> bytes | None:
         return self.ids.get(name)

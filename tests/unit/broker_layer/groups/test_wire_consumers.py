@@ -250,6 +250,13 @@ async def test_a_new_topic_reaches_its_subscribers() -> None:
         assert sum(len(each.partitions) for each in told.assignment.topic_partitions) == 7
 
 
+async def test_nothing_is_assigned_before_the_topics_are_known() -> None:
+    async with open_world() as world:
+        world.topics.is_complete = False
+        refused = await send(world, topics=["orders"])
+        assert refused.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+
+
 async def test_sessions_end_by_the_timer() -> None:
     config = GroupsConfig(consumer_session_timeout_ms=1)
     async with open_world(config=config) as world:

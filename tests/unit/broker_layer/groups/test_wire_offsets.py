@@ -309,6 +309,21 @@ async def test_offsets_go_with_their_topic() -> None:
         assert [each.topic for each in offsets.all()] == ["other"]
 
 
+async def test_offsets_of_a_topic_that_stays_away_are_removed() -> None:
+    async with open_world() as world:
+        await commit(world, 5)
+        world.topics.drop("orders")
+        assert await fetch(world) == (5, ErrorCode.NONE), "the view of topics may lag"
+        world.topics.is_complete = False
+        await world.coordinator.expire()
+        await world.coordinator.expire()
+        world.topics.is_complete = True
+        await world.coordinator.expire()
+        assert await fetch(world) == (5, ErrorCode.NONE)
+        await world.coordinator.expire()
+        assert await fetch(world) == (-1, ErrorCode.NONE)
+
+
 async def test_offsets_of_simple_consumers_expire_by_their_commits() -> None:
     config = GroupsConfig(offsets_retention_ms=1000)
     async with open_world(config=config) as world:
