@@ -27,6 +27,10 @@ NOUNS: Final = {
     "chain": ("quire.cli.chain", "list, show, create, trim, collect, delete: lists of ledgers"),
     "spark": ("quire.cli.spark", "scrub, archive, restore, ingest, tail-to-table, run by Spark"),
     "bookie": ("quire.cli.bookie", "format, run, list, info, check"),
+    "topic": (
+        "quire.cli.topic",
+        "create, list, show, produce, consume, grow, config, elect, delete",
+    ),
     "broker": ("quire.cli.broker", "run: serve topics to clients of Kafka's protocol"),
     "cluster": ("quire.cli.cluster", "health"),
     "metadata": ("quire.cli.metadata", "dump, check"),

@@ -1,0 +1,146 @@
+"""Reaches the brokers of a cluster, for `quire topic`.
+
+Leaves what is asked to the verbs, and the connection to `broker_layer.peer`.
+
+Invariant: any broker may be asked, so one that does not answer is no failure while another does.
+"""
+
+import argparse
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from random import Random
+from typing import Final, TypeVar
+
+from broker_layer.kafka.error_codes import ErrorCode
+from broker_layer.kafka.messages import ApiMessage, decode_response, encode_request
+from broker_layer.kafka.versions import ADVERTISED, ApiKey
+from broker_layer.peer import PeerAddress, Peers
+from broker_layer.peer_connection import PeerError
+from metadata.broker_registry import BrokerDirectory, BrokerRegistration
+from metadata.zookeeper import open_store
+from quire.cli.command_line import metadata_address
+from quire.errors import CommandError, ExitCode, UsageError
+
+TIMEOUT_S: Final = 30.0
+
+MessageT = TypeVar("MessageT", bound="ApiMessage")
+
+_NOT_FOUND: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
+_UNAVAILABLE: Final = (
+    ErrorCode.REQUEST_TIMED_OUT,
+    ErrorCode.LEADER_NOT_AVAILABLE,
+    ErrorCode.BROKER_NOT_AVAILABLE,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+)
+
+
+class NoBrokerError(CommandError):
+    """No broker can be reached."""
+
+    code = ExitCode.UNAVAILABLE
+
+
+class TopicRefusedError(CommandError):
+    """A broker refused what was asked."""
+
+    def __init__(self, error_code: int, text: str | None, *, try_next: str = "") -> None:
+        kind = ErrorCode(error_code)
+        super().__init__(text or kind.name.lower().replace("_", " "), try_next=try_next)
+        if kind in _NOT_FOUND:
+            self.code = ExitCode.NOT_FOUND
+        elif kind in _UNAVAILABLE:
+            self.code = ExitCode.UNAVAILABLE
+
+
+def require(error_code: int, text: str | None = None, *, try_next: str = "") -> None:
+    """Raise TopicRefusedError for anything but success."""
+    if error_code != ErrorCode.NONE:
+        raise TopicRefusedError(error_code, text, try_next=try_next)
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerAccess:
+    """The brokers that may be asked; `registrations` is empty when one was named by address."""
+
+    addresses: tuple[PeerAddress, ...]
+    registrations: tuple[BrokerRegistration, ...]
+    peers: Peers
+
+    async def ask(self, key: ApiKey, request: ApiMessage, kind: type[MessageT]) -> MessageT:
+        """Ask the first broker that answers, in the newest version. Raises NoBrokerError."""
+        version = ADVERTISED[key].max
+        body = bytes(encode_request(request, version))
+        failure: PeerError | None = None
+        for address in self.addresses:
+            try:
+                answer = await self.peers.call(address, key, version, body, timeout_s=TIMEOUT_S)
+            except PeerError as error:
+                failure = error
+                continue
+            response = decode_response(key, version, answer)
+            assert isinstance(response, kind)
+            return response
+        raise NoBrokerError(
+            f"no broker answers: {failure}", try_next="look at the brokers' logs, then again"
+        )
+
+    @property
+    def bootstrap(self) -> list[str]:
+        """Where clients of Kafka's protocol begin."""
+        return [f"{each.host}:{each.port}" for each in self.addresses]
+
+
+@asynccontextmanager
+async def open_brokers(arguments: argparse.Namespace) -> AsyncIterator[BrokerAccess]:
+    """Find the brokers, and end the connections to them at the end of the block.
+
+    Raises NoBrokerError, MetadataError, UsageError.
+    """
+    rng = Random(os.urandom(16))
+    if arguments.bootstrap:
+        registrations: tuple[BrokerRegistration, ...] = ()
+        addresses: tuple[PeerAddress, ...] = (_parsed(arguments.bootstrap),)
+    else:
+        registrations = await _registered(metadata_address(arguments), rng)
+        addresses = tuple(_addresses(registrations, arguments.listener))
+    if not addresses:
+        where = f" with a listener {arguments.listener!r}" if arguments.listener else ""
+        raise NoBrokerError(f"no broker is up{where}", try_next="quire broker run --help")
+    peers = Peers("quire-topic", rng)
+    try:
+        yield BrokerAccess(addresses, registrations, peers)
+    finally:
+        await peers.aclose()
+
+
+async def _registered(address: str, rng: Random) -> tuple[BrokerRegistration, ...]:
+    store = await open_store(address, rng=rng)
+    try:
+        directory = BrokerDirectory(store, rng)
+        await directory.start()
+        brokers = sorted(directory.brokers.items())
+        await directory.aclose()
+    finally:
+        await store.aclose()
+    return tuple(registration for _, registration in brokers)
+
+
+def _addresses(
+    registrations: tuple[BrokerRegistration, ...], listener: str | None
+) -> list[PeerAddress]:
+    found = []
+    for registration in registrations:
+        for each in registration.listeners:
+            if listener in (None, each.name):
+                found.append(PeerAddress(registration.broker_id, each.host, each.port))
+                break
+    return found
+
+
+def _parsed(text: str) -> PeerAddress:
+    host, colon, port = text.rpartition(":")
+    if not (host and colon and port.isdecimal()):
+        raise UsageError(f"{text!r} is not HOST:PORT")
+    return PeerAddress(0, host.strip("[]"), int(port))

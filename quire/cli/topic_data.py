@@ -1,0 +1,169 @@
+"""`quire topic produce|consume`: moves records between pipes and topics.
+
+Leaves the protocol to kafka-python's clients, and finding brokers to `topic_access`.
+
+Format: a line is a record's value without its newline. With -o json a record is one line,
+`{"partition": 0, "offset": 5, "timestamp_ms": 1, "key": null, "value": "text"}`, or `"key_base64"`
+and `"value_base64"` where they are not UTF-8.
+"""
+
+import argparse
+import asyncio
+import base64
+import json
+import sys
+from collections import deque
+from collections.abc import Iterator, Sequence
+from typing import Final, Protocol
+
+from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+from kafka.errors import KafkaError
+
+from quire.cli.output import Json, Output
+from quire.cli.topic_access import open_brokers
+from quire.errors import CommandError, ExitCode, UsageError
+
+POLL_MS: Final = 500
+SEND_TIMEOUT_S: Final = 120.0
+UNANSWERED_MAX: Final = 100_000
+"""Records that were sent and are not answered; at the bound, reading the input waits."""
+
+
+class ReceivedRecord(Protocol):
+    """A record as kafka-python gives it."""
+
+    partition: int
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+
+
+class TopicDataError(CommandError):
+    """Records could not be moved."""
+
+    code = ExitCode.UNAVAILABLE
+
+
+def produce_topic(arguments: argparse.Namespace, output: Output) -> int:
+    """Append the lines of the standard input."""
+    acks = arguments.acks if arguments.acks == "all" else int(arguments.acks)
+    producer = KafkaProducer(
+        bootstrap_servers=_bootstrap(arguments), acks=acks, enable_idempotence=acks == "all"
+    )
+    count = 0
+    unanswered = deque()  # type: ignore[var-annotated]
+    try:
+        for key, value in _lines(arguments.key_separator):
+            unanswered.append(
+                producer.send(arguments.topic, value, key=key, partition=arguments.partition)
+            )
+            count += 1
+            while len(unanswered) > UNANSWERED_MAX:
+                unanswered.popleft().get(timeout=SEND_TIMEOUT_S)
+        producer.flush(timeout=SEND_TIMEOUT_S)
+        while unanswered:
+            unanswered.popleft().get(timeout=SEND_TIMEOUT_S)
+    except KafkaError as error:
+        raise TopicDataError(f"after {count} records: {error}") from error
+    finally:
+        producer.close(timeout=5)
+    output.record({"topic": arguments.topic, "records": count})
+    return ExitCode.DONE
+
+
+def consume_topic(arguments: argparse.Namespace, output: Output) -> int:
+    """Print records of some or all partitions."""
+    consumer = KafkaConsumer(
+        bootstrap_servers=_bootstrap(arguments),
+        enable_auto_commit=False,
+        isolation_level="read_committed" if arguments.committed else "read_uncommitted",
+        allow_auto_create_topics=False,
+    )
+    try:
+        partitions = _partitions(consumer, arguments)
+        consumer.assign(partitions)
+        _seek(consumer, partitions, arguments.start)
+        ends = None if arguments.follow else consumer.end_offsets(partitions)
+        left = arguments.count
+        while left != 0 and not _is_done(consumer, ends):
+            for records in consumer.poll(timeout_ms=POLL_MS, max_records=left).values():
+                shown = records if left is None else records[:left]
+                left = None if left is None else left - len(shown)
+                _print(shown, as_json=output.as_json)
+            sys.stdout.buffer.flush()
+    except KafkaError as error:
+        raise TopicDataError(str(error)) from error
+    finally:
+        consumer.close(autocommit=False)
+    return ExitCode.DONE
+
+
+def _bootstrap(arguments: argparse.Namespace) -> list[str]:
+    async def found() -> list[str]:
+        async with open_brokers(arguments) as brokers:
+            return brokers.bootstrap
+
+    return asyncio.run(found())
+
+
+def _lines(separator: str | None) -> Iterator[tuple[bytes | None, bytes]]:
+    for number, line in enumerate(sys.stdin.buffer, 1):
+        value = line.removesuffix(b"\n")
+        if separator is None:
+            yield None, value
+            continue
+        key, found, rest = value.partition(separator.encode())
+        if not found:
+            raise UsageError(f"line {number} has no {separator!r} behind its key")
+        yield key, rest
+
+
+def _partitions(consumer: KafkaConsumer, arguments: argparse.Namespace) -> list[TopicPartition]:
+    known = consumer.partitions_for_topic(arguments.topic)
+    if not known:
+        raise CommandError(f"there is no topic {arguments.topic!r}", try_next="quire topic list")
+    wanted = sorted(known) if arguments.partition is None else arguments.partition
+    missing = [each for each in wanted if each not in known]
+    if missing:
+        raise UsageError(f"{arguments.topic} has no partition {missing[0]}")
+    return [TopicPartition(arguments.topic, each) for each in wanted]
+
+
+def _seek(consumer: KafkaConsumer, partitions: Sequence[TopicPartition], start: str) -> None:
+    if start == "earliest":
+        consumer.seek_to_beginning(*partitions)
+    elif start == "latest":
+        consumer.seek_to_end(*partitions)
+    elif start.isdecimal():
+        for each in partitions:
+            consumer.seek(each, int(start))
+    else:
+        raise UsageError(f"--from is earliest, latest or an offset, not {start!r}")
+
+
+def _is_done(consumer: KafkaConsumer, ends: dict[TopicPartition, int] | None) -> bool:
+    if ends is None:
+        return False
+    return all(consumer.position(each) >= end for each, end in ends.items())
+
+
+def _print(records: Sequence[ReceivedRecord], *, as_json: bool) -> None:
+    for record in records:
+        line = _as_json(record) if as_json else record.value or b""
+        sys.stdout.buffer.write(line + b"\n")
+
+
+def _as_json(record: ReceivedRecord) -> bytes:
+    row: dict[str, Json] = {
+        "partition": record.partition,
+        "offset": record.offset,
+        "timestamp_ms": record.timestamp,
+    }
+    for name, data in (("key", record.key), ("value", record.value)):
+        try:
+            row[name] = None if data is None else data.decode("utf-8")
+        except UnicodeDecodeError:
+            assert data is not None
+            row[f"{name}_base64"] = base64.b64encode(data).decode("ascii")
+    return json.dumps(row).encode()

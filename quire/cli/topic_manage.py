@@ -1,0 +1,245 @@
+"""`quire topic create|list|show|grow|config|elect|delete`: asks brokers to administer topics.
+
+Leaves reaching them to `topic_access`, and the outcome to the brokers.
+"""
+
+import argparse
+from collections.abc import Mapping, Sequence
+from typing import Final
+from uuid import UUID
+
+from broker_layer.kafka.error_codes import ErrorCode
+from broker_layer.kafka.messages import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DescribeConfigsRequest,
+    DescribeConfigsResponse,
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+    MetadataRequest,
+    MetadataResponse,
+)
+from broker_layer.kafka.versions import ApiKey
+from quire.cli.output import Json, Output
+from quire.cli.topic_access import BrokerAccess, open_brokers, require
+from quire.cli.topic_partitions import partition_rows
+from quire.errors import ExitCode, NeedsConsentError
+
+TIMEOUT_MS: Final = 30_000
+TOPIC_RESOURCE: Final = 2
+SET_STEP: Final = 0
+DELETE_STEP: Final = 1
+TOPIC_SOURCE: Final = 1
+NO_ID: Final = UUID(int=0)
+SEE_LIST: Final = "quire topic list"
+
+_Steps = IncrementalAlterConfigsRequest.AlterConfigsResource
+_Topic = MetadataResponse.MetadataResponseTopic
+
+
+async def create_topic(arguments: argparse.Namespace, output: Output) -> int:
+    """Make a topic."""
+    creatable = CreateTopicsRequest.CreatableTopic
+    topic = creatable(
+        name=arguments.topic,
+        num_partitions=arguments.partitions or -1,
+        replication_factor=arguments.replication or -1,
+        assignments=[],
+        configs=[
+            creatable.CreatableTopicConfig(name=name, value=value)
+            for name, value in arguments.settings
+        ],
+    )
+    request = CreateTopicsRequest(topics=[topic], timeout_ms=TIMEOUT_MS, validate_only=False)
+    async with open_brokers(arguments) as brokers:
+        answer = await brokers.ask(ApiKey.CREATE_TOPICS, request, CreateTopicsResponse)
+    (made,) = answer.topics
+    require(made.error_code, made.error_message)
+    output.record(
+        {
+            "topic": made.name,
+            "id": str(made.topic_id),
+            "partitions": made.num_partitions,
+            "replication": made.replication_factor,
+        }
+    )
+    return ExitCode.DONE
+
+
+async def list_topic(arguments: argparse.Namespace, output: Output) -> int:
+    """List topics."""
+    async with open_brokers(arguments) as brokers:
+        topics = (await _metadata(brokers, None)).topics
+    with output.listing("topic", "partitions", "replication", "without_leader") as listing:
+        for topic in sorted(topics, key=lambda each: each.name or ""):
+            if topic.is_internal and not arguments.internal:
+                continue
+            listing.add(
+                {
+                    "topic": topic.name,
+                    "partitions": len(topic.partitions),
+                    "replication": _replication(topic),
+                    "without_leader": sum(each.leader_id < 0 for each in topic.partitions),
+                    "internal": topic.is_internal,
+                }
+            )
+    return ExitCode.DONE
+
+
+async def show_topic(arguments: argparse.Namespace, output: Output) -> int:
+    """Print one topic; ends with FINDINGS when a partition is not served or lacks replicas."""
+    async with open_brokers(arguments) as brokers:
+        topic = await _one(brokers, arguments.topic)
+        settings = await _settings(brokers, arguments.topic, is_all=False)
+        rows = await partition_rows(topic, brokers)
+    head: dict[str, Json] = {
+        "topic": topic.name,
+        "id": str(topic.topic_id),
+        "internal": topic.is_internal,
+        "replication": _replication(topic),
+        "settings": settings,
+    }
+    if output.as_json:
+        output.record(head | {"partitions": rows})
+    else:
+        output.record(head)
+        output.line("")
+        columns = ("partition", "leader", "epoch", "replicas", "in_sync", "start", "end", "bytes")
+        with output.listing(*columns, "state") as listing:
+            for row in rows:
+                listing.add(row)
+    is_well = all(row["state"] == "served" for row in rows)
+    return ExitCode.DONE if is_well else ExitCode.FINDINGS
+
+
+async def grow_topic(arguments: argparse.Namespace, output: Output) -> int:
+    """Add partitions to a topic."""
+    asked = CreatePartitionsRequest.CreatePartitionsTopic(
+        name=arguments.topic, count=arguments.partitions, assignments=None
+    )
+    request = CreatePartitionsRequest(topics=[asked], timeout_ms=TIMEOUT_MS, validate_only=False)
+    async with open_brokers(arguments) as brokers:
+        answer = await brokers.ask(ApiKey.CREATE_PARTITIONS, request, CreatePartitionsResponse)
+    (grown,) = answer.results
+    require(grown.error_code, grown.error_message, try_next=SEE_LIST)
+    output.record({"topic": arguments.topic, "partitions": arguments.partitions})
+    return ExitCode.DONE
+
+
+async def config_topic(arguments: argparse.Namespace, output: Output) -> int:
+    """Alter settings if any are given, and print them."""
+    steps = [
+        _Steps.AlterableConfig(name=name, config_operation=SET_STEP, value=value)
+        for name, value in arguments.settings
+    ]
+    steps += [
+        _Steps.AlterableConfig(name=name, config_operation=DELETE_STEP, value=None)
+        for name in arguments.unset
+    ]
+    async with open_brokers(arguments) as brokers:
+        if steps:
+            resource = _Steps(
+                resource_type=TOPIC_RESOURCE, resource_name=arguments.topic, configs=steps
+            )
+            answer = await brokers.ask(
+                ApiKey.INCREMENTAL_ALTER_CONFIGS,
+                IncrementalAlterConfigsRequest(resources=[resource], validate_only=False),
+                IncrementalAlterConfigsResponse,
+            )
+            (altered,) = answer.responses
+            require(altered.error_code, altered.error_message, try_next=SEE_LIST)
+        settings = await _settings(brokers, arguments.topic, is_all=arguments.all)
+    if output.as_json:
+        output.record({"topic": arguments.topic, "settings": settings})
+        return ExitCode.DONE
+    with output.listing("setting", "value") as listing:
+        for name, value in settings.items():
+            listing.add({"setting": name, "value": value})
+    return ExitCode.DONE
+
+
+async def elect_topic(arguments: argparse.Namespace, output: Output) -> int:
+    """Elect leaders of some or all partitions of a topic."""
+    if arguments.unclean and not arguments.yes:
+        plan = f"give up acknowledged records of {arguments.topic!r} that no replica can return now"
+        raise NeedsConsentError(f"this would {plan}; nothing was changed", try_next="add --yes")
+    async with open_brokers(arguments) as brokers:
+        topic = await _one(brokers, arguments.topic)
+        partitions = arguments.partition or [each.partition_index for each in topic.partitions]
+        row = ElectLeadersRequest.TopicPartitions(topic=arguments.topic, partitions=partitions)
+        request = ElectLeadersRequest(
+            election_type=int(arguments.unclean), topic_partitions=[row], timeout_ms=TIMEOUT_MS
+        )
+        answer = await brokers.ask(ApiKey.ELECT_LEADERS, request, ElectLeadersResponse)
+    is_well = True
+    with output.listing("partition", "outcome", "why") as listing:
+        for result in answer.replica_election_results:
+            for each in result.partition_result:
+                code = ErrorCode(each.error_code)
+                is_well &= code in (ErrorCode.NONE, ErrorCode.ELECTION_NOT_NEEDED)
+                outcome = "elected" if code is ErrorCode.NONE else code.name.lower()
+                listing.add(
+                    {
+                        "partition": each.partition_id,
+                        "outcome": outcome.replace("_", " "),
+                        "why": each.error_message,
+                    }
+                )
+    return ExitCode.DONE if is_well else ExitCode.FINDINGS
+
+
+async def delete_topic(arguments: argparse.Namespace, output: Output) -> int:
+    """Delete a topic."""
+    async with open_brokers(arguments) as brokers:
+        topic = await _one(brokers, arguments.topic)
+        if not arguments.yes:
+            plan = f"delete topic {arguments.topic!r} with {len(topic.partitions)} partitions"
+            raise NeedsConsentError(f"this would {plan}; nothing was changed", try_next="add --yes")
+        state = DeleteTopicsRequest.DeleteTopicState(name=arguments.topic, topic_id=NO_ID)
+        request = DeleteTopicsRequest(topics=[state], timeout_ms=TIMEOUT_MS)
+        answer = await brokers.ask(ApiKey.DELETE_TOPICS, request, DeleteTopicsResponse)
+    (deleted,) = answer.responses
+    require(deleted.error_code, deleted.error_message, try_next=SEE_LIST)
+    output.record({"topic": arguments.topic, "deleted": True})
+    return ExitCode.DONE
+
+
+async def _one(brokers: BrokerAccess, name: str) -> _Topic:
+    (topic,) = (await _metadata(brokers, [name])).topics
+    require(topic.error_code, f"there is no topic {name!r}", try_next=SEE_LIST)
+    return topic
+
+
+async def _metadata(brokers: BrokerAccess, names: Sequence[str] | None) -> MetadataResponse:
+    asked = MetadataRequest.MetadataRequestTopic
+    topics = None if names is None else [asked(name=name, topic_id=NO_ID) for name in names]
+    request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
+    return await brokers.ask(ApiKey.METADATA, request, MetadataResponse)
+
+
+async def _settings(brokers: BrokerAccess, name: str, *, is_all: bool) -> Mapping[str, str | None]:
+    resource = DescribeConfigsRequest.DescribeConfigsResource(
+        resource_type=TOPIC_RESOURCE, resource_name=name, configuration_keys=None
+    )
+    answer = await brokers.ask(
+        ApiKey.DESCRIBE_CONFIGS,
+        DescribeConfigsRequest(resources=[resource]),
+        DescribeConfigsResponse,
+    )
+    (result,) = answer.results
+    require(result.error_code, result.error_message, try_next=SEE_LIST)
+    return {
+        each.name: each.value
+        for each in result.configs
+        if is_all or each.config_source == TOPIC_SOURCE
+    }
+
+
+def _replication(topic: _Topic) -> int:
+    return max((len(each.replica_nodes) for each in topic.partitions), default=0)
