@@ -35,6 +35,7 @@ from metadata.topic_store import TopicStore
 
 if TYPE_CHECKING:
     from metadata.store import Cancel
+    from metadata.topic import TopicId
 
 IDLE_S: Final = 3600.0
 ERASE_PAUSE_MAX_S: Final = 10.0
@@ -216,17 +217,21 @@ class Controller:
     async def _erase(self) -> None:
         """Erase deleted topics one after the other."""
         pauses = Pauses(self._parts.rng, max_s=ERASE_PAUSE_MAX_S)
+        erased: dict[str, TopicId] = {}  # until the view shows it too
         while True:
             await self._erase_wake.wait()
             self._erase_wake.clear()
-            for name in list(self._parts.view.deleting):
-                record = self._parts.view.deleting.get(name)
-                if record is None or not self.is_active:
+            deleting = self._parts.view.deleting
+            for name in list(deleting):
+                record = deleting.get(name)
+                if record is None or not self.is_active or erased.get(name) == record.topic_id:
                     continue
                 try:
                     await self._parts.eraser.erase(record)
+                    erased[name] = record.topic_id
                     pauses.count = 0
                 except Exception as error:  # noqa: BLE001 - whatever fails is tried again later
                     _log.warning("topic %s is not erased yet: %s", name, error)
                     self._erase_wake.set()
                     await asyncio.sleep(pauses.next_s())
+            erased = {name: each for name, each in erased.items() if name in deleting}

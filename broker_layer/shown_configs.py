@@ -141,16 +141,18 @@ def _row(
 
 
 def _replication_row(stored: Mapping[str, str], defaults: TopicDefaults) -> ConfigRow:
+    """Return how the replication factor is shown: as a default, so that tools which copy the
+    settings of topics leave it out.
+    """
     value = str(replication_factor(stored, defaults))
-    source = ConfigSource.DYNAMIC_TOPIC if REPLICATION_FACTOR in stored else ConfigSource.DEFAULT
     return ConfigRow(
         REPLICATION_FACTOR,
         value,
-        source,
+        ConfigSource.DEFAULT,
         ConfigType.INT,
         "How many bookies keep each record; given when the topic is created.",
         is_read_only=True,
-        synonyms=((value, source),),
+        synonyms=((value, ConfigSource.DEFAULT),),
     )
 
 

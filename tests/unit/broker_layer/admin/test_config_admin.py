@@ -21,7 +21,7 @@ async def test_settings_are_shown_with_their_sources(admin: Admin) -> None:
     assert shown["retention.ms"] == ("5000", False, 1)
     assert shown["segment.bytes"] == (str(1024**3), False, 5)
     assert shown["preallocate"] == ("false", True, 5)
-    assert shown["replication.factor"] == ("1", True, 1)
+    assert shown["replication.factor"] == ("1", True, 5)
     assert "quire.unclean" not in shown
     broker = await admin.configs("1", kind=4)
     assert broker["num.partitions"][0] == "1"
