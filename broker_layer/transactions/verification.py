@@ -9,7 +9,7 @@ thing: repeat, or abort.
 Source: KIP-890, part one; topics design, "The mapping".
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from broker_layer.errors import TopicError
@@ -118,31 +118,57 @@ class TransactionVerifier:
         self, claim: Claim, partition: TopicPartition, *, knows_abortable: bool = False
     ) -> Confirmation:
         """As `verify`, but what is not known yet raises as it is: NOT_COORDINATOR and so on."""
-        confirmation = self._guards.begin(partition, claim.producer_id)
-        try:
-            code = await self._ask(claim, partition)
-            if code is not ErrorCode.NONE:
-                raise _refusal(code, claim, partition, knows_abortable=knows_abortable)
-        except BaseException:
-            confirmation.release()
-            raise
-        return confirmation
+        outcomes = await self.confirm_all(claim, [partition], knows_abortable=knows_abortable)
+        outcome = outcomes[partition]
+        if isinstance(outcome, TopicError):
+            raise outcome
+        return outcome
 
-    async def _ask(self, claim: Claim, partition: TopicPartition) -> ErrorCode:
+    async def confirm_all(
+        self, claim: Claim, partitions: Sequence[TopicPartition], *, knows_abortable: bool = False
+    ) -> dict[TopicPartition, Confirmation | TopicError]:
+        """As `confirm`, with one question for many partitions: each is confirmed, or refused."""
+        guarded = {each: self._guards.begin(each, claim.producer_id) for each in partitions}
+        outcomes: dict[TopicPartition, Confirmation | TopicError] = {}
+        try:
+            codes = await self._ask(claim, list(guarded))
+            for partition, confirmation in guarded.items():
+                code = codes.get(partition, ErrorCode.UNKNOWN_SERVER_ERROR)
+                if code is ErrorCode.NONE:
+                    outcomes[partition] = confirmation
+                else:
+                    outcomes[partition] = _refusal(
+                        code, claim, partition, knows_abortable=knows_abortable
+                    )
+        except TopicError as error:
+            outcomes = dict.fromkeys(guarded, error)
+        finally:
+            for partition, confirmation in guarded.items():
+                if outcomes.get(partition) is not confirmation:
+                    confirmation.release()
+        return outcomes
+
+    async def _ask(
+        self, claim: Claim, partitions: list[TopicPartition]
+    ) -> dict[TopicPartition, ErrorCode]:
+        unavailable = dict.fromkeys(partitions, ErrorCode.COORDINATOR_NOT_AVAILABLE)
         count = self._partition_count()
         if count == 0:
-            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+            return unavailable
         state = TopicPartition(STATE_TOPIC, partition_of_key(claim.transactional_id, count))
         leader = self._leaders.leader_of(state)
         if isinstance(leader, NoLeader):
-            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+            return unavailable
         if leader.broker_id == self._own_id:
-            return self._coordinator.verify(claim, [partition])[partition]
-        return await self._ask_peer(leader, claim, partition)
+            return self._coordinator.verify(claim, partitions)
+        return await self._ask_peer(leader, claim, partitions)
 
     async def _ask_peer(
-        self, leader: PeerAddress, claim: Claim, partition: TopicPartition
-    ) -> ErrorCode:
+        self, leader: PeerAddress, claim: Claim, partitions: list[TopicPartition]
+    ) -> dict[TopicPartition, ErrorCode]:
+        topics: dict[str, list[int]] = {}
+        for topic, number in partitions:
+            topics.setdefault(topic, []).append(number)
         request = AddPartitionsToTxnRequest(
             transactions=[
                 _Transaction(
@@ -150,7 +176,7 @@ class TransactionVerifier:
                     producer_id=claim.producer_id,
                     producer_epoch=claim.epoch,
                     verify_only=True,
-                    topics=[_Topic(name=partition.topic, partitions=[partition.partition])],
+                    topics=[_Topic(name=name, partitions=topics[name]) for name in topics],
                 )
             ]
         )
@@ -166,21 +192,21 @@ class TransactionVerifier:
         except FrameError as error:
             raise PeerError(f"broker {leader.broker_id}: {error}") from error
         assert isinstance(response, AddPartitionsToTxnResponse), "the codec goes by the API"
-        return _code_in(response, claim, partition)
+        if response.error_code:
+            return dict.fromkeys(partitions, code_of(response.error_code))
+        return _codes_in(response, claim)
 
 
-def _code_in(
-    response: AddPartitionsToTxnResponse, claim: Claim, partition: TopicPartition
-) -> ErrorCode:
-    if response.error_code:
-        return code_of(response.error_code)
-    for result in response.results_by_transaction:
-        for topic in result.topic_results:
-            for each in topic.results_by_partition:
-                found = result.transactional_id, topic.name, each.partition_index
-                if found == (claim.transactional_id, *partition):
-                    return code_of(each.partition_error_code)
-    return ErrorCode.UNKNOWN_SERVER_ERROR
+def _codes_in(
+    response: AddPartitionsToTxnResponse, claim: Claim
+) -> dict[TopicPartition, ErrorCode]:
+    return {
+        TopicPartition(topic.name, each.partition_index): code_of(each.partition_error_code)
+        for result in response.results_by_transaction
+        if result.transactional_id == claim.transactional_id
+        for topic in result.topic_results
+        for each in topic.results_by_partition
+    }
 
 
 def _refusal(

@@ -97,6 +97,19 @@ async def test_what_is_not_so_is_refused_in_words_for_producers(setting: Setting
         assert broker.guards.live_count == 0
 
 
+async def test_one_question_is_enough_for_many_partitions(setting: Setting) -> None:
+    a1 = TopicPartition("a", 1)
+    for broker in (setting.coordinating(), setting.other()):
+        outcomes = await broker.verifier.confirm_all(setting.claim, [a1, A0])
+        refused, confirmed = outcomes[a1], outcomes[A0]
+        assert isinstance(refused, TopicError)
+        assert refused.code is ErrorCode.INVALID_TXN_STATE
+        assert isinstance(confirmed, Confirmation)
+        assert confirmed.holds()
+        confirmed.release()
+        assert broker.guards.live_count == 0
+
+
 async def test_a_group_hears_it_in_words_for_its_clients(setting: Setting) -> None:
     broker, a1 = setting.other(), TopicPartition("a", 1)
     await broker.verifier.check_offsets(setting.claim, A0)
