@@ -50,8 +50,11 @@ async def measure_load(trial: Trial, java: JavaPeer, logs: Path) -> None:
         ways=[(Subject.KAFKA, "consumer")],
     )
     with trial.bench.subdirectory() as directory:
-        async with _running(directory, java, logs) as (servers, client):
-            await put_load(trial, peer, client, servers)
+        async with running_brokers(directory, java, logs) as (servers, addresses):
+            log = logs / "client.log"
+            async with LoadClient(java, CLIENT_FLAGS, "KafkaLoad", addresses, log) as client:
+                await client.ask("ready")
+                await put_load(trial, peer, client, servers)
 
 
 def settings_of(node: int, ports: Sequence[int], directory: Path) -> str:
@@ -76,9 +79,10 @@ def settings_of(node: int, ports: Sequence[int], directory: Path) -> str:
 
 
 @asynccontextmanager
-async def _running(
+async def running_brokers(
     directory: Path, java: JavaPeer, logs: Path
-) -> AsyncIterator[tuple[Sequence[JavaServer], LoadClient]]:
+) -> AsyncIterator[tuple[Sequence[JavaServer], str]]:
+    """Start the brokers; yield them and their addresses, as clients want them."""
     command = [java.java, *SERVER_FLAGS, "-cp", java.classpath]
     tool = [java.java, "-cp", java.classpath, *FORMAT, "-t", CLUSTER_ID]
     ports = free_ports(2 * BROKERS)
@@ -93,9 +97,6 @@ async def _running(
     addresses = ",".join(f"{HOST}:{port}" for port in ports[:BROKERS])
     try:
         await start_all(servers, ports[:BROKERS])
-        log = logs / "client.log"
-        async with LoadClient(java, CLIENT_FLAGS, "KafkaLoad", addresses, log) as client:
-            await client.ask("ready")
-            yield servers, client
+        yield servers, addresses
     finally:
         await kill_all(servers)

@@ -1,0 +1,208 @@
+"""Puts one load on a broker that speaks Kafka's protocol, with librdkafka: a process of its own.
+
+Prints one JSON object. Leaves starting brokers, and comparing, to `benchmarks.topics`.
+"""
+
+import argparse
+import json
+import os
+import struct
+import sys
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from benchmarks.measures import latency_figures
+
+RECORD_BYTES: Final = 1024
+LINGER_MS: Final = 5
+BATCH_BYTES: Final = 1_000_000
+WAIT_S: Final = 120.0
+STAMP: Final = struct.Struct(">d")
+WARM_UP_S: Final = 2.0
+
+Figures = dict[str, Any]
+
+
+class Delivered:
+    """Counts delivery reports; with `sent_s`, how long each took."""
+
+    def __init__(self) -> None:
+        self.errors: list[str] = []
+        self.seconds: list[float] = []
+
+    def note(self, sent_s: float | None = None) -> Callable[[KafkaError | None, Message], None]:
+        """Return the callback of one record."""
+
+        def told(error: KafkaError | None, _: Message) -> None:
+            if error is not None:
+                self.errors.append(str(error))
+            elif sent_s is not None:
+                self.seconds.append(time.perf_counter() - sent_s)
+
+        return told
+
+
+def create(address: str, topic: str, partitions: int, settings: dict[str, str]) -> None:
+    """Make a topic of three replicas, and wait until its partitions have leaders."""
+    admin = AdminClient({"bootstrap.servers": address})
+    new = NewTopic(topic, partitions, 3, config=settings)
+    for made in admin.create_topics([new], operation_timeout=WAIT_S).values():
+        made.result(WAIT_S)
+    ends = time.monotonic() + WAIT_S
+    while time.monotonic() < ends:
+        known = admin.list_topics(topic, timeout=WAIT_S).topics[topic].partitions.values()
+        if len(known) == partitions and all(each.leader >= 0 for each in known):
+            return
+        time.sleep(0.1)
+    raise TimeoutError(f"{topic} has no leaders")
+
+
+def produce(address: str, topic: str, count: int) -> Figures:
+    """Produce so many records as fast as can be: acks=all, idempotent."""
+    producer = Producer(
+        {
+            "bootstrap.servers": address,
+            "enable.idempotence": True,
+            "linger.ms": LINGER_MS,
+            "batch.size": BATCH_BYTES,
+            "queue.buffering.max.kbytes": 256 * 1024,
+            "queue.buffering.max.messages": 1_000_000,
+        }
+    )
+    value = os.urandom(RECORD_BYTES)
+    delivered = Delivered()
+    told = delivered.note()
+    began = time.perf_counter()
+    for number in range(count):
+        while True:
+            try:
+                producer.produce(topic, value, on_delivery=told)
+                break
+            except BufferError:
+                producer.poll(0.01)
+        if number % 1_000 == 0:
+            producer.poll(0)
+    left = producer.flush(WAIT_S)
+    seconds = time.perf_counter() - began
+    rate = count / seconds
+    return {
+        "records_per_s": rate,
+        "mb_per_s": rate * RECORD_BYTES / 1e6,
+        "errors": len(delivered.errors) + left,
+    }
+
+
+def consume(address: str, topic: str, count: int) -> Figures:
+    """Read a partition from its begin."""
+    consumer = _consumer(address)
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    seen, began = 0, time.perf_counter()
+    while seen < count and time.perf_counter() - began < WAIT_S:
+        seen += len(consumer.consume(5_000, 1.0))
+    seconds = time.perf_counter() - began
+    consumer.close()
+    return {"records_per_s": seen / seconds, "mb_per_s": seen * RECORD_BYTES / seconds / 1e6}
+
+
+def end_to_end(address: str, topic: str, rate: int, seconds: float) -> Figures:
+    """Produce on a fixed schedule; take the time from when a record was due until it was read."""
+    producer = Producer({"bootstrap.servers": address, "acks": "all", "linger.ms": 0})
+    consumer = _consumer(address)
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    padding = os.urandom(RECORD_BYTES - STAMP.size)
+    latencies: list[float] = []
+    total = int(rate * (seconds + WARM_UP_S))
+    began = time.perf_counter()
+    sent = seen = 0
+    while seen < total and time.perf_counter() - began < seconds + WARM_UP_S + WAIT_S:
+        while sent < total and time.perf_counter() - began >= sent / rate:
+            producer.produce(topic, STAMP.pack(began + sent / rate) + padding)
+            sent += 1
+        producer.poll(0)
+        for message in consumer.consume(500, 0.0005):
+            value = message.value()
+            if message.error() is None and value is not None:
+                seen += 1
+                due_s = STAMP.unpack_from(value)[0]
+                if due_s - began >= WARM_UP_S:
+                    latencies.append(time.perf_counter() - due_s)
+    consumer.close()
+    producer.flush(WAIT_S)
+    return {**latency_figures(latencies), "read": seen, "sent": sent}
+
+
+def spread_out(address: str, topic: str, partitions: int, rate: int, seconds: float) -> Figures:
+    """Produce small records on a fixed schedule, each to the next partition: each is a batch."""
+    producer = Producer(
+        {"bootstrap.servers": address, "acks": "all", "linger.ms": 0, "batch.num.messages": 1}
+    )
+    value = os.urandom(100)
+    delivered = Delivered()
+    total = int(rate * (seconds + WARM_UP_S))
+    began = time.perf_counter()
+    sent = 0
+    while sent < total:
+        now = time.perf_counter()
+        while sent < total and now - began >= sent / rate:
+            due_s = began + sent / rate
+            is_warm = due_s - began >= WARM_UP_S
+            told = delivered.note(due_s if is_warm else None)
+            producer.produce(topic, value, partition=sent % partitions, on_delivery=told)
+            sent += 1
+        producer.poll(0.0005)
+    left = producer.flush(WAIT_S)
+    took_s = time.perf_counter() - began
+    figures = latency_figures(delivered.seconds)
+    return {**figures, "batches_per_s": sent / took_s, "errors": len(delivered.errors) + left}
+
+
+def _consumer(address: str) -> Consumer:
+    return Consumer(
+        {
+            "bootstrap.servers": address,
+            "group.id": "benchmark",
+            "enable.auto.commit": False,
+            "fetch.queue.backoff.ms": 1,
+            "queued.min.messages": 500_000,
+        }
+    )
+
+
+def main() -> None:
+    """Put the load that was asked for, and print what came of it."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.topic_load")
+    parser.add_argument("load", choices=("create", "produce", "consume", "end-to-end", "spread"))
+    parser.add_argument("--address", required=True)
+    parser.add_argument("--topic", required=True)
+    parser.add_argument("--count", type=int, default=0)
+    parser.add_argument("--partitions", type=int, default=1)
+    parser.add_argument("--rate", type=int, default=1_000)
+    parser.add_argument("--seconds", type=float, default=10.0)
+    parser.add_argument("--setting", action="append", default=[], metavar="NAME=VALUE")
+    asked = parser.parse_args()
+    figures: Figures = {}
+    match asked.load:
+        case "create":
+            settings = dict(each.split("=", 1) for each in asked.setting)
+            create(asked.address, asked.topic, asked.partitions, settings)
+        case "produce":
+            figures = produce(asked.address, asked.topic, asked.count)
+        case "consume":
+            figures = consume(asked.address, asked.topic, asked.count)
+        case "end-to-end":
+            figures = end_to_end(asked.address, asked.topic, asked.rate, asked.seconds)
+        case "spread":
+            figures = spread_out(
+                asked.address, asked.topic, asked.partitions, asked.rate, asked.seconds
+            )
+        case _:
+            raise AssertionError(asked.load)
+    sys.stdout.write(json.dumps(figures) + "\n")
+
+
+if __name__ == "__main__":
+    main()
