@@ -102,11 +102,11 @@ class BrokerConnection(asyncio.BufferedProtocol):
         was_mid_frame = self._assembler.is_mid_frame
         try:
             frames = self._assembler.buffer_updated(nbytes)
-            if frames:
-                context.budget.give_back(self._reserved_bytes)
-                self._reserved_bytes = 0
             for frame in frames:
                 self._begin(frame)
+            if frames:  # what was reserved is counted with the request by now
+                reserved, self._reserved_bytes = self._reserved_bytes, 0
+                context.budget.give_back(reserved)
         except FrameError as error:
             context.counters.bad_frames += 1
             self.drop("bad frame", str(error))

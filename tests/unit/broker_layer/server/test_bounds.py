@@ -1,0 +1,183 @@
+"""Values that bound what a broker does: frames, memory, quotas, sessions, listeners, options."""
+
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bookie.wire.bodies import BodyPool
+from broker_layer.fetch_sessions import FetchPosition, FetchSessions
+from broker_layer.frame_assembler import FrameAssembler
+from broker_layer.kafka.error_codes import ErrorCode
+from broker_layer.kafka.errors import FrameError
+from broker_layer.listeners import ListenerAddress, advertise, parse_listeners
+from broker_layer.memory_budget import MemoryBudget
+from broker_layer.options import load_options
+from broker_layer.quotas import ByteRateQuota
+from broker_layer.server_errors import BrokerOptionError
+
+
+@given(
+    sizes=st.lists(st.integers(8, 900), max_size=20),
+    cuts=st.lists(st.integers(1, 400), min_size=1, max_size=20),
+)
+def test_frames_are_cut_however_they_arrive(sizes: list[int], cuts: list[int]) -> None:
+    rng = Random(3)
+    frames = [rng.randbytes(size) for size in sizes]
+    stream = b"".join(len(each).to_bytes(4, "big") + each for each in frames)
+    shared = bytearray(300)
+    assembler = FrameAssembler(shared, 1_000, BodyPool(10_000))
+    found: list[bytes] = []
+    position, turn = 0, 0
+    while position < len(stream):
+        buffer = assembler.get_buffer()
+        count = min(cuts[turn % len(cuts)], len(buffer), len(stream) - position)
+        buffer[:count] = stream[position : position + count]
+        found += [bytes(each) for each in assembler.buffer_updated(count)]
+        shared[:] = rng.randbytes(len(shared))  # another connection uses it meanwhile
+        position, turn = position + count, turn + 1
+    assert found == frames
+    assert not assembler.is_mid_frame
+
+
+@pytest.mark.parametrize("size", [-1, 0, 7, 1_001])
+def test_a_frame_of_a_wrong_size_is_refused(size: int) -> None:
+    assembler = FrameAssembler(bytearray(300), 1_000, BodyPool(0))
+    assembler.get_buffer()[:4] = size.to_bytes(4, "big", signed=True)
+    with pytest.raises(FrameError):
+        assembler.buffer_updated(4)
+
+
+def test_an_announced_frame_takes_memory_as_it_arrives() -> None:
+    assembler = FrameAssembler(bytearray(300), 2**30, BodyPool(0))
+    assembler.get_buffer()[:4] = (2**29).to_bytes(4, "big")
+    assert assembler.buffer_updated(4) == []
+    assert assembler.announced_bytes == 2**29
+    assert len(assembler.get_buffer()) <= 2**18
+
+
+def test_who_waits_for_memory_goes_on_in_turn() -> None:
+    budget = MemoryBudget(100)
+    went_on: list[int] = []
+
+    def go_on(holder: int) -> None:
+        went_on.append(holder)
+        budget.take(60)
+
+    budget.take(150)
+    for holder in (1, 2, 3, 4):
+        budget.wait(holder, lambda holder=holder: go_on(holder))  # type: ignore[misc]
+    budget.forget(2)
+    budget.give_back(30)
+    assert went_on == []
+    budget.give_back(90)
+    assert went_on == [1, 3]
+    assert budget.waiting_count == 1
+
+
+def test_a_quota_lets_a_burst_pass_and_then_the_rate() -> None:
+    quota = ByteRateQuota(1_000)
+    assert quota.record("a", 1_000, 0.0) == 0.0
+    assert quota.record("a", 500, 0.0) == pytest.approx(0.5)
+    assert quota.record("b", 500, 0.0) == 0.0
+    assert quota.record("a", 0, 10.0) == 0.0
+    assert ByteRateQuota(0).record("a", 10**12, 0.0) == 0.0
+
+
+def position(topic: str, partition: int, offset: int = 0) -> FetchPosition:
+    return FetchPosition(topic, partition, offset, 100, -1, -1)
+
+
+def test_a_session_keeps_what_is_not_repeated() -> None:
+    sessions = FetchSessions(10, 100, Random(1))
+    asked = [position("a", 0), position("a", 1)]
+    first = sessions.plan(0, 0, asked, (), uses_topic_ids=False, now_s=0.0)
+    assert first.session is not None
+    number = first.session_id
+    second = sessions.plan(
+        number, 1, [position("a", 1, 7), position("b", 0)], (), uses_topic_ids=False, now_s=1.0
+    )
+    assert [(each.topic, each.partition, each.offset) for each in second.positions] == [
+        ("a", 0, 0),
+        ("a", 1, 7),
+        ("b", 0, 0),
+    ]
+    first.session.put_last(second.positions[0])
+    third = sessions.plan(number, 2, (), [("a", 1)], uses_topic_ids=False, now_s=2.0)
+    assert [(each.topic, each.partition) for each in third.positions] == [("b", 0), ("a", 0)]
+    by_id = sessions.plan(number, 3, (), (), uses_topic_ids=True, now_s=2.0)
+    assert by_id.error == ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
+    ended = sessions.plan(number, -1, (), (), uses_topic_ids=False, now_s=2.0)
+    assert (ended.error, ended.session, len(sessions)) == (ErrorCode.NONE, None, 0)
+
+
+def test_sessions_are_bounded_and_old_ones_make_room() -> None:
+    sessions = FetchSessions(2, 100, Random(1))
+    numbers = [
+        sessions.plan(0, 0, [position("a", 0)], (), uses_topic_ids=False, now_s=now_s).session_id
+        for now_s in (0.0, 1.0, 2.0)
+    ]
+    assert numbers[2] == 0
+    late = sessions.plan(0, 0, [position("a", 0)], (), uses_topic_ids=False, now_s=121.0)
+    assert late.session_id > 0
+    gone = sessions.plan(numbers[0], 1, (), (), uses_topic_ids=False, now_s=121.0)
+    assert gone.error == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+
+def test_what_a_client_knows_is_not_told_again() -> None:
+    known = position("a", 0)
+    assert known.must_tell(byte_count=0, error=0, high_watermark=5, log_start=0)
+    assert not known.must_tell(byte_count=0, error=0, high_watermark=5, log_start=0)
+    assert known.must_tell(byte_count=9, error=0, high_watermark=5, log_start=0)
+    assert known.must_tell(byte_count=0, error=0, high_watermark=5, log_start=2)
+    assert known.must_tell(byte_count=0, error=6, high_watermark=5, log_start=2)
+    assert known.must_tell(byte_count=0, error=0, high_watermark=5, log_start=2)
+
+
+def test_listeners_are_read_and_advertised() -> None:
+    bound = parse_listeners("INNER://127.0.0.1:0, OUTER://[::1]:9093")
+    assert bound[1] == ListenerAddress("OUTER", "::1", 9093)
+    taken = (ListenerAddress("INNER", "127.0.0.1", 4_000), bound[1])
+    told = advertise(taken, parse_listeners("INNER://broker.example:0"))
+    assert told == (ListenerAddress("INNER", "broker.example", 4_000), bound[1])
+
+
+@pytest.mark.parametrize("text", ["host:1", "A://host", "A://h:70000", "A://h:1,A://h:2"])
+def test_wrong_listeners_are_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"listener|port|form|twice"):
+        parse_listeners(text)
+    with pytest.raises(BrokerOptionError):
+        load_options(None, {}, {"listeners": text})
+
+
+def test_options_come_from_file_variables_and_flags() -> None:
+    text = "[broker]\nbroker_id = 3\nrack = 'a'\nidle_s_max = 5\n[bookie]\nport = 1\n"
+    variables = {"QUIRE_BROKER_RACK": "b", "QUIRE_METADATA": "zk://x/y", "QUIRE_BOOKIE_PORT": "2"}
+    options = load_options(text, variables, {"rack": "c"})
+    assert (options.broker_id, options.rack, options.idle_s_max) == (3, "c", 5.0)
+    assert options.metadata == "zk://x/y"
+
+
+@pytest.mark.parametrize(
+    ("text", "variables", "flags"),
+    [
+        ("[broker]\nbroker_idd = 3\n", {}, {}),
+        ("[broker]\nbroker_id = 'x'\n", {}, {}),
+        ("[brokers]\n", {}, {}),
+        ("broker = 3\n", {}, {}),
+        ("[broker", {}, {}),
+        (None, {"QUIRE_BROKER_X": "1"}, {}),
+        (None, {"QUIRE_BROKER_BROKER_ID": "1000000"}, {}),
+        (None, {"QUIRE_BROKER_AUTO_CREATE_TOPICS": "maybe"}, {}),
+        (None, {}, {"log_level": "loud"}),
+        (None, {}, {"advertised_listeners": "OTHER://h:1"}),
+        (None, {}, {"inter_broker_listener": "OTHER"}),
+        (None, {}, {"request_bytes_max": 2**20}),
+    ],
+)
+def test_wrong_options_are_refused(
+    text: str | None, variables: dict[str, str], flags: dict[str, str | int | float | bool]
+) -> None:
+    with pytest.raises(BrokerOptionError):
+        load_options(text, variables, flags)
