@@ -9,14 +9,11 @@ import sys
 import time
 import traceback
 from collections.abc import Sequence
-from typing import Final
 
 from benchmarks.peers.maven import PeerUnavailableError
-from tests.kafka import kafka_tools, python_clients
 from tests.kafka.apache_kafka import apache_kafka
+from tests.kafka.every_client import SCENARIOS
 from tests.kafka.scenario import Scenario, UnavailableError
-
-ALL: Final[tuple[Scenario, ...]] = (*python_clients.SCENARIOS, *kafka_tools.SCENARIOS)
 
 
 def say(line: str) -> None:
@@ -60,7 +57,9 @@ def main() -> int:
     parser.add_argument("--list", action="store_true", help="print the scenarios' names")
     parser.add_argument("--verbose", action="store_true", help="where failures were raised too")
     options = parser.parse_args()
-    wanted = [each for each in ALL if any(part in each.title for part in options.only or [""])]
+    wanted = [
+        each for each in SCENARIOS if any(part in each.title for part in options.only or [""])
+    ]
     if options.list:
         for each in wanted:
             say(each.title)

@@ -1,0 +1,14 @@
+"""Every scenario of every client, those that must be fetched too."""
+
+from typing import Final
+
+from tests.kafka import java_client, kafka_tools, kcat_client, node_clients, python_clients
+from tests.kafka.scenario import Scenario
+
+SCENARIOS: Final[tuple[Scenario, ...]] = (
+    *python_clients.SCENARIOS,
+    *kcat_client.SCENARIOS,
+    *node_clients.SCENARIOS,
+    *java_client.SCENARIOS,
+    *kafka_tools.SCENARIOS,
+)

@@ -1,0 +1,34 @@
+"""Scenarios of Apache Kafka's Java client.
+
+Leaves what they do to java/StockClient.java and starting Java to `java_process`.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from tests.kafka.java_process import run_java
+from tests.kafka.scenario import Scenario
+
+
+def scenario(name: str) -> Callable[[str], None]:
+    """Return what runs one of java/StockClient.java."""
+
+    def run(address: str) -> None:
+        run_java("StockClient", name, address)
+
+    return run
+
+
+SCENARIOS: Final = tuple(
+    Scenario("Java client", name, scenario(argument))
+    for name, argument in (
+        ("every compression", "compression"),
+        ("every acks", "acks"),
+        ("seek by time", "seek"),
+        ("too large", "too-large"),
+        ("group, classic", "group-classic"),
+        ("group, KIP-848", "group-newer"),
+        ("transactions", "transactions"),
+        ("administration", "admin"),
+    )
+)

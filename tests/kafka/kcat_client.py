@@ -1,0 +1,46 @@
+"""Scenarios of kcat, a command over librdkafka; it must be installed already."""
+
+import shutil
+import subprocess
+from typing import Final
+
+from tests.kafka.confluent_client import new_topic
+from tests.kafka.scenario import RECORDS, Scenario, UnavailableError, check, values_of
+
+TIMEOUT_S: Final = 60
+COMPRESSIONS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
+
+
+def kcat(*arguments: str, given: bytes = b"") -> bytes:
+    """Run it to its end and return what it printed. Raises UnavailableError, AssertionError."""
+    program = shutil.which("kcat") or shutil.which("kafkacat")
+    if program is None:
+        raise UnavailableError("kcat is not installed")
+    done = subprocess.run(
+        [program, *arguments], input=given, capture_output=True, timeout=TIMEOUT_S, check=False
+    )
+    check(done.returncode == 0, f"ended with {done.returncode}", done.stderr[-500:])
+    return done.stdout
+
+
+def produce_and_consume(address: str) -> None:
+    """Produce lines with every compression, and print them again."""
+    topic = new_topic(address)
+    for compression in COMPRESSIONS:
+        given = b"\n".join(values_of())
+        kcat("-b", address, "-P", "-t", topic, "-p", "0", "-z", compression, given=given)
+    lines = kcat("-b", address, "-C", "-t", topic, "-o", "beginning", "-e", "-q").splitlines()
+    check(lines == values_of() * len(COMPRESSIONS), f"{len(lines)} of {RECORDS} lines")
+
+
+def listing(address: str) -> None:
+    """Show the cluster's metadata."""
+    topic = new_topic(address, 2)
+    text = kcat("-b", address, "-L").decode()
+    check(f'topic "{topic}" with 2 partitions' in text, text)
+
+
+SCENARIOS: Final = (
+    Scenario("kcat", "produce and consume", produce_and_consume),
+    Scenario("kcat", "listing", listing),
+)
