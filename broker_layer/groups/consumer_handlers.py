@@ -82,6 +82,8 @@ class ConsumerGroupHandlers:
         groups = []
         for group_id in request.group_ids:
             try:
+                if not group_id:
+                    raise TopicError(ErrorCode.INVALID_GROUP_ID, "a group has a name")
                 host = self._coordinator.host_of(group_id)
                 group = host.shard.consumers.get(group_id)
                 if group is None:

@@ -148,10 +148,10 @@ async def test_groups_are_described_listed_and_deleted() -> None:
     async with open_world() as world:
         await send(world, topics=["orders"], instance="i")
         request = ConsumerGroupDescribeRequest(
-            group_ids=["g", "none"], include_authorized_operations=True
+            group_ids=["g", "none", ""], include_authorized_operations=True
         )
         answer = await world.call(request, ConsumerGroupDescribeResponse)
-        found, missing = answer.groups
+        found, missing, nameless = answer.groups
         assert (found.error_code, found.group_state, found.assignor_name) == (
             0,
             "Stable",
@@ -166,6 +166,7 @@ async def test_groups_are_described_listed_and_deleted() -> None:
         assert member.target_assignment.topic_partitions[0].partitions == [0, 1, 2, 3]
         assert member.member_type == 1
         assert missing.error_code == ErrorCode.GROUP_ID_NOT_FOUND
+        assert nameless.error_code == ErrorCode.INVALID_GROUP_ID
         classic = DescribeGroupsRequest(groups=["g"])
         described = await world.call(classic, DescribeGroupsResponse, version=6)
         assert described.groups[0].error_code == ErrorCode.GROUP_ID_NOT_FOUND
