@@ -26,4 +26,3 @@ class GroupsConfig:
     consumer_group_size_max: int = 2_147_483_647
     consumer_assignors: tuple[str, ...] = ("uniform", "range")
     """Offered server-side assignors, the first is the default."""
-    regex_refresh_interval_ms: int = 600_000

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from broker_layer.errors import TopicError
-from broker_layer.groups.records import GroupRemoved, Record, encode
+from broker_layer.groups.records import RECORD_BYTES_MAX, GroupRemoved, Record, encode
 from broker_layer.groups.shard import GroupShard
 from broker_layer.groups.timers import Timers
 from broker_layer.groups.values import (
@@ -108,11 +108,18 @@ class GroupHost:
     # ---- the log -------------------------------------------------------------------------------
 
     def write(self, records: Iterable[Record]) -> None:
-        """Append records, and make them take effect in memory. Raises TopicError."""
+        """Append records, and make them take effect in memory. Raises TopicError: NOT_COORDINATOR
+        and its like, UNKNOWN_SERVER_ERROR for a record that is too large, as Kafka does.
+        """
         if self._is_ended or self._log is None:
             raise TopicError(ErrorCode.NOT_COORDINATOR, "the partition was lost")
-        for record in records:
-            self._last = self._log.append(encode(record))
+        encoded = [(record, encode(record)) for record in records]
+        largest = max((len(data) for _, data in encoded), default=0)
+        if largest > RECORD_BYTES_MAX:
+            text = f"a record of {largest} bytes is above {RECORD_BYTES_MAX}"
+            raise TopicError(ErrorCode.UNKNOWN_SERVER_ERROR, text)
+        for record, data in encoded:
+            self._last = self._log.append(data)
             self.shard.apply(record)
 
     async def settled(self) -> None:

@@ -52,6 +52,9 @@ FORMAT_VERSION: Final = 1
 OFFSETS_IN_RECORD_MAX: Final = 100
 """With metadata of the greatest length a record stays below half a megabyte."""
 
+RECORD_BYTES_MAX: Final = 4 * 1024 * 1024
+"""A group with larger metadata and assignments is refused; a ledger's entry may be twice that."""
+
 _OFFSET_TYPES: Final = (str, int, int, int, str, int, int, bytes, int)
 _new_placed: Final = PlacedOffset._make
 _new_committed: Final = CommittedOffset._make

@@ -7,7 +7,6 @@ group in the middle of a rebalance is in it as it was last stored.
 """
 
 from collections.abc import Iterator
-from typing import Final
 
 from broker_layer.groups.classic_group import ClassicGroup
 from broker_layer.groups.config import GroupsConfig
@@ -30,8 +29,6 @@ from broker_layer.groups.records import (
 )
 from broker_layer.groups.topics import GroupTopics
 from broker_layer.groups.values import ClassicImage, GroupState
-
-SIMPLE_PROTOCOL_TYPE: Final = ""
 
 
 class GroupShard:

@@ -24,6 +24,7 @@ from kafka.protocol.consumer import (
 )
 
 from broker_layer.groups.config import GroupsConfig
+from broker_layer.groups.records import RECORD_BYTES_MAX
 from broker_layer.groups.roster import NEVER_MS
 from broker_layer.groups.timers import Timers
 from broker_layer.kafka.error_codes import ErrorCode
@@ -56,9 +57,15 @@ async def join(
 
 
 async def sync(
-    world: World, member: str, generation: int, *, leads: bool = True, version: int = 5
+    world: World,
+    member: str,
+    generation: int,
+    *,
+    leads: bool = True,
+    version: int = 5,
+    assignment: bytes = b"mine",
 ) -> SyncGroupResponse:
-    mine = SyncGroupRequest.SyncGroupRequestAssignment(member_id=member, assignment=b"mine")
+    mine = SyncGroupRequest.SyncGroupRequestAssignment(member_id=member, assignment=assignment)
     request = SyncGroupRequest(
         group_id="g",
         generation_id=generation,
@@ -172,6 +179,15 @@ async def test_a_sync_fails_with_the_log() -> None:
         world.log.fail()
         assert (await syncing).error_code == ErrorCode.NOT_COORDINATOR
         assert await beat(world, member, generation) == ErrorCode.NOT_COORDINATOR
+
+
+async def test_an_assignment_that_no_log_takes_is_refused() -> None:
+    async with open_world() as world:
+        member = (await join(world)).member_id
+        generation = (await join(world, member)).generation_id
+        huge = await sync(world, member, generation, assignment=bytes(RECORD_BYTES_MAX))
+        assert huge.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+        assert await beat(world, member, generation) == ErrorCode.REBALANCE_IN_PROGRESS
 
 
 async def test_everything_waits_for_the_load() -> None:
