@@ -200,12 +200,24 @@ class BrokerProcess:
 
     async def _leave(self) -> None:
         """Say that this broker leaves, and wait until others lead what it led, if there are any."""
-        view = self._cluster.view
-        if self._registrar is None or self._registration is None or len(view.brokers) <= 1:
+        manager, view = self._leading.manager, self._cluster.view
+        if self._registrar is None or self._registration is None or not self._has_successors():
             return
         self._registrar.update(replace(self._registration, is_leaving=True))
-        if not await self._leading.manager.wait_until_empty(LEAVE_WAIT_S):
-            self._log.warning("partitions are left behind", count=self._leading.manager.led_count)
+        waiting = asyncio.ensure_future(manager.wait_until_empty(LEAVE_WAIT_S))
+
+        def look() -> None:
+            if not self._has_successors():
+                waiting.cancel()
+
+        cancel = view.on_event(lambda _: look())
+        (is_empty,) = await asyncio.gather(waiting, return_exceptions=True)
+        cancel()
+        if is_empty is not True:
+            self._log.warning("partitions are left behind", count=manager.led_count)
+
+    def _has_successors(self) -> bool:
+        return any(each != self._options.broker_id for each in self._cluster.view.may_lead())
 
     def _lost_name(self, error: NameHeldError) -> None:
         if not self._failed.done():
