@@ -114,8 +114,9 @@ class Controller:
             try:
                 delay_s = await self._step()
                 pauses.count = 0
-            except MetadataError as error:
-                _log.warning("leaders were not changed, trying again: %s", error)
+            except Exception as error:  # noqa: BLE001 - whatever it is, partitions need leaders
+                level = logging.WARNING if isinstance(error, MetadataError) else logging.ERROR
+                _log.log(level, "leaders were not changed, trying again: %s", error)
                 delay_s = pauses.next_s()
 
     async def _step(self) -> float:

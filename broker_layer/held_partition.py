@@ -114,6 +114,11 @@ class HeldPartition:
         self.wanted = epoch
         self._kick()
 
+    def fail(self, reason: str) -> None:
+        """Give up what is held, as if it had failed; it is taken over anew in another epoch."""
+        if self._opened is not None:
+            self._failed(self._opened_epoch, reason)
+
     async def finished(self) -> None:
         """Return once what was wanted last is done, or waits for a new epoch."""
         while self._task is not None and not self._task.done():

@@ -65,21 +65,24 @@ class PartitionManager:
         self._changed = asyncio.Event()
         self._limits = self._new_limits()
         self._state_limits = self._new_limits()  # coordinators do not wait behind topics
-        self._cancel: Cancel | None = None
+        self._cancels: list[Cancel] = []
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
         """Begin to lead what the view names."""
         assert self._task is None, "started once"
-        self._cancel = self._view.on_event(self._on_event)
+        self._cancels = [
+            self._view.on_event(self._on_event),
+            self._view.lease.on_lapse(self._on_lapse),
+        ]
         for name in list(self._view.topics):
             self._sync(name)
         self._task = asyncio.get_running_loop().create_task(self._get_epochs())
 
     async def aclose(self) -> None:
         """Give up everything, in order."""
-        if self._cancel is not None:
-            self._cancel()
+        for cancel in self._cancels:
+            cancel()
         everything = list(self._all())
         for held in everything:
             held.want(None)
@@ -102,11 +105,6 @@ class PartitionManager:
         if isinstance(log, TopicLog) and log.failure is None and not self._view.lease.has_lapsed:
             return log
         raise self._no_log(topic, partition)
-
-    def require_lease(self) -> None:
-        """Raise TopicError NOT_COORDINATOR when others may lead by now what this broker led."""
-        if self._view.lease.has_lapsed:
-            raise TopicError(ErrorCode.NOT_COORDINATOR, "the session of this broker has lapsed")
 
     def status_of(self, topic: str, partition: int) -> PartitionStatus | None:
         """Return what this broker says of a partition that it is to lead; None if it is not."""
@@ -175,6 +173,13 @@ class PartitionManager:
     def _on_event(self, event: ViewEvent) -> None:
         if isinstance(event, TopicChanged):
             self._sync(event.name)
+
+    def _on_lapse(self) -> None:
+        """Have coordinators resign: unlike logs, they are not looked up through `log_of`."""
+        for name in list(self._held):
+            if self._opening.is_state(name):
+                for held in self._held[name].values():
+                    held.fail("the session of this broker has lapsed")
 
     def _sync(self, name: str) -> None:
         """Hold of a topic what its record says."""
@@ -256,8 +261,9 @@ class PartitionManager:
             }
             try:
                 records = await self._topics.change_many(changes)
-            except MetadataError as error:
-                _log.warning("no new leader epochs yet: %s", error)
+            except Exception as error:  # noqa: BLE001 - whatever it is, partitions wait for them
+                level = logging.WARNING if isinstance(error, MetadataError) else logging.ERROR
+                _log.log(level, "no new leader epochs yet: %s", error)
                 self._epochs_wake.set()
                 await asyncio.sleep(pauses.next_s())
                 continue

@@ -9,17 +9,21 @@ Source: topics design, "What a takeover does"; protocol rule 1.3.
 """
 
 import asyncio
+from collections.abc import Callable
 
-from metadata.store import MetadataStore, SessionState
+from metadata.store import Cancel, MetadataStore, SessionState
 
 
 class SessionLease:
-    """Follows one store's session until `aclose`."""
+    """Follows one store's session until `close`."""
 
     def __init__(self, store: MetadataStore, session_timeout_s: float) -> None:
         self._timeout_s = session_timeout_s
         self._suspended_s: float | None = None
         self._must_reread = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._callbacks: dict[int, Callable[[], None]] = {}
+        self._callback_count = 0
         self._note(store.session_state)
         self._cancel = store.on_session(self._note)
 
@@ -30,7 +34,8 @@ class SessionLease:
             return True
         if self._suspended_s is None:
             return False
-        return asyncio.get_running_loop().time() - self._suspended_s > self._timeout_s
+        # the timer may be late: a loop that was held up must not go on answering
+        return asyncio.get_running_loop().time() - self._suspended_s >= self._timeout_s
 
     @property
     def must_reread(self) -> bool:
@@ -42,21 +47,48 @@ class SessionLease:
         if self._suspended_s is None:
             self._must_reread = False
 
+    def on_lapse(self, callback: Callable[[], None]) -> Cancel:
+        """Call back at each lapse."""
+        self._callback_count += 1
+        number = self._callback_count
+        self._callbacks[number] = callback
+
+        def cancel() -> None:
+            self._callbacks.pop(number, None)
+
+        return cancel
+
     def close(self) -> None:
         """Stop following."""
         self._cancel()
+        self._stop_timer()
 
     def _note(self, state: SessionState) -> None:
-        now = asyncio.get_running_loop().time()
+        loop = asyncio.get_running_loop()
         match state:
             case SessionState.CONNECTED:
                 if self.has_lapsed:
-                    self._must_reread = True
+                    self._lapse()
                 self._suspended_s = None
+                self._stop_timer()
             case SessionState.SUSPENDED:
                 if self._suspended_s is None:
-                    self._suspended_s = now
+                    self._suspended_s = loop.time()
+                    self._timer = loop.call_later(self._timeout_s, self._lapse)
             case SessionState.EXPIRED | SessionState.CLOSED:
                 if self._suspended_s is None:
-                    self._suspended_s = now
-                self._must_reread = True
+                    self._suspended_s = loop.time()
+                self._lapse()
+
+    def _lapse(self) -> None:
+        if self._must_reread:
+            return
+        self._must_reread = True
+        self._stop_timer()
+        for callback in list(self._callbacks.values()):
+            callback()
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None

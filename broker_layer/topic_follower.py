@@ -14,7 +14,12 @@ from random import Random
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from metadata.errors import MetadataError, MetadataFormatError, TopicNotFoundError
+from metadata.errors import (
+    InvalidTopicNameError,
+    MetadataError,
+    MetadataFormatError,
+    TopicNotFoundError,
+)
 from metadata.pauses import Pauses
 from metadata.topic import TopicRecord
 from metadata.topic_store import TopicStore
@@ -144,7 +149,11 @@ class TopicFollower:
             self._put(name, None)
         for name in present:
             if name not in self._watches:
-                self._watch(name)
+                try:
+                    self._watch(name)
+                except InvalidTopicNameError as error:
+                    _log.warning("a node is no topic: %s", error)
+                    continue
                 self._due[name] = None
 
     def _watch(self, name: str) -> None:
