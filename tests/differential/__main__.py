@@ -1,6 +1,6 @@
 """Asks a broker everything in the script, and prints where its answers differ from Apache Kafka's.
 
-Leaves the script to the `*_cases` modules and starting Kafka to `tests.kafka.apache_kafka`.
+Leaves the script to the `*_cases` modules and starting brokers to `tests.kafka.brokers`.
 """
 
 import argparse
@@ -17,7 +17,7 @@ from typing import Final
 from tests.differential.answers import Json
 from tests.differential.run import Run
 from tests.differential.script import CASES, name_of
-from tests.kafka.apache_kafka import apache_kafka
+from tests.kafka.brokers import broker
 
 HERE: Final = Path(__file__).parent
 GOLDEN: Final = HERE / "apache_kafka_4_1_0.json"
@@ -73,24 +73,28 @@ def accepted(difference: str) -> bool:
     return any(fnmatch.fnmatchcase(name, rule["operation"]) for rule in rules)
 
 
+def recorded() -> dict[str, Json]:
+    """Return what Apache Kafka answered."""
+    return dict(json.loads(GOLDEN.read_text()))
+
+
 async def _reference(against: str | None, only: Sequence[str]) -> dict[str, Json]:
     if against is None:
-        return dict(json.loads(GOLDEN.read_text()))
-    if against != "kafka":
-        return (await answers_of(against, only)).answers
-    async with apache_kafka() as address:
+        return recorded()
+    async with broker(against) as address:
         return (await answers_of(address, only)).answers
 
 
 async def _run(options: argparse.Namespace) -> int:
     if options.record:
-        recorded = await _reference(options.against or "kafka", ())
-        GOLDEN.write_text(golden_text(recorded))
-        say(f"{len(recorded)} answers recorded")
+        heard = await _reference(options.against or "kafka", ())
+        GOLDEN.write_text(golden_text(heard))
+        say(f"{len(heard)} answers recorded")
         return 0
     golden = await _reference(options.against, options.only)
     started = time.monotonic()
-    run = await answers_of(options.address, options.only)
+    async with broker(options.address) as address:
+        run = await answers_of(address.partition(",")[0], options.only)
     seconds = time.monotonic() - started
     left_out = {text.rpartition(": ")[0] for text in run.not_advertised}
     if options.only:
@@ -110,8 +114,12 @@ async def _run(options: argparse.Namespace) -> int:
 def main() -> int:
     """Run; 1 if an answer differs that is not expected to."""
     parser = argparse.ArgumentParser(prog="python -m tests.differential", description=__doc__)
-    parser.add_argument("address", nargs="?", help="HOST:PORT of the broker to judge")
-    parser.add_argument("--against", help="'kafka' (started for this), or HOST:PORT; else recorded")
+    parser.add_argument(
+        "address", nargs="?", help="the broker to judge: HOST:PORT, or start: quire, kafka"
+    )
+    parser.add_argument(
+        "--against", help="the one to compare with, as ADDRESS; else what is recorded"
+    )
     parser.add_argument("--record", action="store_true", help="write down what --against answers")
     parser.add_argument("--only", nargs="+", default=[], help="cases: produce, group.joining, ...")
     options = parser.parse_args()

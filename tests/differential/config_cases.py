@@ -74,6 +74,7 @@ async def changing(run: Run) -> None:
         await run.ask(f"change/{name}", CHANGE, version, values)
 
     async def see(name: str) -> None:
+        await run.wait_spread()
         await run.ask(f"change/seen after {name}", DESCRIBE, 4, describe_values(TOPIC, topic))
 
     await change("set", ("retention.ms", SET, "7200000"))
@@ -120,6 +121,7 @@ async def replacing(run: Run) -> None:
 
     for version in range(3):
         await replace(f"in version {version}", {"retention.ms": str(9000 + version)}, version)
+    await run.wait_spread()
     await run.ask("replace/seen after", DESCRIBE, 4, describe_values(TOPIC, topic))
     await replace("wrong", {"retention.ms": "x"})
     await replace("unknown", {"no.such.setting": "x"})

@@ -25,6 +25,7 @@ NOT_YET: Final = (5, 6, 14, 15, 16, 51)
 """No leader, not the leader, coordinator loading, absent or another, transaction still ending."""
 PATIENCE_S: Final = 15.0
 PAUSE_S: Final = 0.1
+SPREAD_S: Final = 1.0
 READY_TIMEOUT_S: Final = 30.0
 LATEST: Final = -1
 EARLIEST: Final = -2
@@ -67,6 +68,10 @@ class Run:
         for kind in (0, 1):
             values: Mapping[str, Tree] = {"key": self.name("first"), "key_type": kind}
             await self.quietly(("FindCoordinator", 10), 3, values)
+
+    async def wait_spread(self) -> None:
+        """Wait until what was changed is known wherever it is asked for."""
+        await asyncio.sleep(SPREAD_S)
 
     def serves(self, key: int, version: int) -> bool:
         """Tell whether the broker says that it serves a version."""

@@ -4,14 +4,13 @@ Leaves what they do to the modules that list SCENARIOS.
 """
 
 import argparse
-import asyncio
 import sys
 import time
 import traceback
 from collections.abc import Sequence
 
 from benchmarks.peers.maven import PeerUnavailableError
-from tests.kafka.apache_kafka import apache_kafka
+from tests.kafka.brokers import BrokerInThread
 from tests.kafka.every_client import SCENARIOS
 from tests.kafka.scenario import Scenario, UnavailableError
 
@@ -44,15 +43,10 @@ def run_all(address: str, scenarios: Sequence[Scenario], *, is_verbose: bool) ->
     return failed
 
 
-async def _against_kafka(scenarios: Sequence[Scenario], *, is_verbose: bool) -> int:
-    async with apache_kafka() as address:
-        return await asyncio.to_thread(run_all, address, scenarios, is_verbose=is_verbose)
-
-
 def main() -> int:
     """Run; 1 if a scenario failed."""
     parser = argparse.ArgumentParser(prog="python -m tests.kafka", description=__doc__)
-    parser.add_argument("--address", help="HOST:PORT; without it an Apache Kafka is started")
+    parser.add_argument("--address", default="kafka", help="HOST:PORT, or start: quire, kafka")
     parser.add_argument("--only", nargs="+", default=[], help="parts of 'client: scenario'")
     parser.add_argument("--list", action="store_true", help="print the scenarios' names")
     parser.add_argument("--verbose", action="store_true", help="where failures were raised too")
@@ -64,9 +58,8 @@ def main() -> int:
         for each in wanted:
             say(each.title)
         return 0
-    if options.address:
-        return min(run_all(options.address, wanted, is_verbose=options.verbose), 1)
-    return min(asyncio.run(_against_kafka(wanted, is_verbose=options.verbose)), 1)
+    with BrokerInThread(options.address) as address:
+        return min(run_all(address, wanted, is_verbose=options.verbose), 1)
 
 
 if __name__ == "__main__":
