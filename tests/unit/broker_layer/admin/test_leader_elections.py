@@ -2,6 +2,7 @@
 
 import pytest
 
+from broker_layer.held_partition import Stage
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.messages import (
     ElectLeadersRequest,
@@ -57,9 +58,14 @@ async def test_an_unclean_leadership_is_noted_for_its_epoch(admin: Admin) -> Non
 
     assert await elect(admin, 0, kind=1) == [0]
 
-    await until(lambda: admin.broker.epochs("a") == [log.leader_epoch + 1])
-    anew = await admin.broker.log("a")
-    await until(lambda: admin.broker.leads("a"))
-    assert admin.broker.view.topics["a"].configs["quire.unclean"] == f"0:{log.leader_epoch + 1}"
-    await until(lambda: admin.broker.manager.log_of("a", 0).config.unclean_recovery)
-    assert anew is not None
+    broker = admin.broker
+    epoch = log.leader_epoch + 1
+    assert broker.epochs("a") == [epoch]
+    assert broker.view.topics["a"].configs["quire.unclean"] == f"0:{epoch}"
+
+    def leads_uncleanly() -> bool:
+        status = broker.manager.status_of("a", 0)
+        return status is not None and (status.stage, status.epoch) == (Stage.LEADS, epoch)
+
+    await until(leads_uncleanly)
+    assert broker.manager.log_of("a", 0).config.unclean_recovery
