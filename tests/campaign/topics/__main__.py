@@ -1,0 +1,40 @@
+"""`python -m tests.campaign.topics --minutes 10 --seed 1`: faults at random under stock Kafka
+clients, then the checker. Prints one JSON object; its status is 1 if any guarantee was broken.
+"""
+
+import argparse
+import asyncio
+import json
+import random
+import sys
+from pathlib import Path
+
+from tests.campaign.topics.runner import Campaign, run_campaign
+
+
+def main() -> int:
+    """Run one campaign."""
+    parser = argparse.ArgumentParser(prog="python -m tests.campaign.topics", description=__doc__)
+    parser.add_argument("--minutes", type=float, default=10.0)
+    parser.add_argument("--seed", type=int, default=random.Random().randrange(2**32))
+    parser.add_argument("--brokers", type=int, default=3)
+    parser.add_argument("--bookies", type=int, default=5)
+    parser.add_argument("--partitions", type=int, default=6, help="of each of the two topics")
+    parser.add_argument("--producers", type=int, default=2)
+    parser.add_argument("--transactors", type=int, default=2)
+    parser.add_argument("--members", type=int, default=3, help="of each group")
+    parser.add_argument("--protocols", nargs="+", default=["classic", "consumer"])
+    parser.add_argument("--records-per-s", type=float, default=2_000.0, help="bounds the disk used")
+    parser.add_argument("--brokers-down-max", type=int, default=2, help="brokers hurt at a time")
+    parser.add_argument("--bookies-down-max", type=int, default=2, help="bookies hurt at a time")
+    parser.add_argument("--keep", type=Path, help="leave histories and data in this directory")
+    given = vars(parser.parse_args())
+    given["seconds"] = given.pop("minutes") * 60
+    given["protocols"] = tuple(given["protocols"])
+    summary = asyncio.run(run_campaign(Campaign(**given)))
+    sys.stdout.write(json.dumps(summary, indent=2) + "\n")
+    return 0 if summary["is_well"] else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

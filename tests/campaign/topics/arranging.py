@@ -1,0 +1,104 @@
+"""What a campaign on topics does itself as a client: makes its topics, and sees that all is well.
+
+Leaves running and judging to `runner` and `judge`.
+"""
+
+import time
+from collections.abc import Mapping
+from typing import Final
+
+from confluent_kafka import (
+    Consumer,
+    ConsumerGroupTopicPartitions,
+    KafkaError,
+    KafkaException,
+    Message,
+    Producer,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.campaign.topics.payloads import Identity, payload_of
+from tests.campaign.topics.work import PLAIN, TOKENS
+
+CALL_S: Final = 10.0
+MAKE_S_MAX: Final = 60.0
+PROBE: Final = "probe"
+TOPIC_CONFIGS: Final[Mapping[str, str]] = {
+    "min.insync.replicas": "2",
+    "segment.bytes": str(8 * 1024 * 1024),
+    "retention.ms": "-1",
+    "retention.bytes": "-1",
+}
+"""Small segments: ledgers end and begin while things fail."""
+
+
+def make_topics(bootstrap: str, partitions: int) -> None:
+    """Make the topics of a campaign. Raises KafkaException."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    topics = [NewTopic(name, partitions, 3, config=dict(TOPIC_CONFIGS)) for name in (PLAIN, TOKENS)]
+    for future in admin.create_topics(topics, operation_timeout=MAKE_S_MAX).values():
+        future.result(MAKE_S_MAX)
+
+
+def probe(bootstrap: str, partitions: int, seconds: float) -> str:
+    """Produce to each partition of the plain topic; return "" once it was acknowledged, else why
+    not.
+    """
+    failures: dict[int, str] = dict.fromkeys(range(partitions), "no answer")
+
+    def on_delivery(error: KafkaError | None, message: Message) -> None:
+        partition = message.partition()
+        if partition is not None and error is None:
+            failures.pop(partition, None)
+        elif partition is not None:
+            failures[partition] = str(error)
+
+    producer = Producer(
+        {
+            "bootstrap.servers": bootstrap,
+            "enable.idempotence": True,
+            "message.timeout.ms": int(seconds * 1000),
+        }
+    )
+    for partition in range(partitions):
+        value = payload_of(Identity(PROBE, partition, 0))
+        producer.produce(PLAIN, value, partition=partition, on_delivery=on_delivery)
+    producer.flush(seconds + 1)
+    return str(failures) if failures else ""
+
+
+def consumed_by(bootstrap: str, group: str, partitions: int, seconds: float) -> str:
+    """Wait until a group has committed the ends of the plain topic; return "" then, else what is
+    left.
+    """
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "unused"})
+    deadline = time.monotonic() + seconds
+    try:
+        while True:
+            left = _left(admin, consumer, group, partitions)
+            if not left or time.monotonic() > deadline:
+                return left
+            time.sleep(0.3)
+    finally:
+        consumer.close()
+
+
+def _left(admin: AdminClient, consumer: Consumer, group: str, partitions: int) -> str:
+    try:
+        ends = {
+            each: consumer.get_watermark_offsets(TopicPartition(PLAIN, each), CALL_S)
+            for each in range(partitions)
+        }
+        asked = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])
+        answer = asked[group].result(CALL_S)
+    except KafkaException as raised:
+        return str(raised)
+    offsets = {each.partition: each.offset for each in answer.topic_partitions}
+    left = {
+        each: (offsets.get(each), known)
+        for each, known in ends.items()
+        if known is None or offsets.get(each, -1) < known[1]
+    }
+    return f"partition: (committed, ends) {left}" if left else ""

@@ -1,0 +1,205 @@
+"""Hurts brokers, bookies and ZooKeeper at random, and heals them.
+
+Leaves the processes to `quire.local_cluster`, and the consequences to the other processes of a
+campaign.
+
+Invariants: never more than `brokers_down_max` brokers and `bookies_down_max` bookies are hurt at a
+time; what was hurt is healed when `settle` returns; the seed decides the plan (not how long
+processes take).
+"""
+
+import asyncio
+import math
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Final, Protocol
+
+from metadata.errors import MetadataError
+from quire.errors import LocalClusterError
+from quire.local_cluster import LocalCluster
+
+PAUSE_S: Final = (0.02, 12.0)
+"""Beyond the session's timeout too: then others have taken over when it goes on."""
+FREEZE_S: Final = (0.01, 0.4)
+DOWN_S_MEAN: Final = 2.0
+DOWN_S_MAX: Final = 15.0
+GAP_S: Final = (0.3, 4.0)
+SEVERAL_AT_ONCE: Final = 0.3
+STAGGER_S: Final = 0.3
+ZOOKEEPER_SHARE: Final = 0.08
+ZOOKEEPER_PAUSE_S: Final = (0.1, 9.0)
+CLIENT_SHARE: Final = 0.05
+BROKER_SHARE: Final = 0.5
+KINDS: Final = ("killed", "killed", "paused", "paused", "restarted", "frozen and killed")
+ZOOKEEPER_KINDS: Final = ("paused", "paused", "killed")
+
+
+class Server(Protocol):
+    """What a broker and a bookie have in common."""
+
+    name: str
+
+    @property
+    def is_running(self) -> bool:
+        """Whether its process has not ended."""
+        ...
+
+    def kill(self) -> None:
+        """End it with kill -9."""
+
+    def pause(self) -> None:
+        """Stop it with SIGSTOP."""
+
+    def resume(self) -> None:
+        """Let it go on."""
+
+    async def stop(self) -> None:
+        """End it in order."""
+
+    async def start(self) -> None:
+        """Start it."""
+
+    async def restart(self) -> None:
+        """Start it again."""
+
+    def log_tail(self) -> str:
+        """Return the end of its log."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """How much may be hurt at a time."""
+
+    brokers_down_max: int
+    bookies_down_max: int
+
+
+class FaultInjector:
+    """Does one campaign's faults."""
+
+    def __init__(
+        self,
+        cluster: LocalCluster,
+        rng: Random,
+        bounds: Bounds,
+        replace_client: Callable[[Random], Awaitable[None]],
+    ) -> None:
+        self.counts: Counter[str] = Counter()
+        self.complaints: list[str] = []
+        self._cluster = cluster
+        self._rng = rng
+        self._bounds = bounds
+        self._replace_client = replace_client
+        self._hurt: dict[str, asyncio.Task[None]] = {}
+        self._is_stopping = False
+
+    async def run(self) -> None:
+        """Hurt until `stop`; a fault that has begun goes on until it is healed."""
+        while not self._is_stopping:
+            await asyncio.sleep(self._rng.uniform(*GAP_S))
+            self._hurt = {name: task for name, task in self._hurt.items() if not task.done()}
+            self._look_for_dead()
+            draw = self._rng.random()
+            if draw < ZOOKEEPER_SHARE:
+                self._hurt_zookeeper()
+            elif draw < ZOOKEEPER_SHARE + CLIENT_SHARE:
+                self.counts["client killed"] += 1
+                await self._replace_client(self._rng)
+            else:
+                self._hurt_servers()
+
+    def stop(self) -> None:
+        """Begin nothing more."""
+        self._is_stopping = True
+
+    async def settle(self) -> None:
+        """Wait until everything is healed."""
+        await asyncio.gather(*self._hurt.values())
+        self._hurt = {}
+        self._look_for_dead()
+
+    def _hurt_servers(self) -> None:
+        """Hurt one server, or several at nearly the same moment."""
+        count = 2 + (self._rng.random() < 0.3) if self._rng.random() < SEVERAL_AT_ONCE else 1
+        begun = 0
+        for number in range(count):
+            delay_s = self._rng.uniform(0, STAGGER_S) if number else 0.0
+            is_broker = self._rng.random() < BROKER_SHARE
+            kind = self._rng.choice(KINDS)
+            server = self._choose(is_broker=is_broker)
+            if server is not None:
+                begun += 1
+                self.counts[f"{'broker' if is_broker else 'bookie'} {kind}"] += 1
+                self._hurt[server.name] = asyncio.create_task(self._fault(kind, server, delay_s))
+        self.counts["several at once"] += begun > 1
+
+    def _choose(self, *, is_broker: bool) -> Server | None:
+        """Return one that is well, unless as many are hurt as may be."""
+        servers: Sequence[Server] = self._cluster.brokers if is_broker else self._cluster.bookies
+        bounds = self._bounds
+        down_max = bounds.brokers_down_max if is_broker else bounds.bookies_down_max
+        well = [each for each in servers if each.name not in self._hurt]
+        chosen = self._rng.choice(well) if well else None  # drawn always: the plan is the seed's
+        return chosen if len(servers) - len(well) < down_max else None
+
+    async def _fault(self, kind: str, server: Server, delay_s: float) -> None:
+        rng = Random(self._rng.random())
+        await asyncio.sleep(delay_s)
+        down_s = min(DOWN_S_MAX, rng.expovariate(1 / DOWN_S_MEAN))
+        try:
+            match kind:
+                case "killed":
+                    server.kill()
+                case "paused":
+                    server.pause()
+                    await asyncio.sleep(_log_uniform(rng, PAUSE_S))
+                    server.resume()
+                    return
+                case "restarted":
+                    await server.stop()
+                case _:
+                    server.pause()
+                    await asyncio.sleep(rng.uniform(*FREEZE_S))
+                    server.kill()
+            await asyncio.sleep(down_s)
+            await server.restart()
+        except LocalClusterError as error:
+            self.complaints.append(str(error))
+
+    def _hurt_zookeeper(self) -> None:
+        kind = self._rng.choice(ZOOKEEPER_KINDS)
+        seconds = _log_uniform(self._rng, ZOOKEEPER_PAUSE_S)
+        if "zookeeper" in self._hurt:
+            return
+        self.counts[f"zookeeper {kind}"] += 1
+        self._hurt["zookeeper"] = asyncio.create_task(self._zookeeper_fault(kind, seconds))
+
+    async def _zookeeper_fault(self, kind: str, seconds: float) -> None:
+        zookeeper = self._cluster.zookeeper
+        try:
+            if kind == "paused":
+                zookeeper.pause()
+                await asyncio.sleep(seconds)
+                zookeeper.resume()
+            else:
+                zookeeper.kill()
+                await asyncio.sleep(seconds)
+                await zookeeper.start()
+        except MetadataError as error:
+            self.complaints.append(f"ZooKeeper: {error}")
+
+    def _look_for_dead(self) -> None:
+        """Note each server that ended without having been hurt."""
+        servers: list[Server] = [*self._cluster.brokers, *self._cluster.bookies]
+        for server in servers:
+            is_hurt = server.name in self._hurt
+            if not is_hurt and not server.is_running and server.name not in str(self.complaints):
+                self.complaints.append(f"{server.name} ended by itself:\n{server.log_tail()}")
+
+
+def _log_uniform(rng: Random, bounds: tuple[float, float]) -> float:
+    low, high = map(math.log, bounds)
+    return math.exp(rng.uniform(low, high))

@@ -1,0 +1,188 @@
+"""A process that is a member of the group that reads the plain topic, and commits what it read.
+
+Leaves judging to `judge`.
+
+Invariants: what was read is told before it is committed; a commit is told when the client was told
+of it; what a committed offset is found to be is told with the time at which it was asked for. The
+client may never choose where to read from: an offset that is not there is an error.
+"""
+
+import sys
+import time
+from typing import Final
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from tests.campaign.topics.payloads import identify
+from tests.campaign.topics.spans import SpanMaker
+from tests.campaign.topics.work import GROUP, PLAIN, Worker
+
+COMMIT_S: Final = 0.5
+CALL_S: Final = 10.0
+READ_MAX: Final = 1_000
+SESSION_TIMEOUT_MS: Final = 10_000
+
+
+class Member:
+    """One consumer of the group."""
+
+    def __init__(self, worker: Worker, protocol: str) -> None:
+        self._worker = worker
+        self._group = f"{GROUP}-{protocol}"
+        self._is_incremental = protocol == "consumer"
+        self._positions: dict[int, int] = {}
+        self._committed: dict[int, int] = {}
+        self._seen = SpanMaker()
+        settings: dict[str, str | int | bool] = {
+            "bootstrap.servers": worker.options.bootstrap,
+            "client.id": worker.options.name,
+            "group.id": self._group,
+            "group.protocol": protocol,
+            "enable.auto.commit": False,
+            "auto.offset.reset": "error",
+            "check.crcs": True,
+            "fetch.queue.backoff.ms": 10,
+            "reconnect.backoff.max.ms": 1_000,
+        }
+        if protocol == "classic":
+            settings["session.timeout.ms"] = SESSION_TIMEOUT_MS
+        self._consumer = Consumer(settings)
+
+    def go(self) -> None:
+        """Read and commit until told to stop; leave the group then."""
+        self._consumer.subscribe(
+            [PLAIN],
+            on_assign=self._on_assign,
+            on_revoke=self._on_revoke,
+            on_lost=self._on_lost,
+        )
+        due = time.monotonic() + COMMIT_S
+        while not self._worker.is_stopping:
+            self._read_some()
+            self._tell_seen()
+            if time.monotonic() >= due:
+                self._commit()
+                due = time.monotonic() + COMMIT_S
+        self._commit()
+        self._consumer.close()
+
+    def _read_some(self) -> None:
+        """Poll one by one: callbacks come between two records then, never behind both."""
+        wait_s = 0.1
+        for _ in range(READ_MAX):
+            message = self._consumer.poll(wait_s)
+            if message is None:
+                return
+            self._take(message)
+            wait_s = 0.0
+
+    def _take(self, message: Message) -> None:
+        error = message.error()
+        partition, offset = message.partition(), message.offset()
+        if error is not None:
+            self._worker.failed("consume", error)
+            if error.code() in NEVER:
+                self._worker.tell("complaint", text=f"partition {partition}: {error}")
+            return
+        assert partition is not None, "it is a record"
+        assert offset is not None, "it is a record"
+        due = self._positions.get(partition)
+        if due is None or offset < due:
+            text = f"partition {partition}: offset {offset} came where {due} was next"
+            self._worker.tell("complaint", text=text)
+        self._positions[partition] = offset + 1
+        identity = identify(message.value(), partition)
+        if identity is None:
+            text = f"partition {partition}, offset {offset}: foreign value"
+            self._worker.tell("complaint", text=text)
+            return
+        self._seen.add(partition, identity.writer, identity.sequence, offset)
+
+    def _tell_seen(self) -> None:
+        if self._seen.spans:
+            self._worker.tell("read", group=self._group, spans=self._seen.take())
+
+    def _commit(self) -> None:
+        new = {p: o for p, o in self._positions.items() if self._committed.get(p, -1) < o}
+        if not new:
+            return
+        places = [TopicPartition(PLAIN, partition, offset) for partition, offset in new.items()]
+        try:
+            answers = self._consumer.commit(offsets=places, asynchronous=False) or []
+        except KafkaException as raised:
+            self._worker.failed("commit", raised.args[0])
+            return
+        done = {each.partition: each.offset for each in answers if each.error is None}
+        self._committed |= done
+        self._worker.tell("offsets committed", group=self._group, offsets=done)
+
+    def _on_assign(self, consumer: Consumer, given: list[TopicPartition]) -> None:
+        asked = time.monotonic()
+        answers = self._ask_committed(consumer, given)
+        if answers is None:
+            return
+        found = {each.partition: max(0, each.offset) for each in answers}
+        self._worker.tell("offsets fetched", group=self._group, asked=asked, offsets=found)
+        self._positions |= found
+        self._committed |= found
+        starts = [TopicPartition(PLAIN, partition, offset) for partition, offset in found.items()]
+        if self._is_incremental:
+            consumer.incremental_assign(starts)
+        else:
+            consumer.assign(starts)
+
+    def _ask_committed(
+        self, consumer: Consumer, given: list[TopicPartition]
+    ) -> list[TopicPartition] | None:
+        """Ask until all is told; None when told to stop before."""
+        places = [TopicPartition(PLAIN, each.partition) for each in given]
+        while places and not self._worker.is_stopping:
+            try:
+                answers = consumer.committed(places, timeout=CALL_S)
+                failed = [each.error for each in answers if each.error is not None]
+                if not failed:
+                    return answers
+                self._worker.failed("committed", failed[0])
+            except KafkaException as raised:
+                self._worker.failed("committed", raised.args[0])
+            self._worker.pause(0.2)
+        return None if places else []
+
+    def _on_revoke(self, consumer: Consumer, given: list[TopicPartition]) -> None:
+        self._tell_seen()
+        self._commit()
+        self._drop(consumer, given)
+
+    def _on_lost(self, consumer: Consumer, given: list[TopicPartition]) -> None:
+        self._tell_seen()
+        self._drop(consumer, given)
+
+    def _drop(self, consumer: Consumer, given: list[TopicPartition]) -> None:
+        for each in given:
+            self._positions.pop(each.partition, None)
+            self._committed.pop(each.partition, None)
+        if self._is_incremental:
+            consumer.incremental_unassign(given)
+        else:
+            consumer.unassign()
+
+
+NEVER: Final = (
+    KafkaError._AUTO_OFFSET_RESET,
+    KafkaError.OFFSET_OUT_OF_RANGE,
+    KafkaError._BAD_MSG,
+    KafkaError._LOG_TRUNCATION,
+)
+
+
+def main() -> int:
+    """Read until SIGTERM."""
+    worker = Worker("reads the plain topic as a member of a group")
+    protocol = worker.options.name.split("-")[0]
+    Member(worker, protocol).go()
+    worker.tell("ended", left=0)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

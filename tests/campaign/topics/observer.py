@@ -1,0 +1,98 @@
+"""A process that asks, again and again, for what must never go back: ends of partitions, offsets.
+
+Leaves judging to `judge`.
+
+Invariant: one question at a time, so each answer is of a later time than the one before.
+"""
+
+import sys
+import time
+from typing import Final
+
+from confluent_kafka import (
+    ConsumerGroupTopicPartitions,
+    IsolationLevel,
+    KafkaException,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+from tests.campaign.topics.work import GROUP, PLAIN, TOKENS, Worker
+
+EVERY_S: Final = 0.7
+CALL_S: Final = 10.0
+NONE: Final = -1
+"""What is told of a partition that the group is said to have no offset of."""
+
+
+def _ask_ends(worker: Worker, admin: AdminClient, topic: str, level: IsolationLevel) -> None:
+    places = [TopicPartition(topic, each) for each in range(worker.options.partitions)]
+    asked = admin.list_offsets(
+        {place: OffsetSpec.latest() for place in places},
+        isolation_level=level,
+        request_timeout=CALL_S,
+    )
+    ends: dict[int, int] = {}
+    for place, answer in asked.items():
+        try:
+            ends[place.partition] = int(answer.result(CALL_S).offset)
+        except KafkaException as raised:
+            worker.failed("end", raised.args[0])
+    if ends:
+        worker.tell("ends", topic=topic, level=level.name, ends=ends)
+
+
+def _ask_offsets(worker: Worker, admin: AdminClient, group: str) -> None:
+    asked_at = time.monotonic()
+    asked = [ConsumerGroupTopicPartitions(group)]
+    try:
+        answer = admin.list_consumer_group_offsets(
+            asked, require_stable=True, request_timeout=CALL_S
+        )[group].result(CALL_S)
+    except KafkaException as raised:
+        worker.failed("offsets", raised.args[0])
+        return
+    found = dict.fromkeys(range(worker.options.partitions), NONE)
+    for each in answer.topic_partitions:
+        if each.topic == PLAIN and each.error is not None:
+            found.pop(each.partition)
+        elif each.topic == PLAIN:
+            found[each.partition] = each.offset
+    worker.tell("offsets fetched", group=group, asked=asked_at, offsets=found)
+
+
+def _ask_in_sync(worker: Worker, admin: AdminClient) -> None:
+    try:
+        topics = admin.list_topics(timeout=CALL_S).topics
+    except KafkaException as raised:
+        worker.failed("list topics", raised.args[0])
+        return
+    counts = [
+        len(part.isrs)
+        for topic in (PLAIN, TOKENS)
+        if topic in topics
+        for part in topics[topic].partitions.values()
+    ]
+    worker.tell("in sync", counts=counts)
+
+
+def main() -> int:
+    """Observe until SIGTERM."""
+    worker = Worker("observes ends and committed offsets")
+    admin = AdminClient(
+        {"bootstrap.servers": worker.options.bootstrap, "reconnect.backoff.max.ms": 1_000}
+    )
+    while not worker.is_stopping:
+        _ask_ends(worker, admin, PLAIN, IsolationLevel.READ_UNCOMMITTED)
+        _ask_ends(worker, admin, TOKENS, IsolationLevel.READ_UNCOMMITTED)
+        _ask_ends(worker, admin, TOKENS, IsolationLevel.READ_COMMITTED)
+        for protocol in worker.options.name.split("-")[1:]:
+            _ask_offsets(worker, admin, f"{GROUP}-{protocol}")
+        _ask_in_sync(worker, admin)
+        worker.pause(EVERY_S)
+    worker.tell("ended", left=0)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

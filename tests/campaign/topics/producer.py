@@ -1,0 +1,114 @@
+"""A process that produces with an idempotent producer, and tells what was acknowledged.
+
+Leaves judging to `judge`.
+
+Invariants: every acknowledgement is in the history before anything more is produced; after a fatal
+error it goes on as another writer, whose records have names of their own.
+"""
+
+import sys
+import time
+from functools import partial
+from typing import Final
+
+from confluent_kafka import KafkaError, Message, Producer
+
+from tests.campaign.topics.payloads import Identity, payload_of
+from tests.campaign.topics.spans import SpanMaker
+from tests.campaign.topics.work import PLAIN, Pace, Worker
+
+IN_FLIGHT_MAX: Final = 5_000
+BURST: Final = 20
+POLL_S: Final = 0.005
+END_S: Final = 120.0
+DELIVERY_TIMEOUT_MS: Final = 600_000
+COMPRESSIONS: Final = ("none", "lz4", "zstd", "gzip", "snappy")
+
+
+class ProducerRun:
+    """One producer, until it is to end or fails."""
+
+    def __init__(self, worker: Worker, life: int) -> None:
+        self.is_dead = False
+        self._worker = worker
+        options = worker.options
+        self._writer = f"{options.name}.{options.run}.{life}"
+        self._rng = options.rng
+        self._sequences = [0] * options.partitions
+        self._in_flight = 0
+        self._acked = SpanMaker()
+        self._producer = Producer(
+            {
+                "bootstrap.servers": options.bootstrap,
+                "client.id": options.name,
+                "acks": "all",
+                "enable.idempotence": True,
+                "linger.ms": 5,
+                "compression.type": self._rng.choice(COMPRESSIONS),
+                "message.timeout.ms": DELIVERY_TIMEOUT_MS,
+                "reconnect.backoff.max.ms": 1_000,
+                "error_cb": self._on_error,
+            }
+        )
+
+    def go(self, pace: Pace) -> None:
+        """Produce until told to stop, or until the producer is of no use any more."""
+        while not self._worker.is_stopping and not self.is_dead:
+            if self._in_flight < IN_FLIGHT_MAX and pace.may_go(BURST):
+                self._produce_some()
+            self._poll(POLL_S)
+
+    def end(self) -> int:
+        """Wait for what is under way; return how much of it was left."""
+        deadline = time.monotonic() + END_S
+        while self._in_flight and not self.is_dead and time.monotonic() < deadline:
+            self._poll(0.05)
+        return self._in_flight
+
+    def _produce_some(self) -> None:
+        partition = self._rng.randrange(len(self._sequences))
+        for _ in range(BURST):
+            sequence = self._sequences[partition]
+            value = payload_of(Identity(self._writer, partition, sequence))
+            tell = partial(self._on_delivery, sequence)
+            self._producer.produce(PLAIN, value, partition=partition, on_delivery=tell)
+            self._sequences[partition] += 1
+            self._in_flight += 1
+
+    def _poll(self, seconds: float) -> None:
+        self._producer.poll(seconds)
+        if self._acked.spans:
+            self._worker.tell("acked", spans=self._acked.take())
+
+    def _on_delivery(self, sequence: int, error: KafkaError | None, message: Message) -> None:
+        self._in_flight -= 1
+        if error is not None:
+            self._worker.failed("produce", error)
+            return
+        partition, offset = message.partition(), message.offset()
+        assert partition is not None, "it was delivered"
+        assert offset is not None, "it was delivered"
+        self._acked.add(partition, self._writer, sequence, offset)
+
+    def _on_error(self, error: KafkaError) -> None:
+        if error.fatal():
+            self._worker.failed("producer", error)
+            self.is_dead = True
+
+
+def main() -> int:
+    """Produce until SIGTERM."""
+    worker = Worker("produces to the plain topic")
+    pace = Pace(worker.options.records_per_s)
+    left, life = 0, 0
+    while not worker.is_stopping:
+        run = ProducerRun(worker, life)
+        run.go(pace)
+        left = run.end()
+        life += 1
+    worker.tell("ended", left=left)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,209 @@
+"""Runs one campaign on topics: a cluster, clients, faults, and at the end the checker.
+
+Leaves each of these to its module. Everything that judges runs outside the clients' processes.
+
+Format of the result: one JSON object; `is_well` says whether every guarantee was kept.
+"""
+
+import asyncio
+import json
+import shutil
+import sys
+import tempfile
+import time
+from asyncio.subprocess import PIPE
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Any, Final
+
+from quire.local_cluster import LocalCluster
+from tests.campaign.topics.arranging import consumed_by, make_topics, probe
+from tests.campaign.topics.facts import FactsFollower, Outcome
+from tests.campaign.topics.faults import Bounds, FaultInjector
+from tests.campaign.topics.work import GROUP
+from tests.campaign.topics.workers import REPOSITORY, Workers
+
+STALL_S_MAX: Final = 90.0
+AVAILABLE_S_MAX: Final = 60.0
+CONSUMED_S_MAX: Final = 180.0
+CHECK_S_MAX: Final = 3600.0
+WATCH_S: Final = 0.25
+Summary = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Campaign:
+    """What is asked for."""
+
+    seconds: float
+    seed: int
+    brokers: int = 3
+    bookies: int = 5
+    partitions: int = 6
+    producers: int = 2
+    transactors: int = 2
+    members: int = 3
+    """Of each group: there is one for each protocol."""
+    protocols: tuple[str, ...] = ("classic", "consumer")
+    records_per_s: float = 2_000.0
+    """Of all producers together."""
+    brokers_down_max: int = 2
+    bookies_down_max: int = 2
+    keep: Path | None = None
+    """Where histories and the cluster's data are left for looking at; none: they are removed."""
+
+
+class CampaignRun:
+    """One campaign under way."""
+
+    def __init__(self, campaign: Campaign, directory: Path) -> None:
+        self._campaign = campaign
+        self._histories = directory / "histories"
+        self._histories.mkdir(exist_ok=True)
+        self._data_dir = directory / "cluster"
+        self._follower = FactsFollower(self._histories)
+        self._complaints: list[str] = []
+        self._longest_stall_s = 0.0
+        self._available_after_s: float | None = None
+        self._consumed_after_s: float | None = None
+
+    async def run(self) -> Summary:
+        """Run it; return the summary."""
+        campaign = self._campaign
+        async with LocalCluster(campaign.bookies, self._data_dir, campaign.brokers) as cluster:
+            bootstrap = ",".join(broker.address for broker in cluster.brokers)
+            await asyncio.to_thread(make_topics, bootstrap, campaign.partitions)
+            workers = Workers(bootstrap, self._histories, campaign.seed, campaign.partitions)
+            try:
+                return await self._run(cluster, workers, bootstrap)
+            finally:
+                await workers.kill_all()
+
+    async def _run(self, cluster: LocalCluster, workers: Workers, bootstrap: str) -> Summary:
+        campaign = self._campaign
+        await self._start(workers)
+        bounds = Bounds(campaign.brokers_down_max, campaign.bookies_down_max)
+        rng = Random(campaign.seed)
+        injector = FaultInjector(cluster, rng, bounds, workers.replace_one)
+        faults = asyncio.create_task(injector.run())
+        await self._watch(faults)
+        injector.stop()
+        await faults
+        await injector.settle()
+        await self._wait_until_well(workers, bootstrap)
+        checked = await self._check(bootstrap)
+        self._complaints += injector.complaints + workers.complaints
+        return self._summary(injector, checked)
+
+    async def _start(self, workers: Workers) -> None:
+        campaign = self._campaign
+        rate = campaign.records_per_s / campaign.producers
+        for number in range(campaign.producers):
+            await workers.start("producer", f"p{number}", rate)
+        for number in range(campaign.transactors):
+            await workers.start("transactor", f"t{number}", campaign.records_per_s / 10)
+        for protocol in campaign.protocols:
+            for number in range(campaign.members):
+                await workers.start("member", f"{protocol}-{number}")
+        await workers.start("watcher", "watcher")
+        await workers.start("observer", "-".join(("observer", *campaign.protocols)))
+
+    async def _watch(self, faults: "asyncio.Task[None]") -> None:
+        """Wait for the end of the time; note the longest time without an acknowledgement."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + self._campaign.seconds
+        acked, since = 0, loop.time()
+        while loop.time() < end:
+            await asyncio.sleep(WATCH_S)
+            if faults.done():
+                faults.result()
+            now_acked = self._follower.catch_up().acked_count
+            if now_acked > acked:
+                acked, since = now_acked, loop.time()
+            self._longest_stall_s = max(self._longest_stall_s, loop.time() - since)
+            if loop.time() - since > STALL_S_MAX:
+                self._complaints.append(f"nothing was acknowledged for {STALL_S_MAX:.0f} s")
+                return
+
+    async def _wait_until_well(self, workers: Workers, bootstrap: str) -> None:
+        """All is healed: every partition takes records, and the groups read to the end, in time."""
+        partitions = self._campaign.partitions
+        begun = time.monotonic()
+        failed = await asyncio.to_thread(probe, bootstrap, partitions, AVAILABLE_S_MAX)
+        if failed:
+            self._complaints.append(f"not available after {AVAILABLE_S_MAX:.0f} s: {failed}")
+        else:
+            self._available_after_s = round(time.monotonic() - begun, 2)
+        await workers.end("producer")
+        await workers.end("transactor")
+        begun = time.monotonic()
+        for protocol in self._campaign.protocols:
+            group = f"{GROUP}-{protocol}"
+            lag = await asyncio.to_thread(consumed_by, bootstrap, group, partitions, CONSUMED_S_MAX)
+            if lag:
+                self._complaints.append(f"{group} did not read to the end: {lag}")
+        self._consumed_after_s = round(time.monotonic() - begun, 2)
+        for module in ("member", "watcher", "observer"):
+            await workers.end(module)
+
+    async def _check(self, bootstrap: str) -> dict[str, Any]:
+        checker = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "tests.campaign.topics.checker", "--bootstrap", bootstrap),
+            *("--histories", str(self._histories)),
+            *("--partitions", str(self._campaign.partitions)),
+            stdin=PIPE,
+            stdout=PIPE,
+            stderr=(self._histories / "checker.log").open("ab"),
+            cwd=REPOSITORY,
+        )
+        try:
+            output, _ = await asyncio.wait_for(checker.communicate(), CHECK_S_MAX)
+        except TimeoutError:
+            self._complaints.append(f"the checker did not end within {CHECK_S_MAX:.0f} s")
+            checker.kill()
+            await checker.wait()
+            return {}
+        if not output:
+            tail = (self._histories / "checker.log").read_text()[-2_000:]
+            self._complaints.append(f"the checker failed with {checker.returncode}: {tail}")
+            return {}
+        result: dict[str, Any] = json.loads(output)
+        return result
+
+    def _summary(self, injector: FaultInjector, checked: dict[str, Any]) -> Summary:
+        facts, campaign = self._follower.catch_up(), self._campaign
+        complaints = self._complaints + facts.complaints
+        if facts.left:
+            complaints.append(f"{facts.left} records were neither acknowledged nor refused")
+        broken = checked.get("broken", {})
+        return {
+            "is_well": bool(checked) and not broken and not complaints,
+            "seed": campaign.seed,
+            "seconds": campaign.seconds,
+            "acked_records": facts.acked_count,
+            "tokens_committed": facts.tokens_of(Outcome.COMMITTED),
+            "tokens_aborted": facts.tokens_of(Outcome.ABORTED),
+            "tokens_unknown": facts.tokens_of(Outcome.UNKNOWN),
+            "offsets_committed": sum(len(each.commits) for each in facts.groups.values()),
+            "offsets_fetched": sum(len(each.fetches) for each in facts.groups.values()),
+            "faults": dict(sorted(injector.counts.items())),
+            "client_errors": dict(sorted(facts.failures.items())),
+            "in_sync_least": facts.in_sync_least,
+            "longest_stall_s": round(self._longest_stall_s, 2),
+            "available_after_s": self._available_after_s,
+            "consumed_after_s": self._consumed_after_s,
+            "complaints": complaints,
+            "checked": checked,
+        }
+
+
+async def run_campaign(campaign: Campaign) -> Summary:
+    """Run one campaign in a directory of its own; return its summary."""
+    directory = campaign.keep or Path(tempfile.mkdtemp(prefix="quire-topics-"))
+    directory.mkdir(parents=True, exist_ok=True)
+    try:
+        return await CampaignRun(campaign, directory).run()
+    finally:
+        if campaign.keep is None:
+            shutil.rmtree(directory, ignore_errors=True)

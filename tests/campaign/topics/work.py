@@ -1,0 +1,107 @@
+"""What every process of a campaign on topics has: its options, its history, and when to stop.
+
+Leaves what it does to its module.
+
+Invariants: a worker ends with its parent, however that ended; SIGTERM asks it to end in order.
+"""
+
+import argparse
+import os
+import signal
+import sys
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+
+from confluent_kafka import KafkaError
+
+from tests.campaign.history import HistoryFile
+
+PLAIN = "plain"
+"""Written by idempotent producers, read by a group."""
+TOKENS = "tokens"
+"""Written in transactions alone."""
+GROUP = "readers"
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What a worker was told."""
+
+    bootstrap: str
+    name: str
+    run: int
+    seed: int
+    records_per_s: float
+    partitions: int
+
+    @property
+    def rng(self) -> Random:
+        """Randomness that depends on the campaign's seed, on who it is, and on the run."""
+        return Random(f"{self.seed}/{self.name}/{self.run}")
+
+
+class Worker:
+    """One process of a campaign."""
+
+    def __init__(self, job: str) -> None:
+        parser = argparse.ArgumentParser(description=job)
+        parser.add_argument("--bootstrap", required=True)
+        parser.add_argument("--history", type=Path, required=True)
+        parser.add_argument("--name", required=True)
+        parser.add_argument("--run", type=int, default=0)
+        parser.add_argument("--seed", type=int, default=0)
+        parser.add_argument("--records-per-s", type=float, default=100.0)
+        parser.add_argument("--partitions", type=int, required=True)
+        given = vars(parser.parse_args())
+        self.history = HistoryFile(given.pop("history"))
+        self.options = Options(**given)
+        self._stopping = threading.Event()
+        signal.signal(signal.SIGTERM, lambda *_: self._stopping.set())
+        threading.Thread(target=_end_with_parent, daemon=True).start()
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether it was asked to end."""
+        return self._stopping.is_set()
+
+    def pause(self, seconds: float) -> None:
+        """Wait so long, or until it is asked to end."""
+        self._stopping.wait(seconds)
+
+    def tell(self, event: str, **fields: object) -> None:
+        """Write a fact, with who tells it and when on the clock that all processes share."""
+        self.history.tell(event, by=self.options.name, mono=time.monotonic(), **fields)
+
+    def failed(self, where: str, error: KafkaError | None) -> None:
+        """Write that a call failed: honest, and counted."""
+        name = error.name() if error is not None else "unknown"
+        self.tell("failed", error=f"{where}: {name}", text=str(error))
+
+
+class Pace:
+    """Holds a loop to a rate."""
+
+    def __init__(self, per_s: float) -> None:
+        self._per_s = per_s
+        self._begun = time.monotonic()
+        self._count = 0
+
+    def may_go(self, count: int) -> bool:
+        """Tell whether so many more are allowed now; what was missed is not made up for."""
+        now = time.monotonic()
+        allowed = (now - self._begun) * self._per_s
+        if allowed > self._count + self._per_s:
+            self._begun, self._count, allowed = now, 0, 0.0
+        if self._count + count > allowed + 1:
+            return False
+        self._count += count
+        return True
+
+
+def _end_with_parent() -> None:
+    while os.read(sys.stdin.fileno(), 1024):
+        continue
+    os._exit(1)

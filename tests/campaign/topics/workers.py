@@ -1,0 +1,113 @@
+"""Starts, replaces and ends the client processes of a campaign on topics.
+
+Leaves what they do to their modules.
+
+Invariant: each has a history and a log of its own, by name; a process that is started in place of
+another has the same name, and another run.
+"""
+
+import asyncio
+import signal
+import sys
+from asyncio.subprocess import DEVNULL, PIPE, Process
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Final
+
+END_S_MAX: Final = 150.0
+REPOSITORY: Final = Path(__file__).parents[3]
+REPLACED: Final = ("transactor", "member", "producer")
+"""Whose processes are killed now and then, and others started in their place."""
+
+
+@dataclass(slots=True)
+class ClientProcess:
+    """One client of the campaign, as it runs now."""
+
+    module: str
+    name: str
+    records_per_s: float
+    process: Process
+    run: int = 0
+
+
+class Workers:
+    """All clients of one campaign."""
+
+    def __init__(self, bootstrap: str, directory: Path, seed: int, partitions: int) -> None:
+        self.complaints: list[str] = []
+        self._bootstrap = bootstrap
+        self._directory = directory
+        self._seed = seed
+        self._partitions = partitions
+        self._clients: dict[str, ClientProcess] = {}
+
+    async def start(self, module: str, name: str, records_per_s: float = 0.0) -> None:
+        """Start a client under a name that nobody has."""
+        assert name not in self._clients, "a name is one client's"
+        process = await self._spawn(module, name, 0, records_per_s)
+        self._clients[name] = ClientProcess(module, name, records_per_s, process)
+
+    async def replace_one(self, rng: Random) -> None:
+        """Kill one of those that can be replaced, and start it again."""
+        names = [each.name for each in self._clients.values() if each.module in REPLACED]
+        client = self._clients[rng.choice(names)]
+        if client.process.returncode is not None:
+            self._note_end(client)
+        else:
+            client.process.kill()
+            await client.process.wait()
+        client.run += 1
+        client.process = await self._spawn(
+            client.module, client.name, client.run, client.records_per_s
+        )
+
+    async def end(self, module: str) -> None:
+        """End every client of a module in order."""
+        chosen = [each for each in self._clients.values() if each.module == module]
+        for client in chosen:
+            if client.process.returncode is None:
+                client.process.send_signal(signal.SIGTERM)
+        for client in chosen:
+            try:
+                await asyncio.wait_for(client.process.wait(), END_S_MAX)
+            except TimeoutError:
+                self.complaints.append(f"{client.name} did not end within {END_S_MAX:.0f} s")
+                client.process.kill()
+                await client.process.wait()
+            else:
+                self._note_end(client)
+
+    async def kill_all(self) -> None:
+        """End whoever still runs."""
+        for client in self._clients.values():
+            if client.process.returncode is None:
+                client.process.kill()
+                await client.process.wait()
+
+    async def _spawn(self, module: str, name: str, run: int, records_per_s: float) -> Process:
+        words = {
+            "bootstrap": self._bootstrap,
+            "history": str(self._directory / f"{name}.jsonl"),
+            "name": name,
+            "run": str(run),
+            "seed": str(self._seed),
+            "records-per-s": str(records_per_s),
+            "partitions": str(self._partitions),
+        }
+        flags = [word for key, value in words.items() for word in (f"--{key}", value)]
+        with (self._directory / f"{name}.log").open("ab") as log:
+            return await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", f"tests.campaign.topics.{module}", *flags),
+                stdin=PIPE,
+                stdout=DEVNULL,
+                stderr=log,
+                cwd=REPOSITORY,
+            )
+
+    def _note_end(self, client: ClientProcess) -> None:
+        status = client.process.returncode
+        if status:
+            tail = (self._directory / f"{client.name}.log").read_text()[-2_000:]
+            self.complaints.append(f"{client.name} ended with status {status}: {tail}")
