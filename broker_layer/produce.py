@@ -14,7 +14,7 @@ Source: KIP-98, KIP-447, KIP-890 (verification), KIP-467, KIP-91.
 
 from collections import deque
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 from broker_layer.errors import TopicError
 from broker_layer.exchange import Exchange
@@ -34,7 +34,7 @@ from broker_layer.pending_produce import PartitionOutcome, PendingProduce
 from broker_layer.produce_room import ProduceRoom
 from broker_layer.produce_verification import ProduceVerification, Verified
 from broker_layer.quotas import ByteRateQuota
-from broker_layer.served_log import PartitionLogs
+from broker_layer.served_log import PartitionLogs, ServedLog
 from broker_layer.service_tools import ServiceTools
 
 ALL_ACKS: Final = (-1, 0, 1)
@@ -112,16 +112,15 @@ class ProduceService:
             partial(self._tasks.note_unexpected, exchange),
         )
         refused = _refused_whole(exchange, request)
+        whole = _Whole(exchange, request, verified, pending)
         for topic in request.topics:
             for index, records in topic.partitions:
                 outcome = PartitionOutcome(topic.name, index)
                 pending.outcomes.append(outcome)
                 if refused is not None:
                     outcome.refuse(*refused)
-                elif (refusal := verified.refusal_of((topic.name, index))) is not None:
-                    outcome.refuse(refusal.code, refusal.text)
                 else:
-                    self._append_one(exchange, request, pending, outcome, records)
+                    self._append_one(whole, outcome, records)
         if request.acks == 0:
             self._end_without_answer(exchange, pending)
         elif not pending.finish_if_known():
@@ -129,9 +128,7 @@ class ProduceService:
 
     def _append_one(
         self,
-        exchange: Exchange,
-        request: ProduceRequest,
-        pending: PendingProduce,
+        whole: "_Whole",
         outcome: PartitionOutcome,
         records: memoryview | None,
     ) -> None:
@@ -141,10 +138,8 @@ class ProduceService:
                 raise BatchError(ErrorCode.INVALID_RECORD, "no record batch")
             header = read_header(records)
             check_batch(records, header)
-            if header.is_transactional and request.transactional_id is None:
-                raise TopicError(
-                    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "no transactional id is given"
-                )
+            if header.is_transactional:
+                _check_transactional(whole, outcome, log)
             future = log.append(header, records)
         except (TopicError, BatchError) as error:
             outcome.refuse(error.code, error.text)
@@ -153,9 +148,9 @@ class ProduceService:
         counters.produce_batches += 1
         counters.produce_bytes += header.size_bytes
         counters.produce_records += header.record_count
-        pending.wait_for(outcome, future)
+        whole.pending.wait_for(outcome, future)
         if not log.has_room:
-            self._room.wait(exchange.requester, log)
+            self._room.wait(whole.exchange.requester, log)
 
     def _wait(self, exchange: Exchange, pending: PendingProduce, timeout_ms: int) -> None:
         self._wait_id += 1
@@ -229,6 +224,22 @@ class ProduceService:
                 why = f"acks=0 was refused with {name} for {place}: {outcome.text}"
                 exchange.requester.drop("unanswerable refusal", why)
                 return
+
+
+class _Whole(NamedTuple):
+    """What the partitions of one request share."""
+
+    exchange: Exchange
+    request: ProduceRequest
+    verified: Verified
+    pending: PendingProduce
+
+
+def _check_transactional(whole: _Whole, outcome: PartitionOutcome, log: ServedLog) -> None:
+    if whole.request.transactional_id is None:
+        text = "no transactional id is given"
+        raise TopicError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, text)
+    whole.verified.check((outcome.topic, outcome.partition), log)
 
 
 def _refused_whole(exchange: Exchange, request: ProduceRequest) -> tuple[ErrorCode, str] | None:
