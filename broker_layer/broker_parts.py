@@ -53,6 +53,9 @@ from metadata.store import MetadataStore
 from metadata.topic_store import TopicStore
 
 PROCESS_NAME_BYTES: Final = 4
+LAC_DELAY_S: Final = 1.0
+"""How long a partition is idle before bookies are told its LAC: consumers learn of commitment from
+the leader, so that only those who read ledgers themselves wait for it."""
 APPEND_DEADLINE_S: Final = 600.0
 """Beyond every `replica.lag.time.max.ms`: in-sync replicas are let go before an append gives up."""
 
@@ -248,7 +251,9 @@ class LeadingParts:
 def client_config(options: BrokerOptions) -> ClientConfig:
     """Return how the ledgers of a broker with these options are written."""
     return ClientConfig(
-        append_deadline_s=APPEND_DEADLINE_S, session_timeout_s=options.session_timeout_s
+        append_deadline_s=APPEND_DEADLINE_S,
+        lac_delay_s=LAC_DELAY_S,
+        session_timeout_s=options.session_timeout_s,
     )
 
 

@@ -103,8 +103,9 @@ class LogRolling:
     @property
     def replicas(self) -> tuple[BookieId, ...]:
         """The bookies of the newest ledger."""
-        info = self._last if self.ledger is None else self.ledger.writer.info
-        return () if info is None else info.fragments[-1].ensemble
+        if self.ledger is not None:
+            return self.ledger.writer.members
+        return () if self._last is None else self._last.fragments[-1].ensemble
 
     @property
     def in_sync(self) -> tuple[BookieId, ...]:

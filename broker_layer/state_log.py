@@ -117,7 +117,7 @@ class StateLog:
     @property
     def replicas(self) -> tuple[BookieId, ...]:
         """The bookies of the newest ledger, as far as one was begun here."""
-        return () if self._writer is None else self._writer.info.fragments[-1].ensemble
+        return () if self._writer is None else self._writer.members
 
     @property
     def in_sync(self) -> tuple[BookieId, ...]:

@@ -61,6 +61,8 @@ class InSyncMembers:
         self._member_since: dict[BookieId, float] = {}
         self._failures = CopyFailures()
         self._looked_at = 0.0
+        self._steady: LedgerMetadata | None = None
+        """The metadata of the last look if it found everybody in sync."""
         self._is_copying = False
         self._is_looking = False
         self._is_closed = False
@@ -77,6 +79,10 @@ class InSyncMembers:
 
     def check(self, now: float) -> bool:
         """Look at who lags, who is away and who catches up; False once nothing is left to do."""
+        if self._is_steady():
+            self._find_lagging(now)
+            return False
+        self._note_members(now)
         self._find_lagging(now)
         self._note_away(now)
         if now - self._looked_at >= LOOK_PERIOD_S:
@@ -90,7 +96,19 @@ class InSyncMembers:
                 self._tasks.start(self._catch_up())
         metadata, protocol = self._shell.protocol.metadata, self._shell.protocol
         is_whole = len(metadata.last_fragment.ensemble) == metadata.quorum.ensemble_size
-        return not is_whole or len(protocol.in_sync) < metadata.quorum.ensemble_size
+        is_busy = not is_whole or len(protocol.in_sync) < metadata.quorum.ensemble_size
+        self._steady = None if is_busy else metadata
+        return is_busy
+
+    def _is_steady(self) -> bool:
+        """Tell whether nothing has changed since a look that found everybody in sync: there are as
+        many looks as ledgers, twenty times a second.
+        """
+        protocol = self._shell.protocol
+        steady = self._steady
+        if steady is None or protocol.metadata is not steady or protocol.parked:
+            return False
+        return len(protocol.in_sync) == steady.quorum.ensemble_size
 
     async def aclose(self) -> None:
         """Give up what is under way: a copy takes its mark off."""
@@ -99,14 +117,17 @@ class InSyncMembers:
 
     # -- leaving ---------------------------------------------------------------------------------
 
+    def _note_members(self, now: float) -> None:
+        """Know since when each member is one."""
+        members = self._shell.protocol.metadata.last_fragment.ensemble
+        self._member_since = {b: self._member_since.get(b, now) for b in members}
+
     def _find_lagging(self, now: float) -> None:
         shell, entries_max = self._shell, self._services.config.replica_lag_messages_max
-        members = shell.protocol.metadata.last_fragment.ensemble
-        self._member_since = {b: self._member_since.get(b, now) for b in members}
         oldest = shell.outbox.oldest_appended_at
-        if oldest is None:
+        if oldest is None or (entries_max is None and now - oldest <= self._lag_max_s):
             return
-        for bookie_id in members:
+        for bookie_id in shell.protocol.metadata.last_fragment.ensemble:
             lag = shell.protocol.lag_entries(bookie_id)
             late_s = now - max(oldest, self._member_since[bookie_id])
             reason = ""

@@ -97,6 +97,11 @@ class LedgerWriter:
         return self._shell.protocol.in_sync
 
     @property
+    def members(self) -> tuple[BookieId, ...]:
+        """The bookies of the last fragment."""
+        return self._shell.protocol.metadata.last_fragment.ensemble
+
+    @property
     def under_replicated(self) -> tuple[tuple[EntryId, EntryId], ...]:
         """Ranges (first, last) of confirmed entries that are short of their write quorum (4.6)."""
         return self._shell.replication.stretches
