@@ -45,6 +45,12 @@ class TopicDataError(CommandError):
     code = ExitCode.UNAVAILABLE
 
 
+class NoSuchTopicError(CommandError):
+    """No topic has this name."""
+
+    code = ExitCode.NOT_FOUND
+
+
 def produce_topic(arguments: argparse.Namespace, output: Output) -> int:
     """Append the lines of the standard input."""
     acks = arguments.acks if arguments.acks == "all" else int(arguments.acks)
@@ -122,7 +128,9 @@ def _lines(separator: str | None) -> Iterator[tuple[bytes | None, bytes]]:
 def _partitions(consumer: KafkaConsumer, arguments: argparse.Namespace) -> list[TopicPartition]:
     known = consumer.partitions_for_topic(arguments.topic)
     if not known:
-        raise CommandError(f"there is no topic {arguments.topic!r}", try_next="quire topic list")
+        raise NoSuchTopicError(
+            f"there is no topic {arguments.topic!r}", try_next="quire topic list"
+        )
     wanted = sorted(known) if arguments.partition is None else arguments.partition
     missing = [each for each in wanted if each not in known]
     if missing:

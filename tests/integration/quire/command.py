@@ -79,9 +79,10 @@ class RunningCluster:
         return self.process.returncode
 
 
-def start_cluster(data_dir: Path, bookies: int) -> RunningCluster:
+def start_cluster(data_dir: Path, bookies: int, brokers: int = 0) -> RunningCluster:
     """Start `quire up` and wait until it says that it is ready."""
     words = ["up", "--bookies", str(bookies), "--data", str(data_dir), "-o", "json"]
+    words += ["--brokers", str(brokers)]
     process = subprocess.Popen(
         [*QUIRE, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(None)
     )

@@ -1,0 +1,79 @@
+"""Every verb about topics, as a process, against a real cluster with brokers."""
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from quire.errors import ExitCode
+from tests.integration.quire.command import RunningCluster, start_cluster
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster]:
+    running = start_cluster(tmp_path_factory.mktemp("cluster"), bookies=3, brokers=2)
+    yield running
+    running.stop()
+
+
+def test_a_topic_from_its_making_to_its_end(cluster: RunningCluster) -> None:
+    settings = ("--set", "retention.ms=3600000", "--set", "min.insync.replicas=2")
+    made = cluster.json("topic", "create", "orders", "--partitions", "4", *settings)
+    assert (made["partitions"], made["replication"]) == (4, 3)
+    assert cluster.run("topic", "create", "orders").returncode == ExitCode.REFUSED
+    assert [each["topic"] for each in cluster.json("topic", "list")] == ["orders"]
+
+    lines = b"".join(b"%d\n" % n for n in range(500))
+    assert cluster.json("topic", "produce", "orders", stdin=lines)["records"] == 500
+    read = cluster.run("topic", "consume", "orders")
+    assert sorted(map(int, read.stdout.split())) == list(range(500))
+
+    shown = cluster.json("topic", "show", "orders")
+    assert {each["state"] for each in shown["partitions"]} == {"served"}
+    assert sum(each["end"] for each in shown["partitions"]) == 500
+    assert {each["leader"] for each in shown["partitions"]} == {1, 2}
+    assert shown["settings"] == {"retention.ms": "3600000", "min.insync.replicas": "2"}
+
+    assert cluster.json("topic", "grow", "orders", "5")["partitions"] == 5
+    elected = cluster.json("topic", "elect", "orders")
+    assert [each["outcome"] for each in elected] == ["election not needed"] * 5
+    refused = cluster.run("topic", "delete", "orders")
+    assert refused.returncode == ExitCode.REFUSED
+    assert b"nothing was changed" in refused.stderr
+    assert cluster.run("topic", "delete", "orders", "--yes").returncode == ExitCode.DONE
+    assert cluster.run("topic", "show", "orders").returncode == ExitCode.NOT_FOUND
+    assert cluster.json("topic", "list") == []
+
+
+def test_settings_are_altered_and_wrong_ones_named(cluster: RunningCluster) -> None:
+    cluster.json("topic", "create", "settings")
+    words = ("topic", "config", "settings")
+    assert cluster.json(*words, "--set", "retention.ms=5")["settings"] == {"retention.ms": "5"}
+    assert cluster.json(*words, "--unset", "retention.ms")["settings"] == {}
+    assert "segment.bytes" in cluster.json(*words, "--all")["settings"]
+    refused = cluster.run(*words, "--set", "retenton.ms=5")
+    assert refused.returncode == ExitCode.REFUSED
+    assert b"did you mean retention.ms?" in refused.stderr
+
+
+def test_keys_and_positions_are_kept(cluster: RunningCluster) -> None:
+    cluster.json("topic", "create", "keyed", "--partitions", "2")
+    cluster.json(
+        "topic", "produce", "keyed", "--key-separator", ":", "--partition", "1", stdin=b"a:1\nb:2"
+    )
+    done = cluster.run("topic", "consume", "keyed", "--partition", "1", "--from", "1", "-o", "json")
+    (record,) = [json.loads(line) for line in done.stdout.splitlines()]
+    assert (record["offset"], record["key"], record["value"]) == (1, "b", "2")
+    assert cluster.run("topic", "consume", "none").returncode == ExitCode.NOT_FOUND
+    missing = cluster.run("topic", "produce", "keyed", "--key-separator", ":", stdin=b"nothing\n")
+    assert missing.returncode == ExitCode.USAGE
+
+
+def test_a_broker_may_be_named_by_its_address(cluster: RunningCluster) -> None:
+    address = cluster.told["brokers"][0]["address"]
+    assert cluster.run("topic", "list", "--bootstrap", address).returncode == ExitCode.DONE
+    assert cluster.run("topic", "list", "--bootstrap", "here").returncode == ExitCode.USAGE
+    away = cluster.run("topic", "list", "--bootstrap", "127.0.0.1:1")
+    assert away.returncode == ExitCode.UNAVAILABLE
+    unknown = cluster.run("topic", "list", "--listener", "NONE")
+    assert unknown.returncode == ExitCode.UNAVAILABLE
