@@ -9,6 +9,7 @@ Wanted: 20 us of processor time for a small Produce, 1 s for each GB in batches 
 
 import argparse
 import asyncio
+import gc
 import struct
 import sys
 from collections.abc import Callable
@@ -30,6 +31,7 @@ from broker_layer.kafka.primitives import NO_TAGS, varint
 from broker_layer.kafka.record_batch import BatchHeader, Record, build_batch, place
 from broker_layer.kafka.versions import ApiKey
 from broker_layer.listeners import ListenerAddress
+from broker_layer.main import COLLECT_AFTER_OBJECTS
 from broker_layer.partition_state import ActiveProducer
 from broker_layer.pending_batches import Appended
 from broker_layer.served_log import Confirmation, FoundOffset, ReadBatches
@@ -148,6 +150,7 @@ class DiscardingTopics:
 
 
 async def _serve() -> None:
+    gc.set_threshold(COLLECT_AFTER_OBJECTS)
     loop = asyncio.get_running_loop()
     topics = DiscardingTopics()
     served = Served(1, topics, topics, topics, {}, "PLAINTEXT")

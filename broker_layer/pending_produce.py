@@ -69,11 +69,6 @@ class PendingProduce:
         self._failed = failed
         self._waiting = 0
 
-    @property
-    def has_refusals(self) -> bool:
-        """Whether any batch was refused."""
-        return any(each.error for each in self.outcomes)
-
     def wait_for(self, outcome: PartitionOutcome, future: "asyncio.Future[Appended]") -> None:
         """Take an append's result when it comes."""
         if future.done():

@@ -162,12 +162,12 @@ class ProduceService:
 
     def _finish(self, exchange: Exchange, acks: int, pending: PendingProduce) -> None:
         now_s = self._now()
-        if pending.has_refusals:
-            for outcome in pending.outcomes:
-                if outcome.error:
-                    self._counters.note_error(outcome.error)
+        refused = [each for each in pending.outcomes if each.error]
+        for outcome in refused:
+            self._counters.note_error(outcome.error)
         if acks == 0:
-            self._drop_failed(exchange, pending)
+            if refused:
+                self._drop_failed(exchange, refused[0])
             return
         self._counters.produce_latency.record(now_s - exchange.arrived_s)
         throttle_s = self._quota.record(exchange.client_id, exchange.size, now_s)
@@ -176,7 +176,7 @@ class ProduceService:
             exchange.api_version,
             topics,
             throttle_time_ms=int(throttle_s * 1000),
-            node_endpoints=self._endpoints(topics, exchange) if pending.has_refusals else (),
+            node_endpoints=self._endpoints(topics, exchange) if refused else (),
         )
         exchange.answer([body])
         if throttle_s:
@@ -217,13 +217,10 @@ class ProduceService:
         exchange.requester.throttle(throttle_s)
         pending.finish_if_known()
 
-    def _drop_failed(self, exchange: Exchange, pending: PendingProduce) -> None:
-        for outcome in pending.outcomes:
-            if outcome.error:
-                name, place = outcome.error.name, f"{outcome.topic}-{outcome.partition}"
-                why = f"acks=0 was refused with {name} for {place}: {outcome.text}"
-                exchange.requester.drop("unanswerable refusal", why)
-                return
+    def _drop_failed(self, exchange: Exchange, outcome: PartitionOutcome) -> None:
+        name, place = outcome.error.name, f"{outcome.topic}-{outcome.partition}"
+        why = f"acks=0 was refused with {name} for {place}: {outcome.text}"
+        exchange.requester.drop("unanswerable refusal", why)
 
 
 class _Whole(NamedTuple):
