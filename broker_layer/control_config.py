@@ -31,7 +31,7 @@ class ControlConfig:
     report_interval_s: float = 0.5
     """How often a change of the replicas in sync is looked for."""
 
-    rebalance_interval_s: float = 60.0
+    rebalance_interval_s: float = 10.0
     """How often partitions go back to their preferred brokers; 0: never by themselves."""
 
     settled_s: float = 30.0

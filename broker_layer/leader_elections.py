@@ -22,6 +22,7 @@ from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.messages import ApiMessage, ElectLeadersRequest, ElectLeadersResponse
 from broker_layer.request_context import RequestContext
 from broker_layer.topic_changes import translated
+from broker_layer.unclean_elections import is_unclean as is_unclean_now
 from broker_layer.unclean_elections import with_unclean
 from metadata.errors import MetadataError
 from metadata.partition_store import PartitionKey
@@ -105,11 +106,17 @@ class LeaderElections:
         if is_unclean:
             change = partial(_apply_unclean, moves=moves)
         try:
-            self._view.learn(await self._topics.change(topic, change))
+            changed = await self._topics.change(topic, change)
         except MetadataError as error:
             failure = translated(error)
             for move in moves:
                 outcomes[move.partition] = failure.code, failure.text
+            return outcomes
+        self._view.learn(changed)
+        for move in moves:
+            if not _is_made(changed, move, is_unclean=is_unclean):
+                text = "the leadership changed meanwhile: ask again"
+                outcomes[move.partition] = ErrorCode.REQUEST_TIMED_OUT, text
         return outcomes
 
     def _plan_preferred(
@@ -134,6 +141,15 @@ class LeaderElections:
             raise TopicError(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, "no broker may lead it")
         loads = Loads.of(self._view.topics.values(), may_lead)
         return Move(record.name, partition, seen, loads.take_least(seen.leader))
+
+
+def _is_made(record: TopicRecord, move: Move, *, is_unclean: bool) -> bool:
+    if move.partition >= len(record.partitions):
+        return False  # another topic has the name now
+    leadership = record.partitions[move.partition]
+    if leadership.leader != move.leader:
+        return False
+    return not is_unclean or is_unclean_now(record.configs, move.partition, leadership.leader_epoch)
 
 
 def _apply_unclean(record: TopicRecord, moves: Sequence[Move]) -> TopicRecord | None:

@@ -69,3 +69,15 @@ async def test_an_unclean_leadership_is_noted_for_its_epoch(admin: Admin) -> Non
 
     await until(leads_uncleanly)
     assert broker.manager.log_of("a", 0).config.unclean_recovery
+
+
+async def test_an_election_that_came_too_late_says_so(admin: Admin) -> None:
+    await admin.create(topic("a"))
+    stale = admin.broker.view.topics["a"]
+    await admin.broker.log("a")
+    await admin.broker.manager.aclose()
+    await admin.broker.view.aclose()
+    await admin.broker.topics.change("a", lambda record: record.with_leader(0, 1))
+    assert admin.broker.view.topics["a"] == stale
+
+    assert await elect(admin, 0, kind=1) == [ErrorCode.REQUEST_TIMED_OUT]
