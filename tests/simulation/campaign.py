@@ -1,6 +1,7 @@
 """Runs many seeds, on one process or several, and adds up what they showed.
 
-Leaves one seed to `tests.simulation.run`, and the command line to `tests.simulation.__main__`.
+Leaves one seed to `tests.simulation.run` or `tests.simulation.topics.topic_run`, and the command
+line to `tests.simulation.command`.
 
 Format of the summary, one JSON object: seeds, violations (runs that showed any), failing (their
 seeds), messages (frames between clients and bookies), metadata_messages (requests to the metadata
@@ -18,10 +19,10 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from tests.simulation.run import Result, run_seed
+from tests.simulation.run import Result
 
 SEEDS_PER_PROCESS: Final = 50
-COMMAND: Final = "python -m tests.simulation"
+RunSeed = Callable[[int], Result]
 
 
 @dataclass(slots=True)
@@ -74,23 +75,23 @@ class Summary:
         }
 
 
-def replay_command(seed: int, *, beyond_budget: bool) -> str:
+def replay_command(command: str, seed: int, *, beyond_budget: bool) -> str:
     """Return the command that shows one seed again, and the commit that it belongs to."""
-    command = f"{COMMAND} --seed {seed}{' --beyond-budget' if beyond_budget else ''} --trace"
-    return f"{command}  # {_commit()}"
+    options = f"--seed {seed}{' --beyond-budget' if beyond_budget else ''} --trace"
+    return f"{command} {options}  # {_commit()}"
 
 
 def run_campaign(
     seeds: Iterable[int],
+    run: RunSeed,
     *,
     workers: int,
-    beyond_budget: bool,
     stop_at_first: bool,
     on_result: Callable[[Result], None],
 ) -> Summary:
     """Run all seeds, or those up to the first that fails."""
     summary = Summary()
-    for result, processor_s in _results(seeds, workers, beyond_budget=beyond_budget):
+    for result, processor_s in _results(seeds, workers, run):
         summary.add(result, processor_s)
         on_result(result)
         if result.violations and stop_at_first:
@@ -110,10 +111,8 @@ def _commit() -> str:
     return described.stdout.strip() or "no commit"
 
 
-def _results(
-    seeds: Iterable[int], workers: int, *, beyond_budget: bool
-) -> Iterator[tuple[Result, float]]:
-    job = partial(_timed, beyond_budget=beyond_budget)
+def _results(seeds: Iterable[int], workers: int, run: RunSeed) -> Iterator[tuple[Result, float]]:
+    job = partial(_timed, run)
     if workers == 1:
         yield from map(job, seeds)
         return
@@ -122,7 +121,7 @@ def _results(
         yield from pool.imap_unordered(job, seeds)
 
 
-def _timed(seed: int, *, beyond_budget: bool) -> tuple[Result, float]:
+def _timed(run: RunSeed, seed: int) -> tuple[Result, float]:
     began_s = time.process_time()
-    result = run_seed(seed, beyond_budget=beyond_budget)
+    result = run(seed)
     return result, time.process_time() - began_s

@@ -86,7 +86,7 @@ def run_seed(seed: int, *, beyond_budget: bool = False, trace: bool = False) -> 
     for failure in loop.failures:
         model.report("unhandled", described(failure))
     result = _result(run, model, seed, loop.time())
-    _forget(loop)
+    forget(loop)
     if gc_was_on:
         gc.enable()
     logging.disable(disabled_logs)
@@ -107,7 +107,7 @@ def _pooled_bodies(plan: Plan) -> Iterator[None]:
         yield
 
 
-def _forget(loop: SimulationLoop) -> None:
+def forget(loop: SimulationLoop) -> None:
     """Throw the run away; what its coroutines do when they are thrown away is of no interest."""
     hook, sys.unraisablehook = sys.unraisablehook, lambda _: None
     try:

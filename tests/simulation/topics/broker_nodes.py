@@ -1,0 +1,148 @@
+"""Runs brokers, and the clients of topics, as simulated processes.
+
+Leaves the constructors that are called here to the broker: they are those that its `main` calls.
+
+Source: assurance design; `broker_layer/main.py`.
+"""
+
+import asyncio
+import random
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING
+
+from typing_extensions import override  # `typing` has it from 3.12 on
+
+from broker_layer.broker_parts import BrokerEnvironment
+from broker_layer.broker_process import BrokerProcess, Serving
+from broker_layer.options import BrokerOptions
+from broker_layer.server_errors import BrokerError
+from broker_layer.topic_log import TopicLog
+from ledger_client import LedgerClient
+from tests.simulation.nodes import ADMIN_PORT, Node, first_of
+from tests.simulation.observing import described
+from tests.simulation.store import NodeStore
+from tests.simulation.topics.kafka_client import KAFKA_PORT, KafkaClient
+
+if TYPE_CHECKING:
+    from tests.simulation.topics.topic_cluster import TopicCluster
+
+DRAIN_S = 1.0
+
+
+class BrokerNode(Node):
+    """A broker's machine."""
+
+    def __init__(self, cluster: "TopicCluster", number: int) -> None:
+        super().__init__(cluster, f"broker-{number}")
+        self.number = number
+        self.topics = cluster
+        self.serving: Serving | None = None
+        self.process: BrokerProcess | None = None
+        self.stopping = asyncio.Event()
+
+    @property
+    def is_serving(self) -> bool:
+        """Tell whether the process has started to serve."""
+        return self.is_running and self.serving is not None
+
+    def logs(self) -> list[TopicLog]:
+        """Return the logs that the process leads now."""
+        if self.process is None or not self.is_running:
+            return []
+        return self.process._leading.manager.logs()
+
+    @override
+    async def _main(self) -> None:
+        cluster, rng = self.topics, self.draw()
+        self.stopping = asyncio.Event()
+        self.serving = None
+        self.store = store = NodeStore(
+            cluster.metadata, cluster.store_faults, session_timeout_s=cluster.plan.session_timeout_s
+        )
+        client = LedgerClient.from_parts(
+            store,
+            rng=random.Random(f"ledgers {rng.random()}"),
+            wall_clock_ms=cluster.wall_clock_ms,
+            config=cluster.plan.config,
+        )
+        self.process = process = BrokerProcess(
+            BrokerEnvironment(
+                self._options(),
+                store,
+                client,
+                rng,
+                cluster.wall_clock_ms,
+                cluster.loop.time,
+                "simulation",
+            )
+        )
+        try:
+            self.serving = await process.start()
+            await first_of(process.wait_for_failure(), self.stopping)
+        except BrokerError as error:
+            cluster.model.note("broker", f"{self.host} ends: {error}")
+        finally:
+            await process.stop()
+            await client.aclose()
+            await store.aclose()
+
+    def _options(self) -> BrokerOptions:
+        plan = self.topics.topics_plan
+        return BrokerOptions(
+            broker_id=self.number,
+            metadata="memory",
+            listeners=f"PLAINTEXT://{self.host}:{KAFKA_PORT}",
+            admin_host=self.host,
+            admin_port=ADMIN_PORT,
+            session_timeout_s=plan.base.session_timeout_s,
+            offsets_topic_partitions=plan.state_partitions,
+            transaction_topic_partitions=plan.state_partitions,
+            default_replication_factor=plan.replicas,
+            auto_create_topics=False,
+            drain_timeout_s=DRAIN_S,
+        )
+
+    @override
+    def after_death(self) -> None:
+        """Serve no more."""
+        self.serving = self.process = None
+
+    @override
+    def after_end(self, error: BaseException | None) -> None:
+        """Serve no more."""
+        self.serving = self.process = None
+
+
+class KafkaNode(Node):
+    """A machine with one user of topics on it, who works until the run is over."""
+
+    def __init__(self, cluster: "TopicCluster", name: str, work: "Work") -> None:
+        super().__init__(cluster, name)
+        self.topics = cluster
+        self._work = work
+
+    @property
+    @override
+    def is_done(self) -> bool:
+        """Tell whether the run is over."""
+        return self.topics.is_over
+
+    @property
+    def incarnation(self) -> str:
+        """Name this process, as against the one before it."""
+        return f"{self.host}.{self.starts}"
+
+    @override
+    async def _main(self) -> None:
+        rng = self.draw()
+        client = KafkaClient(self.topics, self.incarnation, random.Random(f"client {rng.random()}"))
+        try:
+            await self._work(self, client, rng)
+        except Exception as error:
+            self.topics.model.report("client", f"{self.host} failed: {described(error)}")
+            raise
+        finally:
+            client.close()
+
+
+Work = Callable[[KafkaNode, KafkaClient, random.Random], Coroutine[None, None, None]]

@@ -1,0 +1,131 @@
+"""Reads everything once more when a run is over, also after all brokers were restarted.
+
+Leaves judging each sight to `history`.
+
+Invariants checked here: what was acknowledged is read (lost); what anybody was shown is read
+(vanished); a producer's records stand in their order, each once (reordered); the epochs of
+leaders rise with the offsets (epochs); of a transaction, readers of committed records see all or
+nothing, as was decided (atomic); no transaction stays open (undecided).
+"""
+
+import random
+from typing import Final
+
+from tests.simulation.topics.history import History, Outcome, Place, Seen
+from tests.simulation.topics.kafka_client import KafkaClient, Refused, Unanswered
+from tests.simulation.topics.reading import EARLIEST, LATEST, LogReader
+from tests.simulation.topics.topic_cluster import TopicCluster
+
+PATIENCE_S: Final = 90.0
+"""From the end of all faults until every partition is led and every transaction decided."""
+POLL_BYTES: Final = 200_000
+
+
+async def read_everything(cluster: TopicCluster, who: str) -> None:
+    """Read all partitions at both isolation levels, and compare with what was promised."""
+    client = KafkaClient(cluster, who, random.Random(f"{who} {cluster.topics_plan.seed}"))
+    visible: dict[bytes, None] = {}
+    try:
+        for place in cluster.partitions():
+            seen = await _read_log(cluster, client, who, place, committed=False)
+            if seen is None:
+                return
+            _check_log(cluster.history, place, seen)
+            decided = await _read_log(cluster, client, who, place, committed=True)
+            if decided is None:
+                return
+            _check_committed(cluster.history, place, decided, visible)
+    finally:
+        client.close()
+    _check_transactions(cluster.history, visible)
+
+
+async def _read_log(
+    cluster: TopicCluster, client: KafkaClient, who: str, place: Place, *, committed: bool
+) -> list[Seen] | None:
+    """Read a log from its start to its end, once that is stable."""
+    reader = LogReader(cluster.history, client, who, place, committed=committed)
+    until_s = cluster.loop.time() + PATIENCE_S
+    seen: list[Seen] = []
+    is_begun, end = False, 0
+    while True:
+        try:
+            if not is_begun:
+                reader.position = await reader.ask_offset(EARLIEST)
+                end = await reader.ask_offset(LATEST)
+                is_begun = True
+            if reader.position >= end:
+                return seen
+            shown = await reader.poll(wait_ms=200, bytes_max=POLL_BYTES)
+            seen += shown
+        except (Unanswered, Refused) as error:
+            client.doubt_leader(*place)
+            await client.pause()
+            why = str(error)
+        else:
+            why = f"it is stable up to {reader.last_stable_offset} of {end}"
+        if cluster.loop.time() > until_s:
+            kind = "undecided" if is_begun else "liveness"
+            cluster.history.report(kind, place, f"{who} cannot read it to its end: {why}")
+            return None
+
+
+def _check_log(history: History, place: Place, seen: list[Seen]) -> None:
+    log = history.log(place)
+    start = log.start  # as it is now: retention went on while the log was read
+    read = {each.offset: each for each in seen}
+    for offset, record in log.acknowledged.items():
+        found = read.get(offset)
+        if offset >= start and (found is None or found.record is not record):
+            history.report("lost", place, f"{record.value!r} was acknowledged at {offset}")
+            return
+    for value, offset in log.places.items():
+        if offset >= start and offset not in read:
+            history.report("vanished", place, f"{value!r} was read at {offset}")
+            return
+    last: dict[str, int] = {}
+    epoch = -1
+    for each in seen:
+        if each.leader_epoch < epoch:
+            text = f"{each.offset} is of epoch {each.leader_epoch}, behind one of {epoch}"
+            history.report("epochs", place, text)
+            return
+        epoch, record = each.leader_epoch, each.record
+        if record.is_unique and record.number <= last.get(record.producer, 0):
+            text = f"{record.value!r} at {each.offset} comes behind a later one of its producer"
+            history.report("reordered", place, text)
+            return
+        last[record.producer] = record.number
+
+
+def _check_committed(
+    history: History, place: Place, seen: list[Seen], visible: dict[bytes, None]
+) -> None:
+    """Note what readers of committed records see, and what they need not see any more."""
+    for each in seen:
+        visible[each.record.value] = None
+    log = history.log(place)
+    for record in history.records.values():
+        if record.place != place or not record.is_acknowledged:
+            continue
+        if record.offset is not None and record.offset < log.start:
+            visible[record.value] = None  # retention took it
+        elif record.transaction is None and record.value not in visible:
+            history.report("lost", place, f"readers of committed records miss {record.value!r}")
+            return
+
+
+def _check_transactions(history: History, visible: dict[bytes, None]) -> None:
+    for transaction in history.transactions:
+        told = [each for each in transaction.records if each.is_acknowledged]
+        kept = [each for each in told if history.log(each.place).start == 0]
+        shown = [each for each in kept if each.value in visible]
+        is_committed = transaction.outcome is Outcome.COMMITTED or bool(transaction.seen)
+        is_aborted = transaction.outcome in (Outcome.OPEN, Outcome.ABORTED)
+        if is_aborted and shown:
+            text = f"{transaction.name} was aborted, and {shown[0].value!r} is visible"
+            history.report("atomic", shown[0].place, text)
+        elif (is_committed or shown) and len(shown) < len(kept):
+            missing = next(each for each in kept if each.value not in visible)
+            text = f"{transaction.name} was committed, and {missing.value!r} is not visible"
+            history.report("atomic", missing.place, text)

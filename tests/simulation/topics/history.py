@@ -1,0 +1,269 @@
+"""Keeps what users of topics were promised and shown, and judges each new promise and sight by it.
+
+Leaves reading everything once more at the end to `ending`, and offsets of groups to
+`offset_history`.
+
+Invariants checked, each named as it is reported: an offset holds one record for ever, whoever reads
+it (inconsistent); what was acknowledged is where it was said to be (lost); nobody is shown what is
+not committed (beyond), and readers of committed records nothing undecided (precommitted) or aborted
+(aborted read); the end and the start of a log never go back, for a request that was sent after
+somebody knew better (went back); a producer's batch is in the log once (duplicate).
+"""
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+from broker_layer.kafka.record_batch import (
+    BatchHeader,
+    ControlKind,
+    parse_records,
+    read_control,
+)
+from broker_layer.kafka.record_batch.header import checksum
+from tests.simulation.model import Model
+from tests.simulation.topics.frames import Fetched
+
+RECORDS_BYTES_MAX: Final = 2**20
+Place = tuple[str, int]
+
+
+class Outcome(StrEnum):
+    """What is known of how a transaction ended."""
+
+    OPEN = "open"
+    """Nobody has asked to commit it."""
+    ASKED = "asked"
+    """Somebody has, and does not know the answer."""
+    COMMITTED = "committed"
+    ABORTED = "aborted"
+
+
+@dataclass(slots=True)
+class TransactionHistory:
+    """One transaction of one producer."""
+
+    name: str
+    outcome: Outcome = Outcome.OPEN
+    records: list["SentRecord"] = field(default_factory=list)
+    seen: str = ""
+    """Where somebody saw it committed."""
+
+
+@dataclass(slots=True)
+class SentRecord:
+    """One record that somebody sent, once or more often."""
+
+    value: bytes
+    place: Place
+    producer: str
+    number: int
+    is_unique: bool
+    transaction: TransactionHistory | None = None
+    is_acknowledged: bool = False
+    offset: int | None = None
+    """As acknowledged, or as read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What somebody knew of a log when a request was sent."""
+
+    end: int
+    start: int
+
+
+@dataclass(slots=True)
+class LogHistory:
+    """One partition."""
+
+    end: int = 0
+    start: int = 0
+    known: dict[int, bytes] = field(default_factory=dict)
+    """Offset -> leader epoch and value, or what the marker says."""
+    places: dict[bytes, int] = field(default_factory=dict)
+    acknowledged: dict[int, SentRecord] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A record that a reader was shown."""
+
+    offset: int
+    leader_epoch: int
+    record: SentRecord
+
+
+class History:
+    """All partitions and transactions of a run."""
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
+        self.logs: dict[Place, LogHistory] = {}
+        self.records: dict[bytes, SentRecord] = {}
+        self.transactions: list[TransactionHistory] = []
+        self.acknowledged_count = 0
+
+    def log(self, place: Place) -> LogHistory:
+        """Return what is known of a partition."""
+        found = self.logs.get(place)
+        if found is None:
+            found = self.logs[place] = LogHistory()
+        return found
+
+    def known(self, place: Place) -> Known:
+        """Return what is known now, to be given back with the answer to what is sent now."""
+        log = self.log(place)
+        return Known(log.end, log.start)
+
+    def report(self, kind: str, place: Place, text: str) -> None:
+        """Record a broken promise."""
+        self._model.report(kind, f"{place[0]}-{place[1]}: {text}")
+
+    # -- writing ---------------------------------------------------------------------------------
+
+    def begin_transaction(self, name: str) -> TransactionHistory:
+        """Take note that a producer begins one."""
+        transaction = TransactionHistory(name)
+        self.transactions.append(transaction)
+        return transaction
+
+    def send(self, record: SentRecord) -> None:
+        """Take note that a record is about to be sent."""
+        assert record.value not in self.records
+        self.records[record.value] = record
+        if record.transaction is not None:
+            record.transaction.records.append(record)
+
+    def note_acknowledged(self, records: list[SentRecord], base_offset: int) -> None:
+        """Take note of an acknowledgement; -1: of a duplicate whose place is not told."""
+        place = records[0].place
+        log = self.log(place)
+        self._model.note("acknowledged", f"{place} {base_offset} {records[0].value!r}")
+        for offset, record in enumerate(records, base_offset):
+            record.is_acknowledged = True
+            self.acknowledged_count += 1
+            if base_offset < 0:
+                continue
+            record.offset = offset
+            other = log.acknowledged.setdefault(offset, record)
+            known = log.known.get(offset)
+            if other is not record:
+                text = f"{record.value!r} was acknowledged at {offset}, as was {other.value!r}"
+                self.report("inconsistent", place, text)
+            elif known is not None and known[4:] != record.value:
+                text = f"{record.value!r} was acknowledged at {offset}, where {known!r} is"
+                self.report("inconsistent", place, text)
+        if base_offset >= 0:
+            log.end = max(log.end, base_offset + len(records))
+
+    # -- reading ---------------------------------------------------------------------------------
+
+    def note_range(self, who: str, place: Place, before: Known, end: int, start: int) -> None:
+        """Take note of where a log ends and begins, as answered to what was sent at `before`."""
+        log = self.log(place)
+        if end < before.end:
+            self.report("went back", place, f"{who} was told to read to {end}, not {before.end}")
+        if start < before.start:
+            self.report("went back", place, f"{who} was told to begin at {start}, not above")
+        log.end = max(log.end, end)
+        log.start = max(log.start, start)
+
+    def note_fetched(
+        self,
+        who: str,
+        place: Place,
+        offset: int,
+        before: Known,
+        fetched: Fetched,
+        *,
+        committed: bool,
+    ) -> list[Seen]:
+        """Judge what a reader was given, and return what it passes on."""
+        self.note_range(who, place, before, fetched.high_watermark, fetched.log_start_offset)
+        self._judge_range(who, place, offset, fetched, committed=committed)
+        aborting = deque(sorted(fetched.aborted, key=lambda each: each[1]))
+        out: dict[int, None] = {}
+        shown: list[Seen] = []
+        for header, data in fetched.batches:
+            while aborting and aborting[0][1] <= header.last_offset:
+                out[aborting.popleft()[0]] = None
+            if header.is_control:
+                self._note_marker(who, place, header, data)
+                out.pop(header.producer_id, None)
+                continue
+            found = list(self._note_batch(who, place, header, data))
+            if not (committed and header.is_transactional and header.producer_id in out):
+                shown += [each for each in found if each.offset >= offset]
+        if committed:
+            for seen in shown:
+                self._judge_committed(who, place, seen)
+        return shown
+
+    def _judge_range(
+        self, who: str, place: Place, offset: int, fetched: Fetched, *, committed: bool
+    ) -> None:
+        """See to it that batches follow one another, up to where this reader may read."""
+        limit = fetched.last_stable_offset if committed else fetched.high_watermark
+        if fetched.last_stable_offset > fetched.high_watermark:
+            self.report("beyond", place, f"{who}: {fetched.last_stable_offset} is called stable")
+        expected = offset
+        for header, _ in fetched.batches:
+            if not header.base_offset <= expected <= header.last_offset:
+                text = f"{who} is to get {expected}, and got {header.base_offset}"
+                self.report("reordered", place, f"{text} to {header.last_offset}")
+            if header.last_offset >= limit:
+                text = f"{who} got {header.last_offset}, and the end is {limit}"
+                self.report("beyond", place, text)
+            expected = header.last_offset + 1
+
+    def _note_batch(
+        self, who: str, place: Place, header: BatchHeader, data: bytes
+    ) -> Iterable[Seen]:
+        if len(data) != header.size_bytes or checksum(data) != header.crc:
+            self.report("damaged", place, f"{who} got a damaged batch at {header.base_offset}")
+            return
+        for each in parse_records(data, bytes_max=RECORDS_BYTES_MAX):
+            value = each.value or b""
+            record = self.records.get(value)
+            if record is None or record.place != place:
+                self.report("inconsistent", place, f"{who} got {value!r}, which nobody sent here")
+                continue
+            self._note_offset(who, place, each.offset, header.leader_epoch, value)
+            record.offset = each.offset
+            elsewhere = self.log(place).places.setdefault(value, each.offset)
+            if elsewhere != each.offset and record.is_unique:
+                text = f"{value!r} is at {elsewhere} and at {each.offset}"
+                self.report("duplicate", place, text)
+            yield Seen(each.offset, header.leader_epoch, record)
+
+    def _note_marker(self, who: str, place: Place, header: BatchHeader, data: bytes) -> None:
+        kind, _ = read_control(data)
+        text = f"{ControlKind(kind).name} of {header.producer_id} epoch {header.producer_epoch}"
+        self._note_offset(who, place, header.base_offset, header.leader_epoch, text.encode())
+
+    def _note_offset(self, who: str, place: Place, offset: int, epoch: int, value: bytes) -> None:
+        log = self.log(place)
+        held = epoch.to_bytes(4, "big") + value
+        known = log.known.setdefault(offset, held)
+        if known != held:
+            text = f"{who} got {held!r} at {offset}, where {known!r} was"
+            self.report("inconsistent", place, text)
+        promised = log.acknowledged.get(offset)
+        if promised is not None and promised.value != value:
+            text = f"{who} got {value!r} at {offset}, where {promised.value!r} was acknowledged"
+            self.report("inconsistent", place, text)
+
+    def _judge_committed(self, who: str, place: Place, seen: Seen) -> None:
+        transaction = seen.record.transaction
+        if transaction is None:
+            return
+        what = f"{who} got {seen.record.value!r} at {seen.offset} of {transaction.name}"
+        if transaction.outcome is Outcome.OPEN:
+            self.report("precommitted", place, f"{what}, which nobody has committed")
+        elif transaction.outcome is Outcome.ABORTED:
+            self.report("aborted read", place, f"{what}, which was aborted")
+        else:
+            transaction.seen = transaction.seen or what

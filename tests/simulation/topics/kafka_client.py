@@ -1,0 +1,237 @@
+"""Is a small Kafka client on a simulated machine: connections, leaders, coordinators.
+
+Leaves what is sent to `producing`, `transacting`, `reading` and `grouping`.
+
+Invariants: the requests of one connection are sent in the order of the calls; a call ends with its
+answer, with `Unanswered` once its time or its connection is over, and never otherwise; what was
+learnt of a leader is forgotten with the first doubt.
+"""
+
+import asyncio
+import random
+import struct
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+from typing_extensions import override  # `typing` has it from 3.12 on
+
+from broker_layer.kafka.error_codes import ErrorCode
+from broker_layer.kafka.messages import (
+    ApiMessage,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+    MetadataRequest,
+    MetadataResponse,
+    decode_response,
+    encode_request,
+)
+from broker_layer.kafka.versions import SERVED, ApiKey
+
+if TYPE_CHECKING:
+    from tests.simulation.topics.topic_cluster import TopicCluster
+
+KAFKA_PORT: Final = 9092
+CONNECT_S: Final = 2.0
+CALL_S: Final = 4.0
+BACKOFF_S: Final = 0.3
+GROUP: Final = 0
+TRANSACTION: Final = 1
+METADATA_VERSION: Final = 7
+FIND_COORDINATOR_VERSION: Final = 2
+_HEAD = struct.Struct(">ihhi")
+
+
+class Unanswered(Exception):  # noqa: N818 - it says what happened
+    """Nobody answered: whether the request had an effect is unknown."""
+
+
+class Refused(Exception):  # noqa: N818 - as above
+    """A broker said no."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__(ErrorCode(code).name)
+        self.code = ErrorCode(code)
+
+
+class Connection(asyncio.Protocol):
+    """One connection to one broker."""
+
+    def __init__(self, client_id: str) -> None:
+        self._client_id = client_id.encode()
+        self._transport: asyncio.Transport | None = None
+        self._received = bytearray()
+        self._calls: deque[asyncio.Future[memoryview]] = deque()
+        self._number = 0
+        self.is_open = True
+
+    @override
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    @override
+    def data_received(self, data: bytes) -> None:
+        self._received += data
+        while len(self._received) >= 4:
+            length = int.from_bytes(self._received[:4], "big")
+            if len(self._received) < 4 + length:
+                return
+            body = memoryview(bytes(self._received[8 : 4 + length]))
+            del self._received[: 4 + length]
+            call = self._calls.popleft()
+            if not call.done():
+                call.set_result(body)
+
+    @override
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.is_open = False
+        while self._calls:
+            call = self._calls.popleft()
+            if not call.done():
+                call.set_exception(Unanswered("the connection ended"))
+                call.exception()
+
+    def send(self, api_key: ApiKey, version: int, body: bytes) -> "asyncio.Future[memoryview]":
+        """Send a request; the future gets the answer behind its correlation id."""
+        call: asyncio.Future[memoryview] = asyncio.get_running_loop().create_future()
+        if not self.is_open or self._transport is None:
+            call.set_exception(Unanswered("the connection has ended"))
+            call.exception()
+            return call
+        self._number += 1
+        name, tags = self._client_id, b"\0" if SERVED[api_key].is_flexible(version) else b""
+        head = _HEAD.pack(10 + len(name) + len(tags) + len(body), api_key, version, self._number)
+        self._calls.append(call)
+        self._transport.write(head + struct.pack(">h", len(name)) + name + tags + body)
+        return call
+
+    def close(self) -> None:
+        """End it at once."""
+        if self._transport is not None:
+            self._transport.abort()
+        self.is_open = False
+
+
+class KafkaClient:
+    """What one process knows of the brokers."""
+
+    def __init__(self, cluster: "TopicCluster", name: str, rng: random.Random) -> None:
+        self._cluster = cluster
+        self._name = name
+        self.rng = rng
+        self._connections: dict[int, Connection] = {}
+        self._connecting: dict[int, asyncio.Task[Connection]] = {}
+        self._leaders: dict[tuple[str, int], int] = {}
+        self._coordinators: dict[tuple[int, str], int] = {}
+
+    # -- calls -----------------------------------------------------------------------------------
+
+    async def connection(self, broker: int) -> Connection:
+        """Return the connection to a broker. Raises Unanswered."""
+        found = self._connections.get(broker)
+        if found is not None and found.is_open:
+            return found
+        task = self._connecting.get(broker)
+        if task is None:
+            task = asyncio.get_running_loop().create_task(self._connect(broker))
+            self._connecting[broker] = task
+            task.add_done_callback(lambda _: self._connecting.pop(broker, None))
+        results = await asyncio.gather(asyncio.shield(task), return_exceptions=True)
+        if isinstance(results[0], BaseException):
+            raise Unanswered("nobody listens") from results[0]
+        return results[0]
+
+    async def call(self, broker: int, api_key: ApiKey, version: int, body: bytes) -> memoryview:
+        """Return the answer's bytes. Raises Unanswered."""
+        connection = await self.connection(broker)
+        return await self.answered(connection, connection.send(api_key, version, body))
+
+    async def answered(
+        self, connection: Connection, call: "asyncio.Future[memoryview]"
+    ) -> memoryview:
+        """Wait for an answer no longer than a client does. Raises Unanswered."""
+        try:
+            async with asyncio.timeout(CALL_S):
+                return await call
+        except TimeoutError as error:
+            connection.close()
+            raise Unanswered("no answer in time") from error
+
+    async def ask(
+        self, broker: int, api_key: ApiKey, version: int, request: ApiMessage
+    ) -> ApiMessage:
+        """Return the answer to a message. Raises Unanswered."""
+        body = bytes(encode_request(request, version))
+        answer = await self.call(broker, api_key, version, body)
+        skipped = 1 if SERVED[api_key].is_flexible(version) else 0
+        return decode_response(api_key, version, answer[skipped:])
+
+    def close(self) -> None:
+        """End every connection."""
+        for connection in self._connections.values():
+            connection.close()
+
+    async def pause(self) -> None:
+        """Wait before something is tried again."""
+        await asyncio.sleep(BACKOFF_S * (0.5 + self.rng.random()))
+
+    # -- who leads and coordinates ---------------------------------------------------------------
+
+    async def leader_of(self, topic: str, partition: int) -> int:
+        """Return a partition's leader. Raises Unanswered."""
+        key = topic, partition
+        if key not in self._leaders:
+            await self._look_up_leaders()
+        leader = self._leaders.get(key, -1)
+        if leader < 0:
+            self._leaders.pop(key, None)
+            raise Unanswered("there is no leader")
+        return leader
+
+    async def coordinator_of(self, kind: int, key: str) -> int:
+        """Return the coordinator of a group or transactional id. Raises Unanswered."""
+        found = self._coordinators.get((kind, key))
+        if found is not None:
+            return found
+        response = await self.ask(
+            self._any_broker(),
+            ApiKey.FIND_COORDINATOR,
+            FIND_COORDINATOR_VERSION,
+            FindCoordinatorRequest(key=key, key_type=kind),
+        )
+        assert isinstance(response, FindCoordinatorResponse)
+        if response.error_code:
+            raise Unanswered(f"no coordinator: {ErrorCode(response.error_code).name}")
+        self._coordinators[kind, key] = response.node_id
+        return int(response.node_id)
+
+    def doubt_leader(self, topic: str, partition: int) -> None:
+        """Forget who leads a partition."""
+        self._leaders.pop((topic, partition), None)
+
+    def doubt_coordinator(self, kind: int, key: str) -> None:
+        """Forget who coordinates."""
+        self._coordinators.pop((kind, key), None)
+
+    async def _look_up_leaders(self) -> None:
+        topics = [
+            MetadataRequest.MetadataRequestTopic(name=name) for name in self._cluster.topic_names
+        ]
+        request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
+        response = await self.ask(self._any_broker(), ApiKey.METADATA, METADATA_VERSION, request)
+        assert isinstance(response, MetadataResponse)
+        for topic in response.topics:
+            for each in topic.partitions:
+                leader = -1 if each.error_code else each.leader_id
+                self._leaders[topic.name or "", each.partition_index] = leader
+
+    def _any_broker(self) -> int:
+        return self.rng.randrange(len(self._cluster.brokers))
+
+    async def _connect(self, broker: int) -> Connection:
+        async with asyncio.timeout(CONNECT_S):
+            _, connection = await asyncio.get_running_loop().create_connection(
+                lambda: Connection(self._name), f"broker-{broker}", KAFKA_PORT
+            )
+        self._connections[broker] = connection
+        return connection

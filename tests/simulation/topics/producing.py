@@ -1,0 +1,234 @@
+"""Produces records: in order, with retries, idempotent or not, several batches in flight.
+
+Leaves transactions to `transacting`, and judging the answers to `history`.
+
+Invariants: what is noted as sent is sent at least once; a batch is given up only with its producer
+id, and then its outcome is unknown; behind a batch that failed, all later ones are sent again.
+"""
+
+import asyncio
+import random
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from broker_layer.kafka.error_codes import ErrorCode
+from broker_layer.kafka.messages import InitProducerIdRequest, InitProducerIdResponse
+from broker_layer.kafka.record_batch import Producer, Record, build_batch
+from broker_layer.kafka.versions import ApiKey
+from tests.simulation.topics.broker_nodes import KafkaNode
+from tests.simulation.topics.frames import (
+    PRODUCE_VERSION,
+    Produced,
+    produce_body,
+    read_produced,
+)
+from tests.simulation.topics.history import Place, SentRecord, TransactionHistory
+from tests.simulation.topics.kafka_client import KafkaClient, Refused, Unanswered
+
+INIT_VERSION: Final = 1
+PRODUCE_TIMEOUT_MS: Final = 2_500
+LINES_MAX: Final = 3
+RETRIED: Final = (
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.REQUEST_TIMED_OUT,
+    ErrorCode.NOT_ENOUGH_REPLICAS,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.KAFKA_STORAGE_ERROR,
+    ErrorCode.CONCURRENT_TRANSACTIONS,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+    ErrorCode.NETWORK_EXCEPTION,
+    ErrorCode.UNSTABLE_OFFSET_COMMIT,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """A producer id, its epoch, and the transactional id if there is one."""
+
+    producer_id: int = -1
+    epoch: int = -1
+    transactional_id: str | None = None
+
+
+@dataclass(slots=True)
+class _Batch:
+    data: bytes
+    records: list[SentRecord]
+
+
+class PartitionSender:
+    """What one producer sends to one partition, under one identity."""
+
+    def __init__(
+        self, node: KafkaNode, client: KafkaClient, place: Place, name: str, identity: Identity
+    ) -> None:
+        self.place = place
+        self._node = node
+        self._client = client
+        self._name = f"{name}/{place[0]}-{place[1]}"
+        self.identity = identity
+        self._sequence = 0
+        self._number = 0
+        self._queue: deque[_Batch] = deque()
+        self._has_success = False
+
+    def add(
+        self, rng: random.Random, value_bytes: int, transaction: TransactionHistory | None = None
+    ) -> None:
+        """Have one more batch to send."""
+        count = rng.randint(1, LINES_MAX)
+        sent = []
+        for _ in range(count):
+            self._number += 1
+            text = f"{self._name}#{self._number}"
+            if transaction is not None:
+                text += f" of {transaction.name}"
+            value = text.encode().ljust(rng.randint(1, value_bytes), b".")
+            is_unique = self.identity.producer_id >= 0
+            record = SentRecord(value, self.place, self._name, self._number, is_unique, transaction)
+            self._node.topics.history.send(record)
+            sent.append(record)
+        now_ms = self._node.topics.wall_clock_ms()
+        records = [Record(n, now_ms, None, each.value) for n, each in enumerate(sent)]
+        producer = Producer()
+        if self.identity.producer_id >= 0:
+            producer = Producer(self.identity.producer_id, self.identity.epoch, self._sequence)
+            self._sequence += count
+        data = build_batch(records, producer=producer, is_transactional=transaction is not None)
+        self._queue.append(_Batch(bytes(data), sent))
+
+    async def flush(self, in_flight_max: int) -> None:
+        """Send until everything is acknowledged. Raises Refused when that can never be."""
+        while self._queue:
+            window = 1 if not self._has_success else in_flight_max
+            batches = [self._queue[n] for n in range(min(window, len(self._queue)))]
+            try:
+                answers = await self._send(batches)
+            except Unanswered:
+                answers = [Unanswered("")]
+            is_whole = True
+            for batch, answer in zip(batches, answers, strict=False):
+                is_whole = self._take(batch, answer, is_whole=is_whole) and is_whole
+            if not is_whole or len(answers) < len(batches):
+                self._client.doubt_leader(*self.place)
+                await self._client.pause()
+
+    async def _send(self, batches: list[_Batch]) -> "list[Produced | Unanswered]":
+        topic, partition = self.place
+        connection = await self._client.connection(await self._client.leader_of(topic, partition))
+        calls = []
+        for batch in batches:
+            body = produce_body(
+                topic,
+                partition,
+                batch.data,
+                transactional_id=self.identity.transactional_id,
+                timeout_ms=PRODUCE_TIMEOUT_MS,
+            )
+            calls.append(connection.send(ApiKey.PRODUCE, PRODUCE_VERSION, body))
+        answers: list[Produced | Unanswered] = []
+        for call in calls:
+            try:
+                answers.append(read_produced(await self._client.answered(connection, call)))
+            except Unanswered as error:
+                answers.append(error)
+        return answers
+
+    def _take(self, batch: _Batch, answer: "Produced | Unanswered", *, is_whole: bool) -> bool:
+        """Tell whether a batch is done with. Raises Refused."""
+        if isinstance(answer, Unanswered):
+            return False
+        code = ErrorCode(answer.error)
+        if code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
+            if batch is self._queue[0]:
+                self._queue.popleft()
+                self._has_success = True
+                base = answer.base_offset if code is ErrorCode.NONE else -1
+                self._node.topics.history.note_acknowledged(batch.records, base)
+                return True
+            return False  # one before it failed: both are sent again
+        if code in RETRIED or (code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and not is_whole):
+            return False
+        self._node.topics.model.note("refused", f"{self._name}: {code.name}")
+        raise Refused(code)
+
+
+async def produce(node: KafkaNode, client: KafkaClient, rng: random.Random) -> None:
+    """Produce to all partitions until the run is over."""
+    is_idempotent = rng.random() < node.topics.topics_plan.work.idempotent_share
+    places = node.topics.partitions()
+    rngs = [random.Random(rng.random()) for _ in places]
+    await asyncio.gather(
+        *(
+            _produce_to(node, client, own, place, is_idempotent=is_idempotent)
+            for place, own in zip(places, rngs, strict=True)
+        )
+    )
+
+
+async def _produce_to(
+    node: KafkaNode,
+    client: KafkaClient,
+    rng: random.Random,
+    place: Place,
+    *,
+    is_idempotent: bool,
+) -> None:
+    cluster, work = node.topics, node.topics.topics_plan.work
+    in_flight_max = rng.choice((1, 2, 5)) if is_idempotent else 1
+    incarnations = 0
+    while not cluster.is_over:
+        incarnations += 1
+        identity = await new_identity(client, node) if is_idempotent else Identity()
+        name = f"{node.incarnation}.{incarnations}"
+        sender = PartitionSender(node, client, place, name, identity)
+        try:
+            while not cluster.is_over:
+                for _ in range(rng.randint(1, 4)):
+                    sender.add(rng, work.value_bytes)
+                await sender.flush(in_flight_max)
+                await asyncio.sleep(work.gap_s * 2 * rng.random())
+        except Refused:
+            await client.pause()
+
+
+async def new_identity(
+    client: KafkaClient,
+    node: KafkaNode,
+    transactional_id: str | None = None,
+    timeout_ms: int = 60_000,
+    is_over: Callable[[], bool] = lambda: False,
+) -> Identity:
+    """Have a producer id, trying until there is one. Raises Refused."""
+    kind = 1
+    while True:
+        try:
+            if transactional_id is None:
+                broker = client.rng.randrange(len(node.topics.brokers))
+            else:
+                broker = await client.coordinator_of(kind, transactional_id)
+            response = await client.ask(
+                broker,
+                ApiKey.INIT_PRODUCER_ID,
+                INIT_VERSION,
+                InitProducerIdRequest(
+                    transactional_id=transactional_id, transaction_timeout_ms=timeout_ms
+                ),
+            )
+            assert isinstance(response, InitProducerIdResponse)
+            if not response.error_code:
+                return Identity(response.producer_id, response.producer_epoch, transactional_id)
+            if response.error_code not in RETRIED:
+                raise Refused(response.error_code)
+        except Unanswered:
+            pass
+        if transactional_id is not None:
+            client.doubt_coordinator(kind, transactional_id)
+        if is_over():
+            raise Refused(ErrorCode.REQUEST_TIMED_OUT)
+        await client.pause()

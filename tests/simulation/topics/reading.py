@@ -1,0 +1,146 @@
+"""Reads partitions, at both isolation levels, and asks where they begin and end.
+
+Leaves judging what is seen to `history`.
+"""
+
+import asyncio
+import random
+from typing import Final
+
+from broker_layer.kafka.error_codes import ErrorCode
+from broker_layer.kafka.messages import ListOffsetsRequest, ListOffsetsResponse
+from broker_layer.kafka.versions import ApiKey
+from tests.simulation.topics.broker_nodes import KafkaNode
+from tests.simulation.topics.frames import (
+    FETCH_VERSION,
+    FetchAsked,
+    Fetched,
+    fetch_body,
+    read_fetched,
+)
+from tests.simulation.topics.history import History, Place, Seen
+from tests.simulation.topics.kafka_client import KafkaClient, Refused, Unanswered
+
+LIST_OFFSETS_VERSION: Final = 4
+EARLIEST: Final = -2
+LATEST: Final = -1
+NONE: Final = int(ErrorCode.NONE)
+
+
+class LogReader:
+    """Reads one partition from an offset on."""
+
+    def __init__(
+        self, history: History, client: KafkaClient, who: str, place: Place, *, committed: bool
+    ) -> None:
+        self.position = 0
+        self.high_watermark = -1
+        self.last_stable_offset = -1
+        self._history = history
+        self._client = client
+        self._who = f"{who} ({'committed' if committed else 'all'})"
+        self.place = place
+        self._committed = committed
+
+    async def poll(self, *, wait_ms: int, bytes_max: int) -> list[Seen]:
+        """Fetch once and move on. Raises Unanswered, Refused."""
+        history, place, position = self._history, self.place, self.position
+        asked = FetchAsked(position, self._committed, wait_ms, bytes_max)
+        broker = await self._client.leader_of(*place)
+        connection = await self._client.connection(broker)
+        before = history.known(place)
+        call = connection.send(ApiKey.FETCH, FETCH_VERSION, fetch_body(*place, asked))
+        fetched = read_fetched(await self._client.answered(connection, call))
+        if fetched.error == ErrorCode.OFFSET_OUT_OF_RANGE:
+            await self._reset(position)
+            return []
+        if fetched.error:
+            self._client.doubt_leader(*place)
+            raise Refused(fetched.error)
+        shown = history.note_fetched(
+            self._who, place, position, before, fetched, committed=self._committed
+        )
+        self._move(fetched)
+        return shown
+
+    def _move(self, fetched: Fetched) -> None:
+        self.high_watermark = fetched.high_watermark
+        self.last_stable_offset = fetched.last_stable_offset
+        if fetched.batches:
+            self.position = max(self.position, fetched.batches[-1][0].last_offset + 1)
+
+    async def _reset(self, position: int) -> None:
+        """Begin where the log begins now; what is in it was not out of range."""
+        before = self._history.known(self.place)
+        start = await self.ask_offset(EARLIEST)
+        if start <= position <= before.end:
+            text = f"{self._who}: {position} is out of range, and the log begins at {start}"
+            self._history.report("lost", self.place, text)
+        self.position = max(start, min(position, before.end))
+
+    async def ask_offset(self, timestamp_ms: int) -> int:
+        """Ask ListOffsets. Raises Unanswered, Refused."""
+        before = self._history.known(self.place)
+        topic, partition = self.place
+        row = ListOffsetsRequest.ListOffsetsTopic
+        request = ListOffsetsRequest(
+            replica_id=-1,
+            isolation_level=0,
+            topics=[
+                row(
+                    name=topic,
+                    partitions=[
+                        row.ListOffsetsPartition(
+                            partition_index=partition,
+                            current_leader_epoch=-1,
+                            timestamp=timestamp_ms,
+                        )
+                    ],
+                )
+            ],
+        )
+        broker = await self._client.leader_of(*self.place)
+        response = await self._client.ask(
+            broker, ApiKey.LIST_OFFSETS, LIST_OFFSETS_VERSION, request
+        )
+        assert isinstance(response, ListOffsetsResponse)
+        answer = response.topics[0].partitions[0]
+        if answer.error_code:
+            self._client.doubt_leader(*self.place)
+            raise Refused(answer.error_code)
+        offset = int(answer.offset)
+        end, start = (offset, before.start) if timestamp_ms == LATEST else (before.end, offset)
+        self._history.note_range(f"{self._who} (ListOffsets)", self.place, before, end, start)
+        return offset
+
+
+async def read(node: KafkaNode, client: KafkaClient, rng: random.Random) -> None:
+    """Follow every partition until the run is over."""
+    committed = rng.random() < 0.5
+    await asyncio.gather(
+        *(
+            _follow(node, random.Random(rng.random()), place, committed=committed)
+            for place in node.topics.partitions()
+        )
+    )
+    client.close()
+
+
+async def _follow(node: KafkaNode, rng: random.Random, place: Place, *, committed: bool) -> None:
+    cluster, work = node.topics, node.topics.topics_plan.work
+    client = KafkaClient(cluster, f"{node.incarnation}.{place[0]}-{place[1]}", rng)
+    reader = LogReader(cluster.history, client, node.incarnation, place, committed=committed)
+    try:
+        while not cluster.is_over:
+            try:
+                if rng.random() < work.list_share:
+                    await reader.ask_offset(rng.choice((EARLIEST, LATEST)))
+                if rng.random() < work.seek_share:
+                    reader.position = rng.randint(0, max(0, reader.position))
+                await reader.poll(wait_ms=work.poll_ms, bytes_max=rng.choice((1, 2_000, 60_000)))
+                await asyncio.sleep(work.gap_s * rng.random())
+            except (Unanswered, Refused):
+                client.doubt_leader(*place)
+                await client.pause()
+    finally:
+        client.close()

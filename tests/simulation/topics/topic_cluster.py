@@ -1,0 +1,69 @@
+"""Puts a simulated cluster of bookies and brokers together, with the topics that the plan names.
+
+Leaves bookies, network and metadata service to `tests.simulation.cluster`, and what users do to
+`producing`, `transacting`, `reading` and `grouping`.
+"""
+
+import asyncio
+
+from tests.simulation.checkers.checker import Checkers
+from tests.simulation.cluster import Cluster
+from tests.simulation.loop import SimulationLoop
+from tests.simulation.model import Model
+from tests.simulation.topics.broker_nodes import BrokerNode, KafkaNode
+from tests.simulation.topics.history import History
+from tests.simulation.topics.topic_plan import TopicsPlan
+from tests.simulation.transport import Endpoint
+
+
+class BytesTap:
+    """Counts the messages of a connection, and puts their bytes into the history's hash."""
+
+    def __init__(self, model: Model, number: int, *, is_answer: bool) -> None:
+        self._model = model
+        self._number = number
+        self._is_answer = is_answer
+
+    def sent(self, data: bytes) -> None:
+        """See `tests.simulation.transport.Tap`."""
+        self._model.message_count += 1
+        self._model.note_bytes(self._number, from_bookie=self._is_answer, data=data)
+
+    def delivered(self, total_bytes: int) -> None:
+        """See `tests.simulation.transport.Tap`."""
+
+
+class TopicCluster(Cluster):
+    """Everything of one run."""
+
+    def __init__(self, loop: SimulationLoop, plan: TopicsPlan, model: Model) -> None:
+        super().__init__(loop, plan.base, model)
+        self.topics_plan = plan
+        self.checkers = Checkers(model, [])  # ledgers are checked by the other simulation
+        self.history = History(model)
+        self.brokers = [BrokerNode(self, number) for number in range(plan.broker_count)]
+        self.users: list[KafkaNode] = []
+        self._tapped = 0
+        self.network.make_taps = self._make_byte_taps
+
+    @property
+    def topic_names(self) -> list[str]:
+        """The topics of the run."""
+        return [each.name for each in self.topics_plan.topics]
+
+    def partitions(self) -> list[tuple[str, int]]:
+        """Return every partition of them."""
+        return [
+            (each.name, number)
+            for each in self.topics_plan.topics
+            for number in range(each.partitions)
+        ]
+
+    def _make_byte_taps(
+        self, _near: Endpoint, _far: Endpoint, _protocol: asyncio.BaseProtocol
+    ) -> tuple[BytesTap, BytesTap]:
+        self._tapped += 1
+        return (
+            BytesTap(self.model, self._tapped, is_answer=False),
+            BytesTap(self.model, self._tapped, is_answer=True),
+        )

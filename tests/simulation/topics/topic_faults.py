@@ -1,0 +1,238 @@
+"""Hurts brokers, bookies and the users of topics: each kind of fault at its own rate.
+
+Leaves what is drawn to `topic_plan`.
+
+Invariants: every fault ends or is ended by `heal`; nothing that a bookie had synced is lost.
+"""
+
+import asyncio
+import random
+from collections.abc import Callable, Coroutine
+from typing import Final
+
+from metadata.errors import MetadataError
+from metadata.memory import MemoryMetadataStore
+from metadata.topic_store import TopicStore
+from tests.simulation.nodes import BookieNode, Node
+from tests.simulation.topics.broker_nodes import BrokerNode, KafkaNode
+from tests.simulation.topics.topic_cluster import TopicCluster
+
+Fault = Callable[[], Coroutine[None, None, None]]
+DOWN_S: Final = (0.1, 1.0, 5.0)
+STALL_S: Final = (0.5, 2.0, 6.0, 10.0)
+
+
+class TopicFaults:
+    """The faults of one run, from `start` to `heal`."""
+
+    def __init__(self, cluster: TopicCluster) -> None:
+        self.counts: dict[str, int] = {}
+        self._cluster = cluster
+        self._rng = random.Random(f"topic faults {cluster.topics_plan.seed}")
+        self._tasks: list[asyncio.Task[None]] = []
+        self._cuts: list[tuple[str, str]] = []
+        self._kinds: dict[str, Fault] = {
+            "kill_broker": self._kill_broker,
+            "restart_broker": self._restart_broker,
+            "pause_broker": self._pause_broker,
+            "isolate_broker": self._isolate_broker,
+            "maroon_broker": self._maroon_broker,
+            "expire_broker": self._expire_broker,
+            "suspend_broker": self._suspend_broker,
+            "cut_client": self._cut_client,
+            "break_connection": self._break_connection,
+            "kill_user": self._kill_user,
+            "pause_user": self._pause_user,
+            "kill_bookie": self._kill_bookie,
+            "pause_bookie": self._pause_bookie,
+            "isolate_bookie": self._isolate_bookie,
+            "stall_store": self._stall_store,
+            "elect": self._elect,
+            "restart_all": self._restart_all,
+        }
+
+    def start(self) -> None:
+        """Begin."""
+        for kind, every_s in self._cluster.topics_plan.fault_every_s.items():
+            self._tasks.append(asyncio.create_task(self._repeat(kind, every_s)))
+
+    async def heal(self) -> None:
+        """End everything, and bring every machine back up."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        cluster = self._cluster
+        cluster.store_faults.stalled_until_s = 0.0
+        for source, target in self._cuts:
+            cluster.network.heal(source, target)
+        self._cuts.clear()
+        nodes: list[Node] = [*cluster.bookies, *cluster.brokers, *cluster.users]
+        for node in nodes:
+            node.resume()
+            if node.store is not None:
+                node.store.resume()
+            node.is_wanted, node.is_on_purpose = True, False
+            node.start()
+
+    async def _repeat(self, kind: str, every_s: float) -> None:
+        while True:
+            await asyncio.sleep(self._rng.expovariate(1.0 / every_s))
+            self.counts[kind] = self.counts.get(kind, 0) + 1
+            self._cluster.model.note("fault", kind)
+            await self._kinds[kind]()
+
+    # -- brokers
+
+    def _broker(self) -> BrokerNode:
+        """Choose one, those that lead much before others."""
+        running = [each for each in self._cluster.brokers if each.is_serving]
+        if not running:
+            return self._rng.choice(self._cluster.brokers)
+        return self._rng.choices(running, [1 + len(each.logs()) for each in running])[0]
+
+    async def _kill_broker(self) -> None:
+        self._kill(self._broker())
+
+    def _kill(self, node: Node) -> None:
+        if node.is_running:
+            node.kill(power_off=self._rng.random() < 0.5)
+            self._come_back(node, self._rng.choice(DOWN_S) * self._rng.random())
+
+    def _come_back(self, node: Node, after_s: float) -> None:
+        node.is_on_purpose = True
+        loop = self._cluster.loop
+        loop.call_later(after_s, self._start_again, node, context=self._cluster.context)
+
+    def _start_again(self, node: Node) -> None:
+        node.is_on_purpose = False
+        node.start()
+
+    async def _restart_broker(self) -> None:
+        self._broker().stopping.set()
+
+    async def _restart_all(self) -> None:
+        for broker in self._cluster.brokers:
+            self._kill(broker)
+
+    async def _pause_broker(self) -> None:
+        """Stop a process, at times for longer than its session lasts."""
+        broker = self._broker()
+        broker.pause()
+        if broker.store is not None:
+            broker.store.suspend()
+        await asyncio.sleep(self._rng.choice(STALL_S) * self._rng.random())
+        broker.resume()
+        if broker.store is not None:
+            broker.store.resume()
+
+    async def _expire_broker(self) -> None:
+        store = self._broker().store
+        if store is not None:
+            store.expire()
+
+    async def _suspend_broker(self) -> None:
+        store = self._broker().store
+        if store is not None:
+            store.suspend()
+            await asyncio.sleep(self._rng.choice(STALL_S) * self._rng.random())
+            store.resume()
+
+    async def _maroon_broker(self) -> None:
+        """Cut a broker off from the others and the metadata service; users and bookies reach it."""
+        broker = self._broker()
+        hosts = [each.host for each in self._cluster.brokers if each is not broker]
+        store = broker.store
+        if store is not None:
+            store.suspend()
+        seconds = self._rng.choice(STALL_S) * (0.5 + self._rng.random())
+        await self._cut_pairs(_both_ways(broker.host, hosts), seconds)
+        if store is not None and broker.store is store:
+            store.resume()
+
+    async def _isolate_broker(self) -> None:
+        """Cut a broker off from everybody or from all bookies, in one direction or both."""
+        broker = self._broker()
+        hosts = [each.host for each in self._cluster.bookies]
+        if self._rng.random() < 0.5:
+            hosts += [each.host for each in (*self._cluster.brokers, *self._cluster.users)]
+        pairs = _both_ways(broker.host, [each for each in hosts if each != broker.host])
+        way = self._rng.choice((0, 1, None))
+        chosen = pairs if way is None else pairs[way::2]
+        await self._cut_pairs(chosen, self._rng.choice(STALL_S) * self._rng.random())
+
+    async def _elect(self) -> None:
+        """Have another broker lead a partition, as a controller would."""
+        cluster = self._cluster
+        topic, partition = self._rng.choice(cluster.partitions())
+        leader = self._rng.randrange(len(cluster.brokers))
+        store = MemoryMetadataStore(cluster.metadata)
+        try:
+            topics = TopicStore(store, random.Random(self._rng.random()))
+            await topics.change(topic, lambda record: record.with_leader(partition, leader))
+        except MetadataError as error:
+            cluster.model.note("elect", str(error))
+        finally:
+            await store.aclose()
+
+    # -- bookies
+
+    def _bookie(self) -> BookieNode:
+        return self._rng.choice(self._cluster.bookies)
+
+    async def _kill_bookie(self) -> None:
+        self._kill(self._bookie())
+
+    async def _pause_bookie(self) -> None:
+        bookie = self._bookie()
+        bookie.pause()
+        await asyncio.sleep(self._rng.choice(STALL_S) * self._rng.random())
+        bookie.resume()
+
+    async def _isolate_bookie(self) -> None:
+        host = self._bookie().host
+        brokers = [each.host for each in self._cluster.brokers]
+        seconds = self._rng.choice(STALL_S) * self._rng.random()
+        await self._cut_pairs(_both_ways(host, brokers), seconds)
+
+    async def _stall_store(self) -> None:
+        seconds = self._rng.choice(STALL_S) * self._rng.random()
+        faults = self._cluster.store_faults
+        faults.stalled_until_s = max(faults.stalled_until_s, self._cluster.loop.time() + seconds)
+
+    # -- users, and the network
+
+    def _user(self) -> KafkaNode:
+        return self._rng.choice(self._cluster.users)
+
+    async def _kill_user(self) -> None:
+        self._kill(self._user())
+
+    async def _pause_user(self) -> None:
+        user = self._user()
+        user.pause()
+        await asyncio.sleep(self._rng.choice(STALL_S) * self._rng.random())
+        user.resume()
+
+    async def _cut_client(self) -> None:
+        pairs = _both_ways(self._user().host, [self._broker().host])
+        way = self._rng.choice((0, 1, None))
+        chosen = pairs if way is None else pairs[way::2]
+        await self._cut_pairs(chosen, self._rng.choice(STALL_S) * self._rng.random())
+
+    async def _break_connection(self) -> None:
+        connections = self._cluster.network.connections()
+        if connections:
+            self._cluster.network.break_connection(self._rng.choice(connections))
+
+    async def _cut_pairs(self, pairs: list[tuple[str, str]], seconds: float) -> None:
+        for source, target in pairs:
+            self._cluster.network.cut(source, target)
+        self._cuts += pairs
+        await asyncio.sleep(seconds)
+        for source, target in pairs:
+            self._cuts.remove((source, target))
+            self._cluster.network.heal(source, target)
+
+
+def _both_ways(host: str, others: list[str]) -> list[tuple[str, str]]:
+    return [pair for other in others for pair in ((host, other), (other, host))]

@@ -1,0 +1,229 @@
+"""Draws from a seed what one run with topics is: sizes, settings, users, and faults.
+
+Leaves what is drawn for bookies, network and metadata service to `tests.simulation.plan`'s types.
+
+Invariants: equal seeds give equal plans; no bookie's synced bytes are ever lost, so that any
+violation is a bug.
+"""
+
+import random
+from dataclasses import dataclass, replace
+from typing import Final
+
+from bookie.options import BookieOptions
+from ledger_client import ClientConfig, Quorum
+from tests.simulation.network import NetworkOdds
+from tests.simulation.plan import Plan, Workload
+from tests.simulation.store import StoreOdds
+
+FAULTS: Final = (
+    "kill_broker",
+    "restart_broker",
+    "pause_broker",
+    "isolate_broker",
+    "maroon_broker",
+    "expire_broker",
+    "suspend_broker",
+    "cut_client",
+    "break_connection",
+    "kill_user",
+    "pause_user",
+    "kill_bookie",
+    "pause_bookie",
+    "isolate_bookie",
+    "stall_store",
+    "elect",
+    "restart_all",
+)
+THEMES: Final[dict[str, tuple[str, ...]]] = {
+    "leaders": ("kill_broker", "pause_broker", "expire_broker", "elect"),
+    "zombies": ("maroon_broker", "isolate_broker", "suspend_broker", "pause_broker"),
+    "ledgers": ("kill_bookie", "pause_bookie", "isolate_bookie", "kill_broker"),
+    "coordinators": ("restart_all", "kill_broker", "expire_broker", "maroon_broker"),
+    "users": ("kill_user", "pause_user", "cut_client", "break_connection"),
+}
+THEME_COUNT: Final = 5.0
+"""How often each fault of a run's theme comes, about."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPlan:
+    """One topic."""
+
+    name: str
+    partitions: int
+    configs: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicWork:
+    """Who uses the topics, and how fast."""
+
+    producers: int
+    readers: int
+    transactors: int
+    committers: int
+    idempotent_share: float
+    commit_share: float
+    list_share: float
+    seek_share: float
+    value_bytes: int
+    gap_s: float
+    poll_ms: int
+    transaction_timeout_ms: int
+    shares_transactional_ids: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TopicsPlan:
+    """One run."""
+
+    seed: int
+    theme: str
+    base: Plan
+    broker_count: int
+    replicas: int
+    state_partitions: int
+    state_segment_bytes: int
+    topics: tuple[TopicPlan, ...]
+    work: TopicWork
+    fault_every_s: dict[str, float]
+    retention_interval_s: float
+    rebalance_interval_s: float
+
+
+def theme_of(seed: int) -> str:
+    """Return which faults a run has most of."""
+    return list(THEMES)[seed % len(THEMES)]
+
+
+def make_topics_plan(seed: int) -> TopicsPlan:
+    """Draw everything."""
+    rng = random.Random(f"topics plan {seed}")
+    theme = theme_of(seed)
+    duration_s = rng.choice((25.0, 40.0, 60.0))
+    bookie_count = rng.choice((3, 4))
+    replicas = rng.choice((2, 3, 3))
+    return TopicsPlan(
+        seed=seed,
+        theme=theme,
+        base=_base(rng, seed, theme, duration_s, bookie_count),
+        broker_count=3,
+        replicas=replicas,
+        state_partitions=rng.choice((1, 2)),
+        state_segment_bytes=rng.choice((1_500, 4_000, 100_000)),
+        topics=_topics(rng, replicas),
+        work=_work(rng, theme),
+        fault_every_s=_faults(rng, theme, duration_s),
+        retention_interval_s=rng.choice((3.0, 10.0)),
+        rebalance_interval_s=rng.choice((8.0, 20.0)),
+    )
+
+
+def _topics(rng: random.Random, replicas: int) -> tuple[TopicPlan, ...]:
+    configs = {
+        "replica.lag.time.max.ms": str(rng.choice((1_000, 3_000))),
+        "segment.bytes": str(2**14),
+        "segment.ms": str(rng.choice((1_500, 5_000, 60_000))),
+        "min.insync.replicas": str(rng.choice((1, min(2, replicas)))),
+    }
+    if rng.random() < 0.4:
+        configs["retention.bytes"] = str(rng.choice((2**14, 2**16)))
+    if rng.random() < 0.3:
+        configs["retention.ms"] = str(rng.choice((8_000, 20_000)))
+    if rng.random() < 0.3 and replicas == 3:
+        configs = {**configs, "replication.mode": "quorum", "ack.quorum": "2"}
+    if rng.random() < 0.2:
+        configs["message.timestamp.type"] = "LogAppendTime"
+    return (TopicPlan("orders", rng.choice((1, 2, 3)), tuple(configs.items())),)
+
+
+def _work(rng: random.Random, theme: str) -> TopicWork:
+    has_state = theme in ("coordinators", "zombies", "users") or rng.random() < 0.5
+    return TopicWork(
+        producers=rng.randint(1, 2),
+        readers=rng.randint(1, 2),
+        transactors=rng.choice((1, 2)) if has_state else 0,
+        committers=rng.choice((1, 2)) if has_state else 0,
+        idempotent_share=0.8,
+        commit_share=rng.choice((0.5, 0.8)),
+        list_share=rng.choice((0.1, 0.4)),
+        seek_share=rng.choice((0.0, 0.05)),
+        value_bytes=rng.choice((60, 400, 1_500)),
+        gap_s=rng.choice((0.2, 0.5, 1.0)),
+        poll_ms=rng.choice((200, 1_000)),
+        transaction_timeout_ms=rng.choice((5_000, 20_000)),
+        shares_transactional_ids=rng.random() < 0.4,
+    )
+
+
+def _faults(rng: random.Random, theme: str, duration_s: float) -> dict[str, float]:
+    rates = {}
+    for kind in FAULTS:
+        if rng.random() < 0.3:
+            rates[kind] = max(2.0, duration_s / rng.uniform(0.5, 3.0))
+    for kind in THEMES[theme]:
+        if rng.random() < 0.7:
+            rates[kind] = max(2.0, duration_s / (THEME_COUNT * rng.uniform(0.5, 1.5)))
+    return rates
+
+
+def _base(rng: random.Random, seed: int, theme: str, duration_s: float, bookie_count: int) -> Plan:
+    session_timeout_s = rng.choice((2.0, 4.0))
+    return Plan(
+        seed=seed,
+        theme=theme,
+        beyond_budget=False,
+        bookie_count=bookie_count,
+        duration_s=duration_s,
+        quorums=(Quorum(3, 3, 2),),
+        workload=Workload(0, 0, 0, 0, 0, 0.0, 0, 0, 0, 0.0, 0.0, b""),
+        network=NetworkOdds(
+            delay_s=rng.choice((0.0005, 0.002, 0.01)),
+            slow_share=rng.choice((0.0, 0.005, 0.02)),
+            slow_delay_s=rng.choice((0.05, 0.5)),
+            split_share=rng.choice((0.0, 0.05)),
+            never_seen_share=rng.choice((0.0, 0.3)),
+        ),
+        store=StoreOdds(
+            delay_s=rng.choice((0.001, 0.005)),
+            slow_share=rng.choice((0.0, 0.0, 0.05)),
+            slow_delay_s=rng.choice((0.5, 2.0)),
+            lost_share=rng.choice((0.0, 0.0, 0.1)),
+            refused_share=rng.choice((0.0, 0.0, 0.02)),
+            stale_share=rng.choice((0.0, 0.3)),
+            stale_changes_max=rng.choice((3, 20)),
+            watch_delay_s=rng.choice((0.001, 0.05, 0.5)),
+            slow_watch_share=rng.choice((0.0, 0.1)),
+            lost_watch_share=rng.choice((0.0, 0.0, 0.02)),
+            reconnect_delay_s_max=rng.choice((0.1, 1.0)),
+        ),
+        disk_delay_s=rng.choice((0.0005, 0.002, 0.01)),
+        preallocates=False,
+        fault_every_s={},
+        damage_max=0,
+        options=BookieOptions(
+            segment_bytes_max=2**18,
+            recent_bytes_max=rng.choice((2**14, 2**20)),
+            reserve_bytes_min=2**12,
+            reserve_share=0.0,
+            queue_bytes_max=2**20,
+            collect_interval_s=20.0,
+            collect_reads_per_s=50,
+            drain_timeout_s=1.0,
+        ),
+        config=_config(session_timeout_s),
+        session_timeout_s=session_timeout_s,
+        pools_small_bodies=False,
+    )
+
+
+def _config(session_timeout_s: float) -> ClientConfig:
+    """Return what `broker_layer.main` gives its ledger client, but for patience."""
+    return replace(
+        ClientConfig(append_deadline_s=600.0, session_timeout_s=session_timeout_s),
+        add_timeout_s=1.0,
+        read_timeout_s=1.0,
+        call_timeout_s=5.0,
+        quarantine_s=2.0,
+    )

@@ -1,0 +1,232 @@
+"""Runs one seed with topics: faults while promises are checked, then healing and reading it all.
+
+Leaves the campaign over many seeds to `tests.simulation.topics.__main__`.
+
+Invariant: the same seed and code give the same history, whatever the process's hash seed.
+Source: assurance design, "Deterministic simulation".
+"""
+
+import asyncio
+import gc
+import logging
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Final
+from unittest.mock import patch
+
+from broker_layer import broker_parts, broker_process, topic_changes
+from broker_layer.control_config import ControlConfig
+from broker_layer.kafka.messages import CreateTopicsRequest, CreateTopicsResponse
+from broker_layer.kafka.versions import ApiKey
+from broker_layer.options import BrokerOptions
+from tests.simulation.loop import LivelockError, SimulationLoop
+from tests.simulation.model import Model
+from tests.simulation.observing import described
+from tests.simulation.run import Result, forget
+from tests.simulation.topics.broker_nodes import KafkaNode
+from tests.simulation.topics.ending import read_everything
+from tests.simulation.topics.kafka_client import KafkaClient, Unanswered
+from tests.simulation.topics.producing import produce
+from tests.simulation.topics.reading import read
+from tests.simulation.topics.topic_cluster import TopicCluster
+from tests.simulation.topics.topic_faults import TopicFaults
+from tests.simulation.topics.topic_plan import TopicsPlan, make_topics_plan
+
+START_S_MAX: Final = 60.0
+FINISH_S_MAX: Final = 90.0
+UNTIL_S: Final = 10_000.0
+LOOK_EVERY_S: Final = 0.5
+MESSAGES_MAX: Final = 12_000
+"""A run that has exchanged so many goes on to its healing."""
+CREATE_TOPICS_VERSION: Final = 4
+TOPIC_EXISTS: Final = 36
+
+
+def run_topics_seed(seed: int, *, trace: bool = False) -> Result:
+    """Run one seed to its end."""
+    disabled_logs = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    gc_was_on = gc.isenabled()
+    gc.disable()  # when cycles are collected would be part of the history
+    gc.collect()
+    gc.freeze()
+    loop = SimulationLoop(seed)
+    model = Model(loop, trace=trace)
+    plan = make_topics_plan(seed)
+    model.note("plan", repr(plan))
+    run = _Run(loop, plan, model)
+    try:
+        with _hastened(plan):
+            loop.run_until_complete(asyncio.wait_for(run.main(), UNTIL_S))
+    except LivelockError as error:
+        model.report("livelock", str(error))
+    except TimeoutError:
+        model.report("livelock", f"not at its end after {UNTIL_S} s")
+    except Exception as error:
+        model.report("simulation", described(error))
+        if trace:
+            raise
+    for failure in loop.failures:
+        model.report("unhandled", described(failure))
+    result = run.result(loop.time())
+    del run  # what it holds is thrown away with the loop
+    forget(loop)
+    if gc_was_on:
+        gc.enable()
+    logging.disable(disabled_logs)
+    return result
+
+
+@contextmanager
+def _hastened(plan: TopicsPlan) -> Iterator[None]:
+    """Let brokers do within seconds what they do within minutes."""
+    original = broker_parts.control_config
+
+    def config(options: BrokerOptions) -> ControlConfig:
+        return replace(
+            original(options),
+            retention_interval_s=plan.retention_interval_s,
+            rebalance_interval_s=plan.rebalance_interval_s,
+            settled_s=2.0,
+            assembly_s=0.5,
+        )
+
+    state_configs = {"cleanup.policy": "compact", "segment.bytes": str(plan.state_segment_bytes)}
+    with (
+        patch.object(broker_parts, "control_config", config),
+        patch.object(broker_process, "_warm_up", _warm),
+        patch.object(topic_changes, "INTERNAL_CONFIGS", state_configs),
+    ):
+        yield
+
+
+async def _warm() -> None:
+    """Leave the codecs cold: they are compiled at their first use, in no virtual time."""
+
+
+class _Run:
+    def __init__(self, loop: SimulationLoop, plan: TopicsPlan, model: Model) -> None:
+        self._loop = loop
+        self._plan = plan
+        self._model = model
+        self._cluster: TopicCluster | None = None
+        self._faults: TopicFaults | None = None
+
+    def result(self, now_s: float) -> Result:
+        """Return what the run showed."""
+        cluster, model = self._cluster, self._model
+        return Result(
+            seed=self._plan.seed,
+            violations=tuple(str(each) for each in model.violations),
+            messages=model.message_count,
+            metadata_messages=0 if cluster is None else cluster.store_faults.message_count,
+            simulated_s=now_s,
+            entries=0 if cluster is None else cluster.history.acknowledged_count,
+            ledgers=len(model.ledgers),
+            trace_hash=model.trace_hash,
+            faults={} if self._faults is None else self._faults.counts,
+            errors=dict(model.error_counts),
+            trace=tuple(model.trace or ()),
+        )
+
+    async def main(self) -> None:
+        cluster = self._cluster = TopicCluster(self._loop, self._plan, self._model)
+        if not await self._start(cluster):
+            return
+        self._add_users(cluster)
+        for user in cluster.users:
+            user.start()
+        faults = self._faults = TopicFaults(cluster)
+        faults.start()
+        await self._suffer()
+        self._model.note("phase", "healing")
+        await faults.heal()
+        cluster.store_faults.odds = type(cluster.store_faults.odds)()
+        cluster.network.odds = type(cluster.network.odds)()
+        cluster.is_over = True
+        if self._model.violations:
+            return
+        users = cluster.users
+        if not await cluster.wait_until(lambda: not any(u.is_running for u in users), FINISH_S_MAX):
+            stuck = [each.host for each in users if each.is_running]
+            self._model.report("liveness", f"{', '.join(stuck)} cannot finish")
+            return
+        await read_everything(cluster, "last reader")
+        if self._model.violations:
+            return
+        for broker in cluster.brokers:
+            broker.kill(power_off=False)
+            broker.start()
+        await read_everything(cluster, "reader after restart")
+
+    async def _start(self, cluster: TopicCluster) -> bool:
+        bookies, brokers = cluster.bookies, cluster.brokers
+        for bookie in bookies:
+            bookie.start()
+        await cluster.wait_until(lambda: all(each.is_serving for each in bookies), START_S_MAX)
+        for broker in brokers:
+            broker.start()
+        if not await cluster.wait_until(lambda: all(b.is_serving for b in brokers), START_S_MAX):
+            self._model.report("liveness", "the brokers did not start")
+            return False
+        if not await self._create_topics(cluster):
+            self._model.report("liveness", "the topics were not created")
+            return False
+        return True
+
+    async def _create_topics(self, cluster: TopicCluster) -> bool:
+        client = KafkaClient(cluster, "creator", random.Random(0))
+        kind = CreateTopicsRequest.CreatableTopic
+        request = CreateTopicsRequest(
+            topics=[
+                kind(
+                    name=topic.name,
+                    num_partitions=topic.partitions,
+                    replication_factor=cluster.topics_plan.replicas,
+                    assignments=[],
+                    configs=[
+                        kind.CreatableTopicConfig(name=name, value=value)
+                        for name, value in topic.configs
+                    ],
+                )
+                for topic in cluster.topics_plan.topics
+            ],
+            timeout_ms=5_000,
+            validate_only=False,
+        )
+        until_s = cluster.loop.time() + START_S_MAX
+        while cluster.loop.time() < until_s:
+            try:
+                broker = client.rng.randrange(len(cluster.brokers))
+                response = await client.ask(
+                    broker, ApiKey.CREATE_TOPICS, CREATE_TOPICS_VERSION, request
+                )
+                assert isinstance(response, CreateTopicsResponse)
+                errors = [each.error_code for each in response.topics]
+                self._model.note("create", str([each.error_message for each in response.topics]))
+                if all(code in (0, TOPIC_EXISTS) for code in errors):
+                    client.close()
+                    return True
+            except Unanswered:
+                pass
+            await client.pause()
+        return False
+
+    def _add_users(self, cluster: TopicCluster) -> None:
+        work = cluster.topics_plan.work
+        for kind, count, run in (
+            ("producer", work.producers, produce),
+            ("reader", work.readers, read),
+        ):
+            for number in range(count):
+                cluster.users.append(KafkaNode(cluster, f"{kind}-{number}", run))
+
+    async def _suffer(self) -> None:
+        """Let the faults do their work, until there is enough of it or a promise is broken."""
+        until_s = self._loop.time() + self._plan.base.duration_s
+        while self._loop.time() < until_s:
+            await asyncio.sleep(LOOK_EVERY_S)
+            if self._model.violations or self._model.message_count > MESSAGES_MAX:
+                return
