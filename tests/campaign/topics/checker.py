@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from confluent_kafka import Consumer, IsolationLevel, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from tests.campaign.judge import Violation
+from tests.campaign.topics.ends import Ends
 from tests.campaign.topics.facts import Facts, read_facts
 from tests.campaign.topics.judge import (
     Found,
@@ -47,22 +47,18 @@ class Reading:
     def __init__(self, bootstrap: str, partitions: int) -> None:
         self._bootstrap = bootstrap
         self._partitions = range(partitions)
-        self._admin = AdminClient({"bootstrap.servers": bootstrap})
 
     def ends(self, topic: str, level: IsolationLevel) -> dict[int, int]:
         """Return where each partition ends, waiting for those without a leader."""
         deadline = time.monotonic() + SILENT_S_MAX
-        places = [TopicPartition(topic, each) for each in self._partitions]
-        while True:
-            asked = self._admin.list_offsets(
-                {place: OffsetSpec.latest() for place in places}, isolation_level=level
-            )
-            try:
-                return {p.partition: int(a.result(CALL_S).offset) for p, a in asked.items()}
-            except KafkaException:
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(0.2)
+        with Ends(self._bootstrap, level) as source:
+            while True:
+                try:
+                    return source.all(topic, len(self._partitions), CALL_S)
+                except KafkaException:
+                    if time.monotonic() > deadline:
+                        raise
+                    time.sleep(0.2)
 
     def wait_until_stable(self, topic: str) -> float:
         """Wait until no transaction is open; return how long that took. Raises TimeoutError."""

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.campaign.history import parse_lines
-from tests.campaign.topics.spans import Span, add_words
+from tests.campaign.topics.spans import Span, SpanWords, add_words, span_of
 
 
 class Outcome(Enum):
@@ -68,6 +68,8 @@ class Facts:
     watched: dict[int, list[Span]] = field(default_factory=dict)
     ends: dict[tuple[str, str], list[dict[int, int]]] = field(default_factory=dict)
     """Of a topic at an isolation level, what each question was answered."""
+    acked_counts: Counter[int] = field(default_factory=Counter)
+    """How many records of each partition of the plain topic were acknowledged."""
     failures: Counter[str] = field(default_factory=Counter)
     complaints: list[str] = field(default_factory=list)
     in_sync_least: int | None = None
@@ -77,7 +79,7 @@ class Facts:
     @property
     def acked_count(self) -> int:
         """How many records of the plain topic were acknowledged."""
-        return sum(span.count for spans in self.acked.values() for span in spans)
+        return self.acked_counts.total()
 
     def tokens_of(self, outcome: Outcome) -> int:
         """How many tokens ended so."""
@@ -91,7 +93,7 @@ class Facts:
         """Add one line's content."""
         match fact["event"]:
             case "acked":
-                add_words(self.acked, fact["spans"])
+                self._take_acked(fact["spans"])
             case "began":
                 parts = {int(key): (first, count) for key, (first, count) in fact["parts"].items()}
                 self.tokens[fact["token"]] = Token(fact["writer"], parts)
@@ -119,6 +121,11 @@ class Facts:
                 self.left += fact["left"]
             case other:
                 raise ValueError(f"unknown event {other!r} in a history")
+
+    def _take_acked(self, words_by_partition: dict[str, list[SpanWords]]) -> None:
+        add_words(self.acked, words_by_partition)
+        for partition, spans in words_by_partition.items():
+            self.acked_counts[int(partition)] += sum(span_of(words).count for words in spans)
 
     def _take_counts(self, counts: list[int]) -> None:
         least = [self.in_sync_least] if self.in_sync_least is not None else []

@@ -13,33 +13,27 @@ from confluent_kafka import (
     ConsumerGroupTopicPartitions,
     IsolationLevel,
     KafkaException,
-    TopicPartition,
 )
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka.admin import AdminClient
 
+from tests.campaign.topics.ends import Ends
 from tests.campaign.topics.work import GROUP, PLAIN, TOKENS, Worker
 
 EVERY_S: Final = 0.7
 CALL_S: Final = 10.0
+ENDS_S: Final = 2.0
 NONE: Final = -1
 """What is told of a partition that the group is said to have no offset of."""
 
 
-def _ask_ends(worker: Worker, admin: AdminClient, topic: str, level: IsolationLevel) -> None:
-    places = [TopicPartition(topic, each) for each in range(worker.options.partitions)]
-    asked = admin.list_offsets(
-        {place: OffsetSpec.latest() for place in places},
-        isolation_level=level,
-        request_timeout=CALL_S,
-    )
-    ends: dict[int, int] = {}
-    for place, answer in asked.items():
-        try:
-            ends[place.partition] = int(answer.result(CALL_S).offset)
-        except KafkaException as raised:
-            worker.failed("end", raised.args[0])
+def _ask_ends(worker: Worker, source: Ends, topic: str) -> None:
+    answers = source.known(topic, worker.options.partitions, ENDS_S)
+    ends = {key: value for key, value in answers.items() if isinstance(value, int)}
+    for why in answers.values():
+        if isinstance(why, str):
+            worker.tell("failed", error=f"end: {why}", text=topic)
     if ends:
-        worker.tell("ends", topic=topic, level=level.name, ends=ends)
+        worker.tell("ends", topic=topic, level=source.level, ends=ends)
 
 
 def _ask_offsets(worker: Worker, admin: AdminClient, group: str) -> None:
@@ -82,14 +76,16 @@ def main() -> int:
     admin = AdminClient(
         {"bootstrap.servers": worker.options.bootstrap, "reconnect.backoff.max.ms": 1_000}
     )
-    while not worker.is_stopping:
-        _ask_ends(worker, admin, PLAIN, IsolationLevel.READ_UNCOMMITTED)
-        _ask_ends(worker, admin, TOKENS, IsolationLevel.READ_UNCOMMITTED)
-        _ask_ends(worker, admin, TOKENS, IsolationLevel.READ_COMMITTED)
-        for protocol in worker.options.name.split("-")[1:]:
-            _ask_offsets(worker, admin, f"{GROUP}-{protocol}")
-        _ask_in_sync(worker, admin)
-        worker.pause(EVERY_S)
+    committed = Ends(worker.options.bootstrap, IsolationLevel.READ_COMMITTED)
+    with Ends(worker.options.bootstrap, IsolationLevel.READ_UNCOMMITTED) as plain, committed:
+        while not worker.is_stopping:
+            _ask_ends(worker, plain, PLAIN)
+            _ask_ends(worker, plain, TOKENS)
+            _ask_ends(worker, committed, TOKENS)
+            for protocol in worker.options.name.split("-")[1:]:
+                _ask_offsets(worker, admin, f"{GROUP}-{protocol}")
+            _ask_in_sync(worker, admin)
+            worker.pause(EVERY_S)
     worker.tell("ended", left=0)
     return 0
 

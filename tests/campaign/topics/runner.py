@@ -12,6 +12,7 @@ import sys
 import tempfile
 import time
 from asyncio.subprocess import PIPE
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -52,6 +53,23 @@ class Campaign:
     bookies_down_max: int = 2
     keep: Path | None = None
     """Where histories and the cluster's data are left for looking at; none: they are removed."""
+
+
+class Stalls:
+    """How long partitions were without an acknowledgement."""
+
+    def __init__(self, partitions: int, now: float) -> None:
+        self.longest_s = 0.0
+        self._counts: Counter[int] = Counter()
+        self._since = dict.fromkeys(range(partitions), now)
+
+    def take(self, counts: Counter[int], now: float) -> None:
+        """Take note of how many records were acknowledged until now."""
+        for partition, since in self._since.items():
+            self.longest_s = max(self.longest_s, now - since)
+            if counts[partition] > self._counts[partition]:
+                self._since[partition] = now
+        self._counts = Counter(counts)
 
 
 class CampaignRun:
@@ -110,20 +128,18 @@ class CampaignRun:
         await workers.start("observer", "-".join(("observer", *campaign.protocols)))
 
     async def _watch(self, faults: "asyncio.Task[None]") -> None:
-        """Wait for the end of the time; note the longest time without an acknowledgement."""
+        """Wait for the end of the time; note how long any partition took nothing."""
         loop = asyncio.get_running_loop()
-        end = loop.time() + self._campaign.seconds
-        acked, since = 0, loop.time()
-        while loop.time() < end:
+        begun = loop.time()
+        stalls = Stalls(self._campaign.partitions, begun)
+        while loop.time() < begun + self._campaign.seconds:
             await asyncio.sleep(WATCH_S)
             if faults.done():
                 faults.result()
-            now_acked = self._follower.catch_up().acked_count
-            if now_acked > acked:
-                acked, since = now_acked, loop.time()
-            self._longest_stall_s = max(self._longest_stall_s, loop.time() - since)
-            if loop.time() - since > STALL_S_MAX:
-                self._complaints.append(f"nothing was acknowledged for {STALL_S_MAX:.0f} s")
+            stalls.take(self._follower.catch_up().acked_counts, loop.time())
+            self._longest_stall_s = stalls.longest_s
+            if stalls.longest_s > STALL_S_MAX:
+                self._complaints.append(f"a partition took nothing for {STALL_S_MAX:.0f} s")
                 return
 
     async def _wait_until_well(self, workers: Workers, bootstrap: str) -> None:

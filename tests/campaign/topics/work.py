@@ -6,6 +6,7 @@ Invariants: a worker ends with its parent, however that ended; SIGTERM asks it t
 """
 
 import argparse
+import faulthandler
 import os
 import signal
 import sys
@@ -47,6 +48,7 @@ class Worker:
     """One process of a campaign."""
 
     def __init__(self, job: str) -> None:
+        faulthandler.enable()
         parser = argparse.ArgumentParser(description=job)
         parser.add_argument("--bootstrap", required=True)
         parser.add_argument("--history", type=Path, required=True)
