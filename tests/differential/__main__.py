@@ -1,5 +1,6 @@
 """Asks a broker everything in the script, and prints where its answers differ from Apache Kafka's.
 
+The script asks one broker, which must lead every partition and group.
 Leaves the script to the `*_cases` modules and starting brokers to `tests.kafka.brokers`.
 """
 
@@ -81,7 +82,7 @@ def recorded() -> dict[str, Json]:
 async def _reference(against: str | None, only: Sequence[str]) -> dict[str, Json]:
     if against is None:
         return recorded()
-    async with broker(against) as address:
+    async with broker(against, brokers=1) as address:
         return (await answers_of(address, only)).answers
 
 
@@ -93,7 +94,7 @@ async def _run(options: argparse.Namespace) -> int:
         return 0
     golden = await _reference(options.against, options.only)
     started = time.monotonic()
-    async with broker(options.address) as address:
+    async with broker(options.address, brokers=1) as address:
         run = await answers_of(address.partition(",")[0], options.only)
     seconds = time.monotonic() - started
     left_out = {text.rpartition(": ")[0] for text in run.not_advertised}

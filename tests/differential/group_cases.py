@@ -281,6 +281,7 @@ async def without_members(run: Run) -> None:
     await run.ask("commit/generation without member", COMMIT, 6, nobody)
     await run.ask("commit/empty group id", COMMIT, 6, commit_values("", topic, 1))
     await run.ask("offsets/empty group id", OFFSETS, 5, offsets_values("", topic))
+    await run.quietly(DELETE, 1, {"groups_names": [""]})
     await run.ask("offsets/unknown group", OFFSETS, 5, offsets_values(run.name("absent"), topic))
     await run.ask("alone/described", DESCRIBE, 4, {"groups": [group]})
     listing: Mapping[str, Tree] = {"states_filter": ["Empty"]}

@@ -27,7 +27,9 @@ async def api_versions(run: Run) -> None:
     for name, software in {"no software name": "", "wrong software name": "a b/"}.items():
         wrong = {"client_software_name": software, "client_software_version": "1"}
         await run.send_bare(f"versions/{name}", encode_request("ApiVersions", 3, wrong))
-    await run.send_unserved("versions/ApiVersions 99", API_VERSIONS[1], FAR_VERSION)
+    no_tags = b"\0"
+    frame = bare_request(API_VERSIONS[1], FAR_VERSION, no_tags)
+    await run.send_bare("versions/ApiVersions 99", frame)
 
 
 async def unserved(run: Run) -> None:

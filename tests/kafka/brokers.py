@@ -18,9 +18,10 @@ STOP_TIMEOUT_S: Final = 60
 
 
 @asynccontextmanager
-async def broker(which: str) -> AsyncIterator[str]:
+async def broker(which: str, brokers: int = QUIRE_BROKERS) -> AsyncIterator[str]:
     """Yield the address of a broker: `which` is "kafka" or "quire", started for this, or HOST:PORT.
 
+    `brokers` is how many of Quire's are started; of Apache Kafka it is one.
     Raises PeerUnavailableError where Apache Kafka cannot be fetched.
     """
     match which:
@@ -28,7 +29,7 @@ async def broker(which: str) -> AsyncIterator[str]:
             async with apache_kafka() as address:
                 yield address
         case "quire":
-            async with LocalCluster(broker=QUIRE_BROKERS) as cluster:
+            async with LocalCluster(broker=brokers) as cluster:
                 yield ",".join(each.address for each in cluster.brokers)
         case _:
             yield which

@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks.peers.maven import PeerUnavailableError
 from tests.differential.__main__ import accepted, answers_of, differences, recorded
-from tests.kafka.brokers import BrokerInThread
+from tests.kafka.brokers import BrokerInThread, broker
 from tests.kafka.every_client import SCENARIOS
 from tests.kafka.scenario import Scenario, UnavailableError
 
@@ -27,8 +27,9 @@ def test_stock_client(address: str, scenario: Scenario) -> None:
 
 
 @pytest.mark.timeout(600)
-async def test_every_operation_is_answered_as_by_kafka(address: str) -> None:
-    run = await answers_of(address.partition(",")[0])
+async def test_every_operation_is_answered_as_by_kafka() -> None:
+    async with broker("quire", brokers=1) as address:
+        run = await answers_of(address)
     left_out = {text.rpartition(": ")[0] for text in run.not_advertised}
     found = differences(run.answers, recorded(), left_out)
     assert [difference for difference in found if not accepted(difference)] == []
