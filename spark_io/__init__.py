@@ -10,15 +10,18 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from spark_io.source import LedgerDataSource
+    from spark_io.topic_source import TopicDataSource
 
-__all__ = ["LedgerDataSource", "register"]
+__all__ = ["LedgerDataSource", "TopicDataSource", "register"]
 
 
 def register(spark: "SparkSession") -> None:
-    """Make `format("ledger")` known to a session."""
+    """Make `format("ledger")` and `format("topic")` known to a session."""
     from spark_io.source import LedgerDataSource  # noqa: PLC0415 - only now PySpark is needed
+    from spark_io.topic_source import TopicDataSource  # noqa: PLC0415
 
     spark.dataSource.register(LedgerDataSource)
+    spark.dataSource.register(TopicDataSource)
 
 
 def __getattr__(name: str) -> object:
@@ -26,4 +29,8 @@ def __getattr__(name: str) -> object:
         from spark_io.source import LedgerDataSource  # noqa: PLC0415
 
         return LedgerDataSource
+    if name == "TopicDataSource":
+        from spark_io.topic_source import TopicDataSource  # noqa: PLC0415
+
+        return TopicDataSource
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

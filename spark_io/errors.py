@@ -52,6 +52,43 @@ class ReadFailedError(SparkIoError):
         self.last_entry_id = last_entry_id
 
 
+class RecordsLostError(SparkIoError):
+    """Records of a topic that a query covers can no longer be read."""
+
+    def __init__(
+        self, topic: str, partition: int, first_offset: int, end_offset: int, why: str
+    ) -> None:
+        super().__init__(
+            f"topic {topic!r}, partition {partition}, offsets {first_offset} to {end_offset - 1}: "
+            f"{why}. With the option failOnDataLoss=false what is gone is left out and told in the "
+            "log of whoever finds it gone, the driver's or an executor's"
+        )
+        self.topic = topic
+        self.partition = partition
+        self.first_offset = first_offset
+        self.end_offset = end_offset
+
+
+class RecordsUnreadableError(SparkIoError):
+    """Records of a topic cannot be read now; they may be once what the text names is up again."""
+
+    def __init__(
+        self, topic: str, partition: int, first_offset: int, end_offset: int, why: str
+    ) -> None:
+        super().__init__(
+            f"topic {topic!r}, partition {partition}, offsets {first_offset} to {end_offset - 1}: "
+            f"{why}"
+        )
+
+
+class UnknownTopicError(SparkIoError):
+    """A topic that a query names is not there, or is another one now."""
+
+    def __init__(self, topic: str, why: str) -> None:
+        super().__init__(f"topic {topic!r} {why}: `quire topic list` shows those that there are")
+        self.topic = topic
+
+
 class OffsetError(SparkIoError, ValueError):
     """A stored offset is not one of the ledgers or the chain that the query names."""
 

@@ -40,7 +40,7 @@ exec "{java}" "${{kept[@]}}"
 def session(
     name: str = "quire", *, master: str = "local[*]", conf: Mapping[str, str] | None = None
 ) -> "SparkSession":
-    """Return a Spark session in which `format("ledger")` is known.
+    """Return a Spark session in which `format("ledger")` and `format("topic")` are known.
 
     Arrow batches of ledger rows are kept at 1-4 MB, which Spark takes fastest. Raises
     JavaNotFoundError; ImportError without PySpark.

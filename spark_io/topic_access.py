@@ -1,0 +1,116 @@
+"""Opens what planning needs of a cluster: its topics, their partitions, and their ledgers.
+
+Leaves what is asked to `topic_view`. The driver plans on one background loop with one connection
+per cluster, made at its first use and never closed, as the clients of `worker_client`.
+
+Invariants: everything here is touched on its loop alone; failures of the metadata service leave
+`call` as the ledger client's errors.
+"""
+
+import asyncio
+import os
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from random import Random
+from typing import Any, Final, TypeVar
+
+from ledger_client import LedgerClient
+from ledger_client.cluster_access import wall_clock_ms
+from ledger_client.metadata_failures import metadata_call
+from ledger_client.sync_loop import BackgroundLoop
+from metadata.partition_store import PartitionStore
+from metadata.store import MetadataStore
+from metadata.topic_store import TopicStore
+from metadata.zookeeper import open_store
+from spark_io.given_options import ClientOptions
+
+ACCESSES_MAX: Final = 8
+
+ResultT = TypeVar("ResultT")
+
+
+@dataclass(frozen=True, slots=True)
+class TopicServices:
+    """One connection to a cluster, for coroutines on one loop."""
+
+    store: MetadataStore
+    topics: TopicStore
+    partitions: PartitionStore
+    client: LedgerClient
+    password: bytes
+
+    @classmethod
+    def over(cls, store: MetadataStore, options: ClientOptions, rng: Random) -> "TopicServices":
+        """Return the services over a store, which they own from then on."""
+        client = LedgerClient.from_parts(
+            store, rng=rng, wall_clock_ms=wall_clock_ms, config=options.config
+        )
+        return cls(
+            store, TopicStore(store, rng), PartitionStore(store, rng), client, options.password
+        )
+
+
+class TopicAccess:
+    """Runs coroutines over one cluster's topics, for callers that block."""
+
+    def __init__(self, options: ClientOptions) -> None:
+        self._options = options
+        self._background = BackgroundLoop()
+        self._opening = asyncio.Lock()
+        self._services: TopicServices | None = None
+
+    def call(
+        self,
+        what: str,
+        work: Callable[[TopicServices], Coroutine[Any, Any, ResultT]],
+        timeout_s: float,
+    ) -> ResultT:
+        """Return what `work` comes to. Raises LedgerError; MetadataUnavailableError, which names
+        `what`, when the time is up.
+        """
+        return self._background.run(self._called(what, work, timeout_s))
+
+    async def _called(
+        self,
+        what: str,
+        work: Callable[[TopicServices], Coroutine[Any, Any, ResultT]],
+        timeout_s: float,
+    ) -> ResultT:
+        async with metadata_call(what, self._options.metadata, timeout_s):
+            return await work(await self._opened())
+
+    async def _opened(self) -> TopicServices:
+        async with self._opening:
+            if self._services is None:
+                rng, config = Random(), self._options.config
+                store = await open_store(
+                    self._options.metadata,
+                    rng=rng,
+                    operation_timeout_s=config.metadata_timeout_s,
+                    session_timeout_s=config.session_timeout_s,
+                )
+                self._services = TopicServices.over(store, self._options, rng)
+            return self._services
+
+    def close(self) -> None:
+        """End the connection."""
+        services, self._services = self._services, None
+        if services is not None:
+            self._background.run(services.client.aclose())
+        self._background.stop()
+
+
+_accesses: dict[tuple[int, ClientOptions], TopicAccess] = {}
+
+
+def access_of(options: ClientOptions) -> TopicAccess:
+    """Return this process's access to a cluster."""
+    key = os.getpid(), options
+    access = _accesses.pop(key, None)
+    if access is None:
+        access = TopicAccess(options)
+    _accesses[key] = access  # the one used last stands last
+    while len(_accesses) > ACCESSES_MAX:
+        oldest = next(iter(_accesses))
+        _accesses.pop(oldest).close()
+    return access

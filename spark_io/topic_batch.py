@@ -1,0 +1,94 @@
+"""Reads topics as a batch DataFrame.
+
+Leaves how far partitions reach to `topic_view`, finding entries to `topic_ranges`, cutting to
+`topic_splits`, and reading to `topic_reading`.
+
+Invariants: a query sees each partition as it was when the query was planned.
+
+Source: Spark design, "Reading".
+"""
+
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from spark_io.topic_access import TopicServices, access_of
+from spark_io.topic_offsets import EARLIEST, LATEST, TopicPartition, chosen_offsets
+from spark_io.topic_options import TopicReadOptions
+from spark_io.topic_ranges import RangeFinder
+from spark_io.topic_reading import read_topic_ranges
+from spark_io.topic_splits import TopicRange, plan_topic_splits
+from spark_io.topic_view import TopicsView
+
+PLANNING_TIMEOUT_S: Final = 600.0
+
+
+@dataclass
+class TopicRangePartition(InputPartition):
+    """What one task reads."""
+
+    ranges: tuple[TopicRange, ...]
+
+
+def topic_partitions_of(
+    ranges: Sequence[TopicRange], options: TopicReadOptions
+) -> list[InputPartition]:
+    """Cut ranges into partitions as the options say; an empty one for nothing, as Spark would read
+    None else.
+    """
+    parts = plan_topic_splits(
+        ranges, split_bytes=options.split_bytes, min_partitions=options.min_partitions
+    )
+    return [TopicRangePartition(part) for part in parts] or [TopicRangePartition(())]
+
+
+async def find_ranges(
+    finder: RangeFinder,
+    view: TopicsView,
+    start: Mapping[TopicPartition, int],
+    end: Mapping[TopicPartition, int],
+) -> list[TopicRange]:
+    """Return what lies between offsets of some partitions, in their order."""
+    found = await asyncio.gather(
+        *[
+            finder.find(each, start[partition], end[partition])
+            for partition, each in view.partitions.items()
+            if start[partition] < end[partition]
+        ]
+    )
+    return [each for ranges in found for each in ranges]
+
+
+class TopicBatchReader(DataSourceReader):
+    """Plans on the driver, reads in tasks; connects only there."""
+
+    def __init__(self, options: TopicReadOptions) -> None:
+        self._options = options
+
+    def partitions(self) -> list[InputPartition]:
+        """Cut what the query covers into parts of about `splitBytes`."""
+        access = access_of(self._options.client)
+        ranges = access.call("planning a query", self._plan, PLANNING_TIMEOUT_S)
+        return topic_partitions_of(ranges, self._options)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the records of one part."""
+        assert isinstance(partition, TopicRangePartition), "partitions() made it"
+        return read_topic_ranges(partition.ranges, self._options)
+
+    async def _plan(self, services: TopicServices) -> list[TopicRange]:
+        options = self._options
+        view = TopicsView(services, options.topics, is_committed=options.is_committed)
+        try:
+            await view.load()
+            bounds = view.bounds
+            start = chosen_offsets("startingOffsets", options.starting_offsets, bounds, EARLIEST)
+            end = chosen_offsets("endingOffsets", options.ending_offsets, bounds, LATEST)
+            finder = RangeFinder(services, fail_on_data_loss=options.fail_on_data_loss)
+            return await find_ranges(finder, view, start, end)
+        finally:
+            await view.aclose()

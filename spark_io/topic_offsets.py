@@ -1,0 +1,121 @@
+"""Computes with offsets of topics' partitions: where a query starts, where a micro-batch ends.
+
+Leaves finding out how far partitions reach to `topic_view`. Pure.
+
+Format of an offset, a JSON object as Kafka's own connector writes it: {"orders": {"0": 5, "1": 0}},
+the offset of the next record of each partition. In options -2 stands for the earliest one that
+there is, -1 for the latest.
+
+Invariants: an end is exclusive; a position never goes back; what lies between two positions is
+read exactly once.
+
+Source: Spark design, "Reading".
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from spark_io.errors import OffsetError, OptionError
+
+EARLIEST: Final = "earliest"
+LATEST: Final = "latest"
+EARLIEST_OFFSET: Final = -2
+LATEST_OFFSET: Final = -1
+EXAMPLE: Final = '{"orders": {"0": 5, "1": 0}}'
+
+StoredOffset = dict[str, dict[str, int]]
+
+
+class TopicPartition(NamedTuple):
+    """Names one partition of a topic."""
+
+    topic: str
+    partition: int
+
+
+Offsets = dict[TopicPartition, int]
+"""The offset of the next record of each partition."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What of a partition may be read: the offsets start..end-1."""
+
+    start: int
+    end: int
+
+
+def as_json(offsets: Mapping[TopicPartition, int]) -> StoredOffset:
+    """Return the stored form, in the order of topics and partitions."""
+    stored: StoredOffset = {}
+    for (topic, partition), offset in sorted(offsets.items()):
+        stored.setdefault(topic, {})[str(partition)] = offset
+    return stored
+
+
+def offsets_of(stored: object, *, least: int = 0) -> Offsets:
+    """Read the stored form. Raises OffsetError."""
+    found: Offsets = {}
+    topics = stored.items() if isinstance(stored, Mapping) else ((None, None),)
+    for topic, partitions in topics:
+        if not isinstance(topic, str) or not isinstance(partitions, Mapping):
+            raise OffsetError(f"{json.dumps(stored)} is no offset of topics such as {EXAMPLE}")
+        for name, offset in partitions.items():
+            is_number = isinstance(offset, int) and not isinstance(offset, bool)
+            if not str(name).isdecimal() or not is_number or offset < least:
+                text = f"{json.dumps(stored)} is no offset of topics such as {EXAMPLE}"
+                raise OffsetError(text)
+            found[TopicPartition(topic, int(name))] = int(offset)
+    return found
+
+
+def chosen_offsets(
+    option: str, text: str, bounds: Mapping[TopicPartition, Bounds], otherwise: str
+) -> Offsets:
+    """Read an option: `earliest`, `latest`, or offsets by topic and partition, with `otherwise` for
+    those that are not named. Raises OptionError.
+    """
+    given: Offsets = {}
+    if text.lower() in (EARLIEST, LATEST):
+        otherwise = text.lower()
+    else:
+        try:
+            given = offsets_of(json.loads(text), least=EARLIEST_OFFSET)
+        except ValueError as error:
+            why = f"{text!r} is neither {EARLIEST} nor {LATEST} nor offsets such as {EXAMPLE}"
+            raise OptionError(option, why) from error
+    unknown = [f"{each.topic}/{each.partition}" for each in given if each not in bounds]
+    if unknown:
+        raise OptionError(option, f"partitions {unknown} are not among those that are read")
+    default = EARLIEST_OFFSET if otherwise == EARLIEST else LATEST_OFFSET
+    chosen: Offsets = {}
+    for partition, each in bounds.items():
+        offset = given.get(partition, default)
+        offset = each.start if offset == EARLIEST_OFFSET else offset
+        chosen[partition] = each.end if offset == LATEST_OFFSET else offset
+    return chosen
+
+
+def advanced(
+    start: Mapping[TopicPartition, int],
+    bounds: Mapping[TopicPartition, Bounds],
+    offsets_max: int | None,
+) -> Offsets:
+    """Return where a micro-batch ends that covers at most `offsets_max` offsets: each partition
+    gets its share by backlog, and single ones that are left over go to the first ones. A partition
+    that is not in `start` is a new one, and begins at its first offset.
+    """
+    begin = {partition: start.get(partition, each.start) for partition, each in bounds.items()}
+    left = {each: max(0, bounds[each].end - offset) for each, offset in begin.items()}
+    total = sum(left.values())
+    wanted = total if offsets_max is None else min(total, offsets_max)
+    taken = {each: count * wanted // total if total else 0 for each, count in left.items()}
+    spare = wanted - sum(taken.values())
+    end: Offsets = {each: offset for each, offset in start.items() if each not in bounds}
+    for partition, offset in begin.items():
+        more = 1 if spare > 0 and taken[partition] < left[partition] else 0
+        spare -= more
+        end[partition] = offset + taken[partition] + more
+    return end

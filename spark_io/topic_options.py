@@ -1,0 +1,132 @@
+"""Reads the options of the `topic` data source: what Spark passes as text becomes checked values.
+
+Leaves what all sources share to `given_options`, and their use to the readers and the writers;
+docs/spark.md lists them with their defaults.
+
+Invariants: an option that is unknown, malformed or contradicts another is an OptionError that says
+what there is.
+
+Source: Spark design, "Reading"; api, "Spark".
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from metadata.errors import InvalidTopicNameError
+from metadata.topic import check_topic_name
+from spark_io.errors import OptionError
+from spark_io.given_options import SHARED, ClientOptions, GivenOptions, client_options
+from spark_io.options import ARROW_BATCH_BYTES, SPLIT_BYTES
+
+TOPICS_MAX: Final = 1_000
+READ_COMMITTED: Final = "read_committed"
+READ_UNCOMMITTED: Final = "read_uncommitted"
+COMPRESSIONS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
+
+READING: Final = (
+    "topic",
+    "startingOffsets",
+    "endingOffsets",
+    "isolation.level",
+    "includeHeaders",
+    "splitBytes",
+    "minPartitions",
+    "arrowBatchBytes",
+    "failOnDataLoss",
+    "maxOffsetsPerTrigger",
+)
+WRITING: Final = ("topic", "bootstrapServers", "listener", "compression")
+
+
+@dataclass(frozen=True, slots=True)
+class TopicReadOptions:
+    """A checked set of options to read topics with."""
+
+    client: ClientOptions
+    topics: tuple[str, ...]
+    starting_offsets: str
+    ending_offsets: str
+    is_committed: bool
+    """Whether records of aborted and of open transactions are left out."""
+    include_headers: bool
+    split_bytes: int
+    min_partitions: int
+    arrow_batch_bytes: int
+    fail_on_data_loss: bool
+    max_offsets_per_trigger: int | None
+
+    @classmethod
+    def of(cls, options: Mapping[str, str]) -> "TopicReadOptions":
+        """Check the options of a read. Raises OptionError."""
+        given = GivenOptions(options, (*SHARED, *READING))
+        return cls(
+            client=client_options(given),
+            topics=_topics(given),
+            starting_offsets=given.text("startingOffsets") or "earliest",
+            ending_offsets=given.text("endingOffsets") or "latest",
+            is_committed=_is_committed(given),
+            include_headers=given.truth("includeHeaders", default=True),
+            split_bytes=given.positive("splitBytes") or SPLIT_BYTES,
+            min_partitions=given.positive("minPartitions") or 1,
+            arrow_batch_bytes=given.positive("arrowBatchBytes") or ARROW_BATCH_BYTES,
+            fail_on_data_loss=given.truth("failOnDataLoss", default=True),
+            max_offsets_per_trigger=given.positive("maxOffsetsPerTrigger"),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class TopicWriteOptions:
+    """A checked set of options to write into topics with."""
+
+    client: ClientOptions
+    topic: str
+    """Where rows go that name no topic; empty if each names its own."""
+    bootstrap_servers: tuple[str, ...]
+    """Brokers to begin with; those that are registered if there are none."""
+    listener: str
+    """Which of a registered broker's listeners is used; empty for the first."""
+    compression: str
+
+    @classmethod
+    def of(cls, options: Mapping[str, str]) -> "TopicWriteOptions":
+        """Check the options of a write. Raises OptionError."""
+        given = GivenOptions(options, (*SHARED, *WRITING))
+        compression = (given.text("compression") or "none").lower()
+        if compression not in COMPRESSIONS:
+            text = f"{compression!r} is none of {', '.join(COMPRESSIONS)}"
+            raise OptionError("compression", text)
+        topic = given.text("topic")
+        servers = (given.text("bootstrapServers") or "").split(",")
+        return cls(
+            client=client_options(given),
+            topic=_checked(topic) if topic else "",
+            bootstrap_servers=tuple(each.strip() for each in servers if each.strip()),
+            listener=given.text("listener") or "",
+            compression=compression,
+        )
+
+
+def _topics(given: GivenOptions) -> tuple[str, ...]:
+    text = given.text("topic")
+    if not text:
+        raise OptionError("topic", "missing: name a topic, or several with commas between")
+    names = dict.fromkeys(_checked(each.strip()) for each in text.split(","))
+    if len(names) > TOPICS_MAX:
+        raise OptionError("topic", f"{len(names)} topics: name {TOPICS_MAX} at most")
+    return tuple(names)
+
+
+def _checked(name: str) -> str:
+    try:
+        return check_topic_name(name)
+    except InvalidTopicNameError as error:
+        raise OptionError("topic", str(error)) from error
+
+
+def _is_committed(given: GivenOptions) -> bool:
+    text = (given.text("isolation.level") or READ_COMMITTED).lower()
+    if text not in (READ_COMMITTED, READ_UNCOMMITTED):
+        why = f"{text!r} is neither {READ_COMMITTED} nor {READ_UNCOMMITTED}"
+        raise OptionError("isolation.level", why)
+    return text == READ_COMMITTED

@@ -1,0 +1,197 @@
+"""Shows how far one partition may be read: its ledgers, its log's start, and its end.
+
+Leaves what the newest entries say to `topic_tail`, and whole topics to `topic_view`.
+
+Of ledgers that have ended everything may be read, of the open one what its LAC covers. Whoever
+reads committed records alone ends at the first record of a transaction that is open.
+
+Invariants: no ledger is ever fenced or recovered; the end never goes back, unless an unclean
+recovery gave records up.
+
+Source: topics design, "The mapping" (high watermark, log start offset); Spark design, "Reading".
+"""
+
+import asyncio
+import contextlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from broker_layer.transaction_index import AbortedTransaction
+from ledger_client.errors import LedgerNotFoundError
+from ledger_client.reader import LedgerReader
+from metadata.errors import NodeNotFoundError
+from metadata.ids import NO_ENTRY, LedgerId
+from metadata.partition import PartitionRecord, Segment
+from metadata.partition_store import PartitionKey
+from metadata.paths import partition_path
+from spark_io.topic_access import TopicServices
+from spark_io.topic_offsets import Bounds, TopicPartition
+from spark_io.topic_tail import LogTail, TailState
+
+if TYPE_CHECKING:
+    from metadata.store import Cancel
+
+NOTHING: Final = Bounds(0, 0)
+LOOKS_MAX: Final = 10
+"""Attempts to look at ledgers that retention takes away meanwhile."""
+NEWS_WAIT_S: Final = 2.0
+FOLLOW_PAUSE_S: Final = 0.02
+"""What is appended within this time is looked at together."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionNow:
+    """How far a partition may be read at one moment, and what there is to know of that."""
+
+    bounds: Bounds = NOTHING
+    segments: tuple[Segment, ...] = ()
+    """All ledgers that there are, oldest first; the end lies within them."""
+    aborted: tuple[AbortedTransaction, ...] = ()
+    """Aborted transactions of the whole log, where they matter."""
+    tail_ledger_id: LedgerId | None = None
+    """The ledger of the newest entry that was looked at."""
+    tail_entry_id: int = NO_ENTRY
+    next_offset: int = 0
+    """The offset behind that entry."""
+    entry_bytes: float = 0.0
+    """Bytes of an entry of that ledger, about."""
+
+    def end_of(self, segment: Segment) -> int:
+        """Return the offset behind what may be read of a segment."""
+        end = self.bounds.end if segment.end_offset is None else segment.end_offset
+        return max(segment.base_offset, min(end, self.bounds.end))
+
+
+class PartitionView:
+    """One partition, as of the last look at it."""
+
+    def __init__(
+        self,
+        services: TopicServices,
+        partition: TopicPartition,
+        key: PartitionKey,
+        *,
+        is_committed: bool,
+    ) -> None:
+        self.partition = partition
+        self.now = PartitionNow()
+        self._services = services
+        self._key = key
+        self._is_committed = is_committed
+        self._record = PartitionRecord()
+        self._segments: tuple[Segment, ...] = ()
+        self._tail: LogTail | None = None
+        self._readers: dict[LedgerId, LedgerReader] = {}
+        """Of the newest ledgers: those without entries, and one that has some."""
+        self._news = asyncio.Event()
+        self._cancel_watch: Cancel | None = None
+
+    async def start(self) -> None:
+        """Look, and take note of changes of the list from then on. Raises as `refresh`."""
+        path = partition_path(self._key)
+        self._cancel_watch = self._services.store.watch_value(path, self._news.set)
+        await self.refresh()
+
+    async def refresh(self, *, relist: bool = True) -> None:
+        """Look how far the partition reaches now; with `relist`, also which ledgers it has.
+
+        Raises LedgerError, MetadataError, BatchError, StateEntryError.
+        """
+        for _ in range(LOOKS_MAX - 1):
+            if relist:
+                await self._list()
+            try:
+                await self._look()
+            except LedgerNotFoundError:
+                relist = True  # retention took it away just now
+                continue
+            return
+        await self._look()
+
+    async def follow(self) -> None:
+        """Wait until there may be something new, and look: to be called again and again."""
+        reader = self._newest
+        if reader is None or reader.is_closed:
+            with contextlib.suppress(TimeoutError):  # a watch may be lost with its session
+                await asyncio.wait_for(self._news.wait(), NEWS_WAIT_S)
+            await self.refresh()
+            return
+        await reader.wait_confirmed(reader.last_confirmed, timeout=NEWS_WAIT_S)
+        await asyncio.sleep(FOLLOW_PAUSE_S)
+        await self.refresh(relist=self._news.is_set() or reader.is_closed)
+
+    async def aclose(self) -> None:
+        """Close what is open."""
+        if self._cancel_watch is not None:
+            self._cancel_watch()
+        for ledger_id in list(self._readers):
+            await self._readers.pop(ledger_id).aclose()
+
+    @property
+    def _newest(self) -> LedgerReader | None:
+        """The reader of the newest ledger, if its end was not known to the list."""
+        last = self._segments[-1] if self._segments else None
+        return None if last is None else self._readers.get(last.ledger_id)
+
+    async def _list(self) -> None:
+        self._news.clear()
+        partitions = self._services.partitions
+        for _ in range(LOOKS_MAX):
+            try:
+                record, _ = await partitions.get(self._key)
+            except NodeNotFoundError:
+                return  # nobody ever led it
+            if record.token == self._record.token:
+                return
+            try:
+                segments = await partitions.segments(self._key, record)
+            except NodeNotFoundError:
+                continue  # a chunk of the list was dropped just now
+            self._record, self._segments = record, segments
+            return
+
+    async def _look(self) -> None:
+        start = end = self._record.log_start_offset
+        used: list[LedgerId] = []
+        for segment in reversed(self._segments):
+            end = max(end, segment.base_offset)
+            if segment.end_offset is not None and not self._is_committed:
+                end = max(end, segment.end_offset)
+                break
+            used.append(segment.ledger_id)
+            state = await self._state_of(segment.ledger_id)
+            if state is not None:
+                end = state.stable_offset if self._is_committed else state.next_offset
+                break
+        self.now = self._as_of_now(Bounds(start, max(start, end)))
+        for ledger_id in [each for each in self._readers if each not in used]:
+            await self._readers.pop(ledger_id).aclose()
+
+    def _as_of_now(self, bounds: Bounds) -> PartitionNow:
+        if self._tail is None:
+            return PartitionNow(bounds, self._segments)
+        state = self._tail.state
+        return PartitionNow(
+            bounds,
+            self._segments,
+            state.aborted,
+            self._tail.reader.id,
+            self._tail.last_entry_id,
+            state.next_offset,
+            state.entry_bytes,
+        )
+
+    async def _state_of(self, ledger_id: LedgerId) -> TailState | None:
+        """Return what the newest entries of a ledger say; None if none is confirmed yet."""
+        reader = self._readers.get(ledger_id)
+        if reader is None:
+            services = self._services
+            reader = await services.client.open_ledger(ledger_id, password=services.password)
+            self._readers[ledger_id] = reader
+        last = reader.last_confirmed
+        if last < 0:
+            return None
+        if self._tail is None or self._tail.reader is not reader:
+            self._tail = LogTail(reader, is_committed=self._is_committed)
+        await self._tail.advance(last)
+        return self._tail.state

@@ -1,0 +1,179 @@
+"""Finds the entries that hold the offsets which a query covers.
+
+Leaves how far partitions reach to `topic_view`, and cutting ranges into parts to `topic_splits`.
+
+A ledger that is read whole needs no search. Within one, entries are looked at by interpolation and
+by halves in turn, until few are left: it costs less to read these than to look further.
+
+Invariants: every record of the offsets that are covered lies in the entries that are returned; what
+is gone is an error that names the topic, the partition and the offsets, or, with
+failOnDataLoss=false, a line in the driver's log.
+
+Source: Spark design, "Reading"; topics design, "The mapping" (offset).
+"""
+
+import logging
+from collections import OrderedDict
+from collections.abc import Sequence
+from contextlib import aclosing
+from dataclasses import replace
+from typing import Final
+
+from broker_layer.kafka.record_batch import read_header
+from broker_layer.state_entry import StateEntry, is_state_entry
+from ledger_client.info import LedgerInfo
+from ledger_client.reader import LedgerReader
+from metadata.ids import EntryId, LedgerId
+from metadata.partition import Segment
+from spark_io.errors import RecordsLostError, RecordsUnreadableError
+from spark_io.splits import ENTRY_BYTES_ASSUMED, EntryRange
+from spark_io.topic_access import TopicServices
+from spark_io.topic_offsets import Bounds
+from spark_io.topic_partition import PartitionNow, PartitionView
+from spark_io.topic_splits import AbortedRange, TopicRange
+from spark_io.topic_tail import look_at
+
+SLACK_ENTRIES: Final = 4
+POINTS_MAX: Final = 10_000
+"""Places of offsets that are kept for the micro-batches to come."""
+
+_log = logging.getLogger(__name__)
+
+
+class RangeFinder:
+    """Finds the entries of a partition's offsets, and remembers where batches began and ended."""
+
+    def __init__(self, services: TopicServices, *, fail_on_data_loss: bool) -> None:
+        self._services = services
+        self._fail_on_data_loss = fail_on_data_loss
+        self._points: OrderedDict[tuple[LedgerId, int], int] = OrderedDict()
+
+    async def find(
+        self, view: PartitionView, first_offset: int, end_offset: int
+    ) -> list[TopicRange]:
+        """Return the ranges that hold the offsets first_offset..end_offset-1 of a partition.
+
+        Raises RecordsLostError, RecordsUnreadableError, LedgerError.
+        """
+        now = view.now  # one moment: how far the partition reaches may change while we wait
+        first, end = self._within(view, now.bounds, first_offset, end_offset)
+        wanted = [
+            (each, max(first, each.base_offset), min(end, now.end_of(each)))
+            for each in now.segments
+        ]
+        wanted = [each for each in wanted if each[1] < each[2]]
+        infos = await self._infos([segment.ledger_id for segment, _, _ in wanted])
+        ranges: list[TopicRange] = []
+        for (segment, first, end), info in zip(wanted, infos, strict=True):
+            if info is None:
+                self._lose(view, first, end, f"ledger {segment.ledger_id} was deleted")
+                continue
+            last = info.last_entry_id
+            if last is None and now.tail_ledger_id == segment.ledger_id:
+                last = EntryId(now.tail_entry_id)
+            if last is None:
+                why = f"ledger {segment.ledger_id} is open, and should not be"
+                raise RecordsUnreadableError(*view.partition, first, end, why)
+            entries = await self._entries(now, segment, (first, end), last)
+            if info.last_entry_id is not None and info.length is not None:
+                entries = replace(entries, entry_bytes=info.length / (last + 1))
+            ranges.append(
+                TopicRange(view.partition, entries, first, end, _aborted(now, first, end))
+            )
+        return ranges
+
+    def _within(self, view: PartitionView, bounds: Bounds, first: int, end: int) -> tuple[int, int]:
+        """Return what of a range of offsets is there."""
+        if first < end and first < bounds.start:
+            gone = min(end, bounds.start)
+            self._lose(view, first, gone, f"they are gone: the log begins at {bounds.start} now")
+            first = gone
+        if first < end and bounds.end < end:
+            gone = max(first, bounds.end)
+            self._lose(view, gone, end, f"they are not there: the log ends at {bounds.end} now")
+            end = gone
+        return first, end
+
+    async def _infos(self, ledger_ids: Sequence[LedgerId]) -> list[LedgerInfo | None]:
+        infos = self._services.client.ledger_infos(ledger_ids)
+        return [info async for info in infos] if ledger_ids else []
+
+    async def _entries(
+        self, now: PartitionNow, segment: Segment, offsets: tuple[int, int], last: EntryId
+    ) -> EntryRange:
+        """Return the entries 0..last of one ledger that hold some of its offsets."""
+        first, end = offsets
+        ledger_id, known_end = segment.ledger_id, now.end_of(segment)
+        low, high = 0, int(last)
+        if ledger_id == now.tail_ledger_id:
+            self._note(ledger_id, now.next_offset, now.tail_entry_id)
+        if first > segment.base_offset or end < known_end:
+            services = self._services
+            async with services.client.open_ledger(ledger_id, password=services.password) as reader:
+                if first > segment.base_offset:
+                    low, _ = await self._around(reader, segment, known_end, last, first)
+                if end < known_end:
+                    _, high = await self._around(reader, segment, known_end, last, end)
+        return EntryRange(ledger_id, low, high, now.entry_bytes or ENTRY_BYTES_ASSUMED)
+
+    def _lose(self, view: PartitionView, first_offset: int, end_offset: int, why: str) -> None:
+        if self._fail_on_data_loss:
+            raise RecordsLostError(*view.partition, first_offset, end_offset, why)
+        _log.warning(
+            "topic %r, partition %d: left out offsets %d to %d, %d in all: %s",
+            *view.partition,
+            first_offset,
+            end_offset - 1,
+            end_offset - first_offset,
+            why,
+        )
+
+    async def _around(
+        self, reader: LedgerReader, segment: Segment, known_end: int, last: int, offset: int
+    ) -> tuple[int, int]:
+        """Return two entries, not far from each other: the batch that holds the offset, or the
+        first one behind it, lies at or behind the first of them and before or at the second.
+        """
+        low, low_offset = self._points.get((reader.id, offset), 0), segment.base_offset
+        high, high_offset = last + 1, known_end  # of `high` on, all is beyond the offset
+        by_halves = low > 0
+        while high - low > SLACK_ENTRIES:
+            middle = (low + high) // 2
+            if not by_halves:
+                share = (offset - low_offset) / max(1, high_offset - low_offset)
+                middle = low + int((high - low) * min(1.0, share))
+            middle = min(max(middle, low + 1), high - 1)
+            by_halves = not by_halves
+            found = await _offset_at(reader, middle)
+            if found <= offset:
+                low, low_offset = middle, found
+            else:
+                high, high_offset = middle, found
+        self._note(reader.id, offset, low)
+        return low, min(last, high)
+
+    def _note(self, ledger_id: LedgerId, offset: int, entry_id: int) -> None:
+        """Remember an entry from which on an offset is to be found."""
+        self._points[ledger_id, offset] = entry_id
+        self._points.move_to_end((ledger_id, offset))
+        while len(self._points) > POINTS_MAX:
+            self._points.popitem(last=False)
+
+
+async def _offset_at(reader: LedgerReader, entry_id: int) -> int:
+    """Return the offset with which an entry begins."""
+    async with aclosing(look_at(reader, entry_id, entry_id)) as entries:
+        async for _, data, _ in entries:
+            if is_state_entry(data):
+                return StateEntry.decode(data).next_offset
+            return read_header(data).base_offset
+    raise AssertionError("a read yields what it was asked for, or raises")
+
+
+def _aborted(now: PartitionNow, first: int, end: int) -> tuple[AbortedRange, ...]:
+    """Return the aborted transactions that may have records in a range of offsets."""
+    return tuple(
+        AbortedRange(each.producer_id, each.first_offset, each.last_offset)
+        for each in now.aborted
+        if each.first_offset < end and each.last_offset >= first
+    )

@@ -1,0 +1,170 @@
+"""Reads topics as a stream of micro-batches.
+
+Leaves following partitions to `topic_view`, finding entries to `topic_ranges`, and reading to
+`topic_reading`. Spark asks for the newest offset about a hundred times a second: it is told what is
+kept current in the background.
+
+Invariants: an offset is plain JSON, and lies in the checkpoint alone; what lies between two offsets
+is the same whenever it is read. A new partition is read from its first record on.
+
+Source: Spark design, "Reading".
+"""
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+from spark_io.topic_access import TopicAccess, TopicServices, access_of
+from spark_io.topic_batch import (
+    PLANNING_TIMEOUT_S,
+    TopicRangePartition,
+    find_ranges,
+    topic_partitions_of,
+)
+from spark_io.topic_offsets import (
+    EARLIEST,
+    Bounds,
+    Offsets,
+    StoredOffset,
+    TopicPartition,
+    advanced,
+    as_json,
+    chosen_offsets,
+    offsets_of,
+)
+from spark_io.topic_options import TopicReadOptions
+from spark_io.topic_ranges import RangeFinder
+from spark_io.topic_reading import read_topic_ranges
+from spark_io.topic_splits import TopicRange
+from spark_io.topic_view import TopicsView
+
+SEEN_WAIT_S: Final = 30.0
+"""How long a restarted query waits to see again what it saw before it ended."""
+SEEN_STEP_S: Final = 0.1
+
+
+class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Answers Spark's questions about a stream on the driver, and reads in tasks."""
+
+    def __init__(self, options: TopicReadOptions) -> None:
+        self._options = options
+        self._view: TopicsView | None = None
+        self._finder: RangeFinder | None = None
+        self._last: Mapping[TopicPartition, Bounds] | None = None
+        """Where a query with Trigger.AvailableNow ends."""
+
+    def initialOffset(self) -> StoredOffset:  # noqa: N802 - Spark's name
+        """Return where a query without a checkpoint begins."""
+        text = self._options.starting_offsets
+        return as_json(chosen_offsets("startingOffsets", text, self._followed().bounds, EARLIEST))
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """Return the bound that the options set for a micro-batch."""
+        if self._options.max_offsets_per_trigger is not None:
+            return ReadMaxRows(self._options.max_offsets_per_trigger)
+        return ReadAllAvailable()
+
+    def latestOffset(  # noqa: N802
+        self, start: Mapping[str, object] | None = None, limit: ReadLimit | None = None
+    ) -> StoredOffset:
+        """Return where the next micro-batch ends."""
+        bounds = self._followed().bounds if self._last is None else self._last
+        if start is None:
+            return as_json({partition: each.end for partition, each in bounds.items()})
+        offsets_max = self._options.max_offsets_per_trigger
+        if isinstance(limit, ReadMaxRows):
+            rows = limit.max_rows
+            offsets_max = rows if offsets_max is None else min(offsets_max, rows)
+        return as_json(advanced(offsets_of(start), bounds, offsets_max))
+
+    def reportLatestOffset(self) -> StoredOffset:  # noqa: N802
+        """Return the newest position that there is, for progress reports."""
+        bounds = self._followed().bounds
+        return as_json({partition: each.end for partition, each in bounds.items()})
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """Take note of what there is now; the query ends there."""
+        self._last = self._followed().bounds
+
+    def partitions(
+        self, start: Mapping[str, object], end: Mapping[str, object]
+    ) -> list[InputPartition]:
+        """Cut a micro-batch into parts of about `splitBytes`."""
+        begin, stop = offsets_of(start), offsets_of(end)
+        view = self._followed()
+
+        async def plan(services: TopicServices) -> list[TopicRange]:
+            return await self._plan(services, view, begin, stop)
+
+        ranges = self._access().call("planning a micro-batch", plan, PLANNING_TIMEOUT_S)
+        return topic_partitions_of(ranges, self._options)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the records of one part."""
+        assert isinstance(partition, TopicRangePartition), "partitions() made it"
+        return read_topic_ranges(partition.ranges, self._options)
+
+    def commit(self, end: Mapping[str, object]) -> None:
+        """Do nothing: a checkpoint holds the offset, and retention does not depend on readers."""
+
+    def stop(self) -> None:
+        """Stop following."""
+        view, self._view = self._view, None
+        if view is not None:
+
+            async def end(_: TopicServices) -> None:
+                await view.aclose()
+
+            self._access().call("ending a query", end, PLANNING_TIMEOUT_S)
+
+    async def _plan(
+        self, services: TopicServices, view: TopicsView, start: Offsets, end: Offsets
+    ) -> list[TopicRange]:
+        if self._finder is None:
+            fail = self._options.fail_on_data_loss
+            self._finder = RangeFinder(services, fail_on_data_loss=fail)
+        await _wait_until_seen(view, end)
+        begin = {partition: start.get(partition, 0) for partition in view.partitions}
+        stop = {partition: end.get(partition, 0) for partition in view.partitions}
+        return await find_ranges(self._finder, view, begin, stop)
+
+    def _access(self) -> TopicAccess:
+        return access_of(self._options.client)
+
+    def _followed(self) -> TopicsView:
+        if self._view is None:
+            options = self._options
+
+            async def follow(services: TopicServices) -> TopicsView:
+                view = TopicsView(services, options.topics, is_committed=options.is_committed)
+                try:
+                    await view.follow()
+                except BaseException:
+                    await view.aclose()
+                    raise
+                return view
+
+            self._view = self._access().call("beginning a query", follow, PLANNING_TIMEOUT_S)
+        return self._view
+
+
+async def _wait_until_seen(view: TopicsView, end: Mapping[TopicPartition, int]) -> None:
+    """Wait until partitions reach as far as they did when a micro-batch was begun: bookies that
+    answer after a restart may not have heard of the newest LAC yet.
+    """
+    waited_s = 0.0
+    while waited_s < SEEN_WAIT_S:
+        bounds = view.bounds
+        if all(each.end >= end.get(partition, 0) for partition, each in bounds.items()):
+            return
+        await asyncio.sleep(SEEN_STEP_S)
+        waited_s += SEEN_STEP_S

@@ -1,0 +1,137 @@
+"""Learns from the newest entries of a partition how far it may be read, and what was aborted.
+
+Leaves following the ledger to `topic_partition`, and reading entries to the ledger client.
+
+Whoever reads committed records alone must know the transactions that are open: so everything behind
+the newest state entry is looked at, once, and what is appended later after it. Others look at the
+last entry, which tells its offset.
+
+Invariants: nothing beyond the entry that was asked for is taken into account.
+
+Source: topics design, "State entries"; KIP-98, "Last stable offset".
+"""
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Final
+
+from broker_layer.kafka.record_batch import (
+    HEADER_BYTES,
+    ControlKind,
+    read_control,
+    read_header,
+)
+from broker_layer.state_entry import StateEntry, is_state_entry
+from broker_layer.transaction_index import AbortedTransaction, TransactionIndex
+from ledger_client.reader import LedgerReader
+
+WINDOW_ENTRIES: Final = 64
+"""Entries that are read at first, backwards from the end; twice as many each time."""
+WINDOW_ENTRIES_MAX: Final = 8_192
+
+LookedAt = tuple[int, bytes, int]
+"""An entry's id, what of it counts (of a batch that is no marker, the header), and its size."""
+
+
+class TailState:
+    """What the entries up to one of them say."""
+
+    def __init__(self) -> None:
+        self.next_offset = 0
+        """The offset behind the last record."""
+        self.aborted: tuple[AbortedTransaction, ...] = ()
+        """The aborted transactions within the log, by their markers."""
+        self._transactions = TransactionIndex()
+        self._entry_count = 0
+        self._entry_bytes = 0
+
+    @property
+    def stable_offset(self) -> int:
+        """The offset before which every transaction's outcome is known."""
+        return self._transactions.last_stable_offset(self.next_offset)
+
+    @property
+    def entry_bytes(self) -> float:
+        """Bytes of an entry, as far as entries were looked at."""
+        return self._entry_bytes / max(1, self._entry_count)
+
+    def take(self, data: bytes, size_bytes: int) -> None:
+        """Take in the next entry, as it was looked at. Raises BatchError, StateEntryError for what
+        cannot be one.
+        """
+        self._entry_count += 1
+        self._entry_bytes += size_bytes
+        if is_state_entry(data):
+            entry = StateEntry.decode(data)
+            self.next_offset = entry.next_offset
+            self._transactions.load(entry.open_transactions, entry.aborted)
+            self.aborted = entry.aborted
+            return
+        header = read_header(data)
+        self.next_offset = header.next_offset
+        if header.is_control:
+            is_aborted = read_control(data)[0] is ControlKind.ABORT
+            self._transactions.end(header.producer_id, header.base_offset, is_aborted=is_aborted)
+            if len(self.aborted) != self._transactions.aborted_count:
+                self.aborted = self._transactions.aborted_snapshot()
+        elif header.is_transactional:
+            self._transactions.begin(header.producer_id, header.base_offset)
+
+
+class LogTail:
+    """The newest entries of one ledger of a partition."""
+
+    def __init__(self, reader: LedgerReader, *, is_committed: bool) -> None:
+        self.reader = reader
+        self.state = TailState()
+        self.last_entry_id = -1
+        """Up to this entry everything was taken into account."""
+        self._is_committed = is_committed
+
+    async def advance(self, last: int) -> None:
+        """Take in what there is up to an entry. Raises LedgerError, BatchError, StateEntryError."""
+        if last <= self.last_entry_id:
+            return
+        if not self._is_committed:
+            await self._take(last, last)
+        elif self.last_entry_id < 0:
+            for _, data, size_bytes in await self._behind_state_entry(last):
+                self.state.take(data, size_bytes)
+        else:
+            await self._take(self.last_entry_id + 1, last)
+        self.last_entry_id = last
+
+    async def _take(self, first: int, last: int) -> None:
+        async with aclosing(look_at(self.reader, first, last)) as entries:
+            async for _, data, size_bytes in entries:
+                self.state.take(data, size_bytes)
+
+    async def _behind_state_entry(self, last: int) -> list[LookedAt]:
+        """Return the newest state entry and what follows it."""
+        behind: list[LookedAt] = []
+        end, window = last, WINDOW_ENTRIES
+        while end >= 0:
+            start = max(0, end - window + 1)
+            found: list[LookedAt] = []
+            async with aclosing(look_at(self.reader, start, end)) as entries:
+                async for entry in entries:
+                    if is_state_entry(entry[1]):
+                        found.clear()
+                    found.append(entry)
+            behind = found + behind
+            if is_state_entry(behind[0][1]):
+                break
+            end, window = start - 1, min(2 * window, WINDOW_ENTRIES_MAX)
+        return behind
+
+
+async def look_at(reader: LedgerReader, first: int, last: int) -> AsyncGenerator[LookedAt, None]:
+    """Yield what counts of the entries first..last. Raises LedgerError, BatchError."""
+    async with aclosing(reader.read_unconfirmed(first, last)) as batches:
+        async for batch in batches:
+            payload, offsets = batch.buffers()
+            for index in range(len(batch)):
+                data = payload[offsets[index] : offsets[index + 1]]
+                is_whole = is_state_entry(data) or read_header(data).is_control
+                counts = bytes(data if is_whole else data[:HEADER_BYTES])
+                yield batch.first_entry_id + index, counts, len(data)

@@ -1,0 +1,84 @@
+"""Offsets are JSON as Kafka's connector writes it; micro-batches read each record once."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spark_io.errors import OffsetError, OptionError
+from spark_io.topic_offsets import (
+    EARLIEST,
+    LATEST,
+    Bounds,
+    TopicPartition,
+    advanced,
+    as_json,
+    chosen_offsets,
+    offsets_of,
+)
+
+ORDERS_0, ORDERS_1 = TopicPartition("orders", 0), TopicPartition("orders", 1)
+BOUNDS = {ORDERS_0: Bounds(5, 10), ORDERS_1: Bounds(0, 20)}
+
+
+def test_offsets_are_json_and_back() -> None:
+    offsets = {TopicPartition("b", 10): 1, TopicPartition("b", 9): 2, TopicPartition("a", 0): 3}
+    stored = as_json(offsets)
+    assert stored == {"a": {"0": 3}, "b": {"9": 2, "10": 1}}
+    assert list(stored["b"]) == ["9", "10"]
+    assert offsets_of(stored) == offsets
+
+
+@pytest.mark.parametrize(
+    "stored", [[], 5, {"a": 1}, {"a": {"x": 1}}, {"a": {"0": -1}}, {"a": {"0": True}}]
+)
+def test_what_are_no_offsets(stored: object) -> None:
+    with pytest.raises(OffsetError):
+        offsets_of(stored)
+
+
+@pytest.mark.parametrize(
+    ("text", "otherwise", "wanted"),
+    [
+        ("earliest", LATEST, [5, 0]),
+        ("Latest", EARLIEST, [10, 20]),
+        ('{"orders": {"0": 7}}', EARLIEST, [7, 0]),
+        ('{"orders": {"0": 7}}', LATEST, [7, 20]),
+        ('{"orders": {"0": -2, "1": -1}}', EARLIEST, [5, 20]),
+    ],
+)
+def test_what_options_say(text: str, otherwise: str, wanted: list[int]) -> None:
+    chosen = chosen_offsets("startingOffsets", text, BOUNDS, otherwise)
+    assert [chosen[ORDERS_0], chosen[ORDERS_1]] == wanted
+
+
+@pytest.mark.parametrize("text", ["now", "{", '{"orders": {"7": 1}}', '{"orders": {"0": -3}}'])
+def test_what_options_do_not_say(text: str) -> None:
+    with pytest.raises(OptionError, match="endingOffsets"):
+        chosen_offsets("endingOffsets", text, BOUNDS, LATEST)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 50), st.integers(0, 50)), min_size=1, max_size=5),
+    st.none() | st.integers(1, 40),
+)
+def test_micro_batches_read_all_within_the_bound(
+    sizes: list[tuple[int, int]], offsets_max: int | None
+) -> None:
+    bounds = {
+        TopicPartition("t", number): Bounds(start, start + count)
+        for number, (start, count) in enumerate(sizes)
+    }
+    at: dict[TopicPartition, int] = {}
+    for _ in range(sum(count for _, count in sizes) + 2):
+        to = advanced(at, bounds, offsets_max)
+        taken = sum(to[each] - at.get(each, bounds[each].start) for each in to)
+        assert offsets_max is None or taken <= offsets_max
+        if taken == 0:
+            break
+        at = to
+    assert at == {each: bounds[each].end for each in bounds} or not any(n for _, n in sizes)
+
+
+def test_a_partition_that_is_not_seen_now_keeps_its_offset() -> None:
+    assert advanced({TopicPartition("gone", 0): 4}, {}, None) == {TopicPartition("gone", 0): 4}
+    assert advanced({ORDERS_0: 99}, BOUNDS, 7) == {ORDERS_0: 99, ORDERS_1: 7}
