@@ -123,6 +123,10 @@ class DiscardingTopics:
         """Return the only log."""
         return self._log
 
+    def opening(self, topic: str, partition: int) -> asyncio.Event | None:
+        """Open nothing."""
+        return None
+
     def topic_name_of(self, topic_id: bytes) -> str | None:
         """Know no ids."""
         return None

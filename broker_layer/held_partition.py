@@ -20,6 +20,7 @@ from typing import Final, Protocol
 
 from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
+from broker_layer.opening_partitions import OpeningPartitions
 from ledger_client import LedgerError
 from metadata.errors import MetadataError
 from metadata.partition_store import PartitionKey
@@ -71,6 +72,7 @@ class TakeOverLimits:
     at_once: asyncio.Semaphore
     pause_max_s: float
     rng: Random
+    opening: OpeningPartitions
 
 
 class HeldPartition:
@@ -112,6 +114,8 @@ class HeldPartition:
         ):
             return
         self.wanted = epoch
+        if epoch is not None:
+            self._limits.opening.begin(self.topic, self.key.partition)
         self._kick()
 
     def fail(self, reason: str) -> None:
@@ -140,6 +144,7 @@ class HeldPartition:
             ):
                 await self._give_up()
             elif wanted is None or self._opened is not None:
+                self._limits.opening.end(self.topic, self.key.partition)
                 return
             elif wanted <= self.spent:
                 if self._failed_soon:
@@ -230,6 +235,11 @@ class HeldPartition:
             self.leaderless_since_s = self._now()
         since_s = self._now() if stage is not self.status.stage else self.status.since_s
         self.status = PartitionStatus(stage, epoch, since_s, reason)
+        opening = self._limits.opening
+        if stage is Stage.TAKES_OVER:
+            opening.begin(self.topic, self.key.partition)
+        else:
+            opening.end(self.topic, self.key.partition)
 
     def _now(self) -> float:
         return asyncio.get_running_loop().time()

@@ -101,12 +101,30 @@ class LogWriting:
         self.require_usable()
         ledger = self.rolling.ledger
         size = len(data)
+        if coordinator_epoch is None:
+            self._check_limits(header, size)
         if self._deferred or ledger is None or not ledger.writer.window.is_free(size):
             answer: asyncio.Future[Appended] = asyncio.get_running_loop().create_future()
             self._deferred.append(_Deferred(header, data, coordinator_epoch, answer))
             self.rolling.want_ledger()
             return answer
         return self._admit(ledger, header, data, coordinator_epoch)
+
+    def _check_limits(self, header: BatchHeader, size: int) -> None:
+        config = self.config
+        if size > config.max_message_bytes:
+            text = f"a batch of {size} bytes is above max.message.bytes={config.max_message_bytes}"
+            raise TopicError(ErrorCode.MESSAGE_TOO_LARGE, text)
+        if config.uses_append_time:
+            return
+        now_ms = self._wall_clock_ms()
+        after_ms, before_ms = config.timestamp_after_max_ms, config.timestamp_before_max_ms
+        if after_ms is not None and header.max_timestamp_ms > now_ms + after_ms:
+            text = f"time {header.max_timestamp_ms} is more than {after_ms} ms ahead of the clock"
+            raise TopicError(ErrorCode.INVALID_TIMESTAMP, text)
+        if before_ms is not None and 0 <= header.first_timestamp_ms < now_ms - before_ms:
+            text = f"time {header.first_timestamp_ms} is more than {before_ms} ms behind the clock"
+            raise TopicError(ErrorCode.INVALID_TIMESTAMP, text)
 
     def _admit(
         self,

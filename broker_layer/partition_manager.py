@@ -24,6 +24,7 @@ from broker_layer.errors import TopicError
 from broker_layer.held_partition import HeldPartition, PartitionStatus, Stage, TakeOverLimits
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.log_config import log_config
+from broker_layer.opening_partitions import OpeningPartitions
 from broker_layer.partition_opening import PartitionOpening
 from broker_layer.topic_log import TopicLog
 from metadata.errors import MetadataError
@@ -63,6 +64,7 @@ class PartitionManager:
         self._needs_epoch: dict[PartitionKey, HeldPartition] = {}
         self._epochs_wake = asyncio.Event()
         self._changed = asyncio.Event()
+        self._openings = OpeningPartitions()
         self._limits = self._new_limits()
         self._state_limits = self._new_limits()  # coordinators do not wait behind topics
         self._cancels: list[Cancel] = []
@@ -105,6 +107,12 @@ class PartitionManager:
         if isinstance(log, TopicLog) and log.failure is None and not self._view.lease.has_lapsed:
             return log
         raise self._no_log(topic, partition)
+
+    def opening(self, topic: str, partition: int) -> asyncio.Event | None:
+        """Return what is set once the attempt to take a partition over has ended; None if none is
+        under way.
+        """
+        return self._openings.find(topic, partition)
 
     def status_of(self, topic: str, partition: int) -> PartitionStatus | None:
         """Return what this broker says of a partition that it is to lead; None if it is not."""
@@ -281,7 +289,8 @@ class PartitionManager:
 
     def _new_limits(self) -> TakeOverLimits:
         at_once = asyncio.Semaphore(self._config.take_overs_at_once)
-        return TakeOverLimits(at_once, self._config.take_over_pause_max_s, self._rng)
+        pause_max_s = self._config.take_over_pause_max_s
+        return TakeOverLimits(at_once, pause_max_s, self._rng, self._openings)
 
 
 def _with_new_epochs(

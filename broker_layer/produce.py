@@ -12,6 +12,8 @@ connection whose partition has no room is not read.
 Source: KIP-98, KIP-447, KIP-890 (verification), KIP-467, KIP-91.
 """
 
+import asyncio
+import contextlib
 from collections import deque
 from functools import partial
 from typing import Final, NamedTuple
@@ -40,6 +42,8 @@ from broker_layer.service_tools import ServiceTools
 ALL_ACKS: Final = (-1, 0, 1)
 TIMEOUT_S_MAX: Final = 600.0
 TIMEOUT_S_MIN: Final = 0.001
+OPENING_WAIT_S_MAX: Final = 5.0
+"""How long a Produce waits for a log that is being taken over, before it is refused."""
 
 
 class ProduceService:
@@ -72,7 +76,7 @@ class ProduceService:
             queue.append(exchange)
             return
         request = decode_produce(exchange.api_version, exchange.body)
-        if self._verification.is_needed(request):
+        if self._must_wait(request):
             self._queues[exchange.requester.connection_id] = deque()
             self._tasks.run(exchange, self._serve_in_turn(exchange, request))
         else:
@@ -90,7 +94,7 @@ class ProduceService:
                 if following.is_gone:
                     continue
                 request = decode_produce(following.api_version, following.body)
-                if self._verification.is_needed(request):
+                if self._must_wait(request):
                     await self._verify_and_append(following, request)
                 else:
                     self._append(following, request, Verified())
@@ -98,7 +102,25 @@ class ProduceService:
             del self._queues[requester.connection_id]
             requester.hold_reading(held=False)
 
+    def _must_wait(self, request: ProduceRequest) -> bool:
+        return bool(self._openings(request)) or self._verification.is_needed(request)
+
+    def _openings(self, request: ProduceRequest) -> list[asyncio.Event]:
+        """Return what is set when the logs are there that this broker is taking over just now: who
+        sends without wanting an answer could not send again.
+        """
+        return [
+            event
+            for topic in request.topics
+            for index, _ in topic.partitions
+            if (event := self._logs.opening(topic.name, index)) is not None
+        ]
+
     async def _verify_and_append(self, exchange: Exchange, request: ProduceRequest) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(min(request.timeout_ms / 1000, OPENING_WAIT_S_MAX)):
+                for event in self._openings(request):
+                    await event.wait()
         verified = await self._verification.verify(request, exchange.api_version)
         try:
             self._append(exchange, request, verified)

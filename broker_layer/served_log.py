@@ -4,6 +4,7 @@ Leaves being them to `topic_log`, `partition_manager`, `cluster_view` and `trans
 bring their own.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
@@ -12,8 +13,6 @@ from broker_layer.kafka.record_batch import BatchHeader
 from broker_layer.partition_state import ActiveProducer
 
 if TYPE_CHECKING:
-    import asyncio
-
     from broker_layer.pending_batches import Appended
 
 
@@ -124,6 +123,11 @@ class PartitionLogs(Protocol):
 
     def log_of(self, topic: str, partition: int) -> ServedLog:
         """Return the log, if this broker leads the partition. Raises TopicError."""
+
+    def opening(self, topic: str, partition: int) -> asyncio.Event | None:
+        """Return what is set once this broker's attempt to lead a partition has ended; None if none
+        is under way.
+        """
 
 
 class ClusterNames(Protocol):

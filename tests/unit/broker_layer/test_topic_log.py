@@ -391,3 +391,19 @@ def _transactional(value: bytes, producer_id: int, sequence: int) -> bytearray:
 async def _record(setting: LogSetting) -> tuple[PartitionRecord, Version]:
     store = MemoryMetadataStore(setting.cluster.server)
     return await PartitionStore(store, Random(1)).get(KEY)
+
+
+async def test_what_is_out_of_bounds_is_refused(setting: LogSetting) -> None:
+    bounds = small(max_message_bytes=200, timestamp_before_max_ms=1_000, timestamp_after_max_ms=500)
+    log = await setting.take_over(1, bounds)
+    now = setting.now_ms
+    assert (await append(log, batch(b"fits", at_ms=now))).base_offset == 0
+    for data, code in (
+        (batch(b"x" * 300, at_ms=now), ErrorCode.MESSAGE_TOO_LARGE),
+        (batch(b"x", at_ms=now + 501), ErrorCode.INVALID_TIMESTAMP),
+        (batch(b"x", at_ms=now - 1_001), ErrorCode.INVALID_TIMESTAMP),
+    ):
+        with pytest.raises(TopicError) as refusal:
+            append(log, data)
+        assert refusal.value.code is code
+    assert log.log_end_offset == 1

@@ -187,6 +187,7 @@ class MemoryTopics:
     overtaken: list[tuple[str, int]] = field(default_factory=list)
     confirmations: list[MemoryConfirmation] = field(default_factory=list)
     may_verify: asyncio.Event = field(default_factory=asyncio.Event)
+    openings: dict[tuple[str, int], asyncio.Event] = field(default_factory=dict)
 
     def log_of(self, topic: str, partition: int) -> MemoryLog:
         log = self.logs.get((topic, partition))
@@ -195,6 +196,9 @@ class MemoryTopics:
         if (topic, partition) in self.leaders:
             raise TopicError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "another broker leads it")
         raise TopicError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "no such topic")
+
+    def opening(self, topic: str, partition: int) -> asyncio.Event | None:
+        return self.openings.get((topic, partition))
 
     def topic_name_of(self, topic_id: bytes) -> str | None:
         return self.ids.get(topic_id)

@@ -332,3 +332,21 @@ async def test_a_session_leaves_out_what_did_not_change() -> None:
         assert (await client.fetched()).error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
         client.send_fetch(Ask(session_id=12345, session_epoch=3))
         assert (await client.fetched()).error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+
+async def test_a_batch_waits_for_a_log_that_is_being_taken_over() -> None:
+    topics = topics_of("orders")
+    log = topics.logs.pop(("orders", 0))
+    topics.leaders["orders", 0] = (1, 1)
+    opening = topics.openings["orders", 0] = asyncio.Event()
+    async with serving(topics) as broker:
+        client = await broker.connect()
+        client.send_produce({"orders": {0: batch(b"one")}}, acks=0)
+        client.send_produce({"orders": {0: batch(b"two")}})
+        await asyncio.sleep(0.02)
+        topics.logs["orders", 0] = log
+        del topics.openings["orders", 0]
+        opening.set()
+        answer = await client.produced()
+        assert answer.responses[0].partition_responses[0].error_code == 0
+        assert answer.responses[0].partition_responses[0].base_offset == 1
