@@ -205,15 +205,15 @@ class TopicLog:
         """
         writing = self._writing
         writing.require_usable()
-        if not self.log_start_offset <= offset <= writing.log_end_offset:
-            text = f"offset {offset}: the log has {self.log_start_offset}..{self.log_end_offset}"
-            raise TopicError(ErrorCode.OFFSET_OUT_OF_RANGE, text)
+        self._require_within(offset)
         limit = self.last_stable_offset if read_committed else writing.high_watermark
         batches: list[Batch] = []
         if offset < limit:
             recent = writing.recent.read(offset, limit, max_bytes)
             if recent is None:
                 batches = await self._reading.read(offset, limit, max_bytes)
+                # What retention took meanwhile, the index of aborted transactions knows no more.
+                self._require_within(offset)
             else:
                 batches = [*recent]
         if batches and not at_least_one and len(batches[0]) > max_bytes:
@@ -230,6 +230,11 @@ class TopicLog:
             self.log_start_offset,
             aborted,
         )
+
+    def _require_within(self, offset: int) -> None:
+        if not self.log_start_offset <= offset <= self.log_end_offset:
+            text = f"offset {offset}: the log has {self.log_start_offset}..{self.log_end_offset}"
+            raise TopicError(ErrorCode.OFFSET_OUT_OF_RANGE, text)
 
     async def offset_for_timestamp(
         self, timestamp_ms: int, *, read_committed: bool = False
