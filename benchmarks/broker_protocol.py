@@ -59,7 +59,12 @@ class DiscardingLog:
         return False
 
     def append(
-        self, header: BatchHeader, data: Buffer, *, coordinator_epoch: int | None = None
+        self,
+        header: BatchHeader,
+        data: Buffer,
+        *,
+        coordinator_epoch: int | None = None,
+        waits_for_one: bool = False,
     ) -> "asyncio.Future[Appended]":
         """Place a batch."""
         base = self.log_end_offset

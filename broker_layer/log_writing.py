@@ -27,10 +27,12 @@ from broker_layer.log_rolling import LogRolling
 from broker_layer.log_takeover import TakenOver
 from broker_layer.pending_batches import (
     Appended,
+    DeferredBatch,
     OpenLedger,
     PendingBatch,
     PendingBatches,
     RecentBatches,
+    follow,
 )
 from broker_layer.placing import placed
 from broker_layer.producer_state import Duplicate, Refused
@@ -64,7 +66,7 @@ class LogWriting:
         self._wall_clock_ms = services.wall_clock_ms
         self.recent = RecentBatches(services.tail)
         self._pending = PendingBatches(services.pending_bytes_max, services.pending_batches_max)
-        self._deferred: deque[_Deferred] = deque()
+        self._deferred: deque[DeferredBatch] = deque()
         self._waiters: deque[asyncio.Future[None]] = deque()
         self._callbacks: dict[int, Callback] = {}
         self._last_callback = 0
@@ -90,11 +92,13 @@ class LogWriting:
         data: Batch,
         *,
         coordinator_epoch: int | None = None,
+        waits_for_one: bool = False,
     ) -> asyncio.Future[Appended]:
-        """Append one batch, which was checked; the future is resolved once it is committed.
+        """Append one batch, which was checked; the future is resolved once it is committed, or with
+        `waits_for_one` once one bookie has it durably: then it may still be lost.
 
-        `data` must not change until then. With `coordinator_epoch`, it is the marker of a
-        transaction. The future fails, or this raises, with TopicError: NOT_ENOUGH_REPLICAS when
+        `data` must not change until it is committed. With `coordinator_epoch`, it is the marker of
+        a transaction. The future fails, or this raises, with TopicError: NOT_ENOUGH_REPLICAS when
         nothing was appended for want of replicas; what KIP-98 says of sequences and epochs;
         NOT_LEADER_OR_FOLLOWER when the outcome is unknown, or another broker leads.
         """
@@ -104,11 +108,12 @@ class LogWriting:
         if coordinator_epoch is None:
             self._check_limits(header, size)
         if self._deferred or ledger is None or not ledger.writer.window.is_free(size):
-            answer: asyncio.Future[Appended] = asyncio.get_running_loop().create_future()
-            self._deferred.append(_Deferred(header, data, coordinator_epoch, answer))
+            deferred = DeferredBatch(header, data, coordinator_epoch, waits_for_one=waits_for_one)
+            self._deferred.append(deferred)
             self.rolling.want_ledger()
-            return answer
-        return self._admit(ledger, header, data, coordinator_epoch)
+            return deferred.answer
+        committed = self._admit(ledger, header, data, coordinator_epoch)
+        return self._early(ledger, committed) if waits_for_one else committed
 
     def _check_limits(self, header: BatchHeader, size: int) -> None:
         config = self.config
@@ -204,17 +209,27 @@ class LogWriting:
         if pending is None or pending.answer is None:
             answer.set_result(self._appended(duplicate.base_offset, duplicate.append_time_ms))
             return answer
+        follow(pending.answer, answer)
+        return answer
 
-        def follow(first: asyncio.Future[Appended]) -> None:
-            if answer.done():
-                return
-            error = first.exception()
-            if error is None:
-                answer.set_result(first.result())
-            else:
-                answer.set_exception(error)
+    def _early(
+        self, ledger: OpenLedger, committed: asyncio.Future[Appended]
+    ) -> asyncio.Future[Appended]:
+        """Return an answer that comes with the first copy of the batch that was just admitted, or
+        with what the log says of it, whichever is first.
+        """
+        newest = self._pending.newest
+        if newest is None or newest.answer is not committed:
+            return committed  # a duplicate
+        answer: asyncio.Future[Appended] = asyncio.get_running_loop().create_future()
+        appended = self._appended(newest.base_offset, newest.log_append_time_ms)
 
-        pending.answer.add_done_callback(follow)
+        def stored(first: asyncio.Future[int]) -> None:
+            if not answer.done() and not first.cancelled() and first.exception() is None:
+                answer.set_result(appended)
+
+        ledger.writer.expect_stored(newest.entry_id).add_done_callback(stored)
+        follow(committed, answer)
         return answer
 
     # -- committing ------------------------------------------------------------------------------
@@ -256,11 +271,13 @@ class LogWriting:
                 return
             self._deferred.popleft()
             try:
-                admitted = self._admit(ledger, first.header, first.data, first.coordinator_epoch)
+                answer = self._admit(ledger, first.header, first.data, first.coordinator_epoch)
+                if first.waits_for_one:
+                    answer = self._early(ledger, answer)
             except TopicError as error:
                 first.fail(error)
             else:
-                first.follow(admitted)
+                follow(answer, first.answer)
             ledger = self.rolling.ledger
         self._wake()
 
@@ -313,39 +330,3 @@ class LogWriting:
             if is_told:
                 self._on_failed()
         return self.failure
-
-
-class _Deferred:
-    """A batch that waits to be admitted."""
-
-    __slots__ = ("answer", "coordinator_epoch", "data", "header")
-
-    def __init__(
-        self,
-        header: BatchHeader,
-        data: Batch,
-        coordinator_epoch: int | None,
-        answer: asyncio.Future[Appended],
-    ) -> None:
-        self.header = header
-        self.data = data
-        self.coordinator_epoch = coordinator_epoch
-        self.answer = answer
-
-    def fail(self, error: TopicError) -> None:
-        if not self.answer.done():
-            self.answer.set_exception(error)
-            self.answer.exception()  # whoever waited may have given up
-
-    def follow(self, admitted: asyncio.Future[Appended]) -> None:
-        admitted.add_done_callback(self._finish)
-
-    def _finish(self, admitted: asyncio.Future[Appended]) -> None:
-        if self.answer.done():
-            return
-        error = admitted.exception()
-        if error is None:
-            self.answer.set_result(admitted.result())
-        else:
-            self.answer.set_exception(error)
-            self.answer.exception()

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from broker_layer.errors import TopicError
+from broker_layer.kafka.record_batch import BatchHeader
 from broker_layer.log_services import TailMemory
 from ledger_client.writer import LedgerWriter
 from metadata.ids import EntryId
@@ -61,6 +62,48 @@ class PendingBatch:
     answer: asyncio.Future[Appended] | None
 
 
+class DeferredBatch:
+    """A batch that waits to be admitted: for a ledger, or for room in it."""
+
+    __slots__ = ("answer", "coordinator_epoch", "data", "header", "waits_for_one")
+
+    def __init__(
+        self,
+        header: BatchHeader,
+        data: bytes | bytearray | memoryview,
+        coordinator_epoch: int | None,
+        *,
+        waits_for_one: bool,
+    ) -> None:
+        self.header = header
+        self.data = data
+        self.coordinator_epoch = coordinator_epoch
+        self.waits_for_one = waits_for_one
+        self.answer: asyncio.Future[Appended] = asyncio.get_running_loop().create_future()
+
+    def fail(self, error: TopicError) -> None:
+        """Refuse it."""
+        if not self.answer.done():
+            self.answer.set_exception(error)
+            self.answer.exception()  # whoever waited may have given up
+
+
+def follow(first: asyncio.Future[Appended], answer: asyncio.Future[Appended]) -> None:
+    """Let an answer that is not given yet be what another one will be."""
+
+    def finish(done: asyncio.Future[Appended]) -> None:
+        if answer.done():
+            return
+        error = done.exception()
+        if error is None:
+            answer.set_result(done.result())
+        else:
+            answer.set_exception(error)
+            answer.exception()  # whoever waited may have given up
+
+    first.add_done_callback(finish)
+
+
 class PendingBatches:
     """The batches between the high watermark and the end of a log, in order."""
 
@@ -72,6 +115,14 @@ class PendingBatches:
 
     def __len__(self) -> int:
         return len(self._pending)
+
+    @property
+    def newest(self) -> PendingBatch | None:
+        """The batch that was admitted last, if it is not committed; state entries do not count."""
+        for batch in reversed(self._pending):
+            if batch.answer is not None:
+                return batch
+        return None
 
     def has_room(self, size: int) -> bool:
         """Tell whether so many bytes may be admitted; anything may when nothing is pending."""

@@ -162,7 +162,7 @@ class ProduceService:
             check_batch(records, header)
             if header.is_transactional:
                 _check_transactional(whole, outcome, log)
-            future = log.append(header, records)
+            future = log.append(header, records, waits_for_one=whole.request.acks == 1)
         except (TopicError, BatchError) as error:
             outcome.refuse(error.code, error.text)
             return

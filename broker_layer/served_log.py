@@ -87,7 +87,12 @@ class ServedLog(Protocol):
         """Tell whether a producer's transaction has begun in this partition."""
 
     def append(
-        self, header: BatchHeader, data: Buffer, *, coordinator_epoch: int | None = None
+        self,
+        header: BatchHeader,
+        data: Buffer,
+        *,
+        coordinator_epoch: int | None = None,
+        waits_for_one: bool = False,
     ) -> "asyncio.Future[Appended]":
         """Take a batch. Raises TopicError."""
 

@@ -177,15 +177,19 @@ class TopicLog:
         data: bytes | bytearray | memoryview,
         *,
         coordinator_epoch: int | None = None,
+        waits_for_one: bool = False,
     ) -> asyncio.Future[Appended]:
-        """Append one batch, which was checked; the future is resolved once it is committed.
+        """Append one batch, which was checked; the future is resolved once it is committed, or with
+        `waits_for_one` once one bookie has it durably: then it may still be lost.
 
-        `data` must not change until then. With `coordinator_epoch`, it is the marker of a
+        `data` must not change until it is committed. With `coordinator_epoch`, it is the marker of a
         transaction. The future fails, or this raises, with TopicError: NOT_ENOUGH_REPLICAS when
         nothing was appended for want of replicas; what KIP-98 says of sequences and epochs;
         NOT_LEADER_OR_FOLLOWER when the outcome is unknown, or another broker leads.
         """
-        return self._writing.append(header, data, coordinator_epoch=coordinator_epoch)
+        return self._writing.append(
+            header, data, coordinator_epoch=coordinator_epoch, waits_for_one=waits_for_one
+        )
 
     def on_progress(self, callback: Callback) -> Callback:
         """Call back after the high watermark or the log's start moved, and when the log ends;

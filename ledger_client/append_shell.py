@@ -21,6 +21,7 @@ from ledger_client.confirmations import Confirmations
 from ledger_client.connection_calls import CallFailure
 from ledger_client.digest import LedgerKeys
 from ledger_client.errors import LedgerError, LedgerNotFoundError, MetadataTooLargeError
+from ledger_client.first_stores import FirstStores
 from ledger_client.full_replication import FullReplication
 from ledger_client.observability import ClientEvent
 from ledger_client.outbox import Outbox
@@ -92,6 +93,7 @@ class AppendShell:
         self.outbox = Outbox(keys)
         self.window = AppendWindow(config.window_bytes_max, config.window_entries_max)
         self.confirmations = Confirmations()
+        self.first_stores = FirstStores()
         self.replication = FullReplication(metadata.ledger_id)
         self.closed: asyncio.Future[LedgerMetadata] = asyncio.get_running_loop().create_future()
         self.failure: LedgerError | None = None
@@ -128,6 +130,7 @@ class AppendShell:
     def on_add_answered(self, bookie_id: BookieId, first_entry_id: EntryId, status: Status) -> None:
         """Take a bookie's answer."""
         if status is Status.OK:
+            self.first_stores.note(first_entry_id, self.outbox.last_entry_of(first_entry_id))
             self.dispatch(e.BatchStored(first_entry_id, bookie_id))
         else:
             if status in REFUSALS_OF_A_BOOKIE:
@@ -218,6 +221,7 @@ class AppendShell:
         """
         error = self.failure or error
         self.confirmations.fail(error)
+        self.first_stores.fail(error)
         self.window.fail(error.for_entry(NO_ENTRY, "not_written"))
         self.window.release(*self.outbox.clear())
         self.replication.fail(error)

@@ -60,6 +60,11 @@ class Outbox:
         """Return the bytes of an unconfirmed batch."""
         return self._batches[first_entry_id].data
 
+    def last_entry_of(self, first_entry_id: EntryId) -> EntryId:
+        """Return the last entry of an unconfirmed batch; of another one, its first entry."""
+        batch = self._batches.get(first_entry_id)
+        return first_entry_id if batch is None else batch.last_entry_id
+
     @property
     def oldest_appended_at(self) -> float | None:
         """When the oldest unconfirmed batch was appended, by the loop's clock."""

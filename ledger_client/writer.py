@@ -175,6 +175,12 @@ class LedgerWriter:
             raise done.describe(late, self.last_confirmed) from error
         return range(done.first, done.first + done.count)
 
+    def expect_stored(self, entry_id: EntryId) -> asyncio.Future[int]:
+        """Return a future that is resolved once one bookie has an entry durably; ask right after it
+        was appended. The entry may still turn out not to be in the ledger.
+        """
+        return self._shell.first_stores.expect(entry_id)
+
     async def wait_fully_replicated(self, entry_id: int, *, timeout: float | None = None) -> None:
         """Return once an entry is on all of its write quorum. Raises QuorumTimeoutError, also when
         it will not be before a repair; EntryNotFoundError for an id not given yet.

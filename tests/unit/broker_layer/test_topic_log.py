@@ -3,7 +3,6 @@ leaders.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
 from random import Random
 
 import pytest
@@ -20,7 +19,6 @@ from broker_layer.kafka.record_batch import (
     read_header,
 )
 from broker_layer.topic_log import TopicLog
-from ledger_client import LedgerError
 from metadata.ids import Version
 from metadata.memory import MemoryMetadataStore
 from metadata.partition import PartitionRecord
@@ -33,18 +31,6 @@ from tests.unit.broker_layer.log_setting import (
     small,
     values,
 )
-from tests.unit.ledger_client.cluster import TestCluster
-
-
-@pytest.fixture
-async def setting() -> AsyncIterator[LogSetting]:
-    cluster = TestCluster()
-    for _ in range(4):
-        await cluster.add_bookie()
-    setting = LogSetting(cluster)
-    yield setting
-    await setting.aclose()
-    await cluster.aclose()
 
 
 async def test_batches_get_offsets_in_order_and_are_read_whole(setting: LogSetting) -> None:
@@ -189,95 +175,6 @@ async def test_transactions_hold_back_readers_of_committed_records(setting: LogS
     assert refusal.value.code is ErrorCode.TRANSACTION_COORDINATOR_FENCED
 
 
-async def test_records_are_found_by_time(setting: LogSetting) -> None:
-    log = await setting.take_over(1, small(segment_bytes=2_000), tail_bytes=300)
-    times = [100 + 10 * number for number in range(60)]
-    times[31] = 5_000  # one that runs ahead, alone
-    for time_ms in times:
-        await append(log, batch(b"x" * 50, at_ms=time_ms))
-    for logs in (log, await setting.take_over(2, tail_bytes=300)):
-        for wanted_ms in (0, 100, 101, 405, 650, 690, 691, 5_000):
-            expected = next((n for n, at in enumerate(times) if at >= wanted_ms), None)
-            found = await logs.offset_for_timestamp(wanted_ms)
-            assert (None if found is None else found.offset) == expected, wanted_ms
-        assert await logs.offset_for_timestamp(5_001) is None
-        greatest = await logs.max_timestamp()
-        assert greatest is not None
-        assert (greatest.offset, greatest.timestamp_ms) == (31, 5_000)
-
-
-async def test_the_greatest_time_is_that_of_a_visible_record(setting: LogSetting) -> None:
-    log = await setting.take_over(1)
-    for at_ms in (900, 100, 500):
-        await append(log, batch(b"x", at_ms=at_ms))
-    await log.delete_records(1)
-    greatest = await log.max_timestamp()
-    assert greatest is not None
-    assert (greatest.offset, greatest.timestamp_ms) == (2, 500)
-
-
-async def test_records_within_a_batch_are_found_by_time(setting: LogSetting) -> None:
-    log = await setting.take_over(1)
-    records = [Record(n, at, None, b"v", ()) for n, at in enumerate((10, 30, 20, 40))]
-    await append(log, build_batch(records))
-    found = [await log.offset_for_timestamp(at) for at in (5, 11, 31, 41)]
-    assert [None if each is None else each.offset for each in found] == [0, 1, 3, None]
-
-
-async def test_retention_drops_whole_ledgers_from_the_oldest_on(setting: LogSetting) -> None:
-    log = await setting.take_over(1, small(segment_bytes=2_000), tail_bytes=300)
-    for number in range(60):
-        await append(log, batch(b"x" * 100, at_ms=1_000 + number))
-    before, _ = await _record(setting)
-    log.set_config(small(segment_bytes=2_000, retention_bytes=4_500))
-    assert await log.enforce_retention(setting.now_ms) > 0
-    after, _ = await _record(setting)
-    gone = [each for each in before.segments if each not in after.segments]
-    assert gone == list(before.segments[: len(gone)])
-    assert log.log_start_offset == after.segments[0].base_offset == after.log_start_offset
-    with pytest.raises(TopicError) as refusal:
-        await values(log)
-    assert refusal.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
-    assert (await values(log, log.log_start_offset))[-1][0] == 59
-    client = setting.cluster.client()
-    with pytest.raises(LedgerError, match="does not exist"):
-        await client.ledger_info(gone[0].ledger_id)
-    next_leader = await setting.take_over(2)
-    assert next_leader.log_start_offset == log.log_start_offset
-
-
-async def test_old_records_go_with_time_and_the_newest_ledger_stays(setting: LogSetting) -> None:
-    log = await setting.take_over(1, small(retention_ms=10_000))
-    await append(log, batch(b"old", producer=Producer(7, 0, 0), at_ms=setting.now_ms))
-    await append(log, batch(b"old", producer=Producer(7, 0, 1), at_ms=setting.now_ms))
-    setting.now_ms += 20_000
-    for _ in range(50):
-        await log.enforce_retention(setting.now_ms)
-        await asyncio.sleep(0.01)
-        if log.log_start_offset == 2:
-            break
-    assert log.log_start_offset == log.high_watermark == 2
-    after = await setting.take_over(2)
-    assert after.log_end_offset == 2
-    with pytest.raises(TopicError):
-        await append(after, batch(b"x", producer=Producer(7, 0, 5)))
-    assert (await append(after, batch(b"new", producer=Producer(7, 0, 2)))).base_offset == 2
-
-
-async def test_records_are_deleted_up_to_an_offset(setting: LogSetting) -> None:
-    log = await setting.take_over(1)
-    for value in (b"a", b"b", b"c"):
-        await append(log, batch(value))
-    assert await log.delete_records(1) == 1
-    assert await log.delete_records(0) == 1
-    with pytest.raises(TopicError) as refusal:
-        await log.delete_records(4)
-    assert refusal.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
-    assert await log.delete_records(-1) == 3
-    after = await setting.take_over(2)
-    assert (after.log_start_offset, after.high_watermark) == (3, 3)
-
-
 async def test_a_log_without_enough_bookies_refuses_and_goes_on_later(setting: LogSetting) -> None:
     log = await setting.take_over(1)
     for bookie in setting.cluster.bookies[1:]:
@@ -296,16 +193,6 @@ async def test_a_log_without_enough_bookies_refuses_and_goes_on_later(setting: L
             break
         await asyncio.sleep(0.02)
     assert await values(fresh) == [(0, b"a")]
-
-
-async def test_append_time_is_given_to_every_record(setting: LogSetting) -> None:
-    log = await setting.take_over(1, small(uses_append_time=True))
-    setting.now_ms = 777_000
-    answer = await append(log, batch(b"a", at_ms=5))
-    assert answer.log_append_time_ms == 777_000
-    found = await log.offset_for_timestamp(776_000)
-    assert found is not None
-    assert (found.offset, found.timestamp_ms) == (0, 777_000)
 
 
 async def test_a_fenced_ledger_ends_the_log(setting: LogSetting) -> None:
@@ -407,3 +294,33 @@ async def test_what_is_out_of_bounds_is_refused(setting: LogSetting) -> None:
             append(log, data)
         assert refusal.value.code is code
     assert log.log_end_offset == 1
+
+
+async def test_one_copy_is_enough_for_who_asks_for_one(
+    setting: LogSetting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("broker_layer.topic_log.DRAIN_S", 0.05)
+    log = await setting.take_over(1)
+    await append(log, batch(b"a"))
+    others = [each for each in setting.cluster.bookies if each.id in log.replicas][1:]
+    for bookie in others:
+        bookie.is_silent = True
+    data = batch(b"b")
+    answer = await log.append(read_header(data), data, waits_for_one=True)
+    assert answer.base_offset == 1
+    assert log.high_watermark == 1, "not committed: the ack quorum is two"
+    for bookie in others:
+        bookie.is_silent = False
+
+
+async def test_who_asks_for_one_copy_hears_of_the_end(setting: LogSetting) -> None:
+    log = await setting.take_over(1)
+    first = batch(b"a")
+    answer = await log.append(read_header(first), first, waits_for_one=True)
+    assert answer.base_offset == 0
+    for bookie in setting.cluster.bookies:
+        bookie.refuse_adds = Status.FENCED
+    second = batch(b"b")
+    with pytest.raises(TopicError) as refusal:
+        await log.append(read_header(second), second, waits_for_one=True)
+    assert refusal.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER

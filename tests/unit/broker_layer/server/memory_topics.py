@@ -61,7 +61,12 @@ class MemoryLog:
         return (producer_id, producer_epoch) in self.open_transactions
 
     def append(
-        self, header: BatchHeader, data: Buffer, *, coordinator_epoch: int | None = None
+        self,
+        header: BatchHeader,
+        data: Buffer,
+        *,
+        coordinator_epoch: int | None = None,
+        waits_for_one: bool = False,
     ) -> "asyncio.Future[Appended]":
         if self.refusal is not None:
             raise self.refusal

@@ -1,0 +1,46 @@
+"""Lets callers wait until one bookie, whichever, has an entry.
+
+Leaves confirmation, which is what makes an entry the ledger's, to `confirmations`.
+
+Invariant: an entry that one bookie stored durably may still turn out not to be in the ledger: this
+is no promise beyond that one copy.
+
+Source: topics design, "The mapping" (acks=1).
+"""
+
+import asyncio
+
+from ledger_client.errors import LedgerError
+from metadata.ids import EntryId
+
+
+class FirstStores:
+    """Who waits for the first copy of which entry."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[EntryId, asyncio.Future[int]] = {}
+
+    def expect(self, entry_id: EntryId) -> asyncio.Future[int]:
+        """Return the future of the first copy of an entry that was just given its id."""
+        waiting = self._waiting.get(entry_id)
+        if waiting is None:
+            waiting = asyncio.get_running_loop().create_future()
+            self._waiting[entry_id] = waiting
+        return waiting
+
+    def note(self, first_entry_id: EntryId, last_entry_id: EntryId) -> None:
+        """Take note that a bookie stored a batch."""
+        if not self._waiting:
+            return
+        for number in range(first_entry_id, last_entry_id + 1):
+            waiting = self._waiting.pop(EntryId(number), None)
+            if waiting is not None and not waiting.done():
+                waiting.set_result(number)
+
+    def fail(self, error: LedgerError) -> None:
+        """Fail whoever waits."""
+        waiting, self._waiting = self._waiting, {}
+        for entry_id, future in waiting.items():
+            if not future.done():
+                future.set_exception(error.for_entry(entry_id, "unknown"))
+                future.exception()  # one that nobody awaits logs nothing
