@@ -16,6 +16,9 @@ from ledger_client.protocol import append_events as e
 from ledger_client.watchdog import Watchdog
 from metadata.ids import BookieId, EntryId
 
+LOOK_SHARE: Final = 0.25
+"""Of `lac_delay_s`: how often a writer is looked at whose members are all well."""
+
 
 class WriterWatch:
     """What the watchdog visits of one writer (`watchdog.Watched`)."""
@@ -36,6 +39,7 @@ class WriterWatch:
         self._is_closed = False
         self._lac_told = EntryId(-1)
         self._last_sent_at = 0.0
+        self._look_at = 0.0
         self._parked = ParkedMembers(
             services.pool,
             config.add_timeout_s,
@@ -44,18 +48,23 @@ class WriterWatch:
         self._unsubscribe = services.pool.on_unavailable(self._on_unavailable)
 
     def wake(self) -> None:
-        """Be visited until nothing is left to watch."""
+        """Be visited until nothing is left to watch, and soon."""
+        self._look_at = 0.0
         if not self._is_closed:
             self._watchdog.activate(self)
 
     def note_sent(self, now: float) -> None:
         """Take note that the writer sent something, its LAC with it."""
         self._last_sent_at = now
-        self.wake()
+        if not self._is_closed:
+            self._watchdog.activate(self)
 
     def check(self, now: float) -> bool:
         """Look at deadlines, members and the LAC; False once nothing is left to watch."""
         shell, config = self._shell, self._services.config
+        if now < self._look_at:
+            return True
+        self._look_at = 0.0 if shell.protocol.parked else now + config.lac_delay_s * LOOK_SHARE
         if self._is_closed or shell.protocol.has_ended or shell.closed.done():
             return False
         oldest = shell.outbox.oldest_appended_at

@@ -83,11 +83,15 @@ class AppendProtocol:
         """The members that failed and are not being replaced: no spare exists, or the change is
         delayed (5.4).
         """
+        if self._health.is_whole:  # nearly always, and asked for every answer
+            return ()
         return self._health.out if self._is_steady else self._health.parked
 
     @property
     def in_sync(self) -> tuple[BookieId, ...]:
         """The members that hold every entry, are alive and do not lag (rule 11.4)."""
+        if self._health.is_whole:
+            return self._in_sync_members
         return tuple(b for b in self._in_sync_members if not self._health.is_out(b))
 
     @property
@@ -186,7 +190,10 @@ class AppendProtocol:
         actions: list[AppendAction] = []
         if self._is_steady and not self.lacks_in_sync and self._pending.confirm():
             actions.append(e.Confirm(self._pending.lac, self._pending.length))
-        settled, short = self._pending.settle(positions_mask(self._ensemble, self.parked))
+        parked = self.parked
+        settled, short = self._pending.settle(
+            positions_mask(self._ensemble, parked) if parked else 0
+        )
         if short:
             actions += [e.RecordStretch(first, last) for first, last in short]
         if settled is not None:

@@ -38,6 +38,11 @@ class EnsembleHealth:
         return bool(self.failed)
 
     @property
+    def is_whole(self) -> bool:
+        """Whether every member is being sent to."""
+        return not self.failed and not self._parked
+
+    @property
     def parked(self) -> list[BookieId]:
         """The members that nothing is sent to until they return or a spare joins."""
         return list(self._parked)

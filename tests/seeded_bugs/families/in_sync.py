@@ -72,6 +72,11 @@ BUGS = (
                 " self._health.is_out(b))\n",
                 "        return tuple(b for b in self._ensemble if not self._health.is_out(b))\n",
             ),
+            Edit(
+                APPEND,
+                "            return self._in_sync_members\n",
+                "            return self._ensemble\n",
+            ),
         ),
         (WRITING, IN_CLUSTERS),
         (IN_THE_MODELS_LIST,),
