@@ -16,7 +16,6 @@ from broker_layer.kafka.record_batch.header import (
     DELETE_HORIZON_FLAG,
     HEADER_BYTES,
     MAGIC,
-    NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     BatchHeader,
     Compression,
@@ -41,8 +40,8 @@ def check_batch(data: bytes | bytearray | memoryview, header: BatchHeader) -> No
     if header.producer_id != NO_PRODUCER_ID:
         if header.producer_id < 0 or header.producer_epoch < 0 or header.base_sequence < 0:
             raise _refused("a producer without an epoch or a sequence number")
-    elif header.is_transactional or header.producer_epoch != NO_PRODUCER_EPOCH:
-        raise _refused("a transaction or an epoch without a producer")
+    elif header.is_transactional:  # an epoch or a sequence number means nothing: kafkajs writes 0
+        raise _refused("a transaction without a producer")
 
 
 def check_whole(data: bytes | bytearray | memoryview, header: BatchHeader) -> None:

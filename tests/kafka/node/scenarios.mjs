@@ -1,11 +1,11 @@
-// Scenarios of kafkajs: `node scenarios.mjs NAME HOST:PORT`; ends with 0 if all was right.
+// Scenarios of kafkajs: `node scenarios.mjs NAME HOST:PORT,...`; ends with 0 if all was right.
 import assert from "node:assert/strict";
 import { randomBytes } from "node:crypto";
 import kafkajs from "kafkajs";
 
 const { CompressionTypes, Kafka, logLevel } = kafkajs;
 const [, , scenario, address] = process.argv;
-const kafka = new Kafka({ clientId: "scenarios", brokers: [address], logLevel: logLevel.ERROR });
+const kafka = new Kafka({ clientId: "scenarios", brokers: address.split(","), logLevel: logLevel.ERROR });
 const RECORDS = 60;
 const FIRST_MS = 1_700_000_000_000;
 const TIMEOUT_MS = 60_000;
