@@ -229,6 +229,8 @@ class HeldPartition:
             await opened.aclose()
         except (TopicError, LedgerError, MetadataError) as error:
             _log.info("%s-%s was not closed in order: %s", self.topic, self.key.partition, error)
+        except Exception:  # noqa: BLE001 - else nobody would ever take the partition over again
+            _log.exception("giving up %s-%s failed", self.topic, self.key.partition)
 
     def _note(self, stage: Stage, epoch: int, reason: str) -> None:
         if stage is Stage.LEADS or self.status.stage is Stage.LEADS:

@@ -313,6 +313,8 @@ class LogRolling:
         """
         while self._task is not None:
             await asyncio.shield(asyncio.gather(self._task, return_exceptions=True))
+        if self._log.failure is not None:  # what is open may not even be listed
+            raise self._log.failure
         ledger = self.ledger
         if ledger is not None:
             info = await self._closed(ledger, wait_s)
