@@ -128,6 +128,11 @@ class KafkaNode(Node):
         return self.topics.is_over
 
     @property
+    def topic(self) -> str:
+        """Return the topic that offsets are committed for."""
+        return self.topics.topic_names[0]
+
+    @property
     def incarnation(self) -> str:
         """Name this process, as against the one before it."""
         return f"{self.host}.{self.starts}"

@@ -11,6 +11,7 @@ nothing, as was decided (atomic); no transaction stays open (undecided).
 import random
 from typing import Final
 
+from tests.simulation.topics.committing import ask_offset
 from tests.simulation.topics.history import History, Outcome, Place, Seen
 from tests.simulation.topics.kafka_client import KafkaClient, Refused, Unanswered
 from tests.simulation.topics.reading import EARLIEST, LATEST, LogReader
@@ -35,6 +36,8 @@ async def read_everything(cluster: TopicCluster, who: str) -> None:
             if decided is None:
                 return
             _check_committed(cluster.history, place, decided, visible)
+        for group_id in cluster.offsets.groups:
+            await _read_offset(cluster, client, who, group_id)
     finally:
         client.close()
     _check_transactions(cluster.history, visible)
@@ -68,6 +71,20 @@ async def _read_log(
             kind = "undecided" if is_begun else "liveness"
             cluster.history.report(kind, place, f"{who} cannot read it to its end: {why}")
             return None
+
+
+async def _read_offset(cluster: TopicCluster, client: KafkaClient, who: str, group_id: str) -> None:
+    until_s = cluster.loop.time() + PATIENCE_S
+    while True:
+        try:
+            await ask_offset(cluster.offsets, client, who, group_id, cluster.topic_names[0])
+        except (Unanswered, Refused) as error:
+            await client.pause()
+            if cluster.loop.time() > until_s:
+                cluster.model.report("undecided", f"{who} is not told of {group_id}: {error}")
+                return
+        else:
+            return
 
 
 def _check_log(history: History, place: Place, seen: list[Seen]) -> None:

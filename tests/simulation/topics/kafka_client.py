@@ -201,7 +201,8 @@ class KafkaClient:
         )
         assert isinstance(response, FindCoordinatorResponse)
         if response.error_code:
-            raise Unanswered(f"no coordinator: {ErrorCode(response.error_code).name}")
+            code = ErrorCode(response.error_code).name
+            raise Unanswered(f"no coordinator: {code} {response.error_message}")
         self._coordinators[kind, key] = response.node_id
         return int(response.node_id)
 

@@ -12,6 +12,7 @@ from tests.simulation.loop import SimulationLoop
 from tests.simulation.model import Model
 from tests.simulation.topics.broker_nodes import BrokerNode, KafkaNode
 from tests.simulation.topics.history import History
+from tests.simulation.topics.offset_history import OffsetHistory
 from tests.simulation.topics.topic_plan import TopicsPlan
 from tests.simulation.transport import Endpoint
 
@@ -41,6 +42,7 @@ class TopicCluster(Cluster):
         self.topics_plan = plan
         self.checkers = Checkers(model, [])  # ledgers are checked by the other simulation
         self.history = History(model)
+        self.offsets = OffsetHistory(model)
         self.brokers = [BrokerNode(self, number) for number in range(plan.broker_count)]
         self.users: list[KafkaNode] = []
         self._tapped = 0

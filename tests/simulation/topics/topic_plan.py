@@ -84,6 +84,7 @@ class TopicsPlan:
     broker_count: int
     replicas: int
     state_partitions: int
+    segment_bytes: int
     state_segment_bytes: int
     topics: tuple[TopicPlan, ...]
     work: TopicWork
@@ -111,6 +112,7 @@ def make_topics_plan(seed: int) -> TopicsPlan:
         broker_count=3,
         replicas=replicas,
         state_partitions=rng.choice((1, 2)),
+        segment_bytes=rng.choice((3_000, 16_000)),
         state_segment_bytes=rng.choice((1_500, 4_000, 100_000)),
         topics=_topics(rng, replicas),
         work=_work(rng, theme),
@@ -123,12 +125,11 @@ def make_topics_plan(seed: int) -> TopicsPlan:
 def _topics(rng: random.Random, replicas: int) -> tuple[TopicPlan, ...]:
     configs = {
         "replica.lag.time.max.ms": str(rng.choice((1_000, 3_000))),
-        "segment.bytes": str(2**14),
         "segment.ms": str(rng.choice((1_500, 5_000, 60_000))),
         "min.insync.replicas": str(rng.choice((1, min(2, replicas)))),
     }
     if rng.random() < 0.4:
-        configs["retention.bytes"] = str(rng.choice((2**14, 2**16)))
+        configs["retention.bytes"] = str(rng.choice((6_000, 40_000)))
     if rng.random() < 0.3:
         configs["retention.ms"] = str(rng.choice((8_000, 20_000)))
     if rng.random() < 0.3 and replicas == 3:

@@ -10,22 +10,25 @@ import asyncio
 import gc
 import logging
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Final
 from unittest.mock import patch
 
-from broker_layer import broker_parts, broker_process, topic_changes
+from broker_layer import broker_parts, broker_process, partition_opening
 from broker_layer.control_config import ControlConfig
 from broker_layer.kafka.messages import CreateTopicsRequest, CreateTopicsResponse
 from broker_layer.kafka.versions import ApiKey
+from broker_layer.log_config import LogConfig, log_config
 from broker_layer.options import BrokerOptions
+from broker_layer.topic_configs import TopicDefaults
 from tests.simulation.loop import LivelockError, SimulationLoop
 from tests.simulation.model import Model
 from tests.simulation.observing import described
 from tests.simulation.run import Result, forget
 from tests.simulation.topics.broker_nodes import KafkaNode
+from tests.simulation.topics.committing import commit_offsets
 from tests.simulation.topics.ending import read_everything
 from tests.simulation.topics.kafka_client import KafkaClient, Unanswered
 from tests.simulation.topics.producing import produce
@@ -33,6 +36,7 @@ from tests.simulation.topics.reading import read
 from tests.simulation.topics.topic_cluster import TopicCluster
 from tests.simulation.topics.topic_faults import TopicFaults
 from tests.simulation.topics.topic_plan import TopicsPlan, make_topics_plan
+from tests.simulation.topics.transacting import transact
 
 START_S_MAX: Final = 60.0
 FINISH_S_MAX: Final = 90.0
@@ -81,7 +85,7 @@ def run_topics_seed(seed: int, *, trace: bool = False) -> Result:
 
 @contextmanager
 def _hastened(plan: TopicsPlan) -> Iterator[None]:
-    """Let brokers do within seconds what they do within minutes."""
+    """Let brokers do within seconds what they do within minutes, and fill small ledgers."""
     original = broker_parts.control_config
 
     def config(options: BrokerOptions) -> ControlConfig:
@@ -93,11 +97,15 @@ def _hastened(plan: TopicsPlan) -> Iterator[None]:
             assembly_s=0.5,
         )
 
-    state_configs = {"cleanup.policy": "compact", "segment.bytes": str(plan.state_segment_bytes)}
+    def small(stored: Mapping[str, str], defaults: TopicDefaults) -> LogConfig:
+        found = log_config(stored, defaults)
+        size = plan.state_segment_bytes if found.is_compacted else plan.segment_bytes
+        return replace(found, segment_bytes=size)
+
     with (
         patch.object(broker_parts, "control_config", config),
         patch.object(broker_process, "_warm_up", _warm),
-        patch.object(topic_changes, "INTERNAL_CONFIGS", state_configs),
+        patch.object(partition_opening, "log_config", small),
     ):
         yield
 
@@ -219,6 +227,8 @@ class _Run:
         for kind, count, run in (
             ("producer", work.producers, produce),
             ("reader", work.readers, read),
+            ("transactor", work.transactors, transact),
+            ("committer", work.committers, commit_offsets),
         ):
             for number in range(count):
                 cluster.users.append(KafkaNode(cluster, f"{kind}-{number}", run))
