@@ -4,6 +4,8 @@ Leaves failures of the cluster to `ledger_client.errors`. Spark shows the text o
 not its class, so each text names the option, ledger, range and bookies concerned, and what to do.
 """
 
+from collections.abc import Sequence
+
 
 class SparkIoError(Exception):
     """The root of every failure of this package."""
@@ -87,6 +89,27 @@ class UnknownTopicError(SparkIoError):
     def __init__(self, topic: str, why: str) -> None:
         super().__init__(f"topic {topic!r} {why}: `quire topic list` shows those that there are")
         self.topic = topic
+
+
+class NoBrokerError(SparkIoError):
+    """There is nobody to append records through."""
+
+    def __init__(self, listener: str) -> None:
+        which = f" with a listener {listener!r}" if listener else ""
+        super().__init__(
+            f"no broker{which} is registered: start one (`quire broker run`), or name some with "
+            "the option bootstrapServers"
+        )
+
+
+class AppendError(SparkIoError):
+    """Rows could not be appended to a topic, or whether they were is not known."""
+
+    def __init__(self, why: str, servers: Sequence[str]) -> None:
+        super().__init__(
+            f"{why} (brokers {', '.join(servers)}). Rows of this task may have been appended: the "
+            "task that Spark runs for it appends them again"
+        )
 
 
 class OffsetError(SparkIoError, ValueError):

@@ -22,7 +22,8 @@ from spark_io.options import ARROW_BATCH_BYTES, SPLIT_BYTES
 TOPICS_MAX: Final = 1_000
 READ_COMMITTED: Final = "read_committed"
 READ_UNCOMMITTED: Final = "read_uncommitted"
-COMPRESSIONS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
+COMPRESSIONS: Final = ("none", "gzip")
+"""What the producer can do without further packages."""
 
 READING: Final = (
     "topic",

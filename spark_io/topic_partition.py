@@ -13,11 +13,12 @@ Source: topics design, "The mapping" (high watermark, log start offset); Spark d
 
 import asyncio
 import contextlib
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from broker_layer.transaction_index import AbortedTransaction
-from ledger_client.errors import LedgerNotFoundError
+from ledger_client.errors import EntryNotFoundError, LedgerError, LedgerNotFoundError
 from ledger_client.reader import LedgerReader
 from metadata.errors import NodeNotFoundError
 from metadata.ids import NO_ENTRY, LedgerId
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 NOTHING: Final = Bounds(0, 0)
 LOOKS_MAX: Final = 10
 """Attempts to look at ledgers that retention takes away meanwhile."""
+SETTLE_S: Final = 1.5
+"""A broker that has nothing to append tells bookies the LAC after one second."""
 NEWS_WAIT_S: Final = 2.0
 FOLLOW_PAUSE_S: Final = 0.02
 """What is appended within this time is looked at together."""
@@ -107,6 +110,18 @@ class PartitionView:
                 continue
             return
         await self._look()
+
+    async def settle(self) -> None:
+        """See to it that what was acknowledged a moment ago is seen: an idle leader tells bookies a
+        little later how far its ledger is confirmed. Raises as `refresh`.
+        """
+        reader = self._newest
+        if reader is None or reader.is_closed:
+            return
+        last = reader.last_confirmed
+        if await _has_entry(reader, last + 1):
+            await reader.wait_confirmed(last, timeout=SETTLE_S)
+            await self.refresh(relist=reader.is_closed)
 
     async def follow(self) -> None:
         """Wait until there may be something new, and look: to be called again and again."""
@@ -195,3 +210,16 @@ class PartitionView:
             self._tail = LogTail(reader, is_committed=self._is_committed)
         await self._tail.advance(last)
         return self._tail.state
+
+
+async def _has_entry(reader: LedgerReader, entry_id: int) -> bool:
+    """Tell whether there may be an entry beyond the LAC."""
+    try:
+        async with aclosing(reader.read_unconfirmed(entry_id, entry_id)) as batches:
+            async for _ in batches:
+                return True
+    except EntryNotFoundError:
+        return False
+    except LedgerError:
+        return True  # whoever holds it did not answer
+    return False

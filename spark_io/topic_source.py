@@ -10,13 +10,24 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource
 
 from spark_io.errors import SchemaError
-from spark_io.topic_options import TopicReadOptions
+from spark_io.topic_options import TopicReadOptions, TopicWriteOptions
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from spark_io.topic_batch import TopicBatchReader
     from spark_io.topic_stream import TopicStreamReader
+    from spark_io.topic_write import Columns, TopicBatchWriter, TopicStreamWriter
+
+BINARY = ("binary", "string")
+WRITABLE = {
+    "key": BINARY,
+    "value": BINARY,
+    "topic": ("string",),
+    "partition": ("int",),
+    "headers": ("array<struct<key:string,value:binary>>",),
+}
+"""Columns that may be written, and their types."""
 
 
 class TopicDataSource(DataSource):
@@ -46,6 +57,20 @@ class TopicDataSource(DataSource):
 
         return TopicStreamReader(self._read_options(schema))
 
+    def writer(self, schema: "StructType", overwrite: bool) -> "TopicBatchWriter":  # noqa: FBT001
+        """Return what writes a batch job."""
+        from spark_io.topic_write import TopicBatchWriter, prepare  # noqa: PLC0415
+
+        options, columns = self._write_options(schema, overwrite=overwrite)
+        return TopicBatchWriter(options, columns, prepare(options))
+
+    def streamWriter(self, schema: "StructType", overwrite: bool) -> "TopicStreamWriter":  # noqa: FBT001, N802
+        """Return what writes a streaming query."""
+        from spark_io.topic_write import TopicStreamWriter, prepare  # noqa: PLC0415
+
+        options, columns = self._write_options(schema, overwrite=overwrite)
+        return TopicStreamWriter(options, columns, prepare(options))
+
     def _read_options(self, schema: "StructType") -> TopicReadOptions:
         wanted, found = self.schema(), _describe(schema)
         if found != wanted:
@@ -54,6 +79,26 @@ class TopicDataSource(DataSource):
                 "leave it out, and select or cast afterwards"
             )
         return TopicReadOptions.of(self.options)
+
+    def _write_options(
+        self, schema: "StructType", *, overwrite: bool
+    ) -> "tuple[TopicWriteOptions, Columns]":
+        from spark_io.topic_write import Columns  # noqa: PLC0415
+
+        if overwrite:
+            raise SchemaError("a topic is appended to: use the mode append")
+        options = TopicWriteOptions.of(self.options)
+        kinds = {field.name: field.dataType.simpleString() for field in schema.fields}
+        wrong = [name for name, kind in kinds.items() if kind not in WRITABLE.get(name, ())]
+        if wrong or "value" not in kinds:
+            raise SchemaError(
+                f"a topic takes the columns {WRITABLE}, of which value must be there, and the "
+                f"DataFrame has {_describe(schema)!r}"
+            )
+        if not options.topic and "topic" not in kinds:
+            raise SchemaError("name the topic: with the option topic, or in a column topic")
+        names = ("key", "topic", "partition", "headers")
+        return options, Columns(*(name in kinds for name in names))
 
 
 def _describe(schema: "StructType") -> str:

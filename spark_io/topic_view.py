@@ -68,6 +68,7 @@ class TopicsView:
         """
         for name in self._topics:
             await self._add(name)
+        await asyncio.gather(*[view.settle() for view in self.partitions.values()])
 
     async def follow(self) -> None:
         """Load, and keep all of it current from then on. Raises as `load`."""

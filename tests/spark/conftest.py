@@ -27,11 +27,11 @@ SEEN_TIMEOUT_S = 60.0
 class RunningCluster:
     """A local cluster whose loop runs in a thread, for tests that block."""
 
-    def __init__(self, bookies: int) -> None:
+    def __init__(self, bookies: int, brokers: int = 0) -> None:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
-        self.cluster = LocalCluster(bookies=bookies)
+        self.cluster = LocalCluster(bookies=bookies, broker=brokers)
         self.run(self.cluster.start())
 
     @property

@@ -1,0 +1,255 @@
+"""Appends a DataFrame's rows to topics, through the brokers that lead the partitions.
+
+Leaves the protocol to kafka-python's producer, and order and durability to the brokers.
+
+Each task has a producer of its own, an idempotent one: what it sends again it does not store twice.
+But a task that Spark runs again has another producer, and what an earlier attempt appended stays:
+so rows are appended at least once, and each of them once if no task fails. Rows of one task that go
+to one partition are appended in their order.
+
+Invariants: a task succeeds only once all of its rows are committed, in sync replicas or quorum as
+the topic has it; what is sent and not yet acknowledged is bounded.
+
+Source: Spark design, "Writing: exactly once"; KIP-98.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+from kafka import KafkaProducer
+from kafka.errors import KafkaError
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+
+from metadata.broker_registry import BrokerDirectory
+from metadata.errors import TopicNotFoundError
+from spark_io.errors import AppendError, NoBrokerError, SchemaError, UnknownTopicError
+from spark_io.topic_access import TopicServices, access_of
+from spark_io.topic_options import TopicWriteOptions
+
+if TYPE_CHECKING:
+    from kafka.producer.future import FutureRecordMetadata
+
+UNACKNOWLEDGED_BYTES_MAX: Final = 32 * 1024 * 1024
+BATCH_BYTES: Final = 256 * 1024
+LINGER_MS: Final = 5
+DELIVERY_TIMEOUT_MS: Final = 120_000
+REQUEST_BYTES_MAX: Final = 64 * 1024 * 1024
+"""What a producer sends at most at once; which records are too large is the broker's to say."""
+PREPARING_TIMEOUT_S: Final = 60.0
+ROW_BYTES: Final = 64
+"""What a row counts beside its key and value."""
+
+Headers = list[tuple[str, bytes]]
+OutRow = tuple[str, bytes | None, bytes | None, int | None, Headers]
+"""Topic, key, value, partition (None: chosen by the key), headers."""
+
+
+@dataclass
+class RowsAppended(WriterCommitMessage):
+    """How many rows one task appended."""
+
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Which columns a DataFrame has, by name."""
+
+    has_key: bool
+    has_topic: bool
+    has_partition: bool
+    has_headers: bool
+
+
+def prepare(options: TopicWriteOptions) -> tuple[str, ...]:
+    """Return brokers to begin with; here it shows if the cluster cannot be reached, or the topic is
+    not there.
+    """
+
+    async def find(services: TopicServices) -> tuple[str, ...]:
+        if options.topic:
+            try:
+                record, _ = await services.topics.get(options.topic, fresh=True)
+            except TopicNotFoundError:
+                raise UnknownTopicError(options.topic, "does not exist") from None
+            if record.is_deleted:
+                raise UnknownTopicError(options.topic, "was deleted")
+        if options.bootstrap_servers:
+            return options.bootstrap_servers
+        directory = BrokerDirectory(services.store, Random())
+        await directory.start()
+        try:
+            return _addresses(directory, options.listener)
+        finally:
+            await directory.aclose()
+
+    return access_of(options.client).call("finding brokers", find, PREPARING_TIMEOUT_S)
+
+
+class TopicBatchWriter(DataSourceArrowWriter):
+    """One batch job."""
+
+    def __init__(
+        self, options: TopicWriteOptions, columns: Columns, servers: Sequence[str]
+    ) -> None:
+        self._options = options
+        self._columns = columns
+        self._servers = tuple(servers)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Append one task's rows."""
+        return append_rows(iterator, self._options, self._columns, self._servers)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Do nothing: what was appended is there."""
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Do nothing: what was appended stays."""
+
+
+class TopicStreamWriter(DataSourceStreamArrowWriter):
+    """One streaming query."""
+
+    def __init__(
+        self, options: TopicWriteOptions, columns: Columns, servers: Sequence[str]
+    ) -> None:
+        self._options = options
+        self._columns = columns
+        self._servers = tuple(servers)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Append one task's rows."""
+        return append_rows(iterator, self._options, self._columns, self._servers)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """Do nothing: what was appended is there."""
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """Do nothing: what was appended stays."""
+
+
+def append_rows(
+    batches: Iterable[pa.RecordBatch],
+    options: TopicWriteOptions,
+    columns: Columns,
+    servers: Sequence[str],
+) -> RowsAppended:
+    """Append the rows of one task; return once all are committed. Raises AppendError."""
+    sending: _Sending | None = None
+    count = 0
+    try:
+        for batch in batches:
+            if sending is None:  # a task without rows needs no broker
+                sending = _Sending(_producer(options, servers))
+            for row in rows_of(batch, columns, options.topic):
+                sending.send(row)
+            count += batch.num_rows
+        if sending is not None:
+            sending.wait_for_all()
+    except KafkaError as error:
+        raise AppendError(f"{type(error).__name__}: {error}", servers) from error
+    finally:
+        if sending is not None:
+            sending.close()
+    return RowsAppended(count)
+
+
+def rows_of(batch: pa.RecordBatch, columns: Columns, topic: str) -> Iterator[OutRow]:
+    """Yield the rows of an Arrow batch. Raises SchemaError for what can be no record."""
+    count = batch.num_rows
+    values = _payloads(batch, "value")
+    keys = _payloads(batch, "key") if columns.has_key else [None] * count
+    topics = batch.column("topic").to_pylist() if columns.has_topic else [None] * count
+    partitions = batch.column("partition").to_pylist() if columns.has_partition else [None] * count
+    headers = batch.column("headers").to_pylist() if columns.has_headers else [None] * count
+    for key, value, named, partition, found in zip(
+        keys, values, topics, partitions, headers, strict=True
+    ):
+        if not (named or topic):
+            raise SchemaError("a row names no topic, and the option topic is not given")
+        if key is None and value is None:
+            raise SchemaError("a row has neither key nor value: one of them must be there")
+        yield named or topic, key, value, partition, _headers_of(found)
+
+
+class _Sending:
+    """Sends rows, and waits so that not too many are on their way."""
+
+    def __init__(self, producer: KafkaProducer) -> None:
+        self._producer = producer
+        self._sent: deque[tuple[FutureRecordMetadata, int]] = deque()
+        self._bytes = 0
+
+    def send(self, row: OutRow) -> None:
+        """Send one row, once there is room."""
+        topic, key, value, partition, headers = row
+        size = ROW_BYTES + len(key or b"") + len(value or b"")
+        while self._sent and self._bytes + size > UNACKNOWLEDGED_BYTES_MAX:
+            self._wait_for_first()
+        future = self._producer.send(topic, value, key, headers, partition)
+        self._sent.append((future, size))
+        self._bytes += size
+
+    def wait_for_all(self) -> None:
+        """Return once all rows are committed."""
+        self._producer.flush()
+        while self._sent:
+            self._wait_for_first()
+
+    def close(self) -> None:
+        """End the producer, without waiting."""
+        self._producer.close(timeout=0)
+
+    def _wait_for_first(self) -> None:
+        future, size = self._sent.popleft()
+        future.get(timeout=DELIVERY_TIMEOUT_MS / 1000)
+        self._bytes -= size
+
+
+def _producer(options: TopicWriteOptions, servers: Sequence[str]) -> KafkaProducer:
+    return KafkaProducer(
+        bootstrap_servers=list(servers),
+        enable_idempotence=True,
+        acks="all",
+        compression_type=None if options.compression == "none" else options.compression,
+        batch_size=BATCH_BYTES,
+        linger_ms=LINGER_MS,
+        delivery_timeout_ms=DELIVERY_TIMEOUT_MS,
+        max_request_size=REQUEST_BYTES_MAX,
+        allow_auto_create_topics=False,
+        metrics_enabled=False,
+    )
+
+
+def _addresses(directory: BrokerDirectory, listener: str) -> tuple[str, ...]:
+    """Return where the registered brokers are reached."""
+    found: list[str] = []
+    for _, broker in sorted(directory.brokers.items()):
+        chosen = broker.listener(listener) if listener else next(iter(broker.listeners), None)
+        if chosen is not None:
+            found.append(f"{chosen.host}:{chosen.port}")
+    if not found:
+        raise NoBrokerError(listener)
+    return tuple(found)
+
+
+def _payloads(batch: pa.RecordBatch, name: str) -> list[bytes | None]:
+    return batch.column(name).cast(pa.binary()).to_pylist()
+
+
+def _headers_of(found: list[dict[str, object]] | None) -> Headers:
+    headers: Headers = []
+    for each in found or ():
+        name, content = each["key"], each["value"]
+        if not isinstance(name, str) or not isinstance(content, bytes):
+            raise SchemaError("a header has no key or no value: the producer takes whole ones")
+        headers.append((name, content))
+    return headers

@@ -1,0 +1,151 @@
+"""Holds that rows reach topics through brokers, and come back as they were."""
+
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from kafka import KafkaConsumer
+from kafka.admin import KafkaAdminClient, NewTopic  # type: ignore[attr-defined]
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+
+from tests.spark.conftest import RunningCluster
+
+ROWS = 2_000
+SEEN_ATTEMPTS = 20
+
+
+@pytest.fixture(scope="module")
+def served() -> Iterator[RunningCluster]:
+    """Start a cluster with a broker."""
+    made = RunningCluster(3, brokers=1)
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def topic(served: RunningCluster) -> str:
+    name = f"orders-{uuid.uuid4()}"
+    admin = KafkaAdminClient(bootstrap_servers=[served.cluster.brokers[0].address])
+    try:
+        admin.create_topics([NewTopic(name, 3, 3)])
+    finally:
+        admin.close()
+    return name
+
+
+def read(spark: SparkSession, served: RunningCluster, topic: str) -> DataFrame:
+    return (
+        spark.read.format("topic").option("metadata", served.metadata).option("topic", topic).load()
+    )
+
+
+def seen(read_again: Callable[[], DataFrame], count: int) -> list[Row]:
+    """Return the rows once there are so many: what was acknowledged just now is seen a little
+    later.
+    """
+    found = read_again().collect()
+    for _ in range(SEEN_ATTEMPTS):
+        if len(found) >= count:
+            break
+        found = read_again().collect()  # a DataFrame is planned once
+    return found
+
+
+def rows(spark: SparkSession, count: int = ROWS) -> DataFrame:
+    return spark.range(count, numPartitions=3).select(
+        F.concat(F.lit("k"), F.col("id") % 10).alias("key"),
+        F.col("id").cast("string").alias("value"),
+    )
+
+
+def test_rows_are_appended_and_read_back(
+    spark: SparkSession, served: RunningCluster, topic: str
+) -> None:
+    writing = rows(spark).write.format("topic").option("metadata", served.metadata)
+    writing.option("topic", topic).option("compression", "gzip").mode("append").save()
+    found = seen(lambda: read(spark, served, topic), ROWS)
+    assert sorted((int(row.value), row.key.decode()) for row in found) == [
+        (n, f"k{n % 10}") for n in range(ROWS)
+    ]
+    by_key = read(spark, served, topic).groupBy("key").agg(F.countDistinct("partition").alias("n"))
+    assert {row.n for row in by_key.collect()} == {1}, "a key's records are in one partition"
+
+
+def test_stock_consumers_see_the_rows_with_headers_in_the_named_partition(
+    spark: SparkSession, served: RunningCluster, topic: str
+) -> None:
+    frame = rows(spark, 5).select(
+        F.lit(topic).alias("topic"),
+        F.lit(2).alias("partition"),
+        F.col("key").cast("binary").alias("key"),
+        F.lit(None).cast("binary").alias("value"),
+        F.array(F.struct(F.lit("h").alias("key"), F.lit("1").cast("binary").alias("value"))).alias(
+            "headers"
+        ),
+    )
+    frame.write.format("topic").option("metadata", served.metadata).mode("append").save()
+    consumer = KafkaConsumer(
+        topic,
+        bootstrap_servers=[served.cluster.brokers[0].address],
+        auto_offset_reset="earliest",
+        consumer_timeout_ms=20_000,
+    )
+    try:
+        found = [next(consumer) for _ in range(5)]
+    finally:
+        consumer.close()
+    assert {each.partition for each in found} == {2}
+    assert sorted(each.key for each in found) == [b"k%d" % n for n in range(5)]
+    assert {each.value for each in found} == {None}
+    assert [list(each.headers) for each in found] == [[("h", b"1")]] * 5
+
+
+def test_one_topic_streams_into_another(
+    spark: SparkSession, served: RunningCluster, topic: str, tmp_path: Path
+) -> None:
+    source = f"{topic}-source"
+    admin = KafkaAdminClient(bootstrap_servers=[served.cluster.brokers[0].address])
+    try:
+        admin.create_topics([NewTopic(source, 2, 3)])
+    finally:
+        admin.close()
+    for number in range(2):
+        writing = rows(spark, 300).write.format("topic").option("metadata", served.metadata)
+        writing.option("topic", source).mode("append").save()
+        count = 300 * (number + 1)
+        assert len(seen(lambda: read(spark, served, source), count)) == count
+        following = spark.readStream.format("topic").option("metadata", served.metadata)
+        frame = following.option("topic", source).load().select("key", "value", "headers")
+        out = frame.writeStream.format("topic").option("metadata", served.metadata)
+        out = out.option("topic", topic).option("checkpointLocation", str(tmp_path / "checkpoint"))
+        assert out.trigger(availableNow=True).start().awaitTermination(120)
+    found = seen(lambda: read(spark, served, topic), 600)
+    assert sorted(int(row.value) for row in found) == sorted([*range(300), *range(300)])
+
+
+@pytest.mark.parametrize(
+    ("columns", "options", "said"),
+    [
+        (["key"], {}, "of which value must be there"),
+        (["value", "id"], {}, "takes the columns"),
+        (["value"], {"topic": "no-such-topic"}, "'no-such-topic' does not exist"),
+        (["value"], {"topic": ""}, "name the topic"),
+        (["value"], {"listener": "INSIDE"}, "no broker with a listener 'INSIDE'"),
+    ],
+)
+def test_what_cannot_be_written(
+    spark: SparkSession,
+    served: RunningCluster,
+    topic: str,
+    columns: list[str],
+    options: dict[str, str],
+    said: str,
+) -> None:
+    frame = rows(spark, 3).withColumn("id", F.lit(1)).select(*columns)
+    writing = frame.write.format("topic").option("metadata", served.metadata)
+    writing = writing.options(**({"topic": topic} | options))
+    with pytest.raises(AnalysisException, match=said):
+        writing.mode("append").save()
