@@ -7,17 +7,10 @@ import time
 from collections.abc import Mapping
 from typing import Final
 
-from confluent_kafka import (
-    Consumer,
-    ConsumerGroupTopicPartitions,
-    KafkaError,
-    KafkaException,
-    Message,
-    Producer,
-    TopicPartition,
-)
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from tests.campaign.topics.asking import Ends, Offsets
 from tests.campaign.topics.payloads import Identity, payload_of
 from tests.campaign.topics.work import PLAIN, TOKENS
 
@@ -72,33 +65,21 @@ def consumed_by(bootstrap: str, group: str, partitions: int, seconds: float) -> 
     """Wait until a group has committed the ends of the plain topic; return "" then, else what is
     left.
     """
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "unused"})
     deadline = time.monotonic() + seconds
-    try:
+    ends, offsets = Ends(bootstrap, IsolationLevel.READ_UNCOMMITTED), Offsets(bootstrap, group)
+    with ends, offsets:
         while True:
-            left = _left(admin, consumer, group, partitions)
+            left = _left(ends, offsets, partitions)
             if not left or time.monotonic() > deadline:
                 return left
             time.sleep(0.3)
-    finally:
-        consumer.close()
 
 
-def _left(admin: AdminClient, consumer: Consumer, group: str, partitions: int) -> str:
+def _left(ends: Ends, offsets: Offsets, partitions: int) -> str:
     try:
-        ends = {
-            each: consumer.get_watermark_offsets(TopicPartition(PLAIN, each), CALL_S)
-            for each in range(partitions)
-        }
-        asked = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])
-        answer = asked[group].result(CALL_S)
+        wanted = ends.all(PLAIN, partitions, CALL_S)
+        held = offsets.of(PLAIN, partitions, CALL_S)
     except KafkaException as raised:
         return str(raised)
-    offsets = {each.partition: each.offset for each in answer.topic_partitions}
-    left = {
-        each: (offsets.get(each), known)
-        for each, known in ends.items()
-        if known is None or offsets.get(each, -1) < known[1]
-    }
-    return f"partition: (committed, ends) {left}" if left else ""
+    left = {each: (held.get(each), end) for each, end in wanted.items() if held.get(each, 0) < end}
+    return f"partition: (committed, end) {left}" if left else ""

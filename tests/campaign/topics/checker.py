@@ -18,7 +18,7 @@ from typing import Any, Final
 from confluent_kafka import Consumer, IsolationLevel, KafkaException, TopicPartition
 
 from tests.campaign.judge import Violation
-from tests.campaign.topics.ends import Ends
+from tests.campaign.topics.asking import Ends
 from tests.campaign.topics.facts import Facts, read_facts
 from tests.campaign.topics.judge import (
     Found,

@@ -7,23 +7,18 @@ Invariant: one question at a time, so each answer is of a later time than the on
 
 import sys
 import time
+from contextlib import ExitStack
 from typing import Final
 
-from confluent_kafka import (
-    ConsumerGroupTopicPartitions,
-    IsolationLevel,
-    KafkaException,
-)
+from confluent_kafka import IsolationLevel, KafkaException
 from confluent_kafka.admin import AdminClient
 
-from tests.campaign.topics.ends import Ends
+from tests.campaign.topics.asking import Ends, Offsets
 from tests.campaign.topics.work import GROUP, PLAIN, TOKENS, Worker
 
 EVERY_S: Final = 0.7
 CALL_S: Final = 10.0
 ENDS_S: Final = 2.0
-NONE: Final = -1
-"""What is told of a partition that the group is said to have no offset of."""
 
 
 def _ask_ends(worker: Worker, source: Ends, topic: str) -> None:
@@ -36,23 +31,14 @@ def _ask_ends(worker: Worker, source: Ends, topic: str) -> None:
         worker.tell("ends", topic=topic, level=source.level, ends=ends)
 
 
-def _ask_offsets(worker: Worker, admin: AdminClient, group: str) -> None:
+def _ask_offsets(worker: Worker, source: Offsets) -> None:
     asked_at = time.monotonic()
-    asked = [ConsumerGroupTopicPartitions(group)]
     try:
-        answer = admin.list_consumer_group_offsets(
-            asked, require_stable=True, request_timeout=CALL_S
-        )[group].result(CALL_S)
+        found = source.of(PLAIN, worker.options.partitions, CALL_S)
     except KafkaException as raised:
         worker.failed("offsets", raised.args[0])
         return
-    found = dict.fromkeys(range(worker.options.partitions), NONE)
-    for each in answer.topic_partitions:
-        if each.topic == PLAIN and each.error is not None:
-            found.pop(each.partition)
-        elif each.topic == PLAIN:
-            found[each.partition] = each.offset
-    worker.tell("offsets fetched", group=group, asked=asked_at, offsets=found)
+    worker.tell("offsets fetched", group=source.group, asked=asked_at, offsets=found)
 
 
 def _ask_in_sync(worker: Worker, admin: AdminClient) -> None:
@@ -73,17 +59,21 @@ def _ask_in_sync(worker: Worker, admin: AdminClient) -> None:
 def main() -> int:
     """Observe until SIGTERM."""
     worker = Worker("observes ends and committed offsets")
-    admin = AdminClient(
-        {"bootstrap.servers": worker.options.bootstrap, "reconnect.backoff.max.ms": 1_000}
-    )
-    committed = Ends(worker.options.bootstrap, IsolationLevel.READ_COMMITTED)
-    with Ends(worker.options.bootstrap, IsolationLevel.READ_UNCOMMITTED) as plain, committed:
+    bootstrap = worker.options.bootstrap
+    admin = AdminClient({"bootstrap.servers": bootstrap, "reconnect.backoff.max.ms": 1_000})
+    with ExitStack() as stack:
+        plain = stack.enter_context(Ends(bootstrap, IsolationLevel.READ_UNCOMMITTED))
+        committed = stack.enter_context(Ends(bootstrap, IsolationLevel.READ_COMMITTED))
+        groups = [
+            stack.enter_context(Offsets(bootstrap, f"{GROUP}-{protocol}"))
+            for protocol in worker.options.name.split("-")[1:]
+        ]
         while not worker.is_stopping:
             _ask_ends(worker, plain, PLAIN)
             _ask_ends(worker, plain, TOKENS)
             _ask_ends(worker, committed, TOKENS)
-            for protocol in worker.options.name.split("-")[1:]:
-                _ask_offsets(worker, admin, f"{GROUP}-{protocol}")
+            for group in groups:
+                _ask_offsets(worker, group)
             _ask_in_sync(worker, admin)
             worker.pause(EVERY_S)
     worker.tell("ended", left=0)

@@ -109,8 +109,10 @@ class CampaignRun:
         injector.stop()
         await faults
         await injector.settle()
-        await self._wait_until_well(workers, bootstrap)
-        checked = await self._check(bootstrap)
+        checked: dict[str, Any] = {}
+        if await self._is_available(bootstrap):
+            await self._end_clients(workers, bootstrap)
+            checked = await self._check(bootstrap)
         self._complaints += injector.complaints + workers.complaints
         return self._summary(injector, checked)
 
@@ -142,15 +144,19 @@ class CampaignRun:
                 self._complaints.append(f"a partition took nothing for {STALL_S_MAX:.0f} s")
                 return
 
-    async def _wait_until_well(self, workers: Workers, bootstrap: str) -> None:
-        """All is healed: every partition takes records, and the groups read to the end, in time."""
-        partitions = self._campaign.partitions
+    async def _is_available(self, bootstrap: str) -> bool:
+        """All is healed: tell whether every partition takes records again in time."""
         begun = time.monotonic()
+        partitions = self._campaign.partitions
         failed = await asyncio.to_thread(probe, bootstrap, partitions, AVAILABLE_S_MAX)
+        self._available_after_s = round(time.monotonic() - begun, 2)
         if failed:
             self._complaints.append(f"not available after {AVAILABLE_S_MAX:.0f} s: {failed}")
-        else:
-            self._available_after_s = round(time.monotonic() - begun, 2)
+        return not failed
+
+    async def _end_clients(self, workers: Workers, bootstrap: str) -> None:
+        """End those that write; let the groups read to the end, and end them too."""
+        partitions = self._campaign.partitions
         await workers.end("producer")
         await workers.end("transactor")
         begun = time.monotonic()

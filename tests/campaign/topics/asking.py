@@ -1,13 +1,16 @@
-"""Asks where partitions end, with a consumer: what its isolation level lets it read to.
+"""Asks where partitions end, and what a group has committed, with consumers that only ask.
 
-Leaves judging answers to others. The admin client's own question is not used: it brings its process
-down when a leader changes at the wrong moment (librdkafka 2.16).
+Leaves judging answers to others. The admin client's question for a group's offsets is not used: it
+brings its process down when a coordinator has just moved (librdkafka issue 5040).
 """
 
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
 
 from confluent_kafka import Consumer, IsolationLevel, KafkaException, TopicPartition
+
+NONE: Final = -1
+"""What is told of a partition that a group is said to have no offset of."""
 
 
 class Ends:
@@ -44,6 +47,39 @@ class Ends:
             except KafkaException as raised:
                 ends[each] = str(raised.args[0].name())
         return ends
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._consumer.close()
+
+
+class Offsets:
+    """A consumer that asks for a group's offsets and never joins it; closed with its block."""
+
+    def __init__(self, bootstrap: str, group: str) -> None:
+        self.group = group
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": bootstrap,
+                "group.id": group,
+                "reconnect.backoff.max.ms": 1_000,
+            }
+        )
+
+    def of(self, topic: str, partitions: int, timeout_s: float) -> dict[int, int]:
+        """Return what is committed, NONE where nothing is; a partition whose answer is an error is
+        left out. Raises KafkaException.
+        """
+        places = [TopicPartition(topic, each) for each in range(partitions)]
+        answers = self._consumer.committed(places, timeout=timeout_s)
+        return {each.partition: max(NONE, each.offset) for each in answers if each.error is None}
 
     def __enter__(self) -> Self:
         return self
