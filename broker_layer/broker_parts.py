@@ -20,7 +20,7 @@ from broker_layer.groups.coordinator import GroupCoordinator
 from broker_layer.handlers import Handler
 from broker_layer.live_bookies import LiveBookies
 from broker_layer.log_services import LogServices, TailMemory
-from broker_layer.options import BrokerOptions
+from broker_layer.options import BrokerOptions, topic_default_configs
 from broker_layer.partition_manager import PartitionManager
 from broker_layer.partition_opening import CoordinatorPartitions, PartitionOpening
 from broker_layer.partition_upkeep import ReplicaReports, RetentionTimer
@@ -118,9 +118,11 @@ class CoordinatorParts:
         peer_listener: str,
     ) -> None:
         options, rng = environment.options, environment.rng
-        config = TransactionConfig()
+        config = TransactionConfig(timeout_ms_max=options.transaction_timeout_max_ms)
         topics = ViewTopics(view)
-        self.groups = GroupCoordinator(GroupsConfig(), topics, rng, environment.wall_clock_ms)
+        self.groups = GroupCoordinator(
+            groups_config(options), topics, rng, environment.wall_clock_ms
+        )
         guards = VerificationGuards()
         local = LocalMarkerWriter(log_of, self.groups, guards, environment.wall_clock_ms)
         leaders = ViewLeaders(view, peer_listener)
@@ -263,8 +265,19 @@ def control_config(options: BrokerOptions) -> ControlConfig:
         topic_defaults=TopicDefaults(
             partitions=options.default_partitions,
             replication_factor=options.default_replication_factor,
+            configs=topic_default_configs(options),
         ),
         creates_topics=options.auto_create_topics,
         offsets_partitions=options.offsets_topic_partitions,
         transaction_state_partitions=options.transaction_topic_partitions,
+    )
+
+
+def groups_config(options: BrokerOptions) -> GroupsConfig:
+    """Return how a broker with these options coordinates groups."""
+    return GroupsConfig(
+        session_timeout_min_ms=options.group_session_timeout_min_ms,
+        session_timeout_max_ms=options.group_session_timeout_max_ms,
+        initial_rebalance_delay_ms=options.group_initial_rebalance_delay_ms,
+        offsets_retention_ms=options.offsets_retention_ms,
     )

@@ -12,9 +12,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Final
 
+from broker_layer.errors import TopicError
 from broker_layer.listeners import parse_listeners
 from broker_layer.option_reading import OptionInfo, OptionTable, Value, option, read_options
 from broker_layer.server_errors import BrokerOptionError
+from broker_layer.topic_configs import check_configs
 
 TABLE: Final = "broker"
 VARIABLE_PREFIX: Final = "QUIRE_BROKER_"
@@ -23,6 +25,7 @@ LOG_LEVELS: Final = ("debug", "info", "warning", "error")
 
 _PORT_MAX: Final = 65_535
 _GIB: Final = 2**30
+_DAY_MS: Final = 24 * 3_600_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +59,22 @@ class BrokerOptions:
     auto_create_topics: bool = option(True, "make topics that clients ask Metadata for")  # noqa: FBT003
     default_replication_factor: int = option(
         3, "bookies of each ledger of a topic that does not say", low=1, high=16
+    )
+    topic_defaults: str = option(
+        "", "settings of topics that do not say: NAME=VALUE, several with spaces between"
+    )
+    group_initial_rebalance_delay_ms: int = option(
+        3_000, "how long a group's first rebalance waits for more members", low=0, high=300_000
+    )
+    group_session_timeout_min_ms: int = option(
+        6_000, "shortest session timeout of a group's members", low=1, high=3_600_000
+    )
+    group_session_timeout_max_ms: int = option(1_800_000, "the longest", low=1, high=24 * 3_600_000)
+    offsets_retention_ms: int = option(
+        7 * _DAY_MS, "how long the offsets of an empty group are kept", low=1, high=3_650 * _DAY_MS
+    )
+    transaction_timeout_max_ms: int = option(
+        900_000, "longest timeout that a transactional producer may ask for", low=1, high=_DAY_MS
     )
     connections_max: int = option(10_000, "connections at once", low=1, high=1_000_000)
     idle_s_max: float = option(
@@ -98,6 +117,21 @@ def load_options(
     return options
 
 
+def topic_default_configs(options: BrokerOptions) -> dict[str, str]:
+    """Return the settings of topics that do not say. Raises BrokerOptionError."""
+    configs = {}
+    for word in options.topic_defaults.split():
+        name, sign, value = word.partition("=")
+        if not sign:
+            raise BrokerOptionError(f"topic_defaults: {word} is not NAME=VALUE")
+        configs[name] = value
+    try:
+        check_configs(configs)
+    except TopicError as error:
+        raise BrokerOptionError(f"topic_defaults: {error}") from None
+    return configs
+
+
 def _check_together(options: BrokerOptions) -> None:
     try:
         listeners = [each.name for each in parse_listeners(options.listeners)]
@@ -114,5 +148,8 @@ def _check_together(options: BrokerOptions) -> None:
         raise BrokerOptionError(f"inter_broker_listener {inter_broker} is no listener")
     if options.log_level not in LOG_LEVELS:
         raise BrokerOptionError(f"log_level must be one of {', '.join(LOG_LEVELS)}")
+    topic_default_configs(options)
+    if options.group_session_timeout_min_ms > options.group_session_timeout_max_ms:
+        raise BrokerOptionError("group_session_timeout_max_ms must be at least that of min")
     if options.frame_bytes_max > options.request_bytes_max:
         raise BrokerOptionError("request_bytes_max must be at least frame_bytes_max")

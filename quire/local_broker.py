@@ -49,6 +49,7 @@ class LocalBroker:
             "offsets-topic-partitions": str(STATE_PARTITIONS),
             "transaction-topic-partitions": str(STATE_PARTITIONS),
             "default-replication-factor": str(factor),
+            "group-initial-rebalance-delay-ms": "0",
         }
         flags = [word for key, value in options.items() for word in (f"--{key}", value)]
         command = [sys.executable, "-m", "quire.cli.main", "broker", "run", *flags]

@@ -20,6 +20,12 @@ def parser() -> argparse.ArgumentParser:
     run = noun.verb("run", _later("run"), "run a broker", needs_cluster=False)
     run.add_argument("--config", metavar="FILE", help="a TOML file with a [broker] table")
     group = run.add_argument_group("options, each also in the file and as QUIRE_BROKER_<OPTION>")
+    group.add_argument(
+        "--topic-default",
+        metavar="NAME=VALUE",
+        action="append",
+        help="one of --topic-defaults; may be given several times",
+    )
     for option in OPTIONS.values():
         flag = f"--{option.name.replace('_', '-')}"
         text = f"{option.help} (default: {option.default or 'none'})".replace("%", "%%")

@@ -17,6 +17,10 @@ from quire.errors import ExitCode, UsageError
 def run(arguments: argparse.Namespace, output: Output) -> int:
     """Run a broker until it is told to stop; prints one JSON line once it serves."""
     flags = {name: getattr(arguments, name) for name in OPTIONS}
+    if arguments.topic_default:
+        flags["topic_defaults"] = " ".join(
+            (flags["topic_defaults"] or "", *arguments.topic_default)
+        )
     given = {name: value for name, value in flags.items() if value is not None}
     try:
         options = load_options(read_config_file(arguments.config), os.environ, given)

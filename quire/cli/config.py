@@ -1,19 +1,44 @@
 """`quire config show|check`: what a server would be configured with, and whether a file is right.
 
-Leaves the options, their bounds and their order of precedence to `bookie.options`.
+Leaves the options, their bounds and their order of precedence to `bookie.options` and
+`broker_layer.options`.
 """
 
 import argparse
 import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from quire.cli.command_line import Noun
 from quire.cli.output import Output
 from quire.errors import ExitCode, UsageError
 
 GIVEN_LATER = "(given when it is started)"
+METADATA_VARIABLE = "QUIRE_METADATA"
+
+Value = str | int | float | bool
+
+
+class _OptionInfo(Protocol):
+    @property
+    def low(self) -> float | None: ...
+    @property
+    def high(self) -> float | None: ...
+    @property
+    def help(self) -> str: ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Server:
+    """One kind of server: its table of the file, its variables, its options, and who reads them."""
+
+    table: str
+    variable_prefix: str
+    options: Mapping[str, _OptionInfo]
+    load: Callable[[str | None], Mapping[str, Value]]
 
 
 def parser() -> argparse.ArgumentParser:
@@ -22,7 +47,9 @@ def parser() -> argparse.ArgumentParser:
     show = noun.verb(
         "show", _show, "print every option: value, origin, meaning", needs_cluster=False
     )
-    show.add_argument("--config", metavar="FILE", help="a TOML file with a [bookie] table")
+    show.add_argument(
+        "--config", metavar="FILE", help="a TOML file with tables [bookie] and [broker]"
+    )
     check = noun.verb("check", _check, "tell whether a file is right", needs_cluster=False)
     check.add_argument("file", metavar="FILE")
     return noun.parser
@@ -39,47 +66,77 @@ def read_config_file(path: str | None) -> str | None:
 
 
 def _show(arguments: argparse.Namespace, output: Output) -> int:
-    from bookie.options import OPTIONS
-
     text = read_config_file(arguments.config)
-    values = _load(text, os.environ)
-    with output.listing("option", "value", "origin", "help") as listing:
-        for name, info in OPTIONS.items():
-            row = {"server": "bookie", "option": name, "value": values[name], "help": info.help}
-            origin = _origin(name, text, arguments.config)
-            listing.add({**row, "origin": origin, "least": info.low, "most": info.high})
+    loaded = [(server, server.load(text)) for server in _servers()]
+    with output.listing("server", "option", "value", "origin", "help") as listing:
+        for server, values in loaded:
+            for name, info in server.options.items():
+                row = {"server": server.table, "option": name, "value": values[name]}
+                origin = _origin(server, name, text, arguments.config)
+                limits = {"least": info.low, "most": info.high}
+                listing.add({**row, "help": info.help, "origin": origin, **limits})
     return ExitCode.DONE
 
 
 def _check(arguments: argparse.Namespace, output: Output) -> int:
     text = read_config_file(arguments.file)
-    _load(text, os.environ)
+    for server in _servers():
+        server.load(text)
     output.record({"file": arguments.file, "is_valid": True})
     return ExitCode.DONE
 
 
-def _load(text: str | None, variables: Mapping[str, str]) -> dict[str, str | int | float | bool]:
+def _servers() -> tuple[_Server, _Server]:
+    from bookie import options as bookie
+    from broker_layer import options as broker
+
+    return (
+        _Server(bookie.TABLE, bookie.VARIABLE_PREFIX, bookie.OPTIONS, _load_bookie),
+        _Server(broker.TABLE, broker.VARIABLE_PREFIX, broker.OPTIONS, _load_broker),
+    )
+
+
+def _load_bookie(text: str | None) -> Mapping[str, Value]:
     from bookie.errors import OptionError
     from bookie.options import OPTIONS, load_options
 
-    flags = {} if _origin("data_dir", text, "") != "default" else {"data_dir": GIVEN_LATER}
+    flags = {} if _is_given(text, "data_dir") else {"data_dir": GIVEN_LATER}
     try:
-        options = load_options(text, variables, flags)
+        options = load_options(text, os.environ, flags)
     except OptionError as error:
         raise UsageError(str(error), try_next="quire config show") from error
     return {name: getattr(options, name) for name in OPTIONS}
 
 
-def _origin(name: str, text: str | None, path: str | None) -> str:
-    from bookie.options import METADATA_VARIABLE, TABLE, VARIABLE_PREFIX
+def _load_broker(text: str | None) -> Mapping[str, Value]:
+    from broker_layer.options import OPTIONS, load_options
+    from broker_layer.server_errors import BrokerOptionError
 
-    variable = METADATA_VARIABLE if name == "metadata" else VARIABLE_PREFIX + name.upper()
-    own = VARIABLE_PREFIX + name.upper()
-    for each in (own, variable):
+    try:
+        options = load_options(text, os.environ, {})
+    except BrokerOptionError as error:
+        raise UsageError(str(error), try_next="quire config show") from error
+    return {name: getattr(options, name) for name in OPTIONS}
+
+
+def _is_given(text: str | None, name: str) -> bool:
+    from bookie.options import TABLE, VARIABLE_PREFIX
+
+    return VARIABLE_PREFIX + name.upper() in os.environ or name in _table(text, TABLE)
+
+
+def _origin(server: _Server, name: str, text: str | None, path: str | None) -> str:
+    own = server.variable_prefix + name.upper()
+    shared = METADATA_VARIABLE if name == "metadata" else own
+    for each in (own, shared):
         if each in os.environ:
             return each
+    return str(path) if name in _table(text, server.table) else "default"
+
+
+def _table(text: str | None, name: str) -> Mapping[str, object]:
     try:
-        table = tomllib.loads(text or "").get(TABLE, {})
+        table = tomllib.loads(text or "").get(name, {})
     except tomllib.TOMLDecodeError:
-        return "default"  # `load_options` says what is wrong with it
-    return str(path) if isinstance(table, dict) and name in table else "default"
+        return {}  # `load_options` says what is wrong with it
+    return table if isinstance(table, dict) else {}

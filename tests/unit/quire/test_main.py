@@ -80,13 +80,15 @@ def test_config_show_tells_where_a_value_comes_from(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "quire.toml"
-    file.write_text('[bookie]\nport = 4181\ndata_dir = "here"\n')
+    file.write_text('[bookie]\nport = 4181\ndata_dir = "here"\n[broker]\nbroker_id = 7\n')
     monkeypatch.setenv("QUIRE_BOOKIE_WEIGHT", "7")
     assert main(["config", "show", "--config", str(file), "-o", "json"]) == ExitCode.DONE
     rows = {row["option"]: row for row in json.loads(capsys.readouterr().out)}
     assert (rows["port"]["value"], rows["port"]["origin"]) == (4181, str(file))
     assert (rows["weight"]["value"], rows["weight"]["origin"]) == (7, "QUIRE_BOOKIE_WEIGHT")
     assert rows["location"]["origin"] == "default"
+    assert (rows["broker_id"]["value"], rows["broker_id"]["origin"]) == (7, str(file))
+    assert rows["broker_id"]["server"] == "broker"
 
 
 def test_config_check_suggests_the_right_key(
@@ -96,6 +98,9 @@ def test_config_check_suggests_the_right_key(
     file.write_text("[bookie]\nprot = 1\n")
     assert main(["config", "check", str(file)]) == ExitCode.USAGE
     assert "did you mean port?" in capsys.readouterr().err
+    file.write_text("[broker]\nlisteneers = 'PLAINTEXT://:1'\n")
+    assert main(["config", "check", str(file)]) == ExitCode.USAGE
+    assert "did you mean listeners?" in capsys.readouterr().err
 
 
 def test_errors_of_the_cluster_have_their_status() -> None:

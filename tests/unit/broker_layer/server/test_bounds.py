@@ -7,8 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bookie.wire.bodies import BodyPool
+from broker_layer.broker_parts import control_config, groups_config
+from broker_layer.control_config import ControlConfig
 from broker_layer.fetch_sessions import FetchPosition, FetchSessions
 from broker_layer.frame_assembler import FrameAssembler
+from broker_layer.groups.config import GroupsConfig
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.errors import FrameError
 from broker_layer.listeners import ListenerAddress, advertise, parse_listeners
@@ -16,6 +19,7 @@ from broker_layer.memory_budget import MemoryBudget
 from broker_layer.options import load_options
 from broker_layer.quotas import ByteRateQuota
 from broker_layer.server_errors import BrokerOptionError
+from broker_layer.transactions.config import TransactionConfig
 
 
 @given(
@@ -159,6 +163,30 @@ def test_options_come_from_file_variables_and_flags() -> None:
     assert options.metadata == "zk://x/y"
 
 
+def test_options_reach_groups_transactions_and_new_topics() -> None:
+    flags: dict[str, str | int | float | bool] = {
+        "topic_defaults": "min.insync.replicas=2 cleanup.policy=compact,delete",
+        "group_initial_rebalance_delay_ms": 0,
+        "group_session_timeout_min_ms": 100,
+        "offsets_retention_ms": 5_000,
+    }
+    options = load_options(None, {}, flags)
+    defaults = control_config(options).topic_defaults
+    assert defaults.value("min.insync.replicas") == "2"
+    assert defaults.value("cleanup.policy") == "compact,delete"
+    assert defaults.value("retention.ms") == "604800000"
+    groups = groups_config(options)
+    assert (groups.initial_rebalance_delay_ms, groups.session_timeout_min_ms) == (0, 100)
+    assert groups.offsets_retention_ms == 5_000
+
+
+def test_options_have_the_defaults_of_what_they_set() -> None:
+    options = load_options(None, {}, {})
+    assert groups_config(options) == GroupsConfig()
+    assert control_config(options) == ControlConfig()
+    assert options.transaction_timeout_max_ms == TransactionConfig().timeout_ms_max
+
+
 @pytest.mark.parametrize(
     ("text", "variables", "flags"),
     [
@@ -174,6 +202,10 @@ def test_options_come_from_file_variables_and_flags() -> None:
         (None, {}, {"advertised_listeners": "OTHER://h:1"}),
         (None, {}, {"inter_broker_listener": "OTHER"}),
         (None, {}, {"request_bytes_max": 2**20}),
+        (None, {}, {"topic_defaults": "retention.ms"}),
+        (None, {}, {"topic_defaults": "no.such.setting=1"}),
+        (None, {}, {"topic_defaults": "retention.ms=soon"}),
+        (None, {}, {"group_session_timeout_max_ms": 100}),
     ],
 )
 def test_wrong_options_are_refused(
