@@ -83,8 +83,6 @@ class AppendProtocol:
         """The members that failed and are not being replaced: no spare exists, or the change is
         delayed (5.4).
         """
-        if self._health.is_whole:  # nearly always, and asked for every answer
-            return ()
         return self._health.out if self._is_steady else self._health.parked
 
     @property
@@ -190,10 +188,7 @@ class AppendProtocol:
         actions: list[AppendAction] = []
         if self._is_steady and not self.lacks_in_sync and self._pending.confirm():
             actions.append(e.Confirm(self._pending.lac, self._pending.length))
-        parked = self.parked
-        settled, short = self._pending.settle(
-            positions_mask(self._ensemble, parked) if parked else 0
-        )
+        settled, short = self._pending.settle(positions_mask(self._ensemble, self.parked))
         if short:
             actions += [e.RecordStretch(first, last) for first, last in short]
         if settled is not None:
