@@ -10,12 +10,7 @@ from broker_layer import partition_state, transaction_index
 from broker_layer.epoch_table import EpochTable
 from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
-from broker_layer.kafka.record_batch import (
-    ControlKind,
-    Producer,
-    build_control_batch,
-    read_header,
-)
+from broker_layer.kafka.record_batch import ControlKind, Producer, build_control_batch, read_header
 from broker_layer.partition_state import (
     STATE_ENTRY_BATCHES_MAX,
     STATE_ENTRY_BYTES_MAX,
