@@ -4,13 +4,15 @@ DeleteRecords, and DescribeProducers.
 Leaves finding the offsets to the partitions' logs.
 
 Invariants: the latest offset is the high watermark, or for read_committed the last stable offset,
-never the log's end; a client with another leader epoch is told so.
+never the log's end; a client with another leader epoch is told so; who asks about a log that is
+just being taken over waits a little, for not every client asks again.
 
 Source: KIP-79, KIP-98, KIP-107, KIP-320, KIP-405 (timestamps -4 and -5), KIP-664, KIP-734.
 """
 
 import asyncio
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from broker_layer.errors import TopicError
@@ -41,6 +43,8 @@ NONE_FOUND: Final = (-1, -1, -1)
 """Timestamp, offset, leader epoch."""
 READ_COMMITTED: Final = 1
 DELETE_TIMEOUT_S_MAX: Final = 300.0
+OPENING_WAIT_S_MAX: Final = 2.0
+"""How long a request waits for logs that are being taken over; those behind it wait with it."""
 
 
 class OffsetService:
@@ -62,6 +66,11 @@ class OffsetService:
         """Answer ListOffsets."""
         assert isinstance(request, ListOffsetsRequest)
         committed = request.isolation_level == READ_COMMITTED
+        await self._wait_for_logs(
+            (topic.name, each.partition_index)
+            for topic in request.topics
+            for each in topic.partitions
+        )
         kind = ListOffsetsResponse.ListOffsetsTopicResponse
         topics = []
         for topic in request.topics:
@@ -118,6 +127,11 @@ class OffsetService:
         assert isinstance(request, DeleteRecordsRequest)
         kind = DeleteRecordsResponse.DeleteRecordsTopicResult
         timeout_s = min(max(request.timeout_ms, 1) / 1000, DELETE_TIMEOUT_S_MAX)
+        await self._wait_for_logs(
+            (topic.name, each.partition_index)
+            for topic in request.topics
+            for each in topic.partitions
+        )
         topics = []
         for topic in request.topics:
             rows = []
@@ -150,6 +164,15 @@ class OffsetService:
             rows = [self._producers_of(topic.name, each) for each in topic.partition_indexes]
             topics.append(kind(name=topic.name, partitions=rows))
         return DescribeProducersResponse(throttle_time_ms=0, topics=topics)
+
+    async def _wait_for_logs(self, partitions: Iterable[tuple[str, int]]) -> None:
+        """Return when none of these logs is being taken over any more, or they take too long."""
+        openings = [self._logs.opening(topic, partition) for topic, partition in partitions]
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(OPENING_WAIT_S_MAX):
+                for event in openings:
+                    if event is not None:
+                        await event.wait()
 
     def _producers_of(
         self, topic: str, partition: int

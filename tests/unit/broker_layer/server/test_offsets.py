@@ -1,0 +1,53 @@
+"""What offset requests do while a log is being taken over."""
+
+import asyncio
+
+from broker_layer.kafka.messages import (
+    ApiMessage,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+)
+from broker_layer.kafka.versions import ApiKey
+from tests.unit.broker_layer.server.memory_topics import MemoryLog, MemoryTopics
+from tests.unit.broker_layer.server.served_broker import serving
+
+
+async def answer_once_taken_over(api_key: ApiKey, request: ApiMessage, version: int) -> ApiMessage:
+    topics = MemoryTopics()
+    topics.leaders["orders", 0] = (1, 1)
+    opening = topics.openings["orders", 0] = asyncio.Event()
+    async with serving(topics) as broker:
+        client = await broker.connect()
+        asking = asyncio.ensure_future(client.ask(api_key, request, version))
+        await asyncio.sleep(0.02)
+        assert not asking.done()
+        topics.logs["orders", 0] = MemoryLog(log_end_offset=5, high_watermark=5)
+        del topics.openings["orders", 0]
+        opening.set()
+        return await asking
+
+
+async def test_offsets_wait_for_a_log_that_is_being_taken_over() -> None:
+    kind = ListOffsetsRequest.ListOffsetsTopic
+    wanted = kind.ListOffsetsPartition(partition_index=0, timestamp=-1)
+    request = ListOffsetsRequest(
+        replica_id=-1, isolation_level=0, topics=[kind(name="orders", partitions=[wanted])]
+    )
+    answer = await answer_once_taken_over(ApiKey.LIST_OFFSETS, request, 3)
+    assert isinstance(answer, ListOffsetsResponse)
+    row = answer.topics[0].partitions[0]
+    assert (row.error_code, row.offset) == (0, 5)
+
+
+async def test_deleting_records_waits_for_a_log_that_is_being_taken_over() -> None:
+    kind = DeleteRecordsRequest.DeleteRecordsTopic
+    wanted = kind.DeleteRecordsPartition(partition_index=0, offset=2)
+    request = DeleteRecordsRequest(
+        topics=[kind(name="orders", partitions=[wanted])], timeout_ms=1000
+    )
+    answer = await answer_once_taken_over(ApiKey.DELETE_RECORDS, request, 1)
+    assert isinstance(answer, DeleteRecordsResponse)
+    row = answer.topics[0].partitions[0]
+    assert (row.error_code, row.low_watermark) == (0, 2)
