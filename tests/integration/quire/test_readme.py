@@ -13,6 +13,12 @@ from tests.integration.quire.command import TIMEOUT_S, RunningCluster, environme
 ROOT = Path(__file__).parents[3]
 README = ROOT / "README.md"
 IN_SYNC = ROOT / "docs" / "in-sync.md"
+KAFKA_PYTHON = [
+    word
+    for name in ("read_text", "open_text")
+    for word in ("-W", f"ignore:{name} is deprecated:DeprecationWarning")
+]
+"""What kafka-python does when it is imported, in Python 3.11 and 3.12."""
 SNIPPET = re.compile(r"<!-- run: (?P<how>[^>]*) -->\n```\w+\n(?P<text>.*?)```", re.DOTALL)
 
 
@@ -26,7 +32,7 @@ def snippets(how: str, document: Path = README) -> list[str]:
 def run_python(name: str, *words: str, metadata: str | None, document: Path = README) -> str:
     (text,) = snippets(f"python, {name}", document)
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", text, *words],
+        [sys.executable, "-W", "error", *KAFKA_PYTHON, "-c", text, *words],
         capture_output=True,
         env={**environment(metadata), "PYTHONPATH": str(ROOT)},
         cwd=ROOT,
@@ -46,6 +52,10 @@ def test_append_then_read(cluster: RunningCluster) -> None:
 
 def test_a_cluster_inside_a_test() -> None:
     assert run_python("in_a_test.py", metadata=None).strip() == "1"
+
+
+def test_a_topic_for_a_kafka_client() -> None:
+    assert run_python("topic.py", metadata=None).strip() == "order-1"
 
 
 def test_in_sync_mode(cluster: RunningCluster) -> None:
