@@ -84,6 +84,14 @@ def own_cluster() -> Iterator[RunningCluster]:
     made.stop()
 
 
+@pytest.fixture(scope="module")
+def served_cluster() -> Iterator[RunningCluster]:
+    """Start a cluster that has a broker too, for the tests of one module."""
+    made = RunningCluster(BOOKIES, brokers=1)
+    yield made
+    made.stop()
+
+
 @pytest.fixture
 def client(cluster: RunningCluster) -> Iterator[LedgerClient]:
     with LedgerClient(cluster.metadata) as made:

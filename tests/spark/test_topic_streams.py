@@ -14,6 +14,8 @@ from broker_layer.kafka.record_batch import ControlKind, Producer
 from tests.spark.conftest import RunningCluster
 from tests.spark.topic_logs import WrittenTopic, records
 
+pytestmark = pytest.mark.timeout(180)
+
 Table = list[tuple[int, int]]
 
 

@@ -1,7 +1,7 @@
 """Holds that rows reach topics through brokers, and come back as they were."""
 
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,22 +13,16 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from tests.spark.conftest import RunningCluster
 
+pytestmark = pytest.mark.timeout(180)
+
 ROWS = 2_000
 SEEN_ATTEMPTS = 20
 
 
-@pytest.fixture(scope="module")
-def served() -> Iterator[RunningCluster]:
-    """Start a cluster with a broker."""
-    made = RunningCluster(3, brokers=1)
-    yield made
-    made.stop()
-
-
 @pytest.fixture
-def topic(served: RunningCluster) -> str:
+def topic(served_cluster: RunningCluster) -> str:
     name = f"orders-{uuid.uuid4()}"
-    admin = KafkaAdminClient(bootstrap_servers=[served.cluster.brokers[0].address])
+    admin = KafkaAdminClient(bootstrap_servers=[served_cluster.cluster.brokers[0].address])
     try:
         admin.create_topics([NewTopic(name, 3, 3)])
     finally:
@@ -36,9 +30,12 @@ def topic(served: RunningCluster) -> str:
     return name
 
 
-def read(spark: SparkSession, served: RunningCluster, topic: str) -> DataFrame:
+def read(spark: SparkSession, served_cluster: RunningCluster, topic: str) -> DataFrame:
     return (
-        spark.read.format("topic").option("metadata", served.metadata).option("topic", topic).load()
+        spark.read.format("topic")
+        .option("metadata", served_cluster.metadata)
+        .option("topic", topic)
+        .load()
     )
 
 
@@ -62,20 +59,24 @@ def rows(spark: SparkSession, count: int = ROWS) -> DataFrame:
 
 
 def test_rows_are_appended_and_read_back(
-    spark: SparkSession, served: RunningCluster, topic: str
+    spark: SparkSession, served_cluster: RunningCluster, topic: str
 ) -> None:
-    writing = rows(spark).write.format("topic").option("metadata", served.metadata)
+    writing = rows(spark).write.format("topic").option("metadata", served_cluster.metadata)
     writing.option("topic", topic).option("compression", "gzip").mode("append").save()
-    found = seen(lambda: read(spark, served, topic), ROWS)
+    found = seen(lambda: read(spark, served_cluster, topic), ROWS)
     assert sorted((int(row.value), row.key.decode()) for row in found) == [
         (n, f"k{n % 10}") for n in range(ROWS)
     ]
-    by_key = read(spark, served, topic).groupBy("key").agg(F.countDistinct("partition").alias("n"))
+    by_key = (
+        read(spark, served_cluster, topic)
+        .groupBy("key")
+        .agg(F.countDistinct("partition").alias("n"))
+    )
     assert {row.n for row in by_key.collect()} == {1}, "a key's records are in one partition"
 
 
 def test_stock_consumers_see_the_rows_with_headers_in_the_named_partition(
-    spark: SparkSession, served: RunningCluster, topic: str
+    spark: SparkSession, served_cluster: RunningCluster, topic: str
 ) -> None:
     frame = rows(spark, 5).select(
         F.lit(topic).alias("topic"),
@@ -86,10 +87,10 @@ def test_stock_consumers_see_the_rows_with_headers_in_the_named_partition(
             "headers"
         ),
     )
-    frame.write.format("topic").option("metadata", served.metadata).mode("append").save()
+    frame.write.format("topic").option("metadata", served_cluster.metadata).mode("append").save()
     consumer = KafkaConsumer(
         topic,
-        bootstrap_servers=[served.cluster.brokers[0].address],
+        bootstrap_servers=[served_cluster.cluster.brokers[0].address],
         auto_offset_reset="earliest",
         consumer_timeout_ms=20_000,
     )
@@ -104,25 +105,25 @@ def test_stock_consumers_see_the_rows_with_headers_in_the_named_partition(
 
 
 def test_one_topic_streams_into_another(
-    spark: SparkSession, served: RunningCluster, topic: str, tmp_path: Path
+    spark: SparkSession, served_cluster: RunningCluster, topic: str, tmp_path: Path
 ) -> None:
     source = f"{topic}-source"
-    admin = KafkaAdminClient(bootstrap_servers=[served.cluster.brokers[0].address])
+    admin = KafkaAdminClient(bootstrap_servers=[served_cluster.cluster.brokers[0].address])
     try:
         admin.create_topics([NewTopic(source, 2, 3)])
     finally:
         admin.close()
     for number in range(2):
-        writing = rows(spark, 300).write.format("topic").option("metadata", served.metadata)
+        writing = rows(spark, 300).write.format("topic").option("metadata", served_cluster.metadata)
         writing.option("topic", source).mode("append").save()
         count = 300 * (number + 1)
-        assert len(seen(lambda: read(spark, served, source), count)) == count
-        following = spark.readStream.format("topic").option("metadata", served.metadata)
+        assert len(seen(lambda: read(spark, served_cluster, source), count)) == count
+        following = spark.readStream.format("topic").option("metadata", served_cluster.metadata)
         frame = following.option("topic", source).load().select("key", "value", "headers")
-        out = frame.writeStream.format("topic").option("metadata", served.metadata)
+        out = frame.writeStream.format("topic").option("metadata", served_cluster.metadata)
         out = out.option("topic", topic).option("checkpointLocation", str(tmp_path / "checkpoint"))
         assert out.trigger(availableNow=True).start().awaitTermination(120)
-    found = seen(lambda: read(spark, served, topic), 600)
+    found = seen(lambda: read(spark, served_cluster, topic), 600)
     assert sorted(int(row.value) for row in found) == sorted([*range(300), *range(300)])
 
 
@@ -138,14 +139,14 @@ def test_one_topic_streams_into_another(
 )
 def test_what_cannot_be_written(
     spark: SparkSession,
-    served: RunningCluster,
+    served_cluster: RunningCluster,
     topic: str,
     columns: list[str],
     options: dict[str, str],
     said: str,
 ) -> None:
     frame = rows(spark, 3).withColumn("id", F.lit(1)).select(*columns)
-    writing = frame.write.format("topic").option("metadata", served.metadata)
+    writing = frame.write.format("topic").option("metadata", served_cluster.metadata)
     writing = writing.options(**({"topic": topic} | options))
     with pytest.raises(AnalysisException, match=said):
         writing.mode("append").save()
