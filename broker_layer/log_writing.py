@@ -17,10 +17,12 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
+from typing import Final
 
 from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
-from broker_layer.kafka.record_batch import NO_TIMESTAMP, BatchHeader, read_control
+from broker_layer.kafka.errors import BatchError
+from broker_layer.kafka.record_batch import NO_TIMESTAMP, BatchHeader, check_keys, read_control
 from broker_layer.ledger_chain import LedgerChain, deposed
 from broker_layer.log_config import LogConfig
 from broker_layer.log_rolling import LogRolling
@@ -40,6 +42,9 @@ from ledger_client.errors import LedgerError, NotEnoughInSyncReplicasError
 
 Callback = Callable[[], None]
 Batch = bytes | bytearray | memoryview
+
+KEYED_BYTES_MAX: Final = 32 * 1024 * 1024
+"""Of the unpacked records of one batch of a compacted topic: each is looked at for its key."""
 
 log = logging.getLogger(__name__)
 
@@ -106,7 +111,7 @@ class LogWriting:
         ledger = self.rolling.ledger
         size = len(data)
         if coordinator_epoch is None:
-            self._check_limits(header, size)
+            self._check_limits(header, data)
         if self._deferred or ledger is None or not ledger.writer.window.is_free(size):
             deferred = DeferredBatch(header, data, coordinator_epoch, waits_for_one=waits_for_one)
             self._deferred.append(deferred)
@@ -115,11 +120,17 @@ class LogWriting:
         committed = self._admit(ledger, header, data, coordinator_epoch)
         return self._early(ledger, committed) if waits_for_one else committed
 
-    def _check_limits(self, header: BatchHeader, size: int) -> None:
+    def _check_limits(self, header: BatchHeader, data: Batch) -> None:
         config = self.config
+        size = len(data)
         if size > config.max_message_bytes:
             text = f"a batch of {size} bytes is above max.message.bytes={config.max_message_bytes}"
             raise TopicError(ErrorCode.MESSAGE_TOO_LARGE, text)
+        if config.is_compacted:
+            try:
+                check_keys(data, bytes_max=KEYED_BYTES_MAX)
+            except BatchError as error:
+                raise TopicError(error.code, error.text) from error
         if config.uses_append_time:
             return
         now_ms = self._wall_clock_ms()

@@ -30,13 +30,13 @@ from broker_layer.kafka.produce_codec import (
     decode_produce,
     encode_produce_response,
 )
-from broker_layer.kafka.record_batch import check_batch, read_header
 from broker_layer.kafka.versions import PRODUCE_VERSION_MIN
 from broker_layer.pending_produce import PartitionOutcome, PendingProduce
+from broker_layer.produce_checks import read_batch
 from broker_layer.produce_room import ProduceRoom
 from broker_layer.produce_verification import ProduceVerification, Verified
 from broker_layer.quotas import ByteRateQuota
-from broker_layer.served_log import PartitionLogs, ServedLog
+from broker_layer.served_log import PartitionLogs
 from broker_layer.service_tools import ServiceTools
 
 ALL_ACKS: Final = (-1, 0, 1)
@@ -156,13 +156,12 @@ class ProduceService:
     ) -> None:
         try:
             log = self._logs.log_of(outcome.topic, outcome.partition)
-            if records is None:
-                raise BatchError(ErrorCode.INVALID_RECORD, "no record batch")
-            header = read_header(records)
-            check_batch(records, header)
+            request = whole.request
+            version = whole.exchange.api_version
+            header, batch = read_batch(records, version, request.transactional_id)
             if header.is_transactional:
-                _check_transactional(whole, outcome, log)
-            future = log.append(header, records, waits_for_one=whole.request.acks == 1)
+                whole.verified.check((outcome.topic, outcome.partition), log)
+            future = log.append(header, batch, waits_for_one=request.acks == 1)
         except (TopicError, BatchError) as error:
             outcome.refuse(error.code, error.text)
             return
@@ -252,13 +251,6 @@ class _Whole(NamedTuple):
     request: ProduceRequest
     verified: Verified
     pending: PendingProduce
-
-
-def _check_transactional(whole: _Whole, outcome: PartitionOutcome, log: ServedLog) -> None:
-    if whole.request.transactional_id is None:
-        text = "no transactional id is given"
-        raise TopicError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, text)
-    whole.verified.check((outcome.topic, outcome.partition), log)
 
 
 def _refused_whole(exchange: Exchange, request: ProduceRequest) -> tuple[ErrorCode, str] | None:

@@ -1,7 +1,12 @@
 """Record batches (magic 2): what producers send, the log keeps and consumers get, byte by byte."""
 
 from broker_layer.kafka.errors import BatchError, DecompressionTooLargeError
-from broker_layer.kafka.record_batch.checks import check_batch, check_whole
+from broker_layer.kafka.record_batch.checks import (
+    check_batch,
+    check_keys,
+    check_whole,
+    only_batch,
+)
 from broker_layer.kafka.record_batch.control import (
     ControlKind,
     build_control_batch,
@@ -19,6 +24,7 @@ from broker_layer.kafka.record_batch.header import (
     place,
     read_header,
     stamp,
+    without_append_time,
 )
 from broker_layer.kafka.record_batch.records import (
     NO_PRODUCER,
@@ -46,10 +52,13 @@ __all__ = [
     "build_batch",
     "build_control_batch",
     "check_batch",
+    "check_keys",
     "check_whole",
+    "only_batch",
     "parse_records",
     "place",
     "read_control",
     "read_header",
     "stamp",
+    "without_append_time",
 ]

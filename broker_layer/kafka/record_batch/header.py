@@ -168,6 +168,15 @@ def stamp(data: bytearray | memoryview, timestamp_ms: int) -> None:
     seal(data)
 
 
+def without_append_time(data: bytes | bytearray | memoryview) -> bytearray:
+    """Return a copy of a whole batch whose records keep their own times; a new CRC."""
+    copy = bytearray(data)
+    (attributes,) = _ATTRIBUTES.unpack_from(copy, _ATTRIBUTES_START)
+    _ATTRIBUTES.pack_into(copy, _ATTRIBUTES_START, attributes & ~APPEND_TIME_FLAG)
+    seal(copy)
+    return copy
+
+
 def seal(data: bytearray | memoryview) -> None:
     """Write the CRC of a batch whose other bytes are final."""
     _CRC.pack_into(data, CRC_START, checksum(data))

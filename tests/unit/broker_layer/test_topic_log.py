@@ -296,6 +296,15 @@ async def test_what_is_out_of_bounds_is_refused(setting: LogSetting) -> None:
     assert log.log_end_offset == 1
 
 
+async def test_a_compacted_topic_takes_records_with_keys_alone(setting: LogSetting) -> None:
+    log = await setting.take_over(1, small(is_compacted=True))
+    with pytest.raises(TopicError) as refusal:
+        append(log, batch(b"without a key"))
+    assert refusal.value.code is ErrorCode.INVALID_RECORD
+    keyed = build_batch([Record(0, 1_000, b"key", b"value")])
+    assert (await append(log, keyed)).base_offset == 0
+
+
 async def test_one_copy_is_enough_for_who_asks_for_one(
     setting: LogSetting, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -225,20 +225,20 @@ def test_check_batch_refuses(change: Callable[[bytearray], object], code: ErrorC
         (">h", 21, 0x20, ErrorCode.INVALID_RECORD),
         (">h", 21, 0x10, ErrorCode.INVALID_RECORD),
         (">h", 21, 0x40, ErrorCode.INVALID_RECORD),
-        (">h", 21, 0x08, ErrorCode.INVALID_TIMESTAMP),
         (">h", 21, 0x05, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
         (">i", 23, 5, ErrorCode.INVALID_RECORD),
         (">i", 23, -1, ErrorCode.INVALID_RECORD),
         (">i", 57, 0, ErrorCode.INVALID_RECORD),
         (">i", 57, 2**31 - 1, ErrorCode.INVALID_RECORD),
         (">q", 43, 5, ErrorCode.INVALID_RECORD),
+        (">qhi", 43, (5, -1, 0), ErrorCode.INVALID_PRODUCER_EPOCH),
     ],
 )
 def test_check_batch_refuses_a_sealed_batch(
-    layout: str, offset: int, value: int, code: ErrorCode
+    layout: str, offset: int, value: int | tuple[int, ...], code: ErrorCode
 ) -> None:
     batch = one_batch()
-    struct.pack_into(layout, batch, offset, value)
+    struct.pack_into(layout, batch, offset, *(value if isinstance(value, tuple) else (value,)))
     seal(batch)
     with pytest.raises(BatchError) as raised:
         check_batch(batch, read_header(batch))

@@ -107,10 +107,10 @@ async def test_without_acks_a_refusal_closes_the_connection() -> None:
 @pytest.mark.parametrize(
     ("records", "error"),
     [
-        (batch(b"one")[:-1], ErrorCode.CORRUPT_MESSAGE),
+        (batch(b"one")[:-1], ErrorCode.INVALID_RECORD),
         (batch(b"one") + batch(b"two"), ErrorCode.INVALID_RECORD),
         (batch(b"one")[:60] + b"\0" + batch(b"one")[61:-1] + b"?", ErrorCode.CORRUPT_MESSAGE),
-        (b"", ErrorCode.CORRUPT_MESSAGE),
+        (b"", ErrorCode.INVALID_RECORD),
         (batch(b"x" * 2**21), ErrorCode.MESSAGE_TOO_LARGE),
     ],
 )

@@ -1,0 +1,122 @@
+"""What a Produce may hold for a partition; the codes are those that Apache Kafka 4.1 answers."""
+
+import struct
+
+import pytest
+
+from broker_layer.errors import TopicError
+from broker_layer.kafka.error_codes import ErrorCode
+from broker_layer.kafka.errors import BatchError
+from broker_layer.kafka.record_batch import (
+    Compression,
+    Record,
+    build_batch,
+    check_batch,
+    check_keys,
+    parse_records,
+    place,
+    read_header,
+)
+from broker_layer.kafka.record_batch.header import seal
+from broker_layer.produce_checks import read_batch
+
+VERSION = 9
+
+
+def one_batch(kind: Compression = Compression.NONE, attributes: int = 0) -> bytearray:
+    records = [Record(each, 1_000 + each, None, b"value") for each in range(3)]
+    batch = build_batch(records, compression=kind)
+    (before,) = struct.unpack_from(">h", batch, 21)
+    struct.pack_into(">h", batch, 21, before | attributes)
+    seal(batch)
+    return batch
+
+
+def length(number: int) -> bytes:
+    batch = one_batch()
+    struct.pack_into(">i", batch, 8, number)
+    return bytes(batch)
+
+
+def magic(number: int) -> bytes:
+    batch = one_batch()
+    batch[16] = number
+    return bytes(batch)
+
+
+def test_what_is_behind_a_batch_is_left_out_unless_it_is_another_one() -> None:
+    right = bytes(one_batch())
+    for tail in (b"", b"\0" * 5, right[:11], right[:16], right[:-1]):
+        header, batch = read_batch(memoryview(right + tail), VERSION, None)
+        assert (bytes(batch), header) == (right, read_header(right))
+
+
+@pytest.mark.parametrize(
+    ("data", "code"),
+    [
+        (b"", ErrorCode.INVALID_RECORD),
+        (bytes(one_batch())[:40], ErrorCode.INVALID_RECORD),
+        (bytes(one_batch())[:-3], ErrorCode.INVALID_RECORD),
+        (length(1_000), ErrorCode.INVALID_RECORD),
+        (length(20), ErrorCode.CORRUPT_MESSAGE),
+        (length(-5), ErrorCode.CORRUPT_MESSAGE),
+        (magic(0), ErrorCode.INVALID_RECORD),
+        (magic(1), ErrorCode.INVALID_RECORD),
+        (magic(3), ErrorCode.CORRUPT_MESSAGE),
+        (magic(255), ErrorCode.CORRUPT_MESSAGE),
+        (bytes(one_batch()) * 2, ErrorCode.INVALID_RECORD),
+        (bytes(one_batch()) + magic(7), ErrorCode.CORRUPT_MESSAGE),
+    ],
+)
+def test_what_is_not_one_whole_batch_is_refused(data: bytes, code: ErrorCode) -> None:
+    with pytest.raises(BatchError) as raised:
+        read_batch(memoryview(data), VERSION, None)
+    assert raised.value.code is code
+
+
+def test_a_client_begins_at_offset_0() -> None:
+    batch = one_batch()
+    place(batch, 77, -1)
+    with pytest.raises(BatchError) as raised:
+        read_batch(memoryview(batch), VERSION, None)
+    assert raised.value.code is ErrorCode.INVALID_RECORD
+
+
+def test_zstd_needs_a_version_that_knows_it() -> None:
+    batch = memoryview(one_batch(Compression.ZSTD))
+    with pytest.raises(BatchError) as raised:
+        read_batch(batch, 6, None)
+    assert raised.value.code is ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+    assert read_batch(batch, 7, None)[0].compression is Compression.ZSTD
+
+
+def test_a_transaction_needs_a_name() -> None:
+    with pytest.raises(TopicError) as raised:
+        read_batch(memoryview(one_batch(attributes=0x10)), VERSION, None)
+    assert raised.value.code is ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+
+
+def test_append_time_is_not_the_clients_to_claim() -> None:
+    claimed = one_batch(attributes=0x08)
+    header, batch = read_batch(memoryview(claimed), VERSION, None)
+    assert not header.uses_append_time
+    check_batch(batch, header)
+    assert [each.timestamp_ms for each in parse_records(batch, bytes_max=1 << 10)] == [
+        1_000,
+        1_001,
+        1_002,
+    ]
+    assert read_header(claimed).uses_append_time, "what came is not changed"
+
+
+@pytest.mark.parametrize("kind", list(Compression))
+def test_records_of_compacted_topics_have_keys(kind: Compression) -> None:
+    keyed = [Record(each, 1_000, b"", b"value") for each in range(3)]
+    check_keys(build_batch(keyed, compression=kind), bytes_max=1 << 10)
+    one_without = [*keyed, Record(3, 1_000, None, b"value")]
+    with pytest.raises(BatchError) as raised:
+        check_keys(build_batch(one_without, compression=kind), bytes_max=1 << 10)
+    assert raised.value.code is ErrorCode.INVALID_RECORD
+    with pytest.raises(BatchError) as raised:
+        check_keys(build_batch(keyed, compression=kind), bytes_max=10)
+    assert raised.value.code is ErrorCode.MESSAGE_TOO_LARGE
