@@ -4,8 +4,9 @@ leader left open, adds ledgers, and takes away old ones.
 Leaves what ledgers hold to `topic_log` and `state_log`, the list's bytes to `metadata.partition`.
 
 Invariants: the list changes only by compare-and-set on what this leader read or wrote last, so a
-leader that was replaced can change nothing; an epoch is claimed once; a ledger is listed before
-anything in it counts, and only after its predecessor was closed.
+leader that was replaced can change nothing; a change that was begun is carried through, whether or
+not its caller still waits; an epoch is claimed once; a ledger is listed before anything in it
+counts, and only after its predecessor was closed.
 
 Source: topics design, "What a takeover does"; protocol rules 1.2 and 7.
 """
@@ -13,8 +14,8 @@ Source: topics design, "What a takeover does"; protocol rules 1.2 and 7.
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable
-from typing import Final, Self
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Final, Self, TypeVar
 
 from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
@@ -28,7 +29,7 @@ from ledger_client.errors import (
 )
 from ledger_client.info import LedgerInfo
 from ledger_client.writer import LedgerWriter
-from metadata.errors import MetadataError, VersionConflictError
+from metadata.errors import MetadataError, NodeNotFoundError, VersionConflictError
 from metadata.ids import LedgerId, Version
 from metadata.ledger_metadata import QuorumMode
 from metadata.partition import PartitionRecord, Segment
@@ -40,6 +41,7 @@ PARTITION_METADATA: Final = "quire.partition"
 EPOCH_METADATA: Final = "quire.leader-epoch"
 
 Transition = Callable[[PartitionRecord], PartitionRecord]
+Result = TypeVar("Result")
 
 log = logging.getLogger(__name__)
 
@@ -64,6 +66,9 @@ class LedgerChain:
         self.epoch = epoch
         self.record, self._version = held
         self._changing = asyncio.Lock()
+        self._works: dict[int, object] = {}
+        self._older: tuple[tuple[int, int, int], list[Segment]] | None = None
+        """Segments of which chunks, less how many skipped, and those segments."""
 
     @classmethod
     async def claim(cls, services: LogServices, key: PartitionKey, epoch: int) -> Self:
@@ -87,13 +92,33 @@ class LedgerChain:
         raise deposed(f"the list of ledgers did not stand still in {CLAIM_ATTEMPTS_MAX} attempts")
 
     async def change(self, transition: Transition) -> PartitionRecord:
-        """Change the list. Raises TopicError once another leader has it, MetadataError."""
+        """Change the list, also if the caller gives up meanwhile. Raises TopicError once another
+        leader has it, MetadataError.
+        """
+        return await self._carried_through(self._change(transition))
+
+    async def _change(self, transition: Transition) -> PartitionRecord:
         async with self._changing:
             record = transition(self.record)
             if record == self.record:
                 return record
             await self._store(record)
             return self.record
+
+    async def _carried_through(self, work: Coroutine[None, None, Result]) -> Result:
+        """Do something to its end. Were it cut off, what is stored could be newer than what is
+        known here, and the next change would take it for another leader's.
+        """
+
+        def note_end(done: asyncio.Task[Result]) -> None:
+            del self._works[id(done)]
+            if not done.cancelled():
+                done.exception()  # whoever waited may have given up
+
+        task = asyncio.get_running_loop().create_task(work)
+        self._works[id(task)] = task
+        task.add_done_callback(note_end)
+        return await asyncio.shield(task)
 
     async def end_last(self, *, unclean: bool) -> LedgerInfo | None:
         """Recover the newest ledger if an earlier leader left it open, and return it as it is
@@ -144,9 +169,20 @@ class LedgerChain:
 
     async def segments(self) -> list[Segment]:
         """Return all ledgers of the list, oldest first, also those kept outside of the record."""
-        if not self.record.has_chunks:
-            return list(self.record.segments)
-        return list(await self.services.partitions.segments(self.key, self.record))
+        while self.record.has_chunks:
+            record = self.record
+            chunks = (record.first_chunk, record.next_chunk, record.skipped)
+            if self._older is not None and self._older[0] == chunks:
+                return [*self._older[1], *record.segments]
+            try:
+                found = await self.services.partitions.segments(self.key, record)
+            except NodeNotFoundError as error:
+                if record is self.record:
+                    raise deposed("another broker has dropped ledgers of this partition") from error
+            else:
+                self._older = chunks, list(found[: len(found) - len(record.segments)])
+                return list(found)
+        return list(self.record.segments)
 
     async def drop_below(self, log_start_offset: int) -> int:
         """Delete the ledgers that end at or below an offset, which is the log's start already, and
@@ -155,21 +191,29 @@ class LedgerChain:
         They are deleted first: should this be cut off, the list still names them, and the next
         attempt goes by it.
         """
+        gone: dict[LedgerId, None] = {}
+        while due := await self._carried_through(self._drop(log_start_offset, gone)):
+            for segment in due:  # other changes of the list need not wait for it
+                with contextlib.suppress(LedgerNotFoundError):
+                    await self.services.client.delete_ledger(segment.ledger_id)
+                gone[segment.ledger_id] = None
+        return len(gone)
+
+    async def _drop(self, log_start_offset: int, gone: Mapping[LedgerId, None]) -> list[Segment]:
+        """Take the ledgers below an offset from the list, or return those that are not gone yet."""
         partitions = self.services.partitions
         async with self._changing:
             left, dropped = await partitions.without_segments_below(
                 self.key, self.record, log_start_offset
             )
-            for segment in dropped:
-                with contextlib.suppress(LedgerNotFoundError):
-                    await self.services.client.delete_ledger(segment.ledger_id)
-            if dropped:
+            due = [each for each in dropped if each.ledger_id not in gone]
+            if dropped and not due:
                 await self._store(left)
                 await partitions.drop_chunks(self.key, self.record)
-        return len(dropped)
+            return due
 
     async def abandon(self, writer: LedgerWriter) -> None:
-        """Delete a ledger that was never listed, as well as can be."""
+        """Delete a ledger, as well as can be, which nothing that may yet apply would list."""
         try:
             await writer.abort()
             await self.services.client.delete_ledger(writer.id)
@@ -184,3 +228,5 @@ class LedgerChain:
             )
         except VersionConflictError as error:
             raise deposed("another broker has claimed this partition") from error
+        except NodeNotFoundError as error:
+            raise deposed("this partition was deleted") from error

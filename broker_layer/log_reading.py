@@ -35,6 +35,7 @@ from broker_layer.offset_index import LedgerIndex
 from broker_layer.partition_state import PartitionState
 from broker_layer.segment_reading import SegmentReaders
 from broker_layer.state_entry import EntryPlace, StateEntry, is_state_entry
+from metadata.errors import MetadataError
 from metadata.ids import EntryId, LedgerId
 from metadata.partition import Segment
 
@@ -126,9 +127,14 @@ class LogReading:
 
     async def _segments(self) -> list[Segment]:
         """Return the ledgers that are listed and not empty, in order."""
-        return [
-            each for each in await self._chain.segments() if each.end_offset != each.base_offset
-        ]
+        return [each for each in await self._listed() if each.end_offset != each.base_offset]
+
+    async def _listed(self) -> list[Segment]:
+        try:
+            return await self._chain.segments()
+        except MetadataError as error:
+            text = f"the list of older ledgers cannot be read now: {error}"
+            raise TopicError(ErrorCode.KAFKA_STORAGE_ERROR, text) from error
 
     async def _read_segment(
         self, segment: Segment, offset: int, limit: int, bytes_max: int
@@ -250,7 +256,7 @@ class LogReading:
     async def _following(self, ledger_id: LedgerId) -> LedgerId | None:
         """Return the next ledger that has entries."""
         is_behind = False
-        for segment in await self._chain.segments():
+        for segment in await self._listed():
             if is_behind and await self._last_entry_of(segment) >= 0:
                 return segment.ledger_id
             is_behind = is_behind or segment.ledger_id == ledger_id

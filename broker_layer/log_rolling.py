@@ -26,10 +26,15 @@ from broker_layer.log_config import LogConfig
 from broker_layer.log_retention import is_aged, retained_from
 from broker_layer.partition_state import PartitionState
 from broker_layer.pending_batches import OpenLedger
-from ledger_client.errors import LedgerError, MetadataUnavailableError, NotEnoughBookiesError
+from ledger_client.errors import (
+    ClientClosedError,
+    LedgerError,
+    MetadataUnavailableError,
+    NotEnoughBookiesError,
+)
 from ledger_client.info import LedgerInfo
 from ledger_client.writer import LedgerWriter
-from metadata.errors import MetadataError
+from metadata.errors import MetadataError, StoreClosedError
 from metadata.ids import BookieId, EntryId, LedgerId
 
 ROLL_EARLY_SHARE: Final = 0.9
@@ -158,6 +163,8 @@ class LogRolling:
             await work()
         except TopicError as error:
             self._log.fail(error.text)
+        except StoreClosedError as error:
+            self._log.fail(str(error))
         except Exception as error:  # who waits for the ledger must hear of it
             log.exception("a ledger cannot be begun or ended")
             self._log.fail(f"{type(error).__name__}: {error}")
@@ -182,6 +189,10 @@ class LogRolling:
             text = f"the new ledger cannot be listed now: {error}"
             self._log.refuse_deferred(TopicError(ErrorCode.KAFKA_STORAGE_ERROR, text))
             return
+        except (TopicError, asyncio.CancelledError):
+            # It may be listed, where the next leader finds it: it must not be deleted.
+            self._aborting.append(asyncio.get_running_loop().create_task(_abort(writer)))
+            raise
         self._begin(OpenLedger(writer, segment, is_listed=True))
         self._log.admit_deferred()
 
@@ -250,8 +261,12 @@ class LogRolling:
         while info is None or not info.is_closed:
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, RETRY_MAX_S)
-            with contextlib.suppress(LedgerError):
+            try:
                 info = await self._chain.services.client.recover_ledger(writer.id)
+            except ClientClosedError as error:
+                raise self._log.fail(str(error)) from error
+            except LedgerError as error:
+                log.info("ledger %s cannot be closed yet: %s", writer.id, error)
         if info.last_entry_id != writer.last_pushed:
             text = f"ledger {writer.id} was closed at entry {info.last_entry_id} by another broker"
             raise self._log.fail(text)
@@ -277,6 +292,8 @@ class LogRolling:
                     )
                 )
                 return
+            except StoreClosedError:
+                raise
             except MetadataError as error:
                 log.info("the end of ledger %s cannot be listed yet: %s", old.writer.id, error)
                 await asyncio.sleep(pause_s)
@@ -287,7 +304,10 @@ class LogRolling:
     async def begin_at(self, offset: int) -> None:
         """Move the log's start up to an offset."""
         if offset > self._chain.record.log_start_offset:
-            await self._chain.change(lambda record: record.with_log_start(offset))
+            try:
+                await self._chain.change(lambda record: record.with_log_start(offset))
+            except TopicError as error:
+                raise self._log.fail(error.text) from error
             self._log.state.drop_below(offset)
             self._log.tell_progress()
 
@@ -303,7 +323,10 @@ class LogRolling:
         segments = await self._chain.segments()
         start = self._chain.record.log_start_offset
         await self.begin_at(retained_from(segments, config, start, now_ms))
-        return await self._chain.drop_below(self._chain.record.log_start_offset)
+        try:
+            return await self._chain.drop_below(self._chain.record.log_start_offset)
+        except TopicError as error:
+            raise self._log.fail(error.text) from error
 
     # -- ending ----------------------------------------------------------------------------------
 

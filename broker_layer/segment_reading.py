@@ -2,12 +2,13 @@
 
 Leaves which entries to `log_reading`, and the reading itself to `ledger_client.reader`.
 
-Invariant: what a reader returns is a view of what was received: it is kept for as long as an answer
-needs it, and no longer.
+Invariants: what a reader returns is a view of what was received: it is kept for as long as an
+answer needs it, and no longer; a reader is closed only while nothing is read through it.
 """
 
 from collections import OrderedDict
-from contextlib import aclosing
+from collections.abc import AsyncIterator
+from contextlib import aclosing, asynccontextmanager
 from typing import Final
 
 from broker_layer.errors import TopicError
@@ -18,7 +19,7 @@ from ledger_client.reader import LedgerReader
 from metadata.ids import EntryId, LedgerId
 
 READERS_MAX: Final = 4
-"""Ledgers of one log that are open for reading at the same time."""
+"""Ledgers of one log that are kept open for reading; more only while they are being read."""
 ENTRIES_PER_READ_MAX: Final = 4_096
 
 ReadEntry = tuple[EntryId, memoryview]
@@ -31,6 +32,8 @@ class SegmentReaders:
         self._client = client
         self._readers: OrderedDict[LedgerId, LedgerReader] = OrderedDict()
         self._entry_bytes: dict[LedgerId, float] = {}
+        self._users: dict[LedgerId, int] = {}
+        self._readers_max = READERS_MAX
 
     async def read(
         self, ledger_id: LedgerId, first: int, last: int, bytes_max: int
@@ -41,8 +44,7 @@ class SegmentReaders:
         """
         found: list[ReadEntry] = []
         size = 0
-        try:
-            reader = await self._reader(ledger_id)
+        async with self._reader(ledger_id) as reader:
             while size < bytes_max and first <= last:
                 until = min(last, first + self._count_for(ledger_id, bytes_max - size) - 1)
                 async with aclosing(reader.read_unconfirmed(first, until)) as batches:
@@ -56,25 +58,12 @@ class SegmentReaders:
                             break
                 first = found[-1][0] + 1
                 self._entry_bytes[ledger_id] = size / len(found)
-        except LedgerNotFoundError as error:
-            text = f"ledger {ledger_id} was deleted: the log starts later now"
-            raise TopicError(ErrorCode.OFFSET_OUT_OF_RANGE, text) from error
-        except LedgerError as error:
-            text = f"ledger {ledger_id} cannot be read now: {error}"
-            raise TopicError(ErrorCode.KAFKA_STORAGE_ERROR, text) from error
         return found
 
     async def last_entry_of(self, ledger_id: LedgerId) -> EntryId:
         """Return the last entry of a closed ledger. Raises TopicError."""
-        try:
-            reader = await self._reader(ledger_id)
-        except LedgerNotFoundError as error:
-            text = f"ledger {ledger_id} was deleted: the log starts later now"
-            raise TopicError(ErrorCode.OFFSET_OUT_OF_RANGE, text) from error
-        except LedgerError as error:
-            text = f"ledger {ledger_id} cannot be opened now: {error}"
-            raise TopicError(ErrorCode.KAFKA_STORAGE_ERROR, text) from error
-        last = reader.info.last_entry_id
+        async with self._reader(ledger_id) as reader:
+            last = reader.info.last_entry_id
         if last is None:
             text = f"ledger {ledger_id} is not closed, though the list says so"
             raise TopicError(ErrorCode.KAFKA_STORAGE_ERROR, text)
@@ -88,7 +77,8 @@ class SegmentReaders:
             await reader.aclose()
 
     async def aclose(self) -> None:
-        """Close all."""
+        """Close all, those too that a read is about to open."""
+        self._readers_max = 0
         for ledger_id in list(self._readers):
             await self.forget(ledger_id)
 
@@ -99,14 +89,38 @@ class SegmentReaders:
             return 1 + size // (64 * 1024)
         return max(1, min(ENTRIES_PER_READ_MAX, int(size / max(entry_bytes, 1.0))))
 
-    async def _reader(self, ledger_id: LedgerId) -> LedgerReader:
+    @asynccontextmanager
+    async def _reader(self, ledger_id: LedgerId) -> AsyncIterator[LedgerReader]:
+        """Use the reader of a ledger, which is not closed meanwhile. Raises TopicError."""
+        self._users[ledger_id] = self._users.get(ledger_id, 0) + 1
+        try:
+            yield await self._opened(ledger_id)
+        except LedgerNotFoundError as error:
+            text = f"ledger {ledger_id} was deleted: the log starts later now"
+            raise TopicError(ErrorCode.OFFSET_OUT_OF_RANGE, text) from error
+        except LedgerError as error:
+            text = f"ledger {ledger_id} cannot be read now: {error}"
+            raise TopicError(ErrorCode.KAFKA_STORAGE_ERROR, text) from error
+        finally:
+            self._users[ledger_id] -= 1
+            if not self._users[ledger_id]:
+                del self._users[ledger_id]
+                await self._close_unused()
+
+    async def _close_unused(self) -> None:
+        """Close the readers that were used longest ago, beyond what is to be kept."""
+        unused = [each for each in self._readers if each not in self._users]
+        for ledger_id in unused[: max(0, len(self._readers) - self._readers_max)]:
+            if ledger_id not in self._users:  # still
+                await self.forget(ledger_id)
+
+    async def _opened(self, ledger_id: LedgerId) -> LedgerReader:
         reader = self._readers.get(ledger_id)
         if reader is None:
             opened = await self._client.open_ledger(ledger_id)
             reader = self._readers.setdefault(ledger_id, opened)
             if reader is not opened:
                 await opened.aclose()  # another read was as quick
-        self._readers.move_to_end(ledger_id)
-        while len(self._readers) > READERS_MAX:
-            await self.forget(next(iter(self._readers)))
+        if ledger_id in self._readers:
+            self._readers.move_to_end(ledger_id)
         return reader
