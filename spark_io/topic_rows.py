@@ -29,6 +29,7 @@ DDL_WITHOUT_HEADERS: Final = (
 )
 DDL: Final = DDL_WITHOUT_HEADERS + ", headers array<struct<key:string,value:binary>>"
 
+_TIMESTAMP_MS: Final = pa.timestamp("ms", tz="UTC")
 _TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
 _HEADER: Final = pa.struct([("key", pa.string()), ("value", pa.binary())])
 _HEADERS: Final = pa.list_(_HEADER)
@@ -89,7 +90,7 @@ class TopicRows:
             pa.repeat(pa.scalar(self._partition.topic, pa.string()), count),
             pa.repeat(pa.scalar(self._partition.partition, pa.int32()), count),
             _numbers(pa.int64(), columns.offsets),
-            _numbers(_TIMESTAMP, array("q", map(_microseconds, columns.timestamps_ms))),
+            _timestamps(columns.timestamps_ms),
         ]
         if not self._include_headers:
             return pa.RecordBatch.from_arrays(arrays, schema=_SCHEMA_WITHOUT_HEADERS)
@@ -97,9 +98,14 @@ class TopicRows:
         return pa.RecordBatch.from_arrays(arrays, schema=_SCHEMA)
 
 
-def _microseconds(timestamp_ms: int) -> int:
-    """Return a time that Spark can hold: what lies beyond 290,000 years counts as that."""
-    return max(-TIMESTAMP_US_MAX, min(TIMESTAMP_US_MAX, timestamp_ms * 1_000))
+def _timestamps(values_ms: "array[int]") -> pa.Array:
+    """Return times that Spark can hold: what lies beyond 290,000 years counts as that."""
+    try:
+        return _numbers(_TIMESTAMP_MS, values_ms).cast(_TIMESTAMP)
+    except pa.ArrowInvalid:
+        microseconds = (each * 1_000 for each in values_ms)
+        bounded = [max(-TIMESTAMP_US_MAX, min(TIMESTAMP_US_MAX, each)) for each in microseconds]
+        return _numbers(_TIMESTAMP, array("q", bounded))
 
 
 def _numbers(kind: pa.DataType, values: "array[int]") -> pa.Array:

@@ -56,3 +56,10 @@ def test_rows_without_headers() -> None:
         ["key", "value", "topic", "partition", "offset", "timestamp"]
     ] * 3
     assert (rows[2]["key"], rows[2]["value"]) == (b"", None)
+
+
+def test_times_beyond_what_spark_holds() -> None:
+    made = TopicRows(TopicPartition("orders", 3), bytes_wanted=1, include_headers=False)
+    data = bytes(build_batch([Record(n, at, b"", b"") for n, at in enumerate((2**62, -1, 7))]))
+    [batch] = made.add(read_header(data), data, 0, 2**62)
+    assert batch.column("timestamp").cast("int64").to_pylist() == [2**63 - 1, -1_000, 7_000]
