@@ -67,6 +67,7 @@ class LedgerChain:
         self.record, self._version = held
         self._changing = asyncio.Lock()
         self._works: dict[int, object] = {}
+        self._abandoning: list[asyncio.Task[None]] = []
         self._older: tuple[tuple[int, int, int], list[Segment]] | None = None
         """Segments of which chunks, less how many skipped, and those segments."""
 
@@ -143,8 +144,22 @@ class LedgerChain:
         """Create the next ledger, which is not listed yet.
 
         In in-sync mode it may begin with fewer replicas than wanted, as long as there are
-        `min_in_sync`. Raises LedgerError.
+        `min_in_sync`. One that comes when the caller has given up is deleted: it is left behind,
+        empty and unlisted, only if this process dies. Raises LedgerError.
         """
+        creating = asyncio.get_running_loop().create_task(self._create_writer(quorum))
+        try:
+            return await asyncio.shield(creating)
+        except asyncio.CancelledError:
+            creating.add_done_callback(self._abandon_created)
+            raise
+
+    def _abandon_created(self, creating: asyncio.Future[LedgerWriter]) -> None:
+        if not creating.cancelled() and creating.exception() is None:
+            work = self.abandon(creating.result())
+            self._abandoning.append(asyncio.get_running_loop().create_task(work))
+
+    async def _create_writer(self, quorum: Quorum) -> LedgerWriter:
         named: dict[str, str | bytes] = {
             PARTITION_METADATA: f"{self.key.topic_id.hex()}/{self.key.partition}",
             EPOCH_METADATA: str(self.epoch),
@@ -219,6 +234,10 @@ class LedgerChain:
             await self.services.client.delete_ledger(writer.id)
         except (LedgerError, MetadataError) as error:
             log.info("ledger %s, which was never used, is left behind: %s", writer.id, error)
+
+    async def aclose(self) -> None:
+        """Wait until the ledgers are gone that came too late."""
+        await asyncio.gather(*self._abandoning, return_exceptions=True)
 
     async def _store(self, record: PartitionRecord) -> None:
         try:

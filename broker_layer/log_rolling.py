@@ -173,7 +173,7 @@ class LogRolling:
 
     async def _begin_first(self) -> None:
         try:
-            writer = await self._create()
+            writer = await self._chain.create_writer(self._log.config.quorum)
         except NotEnoughBookiesError as error:
             self._log.refuse_deferred(TopicError(ErrorCode.NOT_ENOUGH_REPLICAS, str(error)))
             return
@@ -196,19 +196,6 @@ class LogRolling:
         self._begin(OpenLedger(writer, segment, is_listed=True))
         self._log.admit_deferred()
 
-    async def _create(self) -> LedgerWriter:
-        """Create a ledger; it is left behind, empty and unlisted, only if this process dies."""
-        creating = asyncio.ensure_future(self._chain.create_writer(self._log.config.quorum))
-        try:
-            return await asyncio.shield(creating)
-        except asyncio.CancelledError:
-            creating.add_done_callback(self._abandon_created)
-            raise
-
-    def _abandon_created(self, creating: "asyncio.Future[LedgerWriter]") -> None:
-        if not creating.cancelled() and creating.exception() is None:
-            self._abort(creating.result())
-
     def _begin(self, ledger: OpenLedger) -> None:
         self.ledger = ledger
         self._is_asked = False
@@ -222,7 +209,7 @@ class LogRolling:
 
     async def _prepare(self) -> None:
         try:
-            self._next = await self._create()
+            self._next = await self._chain.create_writer(self._log.config.quorum)
         except (LedgerError, MetadataError) as error:
             log.info("no next ledger yet, the old one grows: %s", error)
             await asyncio.sleep(RETRY_MAX_S)
@@ -364,6 +351,7 @@ class LogRolling:
         """Wait until nothing runs any more."""
         tasks = [*self._aborting, *([] if self._task is None else [self._task])]
         await asyncio.gather(*tasks, return_exceptions=True)
+        await self._chain.aclose()
 
 
 async def _abort(writer: LedgerWriter) -> None:

@@ -150,10 +150,11 @@ class StateLog:
                     await asyncio.shield(last.answer)
                 if self._writer is not None and self.failure is None:
                     await self._end(self._writer)
-        self._writer = None
+                    self._writer = None
         self._fail("the coordinator moved", is_told=False)
-        if self._aborting is not None:
-            await asyncio.gather(self._aborting, return_exceptions=True)
+        left = [self._beginning, self._aborting]
+        await asyncio.gather(*[each for each in left if each is not None], return_exceptions=True)
+        await self._chain.aclose()
 
     # -- appending -------------------------------------------------------------------------------
 
@@ -220,8 +221,12 @@ class StateLog:
                 base = 0 if last is None or last.end_offset is None else last.end_offset
                 segment = self._chain.new_segment(writer.id, base)
                 await self._chain.change(lambda record: record.with_segment(segment))
-            except BaseException:
+            except MetadataError:
                 await self._chain.abandon(writer)
+                raise
+            except (TopicError, asyncio.CancelledError):
+                # It may be listed, where the next leader finds it: it must not be deleted.
+                self._aborting = asyncio.get_running_loop().create_task(_abort(writer))
                 raise
             self._writer = writer
             entries = [SNAPSHOT + part for part in self._snapshot()]
@@ -266,6 +271,8 @@ class StateLog:
                     answer.exception()  # whoever waited may have given up
         if self._retry is not None:
             self._retry.cancel()
+        if self._beginning is not None and self._beginning is not asyncio.current_task():
+            self._beginning.cancel()
         if self._writer is not None:
             self._aborting = asyncio.get_running_loop().create_task(_abort(self._writer))
             self._writer = None

@@ -1,0 +1,84 @@
+"""Holds the log of a coordinator's state to what it promises while it begins a ledger and is given
+up, or deposed.
+"""
+
+import asyncio
+from collections.abc import Mapping
+
+import pytest
+
+from broker_layer.errors import TopicError
+from broker_layer.state_log import StateLog
+from ledger_client import Quorum
+from ledger_client.writer import LedgerWriter
+from metadata.errors import VersionConflictError
+from metadata.ids import Version
+from metadata.paths import partition_path
+from tests.unit.broker_layer.control_setting import until
+from tests.unit.broker_layer.log_setting import CONFIG, KEY, LogSetting
+
+
+async def take_over(setting: LogSetting, epoch: int) -> StateLog:
+    return await StateLog.take_over(
+        setting.services(),
+        KEY,
+        epoch,
+        CONFIG,
+        load=lambda _: None,
+        snapshot=list,
+        on_failed=lambda: setting.failed.append(epoch),
+    )
+
+
+async def test_a_log_that_is_closed_while_it_begins_a_ledger_leaves_no_writer(
+    setting: LogSetting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = await take_over(setting, 1)
+    client = log._chain.services.client
+    create = client.create_ledger
+    is_creating, go_on = asyncio.Event(), asyncio.Event()
+    writers: list[LedgerWriter] = []
+
+    async def slow(quorum: Quorum, *, metadata: Mapping[str, str | bytes]) -> LedgerWriter:
+        is_creating.set()
+        await go_on.wait()
+        writers.append(await create(quorum, metadata=metadata))
+        return writers[0]
+
+    monkeypatch.setattr(client, "create_ledger", slow)
+    monkeypatch.setattr("broker_layer.state_log.DRAIN_S", 0.05)
+    answer = log.append(b"a")
+    await is_creating.wait()
+    closing = asyncio.create_task(log.aclose())
+    with pytest.raises(TopicError):
+        await answer
+    await closing
+    go_on.set()
+    await until(lambda: bool(writers))
+    await until(lambda: bool(log._chain._abandoning))
+    await log.aclose()
+    assert [info async for info in client.list_ledgers()] == []
+    after = await take_over(setting, 2)
+    await after.append(b"b")
+    await after.aclose()
+
+
+async def test_a_ledger_that_may_be_listed_is_not_deleted(
+    setting: LogSetting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = await take_over(setting, 1)
+    partitions = log._chain.services.partitions
+    store = partitions.compare_and_set
+
+    async def overtaken(*arguments: object) -> None:
+        """Apply, lose the answer, and find another leader's change behind it."""
+        await store(*arguments)  # type: ignore[arg-type]
+        raise VersionConflictError(partition_path(KEY), Version(0))
+
+    monkeypatch.setattr(partitions, "compare_and_set", overtaken)
+    with pytest.raises(TopicError):
+        await log.append(b"a")
+    await log.aclose()
+    after = await take_over(setting, 2)
+    await after.append(b"b")
+    await after.aclose()
