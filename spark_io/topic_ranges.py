@@ -12,6 +12,7 @@ failOnDataLoss=false, a line in the driver's log.
 Source: Spark design, "Reading"; topics design, "The mapping" (offset).
 """
 
+import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -34,6 +35,7 @@ from spark_io.topic_splits import AbortedRange, TopicRange
 from spark_io.topic_tail import look_at
 
 SLACK_ENTRIES: Final = 4
+FINDS_AT_ONCE: Final = 32
 POINTS_MAX: Final = 10_000
 """Places of offsets that are kept for the micro-batches to come."""
 
@@ -46,6 +48,7 @@ class RangeFinder:
     def __init__(self, services: TopicServices, *, fail_on_data_loss: bool) -> None:
         self._services = services
         self._fail_on_data_loss = fail_on_data_loss
+        self._finding = asyncio.Semaphore(FINDS_AT_ONCE)
         self._points: OrderedDict[tuple[LedgerId, int], int] = OrderedDict()
 
     async def find(
@@ -74,7 +77,8 @@ class RangeFinder:
             if last is None:
                 why = f"ledger {segment.ledger_id} is open, and should not be"
                 raise RecordsUnreadableError(*view.partition, first, end, why)
-            entries = await self._entries(now, segment, (first, end), last)
+            async with self._finding:
+                entries = await self._entries(now, segment, (first, end), last)
             if info.last_entry_id is not None and info.length is not None:
                 entries = replace(entries, entry_bytes=info.length / (last + 1))
             ranges.append(
