@@ -40,6 +40,7 @@ from broker_layer.transactions.verification import TransactionVerifier
 from broker_layer.transactions.verification_guards import VerificationGuards
 from broker_layer.transactions.view_leaders import ViewLeaders
 from broker_layer.view_topics import ViewTopics
+from broker_layer.wanted_partitions import WantedPartitions
 from ledger_client import ClientConfig, LedgerClient
 from metadata.broker_registry import BrokerDirectory
 from metadata.directory import BookieDirectory
@@ -187,7 +188,12 @@ class LeadingParts:
         config = self.config = control_config(options)
         partitions = PartitionStore(store, rng)
         services = LogServices(
-            environment.client, partitions, environment.wall_clock_ms, rng, TailMemory()
+            environment.client,
+            partitions,
+            environment.wall_clock_ms,
+            rng,
+            TailMemory(),
+            is_wanted=WantedPartitions(cluster.view, cluster.topics).holds,
         )
         opening = PartitionOpening(services, cluster.view, config.topic_defaults, coordinators)
         self.manager = PartitionManager(

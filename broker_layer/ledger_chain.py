@@ -34,6 +34,7 @@ from metadata.ids import LedgerId, Version
 from metadata.ledger_metadata import QuorumMode
 from metadata.partition import PartitionRecord, Segment
 from metadata.partition_store import PartitionKey
+from metadata.topic import NO_EPOCH
 
 CLAIM_ATTEMPTS_MAX: Final = 100
 PARTITION_METADATA: Final = "quire.partition"
@@ -75,11 +76,12 @@ class LedgerChain:
     async def claim(cls, services: LogServices, key: PartitionKey, epoch: int) -> Self:
         """Take the list for a leader epoch, which must be above every earlier one.
 
-        Raises TopicError FENCED_LEADER_EPOCH if it, or a later one, was claimed before;
-        MetadataError when the metadata service does not answer.
+        Raises TopicError FENCED_LEADER_EPOCH if it, or a later one, was claimed before,
+        UNKNOWN_TOPIC_OR_PARTITION if the topic is deleted; MetadataError when the metadata service
+        does not answer.
         """
         for _ in range(CLAIM_ATTEMPTS_MAX):
-            record, version = await services.partitions.get_or_create(key)
+            record, version = await _found(services, key)
             if record.leader_epoch >= epoch:
                 text = f"leader epoch {record.leader_epoch} was claimed before {epoch}"
                 raise TopicError(ErrorCode.FENCED_LEADER_EPOCH, text)
@@ -249,3 +251,18 @@ class LedgerChain:
             raise deposed("another broker has claimed this partition") from error
         except NodeNotFoundError as error:
             raise deposed("this partition was deleted") from error
+
+
+async def _found(services: LogServices, key: PartitionKey) -> tuple[PartitionRecord, Version]:
+    """Read a partition's list of ledgers; make an empty one if its topic is to have one.
+
+    Whether it is, is asked when the list is there: a topic that is deleted later is erased with it,
+    and one that was erased before, unknown to this broker, is found out.
+    """
+    partitions = services.partitions
+    record, version = await partitions.get_or_create(key)
+    is_wanted = services.is_wanted
+    if is_wanted is None or record.leader_epoch != NO_EPOCH or await is_wanted(key):
+        return record, version
+    await partitions.delete(key)
+    raise TopicError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the topic was deleted")

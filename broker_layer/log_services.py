@@ -5,13 +5,13 @@ Leaves building them to `broker_process`.
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from random import Random
 from typing import Final, Protocol
 
 from ledger_client import LedgerClient
-from metadata.partition_store import PartitionStore
+from metadata.partition_store import PartitionKey, PartitionStore
 
 TAIL_BYTES_MAX: Final = 128 * 1024 * 1024
 """Recent batches kept in memory, over all logs of a broker."""
@@ -53,7 +53,9 @@ class TailMemory:
 
 @dataclass(frozen=True, slots=True)
 class LogServices:
-    """What logs are built on. `wall_clock_ms` is the broker's clock, since 1970."""
+    """What logs are built on. `wall_clock_ms` is the broker's clock, since 1970; `is_wanted` tells
+    whether a topic has a partition, as of now: without it, whichever is claimed is made.
+    """
 
     client: LedgerClient
     partitions: PartitionStore
@@ -62,3 +64,4 @@ class LogServices:
     tail: TailMemory
     pending_bytes_max: int = PENDING_BYTES_MAX
     pending_batches_max: int = PENDING_BATCHES_MAX
+    is_wanted: Callable[[PartitionKey], Awaitable[bool]] | None = None

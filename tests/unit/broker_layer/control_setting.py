@@ -15,6 +15,7 @@ from broker_layer.topic_changes import NewTopic, TopicChangeParts, TopicChanges
 from broker_layer.topic_configs import TopicDefaults
 from broker_layer.topic_erasing import TopicEraser
 from broker_layer.topic_log import TopicLog
+from broker_layer.wanted_partitions import WantedPartitions
 from metadata.broker_registry import (
     BrokerDirectory,
     BrokerRegistrar,
@@ -89,6 +90,7 @@ class Broker:
             wall_clock_ms=lambda: 1_700_000_000_000,
             rng=Random(seed + 7),
             tail=TailMemory(1 << 20),
+            is_wanted=WantedPartitions(self.view, self.topics).holds,
         )
         opening = PartitionOpening(
             services, self.view, self.config.topic_defaults, self.coordinators
