@@ -277,8 +277,9 @@ class PartitionManager:
                 continue
             pauses.count = 0
             for key, held in due.items():
-                if self._needs_epoch.get(key) is held:
-                    del self._needs_epoch[key]
+                is_met = held.spent == spent[held.topic][key.partition]
+                if is_met and self._needs_epoch.get(key) is held:
+                    del self._needs_epoch[key]  # else the epoch it got is spent already
             for record in records.values():
                 self._view.learn(record)
 
