@@ -39,6 +39,18 @@ async def commit_offsets(node: KafkaNode, client: KafkaClient, rng: random.Rando
         await asyncio.sleep(cluster.topics_plan.work.gap_s * rng.random())
 
 
+async def audit_offsets(node: KafkaNode, client: KafkaClient, rng: random.Random) -> None:
+    """Ask for the offsets of all groups, of whoever coordinated them last, until the run is over."""
+    cluster = node.topics
+    while not cluster.is_over:
+        for group_id in list(cluster.offsets.groups):
+            try:
+                await ask_offset(cluster.offsets, client, node.incarnation, group_id, node.topic)
+            except (Unanswered, Refused):
+                await client.pause()
+        await asyncio.sleep(cluster.topics_plan.work.gap_s * 2 * rng.random())
+
+
 async def _commit_next(node: KafkaNode, client: KafkaClient, group_id: str) -> None:
     offsets = node.topics.offsets
     offset = offsets.ask(group_id)

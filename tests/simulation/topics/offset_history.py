@@ -72,7 +72,7 @@ class OffsetHistory:
         is_late = offset in group.asked and transaction is None
         if before is not None and offset < before and not is_late:
             self._report("offset back", group_id, f"{who} was told {offset}, not {before}")
-        if offset not in group.asked and offset not in (group.acknowledged, before):
+        if offset not in group.asked and offset > (group.acknowledged or 0):
             self._report("offset back", group_id, f"{who} was told {offset}, of nobody")
 
     def _report(self, kind: str, group_id: str, text: str) -> None:

@@ -28,7 +28,7 @@ from tests.simulation.model import Model
 from tests.simulation.observing import described
 from tests.simulation.run import Result, forget
 from tests.simulation.topics.broker_nodes import KafkaNode
-from tests.simulation.topics.committing import commit_offsets
+from tests.simulation.topics.committing import audit_offsets, commit_offsets
 from tests.simulation.topics.ending import read_everything
 from tests.simulation.topics.kafka_client import KafkaClient, Unanswered
 from tests.simulation.topics.producing import produce
@@ -229,6 +229,7 @@ class _Run:
             ("reader", work.readers, read),
             ("transactor", work.transactors, transact),
             ("committer", work.committers, commit_offsets),
+            ("auditor", min(1, work.committers + work.transactors), audit_offsets),
         ):
             for number in range(count):
                 cluster.users.append(KafkaNode(cluster, f"{kind}-{number}", run))
