@@ -18,6 +18,7 @@ from broker_layer.groups import handlers as group_handlers
 from broker_layer.groups.config import GroupsConfig
 from broker_layer.groups.coordinator import GroupCoordinator
 from broker_layer.handlers import Handler
+from broker_layer.ledger_sweeping import LedgerSweeper
 from broker_layer.live_bookies import LiveBookies
 from broker_layer.log_services import LogServices, TailMemory
 from broker_layer.options import BrokerOptions, topic_default_configs
@@ -205,7 +206,12 @@ class LeadingParts:
             environment.client,
             ledgers_per_s=config.erased_ledgers_per_s,
         )
-        parts = ControllerParts(cluster.view, cluster.topics, cluster.election, eraser, rng)
+        sweeper = LedgerSweeper(
+            partitions, environment.client, ledgers_per_s=config.swept_ledgers_per_s
+        )
+        parts = ControllerParts(
+            cluster.view, cluster.topics, cluster.election, eraser, sweeper, rng
+        )
         self.controller = Controller(parts, config)
         self._retention = RetentionTimer(self.manager, config, environment.wall_clock_ms)
         self._reporter = InSyncReporter(store, options.broker_id, rng)

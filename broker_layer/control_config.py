@@ -46,3 +46,9 @@ class ControlConfig:
 
     erased_ledgers_per_s: float = 50.0
     """How fast the ledgers of deleted topics are deleted."""
+
+    sweep_interval_s: float = 3600.0
+    """How often ledgers are looked for that a leader created, and that no partition lists."""
+
+    swept_ledgers_per_s: float = 200.0
+    """How fast ledgers are looked at then."""

@@ -1,7 +1,7 @@
 """Keeps every partition led, while this broker is the controller.
 
 Leaves whom to name to `assignment.py`, taking partitions over to the brokers that are named, and
-the ledgers of deleted topics to `topic_erasing.py`.
+the ledgers of deleted topics, and of none, to `topic_erasing.py` and `ledger_sweeping.py`.
 
 Invariants: acts only while it holds the election and its view is whole; a change is stored only if
 the leadership is still the one that it was planned for, so two controllers at once do no harm.
@@ -27,7 +27,9 @@ from broker_layer.assignment import (
 )
 from broker_layer.cluster_view import ClusterView, ReportsChanged, ViewEvent
 from broker_layer.control_config import ControlConfig
+from broker_layer.ledger_sweeping import LedgerSweeper
 from broker_layer.topic_erasing import TopicEraser
+from ledger_client import LedgerError
 from metadata.election import ControllerElection
 from metadata.errors import MetadataError
 from metadata.pauses import Pauses
@@ -51,6 +53,7 @@ class ControllerParts:
     topics: TopicStore
     election: ControllerElection
     eraser: TopicEraser
+    sweeper: LedgerSweeper
     rng: Random
 
 
@@ -76,7 +79,8 @@ class Controller:
         assert not self._tasks, "started once"
         self._cancels = [self._parts.view.on_event(self._on_event)]
         loop = asyncio.get_running_loop()
-        self._tasks = [loop.create_task(self._run()), loop.create_task(self._erase())]
+        works = (self._run(), self._erase(), self._sweep())
+        self._tasks = [loop.create_task(each) for each in works]
         self._act()
 
     async def aclose(self) -> None:
@@ -236,3 +240,16 @@ class Controller:
                     self._erase_wake.set()
                     await asyncio.sleep(pauses.next_s())
             erased = {name: each for name, each in erased.items() if name in deleting}
+
+    async def _sweep(self) -> None:
+        """Delete at intervals what leaders that died have left behind."""
+        while True:
+            await asyncio.sleep(self._config.sweep_interval_s)
+            if not self.is_active:
+                continue
+            try:
+                count = await self._parts.sweeper.sweep()
+            except (LedgerError, MetadataError) as error:
+                _log.warning("ledgers that nobody lists are looked for later: %s", error)
+            else:
+                _log.info("%d ledgers that nobody lists were deleted", count)

@@ -8,6 +8,7 @@ from random import Random
 from broker_layer.cluster_view import ClusterView, ViewSources
 from broker_layer.control_config import ControlConfig
 from broker_layer.controller import Controller, ControllerParts
+from broker_layer.ledger_sweeping import LedgerSweeper
 from broker_layer.log_services import LogServices, TailMemory
 from broker_layer.partition_manager import PartitionManager
 from broker_layer.partition_opening import CoordinatorPartitions, PartitionOpening
@@ -104,8 +105,13 @@ class Broker:
             self.client,
             ledgers_per_s=self.config.erased_ledgers_per_s,
         )
+        self.sweeper = LedgerSweeper(
+            self.partitions, self.client, ledgers_per_s=self.config.swept_ledgers_per_s
+        )
         self.controller = Controller(
-            ControllerParts(self.view, self.topics, self.election, eraser, Random(seed + 9)),
+            ControllerParts(
+                self.view, self.topics, self.election, eraser, self.sweeper, Random(seed + 9)
+            ),
             self.config,
         )
         self.changes = TopicChanges(

@@ -1,6 +1,8 @@
 """Holds that nothing is left of deleted topics, and of ledgers that no list names."""
 
+import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import pytest
 
@@ -9,8 +11,9 @@ from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.topic_log import TopicLog
 from metadata.errors import NodeNotFoundError, StoreUnavailableError
 from metadata.partition_store import PartitionKey
-from tests.unit.broker_layer.control_setting import Setting
-from tests.unit.broker_layer.log_setting import CONFIG, append, batch
+from tests.unit.broker_layer.control_setting import CONFIG as CONTROL
+from tests.unit.broker_layer.control_setting import Setting, until
+from tests.unit.broker_layer.log_setting import CONFIG, append, batch, values
 
 
 @pytest.fixture
@@ -56,3 +59,47 @@ async def test_an_erased_partition_is_not_made_again_by_a_broker_that_does_not_k
     with pytest.raises(NodeNotFoundError):
         await one.partitions.get(key)
     assert [info.id async for info in one.client.list_ledgers()] == ledgers
+
+
+async def test_what_a_dead_leader_created_and_did_not_list_is_deleted(setting: Setting) -> None:
+    one = await setting.broker(1, replace(CONTROL, sweep_interval_s=0.05))
+    record = await one.create("orders")
+    log = await one.log("orders")
+    await append(log, batch(b"one"))
+    lost = await log._chain.create_writer(log.config.quorum)
+    ours = await one.client.create_ledger(log.config.quorum, metadata={"quire.partition": "what"})
+
+    assert await one.sweeper.sweep() == 0, "its leader may list it yet"
+
+    await setting.kill(one)
+    two = await setting.broker(2, replace(CONTROL, sweep_interval_s=0.05))
+    after = await two.log("orders")
+    assert after.leader_epoch > log.leader_epoch
+
+    async def ledgers() -> list[int]:
+        return [info.id async for info in two.client.list_ledgers()]
+
+    async with asyncio.timeout(20):
+        while lost.id in await ledgers():  # noqa: ASYNC110 - another's deletion is waited for
+            await asyncio.sleep(0.01)
+    await append(after, batch(b"two"))
+    assert await two.sweeper.sweep() == 0
+    found, _ = await two.partitions.get(PartitionKey(record.topic_id, 0))
+    listed = [each.ledger_id for each in found.segments]
+    assert sorted(await ledgers()) == sorted([*listed, ours.id])
+    assert await values(after) == [(0, b"one"), (1, b"two")]
+
+
+async def test_what_is_left_of_an_erased_partition_is_deleted(setting: Setting) -> None:
+    one = await setting.broker(1)
+    await one.create("orders")
+    log = await one.log("orders")
+    await append(log, batch(b"one"))
+    await log._chain.create_writer(log.config.quorum)
+    await one.changes.delete("orders")
+    await until(lambda: not one.view.deleting)
+    assert len([info async for info in one.client.list_ledgers()]) == 1
+
+    assert await one.sweeper.sweep() == 1
+
+    assert [info async for info in one.client.list_ledgers()] == []
