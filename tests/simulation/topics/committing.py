@@ -40,7 +40,7 @@ async def commit_offsets(node: KafkaNode, client: KafkaClient, rng: random.Rando
 
 
 async def audit_offsets(node: KafkaNode, client: KafkaClient, rng: random.Random) -> None:
-    """Ask for the offsets of all groups, of whoever coordinated them last, until the run is over."""
+    """Ask for the offsets of all groups, each time of who was known last, until the run is over."""
     cluster = node.topics
     while not cluster.is_over:
         for group_id in list(cluster.offsets.groups):
