@@ -1,0 +1,50 @@
+"""Holds that a broker gets a new epoch whenever it needs one, also while it is getting others."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+
+import pytest
+
+from metadata.topic import TopicRecord
+from metadata.topic_store import TopicChange
+from tests.unit.broker_layer.control_setting import Setting, until
+from tests.unit.broker_layer.log_setting import append, batch
+
+
+@pytest.fixture
+async def setting() -> AsyncIterator[Setting]:
+    setting = Setting()
+    await setting.start()
+    yield setting
+    await setting.aclose()
+
+
+async def test_an_epoch_that_is_spent_while_others_are_got_is_replaced_too(
+    setting: Setting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = await setting.broker(1)
+    await one.create("orders")
+    log = await one.log("orders")
+    change_many = one.topics.change_many
+    is_stored, go_on = asyncio.Event(), asyncio.Event()
+
+    async def slow(changes: Mapping[str, TopicChange]) -> dict[str, TopicRecord]:
+        """Be kept waiting by other topics, after this one was stored."""
+        found = await change_many(changes)
+        is_stored.set()
+        await go_on.wait()
+        return found
+
+    monkeypatch.setattr(one.topics, "change_many", slow)
+    held = one.manager._held["orders"][0]
+    held.fail("it failed")
+    await is_stored.wait()
+    await until(lambda: one.leads("orders") and held.status.epoch > log.leader_epoch)
+    between = one.manager.log_of("orders", 0).leader_epoch
+    held.fail("it failed again")
+    await until(lambda: held._task is None or held._task.done())
+    go_on.set()
+    await until(lambda: one.leads("orders"))
+    after = one.manager.log_of("orders", 0)
+    assert after.leader_epoch > between
+    await append(after, batch(b"one"))
