@@ -1,0 +1,112 @@
+"""What the tests of faults do as stock clients: produce, read, and look at replicas.
+
+Leaves the faults and what is expected to the tests. Every call blocks: tests call them on threads.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic, PartitionMetadata
+
+from quire.local_cluster import LocalCluster
+
+CALL_S = 30.0
+WAIT_S = 60.0
+ASK_EVERY_S = 0.1
+Result = TypeVar("Result")
+
+
+def bootstrap(cluster: LocalCluster) -> str:
+    """Return the addresses of all brokers."""
+    return ",".join(broker.address for broker in cluster.brokers)
+
+
+def create_topic(servers: str, topic: str, partitions: int, factor: int, **configs: str) -> None:
+    """Create a topic; configs are given with _ for their dots."""
+    settings = {name.replace("_", "."): value for name, value in configs.items()}
+    admin = AdminClient({"bootstrap.servers": servers})
+    admin.create_topics([NewTopic(topic, partitions, factor, config=settings)])[topic].result(
+        CALL_S
+    )
+
+
+def produce(servers: str, topic: str, values: Sequence[bytes], partition: int = 0) -> None:
+    """Produce until each value is acknowledged by all. Raises AssertionError if one is not."""
+    failures = try_to_produce(servers, topic, values, partition)
+    assert not failures, failures[:3]
+
+
+def try_to_produce(
+    servers: str, topic: str, values: Sequence[bytes], partition: int = 0, *, once: bool = False
+) -> list[KafkaError]:
+    """Produce with acks of all; return the errors. `once`: without trying again."""
+    failures: list[KafkaError] = []
+
+    def on_delivery(error: KafkaError | None, _message: Message) -> None:
+        if error is not None:
+            failures.append(error)
+
+    again: dict[str, str | int | bool] = (
+        {"message.send.max.retries": 0} if once else {"enable.idempotence": True}
+    )
+    producer = Producer({"bootstrap.servers": servers, "acks": "all", "log_level": 0} | again)
+    for value in values:
+        producer.produce(topic, value, partition=partition, on_delivery=on_delivery)
+    left = producer.flush(WAIT_S)
+    assert left == 0, f"{left} were neither acknowledged nor refused"
+    return failures
+
+
+def read(servers: str, topic: str, count: int, partition: int = 0) -> list[bytes]:
+    """Return the first values of a partition. Raises AssertionError if they do not come."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": servers,
+            "group.id": "unused",
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+            "log_level": 0,
+        }
+    )
+    found: list[bytes] = []
+    deadline = time.monotonic() + WAIT_S
+    try:
+        consumer.assign([TopicPartition(topic, partition)])
+        while len(found) < count:
+            assert time.monotonic() < deadline, f"{len(found)} of {count} came"
+            message = consumer.poll(0.2)
+            if message is not None and message.error() is None:
+                found.append(message.value() or b"")
+    finally:
+        consumer.close()
+    return found
+
+
+def partition_of(servers: str, topic: str, partition: int = 0) -> PartitionMetadata:
+    """Return what brokers say of a partition now."""
+    admin = AdminClient({"bootstrap.servers": servers, "log_level": 0})
+    return admin.list_topics(topic, CALL_S).topics[topic].partitions[partition]
+
+
+def wait_for_in_sync(servers: str, topic: str, count: int) -> list[int]:
+    """Wait until so many replicas of partition 0 are in sync; return their numbers."""
+    return wait_until(lambda: partition_of(servers, topic).isrs, lambda isrs: len(isrs) == count)
+
+
+def wait_until(ask: Callable[[], Result], is_right: Callable[[Result], bool]) -> Result:
+    """Ask until the answer is right; return it. Raises AssertionError if it does not become so."""
+    deadline = time.monotonic() + WAIT_S
+    while True:
+        answer = ask()
+        if is_right(answer):
+            return answer
+        assert time.monotonic() < deadline, answer
+        time.sleep(ASK_EVERY_S)
+
+
+async def on_thread(call: Callable[..., Result], *arguments: object) -> Result:
+    """Call what blocks, while the cluster's processes are looked after."""
+    return await asyncio.to_thread(call, *arguments)
