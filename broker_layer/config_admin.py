@@ -94,6 +94,7 @@ class ConfigAdmin:
 
     def _rows(self, kind: int, name: str) -> Iterable[ConfigRow]:
         if kind == ResourceType.TOPIC:
+            self._changes.check_name_form(name)
             record = self._view.topics.get(name)
             if record is None:
                 raise _unknown_topic(name)
@@ -159,6 +160,8 @@ class ConfigAdmin:
             if kind != ResourceType.TOPIC:
                 text = "a broker's settings are changed in its configuration, and by a restart"
                 raise TopicError(ErrorCode.INVALID_REQUEST, text)
+            if not name:
+                raise TopicError(ErrorCode.INVALID_REQUEST, "no topic is named")
             if is_dry:
                 self._changes.changed_configs(name, change)
             else:
@@ -190,11 +193,11 @@ def _stepped(step: _Step, stored: Mapping[str, str]) -> str | None:
     """Return the value that a setting has after a step; None for its default."""
     kind, value = step.config_operation, step.value
     if kind == StepKind.DELETE:
-        if step.name not in DEFINITIONS:
-            raise TopicError(ErrorCode.INVALID_CONFIG, f"there is no topic setting {step.name!r}")
         return None
+    if kind not in tuple(StepKind):
+        raise TopicError(ErrorCode.INVALID_REQUEST, f"there is no step of kind {kind}")
     if value is None:
-        raise TopicError(ErrorCode.INVALID_CONFIG, f"{step.name} has no value")
+        raise TopicError(ErrorCode.INVALID_REQUEST, f"{step.name} has no value")
     if kind == StepKind.SET:
         return value
     definition = DEFINITIONS.get(step.name)
@@ -205,9 +208,7 @@ def _stepped(step: _Step, stored: Mapping[str, str]) -> str | None:
     given = list_of(value)
     if kind == StepKind.APPEND:
         return ",".join(dict.fromkeys(known + given))
-    if kind == StepKind.SUBTRACT:
-        return ",".join(each for each in known if each not in given)
-    raise TopicError(ErrorCode.INVALID_REQUEST, f"there is no step of kind {kind}")
+    return ",".join(each for each in known if each not in given)
 
 
 def _shown(row: ConfigRow, request: DescribeConfigsRequest) -> _Row:

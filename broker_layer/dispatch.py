@@ -6,6 +6,7 @@ Invariants: every request of a version that is served is answered, or its connec
 a line in the log; so many requests are served at once as the connections let in.
 """
 
+import re
 from collections.abc import Mapping
 from typing import Final
 
@@ -13,14 +14,19 @@ from broker_layer.counters import BrokerCounters
 from broker_layer.exchange import Exchange
 from broker_layer.handlers import Handler, RawHandler
 from broker_layer.kafka.messages import (
+    ApiVersionsRequest,
     api_versions_response,
     decode_request,
     encode_response,
     refuse_api_versions,
+    refuse_software_name,
 )
 from broker_layer.kafka.versions import ADVERTISED, ApiKey
 from broker_layer.request_tasks import RequestTasks
 
+SOFTWARE_NAMED_FROM: Final = 3
+"""The version of ApiVersions from which on clients say what they are (KIP-511)."""
+SOFTWARE_NAME: Final = re.compile(r"[a-zA-Z0-9]([a-zA-Z0-9.-]*[a-zA-Z0-9])?")
 BROKERS_ASK_FROM: Final = 4
 """The version of AddPartitionsToTxn from which on it is asked by brokers (KIP-890)."""
 
@@ -80,7 +86,16 @@ def _is_for_brokers(exchange: Exchange) -> bool:
 def _tell_versions(exchange: Exchange) -> None:
     version = exchange.api_version
     if ADVERTISED[ApiKey.API_VERSIONS].serves(version):
-        decode_request(exchange.api_key, version, exchange.body)
-        exchange.answer([api_versions_response(version)])
+        request = decode_request(exchange.api_key, version, exchange.body)
+        assert isinstance(request, ApiVersionsRequest)
+        names = request.client_software_name, request.client_software_version
+        if version >= SOFTWARE_NAMED_FROM and not all(map(_is_software_name, names)):
+            exchange.answer([refuse_software_name(version)])
+        else:
+            exchange.answer([api_versions_response(version)])
     else:
         exchange.answer([refuse_api_versions()])
+
+
+def _is_software_name(name: str | None) -> bool:
+    return SOFTWARE_NAME.fullmatch(name or "") is not None

@@ -77,7 +77,7 @@ class EpochTable:
         Of an epoch below all that are known it is where the first one of those began. Of an epoch
         above all, or none, nothing is known: (NO_EPOCH, NO_OFFSET).
         """
-        if epoch < 0 or epoch > self.latest_epoch:
+        if epoch == NO_EPOCH or epoch > self.latest_epoch or not self.starts:
             return NO_EPOCH, NO_OFFSET
         if epoch == self.latest_epoch:
             return epoch, log_end_offset

@@ -83,7 +83,7 @@ class FetchService:
         )
         self._counters.fetch_sessions_now = len(self._sessions)
         bounds = ReadBounds(
-            bytes_max=min(max(request.bytes_max, 0), self._limits.fetch_bytes_max),
+            bytes_max=min(max(request.bytes_max, 1), self._limits.fetch_bytes_max),
             reads_at_once=self._limits.fetch_reads_at_once,
             read_committed=request.isolation_level == READ_COMMITTED,
         )

@@ -130,7 +130,7 @@ class FetchReader:
         try:
             found = await log.read(
                 position.offset,
-                min(room, position.bytes_max),
+                max(min(room, position.bytes_max), 1),
                 read_committed=bounds.read_committed,
                 at_least_one=at_least_one,
             )

@@ -10,6 +10,7 @@ nothing up that a clean recovery finds.
 Source: KIP-183, KIP-460; protocol rule 11.6.
 """
 
+import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import IntEnum
 from functools import partial
@@ -29,6 +30,9 @@ from metadata.partition_store import PartitionKey
 from metadata.topic import PartitionLeadership, TopicRecord
 from metadata.topic_store import TopicStore
 
+REPORT_LOOKS: Final = 20
+"""How often an unclean election looks whether a partition is reported to be served after all."""
+REPORT_PAUSE_S: Final = 0.1
 TYPED_VERSION: Final = 1
 """The first in which the kind of the election is given; before, it is for preferred leaders."""
 
@@ -56,10 +60,13 @@ class LeaderElections:
     async def elect(self, request: ApiMessage, context: RequestContext) -> ApiMessage:
         """Answer ElectLeaders."""
         assert isinstance(request, ElectLeadersRequest), "the dispatcher goes by the API"
-        is_unclean = (
-            context.api_version >= TYPED_VERSION and request.election_type == ElectionKind.UNCLEAN
-        )
+        kind = request.election_type if context.api_version >= TYPED_VERSION else 0
+        if kind not in tuple(ElectionKind):
+            return _refused_whole(request, f"there are no elections of type {kind}")
+        is_unclean = kind == ElectionKind.UNCLEAN
         asked_for_all = request.topic_partitions is None
+        if is_unclean:
+            await self._wait_reported(request)
         results = []
         for topic, partitions in self._asked(request):
             outcomes = await self._elect(topic, partitions, is_unclean=is_unclean)
@@ -82,6 +89,25 @@ class LeaderElections:
                 for name, record in sorted(self._view.topics.items())
             ]
         return [(each.topic, list(each.partitions)) for each in request.topic_partitions]
+
+    async def _wait_reported(self, request: ElectLeadersRequest) -> None:
+        """Wait a moment for reports of partitions that were given to their leaders just now."""
+        for _ in range(REPORT_LOOKS):
+            if all(
+                self._is_served(record, partition)
+                for topic, partitions in self._asked(request)
+                if (record := self._view.topics.get(topic)) is not None
+                for partition in partitions
+                if 0 <= partition < len(record.partitions)
+            ):
+                return
+            await asyncio.sleep(REPORT_PAUSE_S)
+
+    def _is_served(self, record: TopicRecord, partition: int) -> bool:
+        seen = record.partitions[partition]
+        report = self._view.reports.find(PartitionKey(record.topic_id, partition))
+        is_reported = report is not None and report.leader_epoch == seen.leader_epoch
+        return is_reported and seen.leader in self._view.brokers
 
     async def _elect(
         self, topic: str, partitions: Sequence[int], *, is_unclean: bool
@@ -132,15 +158,30 @@ class LeaderElections:
 
     def _plan_unclean(self, record: TopicRecord, partition: int, seen: PartitionLeadership) -> Move:
         may_lead = self._view.may_lead()
-        report = self._view.reports.find(PartitionKey(record.topic_id, partition))
-        is_served = report is not None and report.leader_epoch == seen.leader_epoch
-        if is_served and seen.leader in self._view.brokers:
+        if self._is_served(record, partition):
             text = f"broker {seen.leader} leads it"
             raise TopicError(ErrorCode.ELECTION_NOT_NEEDED, text)
         if not may_lead:
             raise TopicError(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, "no broker may lead it")
         loads = Loads.of(self._view.topics.values(), may_lead)
         return Move(record.name, partition, seen, loads.take_least(seen.leader))
+
+
+def _refused_whole(request: ElectLeadersRequest, text: str) -> ElectLeadersResponse:
+    code = ErrorCode.INVALID_REQUEST
+    results = [
+        _Topic(
+            topic=each.topic,
+            partition_result=[
+                _Partition(partition_id=partition, error_code=code, error_message=text)
+                for partition in each.partitions
+            ],
+        )
+        for each in request.topic_partitions or ()
+    ]
+    return ElectLeadersResponse(
+        throttle_time_ms=0, error_code=code, replica_election_results=results
+    )
 
 
 def _is_made(record: TopicRecord, move: Move, *, is_unclean: bool) -> bool:

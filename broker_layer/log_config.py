@@ -38,6 +38,8 @@ class LogConfig:
     """How far behind the broker's clock a record's time may be; None: as far as it likes."""
     timestamp_after_max_ms: int | None
     unclean_recovery: bool
+    is_deletable: bool = True
+    """Whether cleanup.policy names delete: else nobody deletes records by hand either."""
 
 
 def log_config(stored: Mapping[str, str], defaults: TopicDefaults) -> LogConfig:
@@ -65,6 +67,7 @@ def log_config(stored: Mapping[str, str], defaults: TopicDefaults) -> LogConfig:
         timestamp_before_max_ms=values.bound("message.timestamp.before.max.ms"),
         timestamp_after_max_ms=values.bound("message.timestamp.after.max.ms"),
         unclean_recovery=is_true(values.text("unclean.leader.election.enable")),
+        is_deletable=not is_kept,
     )
 
 

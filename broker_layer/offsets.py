@@ -39,8 +39,17 @@ EARLIEST: Final = -2
 MAX_TIMESTAMP: Final = -3
 EARLIEST_LOCAL: Final = -4
 LATEST_TIERED: Final = -5
+VERSIONS_MIN: Final = {
+    LATEST: 1,
+    EARLIEST: 1,
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL: 8,
+    LATEST_TIERED: 9,
+}
+"""From which version of ListOffsets on these are asked for instead of a time."""
 NONE_FOUND: Final = (-1, -1, -1)
 """Timestamp, offset, leader epoch."""
+READ_UNCOMMITTED: Final = 0
 READ_COMMITTED: Final = 1
 DELETE_TIMEOUT_S_MAX: Final = 300.0
 OPENING_WAIT_S_MAX: Final = 2.0
@@ -62,10 +71,11 @@ class OffsetService:
             ApiKey.DESCRIBE_PRODUCERS: self.describe_producers,
         }
 
-    async def list_offsets(self, request: ApiMessage, _: RequestContext) -> ApiMessage:
+    async def list_offsets(self, request: ApiMessage, context: RequestContext) -> ApiMessage:
         """Answer ListOffsets."""
         assert isinstance(request, ListOffsetsRequest)
-        committed = request.isolation_level == READ_COMMITTED
+        isolation = request.isolation_level
+        committed = isolation == READ_COMMITTED
         await self._wait_for_logs(
             (topic.name, each.partition_index)
             for topic in request.topics
@@ -80,6 +90,7 @@ class OffsetService:
                 try:
                     log = self._logs.log_of(topic.name, each.partition_index)
                     check_leader_epoch(log, each.current_leader_epoch)
+                    _check_askable(isolation, each.timestamp, context.api_version)
                     found = await _find(log, each.timestamp, read_committed=committed)
                 except TopicError as refusal:
                     error = refusal.code
@@ -203,6 +214,14 @@ class OffsetService:
         )
 
 
+def _check_askable(isolation: int, timestamp_ms: int, version: int) -> None:
+    if isolation not in (READ_UNCOMMITTED, READ_COMMITTED):
+        raise TopicError(ErrorCode.INVALID_REQUEST, f"isolation level {isolation}")
+    if timestamp_ms < 0 and version < VERSIONS_MIN.get(timestamp_ms, version + 1):
+        text = f"timestamp {timestamp_ms} in version {version}"
+        raise TopicError(ErrorCode.UNSUPPORTED_VERSION, text)
+
+
 async def _find(log: ServedLog, timestamp_ms: int, *, read_committed: bool) -> tuple[int, int, int]:
     end = log.last_stable_offset if read_committed else log.high_watermark
     if timestamp_ms == LATEST:
@@ -213,10 +232,8 @@ async def _find(log: ServedLog, timestamp_ms: int, *, read_committed: bool) -> t
         return NONE_FOUND
     if timestamp_ms == MAX_TIMESTAMP:
         found = await log.max_timestamp()
-    elif timestamp_ms >= 0:
-        found = await log.offset_for_timestamp(timestamp_ms)
     else:
-        raise TopicError(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {timestamp_ms}")
+        found = await log.offset_for_timestamp(timestamp_ms)
     if found is None or found.offset >= end:
         return NONE_FOUND
     return found.timestamp_ms, found.offset, found.leader_epoch

@@ -88,14 +88,14 @@ class TopicAdmin:
             except TopicError as error:
                 answers.append(_not_created(topic.name, error.code, error.text))
             else:
-                answers.append(self._created(record, is_stored=not request.validate_only))
+                answers.append(self._created(record))
         return CreateTopicsResponse(throttle_time_ms=0, topics=answers)
 
-    def _created(self, record: TopicRecord, *, is_stored: bool) -> _Created:
+    def _created(self, record: TopicRecord) -> _Created:
         defaults = self._config.topic_defaults
         return _Created(
             name=record.name,
-            topic_id=UUID(bytes=bytes(record.topic_id)) if is_stored else UUID(int=0),
+            topic_id=UUID(bytes=bytes(record.topic_id)),
             error_code=ErrorCode.NONE,
             num_partitions=len(record.partitions),
             replication_factor=replication_factor(record.configs, defaults),
@@ -119,7 +119,15 @@ class TopicAdmin:
         del context
         loads = self._changes.loads()
         answers = []
+        counts = Counter(topic.name for topic in request.topics)
+        for name in (name for name, count in counts.items() if count > 1):
+            text = f"{name!r} is named more than once"
+            answers.append(
+                _Grown(name=name, error_code=ErrorCode.INVALID_REQUEST, error_message=text)
+            )
         for topic in request.topics:
+            if counts[topic.name] > 1:
+                continue
             try:
                 leaders = None
                 if topic.assignments is not None:
@@ -145,14 +153,20 @@ class TopicAdmin:
             asked = [_AskedDeletion(each.name, each.topic_id) for each in request.topics]
         else:
             asked = [_AskedDeletion(name, None) for name in request.topic_names]
-        answers = [await self._delete(each) for each in dict.fromkeys(asked)]
+        answers = []
+        for each, count in Counter(asked).items():
+            if count > 1:
+                text = "the topic is named more than once"
+                answers.append(_not_deleted(each, ErrorCode.INVALID_REQUEST, text))
+            else:
+                answers.append(await self._delete(each))
         return DeleteTopicsResponse(throttle_time_ms=0, responses=answers)
 
     async def _delete(self, asked: _AskedDeletion) -> _Deleted:
         topic_id = asked.topic_id if asked.topic_id else None
         has_id = topic_id is not None and topic_id.int != 0
-        if asked.name is not None and has_id:
-            return _not_deleted(asked, ErrorCode.INVALID_REQUEST, "give a name or an id, not both")
+        if (asked.name is not None) == has_id:
+            return _not_deleted(asked, ErrorCode.INVALID_REQUEST, "give either a name or an id")
         name = asked.name
         if name is None:
             name = self._view.topic_name_of(topic_id.bytes) if topic_id is not None else None

@@ -306,6 +306,8 @@ class TopicChanges:
 def translated(error: MetadataError) -> TopicError:
     """Return what Kafka says of a failure of the metadata service."""
     match error:
+        case InvalidTopicNameError():
+            return TopicError(ErrorCode.INVALID_TOPIC_EXCEPTION, str(error))
         case TopicNotFoundError():
             return TopicError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, str(error))
         case TooManyPartitionsError():

@@ -182,8 +182,8 @@ class TopicLog:
         """Append one batch, which was checked; the future is resolved once it is committed, or with
         `waits_for_one` once one bookie has it durably: then it may still be lost.
 
-        `data` must not change until it is committed. With `coordinator_epoch`, it is the marker of a
-        transaction. The future fails, or this raises, with TopicError: NOT_ENOUGH_REPLICAS when
+        `data` must not change until it is committed. With `coordinator_epoch`, it is the marker of
+        a transaction. The future fails, or this raises, with TopicError: NOT_ENOUGH_REPLICAS when
         nothing was appended for want of replicas; what KIP-98 says of sequences and epochs;
         NOT_LEADER_OR_FOLLOWER when the outcome is unknown, or another broker leads.
         """
@@ -264,9 +264,13 @@ class TopicLog:
     async def delete_records(self, before_offset: int) -> int:
         """Let the log begin at an offset, at -1: at the high watermark; return where it begins.
 
-        Raises TopicError OFFSET_OUT_OF_RANGE beyond the high watermark.
+        Raises TopicError OFFSET_OUT_OF_RANGE beyond the high watermark, POLICY_VIOLATION for a
+        topic that is only compacted.
         """
         self._writing.require_usable()
+        if not self.config.is_deletable:
+            text = "the topic is compacted, and its cleanup.policy does not name delete"
+            raise TopicError(ErrorCode.POLICY_VIOLATION, text)
         offset = self.high_watermark if before_offset == -1 else before_offset
         if not 0 <= offset <= self.high_watermark:
             text = f"offset {offset}: the log is committed up to {self.high_watermark}"

@@ -74,7 +74,8 @@ class MetadataAnswers:
         asked = request.topics
         if asked is None or (context.api_version == 0 and not asked):
             return self._all(context)
-        topics = [await self._asked(each, request, context) for each in asked]
+        once = {(each.name, each.topic_id): each for each in asked}
+        topics = [await self._asked(each, request, context) for each in once.values()]
         return self._response(topics, context)
 
     def _all(self, context: RequestContext) -> bytes:

@@ -185,6 +185,7 @@ __all__ = [
     "encode_request",
     "encode_response",
     "refuse_api_versions",
+    "refuse_software_name",
     "warm_up",
 ]
 
@@ -264,6 +265,11 @@ def encode_request(request: ApiMessage, version: int) -> bytearray:
 def api_versions_response(version: int) -> bytearray:
     """Encode the table of what is served."""
     return _api_versions(version, ErrorCode.NONE)
+
+
+def refuse_software_name(version: int) -> bytearray:
+    """Encode the answer to an ApiVersions request that names its software wrongly (KIP-511)."""
+    return _encode(ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST, api_keys=[]), version)
 
 
 def refuse_api_versions() -> bytearray:

@@ -15,8 +15,9 @@ def table(*starts: tuple[int, int]) -> EpochTable:
 
 def test_an_epoch_ends_where_the_next_one_begins_and_the_latest_with_the_log() -> None:
     made = table((2, 0), (5, 10), (6, 30))
-    answers = {epoch: made.end_of_epoch(epoch, 44) for epoch in range(-1, 8)}
+    answers = {epoch: made.end_of_epoch(epoch, 44) for epoch in range(-2, 8)}
     assert answers == {
+        -2: (-2, 0),
         -1: (-1, -1),
         0: (0, 0),
         1: (1, 0),
@@ -31,6 +32,7 @@ def test_an_epoch_ends_where_the_next_one_begins_and_the_latest_with_the_log() -
 
 def test_an_empty_table_knows_nothing() -> None:
     assert EpochTable().end_of_epoch(0, 7) == (-1, -1)
+    assert EpochTable().end_of_epoch(-2, 7) == (-1, -1)
     assert EpochTable().without_below(4) == EpochTable()
 
 

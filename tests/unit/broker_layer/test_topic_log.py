@@ -305,6 +305,18 @@ async def test_a_compacted_topic_takes_records_with_keys_alone(setting: LogSetti
     assert (await append(log, keyed)).base_offset == 0
 
 
+async def test_records_of_a_topic_that_is_only_compacted_are_not_deleted(
+    setting: LogSetting,
+) -> None:
+    log = await setting.take_over(1, small(is_compacted=True, is_deletable=False))
+    await append(log, build_batch([Record(0, 1_000, b"key", b"value")]))
+    with pytest.raises(TopicError) as refusal:
+        await log.delete_records(1)
+    assert refusal.value.code is ErrorCode.POLICY_VIOLATION
+    log.set_config(small(is_compacted=True))
+    assert await log.delete_records(1) == 1
+
+
 async def test_one_copy_is_enough_for_who_asks_for_one(
     setting: LogSetting, monkeypatch: pytest.MonkeyPatch
 ) -> None:

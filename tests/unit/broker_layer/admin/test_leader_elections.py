@@ -52,7 +52,16 @@ async def test_who_asks_for_all_hears_only_of_what_was_needed(admin: Admin) -> N
     assert list(answer.replica_election_results) == []
 
 
-async def test_an_unclean_leadership_is_noted_for_its_epoch(admin: Admin) -> None:
+@pytest.mark.parametrize("name", ["a", "absent"])
+async def test_there_are_two_kinds_of_elections(admin: Admin, name: str) -> None:
+    await admin.create(topic("a"))
+    assert await elect(admin, 0, kind=5, topic_name=name) == [ErrorCode.INVALID_REQUEST]
+
+
+async def test_an_unclean_leadership_is_noted_for_its_epoch(
+    admin: Admin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("broker_layer.leader_elections.REPORT_PAUSE_S", 0.0)
     await admin.create(topic("a"))
     log = await admin.broker.log("a")
 
@@ -71,7 +80,10 @@ async def test_an_unclean_leadership_is_noted_for_its_epoch(admin: Admin) -> Non
     assert broker.manager.log_of("a", 0).config.unclean_recovery
 
 
-async def test_an_election_that_came_too_late_says_so(admin: Admin) -> None:
+async def test_an_election_that_came_too_late_says_so(
+    admin: Admin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("broker_layer.leader_elections.REPORT_PAUSE_S", 0.0)
     await admin.create(topic("a"))
     stale = admin.broker.view.topics["a"]
     await admin.broker.log("a")

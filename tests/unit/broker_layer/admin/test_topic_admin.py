@@ -39,6 +39,7 @@ async def test_minus_one_asks_for_the_defaults(admin: Admin) -> None:
 async def test_validating_stores_nothing(admin: Admin) -> None:
     (answer,) = await admin.create(topic("orders", 2), is_dry=True)
     assert answer.error_code == ErrorCode.NONE
+    assert answer.topic_id != NO_ID
     (refused,) = await admin.create(topic("orders", 0), is_dry=True)
 
     assert refused.error_code == ErrorCode.INVALID_PARTITIONS
@@ -104,7 +105,7 @@ async def test_partitions_are_spread_over_all_brokers(setting: Setting, admin: A
 
 
 async def test_topics_are_deleted_by_name_and_by_id(admin: Admin) -> None:
-    await admin.create(topic("a"), topic("b"))
+    await admin.create(topic("a"), topic("b"), topic("d"))
     topic_id = UUID(bytes=bytes(admin.broker.view.topics["b"].topic_id))
     state = DeleteTopicsRequest.DeleteTopicState
     request = DeleteTopicsRequest(
@@ -114,6 +115,9 @@ async def test_topics_are_deleted_by_name_and_by_id(admin: Admin) -> None:
             state(name=None, topic_id=UUID(int=5)),
             state(name="c", topic_id=NO_ID),
             state(name="a", topic_id=topic_id),
+            state(name=None, topic_id=NO_ID),
+            state(name="d", topic_id=NO_ID),
+            state(name="d", topic_id=NO_ID),
         ],
         timeout_ms=1000,
     )
@@ -126,8 +130,10 @@ async def test_topics_are_deleted_by_name_and_by_id(admin: Admin) -> None:
         (None, ErrorCode.UNKNOWN_TOPIC_ID),
         ("c", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         ("a", ErrorCode.INVALID_REQUEST),
+        (None, ErrorCode.INVALID_REQUEST),
+        ("d", ErrorCode.INVALID_REQUEST),
     ]
-    assert not admin.broker.view.topics
+    assert list(admin.broker.view.topics) == ["d"]
 
 
 @pytest.mark.parametrize("version", range(1, 6))
@@ -138,6 +144,17 @@ async def test_old_versions_delete_by_name(admin: Admin, version: int) -> None:
     answer = await admin.ask(ApiKey.DELETE_TOPICS, request, DeleteTopicsResponse, version)
 
     assert [(each.name, each.error_code) for each in answer.responses] == [("a", 0), ("b", 3)]
+
+
+async def test_who_names_a_topic_twice_adds_nothing_to_it(admin: Admin) -> None:
+    await admin.create(topic("a", 2))
+    asked = CreatePartitionsRequest.CreatePartitionsTopic
+    rows = [asked(name="a", count=count, assignments=None) for count in (3, 4)]
+    request = CreatePartitionsRequest(topics=rows, timeout_ms=1000, validate_only=False)
+    answer = await admin.ask(ApiKey.CREATE_PARTITIONS, request, CreatePartitionsResponse)
+    found = [(each.name, each.error_code) for each in answer.results]
+    assert found == [("a", ErrorCode.INVALID_REQUEST)]
+    assert len(admin.broker.view.topics["a"].partitions) == 2
 
 
 @pytest.mark.parametrize("version", range(4))

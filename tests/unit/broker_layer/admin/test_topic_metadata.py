@@ -58,6 +58,12 @@ async def test_no_topics_are_told_where_none_is_asked_for(admin: Admin) -> None:
     assert list(answer.topics) == []
 
 
+async def test_a_topic_that_is_named_twice_is_told_once(admin: Admin) -> None:
+    await admin.create(topic("a"))
+    answer = await admin.metadata("a", "b", "a", creates=False)
+    assert [each.name for each in answer.topics] == ["a", "b"]
+
+
 async def test_topics_are_found_by_id(admin: Admin) -> None:
     await admin.create(topic("a"))
     topic_id = UUID(bytes=bytes(admin.broker.view.topics["a"].topic_id))

@@ -43,6 +43,19 @@ async def test_versions_are_told(version: int) -> None:
         assert told[ApiKey.PRODUCE] == (0, 11)
 
 
+@pytest.mark.parametrize("names", [("", "1"), ("a b", "1"), ("a", "-1"), ("a-", "1"), ("a", "")])
+async def test_who_names_its_software_wrongly_is_refused(names: tuple[str, str]) -> None:
+    async with serving(topics_of()) as broker:
+        client = await broker.connect()
+        request = ApiVersionsRequest(
+            client_software_name=names[0], client_software_version=names[1]
+        )
+        for version, code in ((2, ErrorCode.NONE), (3, ErrorCode.INVALID_REQUEST)):
+            client.send(ApiKey.API_VERSIONS, version, encode_request(request, version))
+            body = await client.body()
+            assert int.from_bytes(body[:2], "big") == code
+
+
 async def test_an_unknown_version_of_api_versions_is_answered_in_the_first_one() -> None:
     async with serving(topics_of()) as broker:
         client = await broker.connect()

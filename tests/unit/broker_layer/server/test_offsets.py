@@ -2,6 +2,9 @@
 
 import asyncio
 
+import pytest
+
+from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.messages import (
     ApiMessage,
     DeleteRecordsRequest,
@@ -39,6 +42,33 @@ async def test_offsets_wait_for_a_log_that_is_being_taken_over() -> None:
     assert isinstance(answer, ListOffsetsResponse)
     row = answer.topics[0].partitions[0]
     assert (row.error_code, row.offset) == (0, 5)
+
+
+@pytest.mark.parametrize(
+    ("timestamp", "version", "isolation", "code"),
+    [
+        (-3, 6, 0, ErrorCode.UNSUPPORTED_VERSION),
+        (-3, 7, 0, ErrorCode.NONE),
+        (-4, 7, 1, ErrorCode.UNSUPPORTED_VERSION),
+        (-4, 8, 1, ErrorCode.NONE),
+        (-5, 8, 0, ErrorCode.UNSUPPORTED_VERSION),
+        (-7, 8, 0, ErrorCode.UNSUPPORTED_VERSION),
+        (-1, 5, 7, ErrorCode.INVALID_REQUEST),
+    ],
+)
+async def test_what_a_version_does_not_know_is_refused(
+    timestamp: int, version: int, isolation: int, code: ErrorCode
+) -> None:
+    kind = ListOffsetsRequest.ListOffsetsTopic
+    wanted = kind.ListOffsetsPartition(partition_index=0, timestamp=timestamp)
+    request = ListOffsetsRequest(
+        replica_id=-1, isolation_level=isolation, topics=[kind(name="orders", partitions=[wanted])]
+    )
+    async with serving(MemoryTopics({("orders", 0): MemoryLog()})) as broker:
+        client = await broker.connect()
+        answer = await client.ask(ApiKey.LIST_OFFSETS, request, version)
+    assert isinstance(answer, ListOffsetsResponse)
+    assert answer.topics[0].partitions[0].error_code == code
 
 
 async def test_deleting_records_waits_for_a_log_that_is_being_taken_over() -> None:

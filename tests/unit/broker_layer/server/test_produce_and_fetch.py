@@ -233,6 +233,17 @@ async def test_a_transaction_that_is_not_known_is_refused() -> None:
         assert [each.is_released for each in topics.confirmations] == [True]
 
 
+@pytest.mark.parametrize("bytes_max", [0, 1])
+async def test_a_fetch_that_allows_nothing_has_one_batch(bytes_max: int) -> None:
+    async with serving(topics_of("orders")) as broker:
+        client = await broker.connect()
+        client.send_produce({"orders": {0: batch(b"one")}})
+        await client.produced()
+        client.send_fetch(Ask({"orders": {0: Wanted(bytes_max=bytes_max)}}, max_bytes=bytes_max))
+        row = (await client.fetched()).responses[0].partitions[0]
+        assert len(bytes_of(row)) == len(batch(b"one"))
+
+
 async def test_a_fetch_waits_until_something_is_appended() -> None:
     topics = topics_of("orders")
     async with serving(topics) as broker:
