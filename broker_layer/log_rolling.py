@@ -100,6 +100,8 @@ class LogRolling:
         """Where batches go now."""
         self._draining: OpenLedger | None = None
         self._next: LedgerWriter | None = None
+        self._next_config = owner.config
+        """The settings when it was created."""
         self._is_asked = False
         self._opened_s = 0.0
         self._task: asyncio.Task[None] | None = None
@@ -145,10 +147,17 @@ class LogRolling:
         share = ledger.written_bytes / config.segment_bytes
         if share < ROLL_EARLY_SHARE and not self._is_asked and not self._is_old():
             return
+        if self._next is not None and not self._is_fit(self._next):
+            self._abort(self._next)
+            self._next = None
         if self._next is None:
             self._run(self._prepare)
         elif share >= 1 or self._is_asked or self._is_old():
             self._go_over(ledger, self._next)
+
+    def _is_fit(self, writer: LedgerWriter) -> bool:
+        """Tell whether a ledger that was created early is still one to go over to."""
+        return writer.is_usable and self._next_config.quorum == self._log.config.quorum
 
     def _is_old(self) -> bool:
         now = asyncio.get_running_loop().time()
@@ -208,8 +217,9 @@ class LogRolling:
     # -- rolling ---------------------------------------------------------------------------------
 
     async def _prepare(self) -> None:
+        self._next_config = self._log.config
         try:
-            self._next = await self._chain.create_writer(self._log.config.quorum)
+            self._next = await self._chain.create_writer(self._next_config.quorum)
         except (LedgerError, MetadataError) as error:
             log.info("no next ledger yet, the old one grows: %s", error)
             await asyncio.sleep(RETRY_MAX_S)

@@ -260,6 +260,13 @@ class LedgerWriter:
         self._note_sent(now)
 
     @property
+    def is_usable(self) -> bool:
+        """Whether it has not ended, and, in in-sync mode, has as many members as appends need."""
+        shell = self._shell
+        has_ended = shell.failure is not None or self._closing is not None
+        return not has_ended and not shell.protocol.lacks_in_sync
+
+    @property
     def limits(self) -> BatchLimits:
         """How large batches and entries may be."""
         return self._limits

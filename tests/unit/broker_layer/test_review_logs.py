@@ -4,6 +4,7 @@ others read, delete or take over at the same time.
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -12,6 +13,9 @@ from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.overriding import override
 from broker_layer.segment_reading import READERS_MAX, SegmentReaders
+from broker_layer.topic_log import TopicLog
+from ledger_client import Quorum
+from ledger_client.writer import LedgerWriter
 from metadata.errors import StoreClosedError
 from metadata.ids import LedgerId
 from metadata.memory import MemoryMetadataStore
@@ -206,3 +210,38 @@ async def test_a_deletion_of_old_ledgers_does_not_keep_the_log_from_rolling(
 async def _record(setting: LogSetting):  # type: ignore[no-untyped-def]
     store = MemoryMetadataStore(setting.cluster.server)
     return await PartitionStore(store, Random(1)).get(KEY)
+
+
+async def _prepared(log: TopicLog) -> LedgerWriter:
+    """Write until the next ledger is there, and the old one not full."""
+    while log._rolling._next is None:
+        await append(log, batch(b"x" * 30))
+        await asyncio.sleep(0)
+    return log._rolling._next
+
+
+async def test_a_next_ledger_that_failed_meanwhile_is_not_gone_over_to(
+    setting: LogSetting,
+) -> None:
+    log = await setting.take_over(1, small(segment_bytes=4_000))
+    for _ in range(3):
+        await (await _prepared(log)).abort()
+        for _ in range(60):
+            await append(log, batch(b"x" * 30))
+    assert log.failure is None
+    await log.aclose()
+    client = setting.services().client
+    record, _ = await _record(setting)
+    listed = [each.ledger_id for each in record.segments]
+    assert [info.id async for info in client.list_ledgers()] == listed
+
+
+async def test_another_replication_begins_with_the_next_ledger(setting: LogSetting) -> None:
+    log = await setting.take_over(1, small(segment_bytes=4_000))
+    await _prepared(log)
+    log.set_config(replace(log.config, quorum=Quorum(2, 2, 2)))
+    ledger_id = log._rolling.ledger.writer.id if log._rolling.ledger is not None else None
+    while log._rolling.ledger is not None and log._rolling.ledger.writer.id == ledger_id:
+        await append(log, batch(b"x" * 30))
+    assert log._rolling.ledger is not None
+    assert log._rolling.ledger.writer.quorum.ensemble_size == 2
