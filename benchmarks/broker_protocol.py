@@ -144,6 +144,10 @@ class DiscardingTopics:
         """Know nobody else."""
         return None
 
+    def rack_of(self, broker_id: int) -> str | None:
+        """Know no racks."""
+        return None
+
     async def verify(
         self,
         producer_id: int,

@@ -182,6 +182,11 @@ class ClusterView:
                 return each.host, each.port
         return None
 
+    def rack_of(self, broker_id: int) -> str | None:
+        """Return the rack that a broker is in; None if it does not say, or is not up."""
+        registration = self.brokers.get(broker_id)
+        return None if registration is None else registration.rack or None
+
     # -- what changes ----------------------------------------------------------------------------
 
     def _topic_changed(self, name: str, record: TopicRecord | None) -> None:

@@ -1,6 +1,9 @@
 """Tells clients that asked the wrong broker who leads, with the refusal itself (KIP-951).
 
 Leaves knowing it to the cluster's view.
+
+Invariant: a broker is described here as Metadata describes it, its rack too: Java's consumer takes
+one broker with two descriptions for two, and sends each fetch of one session twice, in vain.
 """
 
 from collections.abc import Iterable
@@ -41,5 +44,6 @@ class LeaderHints:
                 continue
             address = self._names.address_of(leader.leader_id, listener)
             if address is not None:
-                found[leader.leader_id] = NodeEndpoint(leader.leader_id, *address)
+                rack = self._names.rack_of(leader.leader_id)
+                found[leader.leader_id] = NodeEndpoint(leader.leader_id, *address, rack)
         return list(found.values())

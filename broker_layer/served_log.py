@@ -147,6 +147,9 @@ class ClusterNames(Protocol):
     def address_of(self, broker_id: int, listener: str) -> tuple[str, int] | None:
         """Return where clients of a listener reach a broker."""
 
+    def rack_of(self, broker_id: int) -> str | None:
+        """Return the rack that a broker is in, as Metadata says it."""
+
 
 class Confirmation(Protocol):
     """That a partition is in a producer's open transaction, until a marker comes."""

@@ -214,6 +214,9 @@ class MemoryTopics:
     def address_of(self, broker_id: int, listener: str) -> tuple[str, int] | None:
         return f"{listener.lower()}-{broker_id}", 9092
 
+    def rack_of(self, broker_id: int) -> str | None:
+        return f"rack-{broker_id}"
+
     async def verify(
         self,
         producer_id: int,

@@ -169,9 +169,15 @@ async def test_a_refusal_names_the_leader() -> None:
         row = produced.responses[0].partition_responses[0]
         assert row.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
         assert (row.current_leader.leader_id, row.current_leader.leader_epoch) == (4, 9)
-        assert [(each.node_id, each.host) for each in produced.node_endpoints] == [(4, "outer-4")]
-        client.send_fetch(Ask({"moved": {0: Wanted()}}))
-        fetched = (await client.fetched()).responses[0].partitions[0]
+        expected = [(4, "outer-4", "rack-4")]  # as in Metadata, the rack too
+        assert [
+            (each.node_id, each.host, each.rack) for each in produced.node_endpoints
+        ] == expected
+        topics.ids[uuid.UUID(int=78).bytes] = "moved"
+        client.send_fetch(Ask({uuid.UUID(int=78): {0: Wanted()}}), 16)
+        answer = await client.fetched(16)
+        assert [(each.node_id, each.host, each.rack) for each in answer.node_endpoints] == expected
+        fetched = answer.responses[0].partitions[0]
         assert fetched.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
         assert fetched.current_leader.leader_id == 4
 
