@@ -21,6 +21,7 @@ OUT ?= bench-results/compare
 COMPARE ?=
 SWEEP ?= 4000,16000
 PEERS ?=
+TOPICS ?=
 
 BIN := .venv/bin
 STAMP := .venv/installed
@@ -28,7 +29,7 @@ SPARK_STAMP := .venv/spark-installed
 PACKAGES := $(wildcard metadata bookie ledger_client broker_layer spark_io quire benchmarks)
 CANDIDATES := $(PYTHON) python3.14 python3.13 python3.12 python3.11 python3 python
 
-.PHONY: help venv test test-spark test-kafka check demo bench bench-compare bench-peers campaign sim seeded-bugs model faults fuzz flood clean
+.PHONY: help venv test test-spark test-kafka check demo bench bench-compare bench-peers campaign campaign-topics sim seeded-bugs model faults fuzz flood clean
 
 help:
 	@echo 'make demo [FILE=...]  append a file to a replicated ledger while bookies fail; read it back'
@@ -40,6 +41,7 @@ help:
 	@echo 'make bench-compare    ways to replicate, side by side, while things go wrong: OUT=directory'
 	@echo 'make bench-peers      beside Apache BookKeeper and Apache Kafka, which Maven fetches'
 	@echo 'make campaign         hurt real processes at random for MINUTES=10, then read every copy'
+	@echo 'make campaign-topics  the same of brokers too, under stock Kafka clients, then every record is read twice'
 	@echo 'make sim              a whole cluster under SEEDS=200 seeds, in virtual time, with faults'
 	@echo 'make seeded-bugs      break a copy of the code in each known way, and see who notices (QUICK=1)'
 	@echo 'make model            every interleaving of a small scope: SCOPE=small, ci or full'
@@ -119,6 +121,11 @@ bench-peers: $(STAMP)
 # ENSEMBLE=5 spreads over five bookies, ACK=3 waits for all copies, SEED=n repeats a plan of faults.
 campaign: $(STAMP)
 	@$(BIN)/python -m tests.campaign --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) --ensemble $(ENSEMBLE) --ack $(ACK)
+
+# Brokers, bookies and ZooKeeper hurt under idempotent and transactional producers and two consumer groups. SEED=n repeats a
+# plan; TOPICS passes options on: TOPICS='--records-per-s 5000'.
+campaign-topics: $(STAMP)
+	@$(BIN)/python -m tests.campaign.topics --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) $(TOPICS)
 
 # How these work, how to read what they print and how to replay a finding: docs/simulation.md.
 sim: $(STAMP)
