@@ -86,6 +86,7 @@ class FaultInjector:
         rng: Random,
         bounds: Bounds,
         replace_client: Callable[[Random], Awaitable[None]],
+        say: Callable[[str], None],
     ) -> None:
         self.counts: Counter[str] = Counter()
         self.complaints: list[str] = []
@@ -93,6 +94,7 @@ class FaultInjector:
         self._rng = rng
         self._bounds = bounds
         self._replace_client = replace_client
+        self._say = say
         self._hurt: dict[str, asyncio.Task[None]] = {}
         self._is_stopping = False
 
@@ -133,7 +135,9 @@ class FaultInjector:
             if server is not None:
                 begun += 1
                 self.counts[f"{'broker' if is_broker else 'bookie'} {kind}"] += 1
-                self._hurt[server.name] = asyncio.create_task(self._fault(kind, server, delay_s))
+                rng = Random(self._rng.random())
+                fault = self._fault(kind, server, delay_s, rng)
+                self._hurt[server.name] = asyncio.create_task(fault)
         self.counts["several at once"] += begun > 1
 
     def _choose(self, *, is_broker: bool) -> Server | None:
@@ -145,9 +149,9 @@ class FaultInjector:
         chosen = self._rng.choice(well) if well else None  # drawn always: the plan is the seed's
         return chosen if len(servers) - len(well) < down_max else None
 
-    async def _fault(self, kind: str, server: Server, delay_s: float) -> None:
-        rng = Random(self._rng.random())
+    async def _fault(self, kind: str, server: Server, delay_s: float, rng: Random) -> None:
         await asyncio.sleep(delay_s)
+        self._say(f"{server.name} is {kind}")
         down_s = min(DOWN_S_MAX, rng.expovariate(1 / DOWN_S_MEAN))
         try:
             match kind:
@@ -157,6 +161,7 @@ class FaultInjector:
                     server.pause()
                     await asyncio.sleep(_log_uniform(rng, PAUSE_S))
                     server.resume()
+                    self._say(f"{server.name} goes on")
                     return
                 case "restarted":
                     await server.stop()
@@ -166,6 +171,7 @@ class FaultInjector:
                     server.kill()
             await asyncio.sleep(down_s)
             await server.restart()
+            self._say(f"{server.name} is up again")
         except LocalClusterError as error:
             self.complaints.append(str(error))
 
@@ -179,6 +185,7 @@ class FaultInjector:
 
     async def _zookeeper_fault(self, kind: str, seconds: float) -> None:
         zookeeper = self._cluster.zookeeper
+        self._say(f"ZooKeeper is {kind}")
         try:
             if kind == "paused":
                 zookeeper.pause()
@@ -188,6 +195,7 @@ class FaultInjector:
                 zookeeper.kill()
                 await asyncio.sleep(seconds)
                 await zookeeper.start()
+            self._say("ZooKeeper is well")
         except MetadataError as error:
             self.complaints.append(f"ZooKeeper: {error}")
 

@@ -14,6 +14,7 @@ import time
 from asyncio.subprocess import PIPE
 from collections import Counter
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from random import Random
 from typing import Any, Final
@@ -103,7 +104,7 @@ class CampaignRun:
         await self._start(workers)
         bounds = Bounds(campaign.brokers_down_max, campaign.bookies_down_max)
         rng = Random(campaign.seed)
-        injector = FaultInjector(cluster, rng, bounds, workers.replace_one)
+        injector = FaultInjector(cluster, rng, bounds, workers.replace_one, self._say)
         faults = asyncio.create_task(injector.run())
         await self._watch(faults)
         injector.stop()
@@ -115,6 +116,12 @@ class CampaignRun:
             checked = await self._check(bootstrap)
         self._complaints += injector.complaints + workers.complaints
         return self._summary(injector, checked)
+
+    def _say(self, text: str) -> None:
+        """Note what was done to whom, beside the histories, for those who look for a cause."""
+        with (self._histories / "faults.log").open("a") as file:
+            at = datetime.now(UTC).strftime("%H:%M:%S.%f")[:-3]
+            file.write(f"{at} {text}\n")
 
     async def _start(self, workers: Workers) -> None:
         campaign = self._campaign
