@@ -20,6 +20,8 @@ from tests.seeded_bugs.families import (
     reading,
     recovery,
     recovery_close,
+    topics_logs,
+    topics_state,
 )
 from tests.seeded_bugs.seeded_bug import SeededBug
 
@@ -36,6 +38,8 @@ BUGS: Final[tuple[SeededBug, ...]] = (
     *reading.BUGS,
     *in_sync.BUGS,
     *in_sync_copies.BUGS,
+    *topics_logs.BUGS,
+    *topics_state.BUGS,
 )
 
 LEFT_OUT: Final = {

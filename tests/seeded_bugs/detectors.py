@@ -112,18 +112,19 @@ class Plain:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self._red: dict[tuple[Kind, str], asyncio.Task[bool]] = {}
+        self._red: dict[tuple[Kind, str, str], asyncio.Task[bool]] = {}
 
     async def is_red(self, detector: Detector, finding: Finding) -> bool:
         """Tell whether what found a bug finds something here too; asked once for each."""
-        key = finding.kind, finding.culprit
+        key = finding.kind, detector.module, finding.culprit
         if key not in self._red:
             self._red[key] = asyncio.create_task(self._look(detector, finding))
         return await self._red[key]
 
     async def _look(self, detector: Detector, finding: Finding) -> bool:
         if finding.kind is Kind.SIMULATION:
-            arguments = _simulation_arguments("", int(finding.culprit), 1)
+            everything = replace(detector, theme="")
+            arguments = _simulation_arguments(everything, int(finding.culprit), 1)
             done = await run_command(arguments, self.root, detector.budget_s)
             return done.status != 0
         again = await look(replace(detector, targets=(finding.culprit,)), self.root)
@@ -219,18 +220,19 @@ def judge_model(done: Finished) -> Finding:
 # -- the simulation -------------------------------------------------------------------------------
 
 
-def _simulation_arguments(theme: str, first_seed: int, count: int) -> list[str]:
+def _simulation_arguments(detector: Detector, first_seed: int, count: int) -> list[str]:
     given = ["--first-seed", str(first_seed), "--seeds", str(count), "--stop-at-first"]
-    return ["-m", "tests.simulation", *given, *(("--theme", theme) if theme else ())]
+    theme = ["--theme", detector.theme] if detector.theme else []
+    return ["-m", detector.module, *given, *theme]
 
 
 async def _run_simulation(detector: Detector, root: Path, first_seed: int) -> Finding:
-    if not (root / "tests/simulation/__main__.py").exists():
+    if not (root / detector.module.replace(".", "/") / "__main__.py").exists():
         return Finding(Kind.SIMULATION, "absent")
     seconds, first = 0.0, first_seed
     while first < detector.seeds_max and seconds < detector.budget_s:
         count = min(SEEDS_PER_RUN, detector.seeds_max - first)
-        arguments = _simulation_arguments(detector.theme, first, count)
+        arguments = _simulation_arguments(detector, first, count)
         done = await run_command(arguments, root, detector.budget_s - seconds)
         seconds += done.seconds
         finding = judge_simulation(done, first, seconds)

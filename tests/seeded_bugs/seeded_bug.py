@@ -11,6 +11,9 @@ from enum import StrEnum
 from typing import Final
 
 SEEDS_MAX: Final = 2_000
+TOPICS_SEEDS_MAX: Final = 1_000
+LEDGERS_MODULE: Final = "tests.simulation"
+TOPICS_MODULE: Final = "tests.simulation.topics"
 SIMULATION_BUDGET_S: Final = 300
 UNITS_BUDGET_S: Final = 180
 MODEL_BUDGET_S: Final = 180
@@ -54,8 +57,8 @@ class Detector:
     """Something that may find a bug within a budget.
 
     `targets` are what pytest is given (units), or the configurations in which the bug shows, the
-    smallest first (model). Of the simulation, those seeds below `seeds_max` are run whose faults
-    have a `theme` (`tests/simulation/plan.py`), or all.
+    smallest first (model). Of a simulation, those seeds below `seeds_max` are run whose faults
+    have a `theme` (`plan.py`, or `topic_plan.py`, of `tests/simulation`), or all.
     """
 
     kind: Kind
@@ -63,6 +66,8 @@ class Detector:
     targets: tuple[str, ...] = ()
     seeds_max: int = 0
     theme: str = ""
+    module: str = LEDGERS_MODULE
+    """Of the simulation: what is run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,5 +123,13 @@ def hidden_from_model(why: str) -> OutOfSight:
     return OutOfSight(Kind.MODEL, why)
 
 
+def topics(theme: str = "") -> Detector:
+    """Find it by whole simulated clusters with brokers, those of one theme."""
+    return Detector(
+        Kind.SIMULATION, SIMULATION_BUDGET_S, (), TOPICS_SEEDS_MAX, theme, TOPICS_MODULE
+    )
+
+
 SHELL_ONLY: Final = hidden_from_model("the model drives decisions, not the shells that act on them")
+LEDGERS_ONLY: Final = hidden_from_model("the model knows ledgers, not what brokers do with them")
 DISK_ONLY: Final = hidden_from_model("the log, its files and the index are no part of the model")

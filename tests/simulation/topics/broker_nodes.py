@@ -45,6 +45,11 @@ class BrokerNode(Node):
         """Tell whether the process has started to serve."""
         return self.is_running and self.serving is not None
 
+    @property
+    def may_be_replaced(self) -> bool:
+        """Tell whether the process's session has lapsed, by its own clock."""
+        return self.process is not None and self.process._cluster.view.lease.has_lapsed
+
     def logs(self) -> list[TopicLog]:
         """Return the logs that the process leads now."""
         if self.process is None or not self.is_running:

@@ -56,6 +56,7 @@ class FetchAsked:
     is_committed: bool
     wait_ms: int = 500
     bytes_max: int = 65_536
+    leader_epoch: int = -1
 
 
 def produce_body(
@@ -77,7 +78,7 @@ def read_produced(body: memoryview) -> Produced:
 def fetch_body(topic: str, partition: int, asked: FetchAsked) -> bytes:
     """Encode a Fetch of one partition, outside of any session."""
     head = _FETCH.pack(-1, asked.wait_ms, 1, asked.bytes_max, asked.is_committed, 0, -1)
-    ask = _FETCH_PARTITION.pack(partition, -1, asked.offset, -1, asked.bytes_max)
+    ask = _FETCH_PARTITION.pack(partition, asked.leader_epoch, asked.offset, -1, asked.bytes_max)
     return (
         head
         + _INT32.pack(1)

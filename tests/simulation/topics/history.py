@@ -68,11 +68,35 @@ class SentRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class Leader:
+    """A process that leads, or did; `may_be_replaced` tells whether its session has lapsed, so that
+    others may lead what it led.
+    """
+
+    broker: int
+    incarnation: int
+    may_be_replaced: bool = False
+
+
+@dataclass(slots=True)
+class Ends:
+    """Between which offsets a log was said to be."""
+
+    end: int = 0
+    start: int = 0
+
+    def learn(self, end: int, start: int) -> None:
+        """Take note of what was said last."""
+        self.end, self.start = max(self.end, end), max(self.start, start)
+
+
+@dataclass(frozen=True, slots=True)
 class Known:
-    """What somebody knew of a log when a request was sent."""
+    """What was known of a log when a request was sent: by anybody, and through the same leader."""
 
     end: int
-    start: int
+    leader_end: int
+    leader_start: int
 
 
 @dataclass(slots=True)
@@ -81,10 +105,22 @@ class LogHistory:
 
     end: int = 0
     start: int = 0
+    through: dict[tuple[int, int], Ends] = field(default_factory=dict)
+    """What each leading process has said."""
     known: dict[int, bytes] = field(default_factory=dict)
     """Offset -> leader epoch and value, or what the marker says."""
     places: dict[bytes, int] = field(default_factory=dict)
     acknowledged: dict[int, SentRecord] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """Who asks, for what: one partition from an offset on."""
+
+    name: str
+    place: Place
+    position: int
+    is_committed: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,10 +149,13 @@ class History:
             found = self.logs[place] = LogHistory()
         return found
 
-    def known(self, place: Place) -> Known:
+    def known(self, place: Place, leader: Leader) -> Known:
         """Return what is known now, to be given back with the answer to what is sent now."""
-        log = self.log(place)
-        return Known(log.end, log.start)
+        said = self._said(place, leader)
+        return Known(self.log(place).end, said.end, said.start)
+
+    def _said(self, place: Place, leader: Leader) -> Ends:
+        return self.log(place).through.setdefault((leader.broker, leader.incarnation), Ends())
 
     def report(self, kind: str, place: Place, text: str) -> None:
         """Record a broken promise."""
@@ -137,7 +176,9 @@ class History:
         if record.transaction is not None:
             record.transaction.records.append(record)
 
-    def note_acknowledged(self, records: list[SentRecord], base_offset: int) -> None:
+    def note_acknowledged(
+        self, leader: Leader, records: list[SentRecord], base_offset: int
+    ) -> None:
         """Take note of an acknowledgement; -1: of a duplicate whose place is not told."""
         place = records[0].place
         log = self.log(place)
@@ -157,33 +198,36 @@ class History:
                 text = f"{record.value!r} was acknowledged at {offset}, where {known!r} is"
                 self.report("inconsistent", place, text)
         if base_offset >= 0:
-            log.end = max(log.end, base_offset + len(records))
+            end = base_offset + len(records)
+            log.end = max(log.end, end)
+            self._said(place, leader).learn(end, 0)
 
     # -- reading ---------------------------------------------------------------------------------
 
-    def note_range(self, who: str, place: Place, before: Known, end: int, start: int) -> None:
+    def note_range(
+        self, who: str, place: Place, leader: Leader, before: Known, end: int, start: int
+    ) -> None:
         """Take note of where a log ends and begins, as answered to what was sent at `before`."""
         log = self.log(place)
-        if end < before.end:
-            self.report("went back", place, f"{who} was told to read to {end}, not {before.end}")
-        if start < before.start:
-            self.report("went back", place, f"{who} was told to begin at {start}, not above")
+        least = before.end if leader.may_be_replaced else before.leader_end
+        if end < least:
+            text = f"{who} was told by broker {leader.broker} to read to {end}, not {least}"
+            self.report("went back", place, text)
+        if start < before.leader_start:
+            text = f"{who} was told to begin at {start}, not at {before.leader_start}"
+            self.report("went back", place, text)
         log.end = max(log.end, end)
         log.start = max(log.start, start)
+        self._said(place, leader).learn(end, start)
 
     def note_fetched(
-        self,
-        who: str,
-        place: Place,
-        offset: int,
-        before: Known,
-        fetched: Fetched,
-        *,
-        committed: bool,
+        self, reader: Reader, leader: Leader, before: Known, fetched: Fetched
     ) -> list[Seen]:
         """Judge what a reader was given, and return what it passes on."""
-        self.note_range(who, place, before, fetched.high_watermark, fetched.log_start_offset)
-        self._judge_range(who, place, offset, fetched, committed=committed)
+        who, place, offset = reader.name, reader.place, reader.position
+        end, start = fetched.high_watermark, fetched.log_start_offset
+        self.note_range(who, place, leader, before, end, start)
+        self._judge_range(reader, fetched)
         aborting = deque(sorted(fetched.aborted, key=lambda each: each[1]))
         out: dict[int, None] = {}
         shown: list[Seen] = []
@@ -195,21 +239,19 @@ class History:
                 out.pop(header.producer_id, None)
                 continue
             found = list(self._note_batch(who, place, header, data))
-            if not (committed and header.is_transactional and header.producer_id in out):
+            if not (reader.is_committed and header.is_transactional and header.producer_id in out):
                 shown += [each for each in found if each.offset >= offset]
-        if committed:
+        if reader.is_committed:
             for seen in shown:
                 self._judge_committed(who, place, seen)
         return shown
 
-    def _judge_range(
-        self, who: str, place: Place, offset: int, fetched: Fetched, *, committed: bool
-    ) -> None:
+    def _judge_range(self, reader: Reader, fetched: Fetched) -> None:
         """See to it that batches follow one another, up to where this reader may read."""
-        limit = fetched.last_stable_offset if committed else fetched.high_watermark
+        who, place, expected = reader.name, reader.place, reader.position
+        limit = fetched.last_stable_offset if reader.is_committed else fetched.high_watermark
         if fetched.last_stable_offset > fetched.high_watermark:
             self.report("beyond", place, f"{who}: {fetched.last_stable_offset} is called stable")
-        expected = offset
         for header, _ in fetched.batches:
             if not header.base_offset <= expected <= header.last_offset:
                 text = f"{who} is to get {expected}, and got {header.base_offset}"

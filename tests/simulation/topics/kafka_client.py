@@ -4,7 +4,8 @@ Leaves what is sent to `producing`, `transacting`, `reading` and `grouping`.
 
 Invariants: the requests of one connection are sent in the order of the calls; a call ends with its
 answer, with `Unanswered` once its time or its connection is over, and never otherwise; what was
-learnt of a leader is forgotten with the first doubt.
+learnt of a leader is forgotten with the first doubt, but for its epoch: older ones are not believed
+any more.
 """
 
 import asyncio
@@ -26,6 +27,7 @@ from broker_layer.kafka.messages import (
     encode_request,
 )
 from broker_layer.kafka.versions import SERVED, ApiKey
+from tests.simulation.topics.history import Leader
 
 if TYPE_CHECKING:
     from tests.simulation.topics.topic_cluster import TopicCluster
@@ -122,6 +124,7 @@ class KafkaClient:
         self._connections: dict[int, Connection] = {}
         self._connecting: dict[int, asyncio.Task[Connection]] = {}
         self._leaders: dict[tuple[str, int], int] = {}
+        self._epochs: dict[tuple[str, int], int] = {}
         self._coordinators: dict[tuple[int, str], int] = {}
 
     # -- calls -----------------------------------------------------------------------------------
@@ -206,6 +209,15 @@ class KafkaClient:
         self._coordinators[kind, key] = response.node_id
         return int(response.node_id)
 
+    def epoch_of(self, topic: str, partition: int) -> int:
+        """Return the newest leader epoch that is known."""
+        return self._epochs.get((topic, partition), -1)
+
+    def leader(self, broker: int) -> Leader:
+        """Name the process that runs on a broker's machine now."""
+        node = self._cluster.brokers[broker]
+        return Leader(broker, node.starts, node.may_be_replaced)
+
     def doubt_leader(self, topic: str, partition: int) -> None:
         """Forget who leads a partition."""
         self._leaders.pop((topic, partition), None)
@@ -223,8 +235,10 @@ class KafkaClient:
         assert isinstance(response, MetadataResponse)
         for topic in response.topics:
             for each in topic.partitions:
-                leader = -1 if each.error_code else each.leader_id
-                self._leaders[topic.name or "", each.partition_index] = leader
+                key = topic.name or "", each.partition_index
+                is_old = each.leader_epoch < self._epochs.get(key, -1)
+                self._leaders[key] = -1 if each.error_code or is_old else each.leader_id
+                self._epochs[key] = max(each.leader_epoch, self._epochs.get(key, -1))
 
     def _any_broker(self) -> int:
         return self.rng.randrange(len(self._cluster.brokers))

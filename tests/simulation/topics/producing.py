@@ -24,7 +24,7 @@ from tests.simulation.topics.frames import (
     produce_body,
     read_produced,
 )
-from tests.simulation.topics.history import Place, SentRecord, TransactionHistory
+from tests.simulation.topics.history import Leader, Place, SentRecord, TransactionHistory
 from tests.simulation.topics.kafka_client import KafkaClient, Refused, Unanswered
 
 INIT_VERSION: Final = 1
@@ -76,6 +76,7 @@ class PartitionSender:
         self._number = 0
         self._queue: deque[_Batch] = deque()
         self._has_success = False
+        self._leader = Leader(-1, 0)
 
     def add(
         self, rng: random.Random, value_bytes: int, transaction: TransactionHistory | None = None
@@ -120,7 +121,9 @@ class PartitionSender:
 
     async def _send(self, batches: list[_Batch]) -> "list[Produced | Unanswered]":
         topic, partition = self.place
-        connection = await self._client.connection(await self._client.leader_of(topic, partition))
+        broker = await self._client.leader_of(topic, partition)
+        connection = await self._client.connection(broker)
+        self._leader = self._client.leader(broker)
         calls = []
         for batch in batches:
             body = produce_body(
@@ -149,7 +152,7 @@ class PartitionSender:
                 self._queue.popleft()
                 self._has_success = True
                 base = answer.base_offset if code is ErrorCode.NONE else -1
-                self._node.topics.history.note_acknowledged(batch.records, base)
+                self._node.topics.history.note_acknowledged(self._leader, batch.records, base)
                 return True
             return False  # one before it failed: both are sent again
         if code in RETRIED or (code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and not is_whole):

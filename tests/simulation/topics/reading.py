@@ -5,6 +5,7 @@ Leaves judging what is seen to `history`.
 
 import asyncio
 import random
+from dataclasses import replace
 from typing import Final
 
 from broker_layer.kafka.error_codes import ErrorCode
@@ -18,7 +19,7 @@ from tests.simulation.topics.frames import (
     fetch_body,
     read_fetched,
 )
-from tests.simulation.topics.history import History, Place, Seen
+from tests.simulation.topics.history import History, Place, Reader, Seen
 from tests.simulation.topics.kafka_client import KafkaClient, Refused, Unanswered
 
 LIST_OFFSETS_VERSION: Final = 4
@@ -45,10 +46,12 @@ class LogReader:
     async def poll(self, *, wait_ms: int, bytes_max: int) -> list[Seen]:
         """Fetch once and move on. Raises Unanswered, Refused."""
         history, place, position = self._history, self.place, self.position
-        asked = FetchAsked(position, self._committed, wait_ms, bytes_max)
         broker = await self._client.leader_of(*place)
         connection = await self._client.connection(broker)
-        before = history.known(place)
+        epoch = self._client.epoch_of(*place)
+        asked = FetchAsked(position, self._committed, wait_ms, bytes_max, epoch)
+        leader = self._client.leader(broker)
+        before = history.known(place, leader)
         call = connection.send(ApiKey.FETCH, FETCH_VERSION, fetch_body(*place, asked))
         fetched = read_fetched(await self._client.answered(connection, call))
         if fetched.error == ErrorCode.OFFSET_OUT_OF_RANGE:
@@ -57,9 +60,9 @@ class LogReader:
         if fetched.error:
             self._client.doubt_leader(*place)
             raise Refused(fetched.error)
-        shown = history.note_fetched(
-            self._who, place, position, before, fetched, committed=self._committed
-        )
+        leader = replace(leader, may_be_replaced=self._client.leader(broker).may_be_replaced)
+        reader = Reader(self._who, place, position, self._committed)
+        shown = history.note_fetched(reader, leader, before, fetched)
         self._move(fetched)
         return shown
 
@@ -71,17 +74,17 @@ class LogReader:
 
     async def _reset(self, position: int) -> None:
         """Begin where the log begins now; what is in it was not out of range."""
-        before = self._history.known(self.place)
+        end = self._history.log(self.place).end
         start = await self.ask_offset(EARLIEST)
-        if start <= position <= before.end:
+        if start <= position <= end:
             text = f"{self._who}: {position} is out of range, and the log begins at {start}"
             self._history.report("lost", self.place, text)
-        self.position = max(start, min(position, before.end))
+        self.position = max(start, min(position, end))
 
     async def ask_offset(self, timestamp_ms: int) -> int:
         """Ask ListOffsets. Raises Unanswered, Refused."""
-        before = self._history.known(self.place)
         topic, partition = self.place
+        broker = await self._client.leader_of(*self.place)
         row = ListOffsetsRequest.ListOffsetsTopic
         request = ListOffsetsRequest(
             replica_id=-1,
@@ -92,14 +95,15 @@ class LogReader:
                     partitions=[
                         row.ListOffsetsPartition(
                             partition_index=partition,
-                            current_leader_epoch=-1,
+                            current_leader_epoch=self._client.epoch_of(*self.place),
                             timestamp=timestamp_ms,
                         )
                     ],
                 )
             ],
         )
-        broker = await self._client.leader_of(*self.place)
+        leader = self._client.leader(broker)
+        before = self._history.known(self.place, leader)
         response = await self._client.ask(
             broker, ApiKey.LIST_OFFSETS, LIST_OFFSETS_VERSION, request
         )
@@ -109,8 +113,15 @@ class LogReader:
             self._client.doubt_leader(*self.place)
             raise Refused(answer.error_code)
         offset = int(answer.offset)
-        end, start = (offset, before.start) if timestamp_ms == LATEST else (before.end, offset)
-        self._history.note_range(f"{self._who} (ListOffsets)", self.place, before, end, start)
+        leader = replace(leader, may_be_replaced=self._client.leader(broker).may_be_replaced)
+        is_end = timestamp_ms == LATEST
+        end, start = (offset, before.leader_start) if is_end else (before.end, offset)
+        if is_end:
+            who = f"{self._who} (ListOffsets)"
+            self._history.note_range(who, self.place, leader, before, end, start)
+        else:
+            log = self._history.log(self.place)
+            log.start = max(log.start, start)
         return offset
 
 

@@ -102,7 +102,7 @@ def make_topics_plan(seed: int) -> TopicsPlan:
     """Draw everything."""
     rng = random.Random(f"topics plan {seed}")
     theme = theme_of(seed)
-    duration_s = rng.choice((25.0, 40.0, 60.0))
+    duration_s = rng.choice((20.0, 30.0, 40.0))
     bookie_count = rng.choice((3, 4))
     replicas = rng.choice((2, 3, 3))
     return TopicsPlan(

@@ -31,6 +31,7 @@ from tests.simulation.topics.broker_nodes import KafkaNode
 from tests.simulation.topics.committing import audit_offsets, commit_offsets
 from tests.simulation.topics.ending import read_everything
 from tests.simulation.topics.kafka_client import KafkaClient, Unanswered
+from tests.simulation.topics.leaderships import Leaderships
 from tests.simulation.topics.producing import produce
 from tests.simulation.topics.reading import read
 from tests.simulation.topics.topic_cluster import TopicCluster
@@ -42,7 +43,7 @@ START_S_MAX: Final = 60.0
 FINISH_S_MAX: Final = 90.0
 UNTIL_S: Final = 10_000.0
 LOOK_EVERY_S: Final = 0.5
-MESSAGES_MAX: Final = 12_000
+MESSAGES_MAX: Final = 6_000
 """A run that has exchanged so many goes on to its healing."""
 CREATE_TOPICS_VERSION: Final = 4
 TOPIC_EXISTS: Final = 36
@@ -148,7 +149,7 @@ class _Run:
             user.start()
         faults = self._faults = TopicFaults(cluster)
         faults.start()
-        await self._suffer()
+        await self._suffer(Leaderships(cluster))
         self._model.note("phase", "healing")
         await faults.heal()
         cluster.store_faults.odds = type(cluster.store_faults.odds)()
@@ -234,10 +235,11 @@ class _Run:
             for number in range(count):
                 cluster.users.append(KafkaNode(cluster, f"{kind}-{number}", run))
 
-    async def _suffer(self) -> None:
+    async def _suffer(self, leaderships: Leaderships) -> None:
         """Let the faults do their work, until there is enough of it or a promise is broken."""
         until_s = self._loop.time() + self._plan.base.duration_s
         while self._loop.time() < until_s:
             await asyncio.sleep(LOOK_EVERY_S)
+            leaderships.look()
             if self._model.violations or self._model.message_count > MESSAGES_MAX:
                 return

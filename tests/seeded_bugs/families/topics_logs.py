@@ -1,0 +1,184 @@
+"""Ways to be wrong for a partition's log and its leader: what is committed, visible and kept.
+
+Leaves transactions and the state of coordinators to `topics_state`.
+
+Source: topics design; KIP-98, KIP-101, KIP-207, KIP-360.
+"""
+
+from typing import Final
+
+from tests.seeded_bugs.seeded_bug import LEDGERS_ONLY, Edit, SeededBug, topics, units
+
+TOPIC_LOG: Final = "broker_layer/topic_log.py"
+WRITING: Final = "broker_layer/log_writing.py"
+ROLLING: Final = "broker_layer/log_rolling.py"
+PENDING: Final = "broker_layer/pending_batches.py"
+TAKEOVER: Final = "broker_layer/log_takeover.py"
+CHAIN: Final = "broker_layer/ledger_chain.py"
+RECORD: Final = "metadata/partition.py"
+MANAGER: Final = "broker_layer/partition_manager.py"
+OFFSETS: Final = "broker_layer/offsets.py"
+PRODUCERS: Final = "broker_layer/producer_state.py"
+
+BUGS = (
+    SeededBug(
+        "acknowledged_when_admitted",
+        "A batch is acknowledged when it has its offset, before any bookie has it.",
+        ("4.5", "KIP-98"),
+        (
+            Edit(
+                WRITING,
+                "        stored.add_done_callback(self._on_stored)\n",
+                "        stored.add_done_callback(self._on_stored)\n"
+                "        answer.set_result(self._appended(base, time_ms))\n",
+            ),
+        ),
+        (topics("leaders"),),
+        (LEDGERS_ONLY,),
+    ),
+    SeededBug(
+        "duplicate_answered_at_once",
+        "A duplicate of a batch that is not committed yet is acknowledged without waiting for it.",
+        ("KIP-98",),
+        (
+            Edit(
+                WRITING,
+                "        pending = self._pending.find(duplicate.base_offset)\n",
+                "        pending = self._pending.find(-1)\n",
+            ),
+        ),
+        (topics("ledgers"),),
+        (LEDGERS_ONLY,),
+    ),
+    SeededBug(
+        "counts_before_it_is_listed",
+        "Batches of the next ledger are committed before the old one is closed and the list names"
+        " the new one.",
+        ("1.3",),
+        (
+            Edit(
+                PENDING,
+                "        return self.writer.last_confirmed if self.is_listed else EntryId(-1)\n",
+                "        return self.writer.last_confirmed\n",
+            ),
+        ),
+        (topics("leaders"),),
+        (LEDGERS_ONLY,),
+    ),
+    SeededBug(
+        "rebuilt_without_the_last_batches",
+        "A takeover rebuilds the state from the last state entry on, but for the last batch.",
+        ("KIP-98",),
+        (
+            Edit(
+                TAKEOVER,
+                "    for entry_id, data in found[1:]:\n",
+                "    for entry_id, data in found[1:-1]:\n",
+            ),
+        ),
+        (topics("leaders"),),
+        (LEDGERS_ONLY,),
+    ),
+    SeededBug(
+        "offsets_begin_at_the_segment",
+        "A new leader gives out offsets from where the newest ledger began, not where it ended.",
+        ("KIP-101",),
+        (
+            Edit(
+                TAKEOVER,
+                "    end_offset = state.next_offset\n",
+                "    end_offset = state.next_offset if last is None else last.base_offset\n"
+                "    state.next_offset = end_offset\n",
+            ),
+        ),
+        (topics("leaders"),),
+        (LEDGERS_ONLY,),
+    ),
+    SeededBug(
+        "epoch_claimed_twice",
+        "An epoch that was claimed before can be claimed again, by a process that came back.",
+        ("KIP-101",),
+        (
+            Edit(
+                CHAIN,
+                "            if record.leader_epoch >= epoch:\n",
+                "            if record.leader_epoch > epoch:\n",
+            ),
+            Edit(
+                CHAIN,
+                "                    key, record.claimed(epoch), version\n",
+                "                    key,\n"
+                "                    record if record.leader_epoch == epoch"
+                " else record.claimed(epoch),\n"
+                "                    version,\n",
+            ),
+        ),
+        (topics("leaders"),),
+        (LEDGERS_ONLY,),
+    ),
+    SeededBug(
+        "stale_leader_serves",
+        "A broker whose session has lapsed goes on to serve what others may lead by now.",
+        ("KIP-207",),
+        (
+            Edit(
+                MANAGER,
+                "        if isinstance(log, TopicLog) and log.failure is None"
+                " and not self._view.lease.has_lapsed:\n",
+                "        if isinstance(log, TopicLog) and log.failure is None:\n",
+            ),
+        ),
+        (topics("zombies"),),
+        (LEDGERS_ONLY,),
+    ),
+    SeededBug(
+        "latest_is_the_end_of_the_log",
+        "ListOffsets answers with the end of the log, of which not everything is committed.",
+        ("KIP-207",),
+        (
+            Edit(
+                OFFSETS,
+                "    end = log.last_stable_offset if read_committed else log.high_watermark\n",
+                "    end = log.last_stable_offset if read_committed else log.log_end_offset\n",
+            ),
+        ),
+        (topics("ledgers"),),
+        (LEDGERS_ONLY,),
+    ),
+    SeededBug(
+        "start_moves_after_the_deletion",
+        "Retention deletes ledgers first, and moves the start of the log behind them then.",
+        ("10.1",),
+        (
+            Edit(
+                ROLLING,
+                "        await self.begin_at(retained_from(segments, config, start, now_ms))\n"
+                "        try:\n"
+                "            return await self._chain.drop_below("
+                "self._chain.record.log_start_offset)\n"
+                "        except TopicError as error:\n"
+                "            raise self._log.fail(error.text) from error\n",
+                "        retained = retained_from(segments, config, start, now_ms)\n"
+                "        dropped = await self._chain.drop_below(retained)\n"
+                "        await self.begin_at(retained)\n"
+                "        return dropped\n",
+            ),
+        ),
+        (topics(),),
+        (LEDGERS_ONLY,),
+    ),
+    SeededBug(
+        "sequences_are_not_compared",
+        "A batch that is in the log already is appended again when it is sent again.",
+        ("KIP-98",),
+        (
+            Edit(
+                PRODUCERS,
+                "        return _check_sequence(header, state)\n",
+                "        return ACCEPT\n",
+            ),
+        ),
+        (units("tests/unit/broker_layer/test_producer_state.py"), topics("leaders")),
+        (LEDGERS_ONLY,),
+    ),
+)

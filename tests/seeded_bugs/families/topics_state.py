@@ -1,0 +1,187 @@
+"""Ways to be wrong for transactions, and for the state of coordinators.
+
+Leaves what is committed in a partition's log to `topics_logs`.
+
+Source: topics design; KIP-98, KIP-360, KIP-447.
+"""
+
+from typing import Final
+
+from tests.seeded_bugs.seeded_bug import LEDGERS_ONLY, Edit, SeededBug, topics, units
+
+TOPIC_LOG: Final = "broker_layer/topic_log.py"
+PARTITION: Final = "broker_layer/partition_state.py"
+INDEX: Final = "broker_layer/transaction_index.py"
+PRODUCERS: Final = "broker_layer/producer_state.py"
+COMMITS: Final = "broker_layer/groups/offset_commits.py"
+COORDINATOR: Final = "broker_layer/groups/coordinator.py"
+SHARD: Final = "broker_layer/groups/shard.py"
+STATE: Final = "broker_layer/transactions/state_partition.py"
+
+BUGS = (
+    SeededBug(
+        "committed_reads_to_the_high_watermark",
+        "Readers of committed records are given what of open transactions is below the high"
+        " watermark.",
+        ("KIP-98",),
+        (
+            Edit(
+                TOPIC_LOG,
+                "        limit = self.last_stable_offset if read_committed"
+                " else writing.high_watermark\n",
+                "        limit = writing.high_watermark\n",
+            ),
+        ),
+        (topics("coordinators"),),
+        (LEDGERS_ONLY,),
+    ),
+    SeededBug(
+        "aborted_list_left_out",
+        "Readers of committed records are not told which transactions were aborted.",
+        ("KIP-98",),
+        (
+            Edit(
+                TOPIC_LOG,
+                "            aborted = [(each.producer_id, each.first_offset) for each in found]\n",
+                "            aborted = [(each.producer_id, each.first_offset)"
+                " for each in found[:0]]\n",
+            ),
+        ),
+        (topics("coordinators"),),
+        (LEDGERS_ONLY,),
+    ),
+    SeededBug(
+        "stable_before_the_marker_is_committed",
+        "What a transaction wrote counts as decided once its marker is admitted.",
+        ("KIP-98",),
+        (
+            Edit(
+                INDEX,
+                "        if self._unconfirmed:\n"
+                "            stable = min(stable, self._unconfirmed[0][0])\n",
+                "",
+            ),
+        ),
+        (units("tests/unit/broker_layer/test_transaction_index.py"), topics("coordinators")),
+        (LEDGERS_ONLY,),
+    ),
+    SeededBug(
+        "open_transactions_forgotten",
+        "State entries leave out which transactions are open, so that a new leader does not know.",
+        ("KIP-98",),
+        (
+            Edit(
+                PARTITION,
+                "            open_transactions=self._transactions.open_snapshot(),\n",
+                "            open_transactions=(),\n",
+            ),
+        ),
+        (units("tests/unit/broker_layer/test_partition_state.py"), topics("coordinators")),
+        (LEDGERS_ONLY,),
+    ),
+    SeededBug(
+        "marker_of_an_old_coordinator",
+        "A marker counts although a later coordinator of the transaction has written one already.",
+        ("KIP-98",),
+        (
+            Edit(
+                PRODUCERS,
+                "        if coordinator_epoch < state.coordinator_epoch:\n",
+                "        if coordinator_epoch < NO_COORDINATOR_EPOCH:\n",
+            ),
+        ),
+        (units("tests/unit/broker_layer/test_producer_state.py"), topics("zombies")),
+        (LEDGERS_ONLY,),
+    ),
+    SeededBug(
+        "decision_answered_before_it_is_durable",
+        "The coordinator of a transaction answers while its decision is on its way to the log.",
+        ("KIP-98",),
+        (
+            Edit(
+                STATE,
+                "            await self._store(machine, decision.transaction)\n",
+                "            self._store(machine, decision.transaction)\n",
+            ),
+        ),
+        (topics("coordinators"),),
+        (LEDGERS_ONLY,),
+    ),
+    SeededBug(
+        "markers_sent_before_the_decision_is_durable",
+        "The markers of a transaction leave while its decision is on its way to the log.",
+        ("KIP-98",),
+        (
+            Edit(
+                STATE,
+                "        machine.storing(transaction)\n",
+                "        machine.storing(transaction)\n"
+                "        if transaction.state.is_prepared and transaction.partitions:\n"
+                "            marker = transaction.marker(self._log.leader_epoch)\n"
+                "            name = transaction.transactional_id\n"
+                "            job = MarkerJob(name, marker, lambda _: None)\n"
+                "            self._sender.send(job, transaction.partitions)\n",
+            ),
+        ),
+        (units("tests/unit/broker_layer/transactions/test_coordinator.py"), topics("coordinators")),
+        (LEDGERS_ONLY,),
+    ),
+    SeededBug(
+        "commit_answered_before_it_is_durable",
+        "A commit of offsets is acknowledged while it is on its way to the log.",
+        ("KIP-447",),
+        (
+            Edit(
+                COMMITS,
+                "            host.write(committed_records(committer.group_id, offsets))\n"
+                "            await host.settled()\n",
+                "            host.write(committed_records(committer.group_id, offsets))\n",
+            ),
+        ),
+        (topics("coordinators"),),
+        (LEDGERS_ONLY,),
+    ),
+    SeededBug(
+        "offsets_told_while_they_load",
+        "A coordinator of groups answers from what it has loaded so far.",
+        ("KIP-447",),
+        (
+            Edit(
+                COORDINATOR,
+                "            raise TopicError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,"
+                ' f"{partition} is loading")\n',
+                "            return self._loading[partition]\n",
+            ),
+        ),
+        (topics("coordinators"),),
+        (LEDGERS_ONLY,),
+    ),
+    SeededBug(
+        "snapshot_without_pending_offsets",
+        "The snapshot that a ledger begins with leaves out what open transactions will commit.",
+        ("KIP-98",),
+        (
+            Edit(
+                SHARD,
+                "            for producer_id, places in offsets.pending.items():\n",
+                "            for producer_id, places in list(offsets.pending.items())[:0]:\n",
+            ),
+        ),
+        (topics("coordinators"),),
+        (LEDGERS_ONLY,),
+    ),
+    SeededBug(
+        "offsets_of_aborted_transactions",
+        "The offsets of a transaction count whatever became of it.",
+        ("KIP-98",),
+        (
+            Edit(
+                COORDINATOR,
+                "        if committed:\n            for group_id, placed in",
+                "        if producer_id >= 0:\n            for group_id, placed in",
+            ),
+        ),
+        (topics("coordinators"),),
+        (LEDGERS_ONLY,),
+    ),
+)
