@@ -2,7 +2,15 @@
 
 from typing import Final
 
-from tests.kafka import java_client, kafka_tools, kcat_client, node_clients, python_clients
+from tests.kafka import (
+    connect_workers,
+    java_client,
+    kafka_tools,
+    kcat_client,
+    node_clients,
+    python_clients,
+    streams_tests,
+)
 from tests.kafka.scenario import Scenario
 
 SCENARIOS: Final[tuple[Scenario, ...]] = (
@@ -11,4 +19,6 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
     *node_clients.SCENARIOS,
     *java_client.SCENARIOS,
     *kafka_tools.SCENARIOS,
+    *streams_tests.SCENARIOS,
+    *connect_workers.SCENARIOS,
 )

@@ -1,6 +1,8 @@
-"""Gets Apache Kafka 4.1.0, its tools and our Java scenarios ready to run.
+"""Gets what of Apache Kafka 4.1.0 scenarios run ready: its tools and our Java scenarios ("java"),
+Kafka Streams' own system tests ("streams"), or Kafka Connect ("connect").
 
-Leaves Maven and the cache's form to `benchmarks.peers.maven`.
+Leaves Maven and the cache's form to `benchmarks.peers.maven`, and which jars to each directory's
+pom.xml.
 """
 
 from pathlib import Path
@@ -11,6 +13,6 @@ from benchmarks.peers.maven import JavaPeer, default_cache, prepare
 SOURCES: Final = Path(__file__).parent
 
 
-async def kafka_jars() -> JavaPeer:
+async def kafka_jars(part: str = "java") -> JavaPeer:
     """Fetch and compile unless the cache has it. Raises PeerUnavailableError."""
-    return await prepare("java", default_cache(), SOURCES)
+    return await prepare(part, default_cache(), SOURCES)

@@ -30,5 +30,6 @@ SCENARIOS: Final = tuple(
         ("group, KIP-848", "group-newer"),
         ("transactions", "transactions"),
         ("administration", "admin"),
+        ("describe a group, KIP-848", "describe"),
     )
 )

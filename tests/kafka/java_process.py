@@ -1,20 +1,30 @@
-"""Runs one of Kafka's own tools, or our Java scenarios, to its end.
+"""Runs one of Kafka's own programs, or our Java scenarios: to its end, or until it is ended.
 
 Leaves fetching them to `jars`.
+
+Invariant: a program in the background is ended with the scenario that began it, and on Linux not
+even a killed scenario leaves one.
 """
 
 import asyncio
 import functools
 import json
+import signal
 import subprocess
-from collections.abc import Sequence
-from typing import Final
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
 
 from benchmarks.peers.maven import JavaPeer
+from metadata.embedded_supervisor import die_with_parent
 from tests.kafka.jars import kafka_jars
 from tests.kafka.scenario import check
 
 TOOL_TIMEOUT_S: Final = 120
+STOP_TIMEOUT_S: Final = 60
+POLL_S: Final = 0.2
 TAIL_CHARACTERS: Final = 1500
 FLAGS: Final = (
     "-Xmx256m",
@@ -24,31 +34,104 @@ FLAGS: Final = (
 
 
 @functools.cache
-def jars() -> JavaPeer:
+def jars(part: str = "java") -> JavaPeer:
     """Fetch once in a run. Raises PeerUnavailableError."""
-    return asyncio.run(kafka_jars())
+    return asyncio.run(kafka_jars(part))
 
 
-def command_of(main: str, *arguments: str) -> list[str]:
+def command_of(main: str, *arguments: str, part: str = "java") -> list[str]:
     """Return the command line of a class."""
-    java = jars()
+    java = jars(part)
     return [java.java, *FLAGS, "-cp", java.classpath, main, *arguments]
 
 
-def run_java(main: str, *arguments: str) -> str:
+def run_java(
+    main: str, *arguments: str, part: str = "java", timeout_s: float = TOOL_TIMEOUT_S
+) -> str:
     """Run a class to its end and return what it printed. Raises AssertionError if it ends badly."""
     done = subprocess.run(
-        command_of(main, *arguments),
+        command_of(main, *arguments, part=part),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=TOOL_TIMEOUT_S,
+        timeout=timeout_s,
         check=False,
     )
     name = main.rpartition(".")[2]
     check(done.returncode == 0, f"{name} ended with {done.returncode}", _tail(done.stdout))
     return done.stdout
+
+
+class JavaProgram:
+    """A class that goes on until it is ended; what it prints goes to a file."""
+
+    def __init__(self, output: Path, main: str, *arguments: str, part: str) -> None:
+        self._output = output
+        self._name = main.rpartition(".")[2]
+        self._command = command_of(main, *arguments, part=part)
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        with self._output.open("ab") as output:
+            self._process = subprocess.Popen(
+                self._command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                preexec_fn=die_with_parent,  # noqa: PLW1509  # it calls the kernel alone
+            )
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.kill()
+
+    @property
+    def output(self) -> str:
+        """What it printed so far."""
+        return self._output.read_text(errors="replace")
+
+    def wait_until(self, condition: Callable[[str], object], timeout_s: float) -> None:
+        """Return once the condition holds of its output. Raises AssertionError if it does not."""
+        deadline = time.monotonic() + timeout_s
+        while not condition(self.output):
+            check(time.monotonic() < deadline, f"{self._name} did not come so far", self.tail)
+            check(self._started.poll() is None, f"{self._name} ended", self.tail)
+            time.sleep(POLL_S)
+
+    def wait_end(self, timeout_s: float) -> None:
+        """Return once it has ended by itself. Raises AssertionError if it does not, or badly."""
+        try:
+            status = self._started.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"{self._name} goes on: {self.tail}") from None
+        check(status == 0, f"{self._name} ended with {status}", self.tail)
+
+    def stop(self) -> str:
+        """Ask it to end, wait until it has, and return all that it printed."""
+        self._started.send_signal(signal.SIGTERM)
+        self._started.wait(STOP_TIMEOUT_S)
+        return self.output
+
+    def kill(self) -> None:
+        """End it with kill -9; nothing if it has ended."""
+        self._started.kill()
+        self._started.wait(STOP_TIMEOUT_S)
+
+    @property
+    def tail(self) -> str:
+        """The end of what it printed."""
+        return _tail(self.output)
+
+    @property
+    def _started(self) -> "subprocess.Popen[bytes]":
+        assert self._process is not None, "it was not started"
+        return self._process
 
 
 def events(output: str) -> Sequence[dict[str, object]]:

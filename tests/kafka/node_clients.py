@@ -1,27 +1,34 @@
-"""Scenarios of kafkajs, a client in JavaScript that shares no code with the others.
+"""Scenarios of clients in JavaScript: kafkajs, which shares no code with the others, and
+@confluentinc/kafka-javascript, which is librdkafka.
 
-Leaves what they do to node/scenarios.mjs.
+Leaves what they do to node/scenarios.mjs and node_confluent/scenarios.mjs.
 
-Format of the cache: one directory for each text of package.json, with what npm installed.
+Format of the cache: one directory for each text of package.json, with what npm installed. Where
+Confluent's binary cannot be fetched it is built from the source in its package, which takes a C
+compiler and minutes, with the libraries that are on the machine: not each has zstd.
 """
 
 import hashlib
+import os
 import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
 from benchmarks.peers.maven import default_cache
 from tests.kafka.scenario import Scenario, UnavailableError, check
 
-SOURCES: Final = Path(__file__).parent / "node"
+SOURCES: Final = Path(__file__).parent
 INSTALL_TIMEOUT_S: Final = 300
 RUN_TIMEOUT_S: Final = 150
 TAIL_CHARACTERS: Final = 1500
+HEADERS: Final = Path("/usr/include/node")
+BUILDING: Final = {"CKJS_LINKING": "dynamic"}
+"""Build librdkafka with the machine's libraries, not with some that are fetched as source."""
 
 
-def installed() -> Path:
+def installed(part: str) -> Path:
     """Install its packages unless the cache has them; return where the scenarios are.
 
     Raises UnavailableError.
@@ -29,26 +36,33 @@ def installed() -> Path:
     npm, node = shutil.which("npm"), shutil.which("node")
     if npm is None or node is None:
         raise UnavailableError("node and npm are not installed")
-    package = SOURCES / "package.json"
+    package = SOURCES / part / "package.json"
     digest = hashlib.sha256(package.read_bytes()).hexdigest()[:12]
-    home = default_cache() / f"node-{digest}"
+    home = default_cache() / f"{part}-{digest}"
     home.mkdir(parents=True, exist_ok=True)
     complete = home / "complete"
     if not complete.exists():
         shutil.copy(package, home)
-        command = [npm, "install", "--no-audit", "--no-fund", "--ignore-scripts"]
-        done = _run(command, home, INSTALL_TIMEOUT_S)
+        headers = {"npm_config_nodedir": str(HEADERS.parents[1])} if HEADERS.exists() else {}
+        command = [npm, "install", "--no-audit", "--no-fund"]
+        try:
+            done = _run(command, home, INSTALL_TIMEOUT_S, {**BUILDING, **headers})
+        except subprocess.TimeoutExpired:
+            raise UnavailableError(f"npm took over {INSTALL_TIMEOUT_S} s") from None
         if done.returncode != 0:
-            raise UnavailableError(f"npm did not fetch it: {done.stdout[-TAIL_CHARACTERS:]}")
+            raise UnavailableError(f"npm did not install it: {done.stdout[-TAIL_CHARACTERS:]}")
         complete.touch()
-    shutil.copy(SOURCES / "scenarios.mjs", home)  # beside what it imports
+    shutil.copy(SOURCES / part / "scenarios.mjs", home)  # beside what it imports
     return home
 
 
-def _run(command: list[str], directory: Path, timeout_s: int) -> "subprocess.CompletedProcess[str]":
+def _run(
+    command: list[str], directory: Path, timeout_s: int, variables: Mapping[str, str]
+) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
         command,
         cwd=directory,
+        env={**os.environ, **variables},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -58,17 +72,24 @@ def _run(command: list[str], directory: Path, timeout_s: int) -> "subprocess.Com
     )
 
 
-def scenario(name: str) -> Callable[[str], None]:
-    """Return what runs one of node/scenarios.mjs."""
+def scenario(part: str, name: str) -> Callable[[str], None]:
+    """Return what runs one scenario of a directory's scenarios.mjs."""
 
     def run(address: str) -> None:
-        done = _run(["node", "scenarios.mjs", name, address], installed(), RUN_TIMEOUT_S)
+        home = installed(part)
+        done = _run(["node", "scenarios.mjs", name, address], home, RUN_TIMEOUT_S, {})
         check(done.returncode == 0, f"ended with {done.returncode}", done.stdout[-TAIL_CHARACTERS:])
 
     return run
 
 
-SCENARIOS: Final = tuple(
-    Scenario("kafkajs", name, scenario(name))
-    for name in ("produce", "idempotent", "group", "transactions", "admin")
+SCENARIOS: Final = (
+    *(
+        Scenario("kafkajs", name, scenario("node", name))
+        for name in ("produce", "idempotent", "group", "transactions", "admin")
+    ),
+    *(
+        Scenario("Confluent's JavaScript", name, scenario("node_confluent", name))
+        for name in ("produce", "group", "transactions", "admin")
+    ),
 )

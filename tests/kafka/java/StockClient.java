@@ -24,8 +24,10 @@ import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.clients.producer.RecordMetadata;
 import org.apache.kafka.common.GroupState;
+import org.apache.kafka.common.GroupType;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.config.ConfigResource;
+import org.apache.kafka.common.errors.GroupIdNotFoundException;
 import org.apache.kafka.common.errors.InvalidProducerEpochException;
 import org.apache.kafka.common.errors.ProducerFencedException;
 import org.apache.kafka.common.errors.RecordTooLargeException;
@@ -49,6 +51,7 @@ public final class StockClient {
             case "group-newer" -> group("consumer");
             case "transactions" -> transactions();
             case "admin" -> admin();
+            case "describe" -> describe();
             default -> throw new IllegalArgumentException(arguments[0]);
         }
         System.exit(0);
@@ -208,6 +211,48 @@ public final class StockClient {
             admin.deleteRecords(Map.of(place, RecordsToDelete.beforeOffset(25))).all().get();
             same(25L, admin.listOffsets(Map.of(place, OffsetSpec.earliest())).partitionResult(place).get().offset());
             admin.deleteTopics(List.of(topic)).all().get();
+        }
+    }
+
+    private static void describe() throws Exception {
+        String topic = newTopic(4);
+        String group = fresh("group");
+        produce(topic, 1, values(0, RECORDS), Map.of());
+        try (Admin admin = Admin.create(Map.of("bootstrap.servers", address));
+                var member = consumer(group, Map.of("group.protocol", "consumer", "client.id", "member",
+                    "group.instance.id", "instance", "client.rack", "rack", "group.remote.assignor", "uniform"))) {
+            member.subscribe(List.of(topic));
+            same(RECORDS, read(member, RECORDS).size());
+            member.commitSync();
+            var found = admin.describeConsumerGroups(List.of(group)).all().get().get(group);
+            same(GroupType.CONSUMER, found.type());
+            same(GroupState.STABLE, found.groupState());
+            same("uniform", found.partitionAssignor());
+            check(found.groupEpoch().orElse(0) > 0, found);
+            same(found.groupEpoch(), found.targetAssignmentEpoch());
+            check(found.coordinator().port() > 0, found);
+            same(1, found.members().size());
+            var described = found.members().iterator().next();
+            same("member", described.clientId());
+            same(Optional.of("instance"), described.groupInstanceId());
+            same(found.groupEpoch(), described.memberEpoch());
+            same(Optional.of(true), described.upgraded());
+            same(member.assignment(), described.assignment().topicPartitions());
+            same(member.assignment(), described.targetAssignment().orElseThrow().topicPartitions());
+            var listed = admin.listGroups().all().get().stream().filter(each -> each.groupId().equals(group)).toList();
+            same(Optional.of(GroupType.CONSUMER), listed.get(0).type());
+            same(Optional.of(GroupState.STABLE), listed.get(0).groupState());
+        }
+        try (Admin admin = Admin.create(Map.of("bootstrap.servers", address))) {
+            var left = admin.describeConsumerGroups(List.of(group)).all().get().get(group);
+            check(left.groupState() == GroupState.EMPTY || left.members().size() == 1, left); // a static member stays
+            try {
+                String none = fresh("none");
+                var dead = admin.describeConsumerGroups(List.of(none)).all().get().get(none);
+                same(GroupState.DEAD, dead.groupState()); // as brokers say without DescribeGroups 6
+            } catch (java.util.concurrent.ExecutionException error) {
+                check(error.getCause() instanceof GroupIdNotFoundException, error);
+            }
         }
     }
 

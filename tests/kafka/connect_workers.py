@@ -1,0 +1,200 @@
+"""Kafka Connect's distributed worker, whose state is in topics, and MirrorMaker 2 on it.
+
+Leaves starting Java to `java_process`; workers are told what to do by HTTP, as anyone tells them.
+"""
+
+import json
+import tempfile
+import time
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, TopicPartition
+
+from benchmarks.peers.java_process import free_ports
+from metadata.embedded import HOST
+from tests.kafka.brokers import BrokerInThread
+from tests.kafka.confluent_client import consumer, new_topic, produce, read
+from tests.kafka.java_process import JavaProgram, jars
+from tests.kafka.scenario import RECORDS, Scenario, check, fresh, values_of
+
+PART: Final = "connect"
+WORKER: Final = "org.apache.kafka.connect.cli.ConnectDistributed"
+MIRROR: Final = "org.apache.kafka.connect.mirror.MirrorMaker"
+SOURCE: Final = "org.apache.kafka.connect.file.FileStreamSourceConnector"
+SINK: Final = "org.apache.kafka.connect.file.FileStreamSinkConnector"
+AS_STRING: Final = "org.apache.kafka.connect.storage.StringConverter"
+AS_BYTES: Final = "org.apache.kafka.connect.converters.ByteArrayConverter"
+START_TIMEOUT_S: Final = 120.0
+COPY_TIMEOUT_S: Final = 90.0
+ANSWER_TIMEOUT_S: Final = 30.0
+POLL_S: Final = 0.3
+MIRRORED: Final = 30
+"""Records each way."""
+
+
+def restarted_worker(address: str) -> None:
+    """Copy a file into a topic and out of it; a worker started again goes on where it was."""
+    jars(PART)
+    group, topic = fresh("connect"), new_topic(address)
+    with tempfile.TemporaryDirectory() as name:
+        directory = Path(name)
+        given, copied = directory / "given.txt", directory / "copied.txt"
+        lines = [value.decode() for value in values_of(3 * RECORDS)]
+        _add_lines(given, lines[:RECORDS])
+        with _worker(address, group, directory) as (program, url):
+            source = {"connector.class": SOURCE, "file": str(given), "topic": topic}
+            sink = {"connector.class": SINK, "file": str(copied), "topics": topic}
+            _ask(f"{url}/connectors/source/config", {**source, "tasks.max": "1"})
+            _ask(f"{url}/connectors/sink/config", {**sink, "tasks.max": "1"})
+            _wait_copied(copied, lines[:RECORDS], program)
+            program.stop()
+        _add_lines(given, lines[RECORDS : 2 * RECORDS])
+        with _worker(address, group, directory) as (program, url):
+            _wait_copied(copied, lines[: 2 * RECORDS], program)
+            check(sorted(_connectors(url) or ()) == ["sink", "source"], "connectors")
+            _await_running(url, program)
+            program.kill()  # what it had not committed comes again: at least once
+        _add_lines(given, lines[2 * RECORDS :])
+        with _worker(address, group, directory) as (program, url):
+            _wait_until(lambda: set(copied.read_text().splitlines()) == set(lines), program)
+            program.stop()
+
+
+def mirrored(address: str) -> None:
+    """Mirror a topic from a real Kafka, and one back to it, with MirrorMaker 2."""
+    jars(PART)
+    with BrokerInThread("kafka") as kafka, tempfile.TemporaryDirectory() as name:
+        there, here = new_topic(kafka, 2), new_topic(address, 2)
+        for partition in (0, 1):
+            produce(kafka, there, values_of(MIRRORED), partition=partition)
+            produce(address, here, values_of(MIRRORED), partition=partition)
+        settings = {
+            "clusters": "there, here",
+            "there.bootstrap.servers": kafka,
+            "here.bootstrap.servers": address,
+            "there->here.enabled": "true",
+            "here->there.enabled": "true",
+            "there->here.topics": there,
+            "here->there.topics": here,
+            "replication.factor": -1,
+            "checkpoints.topic.replication.factor": -1,
+            "heartbeats.topic.replication.factor": -1,
+            "offset-syncs.topic.replication.factor": -1,
+            "offset.storage.replication.factor": -1,
+            "status.storage.replication.factor": -1,
+            "config.storage.replication.factor": -1,
+            "dedicated.mode.enable.internal.rest": "false",
+        }
+        file = _properties(Path(name) / "mirror.properties", settings)
+        output = Path(name) / "mirror.log"
+        with JavaProgram(output, MIRROR, str(file), part=PART) as program:
+            _await_mirrored(address, f"there.{there}", program)
+            _await_mirrored(kafka, f"here.{here}", program)
+            program.stop()
+
+
+def _await_mirrored(address: str, topic: str, program: JavaProgram) -> None:
+    with consumer(address) as reader:
+        places = [TopicPartition(topic, partition, OFFSET_BEGINNING) for partition in (0, 1)]
+        _wait_until(lambda: all(_is_full(reader, place) for place in places), program)
+        for place in places:
+            reader.assign([place])
+            found = [message.value() for message in read(reader, MIRRORED)]
+            check(found == values_of(MIRRORED), topic, found[:3])
+
+
+def _is_full(reader: Consumer, place: TopicPartition) -> bool:
+    """Whether the mirror has every record; it makes the topic itself."""
+    try:
+        return reader.get_watermark_offsets(place, ANSWER_TIMEOUT_S)[1] == MIRRORED
+    except KafkaException:
+        return False
+
+
+@contextmanager
+def _worker(address: str, group: str, directory: Path) -> Iterator[tuple[JavaProgram, str]]:
+    """Start a worker; yield it and its URL once it answers."""
+    url = f"http://{HOST}:{free_ports(1)[0]}"
+    settings = {
+        "bootstrap.servers": address,
+        "group.id": group,
+        "listeners": url,
+        "key.converter": AS_STRING,
+        "value.converter": AS_STRING,
+        "offset.flush.interval.ms": 1000,
+        "plugin.discovery": "only_scan",
+        "consumer.auto.offset.reset": "earliest",
+        "session.timeout.ms": 10_000,
+        "scheduled.rebalance.max.delay.ms": 0,
+    }
+    for what in ("config", "offset", "status"):
+        settings[f"{what}.storage.topic"] = f"{group}-{what}"
+        settings[f"{what}.storage.replication.factor"] = -1
+    settings["offset.storage.partitions"] = settings["status.storage.partitions"] = 3
+    file = _properties(directory / "worker.properties", settings)
+    with JavaProgram(directory / "worker.log", WORKER, str(file), part=PART) as program:
+        _wait_until(lambda: _connectors(url) is not None, program, START_TIMEOUT_S)
+        yield program, url
+
+
+def _connectors(url: str) -> list[str] | None:
+    """Return the connectors' names; None while the worker does not answer."""
+    try:
+        found = _ask(f"{url}/connectors")
+    except OSError:
+        return None
+    assert isinstance(found, list)
+    return found
+
+
+def _await_running(url: str, program: JavaProgram) -> None:
+    def all_run() -> bool:
+        found = [json.dumps(_ask(f"{url}/connectors/{name}/status")) for name in ("source", "sink")]
+        return all(text.count('"RUNNING"') == 2 for text in found)  # connector and task
+
+    _wait_until(all_run, program)
+
+
+def _ask(url: str, config: Mapping[str, str] | None = None) -> object:
+    """GET, or PUT a configuration; return what is answered. Raises OSError."""
+    request = urllib.request.Request(
+        url,
+        None if config is None else json.dumps(config).encode(),
+        {"Content-Type": "application/json"},
+        method="GET" if config is None else "PUT",
+    )
+    with urllib.request.urlopen(request, timeout=ANSWER_TIMEOUT_S) as answer:
+        return json.load(answer)
+
+
+def _wait_copied(copied: Path, lines: list[str], program: JavaProgram) -> None:
+    _wait_until(lambda: copied.exists() and copied.read_text().splitlines() == lines, program)
+
+
+def _wait_until(
+    condition: Callable[[], object], program: JavaProgram, timeout_s: float = COPY_TIMEOUT_S
+) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        check(time.monotonic() < deadline, "did not come about", program.tail)
+        time.sleep(POLL_S)
+
+
+def _add_lines(path: Path, lines: list[str]) -> None:
+    with path.open("a") as file:
+        file.writelines(f"{line}\n" for line in lines)
+
+
+def _properties(path: Path, settings: Mapping[str, object]) -> Path:
+    path.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+    return path
+
+
+SCENARIOS: Final = (
+    Scenario("Kafka Connect", "worker restarted and killed", restarted_worker),
+    Scenario("MirrorMaker 2", "from Kafka and back", mirrored),
+)
