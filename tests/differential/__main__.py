@@ -1,28 +1,22 @@
 """Asks a broker everything in the script, and prints where its answers differ from Apache Kafka's.
 
 The script asks one broker, which must lead every partition and group.
-Leaves the script to the `*_cases` modules and starting brokers to `tests.kafka.brokers`.
+Leaves the script to the `*_cases` modules, comparing to `comparison`, and starting brokers to
+`tests.kafka.brokers`.
 """
 
 import argparse
 import asyncio
-import fnmatch
-import json
 import sys
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from random import Random
-from typing import Final
 
 from tests.differential.answers import Json
+from tests.differential.comparison import GOLDEN, compare, golden_text, recorded
 from tests.differential.run import Run
 from tests.differential.script import CASES, name_of
 from tests.kafka.brokers import broker
-
-HERE: Final = Path(__file__).parent
-GOLDEN: Final = HERE / "apache_kafka_4_1_0.json"
-EXPECTED: Final = HERE / "expected_differences.json"
 
 
 def say(*lines: str) -> None:
@@ -48,37 +42,6 @@ async def answers_of(address: str, only: Sequence[str] = ()) -> Run:
     return run
 
 
-def differences(mine: dict[str, Json], golden: dict[str, Json], left_out: set[str]) -> list[str]:
-    """Return one text for each operation answered otherwise; a missing answer is a difference."""
-    found = []
-    for name in sorted({*mine, *golden} - left_out):
-        here, there = mine.get(name, "not asked"), golden.get(name, "not asked")
-        if here != there:
-            found.append(f"{name}\n  expected {json.dumps(there)}\n  found    {json.dumps(here)}")
-    return found
-
-
-def golden_text(answers: dict[str, Json]) -> str:
-    """Return the recorded answers as JSON with a line for each, so that changes can be read."""
-    lines = [
-        f"{json.dumps(name)}: {json.dumps(answer, sort_keys=True, separators=(',', ':'))}"
-        for name, answer in sorted(answers.items())
-    ]
-    return "{\n" + ",\n".join(lines) + "\n}\n"
-
-
-def accepted(difference: str) -> bool:
-    """Tell whether a difference is one that we mean."""
-    rules = json.loads(EXPECTED.read_text())
-    name = difference.partition("\n")[0]
-    return any(fnmatch.fnmatchcase(name, rule["operation"]) for rule in rules)
-
-
-def recorded() -> dict[str, Json]:
-    """Return what Apache Kafka answered."""
-    return dict(json.loads(GOLDEN.read_text()))
-
-
 async def _reference(against: str | None, only: Sequence[str]) -> dict[str, Json]:
     if against is None:
         return recorded()
@@ -97,19 +60,17 @@ async def _run(options: argparse.Namespace) -> int:
     async with broker(options.address, brokers=1) as address:
         run = await answers_of(address.partition(",")[0], options.only)
     seconds = time.monotonic() - started
-    left_out = {text.rpartition(": ")[0] for text in run.not_advertised}
     if options.only:
         golden = {name: golden[name] for name in golden if name in run.answers}
-    found = differences(run.answers, golden, left_out)
-    fresh = [difference for difference in found if not accepted(difference)]
-    say(*fresh)
+    comparison = compare(run, golden)
+    say(*comparison.unexpected)
     for text in run.not_advertised:
         say(f"not advertised: {text}")
     say(
-        f"{len(run.answers)} operations in {seconds:.0f} s: {len(fresh)} differ, "
-        f"{len(found) - len(fresh)} differ as expected, {len(left_out)} not advertised"
+        f"{len(run.answers)} operations in {seconds:.0f} s: {len(comparison.unexpected)} differ, "
+        f"{comparison.expected_count} differ as expected, {len(run.not_advertised)} not advertised"
     )
-    return 1 if fresh else 0
+    return 1 if comparison.unexpected else 0
 
 
 def main() -> int:

@@ -1,11 +1,21 @@
 """What the differential check compares, and how it tells differences."""
 
 import json
+from random import Random
 from typing import TYPE_CHECKING
 
-from tests.differential.__main__ import EXPECTED, GOLDEN, differences, golden_text
 from tests.differential.answers import at, error_codes, number, reduce, text
 from tests.differential.batches import CONTROL, TRANSACTIONAL, Batch, summary
+from tests.differential.comparison import (
+    EXPECTED,
+    GOLDEN,
+    compare,
+    differences,
+    golden_text,
+    meant,
+    recorded,
+)
+from tests.differential.run import Run
 from tests.differential.script import CASES, name_of
 
 if TYPE_CHECKING:
@@ -72,8 +82,27 @@ def test_what_is_recorded_is_read_back() -> None:
 
 
 def test_expected_differences_name_operations_and_say_why() -> None:
-    for rule in json.loads(EXPECTED.read_text()):
-        assert set(rule) == {"operation", "reason"}
+    rules = json.loads(EXPECTED.read_text())
+    for rule in rules:
+        assert set(rule) == {"operation", "reason", "answer"}
+    assert len(meant()) == len(rules)
+    assert set(meant()) <= set(recorded())
+
+
+def test_what_is_meant_to_differ_must_differ_just_so() -> None:
+    run, golden, own = Run("nowhere", Random(1)), recorded(), meant()
+    run.answers.update({**golden, **own})
+    assert list(compare(run, golden).unexpected) == []
+    name = next(iter(own))
+    run.answers[name] = "something else"
+    assert len(compare(run, golden).unexpected) == 1
+    run.answers[name] = golden[name]
+    assert len(compare(run, golden).unexpected) == 1
+    run.answers[name] = own[name]
+    assert len(compare(run, {**golden, name: own[name]}).unexpected) == 1
+    run.not_advertised.append(f"{name}: Produce 0")
+    del run.answers[name]
+    assert list(compare(run, golden).unexpected) == []
 
 
 def test_cases_have_names_of_their_own() -> None:

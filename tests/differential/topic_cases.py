@@ -73,7 +73,10 @@ async def creating(run: Run) -> None:
     await create("named twice", new_topic(twice), new_topic(twice))
     await create("validate only", new_topic(run.name("valid")), validate_only=True)
     await create("validate only, exists", new_topic(first), validate_only=True)
-    values: Mapping[str, Tree] = {"topics": [{"name": run.name("valid")}]}
+    values: Mapping[str, Tree] = {
+        "topics": [{"name": run.name("valid")}],
+        "allow_auto_topic_creation": False,
+    }
     await run.ask("create/after validate only", METADATA, 9, values)
     await create("dotted", new_topic(run.name("a.b")))
     await create("collides with the dotted", new_topic(run.name("a_b")))
