@@ -15,6 +15,8 @@ from metadata.partition_store import PartitionKey, PartitionStore
 
 TAIL_BYTES_MAX: Final = 128 * 1024 * 1024
 """Recent batches kept in memory, over all logs of a broker."""
+KEPT_COST_BYTES: Final = 256
+"""What one batch that is kept costs beside its bytes."""
 PENDING_BYTES_MAX: Final = 32 * 1024 * 1024
 """Bytes of one log that were admitted and are not committed; at the bound producers wait."""
 PENDING_BATCHES_MAX: Final = 100_000
@@ -38,8 +40,9 @@ class TailMemory:
 
     def keep(self, owner: TailOwner, size: int) -> None:
         """Count a batch that its owner has just kept."""
-        self._kept.append((owner, size))
-        self._bytes += size
+        cost = size + KEPT_COST_BYTES
+        self._kept.append((owner, cost))
+        self._bytes += cost
         while self._bytes > self._bytes_max and len(self._kept) > 1:
             oldest, freed = self._kept.popleft()
             self._bytes -= freed
@@ -47,7 +50,7 @@ class TailMemory:
 
     @property
     def kept_bytes(self) -> int:
-        """Bytes kept now."""
+        """Bytes kept now, with what keeping them costs."""
         return self._bytes
 
 

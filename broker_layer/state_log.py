@@ -106,7 +106,7 @@ class StateLog:
         Raises TopicError, LedgerError, MetadataError when it cannot be taken over now.
         """
         chain = await LedgerChain.claim(services, key, epoch)
-        await _load(chain, load)
+        await _load(chain, load, unclean=config.unclean_recovery)
         return cls(chain, config, snapshot, on_failed)
 
     @property
@@ -285,9 +285,9 @@ async def _abort(writer: LedgerWriter) -> None:
         await writer.abort()
 
 
-async def _load(chain: LedgerChain, load: Callable[[bytes], None]) -> None:
+async def _load(chain: LedgerChain, load: Callable[[bytes], None], *, unclean: bool) -> None:
     """End what an earlier leader left open, and load the newest ledger with a whole snapshot."""
-    info = await chain.end_last(unclean=False)
+    info = await chain.end_last(unclean=unclean)
     last = chain.record.last_segment
     if info is not None and last is not None:
         assert info.last_entry_id is not None

@@ -1,29 +1,41 @@
 """Holds the log of a coordinator's state to what it promises while it begins a ledger and is given
-up, or deposed.
+up, or deposed; and the memory of recent batches to its bound.
 """
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 
 from broker_layer.errors import TopicError
+from broker_layer.log_config import LogConfig
+from broker_layer.log_services import LogServices, TailMemory
+from broker_layer.pending_batches import RecentBatches
 from broker_layer.state_log import StateLog
 from ledger_client import Quorum
+from ledger_client.errors import RecoveryUndecidedError
+from ledger_client.info import LedgerInfo
 from ledger_client.writer import LedgerWriter
 from metadata.errors import VersionConflictError
-from metadata.ids import Version
+from metadata.ids import LedgerId, Version
 from metadata.paths import partition_path
 from tests.unit.broker_layer.control_setting import until
 from tests.unit.broker_layer.log_setting import CONFIG, KEY, LogSetting
 
 
-async def take_over(setting: LogSetting, epoch: int) -> StateLog:
+async def take_over(
+    setting: LogSetting,
+    epoch: int,
+    config: LogConfig = CONFIG,
+    *,
+    services: LogServices | None = None,
+) -> StateLog:
     return await StateLog.take_over(
-        setting.services(),
+        services or setting.services(),
         KEY,
         epoch,
-        CONFIG,
+        config,
         load=lambda _: None,
         snapshot=list,
         on_failed=lambda: setting.failed.append(epoch),
@@ -82,3 +94,39 @@ async def test_a_ledger_that_may_be_listed_is_not_deleted(
     after = await take_over(setting, 2)
     await after.append(b"b")
     await after.aclose()
+
+
+async def test_an_unclean_leadership_goes_on_without_what_nobody_can_return(
+    setting: LogSetting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = await take_over(setting, 1)
+    await first.append(b"a")
+    services = setting.services()
+    recover = services.client.recover_ledger
+    given_up: list[int] = []
+
+    async def undecided(ledger_id: int) -> None:
+        raise RecoveryUndecidedError("none answers", ledger_id=LedgerId(ledger_id), missing={})
+
+    async def unclean(ledger_id: int) -> LedgerInfo:
+        given_up.append(ledger_id)
+        return await recover(ledger_id)
+
+    monkeypatch.setattr(services.client, "recover_ledger", undecided)
+    monkeypatch.setattr(services.client, "recover_ledger_unclean", unclean)
+    with pytest.raises(RecoveryUndecidedError):
+        await take_over(setting, 2, services=services)
+    asked = replace(CONFIG, unclean_recovery=True)
+    after = await take_over(setting, 3, asked, services=services)
+    assert len(given_up) == 1
+    await after.aclose()
+
+
+def test_batches_that_are_kept_count_with_what_keeping_them_costs() -> None:
+    memory = TailMemory(10_000)
+    recent = RecentBatches(memory)
+    for number in range(1_000):
+        recent.keep(number, number + 1, b"x")
+    assert recent.read(900, 1_000, 100) is None
+    assert recent.read(990, 1_000, 100) == [b"x"] * 10
+    assert memory.kept_bytes <= 10_000
