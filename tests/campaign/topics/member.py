@@ -58,6 +58,7 @@ class Member:
         )
         due = time.monotonic() + COMMIT_S
         while not self._worker.is_stopping:
+            self._worker.alive()
             self._read_some()
             self._tell_seen()
             if time.monotonic() >= due:
@@ -137,6 +138,7 @@ class Member:
         """Ask until all is told; None when told to stop before."""
         places = [TopicPartition(PLAIN, each.partition) for each in given]
         while places and not self._worker.is_stopping:
+            self._worker.alive()
             try:
                 answers = consumer.committed(places, timeout=CALL_S)
                 failed = [each.error for each in answers if each.error is not None]

@@ -22,6 +22,7 @@ ENDS_S: Final = 2.0
 
 
 def _ask_ends(worker: Worker, source: Ends, topic: str) -> None:
+    worker.alive()
     answers = source.known(topic, worker.options.partitions, ENDS_S)
     ends = {key: value for key, value in answers.items() if isinstance(value, int)}
     for why in answers.values():
@@ -32,6 +33,7 @@ def _ask_ends(worker: Worker, source: Ends, topic: str) -> None:
 
 
 def _ask_offsets(worker: Worker, source: Offsets) -> None:
+    worker.alive()
     asked_at = time.monotonic()
     try:
         found = source.of(PLAIN, worker.options.partitions, CALL_S)

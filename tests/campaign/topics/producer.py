@@ -76,6 +76,7 @@ class ProducerRun:
             self._in_flight += 1
 
     def _poll(self, seconds: float) -> None:
+        self._worker.alive()
         self._producer.poll(seconds)
         if self._acked.spans:
             self._worker.tell("acked", spans=self._acked.take())

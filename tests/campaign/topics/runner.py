@@ -106,7 +106,7 @@ class CampaignRun:
         rng = Random(campaign.seed)
         injector = FaultInjector(cluster, rng, bounds, workers.replace_one, self._say)
         faults = asyncio.create_task(injector.run())
-        await self._watch(faults)
+        await self._watch(faults, workers)
         injector.stop()
         await faults
         await injector.settle()
@@ -136,7 +136,7 @@ class CampaignRun:
         await workers.start("watcher", "watcher")
         await workers.start("observer", "-".join(("observer", *campaign.protocols)))
 
-    async def _watch(self, faults: "asyncio.Task[None]") -> None:
+    async def _watch(self, faults: "asyncio.Task[None]", workers: Workers) -> None:
         """Wait for the end of the time; note how long any partition took nothing."""
         loop = asyncio.get_running_loop()
         begun = loop.time()
@@ -145,6 +145,7 @@ class CampaignRun:
             await asyncio.sleep(WATCH_S)
             if faults.done():
                 faults.result()
+            await workers.replace_stuck()
             stalls.take(self._follower.catch_up().acked_counts, loop.time())
             self._longest_stall_s = stalls.longest_s
             if stalls.longest_s > STALL_S_MAX:

@@ -51,6 +51,7 @@ class TransactorRun:
         """Write token after token until told to stop; raises KafkaException when it must end."""
         self._until_done("init", lambda: self._producer.init_transactions(CALL_S))
         while not self._worker.is_stopping:
+            self._worker.alive()
             if pace.may_go(self._worker.options.partitions * RECORDS_MAX // 2):
                 self._write_token()
             else:
@@ -102,6 +103,7 @@ class TransactorRun:
         """Call again while the client says that this is right."""
         deadline = time.monotonic() + OUTCOME_S_MAX
         while True:
+            self._worker.alive()
             try:
                 call()
                 return

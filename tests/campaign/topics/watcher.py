@@ -44,6 +44,7 @@ def main() -> int:
     positions = [0] * worker.options.partitions
     seen = SpanMaker()
     while not worker.is_stopping:
+        worker.alive()
         for message in consumer.consume(READ_MAX, 0.1):
             error = message.error()
             partition, offset = message.partition(), message.offset()

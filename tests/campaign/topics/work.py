@@ -15,6 +15,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
+from typing import Final
 
 from confluent_kafka import KafkaError
 
@@ -25,6 +26,12 @@ PLAIN = "plain"
 TOKENS = "tokens"
 """Written in transactions alone."""
 GROUP = "readers"
+STUCK_STATUS: Final = 75
+STUCK_S_MAX: Final = 60.0
+"""No call of a client lasts longer: a worker whose client does not return is ended, and told of. Two
+threads of librdkafka can wait for each other when brokers die (its issue 5476).
+"""
+WATCH_S: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +69,18 @@ class Worker:
         self.options = Options(**given)
         self._stopping = threading.Event()
         signal.signal(signal.SIGTERM, lambda *_: self._stopping.set())
+        self._seen_alive = time.monotonic()
         threading.Thread(target=_end_with_parent, daemon=True).start()
+        threading.Thread(target=self._end_when_stuck, daemon=True).start()
 
     @property
     def is_stopping(self) -> bool:
         """Whether it was asked to end."""
         return self._stopping.is_set()
+
+    def alive(self) -> None:
+        """Say that the client has returned from its call, or is about to be called."""
+        self._seen_alive = time.monotonic()
 
     def pause(self, seconds: float) -> None:
         """Wait so long, or until it is asked to end."""
@@ -76,6 +89,13 @@ class Worker:
     def tell(self, event: str, **fields: object) -> None:
         """Write a fact, with who tells it and when on the clock that all processes share."""
         self.history.tell(event, by=self.options.name, mono=time.monotonic(), **fields)
+
+    def _end_when_stuck(self) -> None:
+        """End a process whose client hangs in itself: its threads can lock each other out."""
+        while time.monotonic() - self._seen_alive < STUCK_S_MAX:
+            time.sleep(WATCH_S)
+        self.tell("failed", error="client stuck", text="its call did not return")
+        os._exit(STUCK_STATUS)
 
     def failed(self, where: str, error: KafkaError | None) -> None:
         """Write that a call failed: honest, and counted."""

@@ -15,6 +15,8 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
+from tests.campaign.topics.work import STUCK_STATUS
+
 END_S_MAX: Final = 150.0
 REPOSITORY: Final = Path(__file__).parents[3]
 REPLACED: Final = ("transactor", "member", "producer")
@@ -58,6 +60,16 @@ class Workers:
         else:
             client.process.kill()
             await client.process.wait()
+        await self._start_again(client)
+
+    async def replace_stuck(self) -> None:
+        """Start again those whose client hung in itself; not who must read everything once."""
+        for client in self._clients.values():
+            is_stuck = client.process.returncode == STUCK_STATUS
+            if is_stuck and client.module != "watcher":
+                await self._start_again(client)
+
+    async def _start_again(self, client: ClientProcess) -> None:
         client.run += 1
         client.process = await self._spawn(
             client.module, client.name, client.run, client.records_per_s
@@ -108,6 +120,6 @@ class Workers:
 
     def _note_end(self, client: ClientProcess) -> None:
         status = client.process.returncode
-        if status:
+        if status not in (0, STUCK_STATUS):
             tail = (self._directory / f"{client.name}.log").read_text()[-2_000:]
             self.complaints.append(f"{client.name} ended with status {status}: {tail}")
