@@ -8,10 +8,12 @@ was not back in time to be told.
 import argparse
 import asyncio
 import json
+import os
 import statistics
 import sys
 import time
 from functools import partial
+from pathlib import Path
 from typing import Final
 
 from confluent_kafka import KafkaError, Message, Producer
@@ -82,6 +84,13 @@ def wait_until_led_by_others(admin: AdminClient, dead: int, since: float) -> flo
     return None
 
 
+def cpu_s(pids: list[int]) -> float:
+    """Return the processor time that processes have used."""
+    fields = [Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split() for pid in pids]
+    ticks = sum(int(each[11]) + int(each[12]) for each in fields)
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
 async def measure(partitions: int, brokers: int, bookies: int) -> dict[str, object]:
     """Start a cluster, kill a broker, and return what came of it."""
     async with LocalCluster(bookies, broker=brokers) as cluster:
@@ -103,6 +112,8 @@ async def measure(partitions: int, brokers: int, bookies: int) -> dict[str, obje
         victim = cluster.brokers[0]
         led = [n for n, leader in (await asyncio.to_thread(leaders, admin)).items()
                if leader == victim.id]  # fmt: skip
+        survivors = [broker.pid for broker in cluster.brokers if broker is not victim]
+        cpu_before_s = cpu_s(survivors)
         victim.kill()
         killed = time.monotonic()
         waiting = asyncio.to_thread(wait_until_led_by_others, admin, victim.id, killed)
@@ -122,6 +133,7 @@ async def measure(partitions: int, brokers: int, bookies: int) -> dict[str, obje
             "median_taken_after_s": round(statistics.median(times), 2) if times else None,
             "last_taken_after_s": round(times[-1], 2) if times else None,
             "beyond_session_timeout_s": round(times[-1] - SESSION_TIMEOUT_S, 2) if times else None,
+            "processor_s_of_survivors": round(cpu_s(survivors) - cpu_before_s, 2),
             "not_taken": len(led) - len(times),
             "failed": list(failed.values())[:5],
         }

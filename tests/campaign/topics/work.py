@@ -28,8 +28,8 @@ TOKENS = "tokens"
 GROUP = "readers"
 STUCK_STATUS: Final = 75
 STUCK_S_MAX: Final = 60.0
-"""No call of a client lasts longer: a worker whose client does not return is ended, and told of. Two
-threads of librdkafka can wait for each other when brokers die (its issue 5476).
+"""No call of a client lasts longer: a worker whose client does not return is ended, and counted.
+Threads of librdkafka can wait for each other when brokers die (its issue 5476).
 """
 WATCH_S: Final = 1.0
 
