@@ -46,12 +46,19 @@ def command_of(main: str, *arguments: str, part: str = "java") -> list[str]:
 
 
 def run_java(
-    main: str, *arguments: str, part: str = "java", timeout_s: float = TOOL_TIMEOUT_S
+    main: str,
+    *arguments: str,
+    part: str = "java",
+    given: str = "",
+    timeout_s: float = TOOL_TIMEOUT_S,
 ) -> str:
-    """Run a class to its end and return what it printed. Raises AssertionError if it ends badly."""
+    """Give a class its input, run it to its end, and return what it printed.
+
+    Raises AssertionError if it ends badly.
+    """
     done = subprocess.run(
         command_of(main, *arguments, part=part),
-        stdin=subprocess.DEVNULL,
+        input=given,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

@@ -134,6 +134,53 @@ def verifiable(address: str) -> None:
     _consume(address, topic, fresh("group"), MESSAGES, "--group-protocol", "consumer")
 
 
+def console(address: str) -> None:
+    """ConsoleProducer takes lines, ConsoleConsumer prints them with their keys."""
+    topic = new_topic(address)
+    lines = [f"key {number}:value {number}" for number in range(RECORDS)]
+    run_java(
+        f"{TOOLS}.ConsoleProducer",
+        *("--bootstrap-server", address, "--topic", topic),
+        *("--property", "parse.key=true", "--property", "key.separator=:"),
+        given="\n".join(lines),
+    )
+    text = tool(
+        f"{TOOLS}.consumer.ConsoleConsumer",
+        address,
+        *("--topic", topic, "--from-beginning", "--max-messages", str(RECORDS)),
+        *("--property", "print.key=true", "--property", "key.separator=:"),
+    )
+    check([line for line in text.splitlines() if line in lines] == lines, text[-500:])
+
+
+def performance(address: str) -> None:
+    """ProducerPerformance, ConsumerPerformance and EndToEndLatency measure."""
+    topic = new_topic(address, 2)
+    sizes = ("--num-records", str(MESSAGES), "--record-size", "500", "--throughput", "-1")
+    text = run_java(
+        f"{TOOLS}.ProducerPerformance",
+        *("--topic", topic, *sizes, "--producer-props", f"bootstrap.servers={address}"),
+    )
+    check(f"{MESSAGES} records sent" in text, text)
+    read = ("--topic", topic, "--messages", str(MESSAGES))
+    text = tool(f"{TOOLS}.ConsumerPerformance", address, *read)
+    check(text.splitlines()[-1].split(", ")[4] == str(MESSAGES), text)
+    text = run_java(f"{TOOLS}.EndToEndLatency", address, topic, str(MESSAGES), "all", "100")
+    check("Avg latency" in text, text)
+
+
+def overviews(address: str) -> None:
+    """ClusterTool tells the cluster's id, GroupsCommand lists groups of every kind."""
+    topic, group = new_topic(address), fresh("group")
+    text = run_java(f"{TOOLS}.ClusterTool", "cluster-id", "--bootstrap-server", address)
+    check("Cluster ID: " in text, text)
+    produce(address, topic, values_of())
+    _consume(address, topic, group, RECORDS, "--group-protocol", "consumer")
+    text = tool(f"{TOOLS}.GroupsCommand", address, "--list")
+    kinds = {line.split()[0]: line.split()[1] for line in text.splitlines() if line.strip()}
+    check(kinds[group] == "Consumer", text)
+
+
 def copying(address: str) -> None:
     """TransactionalMessageCopier copies exactly once, though it aborts some transactions."""
     source, sink = new_topic(address), new_topic(address)
@@ -183,6 +230,9 @@ SCENARIOS: Final = tuple(
         ("log directories", log_directories),
         ("API versions", versions),
         ("verifiable clients", verifiable),
+        ("console clients", console),
+        ("performance", performance),
+        ("cluster and groups", overviews),
         ("transactional copier", copying),
         ("transactions", transactions),
     )
