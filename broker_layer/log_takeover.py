@@ -8,11 +8,13 @@ replayed. So a takeover reads a bounded piece of the newest ledger that has entr
 log's length.
 
 Invariants: the new epoch begins at the log's end, and what the list says of the recovered ledger is
-what its entries say; nothing is served before the list holds both.
+what its entries say; one that was cut off before its state entry is in the list no more, so that
+the newest one always holds a state; nothing is served before the list holds all that.
 
 Source: topics design, "State entries" and "What a takeover does".
 """
 
+import contextlib
 from dataclasses import dataclass
 from typing import Final
 
@@ -24,8 +26,10 @@ from broker_layer.ledger_chain import LedgerChain
 from broker_layer.partition_state import PartitionState
 from broker_layer.segment_reading import SegmentReaders
 from broker_layer.state_entry import is_state_entry
+from ledger_client.errors import LedgerError
 from ledger_client.info import LedgerInfo
-from metadata.ids import EntryId, LedgerId
+from metadata.errors import MetadataError
+from metadata.ids import NO_ENTRY, EntryId, LedgerId
 from metadata.partition import PartitionRecord, Segment
 
 WINDOW_ENTRIES: Final = 256
@@ -65,13 +69,21 @@ async def rebuild(chain: LedgerChain, *, unclean: bool) -> TakenOver:
     last = chain.record.last_segment
     end_offset = state.next_offset
 
+    is_empty = info is not None and info.last_entry_id == NO_ENTRY and not info.given_up
+
     def begun(record: PartitionRecord) -> PartitionRecord:
         if last is not None and last.is_open:
             assert info is not None
-            record = _ended(record, last, info, state)
+            if is_empty:  # it must not be what is left once retention has dropped the others
+                record = record.without_segment(last.ledger_id)
+            else:
+                record = _ended(record, last, info, state)
         return record.with_epoch_start(chain.epoch, end_offset)
 
     record = await chain.change(begun)
+    if is_empty and last is not None and last.is_open:
+        with contextlib.suppress(LedgerError, MetadataError):
+            await chain.services.client.delete_ledger(last.ledger_id)
     state.epochs = EpochTable.of(record.epochs)
     state.drop_below(record.log_start_offset)
     return TakenOver(state, end_offset, info)

@@ -9,8 +9,10 @@ from random import Random
 
 import pytest
 
+from bookie.wire.messages import Status
 from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
+from broker_layer.kafka.record_batch import Producer
 from broker_layer.overriding import override
 from broker_layer.segment_reading import READERS_MAX, SegmentReaders
 from broker_layer.topic_log import TopicLog
@@ -245,3 +247,29 @@ async def test_another_replication_begins_with_the_next_ledger(setting: LogSetti
         await append(log, batch(b"x" * 30))
     assert log._rolling.ledger is not None
     assert log._rolling.ledger.writer.quorum.ensemble_size == 2
+
+
+async def test_producers_are_remembered_when_only_a_ledger_without_entries_would_be_left(
+    setting: LogSetting,
+) -> None:
+    first = await setting.take_over(1)
+    data = batch(b"a", producer=Producer(7, 0, 0))
+    await append(first, data)
+    second = await setting.take_over(2)
+    for bookie in setting.cluster.bookies:
+        bookie.refuse_adds = Status.FENCED
+    with pytest.raises(TopicError):
+        await append(second, batch(b"b", producer=Producer(7, 0, 1)))
+    for bookie in setting.cluster.bookies:
+        bookie.refuse_adds = None
+    third = await setting.take_over(3)
+    await third.delete_records(-1)
+    await third.enforce_retention(setting.now_ms)
+    fourth = await setting.take_over(4)
+    assert (await append(fourth, data)).base_offset == 0, "it is a duplicate, though deleted"
+    assert (await append(fourth, batch(b"b", producer=Producer(7, 0, 1)))).base_offset == 1
+    assert await values(fourth, 1) == [(1, b"b")]
+    client = setting.services().client
+    record, _ = await _record(setting)
+    listed = [each.ledger_id for each in record.segments]
+    assert [info.id async for info in client.list_ledgers()] == listed
