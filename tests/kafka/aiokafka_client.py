@@ -6,7 +6,7 @@ from typing import Final
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
-from tests.kafka.confluent_client import FIRST_MS, new_topic
+from tests.kafka.confluent_calls import FIRST_MS, new_topic
 from tests.kafka.scenario import RECORDS, TIMEOUT_S, Scenario, check, fresh, values_of
 
 COMPRESSIONS: Final = (None, "gzip", "snappy", "lz4", "zstd")

@@ -4,8 +4,7 @@ Leaves running and reporting to `__main__` and the tests.
 """
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Final
 
 from confluent_kafka import (
@@ -15,7 +14,6 @@ from confluent_kafka import (
     IsolationLevel,
     KafkaError,
     KafkaException,
-    Message,
     Producer,
     TopicPartition,
 )
@@ -25,95 +23,22 @@ from confluent_kafka.admin import (
     ConfigEntry,
     ConfigResource,
     NewPartitions,
-    NewTopic,
     OffsetSpec,
     ResourceType,
 )
 
+from tests.kafka.confluent_calls import (
+    FIRST_MS,
+    consumer,
+    new_topic,
+    produce,
+    read,
+    read_values,
+)
 from tests.kafka.scenario import RECORDS, TIMEOUT_S, Scenario, check, fresh, values_of
 
 COMPRESSIONS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
-FIRST_MS: Final = 1_700_000_000_000
 CLASSIC, NEWER = "classic", "consumer"
-POLL_S: Final = 0.2
-
-
-def new_topic(address: str, partitions: int = 1, configs: dict[str, str] | None = None) -> str:
-    """Create a topic and return its name."""
-    name = fresh("topic")
-    admin = AdminClient({"bootstrap.servers": address})
-    made = admin.create_topics([NewTopic(name, partitions, -1, config=configs or {})])
-    made[name].result(TIMEOUT_S)
-    return name
-
-
-def produce(
-    address: str, topic: str, values: Sequence[bytes], *, partition: int = 0, **settings: object
-) -> None:
-    """Produce values whose timestamps are a second apart, and wait for every acknowledgement."""
-    settings_by_name = {name.replace("_", "."): value for name, value in settings.items()}
-    producer = Producer({"bootstrap.servers": address, "linger.ms": 5, **settings_by_name})
-    failures: list[KafkaError] = []
-
-    def on_delivery(error: KafkaError | None, _message: Message) -> None:
-        if error is not None:
-            failures.append(error)
-
-    for number, value in enumerate(values):
-        producer.produce(
-            topic,
-            value,
-            key=str(number).encode(),
-            partition=partition,
-            timestamp=FIRST_MS + number * 1000,
-            headers=[("number", str(number).encode())],
-            on_delivery=on_delivery,
-        )
-    left = producer.flush(TIMEOUT_S)
-    check(left == 0 and not failures, "not all were acknowledged", left, failures[:3])
-
-
-@contextmanager
-def consumer(address: str, group: str = "", **settings: object) -> Iterator[Consumer]:
-    """Make a consumer that begins at the start, and close it."""
-    made = Consumer(
-        {
-            "bootstrap.servers": address,
-            "group.id": group or fresh("group"),
-            "auto.offset.reset": "earliest",
-            "enable.auto.commit": False,
-            "check.crcs": True,
-            **{name.replace("_", "."): value for name, value in settings.items()},
-        }
-    )
-    try:
-        yield made
-    finally:
-        made.close()
-
-
-def read(source: Consumer, count: int) -> list[Message]:
-    """Return the next messages. Raises AssertionError if they do not come in time."""
-    found: list[Message] = []
-    deadline = time.monotonic() + TIMEOUT_S
-    while len(found) < count:
-        check(time.monotonic() < deadline, f"{len(found)} of {count} records came")
-        message = source.poll(POLL_S)
-        if message is None:
-            continue
-        error = message.error()
-        if error is not None:
-            check(error.retriable(), error)
-            continue
-        found.append(message)
-    return found
-
-
-def read_values(address: str, topic: str, count: int, **settings: object) -> list[bytes | None]:
-    """Return the first values of partition 0, read by assignment."""
-    with consumer(address, "", **settings) as source:
-        source.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
-        return [message.value() for message in read(source, count)]
 
 
 def every_compression(address: str) -> None:

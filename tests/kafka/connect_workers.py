@@ -17,7 +17,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, TopicPar
 from benchmarks.peers.java_process import free_ports
 from metadata.embedded import HOST
 from tests.kafka.brokers import BrokerInThread
-from tests.kafka.confluent_client import consumer, new_topic, produce, read
+from tests.kafka.confluent_calls import consumer, new_topic, produce, read
 from tests.kafka.java_process import JavaProgram, jars
 from tests.kafka.scenario import RECORDS, Scenario, check, fresh, values_of
 

@@ -7,7 +7,7 @@ from typing import Final
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition, codec
 from kafka.structs import OffsetAndMetadata
 
-from tests.kafka.confluent_client import FIRST_MS, new_topic
+from tests.kafka.confluent_calls import FIRST_MS, new_topic
 from tests.kafka.scenario import RECORDS, TIMEOUT_S, Scenario, check, fresh, values_of
 
 COMPRESSIONS: Final = (

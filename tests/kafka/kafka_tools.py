@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-from tests.kafka.confluent_client import new_topic, produce, read_values
+from tests.kafka.confluent_calls import new_topic, produce, read_values
 from tests.kafka.java_process import events, run_java
 from tests.kafka.scenario import RECORDS, Scenario, check, fresh, values_of
 

@@ -4,7 +4,7 @@ import shutil
 import subprocess
 from typing import Final
 
-from tests.kafka.confluent_client import new_topic
+from tests.kafka.confluent_calls import new_topic
 from tests.kafka.scenario import RECORDS, Scenario, UnavailableError, check, values_of
 
 TIMEOUT_S: Final = 60
