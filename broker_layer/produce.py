@@ -46,6 +46,18 @@ OPENING_WAIT_S_MAX: Final = 5.0
 """How long a Produce waits for a log that is being taken over, before it is refused."""
 
 
+NEWS_LOOKS: Final = 40
+NEWS_PAUSE_S: Final = 0.05
+"""How often, and how far apart, a Produce with acks=0 looks for a log that is not known yet: what
+is refused is lost, and a client may hear of a new topic before this broker does.
+"""
+NEWS_MAY_COME: Final = (
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.LEADER_NOT_AVAILABLE,
+)
+
+
 class ProduceService:
     """The Produce API of one broker; belongs to one event loop."""
 
@@ -103,7 +115,28 @@ class ProduceService:
             requester.hold_reading(held=False)
 
     def _must_wait(self, request: ProduceRequest) -> bool:
-        return bool(self._openings(request)) or self._verification.is_needed(request)
+        return (
+            bool(self._openings(request))
+            or self._verification.is_needed(request)
+            or self._is_early(request)
+        )
+
+    def _is_early(self, request: ProduceRequest) -> bool:
+        """Tell whether a request without an answer may have come before the news that this broker
+        leads what it is for.
+        """
+        return request.acks == 0 and any(
+            self._is_unknown(topic.name, index)
+            for topic in request.topics
+            for index, _ in topic.partitions
+        )
+
+    def _is_unknown(self, topic: str, partition: int) -> bool:
+        try:
+            self._logs.log_of(topic, partition)
+        except TopicError as error:
+            return error.code in NEWS_MAY_COME
+        return False
 
     def _openings(self, request: ProduceRequest) -> list[asyncio.Event]:
         """Return what is set when the logs are there that this broker is taking over just now: who
@@ -117,6 +150,10 @@ class ProduceService:
         ]
 
     async def _verify_and_append(self, exchange: Exchange, request: ProduceRequest) -> None:
+        for _ in range(NEWS_LOOKS):
+            if not self._is_early(request) or self._openings(request):
+                break
+            await asyncio.sleep(NEWS_PAUSE_S)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(min(request.timeout_ms / 1000, OPENING_WAIT_S_MAX)):
                 for event in self._openings(request):

@@ -97,7 +97,26 @@ async def test_without_acks_nothing_is_answered() -> None:
         assert answer.responses[0].partition_responses[0].base_offset == 1
 
 
-async def test_without_acks_a_refusal_closes_the_connection() -> None:
+async def test_without_acks_news_of_a_topic_may_come_late() -> None:
+    topics = topics_of("orders")
+    async with serving(topics) as broker:
+        client = await broker.connect()
+        client.send_produce({"new": {0: batch(b"one")}}, acks=0)
+        client.send_produce({"orders": {0: batch(b"behind it")}}, acks=0)
+        client.sent.clear()
+        await asyncio.sleep(0.02)
+        assert not topics.logs["orders", 0].batches
+        topics.logs["new", 0] = MemoryLog()
+        client.send_produce({"new": {0: batch(b"two")}})
+        answer = await client.produced()
+        assert answer.responses[0].partition_responses[0].base_offset == 1
+        assert topics.logs["orders", 0].batches
+
+
+async def test_without_acks_a_refusal_closes_the_connection(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("broker_layer.produce.NEWS_PAUSE_S", 0.0)
     async with serving(topics_of("orders")) as broker:
         client = await broker.connect()
         client.send_produce({"unknown": {0: batch(b"one")}}, acks=0)
