@@ -16,7 +16,7 @@ def address() -> Iterator[str]:
         yield found
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)  # Kafka Streams verifies for minutes, and npm may have to build
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=[each.title for each in SCENARIOS])
 def test_stock_client(address: str, scenario: Scenario) -> None:
     try:
