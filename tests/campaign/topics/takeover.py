@@ -37,7 +37,7 @@ class Taking:
         self._producer = Producer(
             {
                 "bootstrap.servers": bootstrap,
-                "enable.idempotence": True,
+                "max.in.flight": 1_000,  # one request is for one partition: five would queue up
                 "linger.ms": 0,
                 "message.timeout.ms": int(GIVE_UP_S * 1000),
                 "retry.backoff.ms": 50,
