@@ -7,7 +7,14 @@ Source: topics design; KIP-98, KIP-360, KIP-447.
 
 from typing import Final
 
-from tests.seeded_bugs.seeded_bug import LEDGERS_ONLY, Edit, SeededBug, topics, units
+from tests.seeded_bugs.seeded_bug import (
+    LEDGERS_ONLY,
+    Edit,
+    SeededBug,
+    hidden_from_simulation,
+    topics,
+    units,
+)
 
 TOPIC_LOG: Final = "broker_layer/topic_log.py"
 PARTITION: Final = "broker_layer/partition_state.py"
@@ -17,6 +24,7 @@ COMMITS: Final = "broker_layer/groups/offset_commits.py"
 COORDINATOR: Final = "broker_layer/groups/coordinator.py"
 SHARD: Final = "broker_layer/groups/shard.py"
 STATE: Final = "broker_layer/transactions/state_partition.py"
+DECISIONS: Final = units("tests/unit/broker_layer/transactions/test_coordinator.py")
 
 BUGS = (
     SeededBug(
@@ -76,7 +84,7 @@ BUGS = (
                 "            open_transactions=(),\n",
             ),
         ),
-        (units("tests/unit/broker_layer/test_partition_state.py"), topics("coordinators")),
+        (topics("coordinators"),),
         (LEDGERS_ONLY,),
     ),
     SeededBug(
@@ -90,8 +98,11 @@ BUGS = (
                 "        if coordinator_epoch < NO_COORDINATOR_EPOCH:\n",
             ),
         ),
-        (units("tests/unit/broker_layer/test_producer_state.py"), topics("zombies")),
-        (LEDGERS_ONLY,),
+        (units("tests/unit/broker_layer/test_partition_state.py"),),
+        (
+            LEDGERS_ONLY,
+            hidden_from_simulation("no seed has had a marker that is late by a whole transaction"),
+        ),
     ),
     SeededBug(
         "decision_answered_before_it_is_durable",
@@ -104,7 +115,7 @@ BUGS = (
                 "            self._store(machine, decision.transaction)\n",
             ),
         ),
-        (topics("coordinators"),),
+        (DECISIONS, topics("coordinators")),
         (LEDGERS_ONLY,),
     ),
     SeededBug(
@@ -123,7 +134,7 @@ BUGS = (
                 "            self._sender.send(job, transaction.partitions)\n",
             ),
         ),
-        (units("tests/unit/broker_layer/transactions/test_coordinator.py"), topics("coordinators")),
+        (DECISIONS, topics("coordinators")),
         (LEDGERS_ONLY,),
     ),
     SeededBug(

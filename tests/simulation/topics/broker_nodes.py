@@ -50,6 +50,11 @@ class BrokerNode(Node):
         """Tell whether the process's session has lapsed, by its own clock."""
         return self.process is not None and self.process._cluster.view.lease.has_lapsed
 
+    @property
+    def led_count(self) -> int:
+        """Return how many partitions the process leads, those of coordinators included."""
+        return 0 if self.process is None else self.process._leading.manager.led_count
+
     def logs(self) -> list[TopicLog]:
         """Return the logs that the process leads now."""
         if self.process is None or not self.is_running:

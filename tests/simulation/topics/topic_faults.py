@@ -88,7 +88,7 @@ class TopicFaults:
         running = [each for each in self._cluster.brokers if each.is_serving]
         if not running:
             return self._rng.choice(self._cluster.brokers)
-        return self._rng.choices(running, [1 + len(each.logs()) for each in running])[0]
+        return self._rng.choices(running, [1 + each.led_count for each in running])[0]
 
     async def _kill_broker(self) -> None:
         self._kill(self._broker())
