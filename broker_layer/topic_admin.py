@@ -13,6 +13,7 @@ Invariants: every topic of a request is answered by itself; one that is named tw
 Source: KIP-4, KIP-195, KIP-464 (defaults by -1), KIP-516 (topic ids), KIP-525 (configs in answers).
 """
 
+import asyncio
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -39,6 +40,8 @@ from broker_layer.topic_changes import NewTopic, TopicChanges
 from metadata.topic import TopicRecord
 
 TIMEOUT_S_MAX: Final = 60.0
+SPREAD_S: Final = 0.1
+"""How long a change waits with its answer: by then other brokers have most likely heard of it."""
 BY_ID_VERSION: Final = 6
 """The first of DeleteTopics that takes ids beside names."""
 
@@ -89,6 +92,7 @@ class TopicAdmin:
                 answers.append(_not_created(topic.name, error.code, error.text))
             else:
                 answers.append(self._created(record))
+        await self._let_spread(is_dry=request.validate_only)
         return CreateTopicsResponse(throttle_time_ms=0, topics=answers)
 
     def _created(self, record: TopicRecord) -> _Created:
@@ -141,6 +145,7 @@ class TopicAdmin:
                 )
             else:
                 answers.append(_Grown(name=topic.name, error_code=ErrorCode.NONE))
+        await self._let_spread(is_dry=request.validate_only)
         return CreatePartitionsResponse(throttle_time_ms=0, results=answers)
 
     # -- deletion --------------------------------------------------------------------------------
@@ -160,7 +165,13 @@ class TopicAdmin:
                 answers.append(_not_deleted(each, ErrorCode.INVALID_REQUEST, text))
             else:
                 answers.append(await self._delete(each))
+        await self._let_spread(is_dry=False)
         return DeleteTopicsResponse(throttle_time_ms=0, responses=answers)
+
+    async def _let_spread(self, *, is_dry: bool) -> None:
+        """Wait until those whom the client asks next know as much as this broker."""
+        if not is_dry and len(self._view.brokers) > 1:
+            await asyncio.sleep(SPREAD_S)
 
     async def _delete(self, asked: _AskedDeletion) -> _Deleted:
         topic_id = asked.topic_id if asked.topic_id else None

@@ -110,7 +110,7 @@ class MetadataAnswers:
                 shown = None if context.api_version >= NULLABLE_NAMES_VERSION else ""
                 return _refused(shown, ErrorCode.UNKNOWN_TOPIC_ID, asked.topic_id)
             name = found
-        record = self._view.topics.get(name)
+        record = self._view.topics.get(name) or await self._changes.find(name)
         if record is None:
             may_create = context.api_version < 4 or request.allow_auto_topic_creation  # noqa: PLR2004
             if not (may_create and self._config.creates_topics):

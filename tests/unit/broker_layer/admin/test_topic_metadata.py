@@ -21,6 +21,7 @@ from broker_layer.kafka.messages import (
     MetadataResponse,
 )
 from broker_layer.kafka.versions import ApiKey
+from broker_layer.topic_changes import NewTopic
 from metadata.replica_numbers import REPLICA_ID_FIRST
 from tests.unit.broker_layer.admin.asking import Admin, AskedTopic, topic
 from tests.unit.broker_layer.control_setting import Setting
@@ -62,6 +63,19 @@ async def test_a_topic_that_is_named_twice_is_told_once(admin: Admin) -> None:
     await admin.create(topic("a"))
     answer = await admin.metadata("a", "b", "a", creates=False)
     assert [each.name for each in answer.topics] == ["a", "b"]
+
+
+async def test_a_topic_that_another_broker_made_just_now_is_looked_up(admin: Admin) -> None:
+    broker = admin.broker
+    record = broker.changes.plan(NewTopic("late", 2))
+    await broker.view.aclose()
+    assert (await admin.metadata("early", creates=False)).topics[0].error_code == 3
+    await broker.topics.create(record)
+    assert "late" not in broker.view.topics
+
+    (told,) = (await admin.metadata("late", creates=False)).topics
+
+    assert (told.error_code, len(told.partitions)) == (0, 2)
 
 
 async def test_topics_are_found_by_id(admin: Admin) -> None:
