@@ -143,14 +143,26 @@ class FactsFollower:
     def catch_up(self) -> Facts:
         """Take in what was written since the last call."""
         for path in sorted(self._directory.glob("*.jsonl")):
-            with path.open("rb") as file:
-                file.seek(self._offsets.get(path, 0))
-                data = file.read()
-            end = data.rfind(b"\n") + 1
-            self._offsets[path] = self._offsets.get(path, 0) + end
-            for fact in parse_lines(data[:end].splitlines()):
-                self.facts.take(fact)
+            self._offsets[path] = _take_lines(self.facts, path, self._offsets.get(path, 0))
         return self.facts
+
+
+def read_history(path: Path) -> Facts:
+    """Read one process's history, as far as it is written."""
+    facts = Facts()
+    _take_lines(facts, path, 0)
+    return facts
+
+
+def _take_lines(facts: Facts, path: Path, offset: int) -> int:
+    """Take in the whole lines from an offset on; return where they end."""
+    with path.open("rb") as file:
+        file.seek(offset)
+        data = file.read()
+    end = data.rfind(b"\n") + 1
+    for fact in parse_lines(data[:end].splitlines()):
+        facts.take(fact)
+    return offset + end
 
 
 def read_facts(directory: Path) -> Facts:

@@ -15,7 +15,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from tests.campaign.topics.payloads import identify
 from tests.campaign.topics.spans import SpanMaker
-from tests.campaign.topics.work import GROUP, PLAIN, Worker
+from tests.campaign.topics.work import GROUP, PLAIN, Silence, Worker
 
 COMMIT_S: Final = 0.5
 CALL_S: Final = 10.0
@@ -56,10 +56,11 @@ class Member:
             on_revoke=self._on_revoke,
             on_lost=self._on_lost,
         )
-        due = time.monotonic() + COMMIT_S
+        due, silence = time.monotonic() + COMMIT_S, Silence(self._worker)
         while not self._worker.is_stopping:
             self._worker.alive()
             self._read_some()
+            silence.note(got_some=bool(self._seen.spans) or not self._positions)
             self._tell_seen()
             if time.monotonic() >= due:
                 self._commit()

@@ -14,20 +14,21 @@ from confluent_kafka import IsolationLevel, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from tests.campaign.topics.asking import Ends, Offsets
-from tests.campaign.topics.work import GROUP, PLAIN, TOKENS, Worker
+from tests.campaign.topics.work import GROUP, PLAIN, TOKENS, Silence, Worker
 
 EVERY_S: Final = 0.7
 CALL_S: Final = 10.0
 ENDS_S: Final = 2.0
 
 
-def _ask_ends(worker: Worker, source: Ends, topic: str) -> None:
+def _ask_ends(worker: Worker, source: Ends, topic: str, silence: Silence) -> None:
     worker.alive()
     answers = source.known(topic, worker.options.partitions, ENDS_S)
     ends = {key: value for key, value in answers.items() if isinstance(value, int)}
     for why in answers.values():
         if isinstance(why, str):
             worker.tell("failed", error=f"end: {why}", text=topic)
+    silence.note(got_some=bool(ends))
     if ends:
         worker.tell("ends", topic=topic, level=source.level, ends=ends)
 
@@ -70,10 +71,11 @@ def main() -> int:
             stack.enter_context(Offsets(bootstrap, f"{GROUP}-{protocol}"))
             for protocol in worker.options.name.split("-")[1:]
         ]
+        kinds = ((plain, PLAIN), (plain, TOKENS), (committed, TOKENS))
+        asked = [(source, topic, Silence(worker)) for source, topic in kinds]
         while not worker.is_stopping:
-            _ask_ends(worker, plain, PLAIN)
-            _ask_ends(worker, plain, TOKENS)
-            _ask_ends(worker, committed, TOKENS)
+            for source, topic, silence in asked:
+                _ask_ends(worker, source, topic, silence)
             for group in groups:
                 _ask_offsets(worker, group)
             _ask_in_sync(worker, admin)

@@ -170,7 +170,13 @@ class CampaignRun:
         begun = time.monotonic()
         for protocol in self._campaign.protocols:
             group = f"{GROUP}-{protocol}"
-            lag = await asyncio.to_thread(consumed_by, bootstrap, group, partitions, CONSUMED_S_MAX)
+            reading = asyncio.ensure_future(
+                asyncio.to_thread(consumed_by, bootstrap, group, partitions, CONSUMED_S_MAX)
+            )
+            while not reading.done():
+                await workers.replace_stuck()
+                await asyncio.sleep(WATCH_S)
+            lag = reading.result()
             if lag:
                 self._complaints.append(f"{group} did not read to the end: {lag}")
         self._consumed_after_s = round(time.monotonic() - begun, 2)

@@ -2,18 +2,20 @@
 
 Leaves judging to `judge`, which compares what was seen here with what is there at the end.
 
-Invariant: it begins at the beginning and never chooses another place: an offset that is not there
-is a complaint.
+Invariant: it begins at the beginning, or behind what an earlier run told of, and never chooses
+another place: an offset that is not there is a complaint.
 """
 
 import sys
+from pathlib import Path
 from typing import Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
+from tests.campaign.topics.facts import read_history
 from tests.campaign.topics.payloads import identify
 from tests.campaign.topics.spans import SpanMaker
-from tests.campaign.topics.work import TOKENS, Worker
+from tests.campaign.topics.work import TOKENS, Silence, Worker
 
 READ_MAX: Final = 1_000
 NEVER: Final = (
@@ -22,6 +24,15 @@ NEVER: Final = (
     KafkaError._BAD_MSG,
     KafkaError._LOG_TRUNCATION,
 )
+
+
+def positions_told(history: Path, partitions: int) -> list[int]:
+    """Return where to go on: behind what is in the history."""
+    spans = read_history(history).watched
+    last = {partition: each[-1] for partition, each in spans.items() if each}
+    return [
+        last[each].offset + last[each].count if each in last else 0 for each in range(partitions)
+    ]
 
 
 def main() -> int:
@@ -40,8 +51,10 @@ def main() -> int:
             "reconnect.backoff.max.ms": 1_000,
         }
     )
-    consumer.assign([TopicPartition(TOKENS, each, 0) for each in range(worker.options.partitions)])
-    positions = [0] * worker.options.partitions
+    positions = positions_told(worker.history_path, worker.options.partitions)
+    places = [TopicPartition(TOKENS, each, offset) for each, offset in enumerate(positions)]
+    consumer.assign(places)
+    silence = Silence(worker)
     seen = SpanMaker()
     while not worker.is_stopping:
         worker.alive()
@@ -62,6 +75,7 @@ def main() -> int:
                 continue
             positions[partition] = offset + 1
             seen.add(partition, identity.writer, identity.sequence, offset)
+        silence.note(got_some=bool(seen.spans))
         if seen.spans:
             worker.tell("read", group="", spans=seen.take())
     try:

@@ -15,7 +15,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
-from typing import Final
+from typing import Final, NoReturn
 
 from confluent_kafka import KafkaError
 
@@ -28,8 +28,9 @@ TOKENS = "tokens"
 GROUP = "readers"
 STUCK_STATUS: Final = 75
 STUCK_S_MAX: Final = 60.0
-"""No call of a client lasts longer: a worker whose client does not return is ended, and counted.
-Threads of librdkafka can wait for each other when brokers die (its issue 5476).
+"""A worker whose client does not return, or gets nothing, for longer is ended, counted and started
+again: threads of librdkafka can wait for each other when brokers die (its issue 5476). Were it the
+brokers' fault, the next one would fare no better, and the campaign says so at its end.
 """
 WATCH_S: Final = 1.0
 
@@ -65,7 +66,8 @@ class Worker:
         parser.add_argument("--records-per-s", type=float, default=100.0)
         parser.add_argument("--partitions", type=int, required=True)
         given = vars(parser.parse_args())
-        self.history = HistoryFile(given.pop("history"))
+        self.history_path: Path = given.pop("history")
+        self.history = HistoryFile(self.history_path)
         self.options = Options(**given)
         self._stopping = threading.Event()
         signal.signal(signal.SIGTERM, lambda *_: self._stopping.set())
@@ -94,13 +96,33 @@ class Worker:
         """End a process whose client hangs in itself: its threads can lock each other out."""
         while time.monotonic() - self._seen_alive < STUCK_S_MAX:
             time.sleep(WATCH_S)
-        self.tell("failed", error="client stuck", text="its call did not return")
+        self.end_as_stuck("its call did not return")
+
+    def end_as_stuck(self, why: str) -> NoReturn:
+        """End this process, to be started again: its client is of no use any more."""
+        self.tell("failed", error="client stuck", text=why)
         os._exit(STUCK_STATUS)
 
     def failed(self, where: str, error: KafkaError | None) -> None:
         """Write that a call failed: honest, and counted."""
         name = error.name() if error is not None else "unknown"
         self.tell("failed", error=f"{where}: {name}", text=str(error))
+
+
+class Silence:
+    """Ends a worker whose client got nothing for long, though there was something to get."""
+
+    def __init__(self, worker: Worker) -> None:
+        self._worker = worker
+        self._since = time.monotonic()
+
+    def note(self, *, got_some: bool) -> None:
+        """Note whether something came, or nothing is expected."""
+        now = time.monotonic()
+        if got_some:
+            self._since = now
+        elif now - self._since > STUCK_S_MAX:
+            self._worker.end_as_stuck("it got nothing for long")
 
 
 class Pace:

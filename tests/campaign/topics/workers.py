@@ -63,10 +63,9 @@ class Workers:
         await self._start_again(client)
 
     async def replace_stuck(self) -> None:
-        """Start again those whose client hung in itself; not who must read everything once."""
+        """Start again those whose client hung in itself."""
         for client in self._clients.values():
-            is_stuck = client.process.returncode == STUCK_STATUS
-            if is_stuck and client.module != "watcher":
+            if client.process.returncode == STUCK_STATUS:
                 await self._start_again(client)
 
     async def _start_again(self, client: ClientProcess) -> None:

@@ -1,9 +1,11 @@
 """The judge of campaigns on topics finds what was made wrong on purpose, and nothing else."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
+from tests.campaign.history import HistoryFile
 from tests.campaign.judge import Violation
 from tests.campaign.topics.facts import Commit, Facts, Fetch, GroupFacts, Outcome, Token
 from tests.campaign.topics.judge import (
@@ -17,6 +19,7 @@ from tests.campaign.topics.judge import (
 )
 from tests.campaign.topics.payloads import Identity, identify, payload_of
 from tests.campaign.topics.spans import Span, SpanMaker
+from tests.campaign.topics.watcher import positions_told
 
 WRITER = "p0.0.0"
 
@@ -170,6 +173,15 @@ def test_spans_join_what_follows() -> None:
     maker.add(0, "p1.0.0", 4, 5)
     assert maker.take() == {"0": [[WRITER, 0, 0, 3], [WRITER, 3, 4, 1], ["p1.0.0", 4, 5, 1]]}
     assert maker.take() == {}
+
+
+def test_a_watcher_goes_on_behind_what_it_told(tmp_path: Path) -> None:
+    path = tmp_path / "watcher.jsonl"
+    history = HistoryFile(path)
+    assert positions_told(path, 2) == [0, 0]
+    history.tell("read", by="watcher", group="", spans={"1": [["t", 0, 0, 4], ["t", 4, 7, 2]]})
+    history.tell("read", by="watcher", group="", spans={"1": [["t", 6, 12, 1]]})
+    assert positions_told(path, 2) == [0, 13]
 
 
 def test_facts_of_a_history() -> None:
