@@ -29,7 +29,7 @@ SPARK_STAMP := .venv/spark-installed
 PACKAGES := $(wildcard metadata bookie ledger_client broker_layer spark_io quire benchmarks)
 CANDIDATES := $(PYTHON) python3.14 python3.13 python3.12 python3.11 python3 python
 
-.PHONY: help venv test test-spark test-kafka check demo bench bench-compare bench-peers campaign campaign-topics sim seeded-bugs model faults fuzz flood clean
+.PHONY: help venv test test-spark test-kafka check demo bench bench-compare bench-peers campaign campaign-topics sim sim-topics seeded-bugs model faults fuzz flood clean
 
 help:
 	@echo 'make demo [FILE=...]  append a file to a replicated ledger while bookies fail; read it back'
@@ -43,6 +43,7 @@ help:
 	@echo 'make campaign         hurt real processes at random for MINUTES=10, then read every copy'
 	@echo 'make campaign-topics  the same of brokers too, under stock Kafka clients, then every record is read twice'
 	@echo 'make sim              a whole cluster under SEEDS=200 seeds, in virtual time, with faults'
+	@echo 'make sim-topics       the same with brokers, producers, consumers and transactions'
 	@echo 'make seeded-bugs      break a copy of the code in each known way, and see who notices (QUICK=1)'
 	@echo 'make model            every interleaving of a small scope: SCOPE=small, ci or full'
 	@echo 'make faults           real processes and files under faults: BUDGET=small or full'
@@ -131,7 +132,10 @@ campaign-topics: $(STAMP)
 sim: $(STAMP)
 	@$(BIN)/python -m tests.simulation --seeds $(SEEDS) --workers 2 $(if $(SEED),--first-seed $(SEED))
 
-# Of the seeds below BUG_SEEDS, those run whose theme suits the bug: one in seven. With QUICK, one class of detectors that
+sim-topics: $(STAMP)
+	@$(BIN)/python -m tests.simulation.topics --seeds $(SEEDS) --workers 2 $(if $(SEED),--first-seed $(SEED))
+
+# Of the seeds below BUG_SEEDS, those run whose theme suits the bug: one in eight, of topics one in five. With QUICK, one class of detectors that
 # finds a bug is enough.
 seeded-bugs: $(STAMP)
 	@$(BIN)/python -m tests.seeded_bugs $(if $(QUICK),--stop-at-first) --detector units --detector model --detector simulation --seeds $(BUG_SEEDS)
