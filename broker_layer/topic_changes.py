@@ -45,7 +45,7 @@ from metadata.topic_store import TopicStore
 
 LOOK_UP_PAUSE_S: Final = 0.5
 """Between two look-ups of one name that there is not."""
-LOOKED_UP_MAX: Final = 10_000
+MISSED_MAX: Final = 10_000
 INTERNAL_CONFIGS: Final = {"cleanup.policy": "compact", "segment.bytes": "104857600"}
 
 
@@ -88,8 +88,8 @@ class TopicChanges:
         self._wall_clock_ms = parts.wall_clock_ms
         self._bookie_count = parts.bookie_count
         self._rng = parts.rng
-        self._looked_up_s: dict[str, float] = {}
-        """When names were looked up that the view did not have."""
+        self._missed_s: dict[str, float] = {}
+        """When names were looked up, and not found."""
 
     # -- creation --------------------------------------------------------------------------------
 
@@ -160,14 +160,14 @@ class TopicChanges:
         made it just now. None if there is none, or if it is not known.
         """
         now_s = asyncio.get_running_loop().time()
-        if now_s - self._looked_up_s.get(name, -LOOK_UP_PAUSE_S) < LOOK_UP_PAUSE_S:
+        if now_s - self._missed_s.get(name, -LOOK_UP_PAUSE_S) < LOOK_UP_PAUSE_S:
             return None
-        if len(self._looked_up_s) >= LOOKED_UP_MAX:
-            self._looked_up_s.clear()
-        self._looked_up_s[name] = now_s
         try:
             return await self._read(name)
         except TopicError:
+            if len(self._missed_s) >= MISSED_MAX:
+                self._missed_s.clear()
+            self._missed_s[name] = now_s
             return None
 
     def loads(self) -> Loads:
