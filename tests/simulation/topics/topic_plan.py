@@ -39,7 +39,7 @@ THEMES: Final[dict[str, tuple[str, ...]]] = {
     "leaders": ("kill_broker", "pause_broker", "expire_broker", "elect"),
     "zombies": ("maroon_broker", "isolate_broker", "suspend_broker", "pause_broker"),
     "ledgers": ("kill_bookie", "pause_bookie", "isolate_bookie", "kill_broker"),
-    "coordinators": ("restart_all", "kill_broker", "pause_bookie", "maroon_broker"),
+    "coordinators": ("restart_all", "kill_broker", "expire_broker", "maroon_broker"),
     "users": ("kill_user", "pause_user", "cut_client", "break_connection"),
 }
 THEME_COUNT: Final = 5.0
