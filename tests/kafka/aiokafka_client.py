@@ -53,7 +53,7 @@ async def every_compression(address: str) -> None:
 async def seek_by_time(address: str) -> None:
     """Look up an offset by time and the ends, and seek."""
     topic = new_topic(address)
-    await produce(address, topic, values_of())
+    await produce(address, topic, values_of(), acks="all")
     place = TopicPartition(topic, 0)
     async with AIOKafkaConsumer(bootstrap_servers=address) as source:
         source.assign([place])
