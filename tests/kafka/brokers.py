@@ -38,10 +38,10 @@ async def broker(which: str, brokers: int = QUIRE_BROKERS) -> AsyncIterator[str]
 class BrokerInThread:
     """The same for callers that block: a loop in a thread holds the broker."""
 
-    def __init__(self, which: str) -> None:
+    def __init__(self, which: str, brokers: int = QUIRE_BROKERS) -> None:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
-        self._manager = broker(which)
+        self._manager = broker(which, brokers)
 
     def __enter__(self) -> str:
         self._thread.start()

@@ -1,4 +1,8 @@
-"""Stock clients that are Python packages work with brokers of a local cluster."""
+"""Stock clients that are Python packages work with the broker of a local cluster.
+
+It is one broker: of two, one may hear of a new topic after the other told a client, and clients
+that ask once then wait for long. `make test-kafka` runs the same scenarios with two brokers.
+"""
 
 from collections.abc import Iterator
 
@@ -11,7 +15,7 @@ from tests.kafka.scenario import Scenario
 
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:
-    with BrokerInThread("quire") as found:
+    with BrokerInThread("quire", brokers=1) as found:
         yield found
 
 
