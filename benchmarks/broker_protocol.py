@@ -22,20 +22,20 @@ from benchmarks.measures import interleaved
 from benchmarks.processes import usage_of
 from benchmarks.runner import Bench, run, run_loop
 from broker_layer.broker_log import BrokerLog
-from broker_layer.broker_services import BrokerServices, Served
-from broker_layer.config import BrokerLimits
 from broker_layer.errors import TopicError
-from broker_layer.exchange import Buffer
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.primitives import NO_TAGS, varint
 from broker_layer.kafka.record_batch import BatchHeader, Record, build_batch, place
 from broker_layer.kafka.versions import ApiKey
-from broker_layer.listeners import ListenerAddress
+from broker_layer.log.partition_state import ActiveProducer
+from broker_layer.log.pending_batches import Appended
 from broker_layer.main import COLLECT_AFTER_OBJECTS
-from broker_layer.partition_state import ActiveProducer
-from broker_layer.pending_batches import Appended
-from broker_layer.served_log import Confirmation, FoundOffset, ReadBatches
-from broker_layer.server import BrokerServer
+from broker_layer.server.broker_services import BrokerServices, Served
+from broker_layer.server.config import BrokerLimits
+from broker_layer.server.exchange import Buffer
+from broker_layer.server.listeners import ListenerAddress
+from broker_layer.server.served_log import Confirmation, FoundOffset, ReadBatches
+from broker_layer.server.server import BrokerServer
 
 PRODUCE_VERSION: Final = 9
 TOPIC: Final = b"topic"

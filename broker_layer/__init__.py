@@ -5,6 +5,6 @@ partition's log, as a broker serves it and as other programs may use it in their
 """
 
 from broker_layer.errors import TopicError
-from broker_layer.topic_log import TopicLog
+from broker_layer.log.topic_log import TopicLog
 
 __all__ = ["TopicError", "TopicLog"]

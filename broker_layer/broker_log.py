@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, TextIO
 
-from broker_layer.overriding import override
+from broker_layer.server.overriding import override
 
 LINES_PER_EVENT_MAX: Final = 5
 EVENT_PERIOD_S: Final = 10.0

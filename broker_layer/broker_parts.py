@@ -8,28 +8,30 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final
 
-from broker_layer import topic_admin_handlers
-from broker_layer.cluster_view import ClusterView, ViewSources
-from broker_layer.control_config import ControlConfig
-from broker_layer.controller import Controller, ControllerParts
+from broker_layer.administration import topic_admin_handlers
+from broker_layer.control.cluster_view import ClusterView, ViewSources
+from broker_layer.control.control_config import ControlConfig
+from broker_layer.control.controller import Controller, ControllerParts
+from broker_layer.control.ledger_sweeping import LedgerSweeper
+from broker_layer.control.live_bookies import LiveBookies
+from broker_layer.control.partition_manager import PartitionManager
+from broker_layer.control.partition_opening import CoordinatorPartitions, PartitionOpening
+from broker_layer.control.partition_upkeep import ReplicaReports, RetentionTimer
+from broker_layer.control.topic_changes import TopicChangeParts, TopicChanges
+from broker_layer.control.topic_erasing import TopicEraser
+from broker_layer.control.view_topics import ViewTopics
+from broker_layer.control.wanted_partitions import WantedPartitions
 from broker_layer.coordinator_partitions import CONSUMER_OFFSETS, TRANSACTION_STATE
 from broker_layer.group_verification import GroupVerification
 from broker_layer.groups import handlers as group_handlers
 from broker_layer.groups.config import GroupsConfig
 from broker_layer.groups.coordinator import GroupCoordinator
 from broker_layer.handlers import Handler
-from broker_layer.ledger_sweeping import LedgerSweeper
-from broker_layer.live_bookies import LiveBookies
-from broker_layer.log_services import LogServices, TailMemory
+from broker_layer.log.log_services import LogServices, TailMemory
+from broker_layer.log.topic_configs import TopicDefaults
+from broker_layer.log.topic_log import TopicLog
 from broker_layer.options import BrokerOptions, topic_default_configs
-from broker_layer.partition_manager import PartitionManager
-from broker_layer.partition_opening import CoordinatorPartitions, PartitionOpening
-from broker_layer.partition_upkeep import ReplicaReports, RetentionTimer
 from broker_layer.peer import Peers
-from broker_layer.topic_changes import TopicChangeParts, TopicChanges
-from broker_layer.topic_configs import TopicDefaults
-from broker_layer.topic_erasing import TopicEraser
-from broker_layer.topic_log import TopicLog
 from broker_layer.transactions import handlers as transaction_handlers
 from broker_layer.transactions.config import TransactionConfig
 from broker_layer.transactions.coordinator import TransactionCoordinator
@@ -40,8 +42,6 @@ from broker_layer.transactions.marker_sender import MarkerSender
 from broker_layer.transactions.verification import TransactionVerifier
 from broker_layer.transactions.verification_guards import VerificationGuards
 from broker_layer.transactions.view_leaders import ViewLeaders
-from broker_layer.view_topics import ViewTopics
-from broker_layer.wanted_partitions import WantedPartitions
 from ledger_client import ClientConfig, LedgerClient
 from metadata.broker_registry import BrokerDirectory
 from metadata.directory import BookieDirectory

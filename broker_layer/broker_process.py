@@ -17,7 +17,6 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from typing import Final
 
-from broker_layer.admin_http import AdminServer
 from broker_layer.broker_log import BrokerLog
 from broker_layer.broker_parts import (
     BrokerEnvironment,
@@ -25,15 +24,16 @@ from broker_layer.broker_parts import (
     CoordinatorParts,
     LeadingParts,
 )
-from broker_layer.broker_services import BrokerServices, Served
-from broker_layer.config import BrokerLimits
+from broker_layer.control.partition_table import LedPartitions
 from broker_layer.kafka.messages import warm_up
-from broker_layer.listeners import ListenerAddress, advertise, parse_listeners
-from broker_layer.metrics import BrokerMetrics
+from broker_layer.log.topic_log import TopicLog
 from broker_layer.options import BrokerOptions
-from broker_layer.partition_table import LedPartitions
-from broker_layer.server import BrokerServer
-from broker_layer.topic_log import TopicLog
+from broker_layer.server.admin_http import AdminServer
+from broker_layer.server.broker_services import BrokerServices, Served
+from broker_layer.server.config import BrokerLimits
+from broker_layer.server.listeners import ListenerAddress, advertise, parse_listeners
+from broker_layer.server.metrics import BrokerMetrics
+from broker_layer.server.server import BrokerServer
 from metadata.broker_registry import BrokerRegistrar, BrokerRegistration, Listener
 from metadata.cookies import cluster_instance
 from metadata.errors import NameHeldError

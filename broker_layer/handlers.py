@@ -1,11 +1,10 @@
 """Names what a family of APIs gives to the dispatcher: for each API key, what serves it.
 
-Leaves calling them to `dispatch`.
+Leaves calling them to `server.dispatch`, and what must be quicker than this to `server.exchange`.
 """
 
 from collections.abc import Awaitable, Callable
 
-from broker_layer.exchange import Exchange
 from broker_layer.kafka.messages import ApiMessage
 from broker_layer.request_context import RequestContext
 
@@ -13,6 +12,3 @@ Handler = Callable[[ApiMessage, RequestContext], Awaitable[ApiMessage | bytes]]
 """Takes a decoded request and gives the response, or its body in the request's version;
 refusals are in it, not raised.
 """
-
-RawHandler = Callable[[Exchange], None]
-"""Takes a request as bytes, never waits, and answers when it can: for what must be quick."""

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import Field, dataclass, field
 from typing import Final, Self, TypeVar
 
-from broker_layer.server_errors import BrokerOptionError
+from broker_layer.server.server_errors import BrokerOptionError
 
 TABLES_OF_OTHERS: Final = ("bookie", "broker", "client", "console", "repair")
 METADATA_VARIABLE: Final = "QUIRE_METADATA"

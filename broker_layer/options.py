@@ -13,10 +13,10 @@ from dataclasses import dataclass, fields
 from typing import Final
 
 from broker_layer.errors import TopicError
-from broker_layer.listeners import parse_listeners
+from broker_layer.log.topic_configs import check_configs
 from broker_layer.option_reading import OptionInfo, OptionTable, Value, option, read_options
-from broker_layer.server_errors import BrokerOptionError
-from broker_layer.topic_configs import check_configs
+from broker_layer.server.listeners import parse_listeners
+from broker_layer.server.server_errors import BrokerOptionError
 
 TABLE: Final = "broker"
 VARIABLE_PREFIX: Final = "QUIRE_BROKER_"

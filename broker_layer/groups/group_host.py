@@ -32,7 +32,7 @@ from broker_layer.kafka.error_codes import ErrorCode
 
 
 class GroupLog(Protocol):
-    """The durable records of a partition (`broker_layer.state_log.StateLog`)."""
+    """The durable records of a partition (`broker_layer.log.state_log.StateLog`)."""
 
     def append(self, record: bytes) -> "asyncio.Future[None]":
         """Append in order; resolved when durable. Raises TopicError when it cannot be taken."""

@@ -1,6 +1,6 @@
 """Writes markers to the partitions that this broker leads.
 
-Leaves the order of logs and their checks to `broker_layer.topic_log`, and the offsets that a
+Leaves the order of logs and their checks to `broker_layer.log.topic_log`, and the offsets that a
 transaction commits to the group coordinator.
 
 Invariants: a marker is handed to its log before `write` returns, and what was verified before it is
@@ -26,7 +26,7 @@ from broker_layer.transactions.verification_guards import VerificationGuards
 
 
 class MarkedLog(Protocol):
-    """A partition's log, for what concerns markers (`broker_layer.topic_log.TopicLog`)."""
+    """A partition's log, for what concerns markers (`broker_layer.log.topic_log.TopicLog`)."""
 
     def append(
         self, header: BatchHeader, data: bytearray, *, coordinator_epoch: int | None

@@ -1,6 +1,6 @@
 """Turns what a coordinator stores of a transactional id into bytes, and back.
 
-Leaves their order and durability to `broker_layer.state_log`.
+Leaves their order and durability to `broker_layer.log.state_log`.
 
 Format: a msgpack array. Version 1:
 

@@ -1,6 +1,6 @@
 """Names what transactions need of the rest of a broker, as interfaces.
 
-Leaves their real versions to `broker_layer.state_log`, `view_leaders`, `local_markers` and
+Leaves their real versions to `broker_layer.log.state_log`, `view_leaders`, `local_markers` and
 `metadata.number_blocks`.
 """
 
@@ -15,7 +15,7 @@ from broker_layer.transactions.values import Marker, TopicPartition
 
 
 class DurableLog(Protocol):
-    """The records of one state partition, in order (`broker_layer.state_log.StateLog`)."""
+    """The records of one state partition, in order (`broker_layer.log.state_log.StateLog`)."""
 
     @property
     def leader_epoch(self) -> int:

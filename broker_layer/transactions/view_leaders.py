@@ -1,6 +1,6 @@
 """Says who leads a partition and where that broker is, from the view of the cluster.
 
-Leaves keeping the view current to `broker_layer.cluster_view`.
+Leaves keeping the view current to `broker_layer.control.cluster_view`.
 
 Invariants: a topic counts as deleted only when its record says so.
 """
@@ -14,7 +14,7 @@ from broker_layer.transactions.values import TopicPartition
 
 
 class LeaderView(Protocol):
-    """What is needed of the view (`broker_layer.cluster_view.ClusterView`)."""
+    """What is needed of the view (`broker_layer.control.cluster_view.ClusterView`)."""
 
     @property
     def deleting(self) -> Container[str]:

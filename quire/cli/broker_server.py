@@ -8,7 +8,7 @@ import os
 
 from broker_layer.main import run_broker
 from broker_layer.options import OPTIONS, load_options
-from broker_layer.server_errors import BrokerOptionError
+from broker_layer.server.server_errors import BrokerOptionError
 from quire.cli.config import read_config_file
 from quire.cli.output import Output
 from quire.errors import ExitCode, UsageError

@@ -110,7 +110,7 @@ def _load_bookie(text: str | None) -> Mapping[str, Value]:
 
 def _load_broker(text: str | None) -> Mapping[str, Value]:
     from broker_layer.options import OPTIONS, load_options
-    from broker_layer.server_errors import BrokerOptionError
+    from broker_layer.server.server_errors import BrokerOptionError
 
     try:
         options = load_options(text, os.environ, {})

@@ -9,16 +9,16 @@ from typing import Final
 
 from tests.seeded_bugs.seeded_bug import LEDGERS_ONLY, Edit, SeededBug, topics, units
 
-TOPIC_LOG: Final = "broker_layer/topic_log.py"
-WRITING: Final = "broker_layer/log_writing.py"
-ROLLING: Final = "broker_layer/log_rolling.py"
-PENDING: Final = "broker_layer/pending_batches.py"
-TAKEOVER: Final = "broker_layer/log_takeover.py"
-CHAIN: Final = "broker_layer/ledger_chain.py"
+TOPIC_LOG: Final = "broker_layer/log/topic_log.py"
+WRITING: Final = "broker_layer/log/log_writing.py"
+ROLLING: Final = "broker_layer/log/log_rolling.py"
+PENDING: Final = "broker_layer/log/pending_batches.py"
+TAKEOVER: Final = "broker_layer/log/log_takeover.py"
+CHAIN: Final = "broker_layer/log/ledger_chain.py"
 RECORD: Final = "metadata/partition.py"
-MANAGER: Final = "broker_layer/partition_manager.py"
-OFFSETS: Final = "broker_layer/offsets.py"
-PRODUCERS: Final = "broker_layer/producer_state.py"
+MANAGER: Final = "broker_layer/control/partition_manager.py"
+OFFSETS: Final = "broker_layer/server/offsets.py"
+PRODUCERS: Final = "broker_layer/log/producer_state.py"
 
 BUGS = (
     SeededBug(

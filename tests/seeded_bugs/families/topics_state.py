@@ -16,10 +16,10 @@ from tests.seeded_bugs.seeded_bug import (
     units,
 )
 
-TOPIC_LOG: Final = "broker_layer/topic_log.py"
-PARTITION: Final = "broker_layer/partition_state.py"
-INDEX: Final = "broker_layer/transaction_index.py"
-PRODUCERS: Final = "broker_layer/producer_state.py"
+TOPIC_LOG: Final = "broker_layer/log/topic_log.py"
+PARTITION: Final = "broker_layer/log/partition_state.py"
+INDEX: Final = "broker_layer/log/transaction_index.py"
+PRODUCERS: Final = "broker_layer/log/producer_state.py"
 COMMITS: Final = "broker_layer/groups/offset_commits.py"
 COORDINATOR: Final = "broker_layer/groups/coordinator.py"
 SHARD: Final = "broker_layer/groups/shard.py"

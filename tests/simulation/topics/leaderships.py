@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from tests.simulation.topics.topic_cluster import TopicCluster
 
 if TYPE_CHECKING:
-    from broker_layer.topic_log import TopicLog
+    from broker_layer.log.topic_log import TopicLog
 
 
 class Leaderships:

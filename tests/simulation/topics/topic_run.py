@@ -16,13 +16,14 @@ from dataclasses import replace
 from typing import Final
 from unittest.mock import patch
 
-from broker_layer import broker_parts, broker_process, partition_opening
-from broker_layer.control_config import ControlConfig
+from broker_layer import broker_parts, broker_process
+from broker_layer.control import partition_opening
+from broker_layer.control.control_config import ControlConfig
 from broker_layer.kafka.messages import CreateTopicsRequest, CreateTopicsResponse
 from broker_layer.kafka.versions import ApiKey
-from broker_layer.log_config import LogConfig, log_config
+from broker_layer.log.log_config import LogConfig, log_config
+from broker_layer.log.topic_configs import TopicDefaults
 from broker_layer.options import BrokerOptions
-from broker_layer.topic_configs import TopicDefaults
 from tests.simulation.loop import LivelockError, SimulationLoop
 from tests.simulation.model import Model
 from tests.simulation.observing import described

@@ -5,18 +5,18 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 
-from broker_layer.cluster_view import ClusterView, ViewSources
-from broker_layer.control_config import ControlConfig
-from broker_layer.controller import Controller, ControllerParts
-from broker_layer.ledger_sweeping import LedgerSweeper
-from broker_layer.log_services import LogServices, TailMemory
-from broker_layer.partition_manager import PartitionManager
-from broker_layer.partition_opening import CoordinatorPartitions, PartitionOpening
-from broker_layer.topic_changes import NewTopic, TopicChangeParts, TopicChanges
-from broker_layer.topic_configs import TopicDefaults
-from broker_layer.topic_erasing import TopicEraser
-from broker_layer.topic_log import TopicLog
-from broker_layer.wanted_partitions import WantedPartitions
+from broker_layer.control.cluster_view import ClusterView, ViewSources
+from broker_layer.control.control_config import ControlConfig
+from broker_layer.control.controller import Controller, ControllerParts
+from broker_layer.control.ledger_sweeping import LedgerSweeper
+from broker_layer.control.partition_manager import PartitionManager
+from broker_layer.control.partition_opening import CoordinatorPartitions, PartitionOpening
+from broker_layer.control.topic_changes import NewTopic, TopicChangeParts, TopicChanges
+from broker_layer.control.topic_erasing import TopicEraser
+from broker_layer.control.wanted_partitions import WantedPartitions
+from broker_layer.log.log_services import LogServices, TailMemory
+from broker_layer.log.topic_configs import TopicDefaults
+from broker_layer.log.topic_log import TopicLog
 from metadata.broker_registry import (
     BrokerDirectory,
     BrokerRegistrar,

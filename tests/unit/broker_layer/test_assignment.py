@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker_layer.assignment import (
+from broker_layer.control.assignment import (
     Loads,
     Plan,
     apply_moves,

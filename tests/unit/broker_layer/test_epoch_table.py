@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker_layer import epoch_table
-from broker_layer.epoch_table import EpochTable
+from broker_layer.log import epoch_table
+from broker_layer.log.epoch_table import EpochTable
 from metadata.partition import EpochStart
 
 

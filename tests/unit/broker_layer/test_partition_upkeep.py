@@ -7,12 +7,12 @@ from random import Random
 
 import pytest
 
+from broker_layer.control.partition_opening import OpenStateLog
+from broker_layer.control.partition_upkeep import ReplicaReports, RetentionTimer
 from broker_layer.coordinator_partitions import CONSUMER_OFFSETS
 from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
-from broker_layer.partition_opening import OpenStateLog
-from broker_layer.partition_upkeep import ReplicaReports, RetentionTimer
-from broker_layer.state_log import StateLog
+from broker_layer.log.state_log import StateLog
 from metadata.in_sync_reports import InSyncReporter
 from metadata.partition_store import PartitionKey
 from metadata.replica_numbers import REPLICA_ID_FIRST, ReplicaNumbers

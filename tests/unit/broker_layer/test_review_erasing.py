@@ -8,7 +8,7 @@ import pytest
 
 from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
-from broker_layer.topic_log import TopicLog
+from broker_layer.log.topic_log import TopicLog
 from metadata.errors import NodeNotFoundError, StoreUnavailableError
 from metadata.partition_store import PartitionKey
 from tests.unit.broker_layer.control_setting import CONFIG as CONTROL

@@ -13,9 +13,9 @@ from bookie.wire.messages import Status
 from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.record_batch import Producer
-from broker_layer.overriding import override
-from broker_layer.segment_reading import READERS_MAX, SegmentReaders
-from broker_layer.topic_log import TopicLog
+from broker_layer.log.segment_reading import READERS_MAX, SegmentReaders
+from broker_layer.log.topic_log import TopicLog
+from broker_layer.server.overriding import override
 from ledger_client import Quorum
 from ledger_client.writer import LedgerWriter
 from metadata.errors import StoreClosedError

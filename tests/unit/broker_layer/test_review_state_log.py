@@ -9,10 +9,10 @@ from dataclasses import replace
 import pytest
 
 from broker_layer.errors import TopicError
-from broker_layer.log_config import LogConfig
-from broker_layer.log_services import LogServices, TailMemory
-from broker_layer.pending_batches import RecentBatches
-from broker_layer.state_log import StateLog
+from broker_layer.log.log_config import LogConfig
+from broker_layer.log.log_services import LogServices, TailMemory
+from broker_layer.log.pending_batches import RecentBatches
+from broker_layer.log.state_log import StateLog
 from ledger_client import Quorum
 from ledger_client.errors import RecoveryUndecidedError
 from ledger_client.info import LedgerInfo
@@ -58,7 +58,7 @@ async def test_a_log_that_is_closed_while_it_begins_a_ledger_leaves_no_writer(
         return writers[0]
 
     monkeypatch.setattr(client, "create_ledger", slow)
-    monkeypatch.setattr("broker_layer.state_log.DRAIN_S", 0.05)
+    monkeypatch.setattr("broker_layer.log.state_log.DRAIN_S", 0.05)
     answer = log.append(b"a")
     await is_creating.wait()
     closing = asyncio.create_task(log.aclose())

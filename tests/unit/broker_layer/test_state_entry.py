@@ -6,12 +6,12 @@ from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker_layer.epoch_table import EPOCHS_MAX, EpochTable
 from broker_layer.kafka.error_codes import ErrorCode
-from broker_layer.offset_index import IndexPoint
-from broker_layer.producer_state import PRODUCERS_MAX, ProducerState, RecentBatch
-from broker_layer.state_entry import EntryPlace, StateEntry, StateEntryError, is_state_entry
-from broker_layer.transaction_index import TRANSACTIONS_MAX, AbortedTransaction
+from broker_layer.log.epoch_table import EPOCHS_MAX, EpochTable
+from broker_layer.log.offset_index import IndexPoint
+from broker_layer.log.producer_state import PRODUCERS_MAX, ProducerState, RecentBatch
+from broker_layer.log.state_entry import EntryPlace, StateEntry, StateEntryError, is_state_entry
+from broker_layer.log.transaction_index import TRANSACTIONS_MAX, AbortedTransaction
 from ledger_client.config import ClientConfig
 from metadata.ids import EntryId, LedgerId
 from metadata.partition import EpochStart

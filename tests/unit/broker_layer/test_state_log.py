@@ -10,8 +10,8 @@ import pytest
 from bookie.wire.messages import Status
 from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
-from broker_layer.log_config import LogConfig
-from broker_layer.state_log import StateLog
+from broker_layer.log.log_config import LogConfig
+from broker_layer.log.state_log import StateLog
 from metadata.memory import MemoryMetadataStore
 from metadata.partition_store import PartitionStore
 from tests.unit.broker_layer.log_setting import CONFIG, KEY, LogSetting, small

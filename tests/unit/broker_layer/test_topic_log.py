@@ -18,7 +18,7 @@ from broker_layer.kafka.record_batch import (
     build_control_batch,
     read_header,
 )
-from broker_layer.topic_log import TopicLog
+from broker_layer.log.topic_log import TopicLog
 from metadata.ids import Version
 from metadata.memory import MemoryMetadataStore
 from metadata.partition import PartitionRecord
@@ -47,7 +47,7 @@ async def test_batches_get_offsets_in_order_and_are_read_whole(setting: LogSetti
 async def test_nothing_is_visible_before_it_is_committed(
     setting: LogSetting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("broker_layer.topic_log.DRAIN_S", 0.05)
+    monkeypatch.setattr("broker_layer.log.topic_log.DRAIN_S", 0.05)
     log = await setting.take_over(1)
     await append(log, batch(b"a"))
     for bookie in setting.cluster.bookies:
@@ -214,7 +214,7 @@ async def test_a_fenced_ledger_ends_the_log(setting: LogSetting) -> None:
 async def test_room_is_bounded_and_comes_back(
     setting: LogSetting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("broker_layer.topic_log.DRAIN_S", 0.05)
+    monkeypatch.setattr("broker_layer.log.topic_log.DRAIN_S", 0.05)
     log = await setting.take_over(1)
     await append(log, batch(b"a"))
     assert log.has_room
@@ -320,7 +320,7 @@ async def test_records_of_a_topic_that_is_only_compacted_are_not_deleted(
 async def test_one_copy_is_enough_for_who_asks_for_one(
     setting: LogSetting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("broker_layer.topic_log.DRAIN_S", 0.05)
+    monkeypatch.setattr("broker_layer.log.topic_log.DRAIN_S", 0.05)
     log = await setting.take_over(1)
     await append(log, batch(b"a"))
     others = [each for each in setting.cluster.bookies if each.id in log.replicas][1:]

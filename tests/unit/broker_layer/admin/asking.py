@@ -4,7 +4,9 @@ from random import Random
 from typing import TYPE_CHECKING, TypeVar
 from uuid import UUID
 
-from broker_layer.control_config import ControlConfig
+from broker_layer.administration.topic_admin_handlers import AdminParts, handlers
+from broker_layer.control.control_config import ControlConfig
+from broker_layer.control.live_bookies import LiveBookies
 from broker_layer.kafka.messages import (
     ApiMessage,
     CreateTopicsRequest,
@@ -21,9 +23,7 @@ from broker_layer.kafka.messages import (
     encode_response,
 )
 from broker_layer.kafka.versions import ADVERTISED, ApiKey
-from broker_layer.live_bookies import LiveBookies
 from broker_layer.request_context import RequestContext
-from broker_layer.topic_admin_handlers import AdminParts, handlers
 from metadata.directory import BookieDirectory
 from metadata.replica_numbers import ReplicaNumbers
 from tests.unit.broker_layer.control_setting import CONFIG, LISTENER, Broker, until

@@ -2,7 +2,7 @@
 
 import pytest
 
-from broker_layer.held_partition import Stage
+from broker_layer.control.held_partition import Stage
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.messages import (
     ElectLeadersRequest,
@@ -61,7 +61,7 @@ async def test_there_are_two_kinds_of_elections(admin: Admin, name: str) -> None
 async def test_an_unclean_leadership_is_noted_for_its_epoch(
     admin: Admin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("broker_layer.leader_elections.REPORT_PAUSE_S", 0.0)
+    monkeypatch.setattr("broker_layer.administration.leader_elections.REPORT_PAUSE_S", 0.0)
     await admin.create(topic("a"))
     log = await admin.broker.log("a")
 
@@ -83,7 +83,7 @@ async def test_an_unclean_leadership_is_noted_for_its_epoch(
 async def test_an_election_that_came_too_late_says_so(
     admin: Admin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("broker_layer.leader_elections.REPORT_PAUSE_S", 0.0)
+    monkeypatch.setattr("broker_layer.administration.leader_elections.REPORT_PAUSE_S", 0.0)
     await admin.create(topic("a"))
     stale = admin.broker.view.topics["a"]
     await admin.broker.log("a")

@@ -4,7 +4,8 @@ from uuid import UUID
 
 import pytest
 
-from broker_layer.control_config import ControlConfig
+from broker_layer.control.control_config import ControlConfig
+from broker_layer.control.topic_changes import NewTopic
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.messages import (
     CreatePartitionsRequest,
@@ -21,7 +22,6 @@ from broker_layer.kafka.messages import (
     MetadataResponse,
 )
 from broker_layer.kafka.versions import ApiKey
-from broker_layer.topic_changes import NewTopic
 from metadata.replica_numbers import REPLICA_ID_FIRST
 from tests.unit.broker_layer.admin.asking import Admin, AskedTopic, topic
 from tests.unit.broker_layer.control_setting import Setting

@@ -9,11 +9,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from broker_layer.errors import TopicError
-from broker_layer.exchange import Buffer
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.record_batch import BatchHeader, parse_records, place
-from broker_layer.partition_state import ActiveProducer
-from broker_layer.pending_batches import Appended
+from broker_layer.log.partition_state import ActiveProducer
+from broker_layer.log.pending_batches import Appended
+from broker_layer.server.exchange import Buffer
 
 BATCH_BYTES_MAX = 2**20 + 1000
 

@@ -12,13 +12,13 @@ from kafka.protocol.consumer import FetchRequest, FetchResponse
 from kafka.protocol.producer import ProduceRequest, ProduceResponse
 
 from broker_layer.broker_log import BrokerLog
-from broker_layer.broker_services import BrokerServices, Served
-from broker_layer.config import BrokerLimits
 from broker_layer.kafka.messages import ApiMessage, decode_response, encode_request
 from broker_layer.kafka.record_batch import NO_PRODUCER, Producer, Record, build_batch
 from broker_layer.kafka.versions import ADVERTISED, ApiKey
-from broker_layer.listeners import ListenerAddress
-from broker_layer.server import BrokerServer
+from broker_layer.server.broker_services import BrokerServices, Served
+from broker_layer.server.config import BrokerLimits
+from broker_layer.server.listeners import ListenerAddress
+from broker_layer.server.server import BrokerServer
 from tests.unit.broker_layer.server.memory_topics import MemoryTopics
 
 ANSWER_S = 20.0

@@ -8,17 +8,17 @@ from hypothesis import strategies as st
 
 from bookie.wire.bodies import BodyPool
 from broker_layer.broker_parts import control_config, groups_config
-from broker_layer.control_config import ControlConfig
-from broker_layer.fetch_sessions import FetchPosition, FetchSessions
-from broker_layer.frame_assembler import FrameAssembler
+from broker_layer.control.control_config import ControlConfig
 from broker_layer.groups.config import GroupsConfig
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.errors import FrameError
-from broker_layer.listeners import ListenerAddress, advertise, parse_listeners
-from broker_layer.memory_budget import MemoryBudget
 from broker_layer.options import load_options
-from broker_layer.quotas import ByteRateQuota
-from broker_layer.server_errors import BrokerOptionError
+from broker_layer.server.fetch_sessions import FetchPosition, FetchSessions
+from broker_layer.server.frame_assembler import FrameAssembler
+from broker_layer.server.listeners import ListenerAddress, advertise, parse_listeners
+from broker_layer.server.memory_budget import MemoryBudget
+from broker_layer.server.quotas import ByteRateQuota
+from broker_layer.server.server_errors import BrokerOptionError
 from broker_layer.transactions.config import TransactionConfig
 
 

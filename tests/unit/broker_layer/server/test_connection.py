@@ -5,7 +5,6 @@ import struct
 
 import pytest
 
-from broker_layer.config import BrokerLimits
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.messages import (
     AddPartitionsToTxnRequest,
@@ -16,6 +15,7 @@ from broker_layer.kafka.messages import (
     encode_request,
 )
 from broker_layer.kafka.versions import ApiKey
+from broker_layer.server.config import BrokerLimits
 from tests.unit.broker_layer.server.memory_topics import MemoryLog, MemoryTopics
 from tests.unit.broker_layer.server.served_broker import (
     Ask,

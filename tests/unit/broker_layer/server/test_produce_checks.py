@@ -18,7 +18,7 @@ from broker_layer.kafka.record_batch import (
     read_header,
 )
 from broker_layer.kafka.record_batch.header import seal
-from broker_layer.produce_checks import read_batch
+from broker_layer.server.produce_checks import read_batch
 
 VERSION = 9
 

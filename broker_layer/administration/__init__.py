@@ -1,0 +1,1 @@
+"""What administrators ask of topics: metadata, topics, settings, elections."""

@@ -1,0 +1,185 @@
+"""Answers who is in the cluster: DescribeCluster, FindCoordinator and DescribeLogDirs.
+
+Leaves what is known to `cluster_view.py`, and making internal topics to `topic_changes.py`.
+
+Source: KIP-700 (DescribeCluster), KIP-699 (batches of coordinators), KIP-113 and KIP-827 (log
+directories).
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from broker_layer.control.cluster_view import ClusterView
+from broker_layer.control.partition_manager import PartitionManager
+from broker_layer.control.topic_changes import TopicChanges
+from broker_layer.coordinator_partitions import (
+    CONSUMER_OFFSETS,
+    TRANSACTION_STATE,
+    coordinator_partition,
+)
+from broker_layer.errors import TopicError
+from broker_layer.kafka.error_codes import ErrorCode
+from broker_layer.kafka.messages import (
+    ApiMessage,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+from broker_layer.request_context import RequestContext
+
+BATCH_VERSION: Final = 4
+"""The first of FindCoordinator that asks for several keys."""
+CREATION_TIMEOUT_S: Final = 5.0
+LOG_DIRECTORY: Final = "/ledgers"
+"""The one log directory that a broker shows: its partitions are in ledgers on bookies."""
+ENDPOINT_BROKERS: Final = 1
+
+_STATE_TOPICS: Final = {0: CONSUMER_OFFSETS, 1: TRANSACTION_STATE}
+_Coordinator = FindCoordinatorResponse.Coordinator
+_Directory = DescribeLogDirsResponse.DescribeLogDirsResult
+_DirectoryTopic = _Directory.DescribeLogDirsTopic
+_DirectoryPartition = _DirectoryTopic.DescribeLogDirsPartition
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """A coordinator, or why there is none."""
+
+    node_id: int = -1
+    host: str = ""
+    port: int = -1
+    code: ErrorCode = ErrorCode.NONE
+    text: str | None = None
+
+
+class ClusterAnswers:
+    """Answers for one broker."""
+
+    def __init__(
+        self,
+        view: ClusterView,
+        manager: PartitionManager,
+        changes: TopicChanges,
+        cluster_id: str,
+    ) -> None:
+        self._view = view
+        self._manager = manager
+        self._changes = changes
+        self._cluster_id = cluster_id
+
+    async def describe_cluster(self, request: ApiMessage, context: RequestContext) -> ApiMessage:
+        """Answer DescribeCluster."""
+        assert isinstance(request, DescribeClusterRequest), "the dispatcher goes by the API"
+        if context.api_version > 0 and request.endpoint_type != ENDPOINT_BROKERS:
+            return DescribeClusterResponse(
+                error_code=ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
+                error_message="there are no controllers beside the brokers",
+                cluster_id=self._cluster_id,
+                brokers=[],
+            )
+        brokers = []
+        for broker_id, registration in sorted(self._view.brokers.items()):
+            address = self._view.address_of(broker_id, context.listener)
+            if address is not None:
+                brokers.append(
+                    DescribeClusterResponse.DescribeClusterBroker(
+                        broker_id=broker_id,
+                        host=address[0],
+                        port=address[1],
+                        rack=registration.rack or None,
+                    )
+                )
+        return DescribeClusterResponse(
+            error_code=ErrorCode.NONE,
+            cluster_id=self._cluster_id,
+            controller_id=self._view.controller_id,
+            brokers=brokers,
+        )
+
+    # -- coordinators ----------------------------------------------------------------------------
+
+    async def find_coordinator(self, request: ApiMessage, context: RequestContext) -> ApiMessage:
+        """Answer FindCoordinator; makes the internal topic at the first need."""
+        assert isinstance(request, FindCoordinatorRequest), "the dispatcher goes by the API"
+        key_type = request.key_type if context.api_version > 0 else 0
+        if context.api_version < BATCH_VERSION:
+            (found,) = await self._find(key_type, [request.key], context)
+            return FindCoordinatorResponse(
+                error_code=found.code,
+                error_message=found.text,
+                node_id=found.node_id,
+                host=found.host,
+                port=found.port,
+            )
+        keys = list(request.coordinator_keys)
+        return FindCoordinatorResponse(
+            coordinators=[
+                _Coordinator(
+                    key=key,
+                    node_id=found.node_id,
+                    host=found.host,
+                    port=found.port,
+                    error_code=found.code,
+                    error_message=found.text,
+                )
+                for key, found in zip(keys, await self._find(key_type, keys, context), strict=True)
+            ]
+        )
+
+    async def _find(
+        self, key_type: int, keys: Iterable[str], context: RequestContext
+    ) -> list[_Found]:
+        topic = _STATE_TOPICS.get(key_type)
+        if topic is None:
+            text = f"there are no coordinators of type {key_type}"
+            return [_Found(code=ErrorCode.INVALID_REQUEST, text=text) for _ in keys]
+        try:
+            record = await self._changes.ensure(topic, CREATION_TIMEOUT_S)
+        except TopicError as error:
+            code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+            return [_Found(code=code, text=error.text) for _ in keys]
+        count = len(record.partitions)
+        return [self._leader(topic, coordinator_partition(key, count), context) for key in keys]
+
+    def _leader(self, topic: str, partition: int, context: RequestContext) -> _Found:
+        leader = self._view.leader_of(topic, partition)
+        address = None if leader is None else self._view.address_of(leader[0], context.listener)
+        if leader is None or address is None:
+            text = f"{topic}-{partition} has no leader now"
+            return _Found(code=ErrorCode.COORDINATOR_NOT_AVAILABLE, text=text)
+        return _Found(leader[0], *address)
+
+    # -- log directories -------------------------------------------------------------------------
+
+    async def describe_log_dirs(self, request: ApiMessage, context: RequestContext) -> ApiMessage:
+        """Answer DescribeLogDirs: the sizes of the partitions that this broker leads."""
+        assert isinstance(request, DescribeLogDirsRequest), "the dispatcher goes by the API"
+        del context
+        asked: dict[str, list[int]] | None = None
+        if request.topics is not None:
+            asked = {each.topic: list(each.partitions) for each in request.topics}
+        topics: dict[str, list[_DirectoryPartition]] = {}
+        for log in self._manager.logs():
+            partition = log.key.partition
+            if asked is None or partition in asked.get(log.topic, ()):
+                topics.setdefault(log.topic, []).append(
+                    _DirectoryPartition(
+                        partition_index=partition,
+                        partition_size=log.size_bytes,
+                        offset_lag=0,
+                        is_future_key=False,
+                    )
+                )
+        directory = _Directory(
+            error_code=ErrorCode.NONE,
+            log_dir=LOG_DIRECTORY,
+            topics=[
+                _DirectoryTopic(name=name, partitions=partitions)
+                for name, partitions in sorted(topics.items())
+            ],
+        )
+        return DescribeLogDirsResponse(error_code=ErrorCode.NONE, results=[directory])

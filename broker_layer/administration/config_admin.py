@@ -1,0 +1,242 @@
+"""Answers DescribeConfigs, AlterConfigs and IncrementalAlterConfigs.
+
+Leaves the changes to `topic_changes.py`, what is shown to `shown_configs.py`.
+
+Invariants: settings of topics alone are altered here, those of brokers in their configuration;
+each resource is answered by itself, and its settings are altered together or not at all.
+
+Source: KIP-133, KIP-226, KIP-339, KIP-569.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from enum import IntEnum
+
+from broker_layer.administration.shown_configs import ConfigRow, broker_rows, topic_rows
+from broker_layer.control.cluster_view import ClusterView
+from broker_layer.control.control_config import ControlConfig
+from broker_layer.control.topic_changes import ConfigChange, TopicChanges
+from broker_layer.errors import TopicError
+from broker_layer.kafka.error_codes import ErrorCode
+from broker_layer.kafka.messages import (
+    AlterConfigsRequest,
+    AlterConfigsResponse,
+    ApiMessage,
+    DescribeConfigsRequest,
+    DescribeConfigsResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from broker_layer.log.topic_config_table import DEFINITIONS, ConfigType
+from broker_layer.log.topic_configs import changed_configs, check_configs, kept_configs, list_of
+from broker_layer.request_context import RequestContext
+
+_Result = DescribeConfigsResponse.DescribeConfigsResult
+_Row = _Result.DescribeConfigsResourceResult
+_Resource = DescribeConfigsRequest.DescribeConfigsResource
+_Steps = IncrementalAlterConfigsRequest.AlterConfigsResource
+_Step = _Steps.AlterableConfig
+_Altered = AlterConfigsResponse.AlterConfigsResourceResponse
+_AlteredInSteps = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
+
+
+class ResourceType(IntEnum):
+    """What settings are of, under Kafka's numbers."""
+
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+
+
+class StepKind(IntEnum):
+    """What IncrementalAlterConfigs does to one setting."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+class ConfigAdmin:
+    """Answers for one broker."""
+
+    def __init__(
+        self, broker_id: int, view: ClusterView, changes: TopicChanges, config: ControlConfig
+    ) -> None:
+        self._broker_id = broker_id
+        self._view = view
+        self._changes = changes
+        self._config = config
+
+    # -- showing ---------------------------------------------------------------------------------
+
+    async def describe(self, request: ApiMessage, context: RequestContext) -> ApiMessage:
+        """Answer DescribeConfigs."""
+        assert isinstance(request, DescribeConfigsRequest), "the dispatcher goes by the API"
+        del context
+        results = []
+        for resource in request.resources:
+            try:
+                rows = self._rows(resource.resource_type, resource.resource_name)
+            except TopicError as error:
+                results.append(_refused(resource, error))
+                continue
+            asked = resource.configuration_keys
+            shown = [row for row in rows if asked is None or row.name in asked]
+            results.append(
+                _Result(
+                    error_code=ErrorCode.NONE,
+                    resource_type=resource.resource_type,
+                    resource_name=resource.resource_name,
+                    configs=[_shown(row, request) for row in shown],
+                )
+            )
+        return DescribeConfigsResponse(throttle_time_ms=0, results=results)
+
+    def _rows(self, kind: int, name: str) -> Iterable[ConfigRow]:
+        if kind == ResourceType.TOPIC:
+            self._changes.check_name_form(name)
+            record = self._view.topics.get(name)
+            if record is None:
+                raise _unknown_topic(name)
+            return topic_rows(record.configs, self._config.topic_defaults)
+        if kind == ResourceType.BROKER:
+            if name not in ("", str(self._broker_id)):
+                text = f"ask broker {name} itself: this is broker {self._broker_id}"
+                raise TopicError(ErrorCode.INVALID_REQUEST, text)
+            return broker_rows(self._broker_id, self._config) if name else ()
+        raise TopicError(ErrorCode.INVALID_REQUEST, f"resources of type {kind} are not configured")
+
+    # -- altering --------------------------------------------------------------------------------
+
+    async def alter(self, request: ApiMessage, context: RequestContext) -> ApiMessage:
+        """Answer AlterConfigs: replace all settings of a topic."""
+        assert isinstance(request, AlterConfigsRequest), "the dispatcher goes by the API"
+        del context
+        answers = []
+        for resource in request.resources:
+            given = {each.name: each.value for each in resource.configs if each.value is not None}
+            code, text = await self._apply(
+                resource.resource_type,
+                resource.resource_name,
+                _replacing(given),
+                is_dry=request.validate_only,
+            )
+            answers.append(
+                _Altered(
+                    error_code=code,
+                    error_message=text,
+                    resource_type=resource.resource_type,
+                    resource_name=resource.resource_name,
+                )
+            )
+        return AlterConfigsResponse(throttle_time_ms=0, responses=answers)
+
+    async def alter_in_steps(self, request: ApiMessage, context: RequestContext) -> ApiMessage:
+        """Answer IncrementalAlterConfigs."""
+        assert isinstance(request, IncrementalAlterConfigsRequest), "the dispatcher goes by the API"
+        del context
+        answers = []
+        for resource in request.resources:
+            code, text = await self._apply(
+                resource.resource_type,
+                resource.resource_name,
+                _stepping(list(resource.configs)),
+                is_dry=request.validate_only,
+            )
+            answers.append(
+                _AlteredInSteps(
+                    error_code=code,
+                    error_message=text,
+                    resource_type=resource.resource_type,
+                    resource_name=resource.resource_name,
+                )
+            )
+        return IncrementalAlterConfigsResponse(throttle_time_ms=0, responses=answers)
+
+    async def _apply(
+        self, kind: int, name: str, change: ConfigChange, *, is_dry: bool
+    ) -> tuple[ErrorCode, str | None]:
+        try:
+            if kind != ResourceType.TOPIC:
+                text = "a broker's settings are changed in its configuration, and by a restart"
+                raise TopicError(ErrorCode.INVALID_REQUEST, text)
+            if not name:
+                raise TopicError(ErrorCode.INVALID_REQUEST, "no topic is named")
+            if is_dry:
+                self._changes.changed_configs(name, change)
+            else:
+                await self._changes.set_configs(name, change)
+        except TopicError as error:
+            return error.code, error.text
+        return ErrorCode.NONE, None
+
+
+def _replacing(given: Mapping[str, str]) -> ConfigChange:
+    def change(stored: Mapping[str, str]) -> Mapping[str, str]:
+        check_configs(given)
+        return {**given, **kept_configs(stored)}
+
+    return change
+
+
+def _stepping(steps: Sequence[_Step]) -> ConfigChange:
+    def change(stored: Mapping[str, str]) -> Mapping[str, str]:
+        names = [step.name for step in steps]
+        if len(dict.fromkeys(names)) != len(names):
+            raise TopicError(ErrorCode.INVALID_REQUEST, "a setting is named more than once")
+        return changed_configs(stored, {step.name: _stepped(step, stored) for step in steps})
+
+    return change
+
+
+def _stepped(step: _Step, stored: Mapping[str, str]) -> str | None:
+    """Return the value that a setting has after a step; None for its default."""
+    kind, value = step.config_operation, step.value
+    if kind == StepKind.DELETE:
+        return None
+    if kind not in tuple(StepKind):
+        raise TopicError(ErrorCode.INVALID_REQUEST, f"there is no step of kind {kind}")
+    if value is None:
+        raise TopicError(ErrorCode.INVALID_REQUEST, f"{step.name} has no value")
+    if kind == StepKind.SET:
+        return value
+    definition = DEFINITIONS.get(step.name)
+    if definition is None or definition.kind is not ConfigType.LIST:
+        text = f"{step.name} is no list: nothing can be added to it or taken from it"
+        raise TopicError(ErrorCode.INVALID_CONFIG, text)
+    known = list_of(stored.get(step.name, definition.default or ""))
+    given = list_of(value)
+    if kind == StepKind.APPEND:
+        return ",".join(dict.fromkeys(known + given))
+    return ",".join(each for each in known if each not in given)
+
+
+def _shown(row: ConfigRow, request: DescribeConfigsRequest) -> _Row:
+    synonyms = row.synonyms if request.include_synonyms else ()
+    return _Row(
+        name=row.name,
+        value=row.value,
+        read_only=row.is_read_only,
+        config_source=row.source,
+        is_sensitive=False,
+        synonyms=[
+            _Row.DescribeConfigsSynonym(name=row.name, value=value, source=source)
+            for value, source in synonyms
+        ],
+        config_type=row.kind,
+        documentation=row.meaning if request.include_documentation else None,
+    )
+
+
+def _refused(resource: _Resource, error: TopicError) -> _Result:
+    return _Result(
+        error_code=error.code,
+        error_message=error.text,
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+        configs=[],
+    )
+
+
+def _unknown_topic(name: str) -> TopicError:
+    return TopicError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")

@@ -1,0 +1,208 @@
+"""Answers ElectLeaders: back to preferred leaders, or on without records that nobody can return.
+
+Leaves taking over to the brokers that are named, and what an unclean leadership may do to
+`log_takeover.py`.
+
+Invariants: a leader changes only if it is the one that was seen; an unclean leadership is asked for
+only where the present leader does not report the partition in its epoch, and even then gives
+nothing up that a clean recovery finds.
+
+Source: KIP-183, KIP-460; protocol rule 11.6.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from enum import IntEnum
+from functools import partial
+from typing import Final
+
+from broker_layer.control.assignment import Loads, Move, apply_moves
+from broker_layer.control.cluster_view import ClusterView
+from broker_layer.control.topic_changes import translated
+from broker_layer.control.unclean_elections import is_unclean as is_unclean_now
+from broker_layer.control.unclean_elections import with_unclean
+from broker_layer.errors import TopicError
+from broker_layer.kafka.error_codes import ErrorCode
+from broker_layer.kafka.messages import ApiMessage, ElectLeadersRequest, ElectLeadersResponse
+from broker_layer.request_context import RequestContext
+from metadata.errors import MetadataError
+from metadata.partition_store import PartitionKey
+from metadata.topic import PartitionLeadership, TopicRecord
+from metadata.topic_store import TopicStore
+
+REPORT_LOOKS: Final = 20
+"""How often an unclean election looks whether a partition is reported to be served after all."""
+REPORT_PAUSE_S: Final = 0.1
+TYPED_VERSION: Final = 1
+"""The first in which the kind of the election is given; before, it is for preferred leaders."""
+
+_Topic = ElectLeadersResponse.ReplicaElectionResult
+_Partition = _Topic.PartitionResult
+
+
+class ElectionKind(IntEnum):
+    """What is asked for, under Kafka's numbers."""
+
+    PREFERRED = 0
+    UNCLEAN = 1
+
+
+Refusals = dict[int, TopicError]
+
+
+class LeaderElections:
+    """Answers for one broker; any broker may be asked."""
+
+    def __init__(self, view: ClusterView, topics: TopicStore) -> None:
+        self._view = view
+        self._topics = topics
+
+    async def elect(self, request: ApiMessage, context: RequestContext) -> ApiMessage:
+        """Answer ElectLeaders."""
+        assert isinstance(request, ElectLeadersRequest), "the dispatcher goes by the API"
+        kind = request.election_type if context.api_version >= TYPED_VERSION else 0
+        if kind not in tuple(ElectionKind):
+            return _refused_whole(request, f"there are no elections of type {kind}")
+        is_unclean = kind == ElectionKind.UNCLEAN
+        asked_for_all = request.topic_partitions is None
+        if is_unclean:
+            await self._wait_reported(request)
+        results = []
+        for topic, partitions in self._asked(request):
+            outcomes = await self._elect(topic, partitions, is_unclean=is_unclean)
+            shown = [
+                _Partition(partition_id=partition, error_code=code, error_message=text)
+                for partition, (code, text) in outcomes.items()
+                # who asks for all wants to hear of those that needed an election
+                if not (asked_for_all and code is ErrorCode.ELECTION_NOT_NEEDED)
+            ]
+            if shown:
+                results.append(_Topic(topic=topic, partition_result=shown))
+        return ElectLeadersResponse(
+            throttle_time_ms=0, error_code=ErrorCode.NONE, replica_election_results=results
+        )
+
+    def _asked(self, request: ElectLeadersRequest) -> Iterable[tuple[str, Sequence[int]]]:
+        if request.topic_partitions is None:
+            return [
+                (name, range(len(record.partitions)))
+                for name, record in sorted(self._view.topics.items())
+            ]
+        return [(each.topic, list(each.partitions)) for each in request.topic_partitions]
+
+    async def _wait_reported(self, request: ElectLeadersRequest) -> None:
+        """Wait a moment for reports of partitions that were given to their leaders just now."""
+        for _ in range(REPORT_LOOKS):
+            if all(
+                self._is_served(record, partition)
+                for topic, partitions in self._asked(request)
+                if (record := self._view.topics.get(topic)) is not None
+                for partition in partitions
+                if 0 <= partition < len(record.partitions)
+            ):
+                return
+            await asyncio.sleep(REPORT_PAUSE_S)
+
+    def _is_served(self, record: TopicRecord, partition: int) -> bool:
+        seen = record.partitions[partition]
+        report = self._view.reports.find(PartitionKey(record.topic_id, partition))
+        is_reported = report is not None and report.leader_epoch == seen.leader_epoch
+        return is_reported and seen.leader in self._view.brokers
+
+    async def _elect(
+        self, topic: str, partitions: Sequence[int], *, is_unclean: bool
+    ) -> Mapping[int, tuple[ErrorCode, str | None]]:
+        record = self._view.topics.get(topic)
+        outcomes: dict[int, tuple[ErrorCode, str | None]] = {}
+        moves: list[Move] = []
+        for partition in dict.fromkeys(partitions):
+            if record is None or not 0 <= partition < len(record.partitions):
+                code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                outcomes[partition] = code, f"there is no {topic}-{partition}"
+                continue
+            plan = self._plan_unclean if is_unclean else self._plan_preferred
+            try:
+                moves.append(plan(record, partition, record.partitions[partition]))
+                outcomes[partition] = ErrorCode.NONE, None
+            except TopicError as error:
+                outcomes[partition] = error.code, error.text
+        if not moves:
+            return outcomes
+        change: Callable[[TopicRecord], TopicRecord | None] = partial(apply_moves, moves=moves)
+        if is_unclean:
+            change = partial(_apply_unclean, moves=moves)
+        try:
+            changed = await self._topics.change(topic, change)
+        except MetadataError as error:
+            failure = translated(error)
+            for move in moves:
+                outcomes[move.partition] = failure.code, failure.text
+            return outcomes
+        self._view.learn(changed)
+        for move in moves:
+            if not _is_made(changed, move, is_unclean=is_unclean):
+                text = "the leadership changed meanwhile: ask again"
+                outcomes[move.partition] = ErrorCode.REQUEST_TIMED_OUT, text
+        return outcomes
+
+    def _plan_preferred(
+        self, record: TopicRecord, partition: int, seen: PartitionLeadership
+    ) -> Move:
+        if seen.leader == seen.preferred:
+            text = f"broker {seen.leader} is the preferred leader"
+            raise TopicError(ErrorCode.ELECTION_NOT_NEEDED, text)
+        if seen.preferred not in self._view.may_lead():
+            text = f"broker {seen.preferred} is not up, or is leaving"
+            raise TopicError(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, text)
+        return Move(record.name, partition, seen, seen.preferred)
+
+    def _plan_unclean(self, record: TopicRecord, partition: int, seen: PartitionLeadership) -> Move:
+        may_lead = self._view.may_lead()
+        if self._is_served(record, partition):
+            text = f"broker {seen.leader} leads it"
+            raise TopicError(ErrorCode.ELECTION_NOT_NEEDED, text)
+        if not may_lead:
+            raise TopicError(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, "no broker may lead it")
+        loads = Loads.of(self._view.topics.values(), may_lead)
+        return Move(record.name, partition, seen, loads.take_least(seen.leader))
+
+
+def _refused_whole(request: ElectLeadersRequest, text: str) -> ElectLeadersResponse:
+    code = ErrorCode.INVALID_REQUEST
+    results = [
+        _Topic(
+            topic=each.topic,
+            partition_result=[
+                _Partition(partition_id=partition, error_code=code, error_message=text)
+                for partition in each.partitions
+            ],
+        )
+        for each in request.topic_partitions or ()
+    ]
+    return ElectLeadersResponse(
+        throttle_time_ms=0, error_code=code, replica_election_results=results
+    )
+
+
+def _is_made(record: TopicRecord, move: Move, *, is_unclean: bool) -> bool:
+    if move.partition >= len(record.partitions):
+        return False  # another topic has the name now
+    leadership = record.partitions[move.partition]
+    if leadership.leader != move.leader:
+        return False
+    return not is_unclean or is_unclean_now(record.configs, move.partition, leadership.leader_epoch)
+
+
+def _apply_unclean(record: TopicRecord, moves: Sequence[Move]) -> TopicRecord | None:
+    """Make the moves that still apply, and note the new epochs as unclean ones."""
+    moved = apply_moves(record, moves)
+    if moved is None:
+        return None
+    epochs = {
+        partition: new.leader_epoch
+        for partition, (new, old) in enumerate(
+            zip(moved.partitions, record.partitions, strict=True)
+        )
+        if new.leader_epoch != old.leader_epoch
+    }
+    return moved.with_configs(with_unclean(record.configs, epochs))

@@ -1,0 +1,248 @@
+"""Answers CreateTopics, DeleteTopics and CreatePartitions.
+
+Leaves the changes to `topic_changes.py`, settings to `config_admin.py`, and leaders to
+`leader_elections.py`; `handlers` gathers all of them.
+
+Manual assignments are lists of brokers for each partition. Here a broker leads and bookies
+replicate: the first broker of a list is honoured as the preferred leader, and the length of the
+lists as the replication factor.
+
+Invariants: every topic of a request is answered by itself; one that is named twice is refused; with
+`validate_only` nothing is stored.
+
+Source: KIP-4, KIP-195, KIP-464 (defaults by -1), KIP-516 (topic ids), KIP-525 (configs in answers).
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+from uuid import UUID
+
+from broker_layer.administration.shown_configs import topic_rows
+from broker_layer.control.cluster_view import ClusterView
+from broker_layer.control.control_config import ControlConfig
+from broker_layer.control.topic_changes import NewTopic, TopicChanges
+from broker_layer.errors import TopicError
+from broker_layer.kafka.error_codes import ErrorCode
+from broker_layer.kafka.messages import (
+    ApiMessage,
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+)
+from broker_layer.log.log_config import replication_factor
+from broker_layer.request_context import RequestContext
+from metadata.topic import TopicRecord
+
+TIMEOUT_S_MAX: Final = 60.0
+SPREAD_S: Final = 0.1
+"""How long a change waits with its answer: by then other brokers have most likely heard of it."""
+BY_ID_VERSION: Final = 6
+"""The first of DeleteTopics that takes ids beside names."""
+
+_Creatable = CreateTopicsRequest.CreatableTopic
+_Created = CreateTopicsResponse.CreatableTopicResult
+_Deleted = DeleteTopicsResponse.DeletableTopicResult
+_Grown = CreatePartitionsResponse.CreatePartitionsTopicResult
+
+
+@dataclass(frozen=True, slots=True)
+class _AskedDeletion:
+    """A topic to be deleted: by name, or by id with the name that was found for it."""
+
+    name: str | None
+    topic_id: UUID | None
+
+
+class TopicAdmin:
+    """Answers for one broker; any broker may be asked."""
+
+    def __init__(self, view: ClusterView, changes: TopicChanges, config: ControlConfig) -> None:
+        self._view = view
+        self._changes = changes
+        self._config = config
+
+    # -- creation --------------------------------------------------------------------------------
+
+    async def create_topics(self, request: ApiMessage, context: RequestContext) -> ApiMessage:
+        """Answer CreateTopics."""
+        assert isinstance(request, CreateTopicsRequest), "the dispatcher goes by the API"
+        del context
+        counts = Counter(topic.name for topic in request.topics)
+        loads = self._changes.loads()
+        timeout_s = _seconds(request.timeout_ms)
+        answers = []
+        for name, count in counts.items():
+            if count > 1:  # answered once, as the answer has one row for a name
+                text = f"{name!r} is named more than once"
+                answers.append(_not_created(name, ErrorCode.INVALID_REQUEST, text))
+        for topic in request.topics:
+            if counts[topic.name] > 1:
+                continue
+            try:
+                record = self._changes.plan(_wanted(topic), loads)
+                if not request.validate_only:
+                    record = await self._changes.store(record, timeout_s)
+            except TopicError as error:
+                answers.append(_not_created(topic.name, error.code, error.text))
+            else:
+                answers.append(self._created(record))
+        await self._let_spread(is_dry=request.validate_only)
+        return CreateTopicsResponse(throttle_time_ms=0, topics=answers)
+
+    def _created(self, record: TopicRecord) -> _Created:
+        defaults = self._config.topic_defaults
+        return _Created(
+            name=record.name,
+            topic_id=UUID(bytes=bytes(record.topic_id)),
+            error_code=ErrorCode.NONE,
+            num_partitions=len(record.partitions),
+            replication_factor=replication_factor(record.configs, defaults),
+            configs=[
+                _Created.CreatableTopicConfigs(
+                    name=row.name,
+                    value=row.value,
+                    read_only=row.is_read_only,
+                    config_source=row.source,
+                    is_sensitive=False,
+                )
+                for row in topic_rows(record.configs, defaults)
+            ],
+        )
+
+    # -- partitions ------------------------------------------------------------------------------
+
+    async def create_partitions(self, request: ApiMessage, context: RequestContext) -> ApiMessage:
+        """Answer CreatePartitions."""
+        assert isinstance(request, CreatePartitionsRequest), "the dispatcher goes by the API"
+        del context
+        loads = self._changes.loads()
+        answers = []
+        counts = Counter(topic.name for topic in request.topics)
+        for name in (name for name, count in counts.items() if count > 1):
+            text = f"{name!r} is named more than once"
+            answers.append(
+                _Grown(name=name, error_code=ErrorCode.INVALID_REQUEST, error_message=text)
+            )
+        for topic in request.topics:
+            if counts[topic.name] > 1:
+                continue
+            try:
+                leaders = None
+                if topic.assignments is not None:
+                    leaders = _first_brokers([each.broker_ids for each in topic.assignments])
+                planned = self._changes.plan_partitions(topic.name, topic.count, leaders, loads)
+                if not request.validate_only:
+                    await self._changes.add_partitions(topic.name, topic.count, planned)
+            except TopicError as error:
+                answers.append(
+                    _Grown(name=topic.name, error_code=error.code, error_message=error.text)
+                )
+            else:
+                answers.append(_Grown(name=topic.name, error_code=ErrorCode.NONE))
+        await self._let_spread(is_dry=request.validate_only)
+        return CreatePartitionsResponse(throttle_time_ms=0, results=answers)
+
+    # -- deletion --------------------------------------------------------------------------------
+
+    async def delete_topics(self, request: ApiMessage, context: RequestContext) -> ApiMessage:
+        """Answer DeleteTopics, by name or by id."""
+        assert isinstance(request, DeleteTopicsRequest), "the dispatcher goes by the API"
+        asked: Iterable[_AskedDeletion]
+        if context.api_version >= BY_ID_VERSION:
+            asked = [_AskedDeletion(each.name, each.topic_id) for each in request.topics]
+        else:
+            asked = [_AskedDeletion(name, None) for name in request.topic_names]
+        answers = []
+        for each, count in Counter(asked).items():
+            if count > 1:
+                text = "the topic is named more than once"
+                answers.append(_not_deleted(each, ErrorCode.INVALID_REQUEST, text))
+            else:
+                answers.append(await self._delete(each))
+        await self._let_spread(is_dry=False)
+        return DeleteTopicsResponse(throttle_time_ms=0, responses=answers)
+
+    async def _let_spread(self, *, is_dry: bool) -> None:
+        """Wait until those whom the client asks next know as much as this broker."""
+        if not is_dry and len(self._view.brokers) > 1:
+            await asyncio.sleep(SPREAD_S)
+
+    async def _delete(self, asked: _AskedDeletion) -> _Deleted:
+        topic_id = asked.topic_id if asked.topic_id else None
+        has_id = topic_id is not None and topic_id.int != 0
+        if (asked.name is not None) == has_id:
+            return _not_deleted(asked, ErrorCode.INVALID_REQUEST, "give either a name or an id")
+        name = asked.name
+        if name is None:
+            name = self._view.topic_name_of(topic_id.bytes) if topic_id is not None else None
+            if name is None:
+                return _not_deleted(asked, ErrorCode.UNKNOWN_TOPIC_ID, "no topic has this id")
+        try:
+            record = await self._changes.delete(name)
+        except TopicError as error:
+            return _not_deleted(replace(asked, name=name), error.code, error.text)
+        return _Deleted(
+            name=name, topic_id=UUID(bytes=bytes(record.topic_id)), error_code=ErrorCode.NONE
+        )
+
+
+def _wanted(topic: _Creatable) -> NewTopic:
+    """Return what CreateTopics asks for. Raises TopicError."""
+    configs: dict[str, str] = {}
+    for each in topic.configs:
+        if each.value is None:
+            raise TopicError(ErrorCode.INVALID_CONFIG, f"{each.name} has no value")
+        configs[each.name] = each.value
+    if not topic.assignments:
+        return NewTopic(topic.name, topic.num_partitions, topic.replication_factor, configs=configs)
+    if topic.num_partitions != -1 or topic.replication_factor != -1:
+        text = "with assignments, the numbers of partitions and replicas are both -1"
+        raise TopicError(ErrorCode.INVALID_REQUEST, text)
+    rows = sorted(topic.assignments, key=lambda each: each.partition_index)
+    if [each.partition_index for each in rows] != list(range(len(rows))):
+        text = "assignments number the partitions from 0 on, each once"
+        raise TopicError(ErrorCode.INVALID_REPLICATION_ASSIGNMENT, text)
+    brokers = [each.broker_ids for each in rows]
+    leaders = _first_brokers(brokers)
+    return NewTopic(topic.name, -1, len(brokers[0]), leaders, configs)
+
+
+def _first_brokers(assigned: Sequence[Sequence[int]]) -> list[int]:
+    """Return the first broker of each list, which all have one length. Raises TopicError."""
+    text = ""
+    if not all(assigned):
+        text = "an assignment names no broker"
+    elif any(len(brokers) != len(assigned[0]) for brokers in assigned):
+        text = "assignments of one topic name equally many brokers"
+    elif any(len(dict.fromkeys(brokers)) != len(brokers) for brokers in assigned):
+        text = "an assignment names a broker twice"
+    if text:
+        raise TopicError(ErrorCode.INVALID_REPLICATION_ASSIGNMENT, text)
+    return [brokers[0] for brokers in assigned]
+
+
+def _not_created(name: str, code: ErrorCode, text: str) -> _Created:
+    return _Created(
+        name=name,
+        topic_id=UUID(int=0),
+        error_code=code,
+        error_message=text,
+        num_partitions=-1,
+        replication_factor=-1,
+        configs=[],
+    )
+
+
+def _not_deleted(asked: _AskedDeletion, code: ErrorCode, text: str) -> _Deleted:
+    topic_id = asked.topic_id or UUID(int=0)
+    return _Deleted(name=asked.name, topic_id=topic_id, error_code=code, error_message=text)
+
+
+def _seconds(timeout_ms: int) -> float:
+    return min(max(timeout_ms, 0) / 1000, TIMEOUT_S_MAX)

@@ -1,0 +1,62 @@
+"""Gathers what answers the administration of topics, for each API key.
+
+Leaves the answers to the modules that it names, and calling them to `dispatch.py`.
+"""
+
+from dataclasses import dataclass
+
+from broker_layer.administration.cluster_answers import ClusterAnswers
+from broker_layer.administration.config_admin import ConfigAdmin
+from broker_layer.administration.leader_elections import LeaderElections
+from broker_layer.administration.topic_admin import TopicAdmin
+from broker_layer.administration.topic_metadata_answers import MetadataAnswers
+from broker_layer.control.cluster_view import ClusterView
+from broker_layer.control.control_config import ControlConfig
+from broker_layer.control.live_bookies import LiveBookies
+from broker_layer.control.partition_manager import PartitionManager
+from broker_layer.control.shown_replicas import ReplicaView
+from broker_layer.control.topic_changes import TopicChanges
+from broker_layer.handlers import Handler
+from broker_layer.kafka.versions import ApiKey
+from metadata.replica_numbers import ReplicaNumbers
+from metadata.topic_store import TopicStore
+
+
+@dataclass(frozen=True, slots=True)
+class AdminParts:
+    """What the administration of topics works with; whoever made each part also ends it."""
+
+    view: ClusterView
+    topics: TopicStore
+    manager: PartitionManager
+    changes: TopicChanges
+    numbers: ReplicaNumbers
+    bookies: LiveBookies
+    config: ControlConfig
+    cluster_id: str
+
+
+def handlers(parts: AdminParts) -> dict[int, Handler]:
+    """Return what answers each API: all but Metadata answer with messages, that one with bytes
+    where it can.
+    """
+    view, manager, changes, config = parts.view, parts.manager, parts.changes, parts.config
+    replicas = ReplicaView(view, manager, parts.numbers, parts.bookies, config.topic_defaults)
+    metadata = MetadataAnswers(view, replicas, changes, config, parts.cluster_id)
+    cluster = ClusterAnswers(view, manager, changes, parts.cluster_id)
+    topics = TopicAdmin(view, changes, config)
+    configs = ConfigAdmin(manager.broker_id, view, changes, config)
+    elections = LeaderElections(view, parts.topics)
+    return {
+        ApiKey.METADATA: metadata.answer,
+        ApiKey.FIND_COORDINATOR: cluster.find_coordinator,
+        ApiKey.DESCRIBE_CLUSTER: cluster.describe_cluster,
+        ApiKey.DESCRIBE_LOG_DIRS: cluster.describe_log_dirs,
+        ApiKey.CREATE_TOPICS: topics.create_topics,
+        ApiKey.CREATE_PARTITIONS: topics.create_partitions,
+        ApiKey.DELETE_TOPICS: topics.delete_topics,
+        ApiKey.DESCRIBE_CONFIGS: configs.describe,
+        ApiKey.ALTER_CONFIGS: configs.alter,
+        ApiKey.INCREMENTAL_ALTER_CONFIGS: configs.alter_in_steps,
+        ApiKey.ELECT_LEADERS: elections.elect,
+    }

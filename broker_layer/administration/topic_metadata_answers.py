@@ -1,0 +1,183 @@
+"""Answers Metadata: which topics there are, who leads their partitions, and where the brokers are.
+
+Leaves what is known to `cluster_view.py`, replicas to `shown_replicas.py`, and making topics that
+are asked for to `topic_changes.py`.
+
+Invariants: leader epochs of a partition never go back between two answers of one broker; an answer
+about all topics is encoded once for each version, listener and change of the view, and is at most
+CACHE_S old as to replicas.
+
+Source: KIP-4, KIP-392 (offline replicas), KIP-516 (topic ids).
+"""
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+from uuid import UUID
+
+from broker_layer.control.cluster_view import ClusterView
+from broker_layer.control.control_config import ControlConfig
+from broker_layer.control.shown_replicas import ReplicaView
+from broker_layer.control.topic_changes import TopicChanges
+from broker_layer.errors import TopicError
+from broker_layer.kafka.error_codes import ErrorCode
+from broker_layer.kafka.messages import (
+    ApiMessage,
+    MetadataRequest,
+    MetadataResponse,
+    encode_response,
+)
+from broker_layer.request_context import RequestContext
+from metadata.topic import NO_LEADER, TopicRecord
+
+CACHE_S: Final = 1.0
+CACHED_MAX: Final = 32
+CREATION_TIMEOUT_S: Final = 5.0
+NULLABLE_NAMES_VERSION: Final = 12
+"""The first version in which a topic that only has an id may have no name."""
+
+_Broker = MetadataResponse.MetadataResponseBroker
+_Topic = MetadataResponse.MetadataResponseTopic
+_Partition = _Topic.MetadataResponsePartition
+_AskedTopic = MetadataRequest.MetadataRequestTopic
+
+
+@dataclass(frozen=True, slots=True)
+class _Cached:
+    view_epoch: int
+    made_s: float
+    body: bytes
+
+
+class MetadataAnswers:
+    """Answers Metadata for one broker."""
+
+    def __init__(
+        self,
+        view: ClusterView,
+        replicas: ReplicaView,
+        changes: TopicChanges,
+        config: ControlConfig,
+        cluster_id: str,
+    ) -> None:
+        self._view = view
+        self._replicas = replicas
+        self._changes = changes
+        self._config = config
+        self._cluster_id = cluster_id
+        self._cached: dict[tuple[int, str], _Cached] = {}
+
+    async def answer(self, request: ApiMessage, context: RequestContext) -> ApiMessage | bytes:
+        """Answer Metadata."""
+        assert isinstance(request, MetadataRequest), "the dispatcher goes by the API"
+        asked = request.topics
+        if asked is None or (context.api_version == 0 and not asked):
+            return self._all(context)
+        once = {(each.name, each.topic_id): each for each in asked}
+        topics = [await self._asked(each, request, context) for each in once.values()]
+        return self._response(topics, context)
+
+    def _all(self, context: RequestContext) -> bytes:
+        key = context.api_version, context.listener
+        now_s = asyncio.get_running_loop().time()
+        cached = self._cached.get(key)
+        if (
+            cached is None
+            or cached.view_epoch != self._view.epoch
+            or now_s - cached.made_s > CACHE_S
+        ):
+            records = self._view.topics.values()
+            response = self._response(
+                [self._described(record, context) for record in records], context
+            )
+            body = bytes(encode_response(response, context.api_version))
+            cached = _Cached(self._view.epoch, now_s, body)
+            if len(self._cached) >= CACHED_MAX:
+                self._cached.clear()
+            self._cached[key] = cached
+        return cached.body
+
+    async def _asked(
+        self, asked: _AskedTopic, request: MetadataRequest, context: RequestContext
+    ) -> _Topic:
+        name = asked.name
+        if name is None:
+            found = (
+                None if asked.topic_id is None else self._view.topic_name_of(asked.topic_id.bytes)
+            )
+            if found is None:
+                shown = None if context.api_version >= NULLABLE_NAMES_VERSION else ""
+                return _refused(shown, ErrorCode.UNKNOWN_TOPIC_ID, asked.topic_id)
+            name = found
+        record = self._view.topics.get(name) or await self._changes.find(name)
+        if record is None:
+            may_create = context.api_version < 4 or request.allow_auto_topic_creation  # noqa: PLR2004
+            if not (may_create and self._config.creates_topics):
+                return _refused(name, self._why_unknown(name))
+            try:
+                record = await self._changes.ensure(name, CREATION_TIMEOUT_S)
+            except TopicError as error:
+                retriable = (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.BROKER_NOT_AVAILABLE)
+                code = ErrorCode.LEADER_NOT_AVAILABLE if error.code in retriable else error.code
+                return _refused(name, code)
+        return self._described(record, context)
+
+    def _why_unknown(self, name: str) -> ErrorCode:
+        try:
+            self._changes.check_name_form(name)
+        except TopicError as error:
+            return error.code
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    def _response(self, topics: Iterable[_Topic], context: RequestContext) -> MetadataResponse:
+        brokers = []
+        for broker_id, registration in sorted(self._view.brokers.items()):
+            address = self._view.address_of(broker_id, context.listener)
+            if address is not None:
+                host, port = address
+                rack = registration.rack or None
+                brokers.append(_Broker(node_id=broker_id, host=host, port=port, rack=rack))
+        return MetadataResponse(
+            throttle_time_ms=0,
+            brokers=brokers,
+            cluster_id=self._cluster_id,
+            controller_id=self._view.controller_id,
+            topics=list(topics),
+        )
+
+    def _described(self, record: TopicRecord, context: RequestContext) -> _Topic:
+        return _Topic(
+            error_code=ErrorCode.NONE,
+            name=record.name,
+            topic_id=UUID(bytes=bytes(record.topic_id)),
+            is_internal=record.is_internal,
+            partitions=[
+                self._partition(record, partition, context)
+                for partition in range(len(record.partitions))
+            ],
+        )
+
+    def _partition(
+        self, record: TopicRecord, partition: int, context: RequestContext
+    ) -> _Partition:
+        leadership = record.partitions[partition]
+        shown = self._replicas.of(record, partition)
+        leader = leadership.leader
+        if self._view.address_of(leader, context.listener) is None:
+            leader = NO_LEADER
+        is_led = leader != NO_LEADER
+        return _Partition(
+            error_code=ErrorCode.NONE if is_led else ErrorCode.LEADER_NOT_AVAILABLE,
+            partition_index=partition,
+            leader_id=leader,
+            leader_epoch=leadership.leader_epoch,
+            replica_nodes=list(shown.replicas),
+            isr_nodes=list(shown.in_sync),
+            offline_replicas=shown.offline,
+        )
+
+
+def _refused(name: str | None, code: ErrorCode, topic_id: UUID | None = None) -> _Topic:
+    shown = topic_id or UUID(int=0)
+    return _Topic(error_code=code, name=name, topic_id=shown, is_internal=False, partitions=[])

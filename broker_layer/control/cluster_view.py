@@ -1,0 +1,218 @@
+"""Shows a broker what the cluster is: topics, brokers, controller, and who reports to be in sync.
+
+Leaves reading topics to `topic_follower.py`, the other stored values to `metadata`, and changing
+any of it to `controller.py` and `topic_changes.py`.
+
+Invariants: what is shown was stored at some time; after the session lapsed, `lease` says so until
+all topics were read again; `epoch` grows with every change that a client can see.
+
+Source: topics design, "The mapping".
+"""
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from random import Random
+from types import MappingProxyType
+
+from broker_layer.control.session_lease import SessionLease
+from broker_layer.control.topic_follower import TopicFollower
+from metadata.broker_registry import BrokerDirectory, BrokerRegistration
+from metadata.election import ControllerElection
+from metadata.in_sync_reports import InSyncView
+from metadata.store import Cancel, MetadataStore, SessionState
+from metadata.topic import NO_LEADER, TopicId, TopicRecord
+from metadata.topic_store import TopicStore
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicChanged:
+    """A topic is there that was not, or changed, or was marked as deleted, or is gone."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class BrokersChanged:
+    """A broker came, went, or says something else of itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerChanged:
+    """Another broker is the controller, or none."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReportsChanged:
+    """A leader reports other replicas in sync."""
+
+
+@dataclass(frozen=True, slots=True)
+class ViewSettled:
+    """Every topic that is known to have changed was read: the first time, the view is complete."""
+
+
+ViewEvent = TopicChanged | BrokersChanged | ControllerChanged | ReportsChanged | ViewSettled
+ViewCallback = Callable[[ViewEvent], None]
+
+
+@dataclass(frozen=True, slots=True)
+class ViewSources:
+    """What a view is made of; each is started and closed by whoever made it."""
+
+    store: MetadataStore
+    topics: TopicStore
+    brokers: BrokerDirectory
+    election: ControllerElection
+    reports: InSyncView
+
+
+class ClusterView:
+    """The cluster as last read, followed from `start` until `aclose`."""
+
+    def __init__(self, sources: ViewSources, rng: Random, *, session_timeout_s: float) -> None:
+        self.epoch = 0
+        self.is_complete = False
+        """Whether all topics were read at least once."""
+        self.lease = SessionLease(sources.store, session_timeout_s)
+        self._sources = sources
+        self._follower = TopicFollower(
+            sources.topics, rng, on_change=self._topic_changed, on_settled=self._settled
+        )
+        self._topics: dict[str, TopicRecord] = {}
+        self._deleting: dict[str, TopicRecord] = {}
+        self._names_of_ids: dict[TopicId, str] = {}
+        self._reread_number = 0
+        self._callbacks: dict[int, ViewCallback] = {}
+        self._callback_count = 0
+        self._cancels: list[Cancel] = []
+
+    def start(self) -> None:
+        """Begin to follow; needs no answer from the store."""
+        self._cancels = [
+            self._sources.store.on_session(self._session_changed),
+            self._sources.brokers.on_change(lambda *_: self._tell(BrokersChanged())),
+            self._sources.election.on_change(lambda *_: self._tell(ControllerChanged())),
+            self._sources.reports.on_change(lambda *_: self._tell(ReportsChanged())),
+        ]
+        self._follower.start()
+
+    async def aclose(self) -> None:
+        """Stop following."""
+        for cancel in self._cancels:
+            cancel()
+        self.lease.close()
+        await self._follower.aclose()
+
+    def on_event(self, callback: ViewCallback) -> Cancel:
+        """Call back with each change, after the view shows it."""
+        self._callback_count += 1
+        number = self._callback_count
+        self._callbacks[number] = callback
+
+        def cancel() -> None:
+            self._callbacks.pop(number, None)
+
+        return cancel
+
+    def learn(self, record: TopicRecord) -> None:
+        """Take note of a topic that this broker just stored."""
+        self._follower.learn(record)
+
+    # -- topics ----------------------------------------------------------------------------------
+
+    @property
+    def topics(self) -> Mapping[str, TopicRecord]:
+        """The topics that clients see."""
+        return MappingProxyType(self._topics)
+
+    @property
+    def deleting(self) -> Mapping[str, TopicRecord]:
+        """The topics that are marked as deleted and not gone yet."""
+        return MappingProxyType(self._deleting)
+
+    def topic_name_of(self, topic_id: bytes) -> str | None:
+        """Return the name of a topic that clients see."""
+        return self._names_of_ids.get(TopicId(topic_id))
+
+    def topic_id_of(self, name: str) -> TopicId | None:
+        """Return the id of a topic that clients see."""
+        record = self._topics.get(name)
+        return None if record is None else record.topic_id
+
+    def leader_of(self, topic: str, partition: int) -> tuple[int, int] | None:
+        """Return a partition's leader, NO_LEADER for none, and leader epoch; None if there is no
+        such partition.
+        """
+        record = self._topics.get(topic)
+        if record is None or not 0 <= partition < len(record.partitions):
+            return None
+        leadership = record.partitions[partition]
+        return leadership.leader, leadership.leader_epoch
+
+    # -- brokers ---------------------------------------------------------------------------------
+
+    @property
+    def brokers(self) -> Mapping[int, BrokerRegistration]:
+        """The brokers that are up."""
+        return self._sources.brokers.brokers
+
+    @property
+    def controller_id(self) -> int:
+        """The broker that is the controller, NO_LEADER if none is known."""
+        controller_id = self._sources.election.controller_id
+        return NO_LEADER if controller_id is None else controller_id
+
+    @property
+    def reports(self) -> InSyncView:
+        """What leaders report of their partitions' replicas."""
+        return self._sources.reports
+
+    def may_lead(self) -> list[int]:
+        """Return the brokers that are up and not leaving."""
+        return sorted(i for i, registration in self.brokers.items() if not registration.is_leaving)
+
+    def address_of(self, broker_id: int, listener: str) -> tuple[str, int] | None:
+        """Return where clients of a listener reach a broker; None if they cannot."""
+        registration = self.brokers.get(broker_id)
+        for each in registration.listeners if registration is not None else ():
+            if each.name == listener:
+                return each.host, each.port
+        return None
+
+    def rack_of(self, broker_id: int) -> str | None:
+        """Return the rack that a broker is in; None if it does not say, or is not up."""
+        registration = self.brokers.get(broker_id)
+        return None if registration is None else registration.rack or None
+
+    # -- what changes ----------------------------------------------------------------------------
+
+    def _topic_changed(self, name: str, record: TopicRecord | None) -> None:
+        old = self._topics.pop(name, None)
+        self._deleting.pop(name, None)
+        if old is not None:
+            self._names_of_ids.pop(old.topic_id, None)
+        if record is not None and record.is_deleted:
+            self._deleting[name] = record
+        elif record is not None:
+            self._topics[name] = record
+            self._names_of_ids[record.topic_id] = name
+        self._tell(TopicChanged(name))
+
+    def _session_changed(self, state: SessionState) -> None:
+        if state is SessionState.CONNECTED and self.lease.must_reread:
+            self._reread_number = self._follower.reread()
+
+    def _settled(self, number: int) -> None:
+        self.is_complete = True
+        if self.lease.must_reread and number >= self._reread_number:
+            self.lease.reread()
+        self._tell(ViewSettled())
+
+    def _tell(self, event: ViewEvent) -> None:
+        if not isinstance(event, ViewSettled):
+            self.epoch += 1
+        for callback in list(self._callbacks.values()):
+            callback(event)

@@ -1,0 +1,255 @@
+"""Keeps every partition led, while this broker is the controller.
+
+Leaves whom to name to `assignment.py`, taking partitions over to the brokers that are named, and
+the ledgers of deleted topics, and of none, to `topic_erasing.py` and `ledger_sweeping.py`.
+
+Invariants: acts only while it holds the election and its view is whole; a change is stored only if
+the leadership is still the one that it was planned for, so two controllers at once do no harm.
+
+Source: topics design, "What a takeover does".
+"""
+
+import asyncio
+import logging
+from dataclasses import dataclass
+from functools import partial
+from random import Random
+from typing import TYPE_CHECKING, Final
+
+from broker_layer.control.assignment import (
+    Plan,
+    apply_moves,
+    moves_by_topic,
+    plan_balance,
+    plan_leaders,
+    plan_new_epochs,
+    plan_preferred,
+)
+from broker_layer.control.cluster_view import ClusterView, ReportsChanged, ViewEvent
+from broker_layer.control.control_config import ControlConfig
+from broker_layer.control.ledger_sweeping import LedgerSweeper
+from broker_layer.control.topic_erasing import TopicEraser
+from ledger_client import LedgerError
+from metadata.election import ControllerElection
+from metadata.errors import MetadataError
+from metadata.pauses import Pauses
+from metadata.topic_store import TopicStore
+
+if TYPE_CHECKING:
+    from metadata.store import Cancel
+    from metadata.topic import TopicId
+
+IDLE_S: Final = 3600.0
+ERASE_PAUSE_MAX_S: Final = 10.0
+
+_log = logging.getLogger("quire.broker.controller")
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerParts:
+    """What a controller works with; each is started and closed by whoever made it."""
+
+    view: ClusterView
+    topics: TopicStore
+    election: ControllerElection
+    eraser: TopicEraser
+    sweeper: LedgerSweeper
+    rng: Random
+
+
+class Controller:
+    """One broker's part in the control of the cluster, from `start` until `aclose`."""
+
+    def __init__(self, parts: ControllerParts, config: ControlConfig) -> None:
+        self._parts = parts
+        self._config = config
+        self._wake = asyncio.Event()
+        self._erase_wake = asyncio.Event()
+        self._since_s: float | None = None
+        self._up_since_s: dict[int, float] = {}
+        self._incarnations: dict[int, bytes] = {}
+        self._rebalance_due_s = 0.0
+        self._cancels: list[Cancel] = []
+        self._tasks: list[asyncio.Task[None]] = []
+        self.moves_stored = 0
+        """Leaderships that this broker changed as the controller."""
+
+    def start(self) -> None:
+        """Begin to act whenever this broker is the controller."""
+        assert not self._tasks, "started once"
+        self._cancels = [self._parts.view.on_event(self._on_event)]
+        loop = asyncio.get_running_loop()
+        works = (self._run(), self._erase(), self._sweep())
+        self._tasks = [loop.create_task(each) for each in works]
+        self._act()
+
+    async def aclose(self) -> None:
+        """Stop acting; the election is left to whoever owns it."""
+        for cancel in self._cancels:
+            cancel()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    @property
+    def is_active(self) -> bool:
+        """Whether this broker may act as the controller now."""
+        view = self._parts.view
+        return self._parts.election.is_controller and view.is_complete and not view.lease.has_lapsed
+
+    def _on_event(self, event: ViewEvent) -> None:
+        if not isinstance(event, ReportsChanged):
+            self._act()
+
+    def _act(self) -> None:
+        self._wake.set()
+        self._erase_wake.set()
+
+    async def _run(self) -> None:
+        pauses = Pauses(self._parts.rng)
+        delay_s = IDLE_S
+        while True:
+            try:
+                async with asyncio.timeout(delay_s):
+                    await self._wake.wait()
+            except TimeoutError:
+                pass
+            self._wake.clear()
+            try:
+                delay_s = await self._step()
+                pauses.count = 0
+            except Exception as error:  # noqa: BLE001 - whatever it is, partitions need leaders
+                level = logging.WARNING if isinstance(error, MetadataError) else logging.ERROR
+                _log.log(level, "leaders were not changed, trying again: %s", error)
+                delay_s = pauses.next_s()
+
+    async def _step(self) -> float:
+        """Do what is due; return in how many seconds something may be due without an event."""
+        now = asyncio.get_running_loop().time()
+        if not self.is_active:
+            self._since_s = None
+            return IDLE_S
+        if self._since_s is None:
+            self._begin(now)
+            _log.info("this broker is the controller")
+        self._note_brokers(now)
+        wait_s = self._assembly_left_s(now)
+        if wait_s > 0:
+            return wait_s
+        view = self._parts.view
+        await self._store(self._plan_restarted(), "restarted")
+        await self._store(
+            plan_leaders(view.topics.values(), view.may_lead(), list(view.brokers)), "led anew"
+        )
+        return await self._rebalance(now)
+
+    def _begin(self, now: float) -> None:
+        self._since_s = now
+        brokers = self._parts.view.brokers
+        self._up_since_s = dict.fromkeys(brokers, now)
+        self._incarnations = {i: each.incarnation for i, each in brokers.items()}
+        self._rebalance_due_s = now + self._config.settled_s
+
+    def _note_brokers(self, now: float) -> None:
+        brokers = self._parts.view.brokers
+        for broker_id in [known for known in self._up_since_s if known not in brokers]:
+            del self._up_since_s[broker_id]
+            self._incarnations.pop(broker_id, None)
+        for broker_id in brokers:
+            if broker_id not in self._up_since_s:
+                self._up_since_s[broker_id] = now
+                self._incarnations[broker_id] = brokers[broker_id].incarnation
+
+    def _assembly_left_s(self, now: float) -> float:
+        """Return how long to wait for more brokers, because the cluster as a whole is starting."""
+        assert self._since_s is not None
+        left_s = self._since_s + self._config.assembly_s - now
+        if left_s <= 0:
+            return 0.0
+        view = self._parts.view
+        leaders = {
+            each.leader: None for record in view.topics.values() for each in record.partitions
+        }
+        is_led = any(broker_id in leaders for broker_id in view.brokers)
+        return 0.0 if is_led or not leaders else left_s
+
+    def _plan_restarted(self) -> Plan:
+        """Plan for brokers that came back, with another incarnation, before they were missed."""
+        plan: list[Plan] = []
+        for broker_id, registration in self._parts.view.brokers.items():
+            if self._incarnations[broker_id] != registration.incarnation:
+                self._incarnations[broker_id] = registration.incarnation
+                self._up_since_s[broker_id] = asyncio.get_running_loop().time()
+                plan.append(plan_new_epochs(self._parts.view.topics.values(), broker_id))
+        return [move for moves in plan for move in moves]
+
+    async def _rebalance(self, now: float) -> float:
+        interval_s = self._config.rebalance_interval_s
+        if interval_s <= 0:
+            return IDLE_S
+        if now >= self._rebalance_due_s:
+            self._rebalance_due_s = now + interval_s
+            await self._store(self._plan_rebalance(now), "moved for balance")
+        return max(0.0, self._rebalance_due_s - now)
+
+    def _plan_rebalance(self, now: float) -> Plan:
+        topics = list(self._parts.view.topics.values())
+        may_lead = self._parts.view.may_lead()
+        settled = [
+            broker_id
+            for broker_id in may_lead
+            if now - self._up_since_s[broker_id] >= self._config.settled_s
+        ]
+        plan = plan_preferred(topics, settled, self._config.rebalance_moves_max)
+        if plan or len(settled) < len(may_lead):
+            return plan
+        return plan_balance(topics, settled, self._config.rebalance_moves_max)
+
+    async def _store(self, plan: Plan, what: str) -> None:
+        if not plan:
+            return
+        changes = {
+            topic: partial(apply_moves, moves=moves)
+            for topic, moves in moves_by_topic(plan).items()
+        }
+        for record in (await self._parts.topics.change_many(changes)).values():
+            self._parts.view.learn(record)
+        self.moves_stored += len(plan)
+        _log.info("%d partitions %s", len(plan), what)
+
+    # -- deleted topics --------------------------------------------------------------------------
+
+    async def _erase(self) -> None:
+        """Erase deleted topics one after the other."""
+        pauses = Pauses(self._parts.rng, max_s=ERASE_PAUSE_MAX_S)
+        erased: dict[str, TopicId] = {}  # until the view shows it too
+        while True:
+            await self._erase_wake.wait()
+            self._erase_wake.clear()
+            deleting = self._parts.view.deleting
+            for name in list(deleting):
+                record = deleting.get(name)
+                if record is None or not self.is_active or erased.get(name) == record.topic_id:
+                    continue
+                try:
+                    await self._parts.eraser.erase(record)
+                    erased[name] = record.topic_id
+                    pauses.count = 0
+                except Exception as error:  # noqa: BLE001 - whatever fails is tried again later
+                    _log.warning("topic %s is not erased yet: %s", name, error)
+                    self._erase_wake.set()
+                    await asyncio.sleep(pauses.next_s())
+            erased = {name: each for name, each in erased.items() if name in deleting}
+
+    async def _sweep(self) -> None:
+        """Delete at intervals what leaders that died have left behind."""
+        while True:
+            await asyncio.sleep(self._config.sweep_interval_s)
+            if not self.is_active:
+                continue
+            try:
+                count = await self._parts.sweeper.sweep()
+            except (LedgerError, MetadataError) as error:
+                _log.warning("ledgers that nobody lists are looked for later: %s", error)
+            else:
+                _log.info("%d ledgers that nobody lists were deleted", count)

@@ -1,0 +1,110 @@
+"""Deletes ledgers of partitions that no list names, and that none can come to name.
+
+Leaves ledgers that are listed to retention and to `topic_erasing`, and when to sweep to
+`controller`.
+
+A leader creates a ledger before it lists it. If it dies in between, nobody knows of the ledger but
+the ledger itself, which tells its partition and the epoch of its leader. Once a later epoch was
+claimed, that leader's changes of the list are refused: what is not listed then never will be.
+
+Invariants: a ledger is deleted only if its partition's list was claimed under a later epoch and
+does not name it, or is gone; at most `ledgers_per_s` are looked at.
+
+Source: topics design, "The mapping"; protocol rules 1.2 and 10.1.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Final
+
+from broker_layer.log.ledger_chain import EPOCH_METADATA, PARTITION_METADATA
+from ledger_client import LedgerClient, LedgerNotFoundError
+from ledger_client.info import LedgerInfo
+from metadata.errors import NodeNotFoundError
+from metadata.ids import LedgerId
+from metadata.partition_store import PartitionKey, PartitionStore
+from metadata.topic import TOPIC_ID_BYTES, TopicId
+
+LISTS_KEPT_MAX: Final = 64
+"""Lists that are remembered while the ledgers are gone through."""
+LEDGERS_PER_PAUSE: Final = 20
+
+_log = logging.getLogger("quire.broker.controller")
+
+
+@dataclass(frozen=True, slots=True)
+class _Listed:
+    """What a partition's list said: ledgers of earlier epochs that it does not name are orphans."""
+
+    leader_epoch: int
+    ledger_ids: frozenset[LedgerId]
+
+
+class LedgerSweeper:
+    """Goes through all ledgers, slowly."""
+
+    def __init__(
+        self, partitions: PartitionStore, client: LedgerClient, *, ledgers_per_s: float
+    ) -> None:
+        self._partitions = partitions
+        self._client = client
+        self._pause_s = LEDGERS_PER_PAUSE / ledgers_per_s
+        self._lists: OrderedDict[PartitionKey, _Listed | None] = OrderedDict()
+
+    async def sweep(self) -> int:
+        """Go through all ledgers once; return how many were deleted. Raises MetadataError,
+        LedgerError; nothing is lost by beginning again.
+        """
+        self._lists.clear()
+        seen = deleted = 0
+        async for info in self._client.list_ledgers():
+            if await self._is_orphan(info):
+                _log.info("ledger %s, which no partition lists, is deleted", info.id)
+                with contextlib.suppress(LedgerNotFoundError):
+                    await self._client.delete_ledger(info.id)
+                deleted += 1
+            seen += 1
+            if seen % LEDGERS_PER_PAUSE == 0:
+                await asyncio.sleep(self._pause_s)
+        self._lists.clear()
+        return deleted
+
+    async def _is_orphan(self, info: LedgerInfo) -> bool:
+        origin = _origin_of(info)
+        if origin is None:
+            return False  # it belongs to somebody else
+        key, epoch = origin
+        if key not in self._lists:
+            self._lists[key] = await self._read(key)
+            while len(self._lists) > LISTS_KEPT_MAX:
+                self._lists.popitem(last=False)
+        listed = self._lists[key]
+        return listed is None or (epoch < listed.leader_epoch and info.id not in listed.ledger_ids)
+
+    async def _read(self, key: PartitionKey) -> _Listed | None:
+        """Read a partition's list as of now, None if it is gone: a list is made before the first
+        ledger, and never made again.
+        """
+        try:
+            record, _ = await self._partitions.get(key)
+        except NodeNotFoundError:
+            return None
+        segments = await self._partitions.segments(key, record)
+        return _Listed(record.leader_epoch, frozenset(each.ledger_id for each in segments))
+
+
+def _origin_of(info: LedgerInfo) -> tuple[PartitionKey, int] | None:
+    """Return the partition and the leader epoch that a ledger was created for, None if for none."""
+    named, epoch = info.metadata.get(PARTITION_METADATA), info.metadata.get(EPOCH_METADATA)
+    if not isinstance(named, str) or not isinstance(epoch, str):
+        return None
+    topic, _, partition = named.partition("/")
+    try:
+        topic_id = TopicId(bytes.fromhex(topic))
+        origin = PartitionKey(topic_id, int(partition)), int(epoch)
+    except ValueError:
+        return None
+    return origin if len(topic_id) == TOPIC_ID_BYTES else None

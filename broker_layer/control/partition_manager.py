@@ -1,0 +1,314 @@
+"""Leads what the cluster's record says that this broker leads: takes over, finds, gives up.
+
+Leaves one partition's steps to `held_partition.py`, what is opened to `partition_opening.py`, and
+who leads what to `controller.py`.
+
+Invariants: a log is found only while its epoch is the record's as last read, it has not failed and
+the session has not lapsed; whatever ends a log, this broker asks for a new epoch for itself, and
+only while the record still names it.
+
+Source: topics design, "What a takeover does".
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterator, Mapping
+from functools import partial
+from random import Random
+from typing import TYPE_CHECKING, Final
+
+from broker_layer.control.cluster_view import ClusterView, TopicChanged, ViewEvent
+from broker_layer.control.control_config import ControlConfig
+from broker_layer.control.held_partition import (
+    HeldPartition,
+    PartitionStatus,
+    Stage,
+    TakeOverLimits,
+)
+from broker_layer.control.opening_partitions import OpeningPartitions
+from broker_layer.control.partition_opening import PartitionOpening
+from broker_layer.coordinator_partitions import INTERNAL_TOPICS
+from broker_layer.errors import TopicError
+from broker_layer.kafka.error_codes import ErrorCode
+from broker_layer.log.log_config import log_config
+from broker_layer.log.topic_log import TopicLog
+from metadata.errors import MetadataError
+from metadata.partition_store import PartitionKey
+from metadata.pauses import Pauses
+from metadata.topic import NO_LEADER, TopicRecord
+from metadata.topic_store import TopicStore
+
+if TYPE_CHECKING:
+    from metadata.store import Cancel
+
+_NONE: Final[Mapping[int, HeldPartition]] = {}
+
+_log = logging.getLogger("quire.broker.partitions")
+
+
+class PartitionManager:
+    """The partitions that one broker leads, from `start` until `aclose`."""
+
+    def __init__(
+        self,
+        broker_id: int,
+        view: ClusterView,
+        topics: TopicStore,
+        opening: PartitionOpening,
+        config: ControlConfig,
+        rng: Random,
+    ) -> None:
+        self.broker_id = broker_id
+        self._view = view
+        self._topics = topics
+        self._opening = opening
+        self._config = config
+        self._rng = rng
+        self._held: dict[str, dict[int, HeldPartition]] = {}
+        self._ending: dict[PartitionKey, HeldPartition] = {}
+        self._needs_epoch: dict[PartitionKey, HeldPartition] = {}
+        self._epochs_wake = asyncio.Event()
+        self._changed = asyncio.Event()
+        self._openings = OpeningPartitions()
+        self._limits = self._new_limits()
+        self._state_limits = self._new_limits()  # coordinators do not wait behind topics
+        self._cancels: list[Cancel] = []
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin to lead what the view names."""
+        assert self._task is None, "started once"
+        self._cancels = [
+            self._view.on_event(self._on_event),
+            self._view.lease.on_lapse(self._on_lapse),
+        ]
+        for name in list(self._view.topics):
+            self._sync(name)
+        self._task = asyncio.get_running_loop().create_task(self._get_epochs())
+
+    async def aclose(self) -> None:
+        """Give up everything, in order."""
+        for cancel in self._cancels:
+            cancel()
+        everything = list(self._all())
+        for held in everything:
+            held.want(None)
+        await asyncio.gather(*[held.finished() for held in everything])
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    # -- finding logs ----------------------------------------------------------------------------
+
+    def log_of(self, topic: str, partition: int) -> TopicLog:
+        """Return the log of a partition that this broker leads.
+
+        Raises TopicError: UNKNOWN_TOPIC_OR_PARTITION, TOPIC_AUTHORIZATION_FAILED for topics of
+        coordinators' state, else NOT_LEADER_OR_FOLLOWER, also while the log is not there yet, as
+        Java's consumers end when a fetch says LEADER_NOT_AVAILABLE.
+        """
+        found = self._held.get(topic, _NONE).get(partition)
+        log = None if found is None else found.held
+        if isinstance(log, TopicLog) and log.failure is None and not self._view.lease.has_lapsed:
+            return log
+        raise self._no_log(topic, partition)
+
+    def opening(self, topic: str, partition: int) -> asyncio.Event | None:
+        """Return what is set once the attempt to take a partition over has ended; None if none is
+        under way.
+        """
+        return self._openings.find(topic, partition)
+
+    def status_of(self, topic: str, partition: int) -> PartitionStatus | None:
+        """Return what this broker says of a partition that it is to lead; None if it is not."""
+        found = self._held.get(topic, _NONE).get(partition)
+        return None if found is None else found.status
+
+    def statuses(self) -> Iterator[tuple[str, int, PartitionStatus]]:
+        """Yield what this broker says of each partition that it is to lead."""
+        for topic, partitions in self._held.items():
+            for partition, held in partitions.items():
+                yield topic, partition, held.status
+
+    def logs(self) -> list[TopicLog]:
+        """Return the logs of all ordinary topics' partitions that this broker leads now."""
+        return [
+            held.held
+            for partitions in self._held.values()
+            for held in partitions.values()
+            if isinstance(held.held, TopicLog)
+        ]
+
+    @property
+    def led_count(self) -> int:
+        """How many partitions it leads."""
+        return sum(1 for _, _, status in self.statuses() if status.stage is Stage.LEADS)
+
+    @property
+    def leaderless_count(self) -> int:
+        """How many partitions it is to lead, and does not yet."""
+        return sum(1 for _, _, status in self.statuses() if status.stage is not Stage.LEADS)
+
+    async def wait_until_empty(self, timeout_s: float) -> bool:
+        """Wait, after the registration says that this broker leaves, until others lead what it led;
+        tell whether they all do.
+        """
+        try:
+            async with asyncio.timeout(timeout_s):
+                while any(True for _ in self._all()):
+                    self._changed.clear()
+                    await self._changed.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    def _no_log(self, topic: str, partition: int) -> TopicError:
+        named = f"{topic}-{partition}"
+        leader = self._view.leader_of(topic, partition)
+        if leader is None:
+            text = f"there is no {named}, as far as this broker knows"
+            return TopicError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
+        if topic in INTERNAL_TOPICS:
+            text = f"{topic} holds what coordinators know, and is neither read nor written"
+            return TopicError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, text)
+        if leader[0] != self.broker_id:
+            who = "nobody" if leader[0] == NO_LEADER else f"broker {leader[0]}"
+            text = f"{named} is led by {who}"
+        elif self._view.lease.has_lapsed:
+            text = "the session of this broker has lapsed"
+        else:
+            status = self.status_of(topic, partition)
+            text = f"{named} has no leader yet" + (f": {status.reason}" if status else "")
+        return TopicError(ErrorCode.NOT_LEADER_OR_FOLLOWER, text)
+
+    # -- following the view ----------------------------------------------------------------------
+
+    def _on_event(self, event: ViewEvent) -> None:
+        if isinstance(event, TopicChanged):
+            self._sync(event.name)
+
+    def _on_lapse(self) -> None:
+        """Have coordinators resign: unlike logs, they are not looked up through `log_of`."""
+        for name in list(self._held):
+            if self._opening.is_state(name):
+                for held in self._held[name].values():
+                    held.fail("the session of this broker has lapsed")
+
+    def _sync(self, name: str) -> None:
+        """Hold of a topic what its record says."""
+        record = self._view.topics.get(name)
+        held = self._held.get(name, {})
+        topic_id = record.topic_id if record is not None else None
+        leaderships = record.partitions if record is not None else ()
+        for partition, each in list(held.items()):
+            is_ours = partition < len(leaderships) and each.key.topic_id == topic_id
+            if not is_ours or leaderships[partition].leader != self.broker_id:
+                self._end(name, partition)
+        for partition, leadership in enumerate(leaderships):
+            if leadership.leader == self.broker_id:
+                assert record is not None
+                self._hold(record, partition).want(leadership.leader_epoch)
+        if record is not None and name in self._held:
+            self._set_config(record)
+
+    def _hold(self, record: TopicRecord, partition: int) -> HeldPartition:
+        partitions = self._held.setdefault(record.name, {})
+        if partition not in partitions:
+            key = PartitionKey(record.topic_id, partition)
+            found = self._ending.pop(key, None)
+            is_state = self._opening.is_state(record.name)
+            partitions[partition] = found or HeldPartition(
+                record.name,
+                key,
+                partial(self._opening.open, record.name, key),
+                self._state_limits if is_state else self._limits,
+                self._need_epoch,
+            )
+        return partitions[partition]
+
+    def _end(self, name: str, partition: int) -> None:
+        partitions = self._held[name]
+        held = partitions.pop(partition)
+        if not partitions:
+            del self._held[name]
+        self._needs_epoch.pop(held.key, None)
+        self._ending[held.key] = held
+        held.want(None)
+        task = asyncio.get_running_loop().create_task(held.finished())
+        task.add_done_callback(lambda _: self._ended(held))
+
+    def _ended(self, held: HeldPartition) -> None:
+        if self._ending.get(held.key) is held:
+            del self._ending[held.key]
+        self._changed.set()
+
+    def _set_config(self, record: TopicRecord) -> None:
+        try:
+            config = log_config(record.configs, self._config.topic_defaults)
+        except TopicError as error:
+            _log.warning("topic %s keeps its earlier settings: %s", record.name, error)
+            return
+        for held in self._held[record.name].values():
+            if isinstance(held.held, TopicLog) and held.held.config != config:
+                held.held.set_config(config)
+
+    # -- new epochs ------------------------------------------------------------------------------
+
+    def _need_epoch(self, held: HeldPartition) -> None:
+        self._needs_epoch[held.key] = held
+        self._epochs_wake.set()
+
+    async def _get_epochs(self) -> None:
+        """Give this broker new epochs for what it has to take over from itself."""
+        pauses = Pauses(self._rng)
+        while True:
+            await self._epochs_wake.wait()
+            self._epochs_wake.clear()
+            due = dict(self._needs_epoch)
+            spent: dict[str, dict[int, int]] = {}
+            for key, held in due.items():
+                spent.setdefault(held.topic, {})[key.partition] = held.spent
+            changes = {
+                topic: partial(_with_new_epochs, spent=epochs, broker_id=self.broker_id)
+                for topic, epochs in spent.items()
+            }
+            try:
+                records = await self._topics.change_many(changes)
+            except Exception as error:  # noqa: BLE001 - whatever it is, partitions wait for them
+                level = logging.WARNING if isinstance(error, MetadataError) else logging.ERROR
+                _log.log(level, "no new leader epochs yet: %s", error)
+                self._epochs_wake.set()
+                await asyncio.sleep(pauses.next_s())
+                continue
+            pauses.count = 0
+            for key, held in due.items():
+                is_met = held.spent == spent[held.topic][key.partition]
+                if is_met and self._needs_epoch.get(key) is held:
+                    del self._needs_epoch[key]  # else the epoch it got is spent already
+            for record in records.values():
+                self._view.learn(record)
+
+    def _all(self) -> Iterator[HeldPartition]:
+        for partitions in list(self._held.values()):
+            yield from list(partitions.values())
+        yield from list(self._ending.values())
+
+    def _new_limits(self) -> TakeOverLimits:
+        at_once = asyncio.Semaphore(self._config.take_overs_at_once)
+        pause_max_s = self._config.take_over_pause_max_s
+        return TakeOverLimits(at_once, pause_max_s, self._rng, self._openings)
+
+
+def _with_new_epochs(
+    record: TopicRecord, *, spent: Mapping[int, int], broker_id: int
+) -> TopicRecord | None:
+    """Lead the partitions of spent epochs anew, as far as the broker is still named."""
+    leaders = {
+        partition: broker_id
+        for partition, epoch in spent.items()
+        if partition < len(record.partitions)
+        and not record.is_deleted
+        and record.partitions[partition].leader == broker_id
+        and record.partitions[partition].leader_epoch <= epoch
+    }
+    return record.with_leaders(leaders) if leaders else None

@@ -1,0 +1,145 @@
+"""Opens what a broker holds of a partition: a topic's log, or the state of a coordinator.
+
+Leaves when to open and close to `held_partition.py`, and what the state means to the coordinators.
+
+Invariant: what fails says so once to whoever opened it, and is closed by that one alone.
+"""
+
+import contextlib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from broker_layer.control.cluster_view import ClusterView
+from broker_layer.control.held_partition import Held
+from broker_layer.control.unclean_elections import is_unclean
+from broker_layer.errors import TopicError
+from broker_layer.kafka.error_codes import ErrorCode
+from broker_layer.log.log_config import LogConfig, log_config
+from broker_layer.log.log_services import LogServices
+from broker_layer.log.state_log import StateLog
+from broker_layer.log.topic_configs import TopicDefaults
+from broker_layer.log.topic_log import TopicLog
+from ledger_client import LedgerError
+from metadata.errors import MetadataError
+from metadata.partition_store import PartitionKey
+
+
+class OpenStateLog(Protocol):
+    """Takes the partition of a coordinator over, for its present epoch."""
+
+    async def __call__(
+        self,
+        *,
+        load: Callable[[bytes], None],
+        snapshot: Callable[[], Iterable[bytes]],
+        on_failed: Callable[[], None],
+    ) -> StateLog:
+        """Replay every record through `load`, and open the log."""
+        ...
+
+
+class CoordinatorPartitions(Protocol):
+    """A coordinator of groups or transactions, as far as its partitions come and go."""
+
+    async def load(self, partition: int, epoch: int, open_log: OpenStateLog) -> None:
+        """Load a partition and serve it; may be cancelled. Raises TopicError, LedgerError and
+        MetadataError when it cannot be loaded now.
+        """
+        ...
+
+    async def resign(self, partition: int) -> None:
+        """Serve a partition no more and close its log; also one whose loading failed."""
+        ...
+
+
+@dataclass(slots=True)
+class HeldState:
+    """A coordinator's partition, while it is loaded."""
+
+    coordinator: CoordinatorPartitions
+    partition: int
+
+    async def aclose(self) -> None:
+        """Have the coordinator resign."""
+        await self.coordinator.resign(self.partition)
+
+
+class PartitionOpening:
+    """Opens partitions by the topics that they are of; `coordinators` are by internal topic."""
+
+    def __init__(
+        self,
+        services: LogServices,
+        view: ClusterView,
+        defaults: TopicDefaults,
+        coordinators: Mapping[str, CoordinatorPartitions],
+    ) -> None:
+        self._services = services
+        self._view = view
+        self._defaults = defaults
+        self._coordinators = coordinators
+
+    def is_state(self, topic: str) -> bool:
+        """Tell whether a topic's partitions hold a coordinator's state."""
+        return topic in self._coordinators
+
+    async def open(
+        self, topic: str, key: PartitionKey, epoch: int, on_failed: Callable[[str], None]
+    ) -> Held:
+        """Take a partition over. Raises TopicError, LedgerError, MetadataError."""
+        config = self._config(topic, key, epoch)
+        coordinator = self._coordinators.get(topic)
+        if coordinator is not None:
+            return await self._open_state(coordinator, key, epoch, config, on_failed)
+        opened: list[TopicLog] = []
+
+        def failed() -> None:
+            failure = opened[0].failure if opened else None
+            on_failed("it failed" if failure is None else failure.text)
+
+        log = await TopicLog.take_over(self._services, topic, key, epoch, config, on_failed=failed)
+        opened.append(log)
+        return log
+
+    def _config(self, topic: str, key: PartitionKey, epoch: int) -> LogConfig:
+        record = self._view.topics.get(topic)
+        if record is None or record.topic_id != key.topic_id:
+            raise TopicError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the topic was deleted")
+        config = log_config(record.configs, self._defaults)
+        if is_unclean(record.configs, key.partition, epoch):
+            return replace(config, unclean_recovery=True)
+        return config
+
+    async def _open_state(
+        self,
+        coordinator: CoordinatorPartitions,
+        key: PartitionKey,
+        epoch: int,
+        config: LogConfig,
+        on_failed: Callable[[str], None],
+    ) -> Held:
+        services = self._services
+
+        async def open_log(
+            *,
+            load: Callable[[bytes], None],
+            snapshot: Callable[[], Iterable[bytes]],
+            on_failed: Callable[[], None],
+        ) -> StateLog:
+            def failed() -> None:
+                on_failed()
+                tell("the log of the coordinator's state failed")
+
+            return await StateLog.take_over(
+                services, key, epoch, config, load=load, snapshot=snapshot, on_failed=failed
+            )
+
+        tell = on_failed
+        try:
+            await coordinator.load(key.partition, epoch, open_log)
+        except BaseException:
+            with contextlib.suppress(TopicError, LedgerError, MetadataError):
+                await coordinator.resign(key.partition)
+            raise
+        return HeldState(coordinator, key.partition)

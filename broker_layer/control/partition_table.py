@@ -1,0 +1,96 @@
+"""Lists the partitions that a broker leads, or should lead, for its metrics and its admin port.
+
+Leaves what is told of each to the logs and to `held_partition`.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+
+from broker_layer.control.held_partition import Stage
+from broker_layer.control.partition_manager import PartitionManager
+from broker_layer.errors import TopicError
+
+UNKNOWN = -1
+
+
+@dataclass(frozen=True, slots=True)
+class LedPartition:
+    """One partition; numbers are UNKNOWN while it is not served, and of coordinators' state."""
+
+    topic: str
+    partition: int
+    leader_epoch: int
+    stage: str
+    missing: str
+    """Why it is not served; empty when it is."""
+
+    since_s: float
+    """How long it has been at this stage."""
+
+    log_start_offset: int = UNKNOWN
+    high_watermark: int = UNKNOWN
+    last_stable_offset: int = UNKNOWN
+    log_end_offset: int = UNKNOWN
+    size_bytes: int = UNKNOWN
+    replicas: tuple[str, ...] = ()
+    in_sync: tuple[str, ...] = ()
+
+    @property
+    def replica_count(self) -> int:
+        """How many bookies keep it."""
+        return len(self.replicas)
+
+    @property
+    def in_sync_count(self) -> int:
+        """How many of them are in sync."""
+        return len(self.in_sync)
+
+    def as_json(self) -> Mapping[str, object]:
+        """Return everything that is known of it."""
+        return asdict(self)
+
+
+class LedPartitions:
+    """All partitions of one broker."""
+
+    def __init__(self, manager: PartitionManager, now: Callable[[], float]) -> None:
+        self._manager = manager
+        self._now = now
+
+    def rows(self) -> list[LedPartition]:
+        """List them by topic and number."""
+        found = []
+        now_s = self._now()
+        for topic, partition, status in self._manager.statuses():
+            missing = "" if status.stage is Stage.LEADS else status.reason or status.stage.value
+            row = LedPartition(
+                topic,
+                partition,
+                status.epoch,
+                status.stage.value,
+                missing,
+                round(now_s - status.since_s, 3),
+            )
+            found.append(self._with_log(row))
+        return sorted(found, key=lambda each: (each.topic, each.partition))
+
+    def _with_log(self, row: LedPartition) -> LedPartition:
+        try:
+            log = self._manager.log_of(row.topic, row.partition)
+        except TopicError:
+            return row
+        return LedPartition(
+            row.topic,
+            row.partition,
+            row.leader_epoch,
+            row.stage,
+            row.missing,
+            row.since_s,
+            log.log_start_offset,
+            log.high_watermark,
+            log.last_stable_offset,
+            log.log_end_offset,
+            log.size_bytes,
+            tuple(map(str, log.replicas)),
+            tuple(map(str, log.in_sync)),
+        )

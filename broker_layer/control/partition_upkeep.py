@@ -1,0 +1,126 @@
+"""Does from time to time what the logs of a broker need: retention, and reports of their replicas.
+
+Leaves what retention removes to the logs, and writing the reports to `metadata.in_sync_reports`.
+
+Invariants: one log's failure keeps no other from its turn; only partitions that this broker leads
+now are reported, each with its leader epoch.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from broker_layer.control.control_config import ControlConfig
+from broker_layer.control.partition_manager import PartitionManager
+from broker_layer.errors import TopicError
+from ledger_client import LedgerError
+from metadata.errors import MetadataError
+from metadata.ids import BookieId
+from metadata.in_sync_reports import InSync, InSyncReporter
+from metadata.partition_store import PartitionKey
+from metadata.replica_numbers import ReplicaNumbers
+
+LOGS_PER_STEP: Final = 100
+"""Logs that are looked at before the loop may do other work."""
+
+_log = logging.getLogger("quire.broker.partitions")
+
+
+class RetentionTimer:
+    """Has every log that this broker leads drop what is too old, or too much, at intervals."""
+
+    def __init__(
+        self, manager: PartitionManager, config: ControlConfig, wall_clock_ms: Callable[[], int]
+    ) -> None:
+        self._manager = manager
+        self._interval_s = config.retention_interval_s
+        self._wall_clock_ms = wall_clock_ms
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin."""
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def aclose(self) -> None:
+        """End."""
+        await _ended(self._task)
+
+    async def enforce(self) -> None:
+        """Enforce retention once, on every log, one after the other."""
+        for log in self._manager.logs():
+            if log.failure is not None:
+                continue
+            try:
+                await log.enforce_retention(self._wall_clock_ms())
+            except (TopicError, LedgerError, MetadataError) as error:
+                _log.warning("retention of %s-%s waits: %s", log.topic, log.key.partition, error)
+
+    async def _run(self) -> None:
+        while True:
+            await asyncio.sleep(self._interval_s)
+            await self.enforce()
+
+
+class ReplicaReports:
+    """Reports which replicas the partitions that this broker leads have, when that changes."""
+
+    def __init__(
+        self,
+        manager: PartitionManager,
+        reporter: InSyncReporter,
+        numbers: ReplicaNumbers,
+        config: ControlConfig,
+    ) -> None:
+        self._manager = manager
+        self._reporter = reporter
+        self._numbers = numbers
+        self._interval_s = config.report_interval_s
+        self._reported: dict[PartitionKey, tuple[object, ...]] = {}
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin."""
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def aclose(self) -> None:
+        """End; what was reported last stays."""
+        await _ended(self._task)
+
+    async def report(self) -> None:
+        """Report what changed since the last time. Raises MetadataError."""
+        led: dict[PartitionKey, None] = {}
+        for count, (key, epoch, replicas, in_sync) in enumerate(self._led()):
+            led[key] = None
+            now = (epoch, replicas, in_sync)
+            if self._reported.get(key) != now and replicas:
+                numbers = await self._numbers.numbers_of(replicas)
+                members = await self._numbers.numbers_of(in_sync)
+                self._reporter.report(key, InSync(epoch, numbers, members))
+                self._reported[key] = now
+            if count % LOGS_PER_STEP == LOGS_PER_STEP - 1:
+                await asyncio.sleep(0)
+        for key in [known for known in self._reported if known not in led]:
+            del self._reported[key]
+            self._reporter.withdraw(key)
+
+    def _led(
+        self,
+    ) -> Iterator[tuple[PartitionKey, int, tuple[BookieId, ...], tuple[BookieId, ...]]]:
+        for log in self._manager.logs():
+            if log.failure is None:
+                yield log.key, log.leader_epoch, log.replicas, log.in_sync
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                await self.report()
+            except MetadataError as error:
+                _log.debug("the replicas in sync are not reported yet: %s", error)
+            await asyncio.sleep(self._interval_s)
+
+
+async def _ended(task: asyncio.Task[None] | None) -> None:
+    if task is not None:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)

@@ -1,0 +1,86 @@
+"""Says which replicas clients see of a partition, and which of them in sync.
+
+Leaves what a leader knows to its log, and telling other brokers to `partition_upkeep.py`.
+
+Invariant: a partition that has a leader has replicas and one in sync, whatever is known.
+
+Source: topics design, "The mapping" (replicas, ISR).
+"""
+
+from dataclasses import dataclass
+
+from broker_layer.control.cluster_view import ClusterView
+from broker_layer.control.live_bookies import LiveBookies
+from broker_layer.control.partition_manager import PartitionManager
+from broker_layer.errors import TopicError
+from broker_layer.log.log_config import replication_factor
+from broker_layer.log.topic_configs import TopicDefaults
+from metadata.ids import BookieId
+from metadata.partition_store import PartitionKey
+from metadata.replica_numbers import ReplicaNumbers
+from metadata.topic import NO_LEADER, TopicRecord
+
+
+@dataclass(frozen=True, slots=True)
+class ShownReplicas:
+    """The replicas of one partition by their numbers; `offline` are those not in sync."""
+
+    replicas: tuple[int, ...]
+    in_sync: tuple[int, ...]
+
+    @property
+    def offline(self) -> list[int]:
+        """The replicas that are not in sync."""
+        return [each for each in self.replicas if each not in self.in_sync]
+
+
+class ReplicaView:
+    """Finds replicas: of what this broker leads in its logs, of the rest in what leaders report.
+
+    Before a partition has a ledger, the bookies that are up stand for those that it will have.
+    """
+
+    def __init__(
+        self,
+        view: ClusterView,
+        manager: PartitionManager,
+        numbers: ReplicaNumbers,
+        bookies: LiveBookies,
+        defaults: TopicDefaults,
+    ) -> None:
+        self._view = view
+        self._manager = manager
+        self._numbers = numbers
+        self._bookies = bookies
+        self._defaults = defaults
+
+    def of(self, record: TopicRecord, partition: int) -> ShownReplicas:
+        """Return what is shown of a partition."""
+        leadership = record.partitions[partition]
+        if leadership.leader == self._manager.broker_id:
+            led = self._led(record.name, partition)
+            if led is not None:
+                return led
+        report = self._view.reports.find(PartitionKey(record.topic_id, partition))
+        if report is not None and report.replicas:
+            return ShownReplicas(report.replicas, report.in_sync or report.replicas[:1])
+        return self._expected(record, leadership.leader)
+
+    def _led(self, topic: str, partition: int) -> ShownReplicas | None:
+        try:
+            log = self._manager.log_of(topic, partition)
+        except TopicError:
+            return None
+        replicas = self._known(log.replicas)
+        return ShownReplicas(replicas, self._known(log.in_sync) or replicas) if replicas else None
+
+    def _known(self, bookies: tuple[BookieId, ...]) -> tuple[int, ...]:
+        numbers = (self._numbers.known_number(each) for each in bookies)
+        return tuple(number for number in numbers if number is not None)
+
+    def _expected(self, record: TopicRecord, leader: int) -> ShownReplicas:
+        count = replication_factor(record.configs, self._defaults)
+        numbers = tuple(self._bookies.numbers()[:count])
+        if not numbers and leader != NO_LEADER:
+            numbers = (leader,)
+        return ShownReplicas(numbers, numbers)

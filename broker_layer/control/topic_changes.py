@@ -1,0 +1,342 @@
+"""Creates topics, adds partitions, alters settings and deletes topics, in the cluster's metadata.
+
+Leaves Kafka's messages to `topic_admin.py` and `config_admin.py`, and what follows from a change to
+the brokers' views: any broker may change a topic.
+
+Invariants: what is refused changes nothing; a topic is stored with the replication factor that it
+was given; the number of partitions of an internal topic never changes.
+
+Source: Kafka's CreateTopics, CreatePartitions, DeleteTopics (KIP-4, KIP-195, KIP-464).
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from random import Random
+from typing import Final
+
+from broker_layer.control.assignment import Loads, spread
+from broker_layer.control.cluster_view import ClusterView
+from broker_layer.control.control_config import ControlConfig
+from broker_layer.coordinator_partitions import CONSUMER_OFFSETS, INTERNAL_TOPICS
+from broker_layer.errors import TopicError
+from broker_layer.kafka.error_codes import ErrorCode
+from broker_layer.log.log_config import checked_log_config, log_config
+from broker_layer.log.topic_config_table import REPLICATION_FACTOR, REPLICATION_FACTOR_MAX
+from broker_layer.log.topic_configs import own_configs
+from metadata.errors import (
+    InvalidTopicNameError,
+    MetadataError,
+    TooManyPartitionsError,
+    TopicExistsError,
+    TopicNotFoundError,
+    ValueTooLargeError,
+)
+from metadata.pauses import Pauses
+from metadata.topic import (
+    PARTITIONS_MAX,
+    TOPIC_ID_BYTES,
+    TopicId,
+    TopicRecord,
+    check_topic_name,
+    new_topic,
+)
+from metadata.topic_store import TopicStore
+
+LOOK_UP_PAUSE_S: Final = 0.5
+"""Between two look-ups of one name that there is not."""
+MISSED_MAX: Final = 10_000
+INTERNAL_CONFIGS: Final = {"cleanup.policy": "compact", "segment.bytes": "104857600"}
+
+
+@dataclass(frozen=True, slots=True)
+class NewTopic:
+    """A topic that is wanted; -1 asks for what the brokers give. `leaders` are the brokers to lead
+    its partitions, None for a spread over all.
+    """
+
+    name: str
+    partitions: int = -1
+    replication_factor: int = -1
+    leaders: Sequence[int] | None = None
+    configs: Mapping[str, str] = field(default_factory=dict)
+
+
+ConfigChange = Callable[[Mapping[str, str]], Mapping[str, str]]
+"""Takes a topic's stored settings and returns those that it shall have. Raises TopicError."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicChangeParts:
+    """What changes are made with. `bookie_count` says how many bookies are up."""
+
+    view: ClusterView
+    topics: TopicStore
+    config: ControlConfig
+    wall_clock_ms: Callable[[], int]
+    bookie_count: Callable[[], int]
+    rng: Random
+
+
+class TopicChanges:
+    """Changes topics; every call raises TopicError with what Kafka says of the refusal."""
+
+    def __init__(self, parts: TopicChangeParts) -> None:
+        self._view = parts.view
+        self._topics = parts.topics
+        self._config = parts.config
+        self._wall_clock_ms = parts.wall_clock_ms
+        self._bookie_count = parts.bookie_count
+        self._rng = parts.rng
+        self._missed_s: dict[str, float] = {}
+        """When names were looked up, and not found."""
+
+    # -- creation --------------------------------------------------------------------------------
+
+    def plan(self, wanted: NewTopic, loads: Loads | None = None) -> TopicRecord:
+        """Check a wanted topic, and return its record, not stored yet. `loads` counts what other
+        topics of the same request get.
+        """
+        self._check_name(wanted.name)
+        factor = self._replication_factor(wanted)
+        stored = {**wanted.configs, REPLICATION_FACTOR: str(factor)}
+        checked_log_config(stored, self._config.topic_defaults)
+        leaders = wanted.leaders
+        if leaders is None:
+            count = wanted.partitions
+            count = self._config.topic_defaults.partitions if count == -1 else count
+            leaders = self._spread(count, loads or self.loads())
+        self._check_leaders(leaders)
+        topic_id = TopicId(self._rng.randbytes(TOPIC_ID_BYTES))
+        now_ms = self._wall_clock_ms()
+        is_internal = wanted.name in INTERNAL_TOPICS
+        try:
+            return new_topic(
+                wanted.name, topic_id, now_ms, leaders, stored, is_internal=is_internal
+            )
+        except TooManyPartitionsError as error:
+            raise TopicError(ErrorCode.INVALID_PARTITIONS, str(error)) from error
+
+    async def store(self, record: TopicRecord, timeout_s: float) -> TopicRecord:
+        """Store a planned topic; where one of its name is being deleted, wait for its end."""
+        pauses = Pauses(self._rng)
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + timeout_s
+        while True:
+            try:
+                created = await self._topics.create(record)
+            except TopicExistsError as error:
+                if not error.is_being_deleted or loop.time() >= deadline_s:
+                    raise TopicError(ErrorCode.TOPIC_ALREADY_EXISTS, str(error)) from error
+                await asyncio.sleep(pauses.next_s())
+            except MetadataError as error:
+                raise translated(error) from error
+            else:
+                self._view.learn(created)
+                return created
+
+    async def ensure(self, name: str, timeout_s: float) -> TopicRecord:
+        """Return a topic; make it with what the brokers give if it is not there. Internal topics
+        get their own settings and number of partitions.
+        """
+        known = self._view.topics.get(name)
+        if known is not None:
+            return known
+        wanted = NewTopic(name)
+        if name in INTERNAL_TOPICS:
+            is_offsets = name == CONSUMER_OFFSETS
+            config = self._config
+            count = config.offsets_partitions if is_offsets else config.transaction_state_partitions
+            wanted = NewTopic(name, partitions=count, configs=INTERNAL_CONFIGS)
+        try:
+            return await self.store(self.plan(wanted), timeout_s)
+        except TopicError as error:
+            if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+                raise
+        return await self._read(name)
+
+    async def find(self, name: str) -> TopicRecord | None:
+        """Look a topic up that the view does not have, perhaps not yet: another broker may have
+        made it just now. None if there is none, or if it is not known.
+        """
+        now_s = asyncio.get_running_loop().time()
+        if now_s - self._missed_s.get(name, -LOOK_UP_PAUSE_S) < LOOK_UP_PAUSE_S:
+            return None
+        try:
+            return await self._read(name)
+        except TopicError:
+            if len(self._missed_s) >= MISSED_MAX:
+                self._missed_s.clear()
+            self._missed_s[name] = now_s
+            return None
+
+    def loads(self) -> Loads:
+        """Count what each broker that may lead leads now."""
+        return Loads.of(self._view.topics.values(), self._view.may_lead())
+
+    # -- changes ---------------------------------------------------------------------------------
+
+    def plan_partitions(
+        self, name: str, count: int, leaders: Sequence[int] | None, loads: Loads | None = None
+    ) -> list[int]:
+        """Check a wanted number of partitions; return the leaders of those that are to be added."""
+        record = self._require(name)
+        if name in INTERNAL_TOPICS:
+            text = f"the number of partitions of {name} never changes: keys belong to them"
+            raise TopicError(ErrorCode.INVALID_PARTITIONS, text)
+        more = count - len(record.partitions)
+        if more <= 0:
+            text = f"{name} has {len(record.partitions)} partitions: {count} are not more"
+            raise TopicError(ErrorCode.INVALID_PARTITIONS, text)
+        if leaders is None:
+            return self._spread(more, loads or self.loads())
+        if len(leaders) != more:
+            text = f"{more} partitions are to be added, and {len(leaders)} assigned"
+            raise TopicError(ErrorCode.INVALID_REPLICATION_ASSIGNMENT, text)
+        self._check_leaders(leaders)
+        return list(leaders)
+
+    async def add_partitions(self, name: str, count: int, leaders: Sequence[int]) -> TopicRecord:
+        """Add planned partitions, so that there are `count`."""
+
+        def grown(record: TopicRecord) -> TopicRecord | None:
+            self._check_not_deleted(record)
+            missing = count - len(record.partitions)
+            return record.with_partitions(leaders[-missing:]) if missing > 0 else None
+
+        return await self._change(name, grown)
+
+    def changed_configs(self, name: str, change: ConfigChange) -> Mapping[str, str]:
+        """Return the stored settings that a topic would have, and check what they mean."""
+        record = self._require(name)
+        return self._checked(change, record)
+
+    async def set_configs(self, name: str, change: ConfigChange) -> TopicRecord:
+        """Alter a topic's settings."""
+
+        def altered(record: TopicRecord) -> TopicRecord | None:
+            self._check_not_deleted(record)
+            configs = self._checked(change, record)
+            return None if configs == dict(record.configs) else record.with_configs(configs)
+
+        return await self._change(name, altered)
+
+    async def delete(self, name: str) -> TopicRecord:
+        """Mark a topic as deleted; the controller erases what is left of it."""
+        record = self._require(name)
+        if name in INTERNAL_TOPICS:
+            text = f"{name} holds what groups and transactions rely on, and is not deleted"
+            raise TopicError(ErrorCode.INVALID_REQUEST, text)
+        topic_id = record.topic_id
+
+        def deleted(found: TopicRecord) -> TopicRecord | None:
+            if found.is_deleted or found.topic_id != topic_id:
+                raise _unknown(name)
+            return found.with_deletion()
+
+        return await self._change(name, deleted)
+
+    # -- checks ----------------------------------------------------------------------------------
+
+    def check_name_form(self, name: str) -> None:
+        """Refuse what can be no topic's name."""
+        try:
+            check_topic_name(name)
+        except InvalidTopicNameError as error:
+            raise TopicError(ErrorCode.INVALID_TOPIC_EXCEPTION, str(error)) from error
+
+    def _check_name(self, name: str) -> None:
+        self.check_name_form(name)
+        if name in self._view.topics:
+            raise TopicError(ErrorCode.TOPIC_ALREADY_EXISTS, f"there is a topic {name!r} already")
+        alike = name.replace(".", "_")
+        if "_" in alike:
+            for known in self._view.topics:
+                if known.replace(".", "_") == alike:
+                    text = f"{name!r} and the topic {known!r} would have one name in metrics"
+                    raise TopicError(ErrorCode.INVALID_TOPIC_EXCEPTION, text)
+
+    def _replication_factor(self, wanted: NewTopic) -> int:
+        factor = wanted.replication_factor
+        if factor == -1:
+            written = wanted.configs.get("write.quorum", "")
+            default = self._config.topic_defaults.replication_factor
+            return int(written) if written.isdecimal() else default
+        if not 1 <= factor <= REPLICATION_FACTOR_MAX:
+            text = f"a replication factor is 1 to {REPLICATION_FACTOR_MAX}, not {factor}"
+            raise TopicError(ErrorCode.INVALID_REPLICATION_FACTOR, text)
+        if factor > self._bookie_count():
+            text = f"{factor} replicas need as many bookies, and {self._bookie_count()} are up"
+            raise TopicError(ErrorCode.INVALID_REPLICATION_FACTOR, text)
+        return factor
+
+    def _spread(self, count: int, loads: Loads) -> list[int]:
+        if not 1 <= count <= PARTITIONS_MAX:
+            text = f"a topic has 1 to {PARTITIONS_MAX} partitions, not {count}"
+            raise TopicError(ErrorCode.INVALID_PARTITIONS, text)
+        if not loads.counts:
+            raise TopicError(ErrorCode.BROKER_NOT_AVAILABLE, "no broker is up that could lead it")
+        return spread(count, loads)
+
+    def _check_leaders(self, leaders: Sequence[int]) -> None:
+        for leader in leaders:
+            if leader not in self._view.brokers:
+                text = f"broker {leader} is not up"
+                raise TopicError(ErrorCode.INVALID_REPLICATION_ASSIGNMENT, text)
+
+    def _checked(self, change: ConfigChange, record: TopicRecord) -> Mapping[str, str]:
+        configs = dict(change(record.configs))
+        if own_configs(configs) != own_configs(record.configs):
+            log_config(configs, self._config.topic_defaults)
+        return configs
+
+    def _require(self, name: str) -> TopicRecord:
+        record = self._view.topics.get(name)
+        if record is None:
+            raise _unknown(name)
+        return record
+
+    @staticmethod
+    def _check_not_deleted(record: TopicRecord) -> None:
+        if record.is_deleted:
+            raise _unknown(record.name)
+
+    # -- the store -------------------------------------------------------------------------------
+
+    async def _change(
+        self, name: str, change: Callable[[TopicRecord], TopicRecord | None]
+    ) -> TopicRecord:
+        try:
+            record = await self._topics.change(name, change)
+        except MetadataError as error:
+            raise translated(error) from error
+        self._view.learn(record)
+        return record
+
+    async def _read(self, name: str) -> TopicRecord:
+        try:
+            record, _ = await self._topics.get(name, fresh=True)
+        except MetadataError as error:
+            raise translated(error) from error
+        self._check_not_deleted(record)
+        self._view.learn(record)
+        return record
+
+
+def translated(error: MetadataError) -> TopicError:
+    """Return what Kafka says of a failure of the metadata service."""
+    match error:
+        case InvalidTopicNameError():
+            return TopicError(ErrorCode.INVALID_TOPIC_EXCEPTION, str(error))
+        case TopicNotFoundError():
+            return TopicError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, str(error))
+        case TooManyPartitionsError():
+            return TopicError(ErrorCode.INVALID_PARTITIONS, str(error))
+        case ValueTooLargeError():
+            return TopicError(ErrorCode.INVALID_CONFIG, str(error))
+        case _:
+            return TopicError(ErrorCode.REQUEST_TIMED_OUT, str(error))
+
+
+def _unknown(name: str) -> TopicError:
+    return TopicError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")

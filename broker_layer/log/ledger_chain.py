@@ -1,0 +1,268 @@
+"""Holds one partition's list of ledgers under one leader epoch: claims it, ends what an earlier
+leader left open, adds ledgers, and takes away old ones.
+
+Leaves what ledgers hold to `topic_log` and `state_log`, the list's bytes to `metadata.partition`.
+
+Invariants: the list changes only by compare-and-set on what this leader read or wrote last, so a
+leader that was replaced can change nothing; a change that was begun is carried through, whether or
+not its caller still waits; an epoch is claimed once; a ledger is listed before anything in it
+counts, and only after its predecessor was closed.
+
+Source: topics design, "What a takeover does"; protocol rules 1.2 and 7.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Final, Self, TypeVar
+
+from broker_layer.errors import TopicError
+from broker_layer.kafka.error_codes import ErrorCode
+from broker_layer.log.log_services import LogServices
+from ledger_client import Quorum
+from ledger_client.errors import (
+    LedgerError,
+    LedgerNotFoundError,
+    NotEnoughBookiesError,
+    RecoveryUndecidedError,
+)
+from ledger_client.info import LedgerInfo
+from ledger_client.writer import LedgerWriter
+from metadata.errors import MetadataError, NodeNotFoundError, VersionConflictError
+from metadata.ids import LedgerId, Version
+from metadata.ledger_metadata import QuorumMode
+from metadata.partition import PartitionRecord, Segment
+from metadata.partition_store import PartitionKey
+from metadata.topic import NO_EPOCH
+
+CLAIM_ATTEMPTS_MAX: Final = 100
+PARTITION_METADATA: Final = "quire.partition"
+"""Custom metadata of a partition's ledger: topic id in hexadecimal, a slash, the partition."""
+EPOCH_METADATA: Final = "quire.leader-epoch"
+
+Transition = Callable[[PartitionRecord], PartitionRecord]
+Result = TypeVar("Result")
+
+log = logging.getLogger(__name__)
+
+
+def deposed(text: str) -> TopicError:
+    """Return the failure of a log that is led elsewhere, or must be taken over again."""
+    return TopicError(ErrorCode.NOT_LEADER_OR_FOLLOWER, text)
+
+
+class LedgerChain:
+    """The ledgers of one partition, as its leader of one epoch holds them."""
+
+    def __init__(
+        self,
+        services: LogServices,
+        key: PartitionKey,
+        epoch: int,
+        held: tuple[PartitionRecord, Version],
+    ) -> None:
+        self.services = services
+        self.key = key
+        self.epoch = epoch
+        self.record, self._version = held
+        self._changing = asyncio.Lock()
+        self._works: dict[int, object] = {}
+        self._abandoning: list[asyncio.Task[None]] = []
+        self._older: tuple[tuple[int, int, int], list[Segment]] | None = None
+        """Segments of which chunks, less how many skipped, and those segments."""
+
+    @classmethod
+    async def claim(cls, services: LogServices, key: PartitionKey, epoch: int) -> Self:
+        """Take the list for a leader epoch, which must be above every earlier one.
+
+        Raises TopicError FENCED_LEADER_EPOCH if it, or a later one, was claimed before,
+        UNKNOWN_TOPIC_OR_PARTITION if the topic is deleted; MetadataError when the metadata service
+        does not answer.
+        """
+        for _ in range(CLAIM_ATTEMPTS_MAX):
+            record, version = await _found(services, key)
+            if record.leader_epoch >= epoch:
+                text = f"leader epoch {record.leader_epoch} was claimed before {epoch}"
+                raise TopicError(ErrorCode.FENCED_LEADER_EPOCH, text)
+            try:
+                held = await services.partitions.compare_and_set(
+                    key, record.claimed(epoch), version
+                )
+            except VersionConflictError:
+                continue  # the leader of an earlier epoch still changed something
+            return cls(services, key, epoch, held)
+        raise deposed(f"the list of ledgers did not stand still in {CLAIM_ATTEMPTS_MAX} attempts")
+
+    async def change(self, transition: Transition) -> PartitionRecord:
+        """Change the list, also if the caller gives up meanwhile. Raises TopicError once another
+        leader has it, MetadataError.
+        """
+        return await self._carried_through(self._change(transition))
+
+    async def _change(self, transition: Transition) -> PartitionRecord:
+        async with self._changing:
+            record = transition(self.record)
+            if record == self.record:
+                return record
+            await self._store(record)
+            return self.record
+
+    async def _carried_through(self, work: Coroutine[None, None, Result]) -> Result:
+        """Do something to its end. Were it cut off, what is stored could be newer than what is
+        known here, and the next change would take it for another leader's.
+        """
+
+        def note_end(done: asyncio.Task[Result]) -> None:
+            del self._works[id(done)]
+            if not done.cancelled():
+                done.exception()  # whoever waited may have given up
+
+        task = asyncio.get_running_loop().create_task(work)
+        self._works[id(task)] = task
+        task.add_done_callback(note_end)
+        return await asyncio.shield(task)
+
+    async def end_last(self, *, unclean: bool) -> LedgerInfo | None:
+        """Recover the newest ledger if an earlier leader left it open, and return it as it is
+        closed; None if there is none. The list still shows it open: its end is the caller's.
+
+        Raises LedgerError when it cannot be recovered now; with `unclean`, acknowledged entries are
+        given up where no replica answers (11.6).
+        """
+        last = self.record.last_segment
+        if last is None:
+            return None
+        client = self.services.client
+        try:
+            return await client.recover_ledger(last.ledger_id)
+        except RecoveryUndecidedError:
+            if not unclean:
+                raise
+        log.warning("ledger %s is recovered uncleanly: entries may be lost", last.ledger_id)
+        return await client.recover_ledger_unclean(last.ledger_id)
+
+    async def create_writer(self, quorum: Quorum) -> LedgerWriter:
+        """Create the next ledger, which is not listed yet.
+
+        In in-sync mode it may begin with fewer replicas than wanted, as long as there are
+        `min_in_sync`. One that comes when the caller has given up is deleted: it is left behind,
+        empty and unlisted, only if this process dies. Raises LedgerError.
+        """
+        creating = asyncio.get_running_loop().create_task(self._create_writer(quorum))
+        try:
+            return await asyncio.shield(creating)
+        except asyncio.CancelledError:
+            creating.add_done_callback(self._abandon_created)
+            raise
+
+    def _abandon_created(self, creating: asyncio.Future[LedgerWriter]) -> None:
+        if not creating.cancelled() and creating.exception() is None:
+            work = self.abandon(creating.result())
+            self._abandoning.append(asyncio.get_running_loop().create_task(work))
+
+    async def _create_writer(self, quorum: Quorum) -> LedgerWriter:
+        named: dict[str, str | bytes] = {
+            PARTITION_METADATA: f"{self.key.topic_id.hex()}/{self.key.partition}",
+            EPOCH_METADATA: str(self.epoch),
+        }
+        while True:
+            try:
+                return await self.services.client.create_ledger(quorum, metadata=named)
+            except NotEnoughBookiesError as error:
+                fewer = min(quorum.ensemble - 1, error.seen)
+                if quorum.mode is not QuorumMode.IN_SYNC or fewer < quorum.min_in_sync:
+                    raise
+                quorum = Quorum.in_sync(
+                    fewer,
+                    quorum.min_in_sync,
+                    replica_lag_time_max=quorum.replica_lag_time_max,
+                )
+
+    def new_segment(self, ledger_id: LedgerId, base_offset: int) -> Segment:
+        """Return the entry of the list for a ledger that this leader created."""
+        created_ms = self.services.wall_clock_ms()
+        return Segment(ledger_id, base_offset, self.epoch, created_ms, None, None, None)
+
+    async def segments(self) -> list[Segment]:
+        """Return all ledgers of the list, oldest first, also those kept outside of the record."""
+        while self.record.has_chunks:
+            record = self.record
+            chunks = (record.first_chunk, record.next_chunk, record.skipped)
+            if self._older is not None and self._older[0] == chunks:
+                return [*self._older[1], *record.segments]
+            try:
+                found = await self.services.partitions.segments(self.key, record)
+            except NodeNotFoundError as error:
+                if record is self.record:
+                    raise deposed("another broker has dropped ledgers of this partition") from error
+            else:
+                self._older = chunks, list(found[: len(found) - len(record.segments)])
+                return list(found)
+        return list(self.record.segments)
+
+    async def drop_below(self, log_start_offset: int) -> int:
+        """Delete the ledgers that end at or below an offset, which is the log's start already, and
+        take them from the list; return how many. The newest one always stays.
+
+        They are deleted first: should this be cut off, the list still names them, and the next
+        attempt goes by it.
+        """
+        gone: dict[LedgerId, None] = {}
+        while due := await self._carried_through(self._drop(log_start_offset, gone)):
+            for segment in due:  # other changes of the list need not wait for it
+                with contextlib.suppress(LedgerNotFoundError):
+                    await self.services.client.delete_ledger(segment.ledger_id)
+                gone[segment.ledger_id] = None
+        return len(gone)
+
+    async def _drop(self, log_start_offset: int, gone: Mapping[LedgerId, None]) -> list[Segment]:
+        """Take the ledgers below an offset from the list, or return those that are not gone yet."""
+        partitions = self.services.partitions
+        async with self._changing:
+            left, dropped = await partitions.without_segments_below(
+                self.key, self.record, log_start_offset
+            )
+            due = [each for each in dropped if each.ledger_id not in gone]
+            if dropped and not due:
+                await self._store(left)
+                await partitions.drop_chunks(self.key, self.record)
+            return due
+
+    async def abandon(self, writer: LedgerWriter) -> None:
+        """Delete a ledger, as well as can be, which nothing that may yet apply would list."""
+        try:
+            await writer.abort()
+            await self.services.client.delete_ledger(writer.id)
+        except (LedgerError, MetadataError) as error:
+            log.info("ledger %s, which was never used, is left behind: %s", writer.id, error)
+
+    async def aclose(self) -> None:
+        """Wait until the ledgers are gone that came too late."""
+        await asyncio.gather(*self._abandoning, return_exceptions=True)
+
+    async def _store(self, record: PartitionRecord) -> None:
+        try:
+            # What is stored may hold fewer ledgers: older ones are moved to a node of their own.
+            self.record, self._version = await self.services.partitions.compare_and_set(
+                self.key, record, self._version
+            )
+        except VersionConflictError as error:
+            raise deposed("another broker has claimed this partition") from error
+        except NodeNotFoundError as error:
+            raise deposed("this partition was deleted") from error
+
+
+async def _found(services: LogServices, key: PartitionKey) -> tuple[PartitionRecord, Version]:
+    """Read a partition's list of ledgers; make an empty one if its topic is to have one.
+
+    Whether it is, is asked when the list is there: a topic that is deleted later is erased with it,
+    and one that was erased before, unknown to this broker, is found out.
+    """
+    partitions = services.partitions
+    record, version = await partitions.get_or_create(key)
+    is_wanted = services.is_wanted
+    if is_wanted is None or record.leader_epoch != NO_EPOCH or await is_wanted(key):
+        return record, version
+    await partitions.delete(key)
+    raise TopicError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the topic was deleted")

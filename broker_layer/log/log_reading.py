@@ -1,0 +1,284 @@
+"""Reads one partition's log: by offset, and by time.
+
+Leaves the newest batches to `pending_batches`, entries to `segment_reading`, and up to where may be
+read to the caller.
+
+A read goes on where one before it ended. Where none did, it starts at an entry that the index of
+the ledger names; the index of an older ledger is built from its state entries when it is first
+needed.
+
+Invariants: nothing at or above the limit is returned, which is at most the high watermark; what is
+returned are whole batches in the order of offsets, without state entries.
+
+Source: topics design, "The mapping"; Kafka's ListOffsets (KIP-79, KIP-734).
+"""
+
+from bisect import bisect_right
+from collections import OrderedDict
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Final
+
+from broker_layer.errors import TopicError
+from broker_layer.kafka.error_codes import ErrorCode
+from broker_layer.kafka.record_batch import (
+    NO_TIMESTAMP,
+    BatchError,
+    BatchHeader,
+    parse_records,
+    read_header,
+)
+from broker_layer.log.ledger_chain import LedgerChain
+from broker_layer.log.log_rolling import LogRolling
+from broker_layer.log.offset_index import LedgerIndex
+from broker_layer.log.partition_state import PartitionState
+from broker_layer.log.segment_reading import SegmentReaders
+from broker_layer.log.state_entry import EntryPlace, StateEntry, is_state_entry
+from metadata.errors import MetadataError
+from metadata.ids import EntryId, LedgerId
+from metadata.partition import Segment
+
+POSITIONS_MAX: Final = 64
+INDICES_MAX: Final = 16
+SEARCH_BYTES: Final = 512 * 1024
+RECORDS_BYTES_MAX: Final = 256 * 1024 * 1024
+"""Decompressed bytes of the one batch that is opened for its records' times."""
+
+Batch = bytes | memoryview
+
+
+@dataclass(frozen=True, slots=True)
+class RecordPosition:
+    """A record that was looked for by time."""
+
+    offset: int
+    timestamp_ms: int
+    leader_epoch: int
+
+
+class LogReading:
+    """The ledgers of one log, for reading."""
+
+    def __init__(self, chain: LedgerChain, rolling: LogRolling, state: PartitionState) -> None:
+        self._chain = chain
+        self._rolling = rolling
+        self._state = state
+        self._readers = SegmentReaders(chain.services.client)
+        self._positions: OrderedDict[tuple[LedgerId, int], EntryId] = OrderedDict()
+        self._indices: OrderedDict[LedgerId, LedgerIndex] = OrderedDict()
+
+    async def read(self, offset: int, limit: int, bytes_max: int) -> list[Batch]:
+        """Return whole batches from the one that holds `offset`, or the next behind it: at least
+        one if there is one below `limit`, more up to `bytes_max`. Raises TopicError.
+        """
+        segments = await self._segments()
+        at = max(0, bisect_right([each.base_offset for each in segments], offset) - 1)
+        for segment in segments[at:]:
+            if segment.base_offset >= limit:
+                break
+            if segment.is_below(offset):
+                continue
+            found = await self._read_segment(segment, offset, limit, bytes_max)
+            if found:
+                return found
+        return []
+
+    async def offset_for_timestamp(
+        self, timestamp_ms: int, start: int, limit: int
+    ) -> RecordPosition | None:
+        """Return the first record in offsets start..limit-1 that has this time or a later one."""
+        for segment in await self._segments():
+            newest_ms = segment.max_timestamp_ms
+            is_earlier = not segment.is_open and newest_ms is not None and newest_ms < timestamp_ms
+            if is_earlier or segment.is_below(start):
+                continue
+            if segment.base_offset >= limit:
+                return None
+            found = await self._find_time(segment, timestamp_ms, start, limit)
+            if found is not None:
+                return found
+        return None
+
+    async def max_timestamp(self, start: int, limit: int) -> RecordPosition | None:
+        """Return the first record in a range of offsets with the greatest time of all.
+
+        What the list and the index say is tried first; it may count records that are not visible
+        (any more), and then the batches themselves are looked at.
+        """
+        segments = [each for each in await self._segments() if not each.is_below(start)]
+        known = [each.max_timestamp_ms for each in segments if each.max_timestamp_ms is not None]
+        index = self._state.index
+        if index is not None and self._rolling.ledger is not None:
+            known.append(index.max_timestamp_ms)
+        found = None
+        if known:
+            found = await self.offset_for_timestamp(max(known), start, limit)
+        if found is not None or start >= limit:
+            return found
+        greatest_ms = max([await self._greatest_time(each, start, limit) for each in segments])
+        return await self.offset_for_timestamp(greatest_ms, start, limit)
+
+    async def aclose(self) -> None:
+        """Close what is open."""
+        await self._readers.aclose()
+
+    # -- one segment -----------------------------------------------------------------------------
+
+    async def _segments(self) -> list[Segment]:
+        """Return the ledgers that are listed and not empty, in order."""
+        return [each for each in await self._listed() if each.end_offset != each.base_offset]
+
+    async def _listed(self) -> list[Segment]:
+        try:
+            return await self._chain.segments()
+        except MetadataError as error:
+            text = f"the list of older ledgers cannot be read now: {error}"
+            raise TopicError(ErrorCode.KAFKA_STORAGE_ERROR, text) from error
+
+    async def _read_segment(
+        self, segment: Segment, offset: int, limit: int, bytes_max: int
+    ) -> list[Batch]:
+        last_id = await self._last_entry_of(segment)
+        position = await self._position_of(segment, offset)
+        found: list[Batch] = []
+        size = 0
+        while position <= last_id and size < bytes_max:
+            wanted = bytes_max - size if found else max(bytes_max, SEARCH_BYTES)
+            for entry_id, data in await self._read(segment, position, last_id, wanted):
+                position = EntryId(entry_id + 1)
+                if is_state_entry(data):
+                    continue
+                header = read_header(data)
+                if header.last_offset < offset:
+                    continue
+                is_full = bool(found) and size + len(data) > bytes_max
+                if is_full or header.last_offset >= limit:
+                    return found
+                found.append(data)
+                size += len(data)
+                self._note(segment.ledger_id, header.last_offset + 1, position)
+        return found
+
+    async def _find_time(
+        self, segment: Segment, timestamp_ms: int, start: int, limit: int
+    ) -> RecordPosition | None:
+        position = (await self._index_of(segment)).find_timestamp(timestamp_ms)
+        async with aclosing(self._visible(segment, position, start, limit)) as batches:
+            async for header, data in batches:
+                if header.max_timestamp_ms >= timestamp_ms:
+                    found = _record_at(header, data, timestamp_ms, start)
+                    if found is not None:
+                        return found
+        return None
+
+    async def _greatest_time(self, segment: Segment, start: int, limit: int) -> int:
+        position = await self._position_of(segment, start)
+        async with aclosing(self._visible(segment, position, start, limit)) as batches:
+            times = [header.max_timestamp_ms async for header, _ in batches]
+        return max(times, default=NO_TIMESTAMP)
+
+    async def _visible(
+        self, segment: Segment, position: EntryId, start: int, limit: int
+    ) -> AsyncGenerator[tuple[BatchHeader, Batch], None]:
+        """Yield the batches from an entry on that have records in a range of offsets."""
+        last_id = await self._last_entry_of(segment)
+        while position <= last_id:
+            for entry_id, data in await self._read(segment, position, last_id, SEARCH_BYTES):
+                position = EntryId(entry_id + 1)
+                if is_state_entry(data):
+                    continue
+                header = read_header(data)
+                if header.last_offset >= limit:
+                    return
+                if header.last_offset >= start:
+                    yield header, data
+
+    async def _read(
+        self, segment: Segment, first: int, last: int, bytes_max: int
+    ) -> list[tuple[EntryId, memoryview]]:
+        return await self._readers.read(segment.ledger_id, first, last, bytes_max)
+
+    async def _last_entry_of(self, segment: Segment) -> EntryId:
+        """Return the last entry of a ledger that counts."""
+        confirmed = self._rolling.confirmed_of(segment.ledger_id)
+        if confirmed is not None:
+            return confirmed
+        return await self._readers.last_entry_of(segment.ledger_id)
+
+    # -- where to start --------------------------------------------------------------------------
+
+    def _note(self, ledger_id: LedgerId, next_offset: int, entry_id: EntryId) -> None:
+        self._positions[ledger_id, next_offset] = entry_id
+        self._positions.move_to_end((ledger_id, next_offset))
+        while len(self._positions) > POSITIONS_MAX:
+            self._positions.popitem(last=False)
+
+    async def _position_of(self, segment: Segment, offset: int) -> EntryId:
+        """Return an entry from which on the batch with an offset is to be found."""
+        if offset <= segment.base_offset:
+            return EntryId(0)
+        known = self._positions.get((segment.ledger_id, offset))
+        return known if known is not None else (await self._index_of(segment)).find(offset)
+
+    async def _index_of(self, segment: Segment) -> LedgerIndex:
+        index = self._indices.get(segment.ledger_id)
+        if index is None:
+            index = await self._build_index(segment.ledger_id)
+            self._indices[segment.ledger_id] = index
+            while len(self._indices) > INDICES_MAX:
+                self._indices.popitem(last=False)
+        self._indices.move_to_end(segment.ledger_id)
+        return index
+
+    async def _build_index(self, ledger_id: LedgerId) -> LedgerIndex:
+        """Gather the points of a ledger from its state entries, from the last one backwards; those
+        behind it are in the first entry of the next ledger, or were replayed.
+        """
+        known = self._state.known_index(ledger_id)
+        if known is not None:
+            index, place = known
+        else:
+            index, place = LedgerIndex(ledger_id), None
+            following = await self._following(ledger_id)
+            if following is not None:
+                entry = await self._state_entry(EntryPlace(following, EntryId(0)))
+                if entry.previous is not None and entry.previous.ledger_id == ledger_id:
+                    index.add_later(entry.points, entry.max_timestamp_ms)
+                    place = entry.previous
+        while place is not None and place.ledger_id == ledger_id and place.entry_id > 0:
+            entry = await self._state_entry(place)
+            if entry.previous is not None and entry.previous.ledger_id == ledger_id:
+                index.add_earlier(entry.points)
+            place = entry.previous
+        return index
+
+    async def _following(self, ledger_id: LedgerId) -> LedgerId | None:
+        """Return the next ledger that has entries."""
+        is_behind = False
+        for segment in await self._listed():
+            if is_behind and await self._last_entry_of(segment) >= 0:
+                return segment.ledger_id
+            is_behind = is_behind or segment.ledger_id == ledger_id
+        return None
+
+    async def _state_entry(self, place: EntryPlace) -> StateEntry:
+        [(_, data)] = await self._readers.read(place.ledger_id, place.entry_id, place.entry_id, 1)
+        return StateEntry.decode(data)
+
+
+def _record_at(
+    header: BatchHeader, data: Batch, timestamp_ms: int, start: int
+) -> RecordPosition | None:
+    """Return the first record of a batch with this time or a later one, at or above an offset."""
+    if header.uses_append_time:
+        offset = max(start, header.base_offset)
+        return RecordPosition(offset, header.max_timestamp_ms, header.leader_epoch)
+    try:
+        for record in parse_records(data, bytes_max=RECORDS_BYTES_MAX):
+            if record.timestamp_ms >= timestamp_ms and record.offset >= start:
+                return RecordPosition(record.offset, record.timestamp_ms, header.leader_epoch)
+    except BatchError as error:
+        text = f"the batch at offset {header.base_offset} cannot be opened: {error}"
+        raise TopicError(ErrorCode.CORRUPT_MESSAGE, text) from error
+    return None

@@ -1,0 +1,52 @@
+"""Decides where a log begins once retention has had its say.
+
+Leaves moving the log's start and deleting ledgers to `log_rolling`.
+
+Invariants: ledgers leave from the oldest on, as a whole; the newest one stays; what has no records
+is never a reason to keep what is older.
+
+Source: Kafka's retention.ms and retention.bytes; topics design, "The mapping" (segment).
+"""
+
+from collections.abc import Sequence
+
+from broker_layer.log.log_config import LogConfig
+from metadata.partition import Segment
+
+
+def retained_from(
+    segments: Sequence[Segment], config: LogConfig, log_start_offset: int, now_ms: int
+) -> int:
+    """Return the offset at which the log is to begin; never below where it begins now."""
+    start = log_start_offset
+    total = sum(each.bytes or 0 for each in segments)
+    for segment in segments[:-1]:
+        if segment.end_offset is None:
+            break
+        size = segment.bytes or 0
+        if not _is_too_old(segment, config, now_ms) and not _is_too_much(total - size, config):
+            break
+        start = max(start, segment.end_offset)
+        total -= size
+    return start
+
+
+def is_aged(segment: Segment, max_timestamp_ms: int, config: LogConfig, now_ms: int) -> bool:
+    """Tell whether all of the newest ledger's records are to go, so that another is to begin."""
+    return config.retention_ms is not None and (
+        now_ms - max(segment.created_ms, max_timestamp_ms) > config.retention_ms
+    )
+
+
+def _is_too_old(segment: Segment, config: LogConfig, now_ms: int) -> bool:
+    if config.retention_ms is None:
+        return False
+    newest_ms = segment.max_timestamp_ms
+    if newest_ms is None or newest_ms < 0:
+        newest_ms = segment.created_ms
+    return now_ms - newest_ms > config.retention_ms
+
+
+def _is_too_much(left_bytes: int, config: LogConfig) -> bool:
+    """As in Kafka: a ledger goes if what is left is still at least the bound."""
+    return config.retention_bytes is not None and left_bytes >= config.retention_bytes

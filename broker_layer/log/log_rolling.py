@@ -1,0 +1,369 @@
+"""Gives a log the ledgers it writes: the first at the first append, the next before the old one is
+full; and takes away what retention lets go.
+
+Leaves the list of ledgers to `ledger_chain`, and what is in them to `log_writing`.
+
+The next ledger is created when ROLL_EARLY_SHARE of the old one is written. Batches go to it from
+the moment the old one is full; they count once the old one is closed and one change of the list
+has ended it and named the new one. While that cannot be done the old one grows.
+
+Invariants: at most one ledger drains; a ledger's first entry is a state entry; the log's start
+moves before a ledger is deleted.
+
+Source: topics design, "What a takeover does" (rolling); protocol rule 6.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Coroutine
+from typing import Final, Protocol
+
+from broker_layer.errors import TopicError
+from broker_layer.kafka.error_codes import ErrorCode
+from broker_layer.log.ledger_chain import LedgerChain
+from broker_layer.log.log_config import LogConfig
+from broker_layer.log.log_retention import is_aged, retained_from
+from broker_layer.log.partition_state import PartitionState
+from broker_layer.log.pending_batches import OpenLedger
+from ledger_client.errors import (
+    ClientClosedError,
+    LedgerError,
+    MetadataUnavailableError,
+    NotEnoughBookiesError,
+)
+from ledger_client.info import LedgerInfo
+from ledger_client.writer import LedgerWriter
+from metadata.errors import MetadataError, StoreClosedError
+from metadata.ids import BookieId, EntryId, LedgerId
+
+ROLL_EARLY_SHARE: Final = 0.9
+PRODUCER_EXPIRATION_MS: Final = 86_400_000
+"""As Kafka's producer.id.expiration.ms."""
+RETRY_FIRST_S: Final = 0.1
+RETRY_MAX_S: Final = 2.0
+
+Work = Callable[[], Coroutine[None, None, None]]
+
+log = logging.getLogger(__name__)
+
+
+class RolledLog(Protocol):
+    """The log whose ledgers these are."""
+
+    config: LogConfig
+    failure: TopicError | None
+
+    @property
+    def state(self) -> PartitionState:
+        """Producers, transactions, epochs, index."""
+        ...
+
+    @property
+    def log_end_offset(self) -> int:
+        """The offset of the next record."""
+        ...
+
+    def append_state(self, ledger: OpenLedger) -> None:
+        """Append a state entry."""
+        ...
+
+    def admit_deferred(self) -> None:
+        """Admit what waited for a ledger."""
+        ...
+
+    def refuse_deferred(self, error: TopicError) -> None:
+        """Refuse what waited for a ledger."""
+        ...
+
+    def commit(self) -> None:
+        """Commit what counts now."""
+        ...
+
+    def fail(self, text: str) -> TopicError:
+        """End the log."""
+        ...
+
+    def tell_progress(self) -> None:
+        """Tell that the log's start moved."""
+        ...
+
+
+class LogRolling:
+    """The ledgers that one log writes."""
+
+    def __init__(self, owner: RolledLog, chain: LedgerChain, last: LedgerInfo | None) -> None:
+        self._log = owner
+        self._chain = chain
+        self._last = last
+        self.ledger: OpenLedger | None = None
+        """Where batches go now."""
+        self._draining: OpenLedger | None = None
+        self._next: LedgerWriter | None = None
+        self._next_config = owner.config
+        """The settings when it was created."""
+        self._is_asked = False
+        self._opened_s = 0.0
+        self._task: asyncio.Task[None] | None = None
+        self._aborting: list[asyncio.Task[None]] = []
+
+    @property
+    def replicas(self) -> tuple[BookieId, ...]:
+        """The bookies of the newest ledger."""
+        if self.ledger is not None:
+            return self.ledger.writer.members
+        return () if self._last is None else self._last.fragments[-1].ensemble
+
+    @property
+    def in_sync(self) -> tuple[BookieId, ...]:
+        """Those of them that hold every committed entry, as far as is known here."""
+        if self.ledger is not None and self.ledger.writer.quorum.is_in_sync:
+            return self.ledger.writer.in_sync
+        return self.replicas
+
+    def confirmed_of(self, ledger_id: LedgerId) -> EntryId | None:
+        """Return the last confirmed entry of a ledger that is being written; None for others."""
+        for ledger in (self.ledger, self._draining):
+            if ledger is not None and ledger.writer.id == ledger_id:
+                return ledger.writer.last_confirmed
+        return None
+
+    # -- beginning ledgers -----------------------------------------------------------------------
+
+    def want_ledger(self) -> None:
+        """Begin the first ledger, unless that is under way."""
+        if self.ledger is None:
+            self._run(self._begin_first)
+
+    def ask(self) -> None:
+        """Let another ledger begin soon."""
+        self._is_asked = self.ledger is not None
+
+    def look(self) -> None:
+        """Begin the next ledger, or go over to it, when it is time."""
+        ledger, config = self.ledger, self._log.config
+        if ledger is None or not ledger.record_bytes:
+            return
+        share = ledger.written_bytes / config.segment_bytes
+        if share < ROLL_EARLY_SHARE and not self._is_asked and not self._is_old():
+            return
+        if self._next is not None and not self._is_fit(self._next):
+            self._abort(self._next)
+            self._next = None
+        if self._next is None:
+            self._run(self._prepare)
+        elif share >= 1 or self._is_asked or self._is_old():
+            self._go_over(ledger, self._next)
+
+    def _is_fit(self, writer: LedgerWriter) -> bool:
+        """Tell whether a ledger that was created early is still one to go over to."""
+        return writer.is_usable and self._next_config.quorum == self._log.config.quorum
+
+    def _is_old(self) -> bool:
+        now = asyncio.get_running_loop().time()
+        return now - self._opened_s >= self._log.config.segment_ms / 1000
+
+    def _run(self, work: Work) -> None:
+        if self._task is None and self._log.failure is None:
+            self._task = asyncio.get_running_loop().create_task(self._guarded(work))
+
+    async def _guarded(self, work: Work) -> None:
+        try:
+            await work()
+        except TopicError as error:
+            self._log.fail(error.text)
+        except StoreClosedError as error:
+            self._log.fail(str(error))
+        except Exception as error:  # who waits for the ledger must hear of it
+            log.exception("a ledger cannot be begun or ended")
+            self._log.fail(f"{type(error).__name__}: {error}")
+        finally:
+            self._task = None
+
+    async def _begin_first(self) -> None:
+        try:
+            writer = await self._chain.create_writer(self._log.config.quorum)
+        except NotEnoughBookiesError as error:
+            self._log.refuse_deferred(TopicError(ErrorCode.NOT_ENOUGH_REPLICAS, str(error)))
+            return
+        except (LedgerError, MetadataError) as error:
+            text = f"no ledger can be created now: {error}"
+            self._log.refuse_deferred(TopicError(ErrorCode.KAFKA_STORAGE_ERROR, text))
+            return
+        segment = self._chain.new_segment(writer.id, self._log.log_end_offset)
+        try:
+            await self._chain.change(lambda record: record.with_segment(segment))
+        except MetadataError as error:
+            await self._chain.abandon(writer)
+            text = f"the new ledger cannot be listed now: {error}"
+            self._log.refuse_deferred(TopicError(ErrorCode.KAFKA_STORAGE_ERROR, text))
+            return
+        except (TopicError, asyncio.CancelledError):
+            # It may be listed, where the next leader finds it: it must not be deleted.
+            self._aborting.append(asyncio.get_running_loop().create_task(_abort(writer)))
+            raise
+        self._begin(OpenLedger(writer, segment, is_listed=True))
+        self._log.admit_deferred()
+
+    def _begin(self, ledger: OpenLedger) -> None:
+        self.ledger = ledger
+        self._is_asked = False
+        loop = asyncio.get_running_loop()
+        jitter_ms = self._chain.services.rng.uniform(0, self._log.config.segment_jitter_ms)
+        self._opened_s = loop.time() - jitter_ms / 1000
+        self._log.state.begin_ledger(ledger.writer.id)
+        self._log.append_state(ledger)
+
+    # -- rolling ---------------------------------------------------------------------------------
+
+    async def _prepare(self) -> None:
+        self._next_config = self._log.config
+        try:
+            self._next = await self._chain.create_writer(self._next_config.quorum)
+        except (LedgerError, MetadataError) as error:
+            log.info("no next ledger yet, the old one grows: %s", error)
+            await asyncio.sleep(RETRY_MAX_S)
+
+    def _go_over(self, old: OpenLedger, writer: LedgerWriter) -> None:
+        if self._task is not None:
+            return
+        self._next, self._draining = None, old
+        segment = self._chain.new_segment(writer.id, self._log.log_end_offset)
+        new = OpenLedger(writer, segment, is_listed=False)
+        self._begin(new)
+
+        async def finish() -> None:
+            await self._finish(old, new)
+
+        self._run(finish)
+
+    async def _finish(self, old: OpenLedger, new: OpenLedger) -> None:
+        """Close the old ledger; then end it and name the new one in the list, in one change."""
+        info = await self._closed(old)
+        await self._until_stored(old, info, new)
+        new.is_listed = True
+        self._draining = None
+        self._log.commit()
+
+    async def _closed(self, ledger: OpenLedger, wait_s: float | None = None) -> LedgerInfo:
+        """Close a ledger with all that was written to it. Raises TopicError if that failed."""
+        writer, pause_s = ledger.writer, RETRY_FIRST_S
+        try:
+            await writer.aclose(timeout=wait_s)
+            info = writer.info
+        except MetadataUnavailableError:
+            info = None
+        except LedgerError as error:
+            raise self._log.fail(str(error)) from error
+        while info is None or not info.is_closed:
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, RETRY_MAX_S)
+            try:
+                info = await self._chain.services.client.recover_ledger(writer.id)
+            except ClientClosedError as error:
+                raise self._log.fail(str(error)) from error
+            except LedgerError as error:
+                log.info("ledger %s cannot be closed yet: %s", writer.id, error)
+        if info.last_entry_id != writer.last_pushed:
+            text = f"ledger {writer.id} was closed at entry {info.last_entry_id} by another broker"
+            raise self._log.fail(text)
+        return info
+
+    async def _until_stored(
+        self, old: OpenLedger, info: LedgerInfo, new: OpenLedger | None
+    ) -> None:
+        ended = (
+            old.writer.id,
+            self._log.log_end_offset if new is None else new.segment.base_offset,
+            info.length or 0,
+            old.max_timestamp_ms,
+        )
+        pause_s = RETRY_FIRST_S
+        while True:
+            try:
+                await self._chain.change(
+                    lambda record: (
+                        record.with_segment_ended(*ended)
+                        if new is None
+                        else record.with_segment_ended(*ended).with_segment(new.segment)
+                    )
+                )
+                return
+            except StoreClosedError:
+                raise
+            except MetadataError as error:
+                log.info("the end of ledger %s cannot be listed yet: %s", old.writer.id, error)
+                await asyncio.sleep(pause_s)
+                pause_s = min(2 * pause_s, RETRY_MAX_S)
+
+    # -- trimming --------------------------------------------------------------------------------
+
+    async def begin_at(self, offset: int) -> None:
+        """Move the log's start up to an offset."""
+        if offset > self._chain.record.log_start_offset:
+            try:
+                await self._chain.change(lambda record: record.with_log_start(offset))
+            except TopicError as error:
+                raise self._log.fail(error.text) from error
+            self._log.state.drop_below(offset)
+            self._log.tell_progress()
+
+    async def enforce_retention(self, now_ms: int) -> int:
+        """Let go what is too old or too much; return how many ledgers were deleted."""
+        config, ledger = self._log.config, self.ledger
+        self._log.state.expire_producers(now_ms, PRODUCER_EXPIRATION_MS)
+        if ledger is not None and ledger.record_bytes:
+            is_short = ledger.writer.quorum.ensemble_size < config.quorum.ensemble
+            if is_short or is_aged(ledger.segment, ledger.max_timestamp_ms, config, now_ms):
+                self._is_asked = True
+            self.look()
+        segments = await self._chain.segments()
+        start = self._chain.record.log_start_offset
+        await self.begin_at(retained_from(segments, config, start, now_ms))
+        try:
+            return await self._chain.drop_below(self._chain.record.log_start_offset)
+        except TopicError as error:
+            raise self._log.fail(error.text) from error
+
+    # -- ending ----------------------------------------------------------------------------------
+
+    async def end(self, wait_s: float) -> None:
+        """Close the open ledger and list its end, with all that was admitted and is confirmed
+        within a time.
+        """
+        while self._task is not None:
+            await asyncio.shield(asyncio.gather(self._task, return_exceptions=True))
+        if self._log.failure is not None:  # what is open may not even be listed
+            raise self._log.failure
+        ledger = self.ledger
+        if ledger is not None:
+            info = await self._closed(ledger, wait_s)
+            self._log.commit()
+            await self._until_stored(ledger, info, None)
+            self.ledger = None
+            self._last = info
+
+    def abandon(self) -> None:
+        """Stop at once: what was written stays for the next leader to recover."""
+        if self._task is not None and self._task is not asyncio.current_task():
+            self._task.cancel()
+        for writer in (self._next, None if self.ledger is None else self.ledger.writer):
+            if writer is not None:
+                self._abort(writer)
+        self._next = None
+
+    def _abort(self, writer: LedgerWriter) -> None:
+        is_unused = self.ledger is None or writer is not self.ledger.writer
+        work = self._chain.abandon(writer) if is_unused else _abort(writer)
+        self._aborting.append(asyncio.get_running_loop().create_task(work))
+
+    async def aclose(self) -> None:
+        """Wait until nothing runs any more."""
+        tasks = [*self._aborting, *([] if self._task is None else [self._task])]
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._chain.aclose()
+
+
+async def _abort(writer: LedgerWriter) -> None:
+    with contextlib.suppress(LedgerError, MetadataError):
+        await writer.abort()

@@ -1,0 +1,153 @@
+"""Rebuilds a partition's state when its leadership begins.
+
+Leaves claiming the partition and recovering its last ledger to `ledger_chain`, and what the state
+is to `partition_state`.
+
+Entry 0 of each ledger and one entry per 64 MiB is a state entry; what follows the last one is
+replayed. So a takeover reads a bounded piece of the newest ledger that has entries, whatever the
+log's length.
+
+Invariants: the new epoch begins at the log's end, and what the list says of the recovered ledger is
+what its entries say; one that was cut off before its state entry is in the list no more, so that
+the newest one always holds a state; nothing is served before the list holds all that.
+
+Source: topics design, "State entries" and "What a takeover does".
+"""
+
+import contextlib
+from dataclasses import dataclass
+from typing import Final
+
+from broker_layer.errors import TopicError
+from broker_layer.kafka.error_codes import ErrorCode
+from broker_layer.kafka.record_batch import HEADER_BYTES, BatchError, read_header
+from broker_layer.log.epoch_table import EpochTable
+from broker_layer.log.ledger_chain import LedgerChain
+from broker_layer.log.partition_state import PartitionState
+from broker_layer.log.segment_reading import SegmentReaders
+from broker_layer.log.state_entry import is_state_entry
+from ledger_client.errors import LedgerError
+from ledger_client.info import LedgerInfo
+from metadata.errors import MetadataError
+from metadata.ids import NO_ENTRY, EntryId, LedgerId
+from metadata.partition import PartitionRecord, Segment
+
+WINDOW_ENTRIES: Final = 256
+"""Entries that are read at first, backwards from the end; twice as many each time."""
+WINDOW_ENTRIES_MAX: Final = 8_192
+READ_BYTES: Final = 4 * 1024 * 1024
+
+Found = list[tuple[EntryId, bytes]]
+"""Entries: state entries and markers whole, of other batches the header."""
+
+
+@dataclass(frozen=True, slots=True)
+class TakenOver:
+    """A partition's state as its new leader begins: `end_offset` is the offset of the next record;
+    `last` the newest ledger, closed.
+    """
+
+    state: PartitionState
+    end_offset: int
+    last: LedgerInfo | None
+
+
+async def rebuild(chain: LedgerChain, *, unclean: bool) -> TakenOver:
+    """End what an earlier leader left open, and rebuild the state at the log's end.
+
+    Raises TopicError, LedgerError, MetadataError when it cannot be done now.
+    """
+    info = await chain.end_last(unclean=unclean)
+    readers = SegmentReaders(chain.services.client)
+    try:
+        state = await _newest_state(chain, readers, info)
+    except BatchError as error:
+        text = f"an entry of the newest ledger is neither a batch nor a state entry: {error}"
+        raise TopicError(ErrorCode.KAFKA_STORAGE_ERROR, text) from error
+    finally:
+        await readers.aclose()
+    last = chain.record.last_segment
+    end_offset = state.next_offset
+
+    is_empty = info is not None and info.last_entry_id == NO_ENTRY and not info.given_up
+
+    def begun(record: PartitionRecord) -> PartitionRecord:
+        if last is not None and last.is_open:
+            assert info is not None
+            if is_empty:  # it must not be what is left once retention has dropped the others
+                record = record.without_segment(last.ledger_id)
+            else:
+                record = _ended(record, last, info, state)
+        return record.with_epoch_start(chain.epoch, end_offset)
+
+    record = await chain.change(begun)
+    if is_empty and last is not None and last.is_open:
+        with contextlib.suppress(LedgerError, MetadataError):
+            await chain.services.client.delete_ledger(last.ledger_id)
+    state.epochs = EpochTable.of(record.epochs)
+    state.drop_below(record.log_start_offset)
+    return TakenOver(state, end_offset, info)
+
+
+def _ended(
+    record: PartitionRecord, last: Segment, info: LedgerInfo, state: PartitionState
+) -> PartitionRecord:
+    """Say in the list where the ledger ends that was recovered."""
+    index = state.index
+    is_its_index = index is not None and index.ledger_id == last.ledger_id
+    max_timestamp_ms = index.max_timestamp_ms if index is not None and is_its_index else None
+    end_offset, size = max(state.next_offset, last.base_offset), info.length or 0
+    if info.given_up:
+        return record.with_unclean_end(last.ledger_id, end_offset, size, max_timestamp_ms)
+    return record.with_segment_ended(last.ledger_id, end_offset, size, max_timestamp_ms)
+
+
+async def _newest_state(
+    chain: LedgerChain, readers: SegmentReaders, info: LedgerInfo | None
+) -> PartitionState:
+    """Rebuild from the newest ledger that has entries: one that was cut off before its state entry
+    has none, and adds nothing.
+    """
+    for segment in reversed(chain.record.segments):
+        if info is None or info.id != segment.ledger_id:
+            info = await chain.services.client.ledger_info(segment.ledger_id)
+        last_id = info.last_entry_id
+        if last_id is None:
+            text = f"ledger {segment.ledger_id} is open, and is not the last one"
+            raise TopicError(ErrorCode.KAFKA_STORAGE_ERROR, text)
+        if last_id >= 0:
+            found = await _read_tail(readers, segment.ledger_id, last_id)
+            return _replay(segment.ledger_id, found, chain.services.wall_clock_ms())
+    return PartitionState(chain.record.log_start_offset)
+
+
+def _replay(ledger_id: LedgerId, found: Found, now_ms: int) -> PartitionState:
+    entry_id, state_entry = found[0]
+    state = PartitionState.from_state_entry(state_entry, ledger_id, entry_id)
+    for entry_id, data in found[1:]:
+        state.replay(entry_id, data, now_ms)
+    return state
+
+
+async def _read_tail(readers: SegmentReaders, ledger_id: LedgerId, last_id: EntryId) -> Found:
+    """Read backwards to the last state entry; return it and what follows it."""
+    behind: Found = []
+    end, window = int(last_id), WINDOW_ENTRIES
+    while end >= 0:
+        found: Found = []
+        position = start = max(0, end - window + 1)
+        while position <= end:
+            for entry_id, data in await readers.read(ledger_id, position, end, READ_BYTES):
+                position = entry_id + 1
+                if is_state_entry(data):
+                    found = [(entry_id, bytes(data))]
+                elif read_header(data).is_control:
+                    found.append((entry_id, bytes(data)))
+                else:
+                    found.append((entry_id, bytes(data[:HEADER_BYTES])))
+        behind = found + behind
+        if is_state_entry(behind[0][1]):
+            return behind
+        end, window = start - 1, min(2 * window, WINDOW_ENTRIES_MAX)
+    text = f"ledger {ledger_id} does not begin with a state entry"
+    raise TopicError(ErrorCode.KAFKA_STORAGE_ERROR, text)

@@ -1,0 +1,326 @@
+"""Holds what the leader of a partition must know of its log beside the batches themselves: its
+producers, transactions, leader epochs, and where offsets are.
+
+Leaves each of these to its own module, and the ledgers, the high watermark and who waits for what
+to `topic_log`.
+
+What is admitted counts here at once, in the order of the entries. It is confirmed later, in that
+order too, or the log fails as a whole and its state is built anew: from the newest state entry that
+the ledgers have and what follows it.
+
+Invariants: offsets rise from entry to entry; every ledger begins with a state entry; the state
+equals what a replay of all entries gives, but for what was forgotten by age or at a bound.
+
+Source: topics design, "State entries"; KIP-98.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Final, Self
+
+from broker_layer.errors import TopicError
+from broker_layer.kafka.error_codes import ErrorCode
+from broker_layer.kafka.record_batch import (
+    MAGIC,
+    BatchError,
+    BatchHeader,
+    ControlKind,
+    read_control,
+    read_header,
+)
+from broker_layer.log.epoch_table import EpochTable
+from broker_layer.log.offset_index import LedgerIndex
+from broker_layer.log.producer_state import (
+    ACCEPT,
+    Accept,
+    Duplicate,
+    ProducerStates,
+    Refused,
+    Verdict,
+)
+from broker_layer.log.state_entry import EntryPlace, StateEntry, StateEntryError, is_state_entry
+from broker_layer.log.transaction_index import (
+    TRANSACTIONS_MAX,
+    AbortedTransaction,
+    TransactionIndex,
+)
+from metadata.ids import EntryId, LedgerId
+
+__all__ = [
+    "Accept",
+    "ActiveProducer",
+    "Control",
+    "Duplicate",
+    "PartitionState",
+    "Refused",
+    "StateEntryError",
+    "Verdict",
+    "is_state_entry",
+]
+
+STATE_ENTRY_BYTES_MAX: Final = 64 * 1024 * 1024
+"""Bytes of batches behind the newest state entry at which another one is due."""
+STATE_ENTRY_BATCHES_MAX: Final = 20_000
+"""The same in batches, once they take STATE_ENTRY_SHARE times the bytes of the state entry."""
+STATE_ENTRY_SHARE: Final = 16
+
+NO_OFFSET: Final = -1
+Control = tuple[ControlKind, int]
+"""How a marker ends a transaction, and the epoch of the coordinator that says so."""
+
+
+@dataclass(frozen=True, slots=True)
+class ActiveProducer:
+    """What DescribeProducers shows of a producer."""
+
+    producer_id: int
+    producer_epoch: int
+    last_sequence: int
+    last_timestamp_ms: int
+    coordinator_epoch: int
+    transaction_start_offset: int
+    """NO_OFFSET without an open transaction."""
+
+
+class PartitionState:
+    """The state of one partition's log, as far as it was admitted."""
+
+    def __init__(self, next_offset: int = 0, epochs: EpochTable | None = None) -> None:
+        self.next_offset = next_offset
+        """The offset of the next record."""
+        self.log_start_offset = 0
+        self.epochs = EpochTable() if epochs is None else epochs
+        self.index: LedgerIndex | None = None
+        """Of the ledger that is written or replayed."""
+        self._transactions = TransactionIndex()
+        self._producers = ProducerStates(self._transactions.producers)
+        # The newest state entry with the index of its ledger; the same of the ledger before.
+        self._newest: tuple[EntryId, LedgerIndex] | None = None
+        self._former: tuple[EntryId, LedgerIndex] | None = None
+        self._newest_bytes = 0
+        self._bytes_since = 0
+        self._batches_since = 0
+
+    # Admission.
+
+    def check(self, header: BatchHeader, coordinator_epoch: int | None = None) -> Verdict:
+        """Decide whether a batch may be appended now; a marker needs its coordinator's epoch.
+
+        Whether the coordinator knows of a transaction that the batch would open is the caller's to
+        ask: see `is_open`.
+        """
+        if header.is_control:
+            if coordinator_epoch is None:
+                return Refused(ErrorCode.INVALID_RECORD, "only coordinators write control batches")
+            return self._producers.check_marker(
+                header.producer_id, header.producer_epoch, coordinator_epoch
+            )
+        if not header.has_producer:
+            if header.is_transactional:
+                return Refused(ErrorCode.INVALID_RECORD, "a transaction without a producer id")
+            return ACCEPT
+        verdict = self._producers.check(header, is_log_empty=self.next_offset == 0)
+        if not isinstance(verdict, Accept):
+            return verdict
+        has_open = self._transactions.first_offset_of(header.producer_id) is not None
+        if has_open and not header.is_transactional:
+            text = f"producer {header.producer_id} has an open transaction and wrote outside of it"
+            return Refused(ErrorCode.INVALID_TXN_STATE, text)
+        if header.is_transactional and not has_open and not self._transactions.has_room:
+            text = f"{TRANSACTIONS_MAX} transactions are open or aborted"
+            return Refused(ErrorCode.POLICY_VIOLATION, text)
+        return ACCEPT
+
+    def is_open(self, producer_id: int, producer_epoch: int) -> bool:
+        """Tell whether a producer has an open transaction here in this epoch."""
+        is_known = self._transactions.first_offset_of(producer_id) is not None
+        return is_known and self._producers.epoch_of(producer_id) == producer_epoch
+
+    def admit(
+        self,
+        entry_id: EntryId,
+        base_offset: int,
+        header: BatchHeader,
+        control: Control | None,
+        now_ms: int,
+    ) -> None:
+        """Take in a batch that gets this entry and offset; `control` exactly for control batches.
+
+        The header is that of the batch as it is stored, but for base offset and leader epoch.
+        """
+        assert base_offset >= self.next_offset
+        assert header.is_control == (control is not None)
+        if control is not None:
+            kind, coordinator_epoch = control
+            is_aborted = kind is ControlKind.ABORT
+            self._transactions.end(header.producer_id, base_offset, is_aborted=is_aborted)
+            self._producers.apply_marker(header, coordinator_epoch, now_ms)
+        elif header.has_producer:
+            self._producers.apply(header, base_offset, now_ms)
+            if header.is_transactional:
+                self._transactions.begin(header.producer_id, base_offset)
+        assert self.index is not None
+        self.index.add(entry_id, base_offset, header.size_bytes, header.max_timestamp_ms)
+        self.next_offset = base_offset + header.last_offset_delta + 1
+        self._bytes_since += header.size_bytes
+        self._batches_since += 1
+
+    # Reads.
+
+    def last_stable_offset(self, high_watermark: int) -> int:
+        """Return the end of what readers of committed records see; never called with less."""
+        return max(self.log_start_offset, self._transactions.last_stable_offset(high_watermark))
+
+    def aborted_in(
+        self, first_offset: int, end_offset: int, high_watermark: int
+    ) -> list[AbortedTransaction]:
+        """Return the aborted transactions that may have records in a range of offsets."""
+        return self._transactions.aborted_in(first_offset, end_offset, high_watermark)
+
+    def active_producers(self) -> list[ActiveProducer]:
+        """List the known producers, the one that was idle longest first."""
+        return [
+            ActiveProducer(
+                producer_id,
+                state.producer_epoch,
+                state.last_sequence,
+                state.last_timestamp_ms,
+                state.coordinator_epoch,
+                NO_OFFSET if first is None else first,
+            )
+            for producer_id, state in self._producers.snapshot()
+            for first in (self._transactions.first_offset_of(producer_id),)
+        ]
+
+    def known_index(self, ledger_id: LedgerId) -> tuple[LedgerIndex, EntryPlace | None] | None:
+        """Return the index of the newest ledger or of the one before; None for older ones, whose
+        state entries have it.
+
+        If earlier points are missing, the place is that of the state entry to go back from.
+        """
+        for known in (self._newest, self._former):
+            if known is not None and known[1].ledger_id == ledger_id:
+                entry_id, index = known
+                return index, None if index.is_whole else EntryPlace(ledger_id, entry_id)
+        return None
+
+    # What age and retention take away, and new leaderships.
+
+    def expire_producers(self, now_ms: int, idle_ms: int) -> int:
+        """Forget producers that were idle so long and have no open transaction; return how many."""
+        return self._producers.expire(now_ms, idle_ms)
+
+    def drop_below(self, log_start_offset: int) -> None:
+        """Forget aborted transactions and epochs that lie below the log's start."""
+        self.log_start_offset = max(self.log_start_offset, log_start_offset)
+        self._transactions.drop_below(self.log_start_offset)
+        self.epochs = self.epochs.without_below(self.log_start_offset)
+
+    def start_epoch(self, epoch: int) -> None:
+        """Let a leadership begin at the end of the log."""
+        self.epochs = self.epochs.with_start(epoch, self.next_offset)
+
+    # State entries.
+
+    @property
+    def wants_state_entry(self) -> bool:
+        """Whether the next entry should be a state entry, so that a takeover stays short."""
+        if self._bytes_since >= STATE_ENTRY_BYTES_MAX:
+            return True
+        is_worth_it = self._bytes_since >= STATE_ENTRY_SHARE * self._newest_bytes
+        return self._batches_since >= STATE_ENTRY_BATCHES_MAX and is_worth_it
+
+    def begin_ledger(self, ledger_id: LedgerId) -> LedgerIndex:
+        """Go on to the next ledger, whose entry 0 must be a state entry; return its index, which
+        grows with every batch. That of the ledger before grows no more.
+        """
+        assert self._newest is None or self._newest[1] is self.index, "no state entry since"
+        self.index = LedgerIndex(ledger_id)
+        return self.index
+
+    def to_state_entry(self, entry_id: EntryId) -> bytes:
+        """Return the state as the entry that must be appended next, as `entry_id`."""
+        entry = StateEntry(
+            next_offset=self.next_offset,
+            producers=self._producers.snapshot(),
+            open_transactions=self._transactions.open_snapshot(),
+            aborted=self._transactions.aborted_snapshot(),
+            epochs=self.epochs,
+        )
+        if self._newest is not None:
+            newest_entry_id, described = self._newest
+            entry = replace(
+                entry,
+                previous=EntryPlace(described.ledger_id, newest_entry_id),
+                points=described.points_after(newest_entry_id),
+                max_timestamp_ms=described.max_timestamp_ms,
+            )
+        data = entry.encode()
+        self._pass_state_entry(entry_id, len(data))
+        return data
+
+    @classmethod
+    def from_state_entry(
+        cls, data: bytes | bytearray | memoryview, ledger_id: LedgerId, entry_id: EntryId
+    ) -> Self:
+        """Return the state right behind a state entry. Raises StateEntryError.
+
+        Its index has the points since the state entry before; `LedgerIndex.add_earlier` takes more.
+        """
+        entry = StateEntry.decode(data)
+        state = cls(entry.next_offset)
+        index = state.begin_ledger(ledger_id)
+        if entry_id > 0 and entry.previous is not None:
+            index.add_later(entry.points, entry.max_timestamp_ms)
+        state._adopt(entry, entry_id, len(data))
+        return state
+
+    def replay(
+        self, entry_id: EntryId, data: bytes | bytearray | memoryview, now_ms: int
+    ) -> BatchHeader | None:
+        """Take in the next entry of the ledger, as it was stored; return the header of a batch.
+
+        Of a batch that is no marker the header is enough. Raises TopicError (KAFKA_STORAGE_ERROR)
+        for what cannot be an entry here: the log is damaged.
+        """
+        if is_state_entry(data):
+            entry = StateEntry.decode(data)
+            self._check_offset(entry_id, entry.next_offset)
+            self._adopt(entry, entry_id, len(data))
+            return None
+        try:
+            header = read_header(data)
+            control = read_control(data) if header.is_control else None
+        except BatchError as error:
+            raise _damaged(entry_id, error.text) from error
+        if header.magic != MAGIC or header.last_offset_delta < 0:
+            raise _damaged(entry_id, "it is no record batch")
+        self._check_offset(entry_id, header.base_offset)
+        if header.leader_epoch > self.epochs.latest_epoch:
+            self.epochs = self.epochs.with_start(header.leader_epoch, header.base_offset)
+        self.admit(entry_id, header.base_offset, header, control, now_ms)
+        return header
+
+    def _check_offset(self, entry_id: EntryId, offset: int) -> None:
+        if offset < self.next_offset:
+            raise _damaged(entry_id, f"its offset is {offset} after {self.next_offset}")
+
+    def _adopt(self, entry: StateEntry, entry_id: EntryId, size_bytes: int) -> None:
+        self.next_offset = entry.next_offset
+        self.epochs = entry.epochs.without_below(self.log_start_offset)
+        self._producers.load(entry.producers)
+        self._transactions.load(entry.open_transactions, entry.aborted)
+        self._transactions.drop_below(self.log_start_offset)
+        self._pass_state_entry(entry_id, size_bytes)
+
+    def _pass_state_entry(self, entry_id: EntryId, size_bytes: int) -> None:
+        assert self.index is not None, "no ledger was begun"
+        if self._newest is not None and self._newest[1] is not self.index:
+            self._former = self._newest
+        self.index.pass_state_entry()
+        self._newest = (entry_id, self.index)
+        self._newest_bytes = size_bytes
+        self._bytes_since = self._batches_since = 0
+
+
+def _damaged(entry_id: EntryId, text: str) -> TopicError:
+    return TopicError(ErrorCode.KAFKA_STORAGE_ERROR, f"entry {entry_id} of the log: {text}")

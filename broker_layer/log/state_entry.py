@@ -1,0 +1,265 @@
+"""Turns a partition's state into an entry of its ledger, and back.
+
+Leaves keeping the state to `partition_state`, and when to write one to the log.
+
+Entry 0 of every ledger is a state entry, and so are some later ones. They have no offsets and are
+never given to clients. Each says where the one before it is, and carries the index points of that
+one's ledger from there up to itself, or up to that ledger's end: so the index of any ledger can be
+built by going back along them.
+
+Format, big-endian:
+
+| offset | size | field |
+|---|---|---|
+| 0 | 12 | "quire state" and a zero byte |
+| 12 | 4 | CRC-32C of everything from offset 16 on |
+| 16 | 1 | 255, where a record batch has its magic, 2 |
+| 17 | 1 | format version, 1 |
+| 18 | | msgpack array |
+
+The array, all of it integers, nil and arrays:
+
+    0  next offset
+    1  previous state entry: [ledger id, entry id] or nil
+    2  the greatest time in the previous one's ledger up to here, ms; -1 for none
+    3  points: [entry id, base offset, greatest time before, ...]
+    4  producers, the one that was idle longest first: [[id, epoch, coordinator epoch, run length,
+       last timestamp ms, last used ms,
+       [base sequence, base offset, last offset delta, append time ms, ...]]]
+    5  open transactions, by first offset: [producer id, first offset, ...]
+    6  aborted transactions, by marker: [producer id, first offset, last offset, last stable
+       offset, ...]
+    7  leader epochs: [epoch, start offset, ...]
+
+Invariants: decoding gives an equal value or raises StateEntryError, whatever the bytes; no record
+batch is taken for a state entry, and none of these for a record batch.
+
+Source: topics design, "State entries".
+"""
+
+import struct
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Final, Self
+
+import msgpack
+from crc32c import crc32c
+
+from broker_layer.errors import TopicError
+from broker_layer.kafka.error_codes import ErrorCode
+from broker_layer.kafka.record_batch import NO_TIMESTAMP
+from broker_layer.log.epoch_table import EpochTable
+from broker_layer.log.offset_index import IndexPoint
+from broker_layer.log.producer_state import (
+    NO_COORDINATOR_EPOCH,
+    PRODUCERS_MAX,
+    RECENT_BATCHES_MAX,
+    RUN_LENGTH_MAX,
+    SEQUENCE_MODULUS,
+    ProducerState,
+    RecentBatch,
+)
+from broker_layer.log.transaction_index import TRANSACTIONS_MAX, AbortedTransaction
+from metadata.ids import ENTRY_ID_MAX, LEDGER_ID_MAX, EntryId, LedgerId
+from metadata.packed import FieldError, Packed, array_of, int_of
+from metadata.partition import EpochStart
+
+MAGIC: Final = b"quire state\0"
+FORMAT_VERSION: Final = 1
+_MARK: Final = 255
+_MARK_AT: Final = 16
+_HEADER: Final = struct.Struct(">12sIBB")
+_FIELD_COUNT: Final = 8
+_ITEMS_MAX: Final = 4 * TRANSACTIONS_MAX
+_INT64_MAX: Final = 2**63 - 1
+_INT64_MIN: Final = -(2**63)
+_INT32_MAX: Final = 2**31 - 1
+_INT16_MAX: Final = 2**15 - 1
+
+
+class StateEntryError(TopicError):
+    """What should be a state entry of a log cannot be read; the partition cannot be served."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(ErrorCode.KAFKA_STORAGE_ERROR, f"a state entry is damaged: {text}")
+
+
+@dataclass(frozen=True, slots=True)
+class EntryPlace:
+    """Where an entry is."""
+
+    ledger_id: LedgerId
+    entry_id: EntryId
+
+
+@dataclass(frozen=True, slots=True)
+class StateEntry:
+    """A partition's state before all entries that follow."""
+
+    next_offset: int
+    previous: EntryPlace | None = None
+    """The state entry before this one; None in the first of a log."""
+    max_timestamp_ms: int = NO_TIMESTAMP
+    """The greatest time in the ledger of `previous`, up to this entry or to that ledger's end."""
+    points: tuple[IndexPoint, ...] = ()
+    """Of the ledger of `previous`, behind it."""
+    producers: tuple[tuple[int, ProducerState], ...] = ()
+    open_transactions: tuple[tuple[int, int], ...] = ()
+    aborted: tuple[AbortedTransaction, ...] = ()
+    epochs: EpochTable = field(default_factory=EpochTable)
+
+    def encode(self) -> bytes:
+        """Return the entry's bytes."""
+        place = self.previous
+        fields: list[Packed] = [
+            self.next_offset,
+            None if place is None else [place.ledger_id, place.entry_id],
+            self.max_timestamp_ms,
+            _flat((p.entry_id, p.base_offset, p.max_timestamp_before_ms) for p in self.points),
+            [_packed_producer(producer_id, state) for producer_id, state in self.producers],
+            _flat(self.open_transactions),
+            _flat(
+                (a.producer_id, a.first_offset, a.last_offset, a.last_stable_offset)
+                for a in self.aborted
+            ),
+            _flat((start.epoch, start.start_offset) for start in self.epochs.starts),
+        ]
+        body = bytes([_MARK, FORMAT_VERSION]) + msgpack.packb(fields)
+        return MAGIC + crc32c(body).to_bytes(4, "big") + body
+
+    @classmethod
+    def decode(cls, data: bytes | bytearray | memoryview) -> Self:
+        """Read an entry. Raises StateEntryError for anything that `encode` does not return."""
+        fields = _unpacked(memoryview(data))
+        try:
+            return cls(
+                next_offset=_offset(fields[0]),
+                previous=_place_of(fields[1]),
+                max_timestamp_ms=int_of(fields[2], NO_TIMESTAMP, _INT64_MAX),
+                points=tuple(
+                    IndexPoint(
+                        EntryId(int_of(entry_id, 0, ENTRY_ID_MAX)),
+                        _offset(offset),
+                        int_of(before, NO_TIMESTAMP, _INT64_MAX),
+                    )
+                    for entry_id, offset, before in _rows(fields[3], 3)
+                ),
+                producers=_producers_of(fields[4]),
+                open_transactions=tuple(
+                    (_offset(producer_id), _offset(first))
+                    for producer_id, first in _rows(fields[5], 2)
+                ),
+                aborted=tuple(
+                    AbortedTransaction(
+                        _offset(row[0]), _offset(row[1]), _offset(row[2]), _offset(row[3])
+                    )
+                    for row in _rows(fields[6], 4)
+                ),
+                epochs=_epochs_of(fields[7]),
+            )
+        except FieldError as error:
+            raise StateEntryError(str(error)) from error
+
+
+def is_state_entry(data: bytes | bytearray | memoryview) -> bool:
+    """Tell whether an entry of a partition's ledger is a state entry: anything else is a batch."""
+    return len(data) > _MARK_AT and data[_MARK_AT] == _MARK and data[: len(MAGIC)] == MAGIC
+
+
+def _unpacked(data: memoryview) -> list[Packed]:
+    if not is_state_entry(data) or len(data) < _HEADER.size:
+        raise StateEntryError("it does not begin as one")
+    _, checksum, _, version = _HEADER.unpack_from(data)
+    if crc32c(data[_MARK_AT:]) != checksum:
+        raise StateEntryError("its CRC differs")
+    if version != FORMAT_VERSION:
+        raise StateEntryError(f"it has format version {version}: use a newer release")
+    try:
+        fields = msgpack.unpackb(data[_HEADER.size :], max_array_len=_ITEMS_MAX)
+    except (ValueError, OverflowError, TypeError, msgpack.UnpackException) as error:
+        raise StateEntryError(f"it is not msgpack ({error})") from error
+    if not isinstance(fields, list) or len(fields) != _FIELD_COUNT:
+        raise StateEntryError("it is not an array of the fields of this version")
+    return fields
+
+
+def _flat(rows: Iterable[tuple[int, ...]]) -> list[Packed]:
+    return [field for row in rows for field in row]
+
+
+def _rows(field: Packed, width: int) -> Iterator[tuple[Packed, ...]]:
+    flat = array_of(field)
+    if len(flat) % width:
+        raise FieldError(f"{len(flat)} numbers do not make rows of {width}")
+    fields = iter(flat)
+    return zip(*[fields] * width, strict=True)
+
+
+def _offset(field: Packed) -> int:
+    return int_of(field, 0, _INT64_MAX)
+
+
+def _place_of(field: Packed) -> EntryPlace | None:
+    if field is None:
+        return None
+    fields = array_of(field)
+    if len(fields) != 2:  # noqa: PLR2004 - as the format says
+        raise FieldError(f"a place has {len(fields)} fields instead of 2")
+    ledger_id = LedgerId(int_of(fields[0], 0, LEDGER_ID_MAX))
+    return EntryPlace(ledger_id, EntryId(int_of(fields[1], 0, ENTRY_ID_MAX)))
+
+
+def _packed_producer(producer_id: int, state: ProducerState) -> list[Packed]:
+    return [
+        producer_id,
+        state.producer_epoch,
+        state.coordinator_epoch,
+        state.run_length,
+        state.last_timestamp_ms,
+        state.last_used_ms,
+        _flat(
+            (b.base_sequence, b.base_offset, b.last_offset_delta, b.append_time_ms)
+            for b in state.recent
+        ),
+    ]
+
+
+def _producers_of(field: Packed) -> tuple[tuple[int, ProducerState], ...]:
+    producers = array_of(field)
+    if len(producers) > PRODUCERS_MAX:
+        raise FieldError(f"{len(producers)} producers are more than {PRODUCERS_MAX}")
+    return tuple(_producer_of(array_of(each)) for each in producers)
+
+
+def _producer_of(fields: list[Packed]) -> tuple[int, ProducerState]:
+    if len(fields) != 7:  # noqa: PLR2004 - as the format says
+        raise FieldError(f"a producer has {len(fields)} fields instead of 7")
+    recent = tuple(
+        RecentBatch(
+            base_sequence=int_of(row[0], 0, SEQUENCE_MODULUS - 1),
+            base_offset=_offset(row[1]),
+            last_offset_delta=int_of(row[2], 0, _INT32_MAX),
+            append_time_ms=int_of(row[3], _INT64_MIN, _INT64_MAX),
+        )
+        for row in _rows(fields[6], 4)
+    )
+    if len(recent) > RECENT_BATCHES_MAX:
+        raise FieldError(f"a producer has {len(recent)} recent batches")
+    return _offset(fields[0]), ProducerState(
+        producer_epoch=int_of(fields[1], 0, _INT16_MAX),
+        coordinator_epoch=int_of(fields[2], NO_COORDINATOR_EPOCH, _INT32_MAX),
+        run_length=int_of(fields[3], 0, RUN_LENGTH_MAX),
+        recent=recent,
+        last_timestamp_ms=int_of(fields[4], _INT64_MIN, _INT64_MAX),
+        last_used_ms=_offset(fields[5]),
+    )
+
+
+def _epochs_of(field: Packed) -> EpochTable:
+    starts = tuple(
+        EpochStart(int_of(epoch, 0, _INT32_MAX), _offset(start)) for epoch, start in _rows(field, 2)
+    )
+    table = EpochTable(starts)
+    if not table.is_ordered:
+        raise FieldError("epochs are not in order")
+    return table

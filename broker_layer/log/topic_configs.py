@@ -1,0 +1,137 @@
+"""Checks the settings of topics, each by itself, and says what one that we do not know may mean.
+
+Leaves the settings themselves to `topic_config_table.py`, and what they mean together to
+`log_config.py`.
+
+Invariant: what is not honoured is refused; nothing is accepted and ignored.
+
+Source: KIP-226 and KIP-339, as Kafka's tools use them.
+"""
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from broker_layer.errors import TopicError
+from broker_layer.kafka.error_codes import ErrorCode
+from broker_layer.log.topic_config_table import (
+    DEFINITIONS,
+    REPLICATION_FACTOR,
+    ConfigDefinition,
+    ConfigType,
+)
+
+OUR_PREFIX: Final = "quire."
+"""Begins the names of what is stored beside a topic's settings and that clients do not see."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDefaults:
+    """What a topic gets that says nothing else: from the configuration of the brokers."""
+
+    partitions: int = 1
+    replication_factor: int = 3
+    configs: Mapping[str, str] = field(default_factory=dict)
+
+    def value(self, name: str) -> str | None:
+        """Return the default of a setting: the brokers', else the one built in."""
+        return self.configs.get(name, DEFINITIONS[name].default)
+
+
+def check_configs(configs: Mapping[str, str]) -> None:
+    """Refuse settings that are unknown, malformed, out of range or not honoured.
+
+    Raises TopicError with INVALID_CONFIG.
+    """
+    for name, value in configs.items():
+        check_config(name, value)
+
+
+def check_config(name: str, value: str) -> None:
+    """Refuse one setting, as `check_configs` does."""
+    definition = DEFINITIONS.get(name)
+    if definition is None:
+        raise _refused(_unknown(name))
+    if definition.is_fixed:
+        if value.strip() != definition.default:
+            raise _refused(
+                f"{name} is always {definition.default!r} here and cannot be {value!r}: "
+                f"{definition.meaning}"
+            )
+        return
+    match definition.kind:
+        case ConfigType.BOOLEAN:
+            if value.strip().lower() not in ("true", "false"):
+                raise _refused(f"{name} is true or false, not {value!r}")
+        case ConfigType.INT | ConfigType.SHORT | ConfigType.LONG:
+            _check_number(definition, value)
+        case ConfigType.LIST:
+            _check_values(definition, list_of(value), value)
+        case ConfigType.STRING:
+            _check_values(definition, [value], value)
+        case ConfigType.DOUBLE:
+            raise AssertionError("no setting that can be altered is of this type")
+
+
+def list_of(value: str) -> list[str]:
+    """Return the elements of a list setting."""
+    return [part.strip() for part in value.split(",") if part.strip()]
+
+
+def is_true(value: str) -> bool:
+    """Return the value of a boolean setting that was checked."""
+    return value.strip().lower() == "true"
+
+
+def changed_configs(
+    current: Mapping[str, str], changes: Mapping[str, str | None]
+) -> dict[str, str]:
+    """Return a topic's settings with `changes` made; None takes a setting back to its default."""
+    kept = {name: value for name, value in current.items() if name not in changes}
+    new = {name: value for name, value in changes.items() if value is not None}
+    check_configs(new)
+    return dict(sorted((kept | new).items()))
+
+
+def own_configs(stored: Mapping[str, str]) -> dict[str, str]:
+    """Return the stored settings that clients see and may alter."""
+    return {name: value for name, value in stored.items() if not _is_ours(name)}
+
+
+def kept_configs(stored: Mapping[str, str]) -> dict[str, str]:
+    """Return what no client alters: the replication factor, and notes of ours."""
+    return {name: value for name, value in stored.items() if _is_ours(name)}
+
+
+def _is_ours(name: str) -> bool:
+    return name == REPLICATION_FACTOR or name.startswith(OUR_PREFIX)
+
+
+def _check_number(definition: ConfigDefinition, value: str) -> None:
+    try:
+        number = int(value.strip())
+    except ValueError:
+        raise _refused(f"{definition.name} is a whole number, not {value!r}") from None
+    if not definition.minimum <= number <= definition.maximum:
+        raise _refused(
+            f"{definition.name} is {definition.minimum} to {definition.maximum}, not {number}"
+        )
+
+
+def _check_values(definition: ConfigDefinition, given: list[str], value: str) -> None:
+    if not given or not all(each in definition.values for each in given):
+        offered = " or ".join(definition.values)
+        raise _refused(f"{definition.name} is {offered}, not {value!r}")
+
+
+def _unknown(name: str) -> str:
+    if name == REPLICATION_FACTOR:
+        return f"{name} is given when a topic is created, and not altered"
+    near = difflib.get_close_matches(name, DEFINITIONS, n=1)
+    hint = f"did you mean {near[0]}?" if near else "see docs/topics.md for those that there are"
+    return f"there is no topic setting {name!r}: {hint}"
+
+
+def _refused(text: str) -> TopicError:
+    return TopicError(ErrorCode.INVALID_CONFIG, text)

@@ -1,0 +1,298 @@
+"""The log of one partition, as its leader holds it: `TopicLog`.
+
+Leaves the list of ledgers to `ledger_chain`, appending to `log_writing`, reading to `log_reading`,
+and taking over to `log_takeover`.
+
+Invariant: after a failure every call is refused, and the partition is taken over under another
+epoch: what ends a ledger's writer, ends the log.
+
+Source: topics design, "The mapping" and "What a takeover does"; KIP-98, KIP-101.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Self
+
+from broker_layer.errors import TopicError
+from broker_layer.kafka.error_codes import ErrorCode
+from broker_layer.kafka.record_batch import BatchHeader, read_header
+from broker_layer.log.ledger_chain import LedgerChain
+from broker_layer.log.log_config import LogConfig
+from broker_layer.log.log_reading import Batch, LogReading, RecordPosition
+from broker_layer.log.log_services import LogServices
+from broker_layer.log.log_takeover import TakenOver, rebuild
+from broker_layer.log.log_writing import LogWriting
+from broker_layer.log.partition_state import ActiveProducer
+from broker_layer.log.pending_batches import Appended
+from ledger_client.errors import LedgerError
+from metadata.errors import MetadataError
+from metadata.ids import BookieId
+from metadata.partition_store import PartitionKey
+
+DRAIN_S: Final = 10.0
+
+Callback = Callable[[], None]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadResult:
+    """Whole batches, and where the log stood; `aborted` are (producer id, first offset) of the
+    aborted transactions among them, for readers of committed records.
+    """
+
+    batches: list[Batch]
+    high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
+    aborted: list[tuple[int, int]]
+
+
+class TopicLog:
+    """Appends record batches to one partition and reads them. Belongs to the loop that made it."""
+
+    def __init__(
+        self,
+        chain: LedgerChain,
+        topic: str,
+        config: LogConfig,
+        begin: TakenOver,
+        on_failed: Callback,
+    ) -> None:
+        self.topic = topic
+        self.key = chain.key
+        self._chain = chain
+        name = f"{topic}-{chain.key.partition}"
+        self._writing = LogWriting(chain, name, config, begin, on_failed)
+        self._rolling = self._writing.rolling
+        self._reading = LogReading(chain, self._rolling, begin.state)
+
+    @classmethod
+    async def take_over(
+        cls,
+        services: LogServices,
+        topic: str,
+        key: PartitionKey,
+        epoch: int,
+        config: LogConfig,
+        *,
+        on_failed: Callback = lambda: None,
+    ) -> Self:
+        """Claim a partition under a leader epoch, recover its last ledger, rebuild its state.
+
+        `on_failed` is called once, when the log can go on no more: `failure` tells why, and the
+        partition is to be taken over under a new epoch. Raises TopicError FENCED_LEADER_EPOCH for
+        an epoch that was claimed before; LedgerError, MetadataError when it cannot be done now.
+        """
+        chain = await LedgerChain.claim(services, key, epoch)
+        begin = await rebuild(chain, unclean=config.unclean_recovery)
+        log = cls(chain, topic, config, begin, on_failed)
+        if begin.last is None:
+            log._rolling.want_ledger()  # so that a new partition has replicas to show
+        return log
+
+    # -- what there is ---------------------------------------------------------------------------
+
+    @property
+    def leader_epoch(self) -> int:
+        """The epoch under which this broker leads."""
+        return self._chain.epoch
+
+    @property
+    def log_start_offset(self) -> int:
+        """The first offset that may be read."""
+        return self._chain.record.log_start_offset
+
+    @property
+    def log_end_offset(self) -> int:
+        """The offset that the next record gets."""
+        return self._writing.log_end_offset
+
+    @property
+    def high_watermark(self) -> int:
+        """Every record below is committed, and may be read."""
+        return self._writing.high_watermark
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Every record below is committed, and its transaction, if any, is decided."""
+        return self._writing.state.last_stable_offset(self._writing.high_watermark)
+
+    @property
+    def replicas(self) -> tuple[BookieId, ...]:
+        """The bookies of the newest ledger."""
+        return self._rolling.replicas
+
+    @property
+    def in_sync(self) -> tuple[BookieId, ...]:
+        """Those of them that hold everything up to the high watermark, live and do not lag."""
+        return self._rolling.in_sync
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of the ledgers that the list names, of the open one as far as it is written."""
+        ledger = self._rolling.ledger
+        listed = sum(each.bytes or 0 for each in self._chain.record.segments)
+        return listed + (0 if ledger is None else ledger.written_bytes)
+
+    @property
+    def config(self) -> LogConfig:
+        """The settings."""
+        return self._writing.config
+
+    @property
+    def failure(self) -> TopicError | None:
+        """What ended the log, if it has ended."""
+        return self._writing.failure
+
+    def active_producers(self) -> list[ActiveProducer]:
+        """Return the producers that are remembered."""
+        return self._writing.state.active_producers()
+
+    def has_open_transaction(self, producer_id: int, producer_epoch: int) -> bool:
+        """Tell whether a producer's transaction is open here."""
+        return self._writing.state.is_open(producer_id, producer_epoch)
+
+    def set_config(self, config: LogConfig) -> None:
+        """Take other settings from now on; another replication begins with another ledger."""
+        if config.quorum != self._writing.config.quorum:
+            self._rolling.ask()
+        self._writing.config = config
+
+    # -- appending -------------------------------------------------------------------------------
+
+    @property
+    def has_room(self) -> bool:
+        """Whether producers need not wait."""
+        return self._writing.has_room
+
+    async def wait_for_room(self, size: int) -> None:
+        """Return once so many more bytes may be admitted, or the log has failed."""
+        await self._writing.wait_for_room(size)
+
+    def append(
+        self,
+        header: BatchHeader,
+        data: bytes | bytearray | memoryview,
+        *,
+        coordinator_epoch: int | None = None,
+        waits_for_one: bool = False,
+    ) -> asyncio.Future[Appended]:
+        """Append one batch, which was checked; the future is resolved once it is committed, or with
+        `waits_for_one` once one bookie has it durably: then it may still be lost.
+
+        `data` must not change until it is committed. With `coordinator_epoch`, it is the marker of
+        a transaction. The future fails, or this raises, with TopicError: NOT_ENOUGH_REPLICAS when
+        nothing was appended for want of replicas; what KIP-98 says of sequences and epochs;
+        NOT_LEADER_OR_FOLLOWER when the outcome is unknown, or another broker leads.
+        """
+        return self._writing.append(
+            header, data, coordinator_epoch=coordinator_epoch, waits_for_one=waits_for_one
+        )
+
+    def on_progress(self, callback: Callback) -> Callback:
+        """Call back after the high watermark or the log's start moved, and when the log ends;
+        return what cancels it.
+        """
+        return self._writing.on_progress(callback)
+
+    # -- reading ---------------------------------------------------------------------------------
+
+    async def read(
+        self, offset: int, max_bytes: int, *, read_committed: bool, at_least_one: bool
+    ) -> ReadResult:
+        """Read whole batches from the one that holds `offset`, or the next behind it, up to the
+        high watermark or the last stable offset; with `at_least_one` however large the first is.
+
+        Raises TopicError OFFSET_OUT_OF_RANGE outside of log start to log end.
+        """
+        writing = self._writing
+        writing.require_usable()
+        self._require_within(offset)
+        limit = self.last_stable_offset if read_committed else writing.high_watermark
+        batches: list[Batch] = []
+        if offset < limit:
+            recent = writing.recent.read(offset, limit, max_bytes)
+            if recent is None:
+                batches = await self._reading.read(offset, limit, max_bytes)
+                # What retention took meanwhile, the index of aborted transactions knows no more.
+                self._require_within(offset)
+            else:
+                batches = [*recent]
+        if batches and not at_least_one and len(batches[0]) > max_bytes:
+            batches = []
+        aborted: list[tuple[int, int]] = []
+        if batches and read_committed:
+            end = read_header(batches[-1]).last_offset + 1
+            found = self._writing.state.aborted_in(offset, end, writing.high_watermark)
+            aborted = [(each.producer_id, each.first_offset) for each in found]
+        return ReadResult(
+            batches,
+            writing.high_watermark,
+            self.last_stable_offset,
+            self.log_start_offset,
+            aborted,
+        )
+
+    def _require_within(self, offset: int) -> None:
+        if not self.log_start_offset <= offset <= self.log_end_offset:
+            text = f"offset {offset}: the log has {self.log_start_offset}..{self.log_end_offset}"
+            raise TopicError(ErrorCode.OFFSET_OUT_OF_RANGE, text)
+
+    async def offset_for_timestamp(
+        self, timestamp_ms: int, *, read_committed: bool = False
+    ) -> RecordPosition | None:
+        """Return the first visible record with this time or a later one, None if there is none."""
+        self._writing.require_usable()
+        limit = self.last_stable_offset if read_committed else self.high_watermark
+        return await self._reading.offset_for_timestamp(timestamp_ms, self.log_start_offset, limit)
+
+    async def max_timestamp(self, *, read_committed: bool = False) -> RecordPosition | None:
+        """Return the first visible record with the greatest time, None in an empty log."""
+        self._writing.require_usable()
+        limit = self.last_stable_offset if read_committed else self.high_watermark
+        return await self._reading.max_timestamp(self.log_start_offset, limit)
+
+    def end_offset_of_epoch(self, epoch: int) -> tuple[int, int]:
+        """Return the largest epoch not above this one, and where it ends; (-1, -1) if unknown."""
+        self._writing.require_usable()
+        return self._writing.state.epochs.end_of_epoch(epoch, self.high_watermark)
+
+    # -- trimming --------------------------------------------------------------------------------
+
+    async def delete_records(self, before_offset: int) -> int:
+        """Let the log begin at an offset, at -1: at the high watermark; return where it begins.
+
+        Raises TopicError OFFSET_OUT_OF_RANGE beyond the high watermark, POLICY_VIOLATION for a
+        topic that is only compacted.
+        """
+        self._writing.require_usable()
+        if not self.config.is_deletable:
+            text = "the topic is compacted, and its cleanup.policy does not name delete"
+            raise TopicError(ErrorCode.POLICY_VIOLATION, text)
+        offset = self.high_watermark if before_offset == -1 else before_offset
+        if not 0 <= offset <= self.high_watermark:
+            text = f"offset {offset}: the log is committed up to {self.high_watermark}"
+            raise TopicError(ErrorCode.OFFSET_OUT_OF_RANGE, text)
+        await self._rolling.begin_at(offset)
+        return self.log_start_offset
+
+    async def enforce_retention(self, now_ms: int) -> int:
+        """Drop the ledgers that the settings do not keep any longer; return how many."""
+        self._writing.require_usable()
+        return await self._rolling.enforce_retention(now_ms)
+
+    # -- ending ----------------------------------------------------------------------------------
+
+    async def aclose(self) -> None:
+        """Give the partition away in order: wait a bounded time for what was admitted, close the
+        ledger and list its end. Again, or after a failure: only releases what is held.
+        """
+        if self._writing.failure is None:
+            with contextlib.suppress(TopicError, LedgerError, MetadataError, TimeoutError):
+                async with asyncio.timeout(2 * DRAIN_S):
+                    await self._rolling.end(DRAIN_S)
+        self._writing.fail("another broker is to lead this partition", is_told=False)
+        await self._rolling.aclose()
+        await self._reading.aclose()

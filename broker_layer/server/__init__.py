@@ -1,0 +1,1 @@
+"""The broker's server: connections, dispatch, Produce, Fetch, offsets, metrics."""

@@ -1,0 +1,91 @@
+"""Puts the services of requests together: what a broker answers, over whatever holds its logs.
+
+Leaves the logs and coordinators to `broker_process`, and sockets to `server`.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from random import Random
+from typing import TYPE_CHECKING
+
+from broker_layer.broker_log import BrokerLog
+from broker_layer.handlers import Handler
+from broker_layer.kafka.versions import ApiKey
+from broker_layer.server.config import BrokerLimits
+from broker_layer.server.counters import BrokerCounters
+from broker_layer.server.deadlines import Deadlines
+from broker_layer.server.dispatch import Dispatcher
+from broker_layer.server.fetch import FetchService
+from broker_layer.server.fetch_reading import FetchReader
+from broker_layer.server.fetch_sessions import FetchSessions
+from broker_layer.server.leader_hints import LeaderHints
+from broker_layer.server.offsets import OffsetService
+from broker_layer.server.produce import ProduceService
+from broker_layer.server.produce_room import ProduceRoom
+from broker_layer.server.produce_verification import ProduceVerification
+from broker_layer.server.request_tasks import RequestTasks
+from broker_layer.server.served_log import ClusterNames, PartitionLogs, TransactionVerifier
+from broker_layer.server.server_context import ServerContext
+from broker_layer.server.service_tools import ServiceTools
+
+if TYPE_CHECKING:
+    from broker_layer.server.exchange import RawHandler
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """What requests are about."""
+
+    broker_id: int
+    logs: PartitionLogs
+    names: ClusterNames
+    verifier: TransactionVerifier
+    handlers: Mapping[int, Handler]
+    """Of every API that is not served here already."""
+
+    peer_listener: str
+    """By which other brokers ask."""
+
+
+class BrokerServices:
+    """Everything between a frame and the logs. Made inside the loop; `close` once."""
+
+    def __init__(
+        self,
+        served: Served,
+        limits: BrokerLimits,
+        log: BrokerLog,
+        rng: Random,
+        now: Callable[[], float],
+    ) -> None:
+        self.counters = BrokerCounters()
+        self._tasks = RequestTasks(self.counters, log)
+        self._deadlines = Deadlines()
+        self._room = ProduceRoom()
+        hints = LeaderHints(served.broker_id, served.names)
+        tools = ServiceTools(limits, self.counters, self._tasks, self._deadlines, hints, now)
+        verification = ProduceVerification(served.logs, served.verifier)
+        produce = ProduceService(served.logs, verification, self._room, tools)
+        sessions = FetchSessions(
+            limits.fetch_sessions_max, limits.fetch_session_partitions_max, rng
+        )
+        self._fetch = FetchService(FetchReader(served.logs, served.names), sessions, tools)
+        raw_handlers: dict[int, RawHandler] = {
+            ApiKey.PRODUCE: produce.serve,
+            ApiKey.FETCH: self._fetch.serve,
+        }
+        handlers: dict[int, Handler] = {**served.handlers, **OffsetService(served.logs).handlers()}
+        dispatcher = Dispatcher(
+            raw_handlers, handlers, self._tasks, self.counters, served.peer_listener
+        )
+        self.context = ServerContext(limits, self.counters, log, now, dispatcher.serve)
+
+    def answer_waiting(self) -> None:
+        """Have Fetches answered that wait: the broker is closing."""
+        self._fetch.close()
+
+    async def close(self) -> None:
+        """Give up whatever is left."""
+        self._deadlines.close()
+        await self._room.close()
+        await self._tasks.close()

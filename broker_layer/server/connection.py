@@ -1,0 +1,324 @@
+"""Serves one client: takes frames off its connection, and sends the answers in request order.
+
+Leaves what a request means to `dispatch`, listening to `server`, and the bounds shared by all
+connections to `server_context`.
+
+Invariants: answers leave strictly in the order of the requests; a whole frame is answered once, or
+the connection is gone; nothing is read while too many requests or bytes wait, while the broker has
+no memory for more, while a partition has no room, and while the peer does not read its answers.
+
+Source: Kafka's protocol guide, section "Network" (order of answers); KIP-219 for throttling.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from enum import Flag, auto
+from typing import Final, cast
+
+from broker_layer.kafka.errors import FrameError, UnsupportedVersionError
+from broker_layer.kafka.frames import read_request_header
+from broker_layer.kafka.versions import ApiKey
+from broker_layer.server.exchange import Buffer, Exchange
+from broker_layer.server.frame_assembler import FrameAssembler
+from broker_layer.server.overriding import override
+from broker_layer.server.server_context import ServerContext
+
+JOINED_BYTES_MAX: Final = 16 * 1024
+"""Answers of fewer bytes together are sent as one buffer."""
+
+
+class Pause(Flag):
+    """Why nothing is read from a peer."""
+
+    NONE = 0
+    REQUESTS_WAIT = auto()
+    MEMORY_FULL = auto()
+    ANSWERS_UNREAD = auto()
+    HANDLER_FULL = auto()
+    THROTTLED = auto()
+    CLOSING = auto()
+
+
+class BrokerConnection(asyncio.BufferedProtocol):
+    """One client's connection, from accept to loss."""
+
+    def __init__(self, context: ServerContext, listener: str) -> None:
+        self._context = context
+        self.listener = listener
+        self.connection_id = context.next_connection_id()
+        self.client_host = ""
+        limits = context.limits
+        self._assembler = FrameAssembler(
+            context.receive_buffer, limits.frame_bytes_max, context.bodies
+        )
+        self._transport: asyncio.Transport | None = None
+        self._exchanges: deque[Exchange] = deque()
+        self._bytes = 0
+        """Of requests that are not answered; all of them are counted in the budget."""
+        self._reserved_bytes = 0
+        """Counted in the budget for a frame that has begun."""
+        self._pause = Pause.NONE
+        self._holds = 0
+        self._will_flush = False
+        self._waiting_since_s = 0.0
+        """When what the peer owes us (the rest of a frame, reading answers, anything) began."""
+
+    # -- what the transport reports
+
+    @override
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """See `asyncio.BufferedProtocol`."""
+        # Event loops other than asyncio's own bring transports that do not inherit from Transport.
+        self._transport = cast("asyncio.Transport", transport)
+        self._waiting_since_s = self._context.now()
+        self._transport.set_write_buffer_limits(self._context.limits.write_buffer_bytes_max)
+        name = self._transport.get_extra_info("peername")
+        self.client_host = str(name[0]) if name else "unknown"
+        self._context.connection_made(self, self._transport)
+
+    @override
+    def connection_lost(self, error: Exception | None) -> None:
+        """See `asyncio.BufferedProtocol`."""
+        self._transport = None
+        self._context.connection_lost(self)
+        self._context.budget.forget(self.connection_id)
+        exchanges, self._exchanges = self._exchanges, deque()
+        for exchange in exchanges:
+            exchange.lose()
+        held, self._bytes, self._reserved_bytes = self._bytes + self._reserved_bytes, 0, 0
+        self._context.budget.give_back(held)
+
+    @override
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """See `asyncio.BufferedProtocol`."""
+        return self._assembler.get_buffer()
+
+    @override
+    def buffer_updated(self, nbytes: int) -> None:
+        """See `asyncio.BufferedProtocol`."""
+        context = self._context
+        context.counters.bytes_received += nbytes
+        was_mid_frame = self._assembler.is_mid_frame
+        try:
+            frames = self._assembler.buffer_updated(nbytes)
+            for frame in frames:
+                self._begin(frame)
+            if frames:  # what was reserved is counted with the request by now
+                reserved, self._reserved_bytes = self._reserved_bytes, 0
+                context.budget.give_back(reserved)
+        except FrameError as error:
+            context.counters.bad_frames += 1
+            self.drop("bad frame", str(error))
+            return
+        if frames or not was_mid_frame:
+            self._waiting_since_s = context.now()
+        self._bound_memory()
+
+    @override
+    def pause_writing(self) -> None:
+        """See `asyncio.BufferedProtocol`."""
+        self._waiting_since_s = self._context.now()
+        self._set_pause(Pause.ANSWERS_UNREAD, on=True)
+
+    @override
+    def resume_writing(self) -> None:
+        """See `asyncio.BufferedProtocol`."""
+        self._set_pause(Pause.ANSWERS_UNREAD, on=False)
+        self._flush_soon()
+
+    # -- what handlers ask
+
+    def answered(self, exchange: Exchange) -> None:
+        """See `Requester`."""
+        if self._exchanges and self._exchanges[0] is exchange:
+            self._flush_soon()
+
+    def when_first(self, exchange: Exchange, start: Callable[[], None]) -> None:
+        """See `Requester`."""
+        is_first = bool(self._exchanges) and self._exchanges[0] is exchange
+        if is_first and not self._pause & Pause.ANSWERS_UNREAD:
+            start()
+        else:
+            exchange.deferred = start
+
+    def hold_reading(self, *, held: bool) -> None:
+        """See `Requester`."""
+        self._holds += 1 if held else -1
+        assert self._holds >= 0, "a hold ends once"
+        self._set_pause(Pause.HANDLER_FULL, on=self._holds > 0)
+
+    def throttle(self, delay_s: float) -> None:
+        """See `Requester`."""
+        if delay_s > 0 and not self._pause & Pause.THROTTLED:
+            self._context.counters.throttled += 1
+            self._set_pause(Pause.THROTTLED, on=True)
+            loop = asyncio.get_running_loop()
+            loop.call_later(delay_s, lambda: self._set_pause(Pause.THROTTLED, on=False))
+
+    def drop(self, event: str, why: str) -> None:
+        """See `Requester`."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._context.counters.peers_dropped += 1
+            self._context.log.warning(
+                event, peer=self.client_host, listener=self.listener, reason=why
+            )
+            self._transport.abort()
+
+    # -- what the server asks
+
+    @property
+    def is_idle(self) -> bool:
+        """See `server_context.Connection`."""
+        return not self._exchanges
+
+    def overdue(self, now_s: float) -> str | None:
+        """See `server_context.Connection`."""
+        waited_s, limits = now_s - self._waiting_since_s, self._context.limits
+        if self._pause & Pause.ANSWERS_UNREAD:
+            return "answers are not read" if waited_s > limits.write_stall_s else None
+        if self._assembler.is_mid_frame and not self._pause:
+            size = self._assembler.announced_bytes
+            allowed_s = limits.frame_deadline_s + size / limits.frame_bytes_per_s_min
+            return "a frame stays unfinished" if waited_s > allowed_s else None
+        return None
+
+    def is_unused(self, now_s: float) -> bool:
+        """See `server_context.Connection`."""
+        if self._exchanges or self._pause or self._assembler.is_mid_frame:
+            return False
+        return now_s - self._waiting_since_s > self._context.limits.idle_s_max
+
+    def stop_reading(self) -> None:
+        """See `server_context.Connection`."""
+        self._set_pause(Pause.CLOSING, on=True)
+
+    def close(self) -> None:
+        """See `server_context.Connection`."""
+        if self._transport is not None:
+            self._transport.close()
+
+    def abort(self) -> None:
+        """See `server_context.Connection`."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    # -- one frame
+
+    def _begin(self, frame: memoryview) -> None:
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        context = self._context
+        exchange = self._read_header(frame)
+        size = len(frame)
+        self._exchanges.append(exchange)
+        self._bytes += size
+        context.budget.take(size)
+        try:
+            context.serve(exchange)
+        except FrameError:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever one request meets stays with its connection
+            context.counters.requests_failed += 1
+            context.log.failure("request failed", error, api_key=exchange.api_key)
+            transport.abort()
+
+    def _read_header(self, frame: memoryview) -> Exchange:
+        now_s = self._context.now()
+        try:
+            header = read_request_header(frame)
+        except UnsupportedVersionError as error:
+            if error.api_key != ApiKey.API_VERSIONS:
+                raise
+            # The one request that is answered in any version: the answer says which there are.
+            identity = (ApiKey.API_VERSIONS, error.version, error.correlation_id, None)
+            return Exchange(self, identity, memoryview(b""), len(frame), now_s)
+        return Exchange(self, header[:4], frame[header.body_start :], len(frame), now_s)
+
+    def _bound_memory(self) -> None:
+        """Stop reading at a bound; count a frame that has begun before more of it is taken."""
+        budget = self._context.budget
+        if self._is_full:
+            self._set_pause(Pause.REQUESTS_WAIT, on=True)
+        announced = self._assembler.announced_bytes
+        if announced and self._reserved_bytes:
+            return  # it was let in; only its end frees what it holds
+        if budget.is_full and self._transport is not None:
+            self._set_pause(Pause.MEMORY_FULL, on=True)
+            budget.wait(self.connection_id, self._go_on)
+        elif announced:
+            self._reserve(announced)
+
+    def _go_on(self) -> None:
+        announced = self._assembler.announced_bytes
+        if announced and not self._reserved_bytes:
+            self._reserve(announced)
+        self._set_pause(Pause.MEMORY_FULL, on=False)
+
+    def _reserve(self, count: int) -> None:
+        self._reserved_bytes = count
+        self._context.budget.take(count)
+
+    @property
+    def _is_full(self) -> bool:
+        limits = self._context.limits
+        return (
+            len(self._exchanges) >= limits.requests_in_flight_max
+            or self._bytes >= limits.connection_bytes_max
+        )
+
+    # -- the way back
+
+    def _flush_soon(self) -> None:
+        if not self._will_flush:
+            self._will_flush = True
+            asyncio.get_running_loop().call_soon(self._flush)
+
+    def _flush(self) -> None:
+        """Send the answers that are next in order, all in one write."""
+        self._will_flush = False
+        exchanges, buffers, freed = self._exchanges, list[Buffer](), 0
+        while exchanges and (answer := exchanges[0].answer_buffers) is not None:
+            freed += exchanges.popleft().size
+            buffers += answer
+        if self._transport is None or self._transport.is_closing():
+            self._free(freed)
+            return
+        if buffers:
+            self._write(self._transport, buffers)
+        self._free(freed)
+        if exchanges and not self._pause & Pause.ANSWERS_UNREAD:
+            start, exchanges[0].deferred = exchanges[0].deferred, None
+            if start is not None:
+                start()
+        if self._pause & Pause.REQUESTS_WAIT and not self._is_full:
+            self._set_pause(Pause.REQUESTS_WAIT, on=False)
+
+    def _free(self, count: int) -> None:
+        self._bytes -= count
+        if count:
+            self._context.budget.give_back(count)
+
+    def _write(self, transport: asyncio.Transport, buffers: list[Buffer]) -> None:
+        total = sum(map(len, buffers))
+        self._context.counters.bytes_sent += total
+        if len(buffers) == 1:
+            transport.write(buffers[0])
+        elif total <= JOINED_BYTES_MAX:
+            transport.write(b"".join(buffers))
+        else:
+            transport.writelines(buffers)
+
+    def _set_pause(self, reason: Pause, *, on: bool) -> None:
+        before = self._pause
+        self._pause = before | reason if on else before & ~reason
+        transport = self._transport
+        if transport is None or transport.is_closing() or bool(before) == bool(self._pause):
+            return
+        if self._pause:
+            self._context.counters.reading_paused += 1
+            transport.pause_reading()
+        else:
+            self._waiting_since_s = self._context.now()
+            transport.resume_reading()

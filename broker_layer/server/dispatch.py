@@ -1,0 +1,101 @@
+"""Finds who serves a request, and turns its answer into bytes.
+
+Leaves what requests mean to the handlers, and the order of answers to `connection`.
+
+Invariants: every request of a version that is served is answered, or its connection is closed with
+a line in the log; so many requests are served at once as the connections let in.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from broker_layer.handlers import Handler
+from broker_layer.kafka.messages import (
+    ApiVersionsRequest,
+    api_versions_response,
+    decode_request,
+    encode_response,
+    refuse_api_versions,
+    refuse_software_name,
+)
+from broker_layer.kafka.versions import ADVERTISED, ApiKey
+from broker_layer.server.counters import BrokerCounters
+from broker_layer.server.exchange import Exchange, RawHandler
+from broker_layer.server.request_tasks import RequestTasks
+
+SOFTWARE_NAMED_FROM: Final = 3
+"""The version of ApiVersions from which on clients say what they are (KIP-511)."""
+SOFTWARE_NAME: Final = re.compile(r"[a-zA-Z0-9]([a-zA-Z0-9.-]*[a-zA-Z0-9])?")
+BROKERS_ASK_FROM: Final = 4
+"""The version of AddPartitionsToTxn from which on it is asked by brokers (KIP-890)."""
+
+
+class Dispatcher:
+    """Serves requests from one table of handlers; belongs to one event loop."""
+
+    def __init__(
+        self,
+        raw_handlers: Mapping[int, RawHandler],
+        handlers: Mapping[int, Handler],
+        tasks: RequestTasks,
+        counters: BrokerCounters,
+        peer_listener: str,
+    ) -> None:
+        """Take what serves each API; ApiVersions is served here. What only brokers ask is served on
+        `peer_listener` alone.
+        """
+        self._peer_listener = peer_listener
+        self._raw_handlers = raw_handlers
+        self._handlers = handlers
+        self._counters = counters
+        self._tasks = tasks
+
+    def serve(self, exchange: Exchange) -> None:
+        """Take a request; it is answered in its time."""
+        self._counters.note_request(exchange.api_key)
+        if _is_for_brokers(exchange) and exchange.requester.listener != self._peer_listener:
+            exchange.requester.drop("not served", f"API {int(exchange.api_key)} is for brokers")
+            return
+        raw = self._raw_handlers.get(exchange.api_key)
+        if raw is not None:
+            raw(exchange)
+        elif exchange.api_key == ApiKey.API_VERSIONS:
+            _tell_versions(exchange)
+        else:
+            handler = self._handlers.get(exchange.api_key)
+            if handler is None:
+                exchange.requester.drop("not served", f"API {exchange.api_key} has no handler")
+                return
+            self._tasks.run(exchange, self._answer(exchange, handler))
+
+    async def _answer(self, exchange: Exchange, handler: Handler) -> None:
+        version = exchange.api_version
+        request = decode_request(exchange.api_key, version, exchange.body)
+        response = await handler(request, exchange.context)
+        body = response if isinstance(response, bytes) else encode_response(response, version)
+        exchange.answer([body])
+
+
+def _is_for_brokers(exchange: Exchange) -> bool:
+    if exchange.api_key == ApiKey.ADD_PARTITIONS_TO_TXN:
+        return exchange.api_version >= BROKERS_ASK_FROM
+    return exchange.api_key == ApiKey.WRITE_TXN_MARKERS
+
+
+def _tell_versions(exchange: Exchange) -> None:
+    version = exchange.api_version
+    if ADVERTISED[ApiKey.API_VERSIONS].serves(version):
+        request = decode_request(exchange.api_key, version, exchange.body)
+        assert isinstance(request, ApiVersionsRequest)
+        names = request.client_software_name, request.client_software_version
+        if version >= SOFTWARE_NAMED_FROM and not all(map(_is_software_name, names)):
+            exchange.answer([refuse_software_name(version)])
+        else:
+            exchange.answer([api_versions_response(version)])
+    else:
+        exchange.answer([refuse_api_versions()])
+
+
+def _is_software_name(name: str | None) -> bool:
+    return SOFTWARE_NAME.fullmatch(name or "") is not None

@@ -1,0 +1,118 @@
+"""Holds one request between its arrival and its answer.
+
+Leaves the order of answers to `connection`, and what is answered to the handlers.
+
+Invariant: a request is answered once; what comes after that, or after its connection is gone,
+changes nothing.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from broker_layer.kafka.frames import response_frame
+from broker_layer.kafka.versions import ApiKey
+from broker_layer.request_context import RequestContext
+
+Buffer = bytes | bytearray | memoryview
+
+
+class Requester(Protocol):
+    """What handlers may ask of the connection that a request came by."""
+
+    connection_id: int
+    client_host: str
+    listener: str
+
+    def answered(self, exchange: "Exchange") -> None:
+        """Send what can be sent, in order."""
+
+    def drop(self, event: str, why: str) -> None:
+        """Disconnect, with a line in the log."""
+
+    def hold_reading(self, *, held: bool) -> None:
+        """Stop or go on reading, because a handler has no room; holds are counted."""
+
+    def throttle(self, delay_s: float) -> None:
+        """Read nothing for a while, because of a quota."""
+
+    def when_first(self, exchange: "Exchange", start: Callable[[], None]) -> None:
+        """Call `start` when every earlier request was answered and the peer reads its answers."""
+
+
+class Exchange:
+    """One request and the way back."""
+
+    __slots__ = (
+        "answer_buffers",
+        "api_key",
+        "api_version",
+        "arrived_s",
+        "body",
+        "client_id",
+        "correlation_id",
+        "deferred",
+        "is_gone",
+        "on_gone",
+        "requester",
+        "size",
+    )
+
+    def __init__(
+        self,
+        requester: Requester,
+        identity: tuple[ApiKey, int, int, str | None],
+        body: memoryview,
+        size: int,
+        arrived_s: float,
+    ) -> None:
+        """`identity`: API key, version, correlation id, client id."""
+        self.requester = requester
+        self.api_key, self.api_version, self.correlation_id, client_id = identity
+        self.client_id = client_id or ""
+        self.body = body
+        self.size = size
+        self.arrived_s = arrived_s
+        self.answer_buffers: list[Buffer] | None = None
+        self.deferred: Callable[[], None] | None = None
+        """See `Requester.when_first`."""
+        self.is_gone = False
+        """The connection was lost: nobody waits."""
+        self.on_gone: Callable[[], None] | None = None
+        """What is called then, if it has not been answered."""
+
+    @property
+    def context(self) -> RequestContext:
+        """Describe who asks."""
+        requester = self.requester
+        return RequestContext(
+            self.api_key,
+            self.api_version,
+            self.client_id,
+            requester.client_host,
+            requester.listener,
+            requester.connection_id,
+        )
+
+    def answer(self, body: Sequence[Buffer]) -> None:
+        """Give the body of the answer, in the request's version."""
+        self.finish(response_frame(self.api_key, self.api_version, self.correlation_id, body))
+
+    def finish(self, buffers: list[Buffer]) -> None:
+        """Give the answer as a whole frame; an empty list where the client expects none."""
+        if self.answer_buffers is None and not self.is_gone:
+            self.answer_buffers = buffers
+            self.body = memoryview(b"")  # a large frame's buffer goes back to its pool
+            self.on_gone = None
+            self.requester.answered(self)
+
+    def lose(self) -> None:
+        """Note that the connection is gone."""
+        self.is_gone = True
+        self.deferred = None
+        on_gone, self.on_gone = self.on_gone, None
+        if on_gone is not None and self.answer_buffers is None:
+            on_gone()
+
+
+RawHandler = Callable[[Exchange], None]
+"""Takes a request as bytes, never waits, and answers when it can: for what must be quick."""

@@ -1,0 +1,230 @@
+"""Serves Fetch: reads what is there, and otherwise waits until something is.
+
+Leaves which partitions are meant to `fetch_sessions`, reading them to `fetch_reading`, and bytes to
+`kafka.fetch_codec`.
+
+Invariants: a Fetch waits only while nothing it may return reaches `min_bytes`, no partition has an
+error, and `max_wait_ms` has not passed; it is woken by its partitions, never by looking again and
+again; a Fetch is begun when every earlier request of its connection was answered, so one
+connection holds one answer at most.
+
+Source: KIP-227 (sessions), KIP-219 (throttling), KIP-74, KIP-98.
+"""
+
+import asyncio
+from collections.abc import Iterator
+from functools import partial
+
+from broker_layer.kafka.fetch_codec import (
+    READ_COMMITTED,
+    FetchPartitionResult,
+    FetchRequest,
+    FetchTopicResult,
+    decode_fetch,
+    encode_fetch_response,
+)
+from broker_layer.kafka.primitives import NULL_UUID
+from broker_layer.kafka.versions import FETCH_TOPIC_ID_VERSION
+from broker_layer.server.exchange import Exchange
+from broker_layer.server.fetch_reading import FetchReader, PartitionRead, ReadBounds
+from broker_layer.server.fetch_sessions import FetchPlan, FetchPosition, FetchSessions
+from broker_layer.server.fetch_waiting import FetchWaits
+from broker_layer.server.quotas import ByteRateQuota
+from broker_layer.server.service_tools import ServiceTools
+
+
+class FetchService:
+    """The Fetch API of one broker; belongs to one event loop."""
+
+    def __init__(
+        self,
+        reader: FetchReader,
+        sessions: FetchSessions,
+        tools: ServiceTools,
+    ) -> None:
+        self._reader = reader
+        self._sessions = sessions
+        self._hints = tools.hints
+        self._limits = tools.limits
+        self._counters = tools.counters
+        self._tasks = tools.tasks
+        self._deadlines = tools.deadlines
+        self._now = tools.now
+        self._quota = ByteRateQuota(tools.limits.fetch_bytes_per_s)
+        self._waits = FetchWaits()
+        self._waiting: dict[int, asyncio.Event] = {}
+        self._wait_id = 0
+        self._is_closing = False
+
+    def serve(self, exchange: Exchange) -> None:
+        """Take a Fetch; see `exchange.RawHandler`."""
+        exchange.requester.when_first(exchange, partial(self._start, exchange))
+
+    def close(self) -> None:
+        """Answer what waits with what there is; nothing waits any more."""
+        self._is_closing = True
+        for event in self._waiting.values():
+            event.set()
+
+    def _start(self, exchange: Exchange) -> None:
+        self._tasks.run(exchange, self._answer(exchange))
+
+    async def _answer(self, exchange: Exchange) -> None:
+        request = decode_fetch(exchange.api_version, exchange.body)
+        by_id = exchange.api_version >= FETCH_TOPIC_ID_VERSION
+        now_s = self._now()
+        plan = self._sessions.plan(
+            request.session_id,
+            request.session_epoch,
+            _positions(request),
+            _forgotten(request),
+            uses_topic_ids=by_id,
+            now_s=now_s,
+        )
+        self._counters.fetch_sessions_now = len(self._sessions)
+        bounds = ReadBounds(
+            bytes_max=min(max(request.bytes_max, 1), self._limits.fetch_bytes_max),
+            reads_at_once=self._limits.fetch_reads_at_once,
+            read_committed=request.isolation_level == READ_COMMITTED,
+        )
+        reads = [self._reader.begin(each) for each in plan.positions]
+        total = await self._reader.read(reads, bounds)
+        wait_s = min(max(request.max_wait_ms, 0) / 1000, self._limits.fetch_wait_s_max)
+        if (
+            wait_s
+            and not (plan.error or exchange.is_gone)
+            and total < min(request.bytes_min, bounds.bytes_max)
+        ):
+            await self._wait(exchange, reads, bounds, request.bytes_min, wait_s)
+        self._finish(exchange, plan, reads, now_s, read_committed=bounds.read_committed)
+
+    async def _wait(
+        self,
+        exchange: Exchange,
+        reads: list[PartitionRead],
+        bounds: ReadBounds,
+        bytes_min: int,
+        wait_s: float,
+    ) -> None:
+        """Wait for records until there are enough, something is wrong, or the time is over."""
+        self._wait_id += 1
+        wait_id, event = self._wait_id, asyncio.Event()
+        is_over = False
+
+        def end_wait() -> None:
+            nonlocal is_over
+            is_over = True
+            event.set()
+
+        event.set()  # whatever moved while the others were read is looked at first
+        self._waiting[wait_id] = event
+        self._counters.fetches_waiting_now = len(self._waiting)
+        tick = self._deadlines.add(wait_id, wait_s, end_wait)
+        exchange.on_gone = end_wait
+        watched = [each.log for each in reads if each.log is not None]
+        for log in watched:
+            self._waits.wait(log, wait_id, event.set)
+        try:
+            while not (is_over or self._is_closing or any(each.error for each in reads)):
+                await event.wait()
+                event.clear()
+                for each in reads:
+                    self._reader.look(each)
+                if await self._reader.read(reads, bounds) >= bytes_min:
+                    return
+        finally:
+            for log in watched:
+                self._waits.end(log, wait_id)
+            self._deadlines.remove(wait_id, tick)
+            self._waiting.pop(wait_id, None)
+            self._counters.fetches_waiting_now = len(self._waiting)
+
+    def _finish(
+        self,
+        exchange: Exchange,
+        plan: FetchPlan,
+        reads: list[PartitionRead],
+        began_s: float,
+        *,
+        read_committed: bool,
+    ) -> None:
+        if exchange.is_gone:
+            return
+        now_s = self._now()
+        total = 0
+        told: list[PartitionRead] = []
+        for read in reads:
+            total += read.byte_count
+            if read.error:
+                self._counters.note_error(read.error)
+            must_tell = read.position.must_tell(
+                byte_count=read.byte_count,
+                error=read.error,
+                high_watermark=read.high_watermark,
+                log_start=read.log_start_offset,
+            )
+            if must_tell or not plan.is_incremental:
+                told.append(read)
+            if read.byte_count and plan.session is not None:
+                plan.session.put_last(read.position)
+        throttle_s = self._quota.record(exchange.client_id, total, now_s)
+        self._counters.fetch_bytes += total
+        self._counters.fetch_latency.record(now_s - began_s)
+        topics = self._results(told, read_committed=read_committed)
+        leaders = [each.current_leader for topic in topics for each in topic.partitions]
+        body = encode_fetch_response(
+            exchange.api_version,
+            topics,
+            error_code=plan.error,
+            session_id=plan.session_id,
+            throttle_time_ms=int(throttle_s * 1000),
+            node_endpoints=self._hints.endpoints(leaders, exchange.requester.listener),
+        )
+        exchange.answer(body)
+        if throttle_s:
+            exchange.requester.throttle(throttle_s)
+
+    def _results(
+        self, told: list[PartitionRead], *, read_committed: bool
+    ) -> list[FetchTopicResult]:
+        topics: list[FetchTopicResult] = []
+        rows: list[FetchPartitionResult] = []
+        last: str | bytes | None = None
+        for each in told:
+            key = each.position.topic
+            if key != last:
+                rows, last = [], key
+                topic_id = key if isinstance(key, bytes) else NULL_UUID
+                topics.append(FetchTopicResult(each.topic_name, topic_id, rows))
+            leader = None
+            if each.error:
+                leader = self._hints.leader_of(each.topic_name, each.position.partition, each.error)
+            rows.append(
+                FetchPartitionResult(
+                    each.position.partition,
+                    each.error,
+                    each.high_watermark,
+                    each.last_stable_offset,
+                    each.log_start_offset,
+                    each.aborted if read_committed else None,
+                    each.batches,
+                    leader,
+                )
+            )
+        return topics
+
+
+def _positions(request: FetchRequest) -> Iterator[FetchPosition]:
+    for topic in request.topics:
+        key = topic.name if topic.topic_id is None else topic.topic_id
+        assert key is not None, "a topic has a name or an id"
+        for index, leader_epoch, offset, last_epoch, _, bytes_max in topic.partitions:
+            yield FetchPosition(key, index, offset, max(bytes_max, 0), leader_epoch, last_epoch)
+
+
+def _forgotten(request: FetchRequest) -> Iterator[tuple[str | bytes, int]]:
+    for topic in request.forgotten:
+        key = topic.name if topic.topic_id is None else topic.topic_id
+        assert key is not None, "a topic has a name or an id"
+        for partition in topic.partitions:
+            yield key, partition

@@ -1,0 +1,169 @@
+"""Reads the partitions that one Fetch asks for, within its bounds on bytes.
+
+Leaves waiting for more to `fetch`, and what is visible to the partitions' logs.
+
+Invariants: at least one whole batch is returned where one is visible; beyond the first, an answer
+stays within the bytes that were asked for, save for the last batch of each group of reads; nothing
+is read of a partition whose leader epoch the client does not have right.
+
+Source: KIP-74 (bytes), KIP-98 (isolation), KIP-320 (leader epochs), KIP-516 (topic ids).
+"""
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import Final
+
+from broker_layer.errors import TopicError
+from broker_layer.kafka.error_codes import ErrorCode
+from broker_layer.server.exchange import Buffer
+from broker_layer.server.fetch_sessions import FetchPosition
+from broker_layer.server.leader_epochs import check_leader_epoch
+from broker_layer.server.served_log import ClusterNames, PartitionLogs, ServedLog
+
+NO_OFFSET: Final = -1
+
+
+@dataclass(slots=True)
+class PartitionRead:
+    """What a Fetch has of one partition so far."""
+
+    position: FetchPosition
+    topic_name: str
+    error: ErrorCode = ErrorCode.NONE
+    high_watermark: int = NO_OFFSET
+    last_stable_offset: int = NO_OFFSET
+    log_start_offset: int = NO_OFFSET
+    batches: list[Buffer] = field(default_factory=list)
+    aborted: list[tuple[int, int]] = field(default_factory=list)
+    byte_count: int = 0
+    read_up_to: int = NO_OFFSET
+    """What was visible when it was read last."""
+
+    log: ServedLog | None = None
+
+    def refuse(self, error: ErrorCode) -> None:
+        """Have no data, but an error."""
+        self.error = error
+        self.batches = []
+        self.aborted = []
+        self.byte_count = 0
+
+    def note_ends(self, log: ServedLog) -> None:
+        """Take the log's ends as they are."""
+        self.log = log
+        self.high_watermark = log.high_watermark
+        self.last_stable_offset = log.last_stable_offset
+        self.log_start_offset = log.log_start_offset
+
+
+@dataclass(frozen=True, slots=True)
+class ReadBounds:
+    """How much one Fetch may return, and what of it."""
+
+    bytes_max: int
+    reads_at_once: int
+    read_committed: bool
+
+
+class FetchReader:
+    """Reads for Fetches."""
+
+    def __init__(self, logs: PartitionLogs, topics: ClusterNames) -> None:
+        self._logs = logs
+        self._topics = topics
+
+    def begin(self, position: FetchPosition) -> PartitionRead:
+        """Find a partition's log, and tell whether the client may read there; nothing is read."""
+        topic = position.topic
+        name = topic if isinstance(topic, str) else self._topics.topic_name_of(topic)
+        if name is None:
+            return PartitionRead(position, "", error=ErrorCode.UNKNOWN_TOPIC_ID)
+        read = PartitionRead(position, name)
+        self.look(read)
+        return read
+
+    def look(self, read: PartitionRead) -> None:
+        """Note a partition's ends as of now, or why it cannot be read."""
+        position = read.position
+        try:
+            log = self._logs.log_of(read.topic_name, position.partition)
+            check_leader_epoch(log, position.leader_epoch)
+        except TopicError as error:
+            read.refuse(error.code)
+            return
+        read.error = ErrorCode.NONE
+        read.note_ends(log)
+        if not log.log_start_offset <= position.offset <= log.log_end_offset:
+            read.refuse(ErrorCode.OFFSET_OUT_OF_RANGE)
+
+    async def read(self, reads: list[PartitionRead], bounds: ReadBounds) -> int:
+        """Read partitions in which more is visible than was read, in order; return the bytes of all
+        `reads`.
+        """
+        total = sum(each.byte_count for each in reads)
+        waiting = [each for each in reads if _has_news(each, bounds)]
+        for each in waiting:
+            total -= each.byte_count
+            each.byte_count = 0
+        while waiting:
+            room = bounds.bytes_max - total
+            if room <= 0:
+                break
+            group = _next_group(waiting, bounds, room)
+            waiting = waiting[len(group) :]
+            first, *others = group
+            if not others:
+                await self._read_one(first, room, bounds, at_least_one=not total)
+            else:
+                await asyncio.gather(
+                    self._read_one(first, room, bounds, at_least_one=not total),
+                    *(self._read_one(each, room, bounds, at_least_one=False) for each in others),
+                )
+            total = sum(each.byte_count for each in reads)
+        return total
+
+    async def _read_one(
+        self, read: PartitionRead, room: int, bounds: ReadBounds, *, at_least_one: bool
+    ) -> None:
+        log, position = read.log, read.position
+        assert log is not None, "it was looked at"
+        try:
+            found = await log.read(
+                position.offset,
+                max(min(room, position.bytes_max), 1),
+                read_committed=bounds.read_committed,
+                at_least_one=at_least_one,
+            )
+        except TopicError as error:
+            read.refuse(error.code)
+            return
+        read.batches = list(found.batches)
+        read.byte_count = sum(map(len, read.batches))
+        read.high_watermark = found.high_watermark
+        read.last_stable_offset = found.last_stable_offset
+        read.log_start_offset = found.log_start_offset
+        read.aborted = list(found.aborted)
+        read.read_up_to = visible_end(read, read_committed=bounds.read_committed)
+
+
+def visible_end(read: PartitionRead, *, read_committed: bool) -> int:
+    """Return behind which offset nothing is visible to this reader."""
+    return read.last_stable_offset if read_committed else read.high_watermark
+
+
+def _has_news(read: PartitionRead, bounds: ReadBounds) -> bool:
+    if read.error or read.log is None:
+        return False
+    end = visible_end(read, read_committed=bounds.read_committed)
+    return read.position.offset < end and end > read.read_up_to
+
+
+def _next_group(waiting: list[PartitionRead], bounds: ReadBounds, room: int) -> list[PartitionRead]:
+    """Choose the next reads that fit in the room together whatever they find; the first always."""
+    group: list[PartitionRead] = []
+    for each in waiting[: bounds.reads_at_once]:
+        if group and each.position.bytes_max > room:
+            break
+        group.append(each)
+        room -= each.position.bytes_max
+    return group

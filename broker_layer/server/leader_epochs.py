@@ -1,0 +1,25 @@
+"""Tells a client that believes in another leadership of a partition so (KIP-320).
+
+Leaves what the client does then to it.
+"""
+
+from typing import Final
+
+from broker_layer.errors import TopicError
+from broker_layer.kafka.error_codes import ErrorCode
+from broker_layer.server.served_log import ServedLog
+
+NO_EPOCH: Final = -1
+
+
+def check_leader_epoch(log: ServedLog, believed: int) -> None:
+    """Compare what a client believes with what is; NO_EPOCH says nothing.
+
+    Raises TopicError: FENCED_LEADER_EPOCH for an older epoch, UNKNOWN_LEADER_EPOCH for a newer one.
+    """
+    if believed in (NO_EPOCH, log.leader_epoch):
+        return
+    text = f"the leader epoch is {log.leader_epoch}, not {believed}"
+    if believed < log.leader_epoch:
+        raise TopicError(ErrorCode.FENCED_LEADER_EPOCH, text)
+    raise TopicError(ErrorCode.UNKNOWN_LEADER_EPOCH, text)

@@ -1,0 +1,49 @@
+"""Tells clients that asked the wrong broker who leads, with the refusal itself (KIP-951).
+
+Leaves knowing it to the cluster's view.
+
+Invariant: a broker is described here as Metadata describes it, its rack too: Java's consumer takes
+one broker with two descriptions for two, and sends each fetch of one session twice, in vain.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+from broker_layer.kafka.error_codes import ErrorCode
+from broker_layer.kafka.leaders import CurrentLeader, NodeEndpoint
+from broker_layer.server.served_log import ClusterNames
+
+HINTED: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
+
+
+class LeaderHints:
+    """Looks leaders up for refusals."""
+
+    def __init__(self, broker_id: int, names: ClusterNames) -> None:
+        self._broker_id = broker_id
+        self._names = names
+
+    def leader_of(self, topic: str, partition: int, error: ErrorCode) -> CurrentLeader | None:
+        """Return who leads, if the error is one that another leader explains."""
+        if error not in HINTED:
+            return None
+        known = self._names.leader_of(topic, partition)
+        if known is None or known[0] < 0:
+            return None
+        if known[0] == self._broker_id and error == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+            return None  # this broker is to lead it, and does not yet
+        return CurrentLeader(*known)
+
+    def endpoints(
+        self, leaders: Iterable[CurrentLeader | None], listener: str
+    ) -> list[NodeEndpoint]:
+        """Return where the leaders are, for clients of a listener."""
+        found: dict[int, NodeEndpoint] = {}
+        for leader in leaders:
+            if leader is None or leader.leader_id in found:
+                continue
+            address = self._names.address_of(leader.leader_id, listener)
+            if address is not None:
+                rack = self._names.rack_of(leader.leader_id)
+                found[leader.leader_id] = NodeEndpoint(leader.leader_id, *address, rack)
+        return list(found.values())

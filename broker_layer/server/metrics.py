@@ -1,0 +1,161 @@
+"""Names a broker's counters for Prometheus.
+
+Leaves counting to `counters` and the partitions' state to `admin_http.PartitionTable`: nothing here
+runs unless somebody asks.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields
+from typing import Final, Protocol
+
+from prometheus_client import CollectorRegistry, Metric
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    InfoMetricFamily,
+)
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client.registry import Collector
+
+from broker_layer.kafka.error_codes import ErrorCode
+from broker_layer.kafka.versions import ApiKey
+from broker_layer.server.counters import LATENCY_BOUNDS_S, BrokerCounters, LatencyCounts
+from broker_layer.server.memory_budget import MemoryBudget
+from broker_layer.server.overriding import override
+
+CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
+PARTITIONS_SHOWN_MAX: Final = 2_000
+"""Of more partitions only the sums are shown: each costs some series."""
+
+
+class PartitionRow(Protocol):
+    """What is told of one partition that this broker leads, or should lead."""
+
+    @property
+    def topic(self) -> str:
+        """Its topic."""
+
+    @property
+    def partition(self) -> int:
+        """Its number."""
+
+    @property
+    def high_watermark(self) -> int:
+        """-1 while it is not served."""
+
+    @property
+    def log_end_offset(self) -> int:
+        """-1 while it is not served."""
+
+    @property
+    def log_start_offset(self) -> int:
+        """-1 while it is not served."""
+
+    @property
+    def replica_count(self) -> int:
+        """How many bookies keep it."""
+
+    @property
+    def in_sync_count(self) -> int:
+        """How many of them are in sync."""
+
+    @property
+    def missing(self) -> str:
+        """Why it is not served; empty when it is."""
+
+    def as_json(self) -> Mapping[str, object]:
+        """Return everything that is known of it."""
+
+
+class PartitionTable(Protocol):
+    """Lists partitions."""
+
+    def rows(self) -> Sequence[PartitionRow]:
+        """List those that this broker leads, or should lead."""
+
+
+class BrokerMetrics(Collector):
+    """Reads the counters when it is asked to."""
+
+    def __init__(
+        self,
+        broker_id: int,
+        counters: BrokerCounters,
+        budget: MemoryBudget,
+        partitions: PartitionTable,
+    ) -> None:
+        self._broker_id = broker_id
+        self._counters = counters
+        self._budget = budget
+        self._partitions = partitions
+        self._registry = CollectorRegistry()
+        self._registry.register(self)
+
+    def text(self) -> bytes:
+        """Return every metric in Prometheus's text format."""
+        return generate_latest(self._registry)
+
+    @override
+    def collect(self) -> Iterator[Metric]:
+        """Return every metric."""
+        identity = {"broker_id": str(self._broker_id)}
+        yield InfoMetricFamily("quire_broker", "this broker", identity)
+        used = self._budget.used_bytes
+        yield GaugeMetricFamily("quire_broker_request_bytes", "requests in memory", used)
+        for each in fields(BrokerCounters):
+            yield self._counter(each.name)
+        yield from self._of_partitions()
+
+    def _counter(self, name: str) -> Metric:
+        value = getattr(self._counters, name)
+        full_name, text = f"quire_broker_{name}", name.replace("_", " ")
+        if name == "requests_by_api":
+            return _by_api(value)
+        if name == "errors_by_code":
+            return _by_code(value)
+        if isinstance(value, LatencyCounts):
+            return _histogram(f"{full_name}_seconds", value)
+        if name.endswith("_now"):
+            text = f"{text.removesuffix(' now')} at this moment"
+            return GaugeMetricFamily(full_name, text, value)
+        return CounterMetricFamily(full_name, text, value)
+
+    def _of_partitions(self) -> Iterator[Metric]:
+        rows = self._partitions.rows()
+        missing = sum(bool(each.missing) for each in rows)
+        lagging = sum(each.in_sync_count < each.replica_count for each in rows if not each.missing)
+        yield GaugeMetricFamily("quire_broker_partitions", "led here", len(rows))
+        yield GaugeMetricFamily("quire_broker_partitions_not_served", "led, not served", missing)
+        text = "with fewer replicas in sync than there are"
+        yield GaugeMetricFamily("quire_broker_partitions_under_replicated", text, lagging)
+        for name in ("high_watermark", "log_end_offset", "log_start_offset"):
+            family = GaugeMetricFamily(
+                f"quire_broker_partition_{name}", "of one partition", labels=["topic", "partition"]
+            )
+            for row in rows[:PARTITIONS_SHOWN_MAX]:
+                family.add_metric([row.topic, str(row.partition)], getattr(row, name))
+            yield family
+
+
+def _by_api(counts: Mapping[int, int]) -> Metric:
+    family = CounterMetricFamily("quire_broker_requests", "requests taken", labels=["api"])
+    for api_key, count in sorted(counts.items()):
+        family.add_metric([ApiKey(api_key).name.lower()], count)
+    return family
+
+
+def _by_code(counts: Mapping[int, int]) -> Metric:
+    family = CounterMetricFamily("quire_broker_errors", "partitions refused", labels=["code"])
+    for code, count in sorted(counts.items()):
+        family.add_metric([ErrorCode(code).name.lower()], count)
+    return family
+
+
+def _histogram(name: str, latency: LatencyCounts) -> Metric:
+    buckets: list[tuple[str, float]] = []
+    total = 0
+    for bound, count in zip([*map(str, LATENCY_BOUNDS_S), "+Inf"], latency.counts, strict=True):
+        total += count
+        buckets.append((bound, total))
+    return HistogramMetricFamily(name, "from arrival to answer", buckets, latency.sum_s)

@@ -1,0 +1,239 @@
+"""Serves what clients ask of a partition's offsets: ListOffsets, OffsetForLeaderEpoch,
+DeleteRecords, and DescribeProducers.
+
+Leaves finding the offsets to the partitions' logs.
+
+Invariants: the latest offset is the high watermark, or for read_committed the last stable offset,
+never the log's end; a client with another leader epoch is told so; who asks about a log that is
+just being taken over waits a little, for not every client asks again.
+
+Source: KIP-79, KIP-98, KIP-107, KIP-320, KIP-405 (timestamps -4 and -5), KIP-664, KIP-734.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from broker_layer.errors import TopicError
+from broker_layer.handlers import Handler
+from broker_layer.kafka.error_codes import ErrorCode
+from broker_layer.kafka.messages import (
+    ApiMessage,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+)
+from broker_layer.kafka.versions import ApiKey
+from broker_layer.request_context import RequestContext
+from broker_layer.server.leader_epochs import check_leader_epoch
+from broker_layer.server.served_log import PartitionLogs, ServedLog
+
+LATEST: Final = -1
+EARLIEST: Final = -2
+MAX_TIMESTAMP: Final = -3
+EARLIEST_LOCAL: Final = -4
+LATEST_TIERED: Final = -5
+VERSIONS_MIN: Final = {
+    LATEST: 1,
+    EARLIEST: 1,
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL: 8,
+    LATEST_TIERED: 9,
+}
+"""From which version of ListOffsets on these are asked for instead of a time."""
+NONE_FOUND: Final = (-1, -1, -1)
+"""Timestamp, offset, leader epoch."""
+READ_UNCOMMITTED: Final = 0
+READ_COMMITTED: Final = 1
+DELETE_TIMEOUT_S_MAX: Final = 300.0
+OPENING_WAIT_S_MAX: Final = 2.0
+"""How long a request waits for logs that are being taken over; those behind it wait with it."""
+
+
+class OffsetService:
+    """The offset APIs of one broker."""
+
+    def __init__(self, logs: PartitionLogs) -> None:
+        self._logs = logs
+
+    def handlers(self) -> Mapping[int, Handler]:
+        """List what is served here."""
+        return {
+            ApiKey.LIST_OFFSETS: self.list_offsets,
+            ApiKey.OFFSET_FOR_LEADER_EPOCH: self.offset_for_leader_epoch,
+            ApiKey.DELETE_RECORDS: self.delete_records,
+            ApiKey.DESCRIBE_PRODUCERS: self.describe_producers,
+        }
+
+    async def list_offsets(self, request: ApiMessage, context: RequestContext) -> ApiMessage:
+        """Answer ListOffsets."""
+        assert isinstance(request, ListOffsetsRequest)
+        isolation = request.isolation_level
+        committed = isolation == READ_COMMITTED
+        await self._wait_for_logs(
+            (topic.name, each.partition_index)
+            for topic in request.topics
+            for each in topic.partitions
+        )
+        kind = ListOffsetsResponse.ListOffsetsTopicResponse
+        topics = []
+        for topic in request.topics:
+            rows = []
+            for each in topic.partitions:
+                error, found = ErrorCode.NONE, NONE_FOUND
+                try:
+                    log = self._logs.log_of(topic.name, each.partition_index)
+                    check_leader_epoch(log, each.current_leader_epoch)
+                    _check_askable(isolation, each.timestamp, context.api_version)
+                    found = await _find(log, each.timestamp, read_committed=committed)
+                except TopicError as refusal:
+                    error = refusal.code
+                timestamp, offset, epoch = found
+                rows.append(
+                    kind.ListOffsetsPartitionResponse(
+                        partition_index=each.partition_index,
+                        error_code=error,
+                        timestamp=timestamp,
+                        offset=offset,
+                        leader_epoch=epoch,
+                    )
+                )
+            topics.append(kind(name=topic.name, partitions=rows))
+        return ListOffsetsResponse(throttle_time_ms=0, topics=topics)
+
+    async def offset_for_leader_epoch(self, request: ApiMessage, _: RequestContext) -> ApiMessage:
+        """Answer OffsetForLeaderEpoch."""
+        assert isinstance(request, OffsetForLeaderEpochRequest)
+        kind = OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult
+        topics = []
+        for topic in request.topics:
+            rows = []
+            for each in topic.partitions:
+                error, epoch, end = ErrorCode.NONE, -1, -1
+                try:
+                    log = self._logs.log_of(topic.topic, each.partition)
+                    check_leader_epoch(log, each.current_leader_epoch)
+                    epoch, end = log.end_offset_of_epoch(each.leader_epoch)
+                except TopicError as refusal:
+                    error = refusal.code
+                rows.append(
+                    kind.EpochEndOffset(
+                        error_code=error,
+                        partition=each.partition,
+                        leader_epoch=epoch,
+                        end_offset=end,
+                    )
+                )
+            topics.append(kind(topic=topic.topic, partitions=rows))
+        return OffsetForLeaderEpochResponse(throttle_time_ms=0, topics=topics)
+
+    async def delete_records(self, request: ApiMessage, _: RequestContext) -> ApiMessage:
+        """Answer DeleteRecords."""
+        assert isinstance(request, DeleteRecordsRequest)
+        kind = DeleteRecordsResponse.DeleteRecordsTopicResult
+        timeout_s = min(max(request.timeout_ms, 1) / 1000, DELETE_TIMEOUT_S_MAX)
+        await self._wait_for_logs(
+            (topic.name, each.partition_index)
+            for topic in request.topics
+            for each in topic.partitions
+        )
+        topics = []
+        for topic in request.topics:
+            rows = []
+            for each in topic.partitions:
+                error, low_watermark = ErrorCode.NONE, -1
+                try:
+                    log = self._logs.log_of(topic.name, each.partition_index)
+                    async with asyncio.timeout(timeout_s):
+                        low_watermark = await log.delete_records(each.offset)
+                except TopicError as refusal:
+                    error = refusal.code
+                except TimeoutError:
+                    error = ErrorCode.REQUEST_TIMED_OUT
+                rows.append(
+                    kind.DeleteRecordsPartitionResult(
+                        partition_index=each.partition_index,
+                        low_watermark=low_watermark,
+                        error_code=error,
+                    )
+                )
+            topics.append(kind(name=topic.name, partitions=rows))
+        return DeleteRecordsResponse(throttle_time_ms=0, topics=topics)
+
+    async def describe_producers(self, request: ApiMessage, _: RequestContext) -> ApiMessage:
+        """Answer DescribeProducers."""
+        assert isinstance(request, DescribeProducersRequest)
+        kind = DescribeProducersResponse.TopicResponse
+        topics = []
+        for topic in request.topics:
+            rows = [self._producers_of(topic.name, each) for each in topic.partition_indexes]
+            topics.append(kind(name=topic.name, partitions=rows))
+        return DescribeProducersResponse(throttle_time_ms=0, topics=topics)
+
+    async def _wait_for_logs(self, partitions: Iterable[tuple[str, int]]) -> None:
+        """Return when none of these logs is being taken over any more, or they take too long."""
+        openings = [self._logs.opening(topic, partition) for topic, partition in partitions]
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(OPENING_WAIT_S_MAX):
+                for event in openings:
+                    if event is not None:
+                        await event.wait()
+
+    def _producers_of(
+        self, topic: str, partition: int
+    ) -> DescribeProducersResponse.TopicResponse.PartitionResponse:
+        kind = DescribeProducersResponse.TopicResponse.PartitionResponse
+        try:
+            producers = self._logs.log_of(topic, partition).active_producers()
+        except TopicError as refusal:
+            return kind(
+                partition_index=partition,
+                error_code=refusal.code,
+                error_message=refusal.text,
+                active_producers=[],
+            )
+        states = [
+            kind.ProducerState(
+                producer_id=each.producer_id,
+                producer_epoch=each.producer_epoch,
+                last_sequence=each.last_sequence,
+                last_timestamp=each.last_timestamp_ms,
+                coordinator_epoch=each.coordinator_epoch,
+                current_txn_start_offset=each.transaction_start_offset,
+            )
+            for each in producers
+        ]
+        return kind(
+            partition_index=partition, error_code=0, error_message=None, active_producers=states
+        )
+
+
+def _check_askable(isolation: int, timestamp_ms: int, version: int) -> None:
+    if isolation not in (READ_UNCOMMITTED, READ_COMMITTED):
+        raise TopicError(ErrorCode.INVALID_REQUEST, f"isolation level {isolation}")
+    if timestamp_ms < 0 and version < VERSIONS_MIN.get(timestamp_ms, version + 1):
+        text = f"timestamp {timestamp_ms} in version {version}"
+        raise TopicError(ErrorCode.UNSUPPORTED_VERSION, text)
+
+
+async def _find(log: ServedLog, timestamp_ms: int, *, read_committed: bool) -> tuple[int, int, int]:
+    end = log.last_stable_offset if read_committed else log.high_watermark
+    if timestamp_ms == LATEST:
+        return -1, end, log.leader_epoch
+    if timestamp_ms in (EARLIEST, EARLIEST_LOCAL):
+        return -1, log.log_start_offset, log.leader_epoch
+    if timestamp_ms == LATEST_TIERED:
+        return NONE_FOUND
+    if timestamp_ms == MAX_TIMESTAMP:
+        found = await log.max_timestamp()
+    else:
+        found = await log.offset_for_timestamp(timestamp_ms)
+    if found is None or found.offset >= end:
+        return NONE_FOUND
+    return found.timestamp_ms, found.offset, found.leader_epoch

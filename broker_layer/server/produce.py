@@ -1,0 +1,299 @@
+"""Serves Produce: checks each batch, gives it to its partition's log, and answers when all are
+committed.
+
+Leaves collecting the results to `pending_produce`, offsets, sequences and sizes to the logs, bytes
+to `kafka.produce_codec`, and transactions to their coordinators.
+
+Invariants: the batches of one connection reach the logs in the order in which they came, also when
+one must wait for its transaction to be confirmed; nothing is appended for a transaction that its
+coordinator does not know; with acks=0 nothing is answered, and an error closes the connection; a
+connection whose partition has no room is not read.
+
+Source: KIP-98, KIP-447, KIP-890 (verification), KIP-467, KIP-91.
+"""
+
+import asyncio
+import contextlib
+from collections import deque
+from functools import partial
+from typing import Final, NamedTuple
+
+from broker_layer.errors import TopicError
+from broker_layer.kafka.error_codes import ErrorCode
+from broker_layer.kafka.errors import BatchError
+from broker_layer.kafka.leaders import NodeEndpoint
+from broker_layer.kafka.produce_codec import (
+    ProducePartitionResult,
+    ProduceRequest,
+    ProduceTopicResult,
+    decode_produce,
+    encode_produce_response,
+)
+from broker_layer.kafka.versions import PRODUCE_VERSION_MIN
+from broker_layer.server.exchange import Exchange
+from broker_layer.server.pending_produce import PartitionOutcome, PendingProduce
+from broker_layer.server.produce_checks import read_batch
+from broker_layer.server.produce_room import ProduceRoom
+from broker_layer.server.produce_verification import ProduceVerification, Verified
+from broker_layer.server.quotas import ByteRateQuota
+from broker_layer.server.served_log import PartitionLogs
+from broker_layer.server.service_tools import ServiceTools
+
+ALL_ACKS: Final = (-1, 0, 1)
+TIMEOUT_S_MAX: Final = 600.0
+TIMEOUT_S_MIN: Final = 0.001
+OPENING_WAIT_S_MAX: Final = 5.0
+"""How long a Produce waits for a log that is being taken over, before it is refused."""
+
+
+NEWS_LOOKS: Final = 40
+NEWS_PAUSE_S: Final = 0.05
+"""How often, and how far apart, a Produce with acks=0 looks for a log that is not known yet: what
+is refused is lost, and a client may hear of a new topic before this broker does.
+"""
+NEWS_MAY_COME: Final = (
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.LEADER_NOT_AVAILABLE,
+)
+
+
+class ProduceService:
+    """The Produce API of one broker; belongs to one event loop."""
+
+    def __init__(
+        self,
+        logs: PartitionLogs,
+        verification: ProduceVerification,
+        room: ProduceRoom,
+        tools: ServiceTools,
+    ) -> None:
+        self._logs = logs
+        self._verification = verification
+        self._room = room
+        self._hints = tools.hints
+        self._quota = ByteRateQuota(tools.limits.produce_bytes_per_s)
+        self._counters = tools.counters
+        self._tasks = tools.tasks
+        self._deadlines = tools.deadlines
+        self._now = tools.now
+        self._queues: dict[int, deque[Exchange]] = {}
+        """Of each connection whose first Produce waits for its transaction: those behind it."""
+        self._wait_id = 0
+
+    def serve(self, exchange: Exchange) -> None:
+        """Take a Produce; see `exchange.RawHandler`."""
+        queue = self._queues.get(exchange.requester.connection_id)
+        if queue is not None:
+            queue.append(exchange)
+            return
+        request = decode_produce(exchange.api_version, exchange.body)
+        if self._must_wait(request):
+            self._queues[exchange.requester.connection_id] = deque()
+            self._tasks.run(exchange, self._serve_in_turn(exchange, request))
+        else:
+            self._append(exchange, request, Verified())
+
+    async def _serve_in_turn(self, exchange: Exchange, request: ProduceRequest) -> None:
+        """Serve a Produce that must wait, then those that came behind it meanwhile."""
+        requester = exchange.requester
+        queue = self._queues[requester.connection_id]
+        requester.hold_reading(held=True)
+        try:
+            await self._verify_and_append(exchange, request)
+            while queue:
+                following = queue.popleft()
+                if following.is_gone:
+                    continue
+                request = decode_produce(following.api_version, following.body)
+                if self._must_wait(request):
+                    await self._verify_and_append(following, request)
+                else:
+                    self._append(following, request, Verified())
+        finally:
+            del self._queues[requester.connection_id]
+            requester.hold_reading(held=False)
+
+    def _must_wait(self, request: ProduceRequest) -> bool:
+        return (
+            bool(self._openings(request))
+            or self._verification.is_needed(request)
+            or self._is_early(request)
+        )
+
+    def _is_early(self, request: ProduceRequest) -> bool:
+        """Tell whether a request without an answer may have come before the news that this broker
+        leads what it is for.
+        """
+        return request.acks == 0 and any(
+            self._is_unknown(topic.name, index)
+            for topic in request.topics
+            for index, _ in topic.partitions
+        )
+
+    def _is_unknown(self, topic: str, partition: int) -> bool:
+        try:
+            self._logs.log_of(topic, partition)
+        except TopicError as error:
+            return error.code in NEWS_MAY_COME
+        return False
+
+    def _openings(self, request: ProduceRequest) -> list[asyncio.Event]:
+        """Return what is set when the logs are there that this broker is taking over just now: who
+        sends without wanting an answer could not send again.
+        """
+        return [
+            event
+            for topic in request.topics
+            for index, _ in topic.partitions
+            if (event := self._logs.opening(topic.name, index)) is not None
+        ]
+
+    async def _verify_and_append(self, exchange: Exchange, request: ProduceRequest) -> None:
+        for _ in range(NEWS_LOOKS):
+            if not self._is_early(request) or self._openings(request):
+                break
+            await asyncio.sleep(NEWS_PAUSE_S)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(min(request.timeout_ms / 1000, OPENING_WAIT_S_MAX)):
+                for event in self._openings(request):
+                    await event.wait()
+        verified = await self._verification.verify(request, exchange.api_version)
+        try:
+            self._append(exchange, request, verified)
+        finally:
+            verified.release()
+
+    def _append(self, exchange: Exchange, request: ProduceRequest, verified: Verified) -> None:
+        pending = PendingProduce(
+            [],
+            partial(self._finish, exchange, request.acks),
+            partial(self._tasks.note_unexpected, exchange),
+        )
+        refused = _refused_whole(exchange, request)
+        whole = _Whole(exchange, request, verified, pending)
+        for topic in request.topics:
+            for index, records in topic.partitions:
+                outcome = PartitionOutcome(topic.name, index)
+                pending.outcomes.append(outcome)
+                if refused is not None:
+                    outcome.refuse(*refused)
+                else:
+                    self._append_one(whole, outcome, records)
+        if request.acks == 0:
+            self._end_without_answer(exchange, pending)
+        elif not pending.finish_if_known():
+            self._wait(exchange, pending, request.timeout_ms)
+
+    def _append_one(
+        self,
+        whole: "_Whole",
+        outcome: PartitionOutcome,
+        records: memoryview | None,
+    ) -> None:
+        try:
+            log = self._logs.log_of(outcome.topic, outcome.partition)
+            request = whole.request
+            version = whole.exchange.api_version
+            header, batch = read_batch(records, version, request.transactional_id)
+            if header.is_transactional:
+                whole.verified.check((outcome.topic, outcome.partition), log)
+            future = log.append(header, batch, waits_for_one=request.acks == 1)
+        except (TopicError, BatchError) as error:
+            outcome.refuse(error.code, error.text)
+            return
+        counters = self._counters
+        counters.produce_batches += 1
+        counters.produce_bytes += header.size_bytes
+        counters.produce_records += header.record_count
+        whole.pending.wait_for(outcome, future)
+        if not log.has_room:
+            self._room.wait(whole.exchange.requester, log)
+
+    def _wait(self, exchange: Exchange, pending: PendingProduce, timeout_ms: int) -> None:
+        self._wait_id += 1
+        wait_id = self._wait_id
+        delay_s = min(max(timeout_ms / 1000, TIMEOUT_S_MIN), TIMEOUT_S_MAX)
+        tick = self._deadlines.add(wait_id, delay_s, pending.time_out)
+        pending.on_end = lambda: self._deadlines.remove(wait_id, tick)
+        exchange.on_gone = pending.abandon
+
+    def _finish(self, exchange: Exchange, acks: int, pending: PendingProduce) -> None:
+        now_s = self._now()
+        refused = [each for each in pending.outcomes if each.error]
+        for outcome in refused:
+            self._counters.note_error(outcome.error)
+        if acks == 0:
+            if refused:
+                self._drop_failed(exchange, refused[0])
+            return
+        self._counters.produce_latency.record(now_s - exchange.arrived_s)
+        throttle_s = self._quota.record(exchange.client_id, exchange.size, now_s)
+        topics = self._results(pending.outcomes)
+        body = encode_produce_response(
+            exchange.api_version,
+            topics,
+            throttle_time_ms=int(throttle_s * 1000),
+            node_endpoints=self._endpoints(topics, exchange) if refused else (),
+        )
+        exchange.answer([body])
+        if throttle_s:
+            exchange.requester.throttle(throttle_s)
+
+    def _results(self, outcomes: list[PartitionOutcome]) -> list[ProduceTopicResult]:
+        topics: list[ProduceTopicResult] = []
+        rows: list[ProducePartitionResult] = []
+        for each in outcomes:
+            if not topics or topics[-1].name != each.topic:
+                rows = []
+                topics.append(ProduceTopicResult(each.topic, rows))
+            rows.append(
+                ProducePartitionResult(
+                    each.partition,
+                    each.error,
+                    each.base_offset,
+                    each.log_append_time_ms,
+                    each.log_start_offset,
+                    each.text or None,
+                    self._hints.leader_of(each.topic, each.partition, each.error)
+                    if each.error
+                    else None,
+                )
+            )
+        return topics
+
+    def _endpoints(
+        self, topics: list[ProduceTopicResult], exchange: Exchange
+    ) -> list[NodeEndpoint]:
+        leaders = [each.current_leader for topic in topics for each in topic.partitions]
+        return self._hints.endpoints(leaders, exchange.requester.listener)
+
+    def _end_without_answer(self, exchange: Exchange, pending: PendingProduce) -> None:
+        """End a request that nobody waits for; a failure that comes later closes its connection."""
+        throttle_s = self._quota.record(exchange.client_id, exchange.size, self._now())
+        exchange.finish([])
+        exchange.requester.throttle(throttle_s)
+        pending.finish_if_known()
+
+    def _drop_failed(self, exchange: Exchange, outcome: PartitionOutcome) -> None:
+        name, place = outcome.error.name, f"{outcome.topic}-{outcome.partition}"
+        why = f"acks=0 was refused with {name} for {place}: {outcome.text}"
+        exchange.requester.drop("unanswerable refusal", why)
+
+
+class _Whole(NamedTuple):
+    """What the partitions of one request share."""
+
+    exchange: Exchange
+    request: ProduceRequest
+    verified: Verified
+    pending: PendingProduce
+
+
+def _refused_whole(exchange: Exchange, request: ProduceRequest) -> tuple[ErrorCode, str] | None:
+    """Tell why no batch of a request can be taken, or None."""
+    if exchange.api_version < PRODUCE_VERSION_MIN:
+        return ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, "only record batches of magic 2 are kept"
+    if request.acks not in ALL_ACKS:
+        return ErrorCode.INVALID_REQUIRED_ACKS, f"acks={request.acks}"
+    return None

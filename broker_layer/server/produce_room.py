@@ -1,0 +1,40 @@
+"""Stops reading connections whose partitions have no room, until they have.
+
+Leaves what room is to the logs.
+
+Invariant: for one connection and one log there is one wait at a time, and it ends with the log too.
+"""
+
+import asyncio
+
+from broker_layer.server.exchange import Requester
+from broker_layer.server.served_log import ServedLog
+
+
+class ProduceRoom:
+    """The connections that wait for room; belongs to one event loop."""
+
+    def __init__(self) -> None:
+        self._waits: dict[tuple[int, int], asyncio.Task[None]] = {}
+
+    def wait(self, requester: Requester, log: ServedLog) -> None:
+        """Read no more from a connection until a log has room."""
+        key = (requester.connection_id, id(log))  # the task holds the log: the id stays its own
+        if key not in self._waits:
+            requester.hold_reading(held=True)
+            task = asyncio.get_running_loop().create_task(self._wait(key, requester, log))
+            self._waits[key] = task
+
+    async def close(self) -> None:
+        """Give up every wait."""
+        tasks = list(self._waits.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _wait(self, key: tuple[int, int], requester: Requester, log: ServedLog) -> None:
+        try:
+            await log.wait_for_room(0)
+        finally:
+            del self._waits[key]
+            requester.hold_reading(held=False)

@@ -1,0 +1,137 @@
+"""Listens for clients of one broker, watches that they do their part, and closes without losing an
+answer.
+
+Leaves each client's frames to `connection`, and what is behind them to `dispatch`.
+"""
+
+import asyncio
+import socket
+from collections.abc import Callable
+from typing import Final
+
+from broker_layer.server.config import BrokerLimits
+from broker_layer.server.connection import BrokerConnection
+from broker_layer.server.listeners import ListenerAddress
+from broker_layer.server.overriding import override
+from broker_layer.server.server_context import Connection, ServerContext
+from broker_layer.server.server_errors import CannotListenError
+
+LISTEN_BACKLOG: Final = 1_024
+DRAIN_POLL_S: Final = 0.005
+
+
+class BrokerServer:
+    """The ports of one broker. `start`, then `close`, once each."""
+
+    def __init__(self, context: ServerContext) -> None:
+        self._context = context
+        self._servers: list[asyncio.Server] = []
+        self._sweep_timer: asyncio.TimerHandle | None = None
+
+    async def start(self, listeners: tuple[ListenerAddress, ...]) -> tuple[ListenerAddress, ...]:
+        """Take the addresses and serve. Raises CannotListenError."""
+        taken = await self.bind(listeners)
+        await self.serve()
+        return taken
+
+    async def bind(self, listeners: tuple[ListenerAddress, ...]) -> tuple[ListenerAddress, ...]:
+        """Take all addresses and return them; nobody can connect yet. Raises CannotListenError."""
+        loop = asyncio.get_running_loop()
+        taken = []
+        for each in listeners:
+            try:
+                server = await loop.create_server(
+                    self._maker(each.name),
+                    each.host,
+                    each.port,
+                    backlog=LISTEN_BACKLOG,
+                    start_serving=False,
+                )
+            except OSError as error:
+                raise CannotListenError(each.name, each.host, each.port, str(error)) from error
+            self._servers.append(server)
+            port = int(server.sockets[0].getsockname()[1])
+            taken.append(ListenerAddress(each.name, each.host, port))
+        return tuple(taken)
+
+    async def serve(self) -> None:
+        """Let clients connect."""
+        for server in self._servers:
+            await server.start_serving()
+        self._schedule_sweep()
+
+    def refuse_new(self) -> None:
+        """Accept no further connections, and read no further requests."""
+        self._context.is_closing = True
+        for server in self._servers:
+            server.close()
+        for connection in self.connections:
+            connection.stop_reading()
+
+    async def close(self) -> None:
+        """Finish what is under way within `drain_timeout_s`, and disconnect everybody."""
+        context = self._context
+        self.refuse_new()
+        deadline_s = context.now() + context.limits.drain_timeout_s
+        await self._poll_until(deadline_s, lambda: all(each.is_idle for each in self.connections))
+        for connection in self.connections:
+            connection.close()
+        await self._poll_until(deadline_s, lambda: not context.connections)
+        for connection in self.connections:
+            connection.abort()
+        if self._sweep_timer is not None:
+            self._sweep_timer.cancel()
+
+    @property
+    def connections(self) -> list[Connection]:
+        """List those that stand."""
+        return list(self._context.connections)
+
+    async def _poll_until(self, deadline_s: float, is_done: Callable[[], bool]) -> None:
+        while self._context.now() < deadline_s and not is_done():  # noqa: ASYNC110 - only at the end
+            await asyncio.sleep(DRAIN_POLL_S)
+
+    def _maker(self, name: str) -> Callable[[], "TunedConnection"]:
+        return lambda: TunedConnection(self._context, name)
+
+    def _schedule_sweep(self) -> None:
+        interval_s = self._context.limits.sweep_interval_s
+        self._sweep_timer = asyncio.get_running_loop().call_later(interval_s, self._sweep)
+
+    def _sweep(self) -> None:
+        now_s = self._context.now()
+        for connection in self.connections:
+            why = connection.overdue(now_s)
+            if why is not None:
+                connection.drop("peer overdue", why)
+            elif connection.is_unused(now_s):
+                self._context.counters.connections_idle_closed += 1
+                connection.close()
+        self._schedule_sweep()
+
+
+class TunedConnection(BrokerConnection):
+    """A connection over TCP: answers leave at once, and a peer that vanished is noticed."""
+
+    @override
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """See `asyncio.BufferedProtocol`."""
+        sock = transport.get_extra_info("socket")
+        if sock is not None:
+            tune_socket(sock, self._context.limits)
+        super().connection_made(transport)
+
+
+def tune_socket(sock: socket.socket, limits: BrokerLimits) -> None:
+    """Turn off Nagle's delay and turn on keep-alive probes."""
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in (
+        ("TCP_KEEPIDLE", limits.keepalive_idle_s),
+        ("TCP_KEEPALIVE", limits.keepalive_idle_s),  # the same, as macOS calls it
+        ("TCP_KEEPINTVL", limits.keepalive_interval_s),
+        ("TCP_KEEPCNT", limits.keepalive_probes),
+    ):
+        option = getattr(socket, name, None)
+        if option is not None:
+            sock.setsockopt(socket.IPPROTO_TCP, option, value)

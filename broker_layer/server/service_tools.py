@@ -1,0 +1,25 @@
+"""Bundles what the services of requests work with.
+
+Leaves building it to `broker_services`.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from broker_layer.server.config import BrokerLimits
+from broker_layer.server.counters import BrokerCounters
+from broker_layer.server.deadlines import Deadlines
+from broker_layer.server.leader_hints import LeaderHints
+from broker_layer.server.request_tasks import RequestTasks
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceTools:
+    """Bounds, counters, tasks, timers; of one broker, for one event loop."""
+
+    limits: BrokerLimits
+    counters: BrokerCounters
+    tasks: RequestTasks
+    deadlines: Deadlines
+    hints: LeaderHints
+    now: Callable[[], float]
