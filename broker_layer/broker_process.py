@@ -38,6 +38,7 @@ from metadata.broker_registry import BrokerRegistrar, BrokerRegistration, Listen
 from metadata.cookies import cluster_instance
 from metadata.errors import NameHeldError
 from metadata.store import SessionState
+from metadata.topic import NO_LEADER
 
 LEAVE_WAIT_S: Final = 8.0
 """How long a stopping broker waits for others to take its partitions."""
@@ -186,7 +187,9 @@ class BrokerProcess:
         known, event = asyncio.Event(), view.on_event
 
         def look() -> None:
-            if view.is_complete and self._options.broker_id in view.brokers:
+            # Clients that are told of no controller fail: some ask for it before anything else.
+            is_led = view.controller_id != NO_LEADER
+            if is_led and view.is_complete and self._options.broker_id in view.brokers:
                 known.set()
 
         cancel = event(lambda _: look())

@@ -185,7 +185,8 @@ async def test_a_target_that_is_killed_midway_leaves_the_ledger_as_it_was(
 
     def kill(progress: CopyProgress) -> None:
         marks.append(progress)
-        target.kill()
+        if len(marks) == 1:  # what was under way may still come through
+            target.kill()
 
     work = await copier(client, ledger_id, on_progress=kill)
     replaced = before.fragments[0].ensemble[1]
