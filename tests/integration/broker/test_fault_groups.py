@@ -25,7 +25,7 @@ GROUP = "five"
 MEMBERS = 5
 PARTITIONS = 10
 ROUND = 20
-pytestmark = [pytest.mark.timeout(300), pytest.mark.campaign]  # a minute and a half: see docs/faults.md
+pytestmark = [pytest.mark.timeout(300), pytest.mark.campaign]  # it takes a minute
 
 
 @pytest.fixture
