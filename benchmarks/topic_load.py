@@ -138,7 +138,13 @@ def end_to_end(address: str, topic: str, rate: int, seconds: float) -> Figures:
 def spread_out(address: str, topic: str, partitions: int, rate: int, seconds: float) -> Figures:
     """Produce small records on a fixed schedule, each to the next partition: each is a batch."""
     producer = Producer(
-        {"bootstrap.servers": address, "acks": "all", "linger.ms": 0, "batch.num.messages": 1}
+        {
+            "bootstrap.servers": address,
+            "acks": "all",
+            "linger.ms": 0,
+            "batch.num.messages": 1,
+            "queue.buffering.max.messages": 1_000_000,
+        }
     )
     value = os.urandom(100)
     delivered = Delivered()

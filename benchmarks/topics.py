@@ -78,7 +78,7 @@ async def kafka_side(bench: Bench, java: JavaPeer) -> AsyncIterator[list[Side]]:
 async def put(side: Side, load: str, topic: str, **options: float) -> dict[str, Any]:
     """Run a load in a process of its own; return its figures."""
     words = ["-m", "benchmarks.topic_load", load, "--address", side.address, "--topic", topic]
-    words += [word for name, value in options.items() for word in (f"--{name}", f"{value:g}")]
+    words += [word for name, value in options.items() for word in (f"--{name}", str(value))]
     if load == "create":
         words += [word for each in side.settings for word in ("--setting", each)]
     process = await asyncio.create_subprocess_exec(
