@@ -24,7 +24,7 @@ from metadata.errors import (
 )
 from metadata.packed import FieldError, int_of, pack, unpack_versioned
 from metadata.pauses import Pauses
-from metadata.store import MetadataStore, Stored
+from metadata.store import MetadataStore
 
 BLOCK_NUMBERS: Final = 1_000
 NUMBER_MAX: Final = 2**63 - 2
@@ -82,21 +82,28 @@ class NumberBlocks:
         try:
             stored = await self._store.get(self._path, fresh=True)
         except NodeNotFoundError:
-            await self._store.create(self._path, self._packed(self._first + self._block))
+            await self._store.create(self._path, pack_block(self._path, self._first + self._block))
             return self._first
-        first = self._first_free(stored)
+        first = unpack_block(self._path, stored.value, self._first)
         end = first + self._block
         if end - 1 > self._last:
             raise MetadataError(f"every number of {self._path} has been given out")
-        await self._store.compare_and_set(self._path, self._packed(end), stored.version)
+        await self._store.compare_and_set(self._path, pack_block(self._path, end), stored.version)
         return first
 
-    def _packed(self, first_free: int) -> bytes:
-        return pack(self._path, [_FORMAT_VERSION, first_free])
 
-    def _first_free(self, stored: Stored) -> int:
-        fields = unpack_versioned(self._path, stored.value, _FORMAT_VERSION, 2)
-        try:
-            return int_of(fields[1], self._first, NUMBER_MAX + 1)
-        except FieldError as error:
-            raise MetadataFormatError(self._path, str(error)) from error
+def pack_block(path: str, first_free: int) -> bytes:
+    """Return a node's value, of which `first_free` is the first number that is in no block yet."""
+    return pack(path, [_FORMAT_VERSION, first_free])
+
+
+def unpack_block(path: str, value: bytes, first: int) -> int:
+    """Return the first number that is in no block yet, which is never below `first`.
+
+    Raises MetadataFormatError where the value is not one of a block's node.
+    """
+    fields = unpack_versioned(path, value, _FORMAT_VERSION, 2)
+    try:
+        return int_of(fields[1], first, NUMBER_MAX + 1)
+    except FieldError as error:
+        raise MetadataFormatError(path, str(error)) from error

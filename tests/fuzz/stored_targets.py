@@ -14,12 +14,13 @@ from metadata.cookies import CookieRecord, _instance_of, pack_cookie, unpack_coo
 from metadata.deletion_feed import _deleted_ms
 from metadata.ephemeral import HeldNode, pack_held, unpack_held
 from metadata.errors import MetadataFormatError
-from metadata.ids import NO_ENTRY, BookieId, EntryId, Version
-from metadata.ledger_ids import _first_free, _packed
+from metadata.ids import NO_ENTRY, BookieId, EntryId
+from metadata.ledger_ids import FIRST_ID
 from metadata.ledger_metadata import Fragment, LedgerMetadata, LedgerState
+from metadata.number_blocks import pack_block, unpack_block
 from metadata.packed import pack
+from metadata.paths import LEDGER_IDS
 from metadata.registration import BookieRegistration, pack_registration, unpack_registration
-from metadata.store import Stored
 from quire.errors import DamagedFileError
 from quire.ledger_file import FileHeader, LedgerFileReader, LedgerFileWriter
 from tests.fuzz.findings import Check, require
@@ -172,7 +173,11 @@ def stored_targets() -> list[ParserTarget]:
         ParserTarget(
             "small_values",
             _check_small_values,
-            (instance, _packed(41), pack("a deleted ledger", [1, 1_700_000_000_000])),
+            (
+                instance,
+                pack_block(LEDGER_IDS, 41),
+                pack("a deleted ledger", [1, 1_700_000_000_000]),
+            ),
             weight=0.5,
         ),
         ParserTarget(
@@ -193,7 +198,7 @@ def _check_small_values(data: bytes, _origin: bytes, _is_sealed: bool) -> bool:
     accepted = False
     for decode in (
         _instance_of,
-        lambda value: _first_free(Stored(value, Version(0))),
+        lambda value: unpack_block(LEDGER_IDS, value, FIRST_ID),
         lambda value: _deleted_ms("path", value),
     ):
         try:
