@@ -9,6 +9,7 @@ from tests.kafka import (
     kcat_client,
     node_clients,
     python_clients,
+    spark_connector,
     streams_tests,
 )
 from tests.kafka.scenario import Scenario
@@ -21,4 +22,5 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
     *kafka_tools.SCENARIOS,
     *streams_tests.SCENARIOS,
     *connect_workers.SCENARIOS,
+    *spark_connector.SCENARIOS,
 )

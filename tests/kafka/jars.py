@@ -1,5 +1,5 @@
 """Gets what of Apache Kafka 4.1.0 scenarios run ready: its tools and our Java scenarios ("java"),
-Kafka Streams' own system tests ("streams"), or Kafka Connect ("connect").
+Kafka Streams' own system tests ("streams"), Kafka Connect ("connect"); or Spark ("spark").
 
 Leaves Maven and the cache's form to `benchmarks.peers.maven`, and which jars to each directory's
 pom.xml.

@@ -39,16 +39,19 @@ def jars(part: str = "java") -> JavaPeer:
     return asyncio.run(kafka_jars(part))
 
 
-def command_of(main: str, *arguments: str, part: str = "java") -> list[str]:
+def command_of(
+    main: str, *arguments: str, part: str = "java", flags: Sequence[str] = FLAGS
+) -> list[str]:
     """Return the command line of a class."""
     java = jars(part)
-    return [java.java, *FLAGS, "-cp", java.classpath, main, *arguments]
+    return [java.java, *flags, "-cp", java.classpath, main, *arguments]
 
 
 def run_java(
     main: str,
     *arguments: str,
     part: str = "java",
+    flags: Sequence[str] = FLAGS,
     given: str = "",
     timeout_s: float = TOOL_TIMEOUT_S,
 ) -> str:
@@ -57,7 +60,7 @@ def run_java(
     Raises AssertionError if it ends badly.
     """
     done = subprocess.run(
-        command_of(main, *arguments, part=part),
+        command_of(main, *arguments, part=part, flags=flags),
         input=given,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
