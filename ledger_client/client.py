@@ -152,19 +152,27 @@ class LedgerClient:
         return await LedgerCalls(services).recover(_checked(ledger_id), password, limit)
 
     async def recover_ledger_unclean(
-        self, ledger_id: int, *, password: bytes = b"", timeout: float | None = None
+        self,
+        ledger_id: int,
+        *,
+        password: bytes = b"",
+        timeout: float | None = None,
+        gives_up_all: bool = False,
     ) -> LedgerInfo:
         """Recover a ledger in in-sync mode of which no member can answer, giving up acknowledged
         entries: it is closed at the end of the last fragment that some replica can still return.
 
         A clean recovery is tried first, and where it succeeds nothing is given up. What is, is in
         `given_up` of the result, for ever: the fragments as they were, with their bookies. Raises
-        RecoveryUndecidedError when no earlier fragment can be read either, LedgerNotFoundError,
-        UnauthorizedError, MetadataUnavailableError, and LedgerError for a ledger in quorum mode.
+        RecoveryUndecidedError when no earlier fragment can be read either, unless `gives_up_all`:
+        then the ledger is closed without entries; LedgerNotFoundError, UnauthorizedError,
+        MetadataUnavailableError, and LedgerError for a ledger in quorum mode.
         """
         services = await self._session.services()
         limit = self._session.limit(timeout)
-        return await LedgerCalls(services).recover_unclean(_checked(ledger_id), password, limit)
+        return await LedgerCalls(services).recover_unclean(
+            _checked(ledger_id), password, limit, gives_up_all=gives_up_all
+        )
 
     async def ledger_info(self, ledger_id: int, *, timeout: float | None = None) -> LedgerInfo:
         """Return a ledger as it is stored now. Raises LedgerNotFoundError."""

@@ -176,7 +176,12 @@ class LedgerCalls:
         return LedgerInfo.of(closed)
 
     async def recover_unclean(
-        self, ledger_id: LedgerId, password: bytes, timeout_s: float
+        self,
+        ledger_id: LedgerId,
+        password: bytes,
+        timeout_s: float,
+        *,
+        gives_up_all: bool = False,
     ) -> LedgerInfo:
         """Recover; where that cannot be, give up what no replica can return (rule 11.6)."""
         services = self._services
@@ -198,6 +203,7 @@ class LedgerCalls:
                 config=services.config,
                 rng=services.rng,
                 draw_token=services.for_writers.token,
+                gives_up_all=gives_up_all,
             )
         async with self._metadata("recover_ledger_unclean", timeout_s, ledger_id, unknown=True):
             closed = await recovery.close()

@@ -7,8 +7,9 @@ no replica answers. What is given up is recorded in the metadata, with the booki
 those keep their copies should they come back. A writer that is cut off from here but not from those
 bookies may have confirmed entries until the close was stored.
 
-Invariant: only whole fragments are given up, newest first, and only where no clean recovery was
-possible just before; the close is by compare-and-set, from IN_RECOVERY.
+Invariant: only whole fragments are given up, newest first, the first one only where that is asked
+for, and only where no clean recovery was possible just before; the close is by compare-and-set,
+from IN_RECOVERY.
 
 Source: protocol rule 11.6; Kafka's unclean leader election (KIP-106).
 """
@@ -18,7 +19,11 @@ from random import Random
 
 from ledger_client.config import ClientConfig
 from ledger_client.digest import LedgerKeys
-from ledger_client.errors import LedgerError, RecoveryUndecidedError
+from ledger_client.errors import (
+    LedgerError,
+    MetadataUnavailableError,
+    RecoveryUndecidedError,
+)
 from ledger_client.followed_ledger import FollowedLedger
 from ledger_client.length_search import find_length_before
 from ledger_client.pool import BookiePool
@@ -41,6 +46,7 @@ class UncleanRecovery:
         config: ClientConfig,
         rng: Random,
         draw_token: Callable[[], UpdateToken],
+        gives_up_all: bool = False,
     ) -> None:
         self._pool = pool
         self._ledgers = ledgers
@@ -48,12 +54,13 @@ class UncleanRecovery:
         self._config = config
         self._rng = rng
         self._draw_token = draw_token
+        self._gives_up_all = gives_up_all
 
     async def close(self) -> LedgerMetadata:
         """Close the ledger; return it as it then is, also where another closed it.
 
-        Raises RecoveryUndecidedError when no earlier fragment can be read to its end either, and
-        the errors of the metadata service.
+        Raises RecoveryUndecidedError when no earlier fragment can be read to its end either, unless
+        all may be given up, and the errors of the metadata service.
         """
         while True:
             metadata, version = await self._ledgers.get(self._keys.ledger_id, fresh=True)
@@ -79,11 +86,15 @@ class UncleanRecovery:
                 try:
                     timeout_s = self._config.read_timeout_s
                     return index, await find_length_before(ranges, end, timeout_s)
+                except MetadataUnavailableError:
+                    raise  # it tells nothing of the replicas
                 except LedgerError as error:
                     for bookie_id in metadata.fragments[index - 1].ensemble:
                         missing.setdefault(bookie_id, error.message)
         finally:
             self._pool.detach(self._keys.ledger_id)
+        if self._gives_up_all:
+            return 0, 0
         raise RecoveryUndecidedError(
             "no replica of any earlier fragment can be read to its end: start one of "
             + (", ".join(missing) or ", ".join(metadata.last_fragment.ensemble)),

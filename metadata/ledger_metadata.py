@@ -254,13 +254,14 @@ class LedgerMetadata:
 
     def with_given_up(self, index: int, length: int, token: UpdateToken) -> "LedgerMetadata":
         """Close at the end of the fragment before `index`, and record the others as given up (rule
-        11.6), only from IN_RECOVERY.
+        11.6), only from IN_RECOVERY. At 0, where nothing stays, the first fragment is kept too, as
+        a ledger has one: without entries.
         """
         self._require(LedgerState.IN_RECOVERY)
-        assert 0 < index < len(self.fragments), "some fragment stays, and some is given up"
+        assert 0 <= index < len(self.fragments), "some fragment is given up"
         given_up = self.fragments[index:]
         last_entry_id = EntryId(given_up[0].first_entry_id - 1)
-        closed = self._closed(self.fragments[:index], last_entry_id, length, token)
+        closed = self._closed(self.fragments[: max(index, 1)], last_entry_id, length, token)
         return replace(closed, given_up=given_up)
 
     def with_fragment(self, index: int, fragment: Fragment, token: UpdateToken) -> "LedgerMetadata":

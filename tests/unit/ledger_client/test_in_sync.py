@@ -282,3 +282,23 @@ async def test_only_who_lacks_the_oldest_entry_lags(
     assert silent not in members(writer)
     assert len(writer.in_sync) == 2
     await writer.aclose()
+
+
+async def test_unclean_recovery_gives_up_a_whole_ledger_only_where_that_is_asked_for(
+    cluster: TestCluster,
+) -> None:
+    writer = await cluster.client(spare_after_s=1000.0).create_ledger(Quorum.in_sync(2, 1))
+    await writer.append_many([b"%d" % n for n in range(3)])
+    everybody = members(writer)
+    for bookie_id in everybody:
+        await lose(cluster, bookie_id)
+    client = cluster.client(read_timeout_s=0.3)
+    with pytest.raises(RecoveryUndecidedError, match="no replica of any"):
+        await client.recover_ledger_unclean(writer.id)
+
+    info = await client.recover_ledger_unclean(writer.id, gives_up_all=True)
+
+    assert (info.last_entry_id, info.length) == (-1, 0)
+    assert (info.given_up[0].first_entry_id, info.given_up[0].ensemble) == (0, everybody)
+    assert (await client.ledger_info(writer.id)).given_up == info.given_up
+    await writer.abort()
