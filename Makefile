@@ -26,7 +26,7 @@ TOPICS ?=
 BIN := .venv/bin
 STAMP := .venv/installed
 SPARK_STAMP := .venv/spark-installed
-PACKAGES := $(wildcard metadata bookie ledger_client broker_layer spark_io quire benchmarks)
+PACKAGES := $(wildcard metadata serving bookie ledger_client broker_layer spark_io quire benchmarks)
 CANDIDATES := $(PYTHON) python3.14 python3.13 python3.12 python3.11 python3 python
 
 .PHONY: help venv test test-spark test-kafka check demo bench bench-compare bench-peers campaign campaign-topics sim sim-topics seeded-bugs model faults fuzz flood clean

@@ -21,7 +21,6 @@ from typing import Final
 from benchmarks.measures import interleaved
 from benchmarks.processes import usage_of
 from benchmarks.runner import Bench, run, run_loop
-from broker_layer.broker_log import BrokerLog
 from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.primitives import NO_TAGS, varint
@@ -36,6 +35,7 @@ from broker_layer.server.exchange import Buffer
 from broker_layer.server.listeners import ListenerAddress
 from broker_layer.server.served_log import Confirmation, FoundOffset, ReadBatches
 from broker_layer.server.server import BrokerServer
+from serving.server_log import ServerLog
 
 PRODUCE_VERSION: Final = 9
 TOPIC: Final = b"topic"
@@ -167,7 +167,7 @@ async def _serve() -> None:
     loop = asyncio.get_running_loop()
     topics = DiscardingTopics()
     served = Served(1, topics, topics, topics, {}, "PLAINTEXT")
-    services = BrokerServices(served, BrokerLimits(), BrokerLog(loop.time), Random(1), loop.time)
+    services = BrokerServices(served, BrokerLimits(), ServerLog(loop.time), Random(1), loop.time)
     server = BrokerServer(services.context)
     (address,) = await server.start((ListenerAddress("PLAINTEXT", "127.0.0.1", 0),))
     print(address.port, flush=True)

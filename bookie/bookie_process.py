@@ -28,13 +28,13 @@ from bookie.server import BookieServer
 from bookie.server_context import ServerContext
 from bookie.server_counters import ServerCounters
 from bookie.server_limits import ServerLimits
-from bookie.server_log import ServerLog
 from bookie.storage import BookieStorage
 from bookie.wire.messages import WIRE_VERSION, WIRE_VERSION_MIN
 from metadata.ids import BookieId
 from metadata.ledger_store import LedgerStore
 from metadata.registration import BookieRegistration
 from metadata.store import MetadataStore, SessionState
+from serving.server_log import ServerLog
 
 DISK_VERSION: Final = 1
 

@@ -19,7 +19,6 @@ from typing import assert_never, cast
 from bookie.incoming_batch import checked_batch
 from bookie.ledger_requests import LedgerRequest, LedgerRequests, operation_of
 from bookie.long_polls import LongPolls
-from bookie.overriding import override
 from bookie.request_runner import RequestRunner
 from bookie.server_access import Operation, Principal, authorize
 from bookie.server_answers import acks_frame, refusal_frame, reply_frame
@@ -44,6 +43,7 @@ from bookie.wire.messages import (
     WriteLac,
 )
 from metadata.ids import LedgerId
+from serving.overriding import override
 
 
 class Pause(Flag):

@@ -65,7 +65,3 @@ class DirectoryLockedError(BookieError):
 
 class StorageClosedError(BookieError):
     """The storage was closed, or stopped by a disk failure."""
-
-
-class OptionError(BookieError):
-    """An option is unknown, of the wrong type, or out of bounds."""

@@ -28,11 +28,11 @@ from bookie.disk_real import RealDisk
 from bookie.errors import BookieError
 from bookie.identity import format_directories
 from bookie.options import BookieOptions
-from bookie.server_log import start_logging
 from metadata.errors import MetadataError
 from metadata.ids import BookieId
 from metadata.store import MetadataStore
 from metadata.zookeeper import open_store
+from serving.server_log import LOGGER, start_logging
 
 SWITCH_INTERVAL_S: Final = 0.00005
 """At the default, 5 ms, a busy event loop keeps the log's thread from the interpreter after each
@@ -62,7 +62,7 @@ def run_bookie(options: BookieOptions) -> int:
     try:
         _run_on_a_loop(lambda: _serve(options))
     except (BookieError, MetadataError) as error:
-        logging.getLogger("quire.bookie").error("bookie stopped: %s", error)  # noqa: TRY400 - it says what to do
+        logging.getLogger(LOGGER).error("bookie stopped: %s", error)  # noqa: TRY400 - it says what to do
         return EXIT_FAILED
     return EXIT_OK
 

@@ -18,9 +18,9 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
 
 from bookie.answers import StorageStatistics
-from bookie.overriding import override
 from bookie.server_counters import LATENCY_BOUNDS_S, LatencyCounts, ServerCounters
 from bookie.wire.messages import Status
+from serving.overriding import override
 
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
 

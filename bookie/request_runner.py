@@ -16,9 +16,9 @@ from functools import partial
 from bookie.server_answers import refusal_frame
 from bookie.server_counters import ServerCounters
 from bookie.server_limits import ServerLimits
-from bookie.server_log import ServerLog
 from bookie.wire.batch import Buffer
 from bookie.wire.messages import Status
+from serving.server_log import ServerLog
 
 Answering = Callable[[], Awaitable[list[Buffer]]]
 """Carries a request out and returns its answer's frame."""

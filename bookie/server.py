@@ -12,10 +12,10 @@ from collections.abc import Callable
 from typing import Final, cast
 
 from bookie.connection import BookieConnection
-from bookie.overriding import override
 from bookie.server_context import ServerContext
 from bookie.server_errors import CannotListenError
 from bookie.server_limits import ServerLimits
+from serving.overriding import override
 
 LISTEN_BACKLOG: Final = 1_024
 DRAIN_POLL_S: Final = 0.005

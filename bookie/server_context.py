@@ -18,12 +18,12 @@ from typing import Final, Protocol
 from bookie.server_access import Principal, authenticate
 from bookie.server_counters import ServerCounters
 from bookie.server_limits import ServerLimits
-from bookie.server_log import ServerLog
 from bookie.storage import BookieStorage
 from bookie.wire.batch import BatchView
 from bookie.wire.bodies import BodyPool
 from bookie.wire.messages import WIRE_VERSION, WIRE_VERSION_MIN, Hello, HelloReply, Status
 from metadata.ids import BookieId, LedgerId
+from serving.server_log import ServerLog
 
 FEATURES: Final = 0
 HELD_BYTES_MAX: Final = 64 * 1024 * 1024

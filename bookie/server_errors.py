@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bookie.errors import BookieError
-from bookie.overriding import override
+from serving.overriding import override
 
 
 @dataclass(frozen=True, slots=True)

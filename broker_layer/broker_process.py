@@ -17,7 +17,6 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from typing import Final
 
-from broker_layer.broker_log import BrokerLog
 from broker_layer.broker_parts import (
     BrokerEnvironment,
     ClusterParts,
@@ -39,6 +38,7 @@ from metadata.cookies import cluster_instance
 from metadata.errors import NameHeldError
 from metadata.store import SessionState
 from metadata.topic import NO_LEADER
+from serving.server_log import ServerLog
 
 LEAVE_WAIT_S: Final = 8.0
 """How long a stopping broker waits for others to take its partitions."""
@@ -68,7 +68,7 @@ class BrokerProcess:
         """Take a store and a client, which stay the caller's to close."""
         self._environment = environment
         self._options = options = environment.options
-        self._log = BrokerLog(environment.now)
+        self._log = ServerLog(environment.now)
         self._parts = AsyncExitStack()
         self._failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._missing: str | None = "the broker is starting"

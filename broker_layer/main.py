@@ -21,7 +21,6 @@ from collections.abc import Callable, Coroutine
 from importlib import metadata as distributions
 from typing import Final, TypeVar
 
-from broker_layer.broker_log import start_logging
 from broker_layer.broker_parts import BrokerEnvironment, client_config
 from broker_layer.broker_process import BrokerProcess, Serving
 from broker_layer.options import BrokerOptions
@@ -30,6 +29,7 @@ from ledger_client import LedgerClient
 from ledger_client.errors import LedgerError
 from metadata.errors import MetadataError
 from metadata.zookeeper import open_store
+from serving.server_log import LOGGER, start_logging
 
 COLLECT_AFTER_OBJECTS: Final = 20_000
 """Growth in tracked objects between two runs of the cycle collector: requests make few cycles, and
@@ -53,7 +53,7 @@ def run_broker(options: BrokerOptions) -> int:
     try:
         _run_on_a_loop(lambda: _serve(options))
     except (BrokerError, LedgerError, MetadataError) as error:
-        logging.getLogger("quire.broker").error("broker stopped: %s", error)  # noqa: TRY400 - it says what to do
+        logging.getLogger(LOGGER).error("broker stopped: %s", error)  # noqa: TRY400 - it says what to do
         return EXIT_FAILED
     return EXIT_OK
 

@@ -1,6 +1,6 @@
 """Says how one broker is configured: every option with its default, its bounds and its meaning.
 
-Leaves opening the file to `quire`, and reading values to `option_reading`.
+Leaves opening the file to `quire`, and reading values to `serving.option_reading`.
 
 Format: the `[broker]` table of a TOML file; above it `QUIRE_BROKER_<OPTION>` and `QUIRE_METADATA`;
 above them flags. Other tables of the file belong to other servers and are not looked at.
@@ -9,19 +9,25 @@ Invariant: a value that gets out of here is of its option's type and within its 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Final
 
 from broker_layer.errors import TopicError
 from broker_layer.log.topic_configs import check_configs
-from broker_layer.option_reading import OptionInfo, OptionTable, Value, option, read_options
 from broker_layer.server.listeners import parse_listeners
-from broker_layer.server.server_errors import BrokerOptionError
+from serving.errors import OptionError
+from serving.option_reading import (
+    OptionTable,
+    Value,
+    check_log_level,
+    describe_options,
+    option,
+    read_options,
+)
 
 TABLE: Final = "broker"
 VARIABLE_PREFIX: Final = "QUIRE_BROKER_"
 BROKER_ID_MAX: Final = 999_999
-LOG_LEVELS: Final = ("debug", "info", "warning", "error")
 
 _PORT_MAX: Final = 65_535
 _GIB: Final = 2**30
@@ -98,17 +104,14 @@ class BrokerOptions:
     log_level: str = option("info", "debug, info, warning or error")
 
 
-_DEFAULTS: Final = BrokerOptions()
-OPTIONS: Final[dict[str, OptionInfo]] = {
-    each.name: OptionInfo.of(each, getattr(_DEFAULTS, each.name)) for each in fields(BrokerOptions)
-}
+OPTIONS: Final = describe_options(BrokerOptions())
 
 
 def load_options(
     file_text: str | None, variables: Mapping[str, str], flags: Mapping[str, Value]
 ) -> BrokerOptions:
     """Merge the file's text, environment variables and flags, in ascending order. Raises
-    BrokerOptionError.
+    OptionError.
     """
     table = OptionTable(TABLE, VARIABLE_PREFIX, OPTIONS)
     values = read_options(table, file_text, variables, flags)
@@ -118,17 +121,17 @@ def load_options(
 
 
 def topic_default_configs(options: BrokerOptions) -> dict[str, str]:
-    """Return the settings of topics that do not say. Raises BrokerOptionError."""
+    """Return the settings of topics that do not say. Raises OptionError."""
     configs = {}
     for word in options.topic_defaults.split():
         name, sign, value = word.partition("=")
         if not sign:
-            raise BrokerOptionError(f"topic_defaults: {word} is not NAME=VALUE")
+            raise OptionError(f"topic_defaults: {word} is not NAME=VALUE")
         configs[name] = value
     try:
         check_configs(configs)
     except TopicError as error:
-        raise BrokerOptionError(f"topic_defaults: {error}") from None
+        raise OptionError(f"topic_defaults: {error}") from None
     return configs
 
 
@@ -137,19 +140,18 @@ def _check_together(options: BrokerOptions) -> None:
         listeners = [each.name for each in parse_listeners(options.listeners)]
         advertised = [each.name for each in parse_listeners(options.advertised_listeners)]
     except ValueError as error:
-        raise BrokerOptionError(f"listeners: {error}") from None
+        raise OptionError(f"listeners: {error}") from None
     if not listeners:
-        raise BrokerOptionError("listeners must name at least one: PLAINTEXT://host:port")
+        raise OptionError("listeners must name at least one: PLAINTEXT://host:port")
     for name in advertised:
         if name not in listeners:
-            raise BrokerOptionError(f"advertised_listeners names {name}, which is no listener")
+            raise OptionError(f"advertised_listeners names {name}, which is no listener")
     inter_broker = options.inter_broker_listener
     if inter_broker and inter_broker not in listeners:
-        raise BrokerOptionError(f"inter_broker_listener {inter_broker} is no listener")
-    if options.log_level not in LOG_LEVELS:
-        raise BrokerOptionError(f"log_level must be one of {', '.join(LOG_LEVELS)}")
+        raise OptionError(f"inter_broker_listener {inter_broker} is no listener")
+    check_log_level(options.log_level)
     topic_default_configs(options)
     if options.group_session_timeout_min_ms > options.group_session_timeout_max_ms:
-        raise BrokerOptionError("group_session_timeout_max_ms must be at least that of min")
+        raise OptionError("group_session_timeout_max_ms must be at least that of min")
     if options.frame_bytes_max > options.request_bytes_max:
-        raise BrokerOptionError("request_bytes_max must be at least frame_bytes_max")
+        raise OptionError("request_bytes_max must be at least frame_bytes_max")

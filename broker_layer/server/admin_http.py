@@ -13,9 +13,9 @@ from typing import Final
 from aiohttp import web
 from aiohttp.typedefs import Middleware
 
-from broker_layer.broker_log import BrokerLog
 from broker_layer.server.metrics import CONTENT_TYPE, BrokerMetrics, PartitionTable
 from broker_layer.server.server_errors import CannotListenError
+from serving.server_log import ServerLog
 
 BODY_BYTES_MAX: Final = 4_096
 CLOSE_TIMEOUT_S: Final = 1.0
@@ -32,7 +32,7 @@ class AdminServer:
         partitions: PartitionTable,
         readiness: Callable[[], str | None],
         identity: Callable[[], Mapping[str, object]],
-        log: BrokerLog,
+        log: ServerLog,
     ) -> None:
         """`readiness` names what is missing until clients can be served, None when nothing is."""
         self._metrics = metrics
@@ -95,7 +95,7 @@ class AdminServer:
         return web.json_response({"partitions": rows})
 
 
-def _errors_as_json(log: BrokerLog) -> Middleware:
+def _errors_as_json(log: ServerLog) -> Middleware:
     @web.middleware
     async def middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
         try:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING
 
-from broker_layer.broker_log import BrokerLog
 from broker_layer.handlers import Handler
 from broker_layer.kafka.versions import ApiKey
 from broker_layer.server.config import BrokerLimits
@@ -27,6 +26,7 @@ from broker_layer.server.request_tasks import RequestTasks
 from broker_layer.server.served_log import ClusterNames, PartitionLogs, TransactionVerifier
 from broker_layer.server.server_context import ServerContext
 from broker_layer.server.service_tools import ServiceTools
+from serving.server_log import ServerLog
 
 if TYPE_CHECKING:
     from broker_layer.server.exchange import RawHandler
@@ -54,7 +54,7 @@ class BrokerServices:
         self,
         served: Served,
         limits: BrokerLimits,
-        log: BrokerLog,
+        log: ServerLog,
         rng: Random,
         now: Callable[[], float],
     ) -> None:

@@ -21,8 +21,8 @@ from broker_layer.kafka.frames import read_request_header
 from broker_layer.kafka.versions import ApiKey
 from broker_layer.server.exchange import Buffer, Exchange
 from broker_layer.server.frame_assembler import FrameAssembler
-from broker_layer.server.overriding import override
 from broker_layer.server.server_context import ServerContext
+from serving.overriding import override
 
 JOINED_BYTES_MAX: Final = 16 * 1024
 """Answers of fewer bytes together are sent as one buffer."""

@@ -22,7 +22,7 @@ from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.versions import ApiKey
 from broker_layer.server.counters import LATENCY_BOUNDS_S, BrokerCounters, LatencyCounts
 from broker_layer.server.memory_budget import MemoryBudget
-from broker_layer.server.overriding import override
+from serving.overriding import override
 
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
 PARTITIONS_SHOWN_MAX: Final = 2_000

@@ -8,16 +8,16 @@ Invariant: whatever a coroutine meets stays with the connection that its request
 import asyncio
 from collections.abc import Coroutine
 
-from broker_layer.broker_log import BrokerLog
 from broker_layer.kafka.errors import FrameError
 from broker_layer.server.counters import BrokerCounters
 from broker_layer.server.exchange import Exchange
+from serving.server_log import ServerLog
 
 
 class RequestTasks:
     """The requests that are waiting for something; belongs to one event loop."""
 
-    def __init__(self, counters: BrokerCounters, log: BrokerLog) -> None:
+    def __init__(self, counters: BrokerCounters, log: ServerLog) -> None:
         self._counters = counters
         self._log = log
         self._tasks: dict[asyncio.Task[None], None] = {}

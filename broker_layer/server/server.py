@@ -12,9 +12,9 @@ from typing import Final
 from broker_layer.server.config import BrokerLimits
 from broker_layer.server.connection import BrokerConnection
 from broker_layer.server.listeners import ListenerAddress
-from broker_layer.server.overriding import override
 from broker_layer.server.server_context import Connection, ServerContext
 from broker_layer.server.server_errors import CannotListenError
+from serving.overriding import override
 
 LISTEN_BACKLOG: Final = 1_024
 DRAIN_POLL_S: Final = 0.005

@@ -8,12 +8,12 @@ from collections.abc import Callable
 from typing import Protocol
 
 from bookie.wire.bodies import BodyPool
-from broker_layer.broker_log import BrokerLog
 from broker_layer.server.config import BrokerLimits
 from broker_layer.server.counters import BrokerCounters
 from broker_layer.server.exchange import Exchange
 from broker_layer.server.frame_assembler import RECEIVE_BUFFER_BYTES
 from broker_layer.server.memory_budget import MemoryBudget
+from serving.server_log import ServerLog
 
 
 class Connection(Protocol):
@@ -49,7 +49,7 @@ class ServerContext:
         self,
         limits: BrokerLimits,
         counters: BrokerCounters,
-        log: BrokerLog,
+        log: ServerLog,
         now: Callable[[], float],
         serve: Callable[[Exchange], None],
     ) -> None:

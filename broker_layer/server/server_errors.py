@@ -10,10 +10,6 @@ class BrokerError(Exception):
     retriable = False
 
 
-class BrokerOptionError(BrokerError):
-    """An option is unknown, of the wrong type, or out of bounds."""
-
-
 class CannotListenError(BrokerError):
     """An address cannot be listened on."""
 

@@ -8,13 +8,14 @@ import os
 from pathlib import Path
 from typing import Final
 
-from bookie.errors import BookieError, OptionError
+from bookie.errors import BookieError
 from bookie.main import format_bookie, run_bookie
 from bookie.options import OPTIONS, BookieOptions, load_options
 from quire.bookie_check import check_directory
 from quire.cli.config import read_config_file
 from quire.cli.output import Output
 from quire.errors import CommandError, ExitCode, UsageError
+from serving.errors import OptionError
 
 LOCK_NAME: Final = "lock"
 

@@ -8,10 +8,10 @@ import os
 
 from broker_layer.main import run_broker
 from broker_layer.options import OPTIONS, load_options
-from broker_layer.server.server_errors import BrokerOptionError
 from quire.cli.config import read_config_file
 from quire.cli.output import Output
 from quire.errors import ExitCode, UsageError
+from serving.errors import OptionError
 
 
 def run(arguments: argparse.Namespace, output: Output) -> int:
@@ -24,7 +24,7 @@ def run(arguments: argparse.Namespace, output: Output) -> int:
     given = {name: value for name, value in flags.items() if value is not None}
     try:
         options = load_options(read_config_file(arguments.config), os.environ, given)
-    except BrokerOptionError as error:
+    except OptionError as error:
         raise UsageError(str(error), try_next="quire broker run --help") from error
     output.results.flush()
     return ExitCode.REFUSED if run_broker(options) else ExitCode.DONE

@@ -1,7 +1,7 @@
 """`quire config show|check`: what a server would be configured with, and whether a file is right.
 
-Leaves the options, their bounds and their order of precedence to `bookie.options` and
-`broker_layer.options`.
+Leaves the options and their bounds to `bookie.options` and `broker_layer.options`, and their order
+of precedence to `serving.option_reading`.
 """
 
 import argparse
@@ -10,25 +10,14 @@ import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
-from quire.cli.command_line import Noun
+from quire.cli.command_line import METADATA_VARIABLE, Noun
 from quire.cli.output import Output
 from quire.errors import ExitCode, UsageError
+from serving.errors import OptionError
+from serving.option_reading import OptionInfo, Value
 
 GIVEN_LATER = "(given when it is started)"
-METADATA_VARIABLE = "QUIRE_METADATA"
-
-Value = str | int | float | bool
-
-
-class _OptionInfo(Protocol):
-    @property
-    def low(self) -> float | None: ...
-    @property
-    def high(self) -> float | None: ...
-    @property
-    def help(self) -> str: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +26,8 @@ class _Server:
 
     table: str
     variable_prefix: str
-    options: Mapping[str, _OptionInfo]
-    load: Callable[[str | None], Mapping[str, Value]]
+    options: Mapping[str, OptionInfo]
+    load: Callable[[str | None], object]
 
 
 def parser() -> argparse.ArgumentParser:
@@ -67,7 +56,7 @@ def read_config_file(path: str | None) -> str | None:
 
 def _show(arguments: argparse.Namespace, output: Output) -> int:
     text = read_config_file(arguments.config)
-    loaded = [(server, server.load(text)) for server in _servers()]
+    loaded = [(server, _values(server, text)) for server in _servers()]
     with output.listing("server", "option", "value", "origin", "help") as listing:
         for server, values in loaded:
             for name, info in server.options.items():
@@ -81,7 +70,7 @@ def _show(arguments: argparse.Namespace, output: Output) -> int:
 def _check(arguments: argparse.Namespace, output: Output) -> int:
     text = read_config_file(arguments.file)
     for server in _servers():
-        server.load(text)
+        _values(server, text)
     output.record({"file": arguments.file, "is_valid": True})
     return ExitCode.DONE
 
@@ -96,27 +85,25 @@ def _servers() -> tuple[_Server, _Server]:
     )
 
 
-def _load_bookie(text: str | None) -> Mapping[str, Value]:
-    from bookie.errors import OptionError
-    from bookie.options import OPTIONS, load_options
+def _load_bookie(text: str | None) -> object:
+    from bookie.options import load_options
 
     flags = {} if _is_given(text, "data_dir") else {"data_dir": GIVEN_LATER}
+    return load_options(text, os.environ, flags)
+
+
+def _load_broker(text: str | None) -> object:
+    from broker_layer.options import load_options
+
+    return load_options(text, os.environ, {})
+
+
+def _values(server: _Server, text: str | None) -> Mapping[str, Value]:
     try:
-        options = load_options(text, os.environ, flags)
+        options = server.load(text)
     except OptionError as error:
         raise UsageError(str(error), try_next="quire config show") from error
-    return {name: getattr(options, name) for name in OPTIONS}
-
-
-def _load_broker(text: str | None) -> Mapping[str, Value]:
-    from broker_layer.options import OPTIONS, load_options
-    from broker_layer.server.server_errors import BrokerOptionError
-
-    try:
-        options = load_options(text, os.environ, {})
-    except BrokerOptionError as error:
-        raise UsageError(str(error), try_next="quire config show") from error
-    return {name: getattr(options, name) for name in OPTIONS}
+    return {name: getattr(options, name) for name in server.options}
 
 
 def _is_given(text: str | None, name: str) -> bool:

@@ -23,7 +23,6 @@ from bookie.connection import BookieConnection
 from bookie.server_context import ServerContext
 from bookie.server_counters import ServerCounters
 from bookie.server_limits import ServerLimits
-from bookie.server_log import ServerLog
 from bookie.storage import BookieStorage
 from bookie.wire.batch import build_batch
 from bookie.wire.codec import decode_acks, decode_reply, decode_request, encode_message
@@ -44,6 +43,7 @@ from bookie.wire.messages import (
     WriteLac,
 )
 from metadata.ids import BookieId, EntryId, LedgerId
+from serving.server_log import ServerLog
 from tests.fuzz.findings import Finding, Tally, describe, require
 from tests.fuzz.good_client import GoodClient
 from tests.fuzz.memory_transport import MemoryTransport

@@ -21,12 +21,12 @@ from bookie.ledgers import Ledgers
 from bookie.log import LogItem
 from bookie.opening import _Applier
 from bookie.overlapping import OverlappingAdd, OverlappingAdds, PendingAdd
-from bookie.overriding import override
 from bookie.records import ADDS, Record, RecordHeader, RecordKind
 from bookie.storage import BookieStorage
 from bookie.wire.batch import BatchView, Buffer, build_batch
 from bookie.wire.messages import Status
 from metadata.ids import NO_ENTRY, EntryId
+from serving.overriding import override
 from tests.model.words import Answer, Request, entry, length_of, size_of
 from tests.scenarios.words import LEDGER
 

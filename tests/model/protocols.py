@@ -11,7 +11,6 @@ failed writer asks for the close, which token an update has.
 from collections import deque
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar, cast
 
-from bookie.overriding import override
 from bookie.wire.messages import Status
 from ledger_client.protocol import append_events as a
 from ledger_client.protocol import recovery_events as r
@@ -19,6 +18,7 @@ from ledger_client.protocol.append import AppendProtocol
 from ledger_client.protocol.recovery import RecoveryProtocol
 from metadata.ids import BookieId, Version
 from metadata.ledger_metadata import LedgerMetadata
+from serving.overriding import override
 from tests.model.freezing import MetadataPool, clone, freeze
 from tests.model.words import (
     NAMES,

@@ -10,12 +10,12 @@ from collections.abc import Generator
 from random import Random
 from typing import TYPE_CHECKING, cast
 
-from bookie.overriding import override
 from metadata.codec import encode_ledger_metadata
 from metadata.errors import OutcomeUnknownError, VersionConflictError
 from metadata.ids import Version
 from metadata.ledger_store import LedgerStore
 from metadata.store import MetadataStore, Stored
+from serving.overriding import override
 from tests.model.freezing import MetadataPool
 
 if TYPE_CHECKING:

@@ -40,7 +40,6 @@ from bookie.server_context import ServerContext
 from bookie.server_counters import ServerCounters
 from bookie.server_errors import CookieMismatchError, CookieMissingError
 from bookie.server_limits import ServerLimits
-from bookie.server_log import ServerLog
 from bookie.storage import BookieStorage
 from bookie.wire import messages as m
 from metadata.errors import MetadataError, NodeNotFoundError
@@ -49,6 +48,7 @@ from metadata.ledger_metadata import Fragment, LedgerMetadata, LedgerState
 from metadata.ledger_store import LedgerStore
 from metadata.memory import MemoryMetadataServer, MemoryMetadataStore
 from metadata.memory_faults import NoFaults, StoreCall
+from serving.server_log import ServerLog
 from tests.scenarios import words as w
 from tests.scenarios.bookie_wire import Wire, batch_of, hello_of, request_of
 from tests.simulation.disk import CrashableDisk, DiskFaults, Platter

@@ -14,7 +14,15 @@ from tests.tidy import checks
 from tests.tidy.checks import Source
 
 ROOT = Path(__file__).parents[2]
-PRODUCT_PACKAGES = ("metadata", "bookie", "ledger_client", "broker_layer", "spark_io", "quire")
+PRODUCT_PACKAGES = (
+    "metadata",
+    "serving",
+    "bookie",
+    "ledger_client",
+    "broker_layer",
+    "spark_io",
+    "quire",
+)
 
 # The doors to files, threads and processes; per-file-ignores in pyproject.toml name the same.
 DOORS = (

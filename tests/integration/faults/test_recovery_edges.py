@@ -8,7 +8,6 @@ from random import Random
 
 import pytest
 
-from bookie.overriding import override
 from bookie.wire.messages import Status
 from ledger_client import ClientConfig, LedgerClient
 from ledger_client.client_services import ClientServices, ClientSettings
@@ -19,6 +18,7 @@ from metadata.ledger_store import LedgerStore
 from metadata.zookeeper import open_store
 from quire.local_bookie import LocalBookie
 from quire.local_cluster import LocalCluster
+from serving.overriding import override
 from tests.campaign.direct import open_direct
 from tests.integration.faults.appending import check_told
 from tests.integration.faults.injected_syncs import slow_syncs

@@ -11,10 +11,10 @@ import pytest
 from bookie import records
 from bookie.config import KIB
 from bookie.errors import DiskFailedError
-from bookie.overriding import override
 from bookie.storage import BookieStorage
 from bookie.wire.messages import Status
 from metadata.ids import EntryId, LedgerId
+from serving.overriding import override
 from tests.simulation.disk import CrashableDisk, CrashableFile
 from tests.unit.bookie.batches import make_run, payload_of
 from tests.unit.bookie.storage_fixture import KEY, OTHER_KEY, Bench, add, entries_of, read, simulate

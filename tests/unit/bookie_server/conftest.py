@@ -10,8 +10,8 @@ from bookie.server import BookieServer
 from bookie.server_context import ServerContext
 from bookie.server_counters import ServerCounters
 from bookie.server_limits import ServerLimits
-from bookie.server_log import ServerLog
 from metadata.ids import BookieId
+from serving.server_log import ServerLog
 from tests.unit.bookie_server.manual_storage import ManualStorage
 from tests.unit.bookie_server.wire_client import WireClient
 

@@ -9,12 +9,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 
 from bookie.answers import EntryRangesResult, LedgerSnapshot, ReadResult, StorageStatistics
-from bookie.overriding import override
 from bookie.storage import BookieStorage
 from bookie.wire.batch import BatchView, Buffer
 from bookie.wire.errors import BatchError
 from bookie.wire.messages import Status
 from metadata.ids import NO_ENTRY, EntryId, LedgerId
+from serving.overriding import override
 
 
 @dataclass

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from bookie.wire.frames import FIRST_FRAME_BYTES_MAX, FRAME_MAGIC, FrameKind, frame_header
 from bookie.wire.messages import Ping, Pong, ReadEntries, Refused, Status
 from metadata.ids import EntryId, LedgerId
+from serving.server_log import LOGGER
 from tests.unit.bookie_server.conftest import BOOKIE, LIMITS, Served, serve
 from tests.unit.bookie_server.wire_client import WireClient, batch_of, hello, wait_until
 
@@ -193,7 +194,7 @@ async def test_what_all_peers_leave_unread_is_bounded() -> None:
 async def test_bad_frames_cost_few_log_lines(
     patient: Served, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with caplog.at_level(logging.INFO, logger="quire.bookie"):
+    with caplog.at_level(logging.INFO, logger=LOGGER):
         for _ in range(15):
             client = await WireClient.connect(patient.address)
             client.send(b"\0" * 12)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from bookie.errors import OptionError
 from bookie.options import OPTIONS, BookieOptions, load_options
+from serving.errors import OptionError
 
 FLAGS = {"data_dir": "/data"}
 

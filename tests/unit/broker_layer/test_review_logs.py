@@ -15,7 +15,6 @@ from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.record_batch import Producer
 from broker_layer.log.segment_reading import READERS_MAX, SegmentReaders
 from broker_layer.log.topic_log import TopicLog
-from broker_layer.server.overriding import override
 from ledger_client import Quorum
 from ledger_client.writer import LedgerWriter
 from metadata.errors import StoreClosedError
@@ -23,6 +22,7 @@ from metadata.ids import LedgerId
 from metadata.memory import MemoryMetadataStore
 from metadata.memory_faults import NoFaults, StoreCall
 from metadata.partition_store import PartitionStore
+from serving.overriding import override
 from tests.unit.broker_layer.log_setting import KEY, LogSetting, append, batch, small, values
 from tests.unit.ledger_client.cluster import TestCluster
 

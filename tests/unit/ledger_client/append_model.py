@@ -16,7 +16,6 @@ enough alive everything is confirmed, and who joins is in sync in the end.
 from random import Random
 from typing import TYPE_CHECKING
 
-from bookie.overriding import override
 from bookie.wire.messages import Status
 from ledger_client.protocol import append_events as a
 from ledger_client.protocol.append import AppendProtocol
@@ -24,6 +23,7 @@ from ledger_client.protocol.append_options import AppendOptions
 from ledger_client.protocol.quorum import stripe_end, write_set
 from metadata.ids import NO_ENTRY, BookieId, EntryId, Version
 from metadata.ledger_metadata import Fragment, LedgerMetadata, LedgerState, QuorumSpec
+from serving.overriding import override
 from tests.scenarios.words import TOKEN
 from tests.unit.ledger_client.recovery_model import (
     Model,

@@ -3,7 +3,6 @@
 from dataclasses import dataclass, field
 from random import Random
 
-from bookie.overriding import override
 from bookie.wire.batch import BatchView
 from bookie.wire.codec import encode_acks
 from bookie.wire.entries import encode_entries
@@ -31,6 +30,7 @@ from metadata.ids import NO_ENTRY, EntryId, LedgerId
 from metadata.registrar import BookieRegistrar
 from metadata.registration import BookieRegistration
 from metadata.store import MetadataStore
+from serving.overriding import override
 from tests.unit.ledger_client.scripted_bookie import ScriptedBookie
 
 

@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from bookie.overriding import override
 from bookie.wire.messages import Status
 from ledger_client import (
     BackpressureError,
@@ -36,6 +35,7 @@ from ledger_client.protocol import append
 from metadata.errors import OutcomeUnknownError
 from metadata.memory_faults import NoFaults, StoreCall
 from metadata.paths import ledger_path
+from serving.overriding import override
 from tests.unit.ledger_client.cluster import THREE, TestCluster, entries_of
 from tests.unit.ledger_client.scripted_bookie import until
 

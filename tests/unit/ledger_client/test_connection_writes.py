@@ -5,8 +5,8 @@ import asyncio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bookie.overriding import override
 from ledger_client.connection_writes import JOINED_BYTES_MAX, PIECE_BYTES, ConnectionWrites
+from serving.overriding import override
 
 sizes = st.one_of(
     st.integers(0, 100),

@@ -11,7 +11,6 @@ from random import Random
 from kafka.protocol.consumer import FetchRequest, FetchResponse
 from kafka.protocol.producer import ProduceRequest, ProduceResponse
 
-from broker_layer.broker_log import BrokerLog
 from broker_layer.kafka.messages import ApiMessage, decode_response, encode_request
 from broker_layer.kafka.record_batch import NO_PRODUCER, Producer, Record, build_batch
 from broker_layer.kafka.versions import ADVERTISED, ApiKey
@@ -19,6 +18,7 @@ from broker_layer.server.broker_services import BrokerServices, Served
 from broker_layer.server.config import BrokerLimits
 from broker_layer.server.listeners import ListenerAddress
 from broker_layer.server.server import BrokerServer
+from serving.server_log import ServerLog
 from tests.unit.broker_layer.server.memory_topics import MemoryTopics
 
 ANSWER_S = 20.0
@@ -234,7 +234,7 @@ async def serving(
     loop = asyncio.get_running_loop()
     limits = limits or BrokerLimits(drain_timeout_s=1.0)
     served = Served(1, topics, topics, topics, {}, "INNER")
-    services = BrokerServices(served, limits, BrokerLog(loop.time), Random(5), loop.time)
+    services = BrokerServices(served, limits, ServerLog(loop.time), Random(5), loop.time)
     server = BrokerServer(services.context)
     wanted = (ListenerAddress("INNER", "127.0.0.1", 0), ListenerAddress("OUTER", "127.0.0.1", 0))
     broker = ServedBroker(topics, services, server, await server.start(wanted))

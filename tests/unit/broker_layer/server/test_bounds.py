@@ -18,8 +18,8 @@ from broker_layer.server.frame_assembler import FrameAssembler
 from broker_layer.server.listeners import ListenerAddress, advertise, parse_listeners
 from broker_layer.server.memory_budget import MemoryBudget
 from broker_layer.server.quotas import ByteRateQuota
-from broker_layer.server.server_errors import BrokerOptionError
 from broker_layer.transactions.config import TransactionConfig
+from serving.errors import OptionError
 
 
 @given(
@@ -151,7 +151,7 @@ def test_listeners_are_read_and_advertised() -> None:
 def test_wrong_listeners_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"listener|port|form|twice"):
         parse_listeners(text)
-    with pytest.raises(BrokerOptionError):
+    with pytest.raises(OptionError):
         load_options(None, {}, {"listeners": text})
 
 
@@ -211,5 +211,5 @@ def test_options_have_the_defaults_of_what_they_set() -> None:
 def test_wrong_options_are_refused(
     text: str | None, variables: dict[str, str], flags: dict[str, str | int | float | bool]
 ) -> None:
-    with pytest.raises(BrokerOptionError):
+    with pytest.raises(OptionError):
         load_options(text, variables, flags)

@@ -1,6 +1,7 @@
 """Reads options from a TOML table, environment variables and flags, and checks each value.
 
-Leaves which options there are to `options`.
+Leaves which options there are to `bookie.options` and `broker_layer.options`, and opening the file
+to `quire`.
 
 Invariant: a value that gets out of here is of its option's type and within its bounds.
 """
@@ -8,19 +9,26 @@ Invariant: a value that gets out of here is of its option's type and within its 
 import difflib
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import Field, dataclass, field
-from typing import Final, Self, TypeVar
+from dataclasses import Field, dataclass, field, fields
+from typing import ClassVar, Final, Protocol, TypeVar
 
-from broker_layer.server.server_errors import BrokerOptionError
+from serving.errors import OptionError
 
-TABLES_OF_OTHERS: Final = ("bookie", "broker", "client", "console", "repair")
+TABLES: Final = ("bookie", "broker", "client", "console", "repair")
 METADATA_VARIABLE: Final = "QUIRE_METADATA"
+LOG_LEVELS: Final = ("debug", "info", "warning", "error")
 
 _TRUE: Final = ("1", "true", "yes", "on")
 _FALSE: Final = ("0", "false", "no", "off")
 
 Value = str | int | float | bool
 ValueT = TypeVar("ValueT", bound=Value)
+
+
+class Options(Protocol):
+    """A dataclass whose fields were made by `option`."""
+
+    __dataclass_fields__: ClassVar[dict[str, "Field[object]"]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +41,6 @@ class OptionInfo:
     low: float | None
     high: float | None
     help: str
-
-    @classmethod
-    def of(cls, made: "Field[Value]", default: Value) -> Self:
-        """Describe a field that was made by `option`."""
-        data = made.metadata
-        return cls(made.name, type(default), default, data["low"], data["high"], data["help"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +60,30 @@ def option(
     return made
 
 
+def describe_options(defaults: Options) -> dict[str, OptionInfo]:
+    """Return what there is to know of each field, in order."""
+    described = {}
+    for each in fields(defaults):
+        name, data, default = each.name, each.metadata, getattr(defaults, each.name)
+        described[name] = OptionInfo(
+            name, type(default), default, data["low"], data["high"], data["help"]
+        )
+    return described
+
+
+def check_log_level(level: str) -> None:
+    """Raise OptionError if there is no such level."""
+    if level not in LOG_LEVELS:
+        raise OptionError(f"log_level must be one of {', '.join(LOG_LEVELS)}")
+
+
 def read_options(
     table: OptionTable,
     file_text: str | None,
     variables: Mapping[str, str],
     flags: Mapping[str, Value],
 ) -> dict[str, Value]:
-    """Merge the three sources, in ascending order. Raises BrokerOptionError."""
+    """Merge the three sources, in ascending order. Raises OptionError."""
     options, values = table.options, dict[str, Value]()
     for name, value in _from_file(table, file_text).items():
         known = _known(name, list(options), f"option in [{table.name}]")
@@ -83,13 +102,13 @@ def _from_file(table: OptionTable, text: str | None) -> Mapping[str, object]:
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise BrokerOptionError(f"the configuration file is not TOML: {error}") from None
+        raise OptionError(f"the configuration file is not TOML: {error}") from None
     for name in document:
-        _known(name, TABLES_OF_OTHERS, "table in the configuration file")
+        _known(name, TABLES, "table in the configuration file")
     found = document.get(table.name, {})
     if not isinstance(found, dict):
         text = f"{table.name} in the configuration file is not a table: write [{table.name}]"
-        raise BrokerOptionError(text)
+        raise OptionError(text)
     return found
 
 
@@ -110,32 +129,32 @@ def _known(name: str, names: Sequence[str], what: str) -> str:
         return name
     close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
     hint = f"did you mean {close[0]}?" if close else f"known are: {', '.join(names)}"
-    raise BrokerOptionError(f"unknown {what}: {name}; {hint}")
+    raise OptionError(f"unknown {what}: {name}; {hint}")
 
 
 def _typed(info: OptionInfo, value: object, where: str) -> Value:
     if info.kind is float and isinstance(value, int) and not isinstance(value, bool):
         value = float(value)
     if type(value) is not info.kind or not isinstance(value, str | int | float | bool):
-        raise BrokerOptionError(f"{where} must be {_kind_name(info)}, not {value!r}")
+        raise OptionError(f"{where} must be {_kind_name(info)}, not {value!r}")
     if isinstance(value, str):
         return value
     low, high = info.low, info.high
     # Written so that "not a number" fails both.
     if (low is not None and not value >= low) or (high is not None and not value <= high):
-        raise BrokerOptionError(f"{where} must be from {low} to {high}, not {value}")
+        raise OptionError(f"{where} must be from {low} to {high}, not {value}")
     return value
 
 
 def _parsed(info: OptionInfo, text: str, where: str) -> Value:
     if info.kind is bool:
         if text.lower() not in _TRUE + _FALSE:
-            raise BrokerOptionError(f"{where} must be true or false, not {text!r}")
+            raise OptionError(f"{where} must be true or false, not {text!r}")
         return text.lower() in _TRUE
     try:
         value: Value = info.kind(text)
     except ValueError:
-        raise BrokerOptionError(f"{where} must be {_kind_name(info)}, not {text!r}") from None
+        raise OptionError(f"{where} must be {_kind_name(info)}, not {text!r}") from None
     return _typed(info, value, where)
 
 

@@ -1,4 +1,4 @@
-"""Writes a broker's log: one JSON object per line on standard error, and few lines however much
+"""Writes a server's log: one JSON object per line on standard error, and few lines however much
 goes wrong.
 
 Leaves what is worth a line to the callers.
@@ -10,13 +10,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, TextIO
 
-from broker_layer.server.overriding import override
+from serving.overriding import override
 
+LOGGER: Final = "quire.server"
 LINES_PER_EVENT_MAX: Final = 5
 EVENT_PERIOD_S: Final = 10.0
 EVENTS_MAX: Final = 1_000
 
-_LOGGER: Final = logging.getLogger("quire.broker")
+_LOGGER: Final = logging.getLogger(LOGGER)
 
 
 class JsonFormatter(logging.Formatter):
@@ -53,7 +54,7 @@ class _Written:
     left_out: int
 
 
-class BrokerLog:
+class ServerLog:
     """Writes lines, at most LINES_PER_EVENT_MAX per event and EVENT_PERIOD_S; the next one says how
     many were left out.
 
