@@ -16,6 +16,7 @@ from tests.campaign.topics.work import PLAIN, TOKENS
 
 CALL_S: Final = 10.0
 MAKE_S_MAX: Final = 60.0
+ASK_EVERY_S: Final = 0.5
 PROBE: Final = "probe"
 TOPIC_CONFIGS: Final[Mapping[str, str]] = {
     "min.insync.replicas": "2",
@@ -61,25 +62,26 @@ def probe(bootstrap: str, partitions: int, seconds: float) -> str:
     return str(failures) if failures else ""
 
 
-def consumed_by(bootstrap: str, group: str, partitions: int, seconds: float) -> str:
+def consumed_by(bootstrap: str, group: str, partitions: int, silent_s: float) -> str:
     """Wait until a group has committed the ends of the plain topic; return "" then, else what is
-    left.
+    left once nothing more was committed for so long.
     """
-    deadline = time.monotonic() + seconds
     ends, offsets = Ends(bootstrap, IsolationLevel.READ_UNCOMMITTED), Offsets(bootstrap, group)
+    committed, since = -1, time.monotonic()
     with ends, offsets:
         while True:
-            left = _left(ends, offsets, partitions)
-            if not left or time.monotonic() > deadline:
+            try:
+                wanted = ends.all(PLAIN, partitions, CALL_S)
+                held = offsets.of(PLAIN, partitions, CALL_S)
+            except KafkaException as raised:
+                left = str(raised)
+            else:
+                behind = {p: (held.get(p), e) for p, e in wanted.items() if held.get(p, 0) < e}
+                if not behind:
+                    return ""
+                left = f"partition: (committed, end) {behind}"
+                if sum(held.values()) > committed:
+                    committed, since = sum(held.values()), time.monotonic()
+            if time.monotonic() - since > silent_s:
                 return left
-            time.sleep(0.3)
-
-
-def _left(ends: Ends, offsets: Offsets, partitions: int) -> str:
-    try:
-        wanted = ends.all(PLAIN, partitions, CALL_S)
-        held = offsets.of(PLAIN, partitions, CALL_S)
-    except KafkaException as raised:
-        return str(raised)
-    left = {each: (held.get(each), end) for each, end in wanted.items() if held.get(each, 0) < end}
-    return f"partition: (committed, end) {left}" if left else ""
+            time.sleep(ASK_EVERY_S)

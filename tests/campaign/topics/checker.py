@@ -3,11 +3,12 @@
     python -m tests.campaign.topics.checker --bootstrap ... --histories DIRECTORY --partitions N
 
 Prints one JSON object; its status is 1 if a guarantee was broken. Leaves what a guarantee is to
-`judge`.
+`judge`, and reading to `reading`.
 """
 
 import argparse
 import json
+import resource
 import sys
 import time
 from collections import Counter
@@ -15,10 +16,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
-from confluent_kafka import Consumer, IsolationLevel, KafkaException, TopicPartition
+from confluent_kafka import IsolationLevel
 
 from tests.campaign.judge import Violation
-from tests.campaign.topics.asking import Ends
 from tests.campaign.topics.facts import Facts, read_facts
 from tests.campaign.topics.judge import (
     Found,
@@ -28,130 +28,87 @@ from tests.campaign.topics.judge import (
     judge_log,
     judge_same,
     judge_tokens,
+    judge_unseen,
 )
-from tests.campaign.topics.payloads import identify
-from tests.campaign.topics.spans import SpanMaker
+from tests.campaign.topics.reading import Reading, joined, new_pool
 from tests.campaign.topics.work import PLAIN, TOKENS
 
-READ_S_MAX: Final = 600.0
-SILENT_S_MAX: Final = 60.0
-STABLE_S_MAX: Final = 60.0
-"""After the end of everything, transactions that nobody ended must have timed out within this."""
-CALL_S: Final = 10.0
 VIOLATIONS_SHOWN_MAX: Final = 50
 
 
-class Reading:
-    """Reads topics of one cluster."""
+class Readings:
+    """Both topics, as they were read."""
 
-    def __init__(self, bootstrap: str, partitions: int) -> None:
-        self._bootstrap = bootstrap
-        self._partitions = range(partitions)
+    def __init__(self, reading: Reading) -> None:
+        everything, committed = IsolationLevel.READ_UNCOMMITTED, IsolationLevel.READ_COMMITTED
+        plain = [reading.begin(PLAIN, everything) for _ in range(2)]
+        tokens = [reading.begin(TOKENS, level) for level in (everything, committed, committed)]
+        self.plain, self.plain_again = (joined(each) for each in plain)
+        self.everything, self.committed, self.committed_again = (joined(each) for each in tokens)
 
-    def ends(self, topic: str, level: IsolationLevel) -> dict[int, int]:
-        """Return where each partition ends, waiting for those without a leader."""
-        deadline = time.monotonic() + SILENT_S_MAX
-        with Ends(self._bootstrap, level) as source:
-            while True:
-                try:
-                    return source.all(topic, len(self._partitions), CALL_S)
-                except KafkaException:
-                    if time.monotonic() > deadline:
-                        raise
-                    time.sleep(0.2)
-
-    def wait_until_stable(self, topic: str) -> float:
-        """Wait until no transaction is open; return how long that took. Raises TimeoutError."""
-        begun = time.monotonic()
-        while True:
-            ends = self.ends(topic, IsolationLevel.READ_UNCOMMITTED)
-            stable = self.ends(topic, IsolationLevel.READ_COMMITTED)
-            waited = time.monotonic() - begun
-            if ends == stable:
-                return waited
-            if waited > STABLE_S_MAX:
-                raise TimeoutError(f"transactions stay open: ends {ends}, stable {stable}")
-            time.sleep(0.2)
-
-    def read(self, topic: str, *, is_committed: bool) -> Found:
-        """Read a topic from its beginning to where it ends now."""
-        level = IsolationLevel.READ_COMMITTED if is_committed else IsolationLevel.READ_UNCOMMITTED
-        ends = self.ends(topic, level)
-        consumer = Consumer(
-            {
-                "bootstrap.servers": self._bootstrap,
-                "group.id": "checker",
-                "enable.auto.commit": False,
-                "enable.partition.eof": True,
-                "auto.offset.reset": "error",
-                "isolation.level": level.name.lower(),
-                "check.crcs": True,
-            }
+    @property
+    def count(self) -> int:
+        """How many records were read, each time."""
+        plain = self.plain.count + self.plain_again.count
+        return plain + sum(
+            each.count for each in (self.everything, self.committed, self.committed_again)
         )
-        found, maker = Found(), SpanMaker()
-        try:
-            consumer.assign([TopicPartition(topic, each, 0) for each in self._partitions])
-            self._read_to(consumer, topic, ends, found, maker)
-        finally:
-            consumer.close()
-        found.spans = maker.spans
-        return found
 
-    def _read_to(
-        self, consumer: Consumer, topic: str, ends: dict[int, int], found: Found, maker: SpanMaker
-    ) -> None:
-        deadline = time.monotonic() + READ_S_MAX
-        pending = {each: end for each, end in ends.items() if end}
-        while pending:
-            messages = consumer.consume(5_000, 1.0)
-            if time.monotonic() > deadline:
-                found.error = f"not read to the end in {READ_S_MAX:.0f} s: {pending}"
-                return
-            for message in messages:
-                partition, offset = message.partition(), message.offset()
-                error = message.error()
-                if error is not None and error.name() != "_PARTITION_EOF":
-                    if not error.retriable():
-                        found.error = f"{partition}: {error}"
-                        return
-                    continue
-                assert partition is not None, "it is of a partition"
-                assert offset is not None, "it is of a place"
-                if error is not None:
-                    if offset >= ends[partition]:
-                        pending.pop(partition, None)
-                    continue
-                identity = identify(message.value(), partition)
-                if identity is None:
-                    found.foreign.append(f"{partition}, offset {offset}")
-                else:
-                    maker.add(partition, identity.writer, identity.sequence, offset)
+
+def judge(facts: Facts, read: Readings) -> list[Violation]:
+    """Return every guarantee that was broken."""
+    plain, committed = read.plain, read.committed
+    violations = judge_log(PLAIN, plain) + judge_acked(facts, plain)
+    violations += _judge_again(PLAIN, plain, read.plain_again)
+    violations += judge_log(TOKENS, read.everything) + judge_log(TOKENS, committed)
+    violations += judge_tokens(facts.tokens, committed)
+    violations += _judge_again(TOKENS, committed, read.committed_again)
+    for name, watched in facts.watched.items():
+        violations += judge_same(f"{TOKENS}, seen by {name}", watched, committed.spans)
+        violations += judge_unseen(f"{TOKENS}, by {name}", watched, committed.spans)
+    violations += judge_ends(facts)
+    for name, group in facts.groups.items():
+        violations += judge_group(name, group, plain)
+    return violations
+
+
+def _judge_again(topic: str, first: Found, again: Found) -> list[Violation]:
+    unreadable = [Violation("unreadable", 0, 1, f"{topic}: {again.error}")] if again.error else []
+    return [
+        *unreadable,
+        *judge_same(f"{topic}, read again", first.spans, again.spans),
+        *judge_same(f"{topic}, read before", again.spans, first.spans),
+    ]
 
 
 def check(bootstrap: str, facts: Facts, partitions: int) -> tuple[list[Violation], dict[str, Any]]:
     """Read everything twice and judge it; return also what is told of the reading."""
-    reading = Reading(bootstrap, partitions)
-    stable_s = reading.wait_until_stable(TOKENS)
-    plain = [reading.read(PLAIN, is_committed=False) for _ in range(2)]
-    everything = reading.read(TOKENS, is_committed=False)
-    committed = [reading.read(TOKENS, is_committed=True) for _ in range(2)]
-    violations = judge_log(PLAIN, plain[0]) + judge_acked(facts, plain[0])
-    violations += judge_same("plain, read again", plain[0].spans, plain[1].spans)
-    violations += judge_same("plain, read before", plain[1].spans, plain[0].spans)
-    violations += judge_log(TOKENS, everything) + judge_log(TOKENS, committed[0])
-    violations += judge_tokens(facts.tokens, committed[0])
-    violations += judge_same("tokens, read again", committed[0].spans, committed[1].spans)
-    violations += judge_same("tokens, read before", committed[1].spans, committed[0].spans)
-    violations += judge_same("tokens, watched", facts.watched, committed[0].spans)
-    violations += judge_ends(facts)
-    for name, group in facts.groups.items():
-        violations += judge_group(name, group, plain[0])
+    begun = time.monotonic()
+    with new_pool() as pool:
+        reading = Reading(bootstrap, partitions, pool)
+        stable_s = reading.wait_until_stable(TOKENS)
+        read = Readings(reading)
+    read_at = time.monotonic()
+    violations = judge(facts, read)
+    kinds = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
     told = {
-        "plain_records": plain[0].count,
-        "token_records": committed[0].count,
-        "token_records_aborted": everything.count - committed[0].count,
-        "watched_records": sum(s.count for spans in facts.watched.values() for s in spans),
+        "plain_records": read.plain.count,
+        "plain_spans": sum(len(spans) for spans in read.plain.spans.values()),
+        "token_records": read.committed.count,
+        "token_records_aborted": read.everything.count - read.committed.count,
+        "watched_records": {
+            name: sum(spans.count for spans in watched.values())
+            for name, watched in facts.watched.items()
+        },
+        "records_read_by_groups": {
+            name: sum(spans.count for spans in group.read.values())
+            for name, group in facts.groups.items()
+        },
+        "records_read_at_the_end": read.count,
         "transactions_ended_after_s": round(stable_s, 2),
+        "read_in_s": round(read_at - begun - stable_s, 1),
+        "judged_in_s": round(time.monotonic() - read_at, 1),
+        "memory_mb_max": max(resource.getrusage(each).ru_maxrss for each in kinds) // 1024,
     }
     return violations, told
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.campaign.history import parse_lines
-from tests.campaign.topics.spans import Span, SpanWords, add_words, span_of
+from tests.campaign.topics.spans import SpanList, add_words
 
 
 class Outcome(Enum):
@@ -55,17 +55,20 @@ class GroupFacts:
 
     commits: list[Commit] = field(default_factory=list)
     fetches: list[Fetch] = field(default_factory=list)
-    read: dict[int, list[Span]] = field(default_factory=dict)
+    read: dict[int, SpanList] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
 class Facts:
     """Everything that was told in one campaign."""
 
-    acked: dict[int, list[Span]] = field(default_factory=dict)
+    acked: dict[int, SpanList] = field(default_factory=dict)
     tokens: dict[str, Token] = field(default_factory=dict)
     groups: dict[str, GroupFacts] = field(default_factory=dict)
-    watched: dict[int, list[Span]] = field(default_factory=dict)
+    watched: dict[str, dict[int, SpanList]] = field(default_factory=dict)
+    """What each watcher saw of the tokens."""
+    stuck: list[dict[str, Any]] = field(default_factory=list)
+    """Clients that hung, with what was found out about each."""
     ends: dict[tuple[str, str], list[dict[int, int]]] = field(default_factory=dict)
     """Of a topic at an isolation level, what each question was answered."""
     acked_counts: Counter[int] = field(default_factory=Counter)
@@ -93,15 +96,14 @@ class Facts:
         """Add one line's content."""
         match fact["event"]:
             case "acked":
-                self._take_acked(fact["spans"])
+                self.acked_counts.update(add_words(self.acked, fact["spans"]))
             case "began":
                 parts = {int(key): (first, count) for key, (first, count) in fact["parts"].items()}
                 self.tokens[fact["token"]] = Token(fact["writer"], parts)
             case "committed" | "aborted":
                 self.tokens[fact["token"]].outcome = Outcome(fact["event"])
             case "read":
-                read = self.group(fact["group"]).read if fact["group"] else self.watched
-                add_words(read, fact["spans"])
+                add_words(self._read_by(fact["by"], fact["group"]), fact["spans"])
             case "offsets committed":
                 commit = Commit(fact["mono"], _numbers(fact["offsets"]))
                 self.group(fact["group"]).commits.append(commit)
@@ -113,19 +115,24 @@ class Facts:
                 answers.append(_numbers(fact["ends"]))
             case "in sync":
                 self._take_counts(fact["counts"])
-            case "failed":
-                self.failures[fact["error"]] += 1
-            case "complaint":
-                self.complaints.append(f"{fact['by']}: {fact['text']}")
+            case "failed" | "stuck" | "complaint":
+                self._take_trouble(fact)
             case "ended":
                 self.left += fact["left"]
             case other:
                 raise ValueError(f"unknown event {other!r} in a history")
 
-    def _take_acked(self, words_by_partition: dict[str, list[SpanWords]]) -> None:
-        add_words(self.acked, words_by_partition)
-        for partition, spans in words_by_partition.items():
-            self.acked_counts[int(partition)] += sum(span_of(words).count for words in spans)
+    def _take_trouble(self, fact: dict[str, Any]) -> None:
+        if fact["event"] == "failed":
+            self.failures[fact["error"]] += 1
+        elif fact["event"] == "stuck":
+            self.stuck.append({"who": fact["by"], **fact["found"]})
+        else:
+            self.complaints.append(f"{fact['by']}: {fact['text']}")
+
+    def _read_by(self, name: str, group: str) -> dict[int, SpanList]:
+        """Return where to gather what a member of a group read, or a watcher, which is in none."""
+        return self.group(group).read if group else self.watched.setdefault(name, {})
 
     def _take_counts(self, counts: list[int]) -> None:
         least = [self.in_sync_least] if self.in_sync_least is not None else []

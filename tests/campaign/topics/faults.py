@@ -27,6 +27,8 @@ DOWN_S_MEAN: Final = 2.0
 DOWN_S_MAX: Final = 15.0
 GAP_S: Final = (0.3, 4.0)
 SEVERAL_AT_ONCE: Final = 0.3
+TOGETHER: Final = 0.5
+"""Of several, so many are hurt in one way at one moment, the others one after the other."""
 STAGGER_S: Final = 0.3
 ZOOKEEPER_SHARE: Final = 0.08
 ZOOKEEPER_PAUSE_S: Final = (0.1, 9.0)
@@ -127,10 +129,11 @@ class FaultInjector:
         """Hurt one server, or several at nearly the same moment."""
         count = 2 + (self._rng.random() < 0.3) if self._rng.random() < SEVERAL_AT_ONCE else 1
         begun = 0
+        is_together, one_kind = self._rng.random() < TOGETHER, self._rng.choice(KINDS)
         for number in range(count):
-            delay_s = self._rng.uniform(0, STAGGER_S) if number else 0.0
+            delay_s = self._rng.uniform(0, STAGGER_S) if number and not is_together else 0.0
             is_broker = self._rng.random() < BROKER_SHARE
-            kind = self._rng.choice(KINDS)
+            kind = one_kind if is_together else self._rng.choice(KINDS)
             server = self._choose(is_broker=is_broker)
             if server is not None:
                 begun += 1
@@ -138,7 +141,8 @@ class FaultInjector:
                 rng = Random(self._rng.random())
                 fault = self._fault(kind, server, delay_s, rng)
                 self._hurt[server.name] = asyncio.create_task(fault)
-        self.counts["several at once"] += begun > 1
+        if begun > 1:
+            self.counts["several together" if is_together else "several at once"] += 1
 
     def _choose(self, *, is_broker: bool) -> Server | None:
         """Return one that is well, unless as many are hurt as may be."""

@@ -1,6 +1,6 @@
 """Says which of Kafka's guarantees were broken, from what was told and what is there at the end.
 
-Leaves gathering both to the processes and to `checker`.
+Leaves gathering both to the processes and to `checker`, and comparing ranges to `ranges`.
 
 Invariant: pure. A record that nobody was told of may be there, once, in its writer's order; every
 other difference is a violation.
@@ -12,25 +12,26 @@ from dataclasses import dataclass, field
 
 from tests.campaign.judge import Violation
 from tests.campaign.topics.facts import Facts, GroupFacts, Outcome, Token
-from tests.campaign.topics.spans import Span
+from tests.campaign.topics.ranges import Numbers, missing
+from tests.campaign.topics.spans import Span, SpanList
 
-Spans = Mapping[int, list[Span]]
+Spans = Mapping[int, SpanList]
 Place = tuple[str, int]
-"""A writer, and which of its records in a partition."""
+"""A writer, and how far the offsets of its records are from their numbers."""
 
 
 @dataclass(slots=True)
 class Found:
     """What a fresh consumer read of a topic from beginning to end."""
 
-    spans: dict[int, list[Span]] = field(default_factory=dict)
+    spans: dict[int, SpanList] = field(default_factory=dict)
     foreign: list[str] = field(default_factory=list)
     error: str = ""
 
     @property
     def count(self) -> int:
         """How many records were read."""
-        return sum(span.count for spans in self.spans.values() for span in spans)
+        return sum(spans.count for spans in self.spans.values())
 
 
 def judge_log(topic: str, found: Found) -> list[Violation]:
@@ -41,23 +42,22 @@ def judge_log(topic: str, found: Found) -> list[Violation]:
     for partition, spans in found.spans.items():
         last_offset = -1
         latest: dict[str, int] = {}
-        seen: dict[Place, int] = {}
+        seen: dict[str, Numbers] = {}
         for span in spans:
             where = f"{topic} {partition}, offset {span.offset}: {span.writer} {span.sequence}"
             if span.offset <= last_offset:
-                violations.append(
-                    Violation("offsets", partition, 1, f"{where} after {last_offset}")
-                )
+                text = f"{where} after {last_offset}"
+                violations.append(Violation("offsets", partition, 1, text))
             last_offset = span.offset + span.count - 1
-            repeated = [o for s, o in span.records() if (span.writer, s) in seen]
+            end = span.sequence + span.count
+            repeated = seen.setdefault(span.writer, Numbers()).add(span.sequence, end)
             if repeated:
-                text = f"{where}: {len(repeated)} records are there already"
-                violations.append(Violation("duplicate", partition, len(repeated), text))
+                text = f"{where}: {repeated} records are there already"
+                violations.append(Violation("duplicate", partition, repeated, text))
             elif span.sequence <= latest.get(span.writer, -1):
                 text = f"{where} after {latest[span.writer]}"
                 violations.append(Violation("order", partition, 1, text))
-            latest[span.writer] = max(latest.get(span.writer, -1), span.sequence + span.count - 1)
-            seen |= {(span.writer, s): o for s, o in span.records()}
+            latest[span.writer] = max(latest.get(span.writer, -1), end - 1)
     return violations
 
 
@@ -65,20 +65,16 @@ def judge_acked(facts: Facts, found: Found) -> list[Violation]:
     """Find acknowledged records that are not there, or not where their producer was told."""
     violations = []
     for partition, spans in facts.acked.items():
-        places = _places(found.spans.get(partition, []))
-        for span in spans:
-            lost = [s for s, _ in span.records() if (span.writer, s) not in places]
-            if lost:
-                text = f"plain {partition}: {span.writer} {lost[0]}..{lost[-1]}, told {span.offset}"
-                violations.append(Violation("lost", partition, len(lost), text))
-            elsewhere = [
-                (s, o, places[span.writer, s])
-                for s, o in span.records()
-                if places.get((span.writer, s), o) != o
-            ]
-            if elsewhere:
-                text = f"plain {partition}: {span.writer}: (record, told, is) {elsewhere[0]}"
-                violations.append(Violation("misplaced", partition, len(elsewhere), text))
+        there = found.spans.get(partition, SpanList())
+        lost = missing(_sequences(spans), _sequences(there))
+        if lost.first is not None:
+            text = f"plain {partition}: (record, writer) {lost.first}"
+            violations.append(Violation("lost", partition, lost.count, text))
+        unplaced = missing(_offsets(spans), _offsets(there))
+        misplaced = unplaced.count - lost.count
+        if misplaced and unplaced.first is not None:
+            text = f"plain {partition}: one of (writer, record, offset) {_record(unplaced.first)}"
+            violations.append(Violation("misplaced", partition, misplaced, text))
     return violations
 
 
@@ -87,15 +83,15 @@ def judge_tokens(tokens: Mapping[str, Token], committed: Found) -> list[Violatio
     there in part, and records that belong to none.
     """
     violations = []
-    places = {partition: _places(spans) for partition, spans in committed.spans.items()}
-    owned: Counter[int] = Counter()
+    held = {partition: _sequences(spans) for partition, spans in committed.spans.items()}
+    owned, nothing = 0, Numbers()
     for name, token in tokens.items():
         there: Counter[int] = Counter()
         for partition, (first, count) in token.parts.items():
-            held = places.get(partition, {})
-            there[partition] = sum((token.writer, first + n) in held for n in range(count))
-        owned.update(there)
+            numbers = held.get(partition, {}).get(token.writer, nothing)
+            there[partition] = numbers.count(first, first + count)
         total, wanted = there.total(), sum(count for _, count in token.parts.values())
+        owned += total
         text = f"token {name}: {dict(there)} of {token.parts}"
         if token.outcome is Outcome.COMMITTED and total < wanted:
             violations.append(Violation("token lost", 0, wanted - total, text))
@@ -103,7 +99,7 @@ def judge_tokens(tokens: Mapping[str, Token], committed: Found) -> list[Violatio
             violations.append(Violation("aborted token", 0, total, text))
         elif token.outcome is Outcome.UNKNOWN and 0 < total < wanted:
             violations.append(Violation("token in part", 0, wanted - total, text))
-    strays = committed.count - owned.total()
+    strays = committed.count - owned
     if strays:
         violations.append(Violation("stray", 0, strays, "records of no token"))
     return violations
@@ -115,15 +111,26 @@ def judge_same(what: str, one: Spans, other: Spans) -> list[Violation]:
     for partition, spans in one.items():
         if not spans:
             continue
-        end = spans[-1].offset + spans[-1].count
-        mine = list(_records(spans))
-        theirs = [each for each in _records(other.get(partition, [])) if each[2] < end]
-        differing = set(mine) ^ set(theirs)
-        if differing or len(mine) != len(theirs):
-            text = (
-                f"{what} {partition}: first (writer, record, offset) {min(differing, default=())}"
-            )
-            violations.append(Violation("differs", partition, len(differing), text))
+        theirs = list(_below(other.get(partition, SpanList()), spans.end))
+        first, later = _offsets(spans), _offsets(theirs)
+        gone, new = missing(first, later), missing(later, first)
+        if gone.count or new.count or spans.count != sum(each.count for each in theirs):
+            differing = [_record(each.first) for each in (gone, new) if each.first is not None]
+            text = f"{what} {partition}: first (writer, record, offset) {differing}"
+            count = gone.count + new.count
+            violations.append(Violation("differs", partition, count, text))
+    return violations
+
+
+def judge_unseen(what: str, seen: Spans, committed: Spans) -> list[Violation]:
+    """Find what is there behind all that a reader saw that was to read to the end."""
+    violations = []
+    for partition, spans in committed.items():
+        end = seen[partition].end if partition in seen else 0
+        count = spans.count - sum(each.count for each in _below(spans, end))
+        if count:
+            text = f"{what} {partition}: {count} records from offset {end} on"
+            violations.append(Violation("unseen", partition, count, text))
     return violations
 
 
@@ -131,6 +138,21 @@ def judge_group(name: str, group: GroupFacts, found: Found) -> list[Violation]:
     """Find committed offsets that went back, records read that are not there, and records before a
     committed offset that nobody of the group read.
     """
+    highest, violations = _judge_offsets(name, group)
+    for partition, end in highest.items():
+        spans = found.spans.get(partition, SpanList())
+        read = _offsets(group.read.get(partition, SpanList()))
+        changed = missing(read, _offsets(spans))
+        passed = missing(_offsets(_below(spans, end)), read)
+        for kind, records in (("read otherwise", changed), ("passed over", passed)):
+            if records.first is not None:
+                text = f"{name}, {partition}: first {_record(records.first)}"
+                violations.append(Violation(kind, partition, records.count, text))
+    return violations
+
+
+def _judge_offsets(name: str, group: GroupFacts) -> tuple[dict[int, int], list[Violation]]:
+    """Return the highest committed offsets, and those that went back."""
     violations = []
     commits = sorted(group.commits, key=lambda each: each.at)
     highest: dict[int, int] = {}
@@ -145,15 +167,7 @@ def judge_group(name: str, group: GroupFacts, found: Found) -> list[Violation]:
                 violations.append(Violation("offset went back", partition, 1, text))
     for each in commits[next_commit:]:
         _raise_to(highest, each.offsets)
-    for partition, end in highest.items():
-        there = set(_records(found.spans.get(partition, [])))
-        read = set(_records(group.read.get(partition, [])))
-        changed, passed = read - there, {each for each in there - read if each[2] < end}
-        for kind, records in (("read otherwise", changed), ("passed over", passed)):
-            if records:
-                text = f"{name}, {partition}: first {min(records, key=lambda each: each[2])}"
-                violations.append(Violation(kind, partition, len(records), text))
-    return violations
+    return highest, violations
 
 
 def judge_ends(facts: Facts) -> list[Violation]:
@@ -175,9 +189,32 @@ def _raise_to(highest: dict[int, int], offsets: Mapping[int, int]) -> None:
         highest[partition] = max(offset, highest.get(partition, 0))
 
 
-def _places(spans: Iterable[Span]) -> dict[Place, int]:
-    return {(span.writer, s): o for span in spans for s, o in span.records()}
+def _sequences(spans: Iterable[Span]) -> dict[str, Numbers]:
+    """Return which records of each writer there are."""
+    found: dict[str, Numbers] = {}
+    for span in spans:
+        found.setdefault(span.writer, Numbers()).add(span.sequence, span.sequence + span.count)
+    return found
 
 
-def _records(spans: Iterable[Span]) -> Iterable[tuple[str, int, int]]:
-    return ((span.writer, s, o) for span in spans for s, o in span.records())
+def _offsets(spans: Iterable[Span]) -> dict[Place, Numbers]:
+    """Return at which offsets there are records, of each place."""
+    found: dict[Place, Numbers] = {}
+    for span in spans:
+        place = span.writer, span.offset - span.sequence
+        found.setdefault(place, Numbers()).add(span.offset, span.offset + span.count)
+    return found
+
+
+def _below(spans: Iterable[Span], end: int) -> Iterable[Span]:
+    """Yield spans, cut at an offset."""
+    for span in spans:
+        count = min(span.count, end - span.offset)
+        if count > 0:
+            yield Span(span.writer, span.sequence, span.offset, count)
+
+
+def _record(first: tuple[int, Place]) -> tuple[str, int, int]:
+    """Return writer, number and offset of a record that is missing at a place."""
+    offset, (writer, shift) = first
+    return writer, offset - shift, offset

@@ -13,13 +13,12 @@ from typing import Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from tests.campaign.topics.payloads import identify
-from tests.campaign.topics.spans import SpanMaker
+from tests.campaign.topics.spans import Recogniser
 from tests.campaign.topics.work import GROUP, PLAIN, Silence, Worker
 
 COMMIT_S: Final = 0.5
 CALL_S: Final = 10.0
-READ_MAX: Final = 1_000
+READ_MAX: Final = 5_000
 SESSION_TIMEOUT_MS: Final = 10_000
 
 
@@ -32,7 +31,8 @@ class Member:
         self._is_incremental = protocol == "consumer"
         self._positions: dict[int, int] = {}
         self._committed: dict[int, int] = {}
-        self._seen = SpanMaker()
+        self._seen = Recogniser()
+        self._untold = 0
         settings: dict[str, str | int | bool] = {
             "bootstrap.servers": worker.options.bootstrap,
             "client.id": worker.options.name,
@@ -60,7 +60,7 @@ class Member:
         while not self._worker.is_stopping:
             self._worker.alive()
             self._read_some()
-            silence.note(got_some=bool(self._seen.spans) or not self._positions)
+            silence.note(got_some=bool(self._untold) or not self._positions)
             self._tell_seen()
             if time.monotonic() >= due:
                 self._commit()
@@ -93,16 +93,16 @@ class Member:
             text = f"partition {partition}: offset {offset} came where {due} was next"
             self._worker.tell("complaint", text=text)
         self._positions[partition] = offset + 1
-        identity = identify(message.value(), partition)
-        if identity is None:
+        if not self._seen.take(partition, offset, message.value()):
             text = f"partition {partition}, offset {offset}: foreign value"
             self._worker.tell("complaint", text=text)
             return
-        self._seen.add(partition, identity.writer, identity.sequence, offset)
+        self._untold += 1
 
     def _tell_seen(self) -> None:
-        if self._seen.spans:
-            self._worker.tell("read", group=self._group, spans=self._seen.take())
+        if self._untold:
+            self._worker.tell("read", group=self._group, spans=self._seen.words())
+            self._untold = 0
 
     def _commit(self) -> None:
         new = {p: o for p, o in self._positions.items() if self._committed.get(p, -1) < o}

@@ -3,15 +3,18 @@
 Leaves who writes what to the processes, and where it is found to `spans`.
 
 Format of a value: `writer/partition/sequence/` in ASCII, then the CRC-32 of that in hexadecimal,
-repeated and cut to a size that the CRC decides too. So a record that is changed, cut, or in a
-partition where it does not belong shows by itself.
+repeated as often as the CRC says: some hundred bytes, and now and then a kilobyte and a half. So a
+record that is changed, cut, or in a partition where it does not belong shows by itself.
 """
 
 import zlib
 from dataclasses import dataclass
 from typing import Final
 
-FILL_BYTES: Final = (100, 1_500)
+REPEATED_MAX: Final = 16
+LARGE_SHARE_MASK: Final = 0x3F00
+"""One record in 64 is large."""
+REPEATED_WHEN_LARGE: Final = 180
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,14 +26,22 @@ class Identity:
     sequence: int
 
 
+def prefix_of(writer: str, partition: int) -> bytes:
+    """Return what all values of a writer in a partition begin with."""
+    return f"{writer}/{partition}/".encode()
+
+
+def payload_at(prefix: bytes, sequence: int) -> bytes:
+    """Return the value of a record whose writer and partition are in the prefix."""
+    head = b"%b%d/" % (prefix, sequence)
+    crc = zlib.crc32(head)
+    times = crc % REPEATED_MAX + 1 if crc & LARGE_SHARE_MASK else REPEATED_WHEN_LARGE
+    return head + b"%08x" % crc * times
+
+
 def payload_of(identity: Identity) -> bytes:
     """Return the value of a record."""
-    head = f"{identity.writer}/{identity.partition}/{identity.sequence}/".encode()
-    crc = zlib.crc32(head)
-    low, high = FILL_BYTES
-    size = low + crc % (high - low)
-    unit = b"%08x" % crc
-    return head + (unit * (size // len(unit) + 1))[:size]
+    return payload_at(prefix_of(identity.writer, identity.partition), identity.sequence)
 
 
 def identify(value: bytes | None, partition: int) -> Identity | None:

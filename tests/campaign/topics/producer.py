@@ -2,6 +2,9 @@
 
 Leaves judging to `judge`.
 
+It produces as fast as records are acknowledged, unless it is given a rate: what is under way is
+bounded, partition by partition, so one that takes nothing holds up no other.
+
 Invariants: every acknowledgement is in the history before anything more is produced; after a fatal
 error it goes on as another writer, whose records have names of their own.
 """
@@ -13,12 +16,13 @@ from typing import Final
 
 from confluent_kafka import KafkaError, Message, Producer
 
-from tests.campaign.topics.payloads import Identity, payload_of
+from tests.campaign.topics.payloads import payload_at, prefix_of
 from tests.campaign.topics.spans import SpanMaker
 from tests.campaign.topics.work import PLAIN, Pace, Worker
 
-IN_FLIGHT_MAX: Final = 5_000
-BURST: Final = 20
+IN_FLIGHT_MAX: Final = 18_000
+"""Of all partitions together; less than what the client queues itself."""
+BURST: Final = 200
 POLL_S: Final = 0.005
 END_S: Final = 120.0
 DELIVERY_TIMEOUT_MS: Final = 600_000
@@ -35,7 +39,8 @@ class ProducerRun:
         self._writer = f"{options.name}.{options.run}.{life}"
         self._rng = options.rng
         self._sequences = [0] * options.partitions
-        self._in_flight = 0
+        self._in_flight = [0] * options.partitions
+        self._room = IN_FLIGHT_MAX // options.partitions
         self._acked = SpanMaker()
         self._producer = Producer(
             {
@@ -44,6 +49,7 @@ class ProducerRun:
                 "acks": "all",
                 "enable.idempotence": True,
                 "linger.ms": 5,
+                "queue.buffering.max.messages": 2 * IN_FLIGHT_MAX,
                 "compression.type": self._rng.choice(COMPRESSIONS),
                 "message.timeout.ms": DELIVERY_TIMEOUT_MS,
                 "reconnect.backoff.max.ms": 1_000,
@@ -54,26 +60,31 @@ class ProducerRun:
     def go(self, pace: Pace) -> None:
         """Produce until told to stop, or until the producer is of no use any more."""
         while not self._worker.is_stopping and not self.is_dead:
-            if self._in_flight < IN_FLIGHT_MAX and pace.may_go(BURST):
-                self._produce_some()
-            self._poll(POLL_S)
+            room = [p for p, count in enumerate(self._in_flight) if count + BURST <= self._room]
+            if room and pace.may_go(BURST):
+                self._produce_some(self._rng.choice(room))
+                self._poll(0)
+            else:
+                self._poll(POLL_S)
 
     def end(self) -> int:
         """Wait for what is under way; return how much of it was left."""
         deadline = time.monotonic() + END_S
-        while self._in_flight and not self.is_dead and time.monotonic() < deadline:
+        while any(self._in_flight) and not self.is_dead and time.monotonic() < deadline:
             self._poll(0.05)
-        return self._in_flight
+        return sum(self._in_flight)
 
-    def _produce_some(self) -> None:
-        partition = self._rng.randrange(len(self._sequences))
-        for _ in range(BURST):
-            sequence = self._sequences[partition]
-            value = payload_of(Identity(self._writer, partition, sequence))
-            tell = partial(self._on_delivery, sequence)
-            self._producer.produce(PLAIN, value, partition=partition, on_delivery=tell)
-            self._sequences[partition] += 1
-            self._in_flight += 1
+    def _produce_some(self, partition: int) -> None:
+        prefix, first = prefix_of(self._writer, partition), self._sequences[partition]
+        for sequence in range(first, first + BURST):
+            self._producer.produce(
+                PLAIN,
+                payload_at(prefix, sequence),
+                partition=partition,
+                on_delivery=partial(self._on_delivery, partition, sequence),
+            )
+        self._sequences[partition] += BURST
+        self._in_flight[partition] += BURST
 
     def _poll(self, seconds: float) -> None:
         self._worker.alive()
@@ -81,13 +92,14 @@ class ProducerRun:
         if self._acked.spans:
             self._worker.tell("acked", spans=self._acked.take())
 
-    def _on_delivery(self, sequence: int, error: KafkaError | None, message: Message) -> None:
-        self._in_flight -= 1
+    def _on_delivery(
+        self, partition: int, sequence: int, error: KafkaError | None, message: Message
+    ) -> None:
+        self._in_flight[partition] -= 1
         if error is not None:
             self._worker.failed("produce", error)
             return
-        partition, offset = message.partition(), message.offset()
-        assert partition is not None, "it was delivered"
+        offset = message.offset()
         assert offset is not None, "it was delivered"
         self._acked.add(partition, self._writer, sequence, offset)
 

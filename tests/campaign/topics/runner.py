@@ -28,7 +28,8 @@ from tests.campaign.topics.workers import REPOSITORY, Workers
 
 STALL_S_MAX: Final = 90.0
 AVAILABLE_S_MAX: Final = 60.0
-CONSUMED_S_MAX: Final = 180.0
+SILENT_S_MAX: Final = 150.0
+"""A group that reads to the end commits more within this, though a client of its hangs."""
 CHECK_S_MAX: Final = 3600.0
 WATCH_S: Final = 0.25
 Summary = dict[str, Any]
@@ -44,12 +45,13 @@ class Campaign:
     bookies: int = 5
     partitions: int = 6
     producers: int = 2
-    transactors: int = 2
+    transactors: int = 3
     members: int = 3
     """Of each group: there is one for each protocol."""
     protocols: tuple[str, ...] = ("classic", "consumer")
-    records_per_s: float = 2_000.0
-    """Of all producers together."""
+    watchers: int = 1
+    records_per_s: float = 0.0
+    """Of all producers together; 0: as fast as they are acknowledged."""
     brokers_down_max: int = 2
     bookies_down_max: int = 2
     keep: Path | None = None
@@ -73,6 +75,14 @@ class Stalls:
         self._counts = Counter(counts)
 
 
+def processor_times() -> tuple[int, int]:
+    """Return the time that this machine's processors were busy, and all of their time."""
+    first = Path("/proc/stat").read_text().splitlines()[0]
+    times = [int(each) for each in first.split()[1:9]]
+    idle, waiting = times[3:5]
+    return sum(times) - idle - waiting, sum(times)
+
+
 class CampaignRun:
     """One campaign under way."""
 
@@ -84,6 +94,8 @@ class CampaignRun:
         self._follower = FactsFollower(self._histories)
         self._complaints: list[str] = []
         self._longest_stall_s = 0.0
+        self._acked_under_load = 0
+        self._busy = 0.0
         self._available_after_s: float | None = None
         self._consumed_after_s: float | None = None
 
@@ -133,14 +145,15 @@ class CampaignRun:
         for protocol in campaign.protocols:
             for number in range(campaign.members):
                 await workers.start("member", f"{protocol}-{number}")
-        await workers.start("watcher", "watcher")
+        for number in range(campaign.watchers):
+            await workers.start("watcher", f"w{number}")
         await workers.start("observer", "-".join(("observer", *campaign.protocols)))
 
     async def _watch(self, faults: "asyncio.Task[None]", workers: Workers) -> None:
         """Wait for the end of the time; note how long any partition took nothing."""
         loop = asyncio.get_running_loop()
         begun = loop.time()
-        stalls = Stalls(self._campaign.partitions, begun)
+        stalls, processors = Stalls(self._campaign.partitions, begun), processor_times()
         while loop.time() < begun + self._campaign.seconds:
             await asyncio.sleep(WATCH_S)
             if faults.done():
@@ -148,9 +161,12 @@ class CampaignRun:
             await workers.replace_stuck()
             stalls.take(self._follower.catch_up().acked_counts, loop.time())
             self._longest_stall_s = stalls.longest_s
+            self._acked_under_load = self._follower.facts.acked_count
             if stalls.longest_s > STALL_S_MAX:
                 self._complaints.append(f"a partition took nothing for {STALL_S_MAX:.0f} s")
-                return
+                break
+        used, all_of_it = (b - a for a, b in zip(processors, processor_times(), strict=True))
+        self._busy = round(used / max(1, all_of_it), 2)
 
     async def _is_available(self, bootstrap: str) -> bool:
         """All is healed: tell whether every partition takes records again in time."""
@@ -171,7 +187,7 @@ class CampaignRun:
         for protocol in self._campaign.protocols:
             group = f"{GROUP}-{protocol}"
             reading = asyncio.ensure_future(
-                asyncio.to_thread(consumed_by, bootstrap, group, partitions, CONSUMED_S_MAX)
+                asyncio.to_thread(consumed_by, bootstrap, group, partitions, SILENT_S_MAX)
             )
             while not reading.done():
                 await workers.replace_stuck()
@@ -218,12 +234,15 @@ class CampaignRun:
             "seed": campaign.seed,
             "seconds": campaign.seconds,
             "acked_records": facts.acked_count,
+            "acked_records_per_s": round(self._acked_under_load / campaign.seconds),
+            "processors_busy": self._busy,
             "tokens_committed": facts.tokens_of(Outcome.COMMITTED),
             "tokens_aborted": facts.tokens_of(Outcome.ABORTED),
             "tokens_unknown": facts.tokens_of(Outcome.UNKNOWN),
             "offsets_committed": sum(len(each.commits) for each in facts.groups.values()),
             "offsets_fetched": sum(len(each.fetches) for each in facts.groups.values()),
             "faults": dict(sorted(injector.counts.items())),
+            "stuck_clients": facts.stuck,
             "client_errors": dict(sorted(facts.failures.items())),
             "in_sync_least": facts.in_sync_least,
             "longest_stall_s": round(self._longest_stall_s, 2),

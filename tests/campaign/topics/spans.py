@@ -3,12 +3,21 @@
 Leaves what a record holds to `payloads`, and what is to be where to `judge`.
 
 Format in a history: a span is [writer, first sequence, first offset, count], per partition.
+
+Invariant: what is kept grows with the spans, 32 bytes each, never with the records: tens of
+millions of records are some hundred thousand spans, as a batch is one.
 """
 
+from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import Final
+
+from tests.campaign.topics.payloads import Identity, identify, payload_at, prefix_of
 
 SpanWords = Sequence[str | int]
+WORDS: Final = 4
+"""Of a span in a list: its writer's number, sequence, offset, count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,49 +29,145 @@ class Span:
     offset: int
     count: int
 
-    def records(self) -> Iterator[tuple[int, int]]:
-        """Yield (sequence, offset) of each record."""
-        for number in range(self.count):
-            yield self.sequence + number, self.offset + number
 
-    def words(self) -> list[str | int]:
+class SpanList:
+    """Spans in the order in which they were added; one that goes on where the last ended is joined
+    to it.
+    """
+
+    __slots__ = ("_numbers", "_words")
+
+    def __init__(self, spans: Iterable[Span] = ()) -> None:
+        self._numbers: dict[str, int] = {}
+        self._words = array("q")
+        for span in spans:
+            self.add(span.writer, span.sequence, span.offset, span.count)
+
+    def add(self, writer: str, sequence: int, offset: int, count: int) -> None:
+        """Add a span at the end."""
+        words = self._words
+        number = self._numbers.setdefault(writer, len(self._numbers))
+        if (
+            words
+            and words[-4] == number
+            and words[-3] + words[-1] == sequence
+            and words[-2] + words[-1] == offset
+        ):
+            words[-1] += count
+        else:
+            words.extend((number, sequence, offset, count))
+
+    def __iter__(self) -> Iterator[Span]:
+        names, words = list(self._numbers), self._words
+        for at in range(0, len(words), WORDS):
+            yield Span(names[words[at]], words[at + 1], words[at + 2], words[at + 3])
+
+    def __len__(self) -> int:
+        return len(self._words) // WORDS
+
+    @property
+    def count(self) -> int:
+        """How many records they are."""
+        return sum(self._words[WORDS - 1 :: WORDS])
+
+    @property
+    def end(self) -> int:
+        """The offset behind the last."""
+        return self._words[-2] + self._words[-1] if self._words else 0
+
+    def words(self) -> list[list[str | int]]:
         """Return what is written to a history."""
-        return [self.writer, self.sequence, self.offset, self.count]
+        return [[span.writer, span.sequence, span.offset, span.count] for span in self]
 
 
-def span_of(words: SpanWords) -> Span:
-    """Return what words of a history mean."""
-    writer, sequence, offset, count = words
-    return Span(str(writer), int(sequence), int(offset), int(count))
-
-
-@dataclass(slots=True)
 class SpanMaker:
-    """Gathers records, partition by partition, in the order in which they come."""
+    """Gathers records whose writers are known, partition by partition."""
 
-    spans: dict[int, list[Span]] = field(default_factory=dict)
+    def __init__(self) -> None:
+        self.spans: dict[int, SpanList] = {}
 
     def add(self, partition: int, writer: str, sequence: int, offset: int) -> None:
         """Add one record."""
-        held = self.spans.setdefault(partition, [])
-        if held:
-            last = held[-1]
-            follows = last.sequence + last.count == sequence and last.offset + last.count == offset
-            if last.writer == writer and follows:
-                held[-1] = Span(writer, last.sequence, last.offset, last.count + 1)
-                return
-        held.append(Span(writer, sequence, offset, 1))
+        held = self.spans.get(partition)
+        if held is None:
+            held = self.spans[partition] = SpanList()
+        held.add(writer, sequence, offset, 1)
 
     def take(self) -> dict[str, list[list[str | int]]]:
         """Return the words for all that was gathered, and begin anew."""
-        words = {str(key): [each.words() for each in spans] for key, spans in self.spans.items()}
+        words = {str(key): spans.words() for key, spans in self.spans.items()}
         self.spans = {}
         return words
 
 
+class Run:
+    """Records of one writer that followed each other in a partition, as far as they were read."""
+
+    __slots__ = ("count", "offset", "prefix", "sequence", "writer")
+
+    def __init__(self, identity: Identity, offset: int) -> None:
+        self.writer = identity.writer
+        self.prefix = prefix_of(identity.writer, identity.partition)
+        self.sequence = identity.sequence
+        self.offset = offset
+        self.count = 1
+
+
+class Recogniser:
+    """Tells which records are read, and gathers them; quick when one follows the other."""
+
+    def __init__(self) -> None:
+        self._runs: dict[int, Run] = {}
+        self._spans: dict[int, SpanList] = {}
+
+    def take(self, partition: int, offset: int, value: bytes | None) -> bool:
+        """Take one record in; return whether somebody can have written it there."""
+        run = self._runs.get(partition)
+        if run is not None:
+            count = run.count
+            if offset == run.offset + count and value == payload_at(
+                run.prefix, run.sequence + count
+            ):
+                run.count = count + 1
+                return True
+        identity = identify(value, partition)
+        if identity is None:
+            return False
+        self._close(partition)
+        self._runs[partition] = Run(identity, offset)
+        return True
+
+    def spans(self) -> dict[int, SpanList]:
+        """Return all that was gathered, and begin anew."""
+        for partition in self._runs:
+            self._close(partition)
+        spans, self._spans = self._spans, {}
+        return spans
+
+    def words(self) -> dict[str, list[list[str | int]]]:
+        """Return the same as `spans`, in the words of a history."""
+        return {str(key): spans.words() for key, spans in self.spans().items()}
+
+    def _close(self, partition: int) -> None:
+        """Turn a run into a span; what follows goes on from there."""
+        run = self._runs.get(partition)
+        if run is None or not run.count:
+            return
+        spans = self._spans.setdefault(partition, SpanList())
+        spans.add(run.writer, run.sequence, run.offset, run.count)
+        run.sequence += run.count
+        run.offset += run.count
+        run.count = 0
+
+
 def add_words(
-    to: dict[int, list[Span]], words_by_partition: Mapping[str, Iterable[SpanWords]]
-) -> None:
-    """Add the spans of one line of a history."""
+    to: dict[int, SpanList], words_by_partition: Mapping[str, Sequence[SpanWords]]
+) -> dict[int, int]:
+    """Add the spans of one line of a history; return how many records they are, by partition."""
+    counts: dict[int, int] = {}
     for partition, spans in words_by_partition.items():
-        to.setdefault(int(partition), []).extend(span_of(words) for words in spans)
+        held = to.setdefault(int(partition), SpanList())
+        counts[int(partition)] = sum(int(words[3]) for words in spans)
+        for writer, sequence, offset, count in spans:
+            held.add(str(writer), int(sequence), int(offset), int(count))
+    return counts

@@ -1,23 +1,39 @@
 """A process that reads the tokens with read_committed while they are written, once each.
 
-Leaves judging to `judge`, which compares what was seen here with what is there at the end.
+Leaves judging to `judge`, which compares what was seen here with what is there at the end, and what
+is found out about a reader that hangs to `stuck`.
 
-Invariant: it begins at the beginning, or behind what an earlier run told of, and never chooses
-another place: an offset that is not there is a complaint.
+Invariants: it begins at the beginning, or behind what an earlier run told of, and never chooses
+another place: an offset that is not there is a complaint. It ends behind the last record. A second
+thread asks where partitions end, so it never stands still unnoticed.
 """
 
 import sys
+import threading
+import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import (
+    Consumer,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    Message,
+    TopicPartition,
+)
 
+from tests.campaign.topics.asking import Ends
 from tests.campaign.topics.facts import read_history
-from tests.campaign.topics.payloads import identify
-from tests.campaign.topics.spans import SpanMaker
-from tests.campaign.topics.work import TOKENS, Silence, Worker
+from tests.campaign.topics.spans import Recogniser
+from tests.campaign.topics.stuck import Standstill, fresh_reader, known_to_client
+from tests.campaign.topics.work import TOKENS, Worker
 
 READ_MAX: Final = 1_000
+LOOK_EVERY_S: Final = 3.0
+ENDS_S: Final = 2.0
+STATISTICS_MS: Final = 2_000
 NEVER: Final = (
     KafkaError._AUTO_OFFSET_RESET,
     KafkaError.OFFSET_OUT_OF_RANGE,
@@ -26,62 +42,135 @@ NEVER: Final = (
 )
 
 
-def positions_told(history: Path, partitions: int) -> list[int]:
+def positions_told(history: Path, name: str, partitions: int) -> list[int]:
     """Return where to go on: behind what is in the history."""
-    spans = read_history(history).watched
-    last = {partition: each[-1] for partition, each in spans.items() if each}
-    return [
-        last[each].offset + last[each].count if each in last else 0 for each in range(partitions)
-    ]
+    watched = read_history(history).watched.get(name, {})
+    return [watched[each].end if each in watched else 0 for each in range(partitions)]
+
+
+class Watcher:
+    """One reader, and how far it is."""
+
+    def __init__(self, worker: Worker) -> None:
+        self._worker = worker
+        options = worker.options
+        self._partitions = options.partitions
+        self._positions = positions_told(worker.history_path, options.name, self._partitions)
+        self._reached = list(self._positions)
+        """Behind records that nobody is given too: markers, and what was aborted."""
+        self._seen = Recogniser()
+        self._statistics = ""
+        self._statistics_at = 0.0
+        self._settings: dict[str, str | bool] = {
+            "bootstrap.servers": options.bootstrap,
+            "client.id": options.name,
+            "group.id": "watchers",
+            "isolation.level": "read_committed",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "auto.offset.reset": "error",
+            "check.crcs": True,
+        }
+        self._consumer = Consumer(
+            {
+                **self._settings,
+                "fetch.queue.backoff.ms": 10,
+                "reconnect.backoff.max.ms": 1_000,
+                "statistics.interval.ms": STATISTICS_MS,
+                "stats_cb": self._on_statistics,
+            }
+        )
+
+    def go(self) -> None:
+        """Read until told to stop, and to the end then."""
+        places = enumerate(self._positions)
+        self._consumer.assign([TopicPartition(TOKENS, each, offset) for each, offset in places])
+        threading.Thread(target=self._look, daemon=True).start()
+        ends: Mapping[int, int] | None = None
+        while ends is None or any(self._reached[each] < end for each, end in ends.items()):
+            self._worker.alive()
+            if self._worker.is_stopping and ends is None:
+                ends = self._settled_ends()
+            self._read_some()
+        try:
+            self._consumer.close()
+        except KafkaException as raised:
+            self._worker.failed("close", raised.args[0])
+
+    def _read_some(self) -> None:
+        got_some = False
+        for message in self._consumer.consume(READ_MAX, 0.1):
+            got_some |= self._take(message)
+        if got_some:
+            self._worker.tell("read", group="", spans=self._seen.words())
+
+    def _take(self, message: Message) -> bool:
+        """Take one message in; return whether it is a record."""
+        error = message.error()
+        partition, offset = message.partition(), message.offset()
+        if error is not None and error.code() != KafkaError._PARTITION_EOF:
+            self._worker.failed("watch", error)
+            if error.code() in NEVER:
+                self._worker.tell("complaint", text=f"partition {partition}: {error}")
+            return False
+        assert partition is not None, "it is of a partition"
+        assert offset is not None, "it is of a place"
+        if error is not None:
+            self._reached[partition] = max(self._reached[partition], offset)
+            return False
+        due = self._positions[partition]
+        if offset < due or not self._seen.take(partition, offset, message.value()):
+            text = f"partition {partition}: {offset} after {due}: {message.value()!r:.80}"
+            self._worker.tell("complaint", text=text)
+            return False
+        self._positions[partition] = self._reached[partition] = offset + 1
+        return True
+
+    def _on_statistics(self, statistics: str) -> None:
+        self._statistics, self._statistics_at = statistics, time.monotonic()
+
+    def _settled_ends(self) -> Mapping[int, int] | None:
+        """Return the ends once no transaction is open; None while one is, or nobody can tell."""
+        bootstrap = self._worker.options.bootstrap
+        everything = Ends(bootstrap, IsolationLevel.READ_UNCOMMITTED)
+        committed = Ends(bootstrap, IsolationLevel.READ_COMMITTED)
+        with everything, committed:
+            try:
+                ends = everything.all(TOKENS, self._partitions, ENDS_S)
+                return ends if committed.all(TOKENS, self._partitions, ENDS_S) == ends else None
+            except KafkaException:
+                return None
+
+    def _look(self) -> None:
+        """Compare with the ends again and again; end the process once it is stuck."""
+        standstill = Standstill()
+        with Ends(self._worker.options.bootstrap, IsolationLevel.READ_COMMITTED) as source:
+            while True:
+                time.sleep(LOOK_EVERY_S)
+                answers = source.known(TOKENS, self._partitions, ENDS_S)
+                ends = {key: end for key, end in answers.items() if isinstance(end, int)}
+                stuck = standstill.note(self._reached, ends, time.monotonic())
+                if not stuck:
+                    continue
+                now, first = time.monotonic(), stuck[0]
+                fresh = fresh_reader(self._settings, TOKENS, first)
+                if fresh is None:
+                    text = f"{TOKENS} {first.partition}: nobody gets anything from {first.position}"
+                    self._worker.tell("complaint", text=text)
+                found = {
+                    "stuck": {e.partition: {"at": e.position, "end": e.end} for e in stuck},
+                    "since_s": round(now - first.since, 1),
+                    "a_fresh_reader_got": fresh,
+                    "statistics_age_s": round(now - self._statistics_at, 1),
+                    **known_to_client(self._statistics, TOKENS, [e.partition for e in stuck]),
+                }
+                self._worker.end_as_stuck("it got nothing where there is something", found)
 
 
 def main() -> int:
     """Read until SIGTERM."""
     worker = Worker("reads the tokens with read_committed")
-    consumer = Consumer(
-        {
-            "bootstrap.servers": worker.options.bootstrap,
-            "client.id": worker.options.name,
-            "group.id": "watchers",
-            "isolation.level": "read_committed",
-            "enable.auto.commit": False,
-            "auto.offset.reset": "error",
-            "check.crcs": True,
-            "fetch.queue.backoff.ms": 10,
-            "reconnect.backoff.max.ms": 1_000,
-        }
-    )
-    positions = positions_told(worker.history_path, worker.options.partitions)
-    places = [TopicPartition(TOKENS, each, offset) for each, offset in enumerate(positions)]
-    consumer.assign(places)
-    silence = Silence(worker)
-    seen = SpanMaker()
-    while not worker.is_stopping:
-        worker.alive()
-        for message in consumer.consume(READ_MAX, 0.1):
-            error = message.error()
-            partition, offset = message.partition(), message.offset()
-            if error is not None:
-                worker.failed("watch", error)
-                if error.code() in NEVER:
-                    worker.tell("complaint", text=f"partition {partition}: {error}")
-                continue
-            assert partition is not None, "it is a record"
-            assert offset is not None, "it is a record"
-            identity = identify(message.value(), partition)
-            if offset < positions[partition] or identity is None:
-                text = f"partition {partition}: {offset} after {positions[partition]}: {identity}"
-                worker.tell("complaint", text=text)
-                continue
-            positions[partition] = offset + 1
-            seen.add(partition, identity.writer, identity.sequence, offset)
-        silence.note(got_some=bool(seen.spans))
-        if seen.spans:
-            worker.tell("read", group="", spans=seen.take())
-    try:
-        consumer.close()
-    except KafkaException as raised:
-        worker.failed("close", raised.args[0])
+    Watcher(worker).go()
     worker.tell("ended", left=0)
     return 0
 

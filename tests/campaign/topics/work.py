@@ -12,6 +12,7 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -20,6 +21,7 @@ from typing import Final, NoReturn
 from confluent_kafka import KafkaError
 
 from tests.campaign.history import HistoryFile
+from tests.campaign.topics.stuck import threads_of
 
 PLAIN = "plain"
 """Written by idempotent producers, read by a group."""
@@ -63,13 +65,18 @@ class Worker:
         parser.add_argument("--name", required=True)
         parser.add_argument("--run", type=int, default=0)
         parser.add_argument("--seed", type=int, default=0)
-        parser.add_argument("--records-per-s", type=float, default=100.0)
+        parser.add_argument("--records-per-s", type=float, default=0.0)
         parser.add_argument("--partitions", type=int, required=True)
+        parser.add_argument("--is-ending", action="store_true", help="as if told to end already")
         given = vars(parser.parse_args())
         self.history_path: Path = given.pop("history")
         self.history = HistoryFile(self.history_path)
+        is_ending = given.pop("is_ending")
         self.options = Options(**given)
+        self._is_ending = threading.Lock()
         self._stopping = threading.Event()
+        if is_ending:
+            self._stopping.set()
         signal.signal(signal.SIGTERM, lambda *_: self._stopping.set())
         self._seen_alive = time.monotonic()
         threading.Thread(target=_end_with_parent, daemon=True).start()
@@ -98,8 +105,14 @@ class Worker:
             time.sleep(WATCH_S)
         self.end_as_stuck("its call did not return")
 
-    def end_as_stuck(self, why: str) -> NoReturn:
-        """End this process, to be started again: its client is of no use any more."""
+    def end_as_stuck(self, why: str, found: Mapping[str, object] | None = None) -> NoReturn:
+        """End this process, to be started again: its client is of no use any more. What was found
+        out about it is told, with what its threads wait for.
+        """
+        self._is_ending.acquire()
+        path = self.history_path.with_suffix(f".{self.options.run}.stuck")
+        threads = threads_of(os.getpid(), path)
+        self.tell("stuck", found={"why": why, **(found or {}), "threads": threads})
         self.tell("failed", error="client stuck", text=why)
         os._exit(STUCK_STATUS)
 
@@ -126,7 +139,7 @@ class Silence:
 
 
 class Pace:
-    """Holds a loop to a rate."""
+    """Holds a loop to a rate; to none if it is 0."""
 
     def __init__(self, per_s: float) -> None:
         self._per_s = per_s
@@ -135,6 +148,8 @@ class Pace:
 
     def may_go(self, count: int) -> bool:
         """Tell whether so many more are allowed now; what was missed is not made up for."""
+        if not self._per_s:
+            return True
         now = time.monotonic()
         allowed = (now - self._begun) * self._per_s
         if allowed > self._count + self._per_s:

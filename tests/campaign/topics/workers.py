@@ -18,9 +18,12 @@ from typing import Final
 from tests.campaign.topics.work import STUCK_STATUS
 
 END_S_MAX: Final = 150.0
+ENDED_ANEW_MAX: Final = 3
 REPOSITORY: Final = Path(__file__).parents[3]
 REPLACED: Final = ("transactor", "member", "producer")
 """Whose processes are killed now and then, and others started in their place."""
+FINISHING: Final = ("watcher",)
+"""Who has something to read to its end once it is told to end."""
 
 
 @dataclass(slots=True)
@@ -68,10 +71,10 @@ class Workers:
             if client.process.returncode == STUCK_STATUS:
                 await self._start_again(client)
 
-    async def _start_again(self, client: ClientProcess) -> None:
+    async def _start_again(self, client: ClientProcess, *, is_ending: bool = False) -> None:
         client.run += 1
         client.process = await self._spawn(
-            client.module, client.name, client.run, client.records_per_s
+            client.module, client.name, client.run, client.records_per_s, is_ending=is_ending
         )
 
     async def end(self, module: str) -> None:
@@ -81,14 +84,22 @@ class Workers:
             if client.process.returncode is None:
                 client.process.send_signal(signal.SIGTERM)
         for client in chosen:
+            await self._end_one(client)
+
+    async def _end_one(self, client: ClientProcess) -> None:
+        """Wait for one that was told to end; who hangs, and has something to finish, may again."""
+        for _ in range(ENDED_ANEW_MAX):
             try:
                 await asyncio.wait_for(client.process.wait(), END_S_MAX)
             except TimeoutError:
                 self.complaints.append(f"{client.name} did not end within {END_S_MAX:.0f} s")
                 client.process.kill()
                 await client.process.wait()
-            else:
-                self._note_end(client)
+                return
+            if client.process.returncode != STUCK_STATUS or client.module not in FINISHING:
+                break
+            await self._start_again(client, is_ending=True)
+        self._note_end(client)
 
     async def kill_all(self) -> None:
         """End whoever still runs."""
@@ -97,7 +108,9 @@ class Workers:
                 client.process.kill()
                 await client.process.wait()
 
-    async def _spawn(self, module: str, name: str, run: int, records_per_s: float) -> Process:
+    async def _spawn(
+        self, module: str, name: str, run: int, records_per_s: float, *, is_ending: bool = False
+    ) -> Process:
         words = {
             "bootstrap": self._bootstrap,
             "history": str(self._directory / f"{name}.jsonl"),
@@ -108,6 +121,7 @@ class Workers:
             "partitions": str(self._partitions),
         }
         flags = [word for key, value in words.items() for word in (f"--{key}", value)]
+        flags += ["--is-ending"] if is_ending else []
         with (self._directory / f"{name}.log").open("ab") as log:
             return await asyncio.create_subprocess_exec(
                 *(sys.executable, "-m", f"tests.campaign.topics.{module}", *flags),

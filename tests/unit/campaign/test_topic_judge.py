@@ -1,5 +1,6 @@
 """The judge of campaigns on topics finds what was made wrong on purpose, and nothing else."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,16 +17,22 @@ from tests.campaign.topics.judge import (
     judge_log,
     judge_same,
     judge_tokens,
+    judge_unseen,
 )
 from tests.campaign.topics.payloads import Identity, identify, payload_of
-from tests.campaign.topics.spans import Span, SpanMaker
+from tests.campaign.topics.spans import Recogniser, Span, SpanList, SpanMaker
+from tests.campaign.topics.stuck import STUCK_S_MAX, Behind, Standstill, known_to_client, stacks
 from tests.campaign.topics.watcher import positions_told
 
 WRITER = "p0.0.0"
 
 
 def found(*spans: Span, partition: int = 0) -> Found:
-    return Found({partition: list(spans)})
+    return Found({partition: SpanList(spans)})
+
+
+def spans_of(**partitions: list[Span]) -> dict[int, SpanList]:
+    return {int(name[1:]): SpanList(spans) for name, spans in partitions.items()}
 
 
 def kinds(violations: list[Violation]) -> list[str]:
@@ -59,15 +66,25 @@ def test_a_foreign_record_and_an_unreadable_log() -> None:
 
 
 def test_acknowledged_records() -> None:
-    facts = Facts(acked={0: [Span(WRITER, 0, 0, 10), Span(WRITER, 10, 15, 5)]})
-    assert judge_acked(facts, WHOLE) == []
-    facts.acked[0].append(Span(WRITER, 15, 20, 2))
-    (lost,) = judge_acked(facts, WHOLE)
+    told = [Span(WRITER, 0, 0, 10), Span(WRITER, 10, 15, 5)]
+    assert judge_acked(Facts(acked=spans_of(p0=told)), WHOLE) == []
+    beyond = [*told, Span(WRITER, 15, 20, 2)]
+    (lost,) = judge_acked(Facts(acked=spans_of(p0=beyond)), WHOLE)
     assert (lost.kind, lost.count) == ("lost", 2)
-    facts.acked[0][-1] = Span("p1.0.0", 0, 11, 1)
-    assert kinds(judge_acked(facts, WHOLE)) == ["misplaced"]
-    facts.acked = {3: [Span(WRITER, 0, 0, 1)]}
+    elsewhere = [*told, Span("p1.0.0", 0, 11, 1)]
+    (misplaced,) = judge_acked(Facts(acked=spans_of(p0=elsewhere)), WHOLE)
+    assert (misplaced.kind, misplaced.count) == ("misplaced", 1)
+    assert "('p1.0.0', 0, 11)" in misplaced.text
+    facts = Facts(acked=spans_of(p3=[Span(WRITER, 0, 0, 1)]))
     assert kinds(judge_acked(facts, WHOLE)) == ["lost"]
+
+
+def test_an_acknowledged_record_is_lost_out_of_the_middle() -> None:
+    there = found(Span(WRITER, 0, 0, 4), Span(WRITER, 5, 5, 5))
+    facts = Facts(acked=spans_of(p0=[Span(WRITER, 0, 0, 10)]))
+    (lost,) = judge_acked(facts, there)
+    assert (lost.kind, lost.count) == ("lost", 1)
+    assert f"(4, {WRITER!r})" in lost.text
 
 
 def token(outcome: Outcome) -> dict[str, Token]:
@@ -75,9 +92,9 @@ def token(outcome: Outcome) -> dict[str, Token]:
 
 
 FIRST, SECOND = Span("t0.0.0", 0, 7, 2), Span("t0.0.0", 5, 3, 1)
-TOKEN_THERE = Found({0: [FIRST], 1: [SECOND]})
-TOKEN_IN_PART = Found({0: [FIRST], 1: []})
-NOTHING = Found({0: [], 1: []})
+TOKEN_THERE = Found(spans_of(p0=[FIRST], p1=[SECOND]))
+TOKEN_IN_PART = Found(spans_of(p0=[FIRST], p1=[]))
+NOTHING = Found(spans_of(p0=[], p1=[]))
 
 
 @pytest.mark.parametrize(
@@ -98,25 +115,33 @@ def test_tokens(outcome: Outcome, there: Found, expected: list[str]) -> None:
 
 
 def test_a_record_of_no_token() -> None:
-    stray = Found({0: [FIRST, Span("t0.0.0", 2, 9, 1)], 1: [SECOND]})
+    stray = Found(spans_of(p0=[FIRST, Span("t0.0.0", 2, 9, 1)], p1=[SECOND]))
     assert kinds(judge_tokens(token(Outcome.COMMITTED), stray)) == ["stray"]
 
 
 def test_reading_again() -> None:
-    longer = {0: [*WHOLE.spans[0], Span(WRITER, 15, 20, 1)]}
+    longer = spans_of(p0=[*WHOLE.spans[0], Span(WRITER, 15, 20, 1)])
     assert judge_same("read again", WHOLE.spans, longer) == []
     assert kinds(judge_same("read again", longer, WHOLE.spans)) == ["differs"]
-    without = {0: WHOLE.spans[0][1:]}
+    without = spans_of(p0=list(WHOLE.spans[0])[1:])
     assert kinds(judge_same("watched", without, WHOLE.spans)) == ["differs"]
-    twice = {0: [Span(WRITER, 0, 0, 10), *WHOLE.spans[0]]}
+    twice = spans_of(p0=[Span(WRITER, 0, 0, 10), *WHOLE.spans[0]])
     assert kinds(judge_same("watched", twice, WHOLE.spans)) == ["differs"]
+
+
+def test_what_a_watcher_did_not_get_to() -> None:
+    assert judge_unseen("watched", WHOLE.spans, WHOLE.spans) == []
+    (unseen,) = judge_unseen("watched", spans_of(p0=[Span(WRITER, 0, 0, 8)]), WHOLE.spans)
+    assert (unseen.kind, unseen.count) == ("unseen", 12)
+    (unseen,) = judge_unseen("watched", {}, WHOLE.spans)
+    assert unseen.count == 20
 
 
 def group() -> GroupFacts:
     return GroupFacts(
         commits=[Commit(2.0, {0: 10}), Commit(1.0, {0: 5})],
         fetches=[Fetch("a", 0.5, {0: -1}), Fetch("b", 1.5, {0: 5}), Fetch("c", 1.9, {0: 10})],
-        read={0: [Span(WRITER, 0, 0, 8), Span(WRITER, 5, 5, 5)]},
+        read=spans_of(p0=[Span(WRITER, 0, 0, 8), Span(WRITER, 5, 5, 5)]),
     )
 
 
@@ -125,11 +150,11 @@ def break_fetch(facts: GroupFacts) -> None:
 
 
 def break_reading(facts: GroupFacts) -> None:
-    facts.read = {0: [Span(WRITER, 0, 0, 8)]}
+    facts.read = spans_of(p0=[Span(WRITER, 0, 0, 8)])
 
 
 def break_record(facts: GroupFacts) -> None:
-    facts.read[0].append(Span("p1.0.0", 4, 2, 1))
+    facts.read[0].add("p1.0.0", 4, 2, 1)
 
 
 @pytest.mark.parametrize(
@@ -175,13 +200,71 @@ def test_spans_join_what_follows() -> None:
     assert maker.take() == {}
 
 
+def test_records_are_recognised_and_gathered() -> None:
+    recogniser = Recogniser()
+    values = [payload_of(Identity(WRITER, 1, number)) for number in range(6)]
+    for offset, value in enumerate(values[:4]):
+        assert recogniser.take(1, offset, value)
+    assert recogniser.take(1, 7, values[4])
+    assert not recogniser.take(2, 8, values[5])
+    assert not recogniser.take(1, 8, values[5][:-1])
+    assert recogniser.words() == {"1": [[WRITER, 0, 0, 4], [WRITER, 4, 7, 1]]}
+    assert recogniser.words() == {}
+    assert recogniser.take(1, 8, values[5])
+    assert recogniser.take(1, 9, values[5])
+    assert recogniser.words() == {"1": [[WRITER, 5, 8, 1], [WRITER, 5, 9, 1]]}
+
+
+def test_a_list_of_spans_joins_what_follows_and_knows_its_end() -> None:
+    spans = SpanList([Span(WRITER, 0, 0, 3), Span(WRITER, 3, 3, 2), Span("p1.0.0", 0, 9, 1)])
+    assert list(spans) == [Span(WRITER, 0, 0, 5), Span("p1.0.0", 0, 9, 1)]
+    assert (len(spans), spans.count, spans.end) == (2, 6, 10)
+    assert (len(SpanList()), SpanList().count, SpanList().end) == (0, 0, 0)
+
+
+def test_a_standstill_is_noticed_only_where_there_is_something_to_get() -> None:
+    standstill, late = Standstill(), STUCK_S_MAX + 1
+    assert standstill.note([5, 7], {0: 5, 1: 9}, 0.0) == ()
+    assert standstill.note([5, 8], {0: 5, 1: 9}, late) == ()
+    assert standstill.note([5, 8], {0: 6}, late) == ()
+    assert standstill.note([5, 8], {0: 7, 1: 9}, 2 * late) == (
+        Behind(0, 5, late, 7),
+        Behind(1, 8, late, 9),
+    )
+    assert standstill.note([7, 9], {0: 7, 1: 9}, 3 * late) == ()
+
+
+def test_what_a_client_knows_is_told_of_what_is_stuck() -> None:
+    partition = {"fetch_state": "validate-epoch-wait", "next_offset": 5, "desired": True}
+    told = {
+        "topics": {"tokens": {"partitions": {"0": partition, "1": partition}}},
+        "brokers": {"a": {"state": "UP", "req": {"Fetch": 2, "Produce": 0}, "tx": 3}},
+    }
+    assert known_to_client(json.dumps(told), "tokens", [1]) == {
+        "partitions": {1: {"fetch_state": "validate-epoch-wait", "next_offset": 5}},
+        "brokers": {"a": {"state": "UP", "req": {"Fetch": 2}}},
+    }
+    assert known_to_client("", "tokens", [1]) == {}
+
+
+def test_stacks_of_a_clients_threads() -> None:
+    text = """
+Thread 2 (Thread 0x7f (LWP 12) "rdk:main"):
+#0  0x00007f in __lll_lock_wait () from libc.so.6
+#1  rd_kafka_toppar_op_serve (rk=0x1) at rdkafka_partition.c:1
+Thread 1 (Thread 0x7e (LWP 11) "python"):
+#0  0x00007f in poll () from libc.so.6
+"""
+    assert stacks(text) == ["rdk:main: __lll_lock_wait < rd_kafka_toppar_op_serve"]
+
+
 def test_a_watcher_goes_on_behind_what_it_told(tmp_path: Path) -> None:
     path = tmp_path / "watcher.jsonl"
     history = HistoryFile(path)
-    assert positions_told(path, 2) == [0, 0]
+    assert positions_told(path, "watcher", 2) == [0, 0]
     history.tell("read", by="watcher", group="", spans={"1": [["t", 0, 0, 4], ["t", 4, 7, 2]]})
     history.tell("read", by="watcher", group="", spans={"1": [["t", 6, 12, 1]]})
-    assert positions_told(path, 2) == [0, 13]
+    assert positions_told(path, "watcher", 2) == [0, 13]
 
 
 def test_facts_of_a_history() -> None:
@@ -190,8 +273,8 @@ def test_facts_of_a_history() -> None:
         {"event": "acked", "spans": {"1": [[WRITER, 0, 7, 3]]}},
         {"event": "began", "token": "t:0", "writer": "t", "parts": {"0": [4, 2]}},
         {"event": "committed", "token": "t:0"},
-        {"event": "read", "group": "", "spans": {"0": [["t", 4, 0, 2]]}},
-        {"event": "read", "group": "readers", "spans": {"1": [[WRITER, 0, 7, 3]]}},
+        {"event": "read", "by": "w", "group": "", "spans": {"0": [["t", 4, 0, 2]]}},
+        {"event": "read", "by": "m", "group": "readers", "spans": {"1": [[WRITER, 0, 7, 3]]}},
         {"event": "offsets committed", "group": "readers", "mono": 1.0, "offsets": {"1": 10}},
         {
             "event": "offsets fetched",
@@ -204,19 +287,21 @@ def test_facts_of_a_history() -> None:
         {"event": "in sync", "counts": [3, 2]},
         {"event": "failed", "error": "commit: x"},
         {"event": "complaint", "by": "m", "text": "wrong"},
+        {"event": "stuck", "by": "w", "found": {"why": "it hangs"}},
         {"event": "ended", "left": 2},
     ]
     for line in lines:
         facts.take(line)
     assert facts.acked_count == 3
-    assert facts.acked == {1: [Span(WRITER, 0, 7, 3)]}
+    assert list(facts.acked[1]) == [Span(WRITER, 0, 7, 3)]
     assert facts.tokens == {"t:0": Token("t", {0: (4, 2)}, Outcome.COMMITTED)}
     assert facts.tokens_of(Outcome.COMMITTED) == 1
-    assert facts.watched == {0: [Span("t", 4, 0, 2)]}
+    assert list(facts.watched["w"][0]) == [Span("t", 4, 0, 2)]
     readers = facts.groups["readers"]
     assert readers.commits == [Commit(1.0, {1: 10})]
     assert readers.fetches == [Fetch("m", 2.0, {1: 10})]
     assert facts.ends == {("plain", "read_committed"): [{1: 10}]}
+    assert facts.stuck == [{"who": "w", "why": "it hangs"}]
     assert (facts.in_sync_least, facts.left) == (2, 2)
     assert (facts.complaints, facts.failures["commit: x"]) == (["m: wrong"], 1)
     with pytest.raises(ValueError, match="unknown event"):
