@@ -24,10 +24,11 @@ from typing import Final
 
 from benchmarks import machine
 from benchmarks.peers import bookkeeper, kafka, quire_side
+from benchmarks.peers.figures import report_figures
 from benchmarks.peers.interleaving import Part, System, Turn, turns
 from benchmarks.peers.maven import JavaPeer, PeerUnavailableError, default_cache, prepare
-from benchmarks.peers.table import DIGITS, FIGURES, RATIOS, markdown, ratios_by_run
-from benchmarks.peers.workloads import FULL, SMOKE, Case, Samples, Subject, Trial
+from benchmarks.peers.table import BESIDE_PEERS, markdown
+from benchmarks.peers.workloads import FULL, SMOKE, Samples, Trial
 from benchmarks.report import Report
 from benchmarks.run import document
 from benchmarks.runner import Bench, run_loop
@@ -90,21 +91,6 @@ class Comparison:
                 await kafka.measure_load(trial, self._peers[turn.system], logs)
 
 
-def report_figures(report: Report, samples: Samples) -> None:
-    """Print the figures and ratios as records."""
-    for workload, figures in FIGURES.items():
-        for shown in figures:
-            assert shown.unit in DIGITS
-            for subject in Subject:
-                case = Case(workload, subject)
-                if values := list(samples.of(case, shown.name).values()):
-                    report.figure(case.name, shown.name, shown.unit, values=values)
-    for ratio in RATIOS:
-        if runs := ratios_by_run(ratio, samples):
-            least, most = ratio.wanted.get("at_least"), ratio.wanted.get("at_most")
-            report.figure(ratio.name, "ratio", "ratio", values=runs, at_least=least, at_most=most)
-
-
 async def _until_terminated(comparison: Comparison, wanted: list[System]) -> None:
     task = asyncio.ensure_future(comparison.run(wanted))
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
@@ -157,7 +143,7 @@ def main() -> int:
         shutil.rmtree(directory, ignore_errors=True)
         if logs.exists() and not any(logs.iterdir()):
             logs.rmdir()
-    report_figures(report, comparison.samples)
+    report_figures(report, comparison.samples, BESIDE_PEERS)
     found = document(lines.getvalue().splitlines(), {}, started)
     found |= {"failed": comparison.failed, "peers": _peers(comparison, wanted)}
     text = json.dumps(found, indent=1)

@@ -14,7 +14,7 @@ from typing import Final
 from benchmarks.measures import is_met, spread
 from benchmarks.peers.workloads import Case, Samples, Subject, Workload
 
-DIGITS: Final = {"entries_per_s": 0, "ms": 2, "MB": 0}
+DIGITS: Final = {"entries_per_s": 0, "MB_per_s": 1, "ms": 2, "MB": 0}
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class Shown:
     unit: str
 
 
-FIGURES: Final[Mapping[Workload, Sequence[Shown]]] = {
+FIGURES: Final[Mapping[str, Sequence[Shown]]] = {
     Workload.KIB: (Shown("entries_per_s", "entries_per_s"),),
     Workload.SMALL: (Shown("entries_per_s", "entries_per_s"),),
     Workload.SINGLE: (Shown("p50_ms", "ms"), Shown("p99_ms", "ms")),
@@ -40,16 +40,25 @@ FIGURES: Final[Mapping[Workload, Sequence[Shown]]] = {
 class Ratio:
     """One comparison: ours by theirs, and what is wanted of it (nothing: only told)."""
 
-    workload: Workload
+    workload: str
     figure: str
-    ours: Subject
-    theirs: Subject
+    ours: str
+    theirs: str
     wanted: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
         """How reports call it."""
         return f"{self.workload}, {self.figure}: {self.ours} / {self.theirs}"
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """What one benchmark shows: columns, the figures of each workload, and ratios."""
+
+    subjects: Sequence[str]
+    figures: Mapping[str, Sequence[Shown]]
+    ratios: Sequence[Ratio]
 
 
 def _appending(theirs: Subject, kib: float, small: float) -> Iterator[Ratio]:
@@ -84,6 +93,8 @@ RATIOS: Final[Sequence[Ratio]] = (
     Ratio(Workload.MEMORY, "resident_MB", Subject.QUIRE, Subject.KAFKA),
 )
 
+BESIDE_PEERS: Final = Table(tuple(Subject), FIGURES, RATIOS)
+
 
 def ratios_by_run(ratio: Ratio, samples: Samples) -> list[float]:
     """Return ours by theirs for each repetition that has both, in order."""
@@ -96,19 +107,20 @@ def ratios_by_run(ratio: Ratio, samples: Samples) -> list[float]:
     ]
 
 
-def markdown(samples: Samples) -> str:
+def markdown(samples: Samples, table: Table = BESIDE_PEERS) -> str:
     """Return two tables: medians with their ranges, and ratios with what is wanted of them."""
+    subjects = table.subjects
     rows = [
-        "| workload | figure | " + " | ".join(Subject) + " |",
-        "|---" * (len(Subject) + 2) + "|",
+        "| workload | figure | " + " | ".join(subjects) + " |",
+        "|---" * (len(subjects) + 2) + "|",
     ]
-    for workload, figures in FIGURES.items():
+    for workload, figures in table.figures.items():
         for shown in figures:
-            cells = [_cell(samples, Case(workload, subject), shown) for subject in Subject]
+            cells = [_cell(samples, Case(workload, subject), shown) for subject in subjects]
             if any(cells):
                 rows.append(f"| {workload} | {shown.name} | " + " | ".join(cells) + " |")
     rows += ["", "| Quire by a peer | ratio (range) | wanted | |", "|---|---|---|---|"]
-    rows += [row for ratio in RATIOS if (row := _ratio_row(ratio, samples))]
+    rows += [row for ratio in table.ratios if (row := _ratio_row(ratio, samples))]
     return "\n".join(rows)
 
 

@@ -106,10 +106,10 @@ APPENDS: Final = (Workload.KIB, Workload.SMALL, Workload.SINGLE, Workload.OPEN)
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One workload of one subject."""
+    """One workload of one subject: names that a `table.Table` has."""
 
-    workload: Workload
-    subject: Subject
+    workload: str
+    subject: str
 
     @property
     def name(self) -> str:

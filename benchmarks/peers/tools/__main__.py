@@ -1,0 +1,181 @@
+"""Measures Quire beside Apache Kafka with the performance tools that stock clients come with.
+
+Kafka's ProducerPerformance, ConsumerPerformance and EndToEndLatency, and librdkafka's
+rdkafka_performance; against three bookies and a broker, and against three brokers of Kafka, whose
+topics are flushed as Kafka does by default, and for each message. Leaves jobs, and what is wanted
+of them, to `jobs`; the tools to `programs`.
+
+Invariants: what cannot be had is told and fails nothing; a tool that failed on one side is told
+with the end of its log, the others go on, and the exit status is 1.
+"""
+
+import argparse
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from benchmarks import topic_load
+from benchmarks.measures import interleaved
+from benchmarks.peers.figures import report_figures
+from benchmarks.peers.interleaving import System, rotated
+from benchmarks.peers.java_process import PeerFailedError
+from benchmarks.peers.kafka import running_brokers
+from benchmarks.peers.maven import JavaPeer, PeerUnavailableError, default_cache
+from benchmarks.peers.table import markdown
+from benchmarks.peers.tools.jobs import JOBS, TABLE, WARM_UPS, Job, Side
+from benchmarks.peers.tools.programs import Programs, Target, kafka_tools, rdkafka_tool
+from benchmarks.peers.workloads import Case, Samples
+from benchmarks.runner import Bench, run
+from quire.local_cluster import LocalCluster
+
+BOOKIES: Final = 3
+REPETITIONS: Final = 3
+SYNCED: Final = {"flush.messages": "1"}
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """A side that serves: where, and how its topics are set."""
+
+    side: Side
+    addresses: str
+    topic_settings: Mapping[str, str] = field(default_factory=dict)
+
+    def target(self, topic: str) -> Target:
+        """Return one of its topics: sides that share brokers share none."""
+        return Target(self.addresses, f"{topic}-{self.side.name.lower()}")
+
+
+class Comparison:
+    """One run of every tool that can be had, against each side."""
+
+    def __init__(self, bench: Bench, programs: Programs) -> None:
+        self.samples = Samples()
+        self.failures: list[str] = []
+        self._bench = bench
+        self._programs = programs
+        jobs = [job for job in JOBS if programs.has(job.tool)]
+        self._jobs = [job.at_smoke() for job in jobs] if bench.is_smoke else jobs
+
+    async def take_turn(self, repetition: int, sides: Sequence[Served]) -> None:
+        """Let every tool do its job on each side of a system that was started for it."""
+        await self._prepare(sides)
+        producing = [job for job in self._jobs if not job.is_consuming]
+        consuming = [job for job in self._jobs if job.is_consuming]
+        for job in (*rotated(producing, repetition), *consuming):
+            for served in rotated(sides, repetition):
+                # How often a log is flushed is nothing to who reads it.
+                if not (job.is_consuming and served.side is Side.KAFKA_SYNCED):
+                    await self._measure(job, served, repetition)
+
+    async def _prepare(self, sides: Sequence[Served]) -> None:
+        """Make the topics, and let servers that compile as they go do so."""
+        warm_ups = [job for job in WARM_UPS if self._programs.has(job.tool)]
+        topics = list(dict.fromkeys(job.topic for job in (*warm_ups, *self._jobs)))
+        for served in sides:
+            for topic in topics:
+                target, settings = served.target(topic), dict(served.topic_settings)
+                # librdkafka's calls block.
+                await asyncio.to_thread(
+                    topic_load.create, target.addresses, target.topic, 1, settings
+                )
+        with self._bench.subdirectory() as logs:
+            for job in warm_ups[:1]:
+                for served in sides:
+                    chosen = job.at_smoke() if self._bench.is_smoke else job
+                    await self._programs.run(chosen, served.target(job.topic), logs / served.side)
+
+    async def _measure(self, job: Job, served: Served, repetition: int) -> None:
+        case = Case(job.name, served.side)
+        labels = {"repetition": repetition, "subject": case.subject, "workload": case.workload}
+        async with self._bench.measured(case.name):
+            with self._bench.subdirectory() as logs:
+                try:
+                    found = await self._programs.run(job, served.target(job.topic), logs / "log")
+                except PeerFailedError as error:
+                    self.failures.append(f"{case.name}: {error}")
+                    self._bench.report.sample(case.name, {**labels, "error": str(error)})
+                    self._bench.report.note(f"failed: {case.name}: {error}")
+                    return
+        self.samples.add(case, repetition, found)
+        self._bench.report.sample(case.name, {**labels, **found})
+        if complaint := found["first_complaint"]:
+            self._bench.report.note(f"the tool complains: {complaint}")
+
+
+@asynccontextmanager
+async def _quire(bench: Bench) -> AsyncIterator[Sequence[Served]]:
+    with bench.subdirectory() as directory:
+        async with LocalCluster(bookies=BOOKIES, broker=1, data_dir=directory) as cluster:
+            yield [Served(Side.QUIRE, cluster.brokers[0].address)]
+
+
+@asynccontextmanager
+async def _kafka(bench: Bench, java: JavaPeer) -> AsyncIterator[Sequence[Served]]:
+    with bench.subdirectory() as directory:
+        logs = directory / "logs"
+        logs.mkdir()
+        async with running_brokers(directory, java, logs) as (_, addresses):
+            yield [Served(Side.KAFKA, addresses), Served(Side.KAFKA_SYNCED, addresses, SYNCED)]
+
+
+async def _available(bench: Bench) -> Programs:
+    options, note = bench.options, bench.report.note
+    java: JavaPeer | None = None
+    rdkafka: str | None = None
+    try:
+        java = await kafka_tools(options.cache)
+    except PeerUnavailableError as error:
+        note(f"peer not available: Apache Kafka and its tools: {error}")
+    try:
+        rdkafka = rdkafka_tool(options.rdkafka_performance)
+    except PeerUnavailableError as error:
+        note(f"peer not available: librdkafka's tool: {error}")
+    return Programs(java, rdkafka)
+
+
+async def measure(bench: Bench) -> None:
+    """Measure both systems in turns, and tell what came of it.
+
+    Raises SystemExit if a tool failed.
+    """
+    programs = await _available(bench)
+    if programs == Programs(None, None):
+        return
+    comparison = Comparison(bench, programs)
+    java = None if bench.options.alone else programs.java
+    systems = [System.QUIRE] if java is None else [System.QUIRE, System.KAFKA]
+    for repetition, system in interleaved(systems, bench.repetitions):
+        bench.report.note(f"repetition {repetition + 1}: {system}")
+        async with AsyncExitStack() as running:
+            if system is System.QUIRE:
+                sides = await running.enter_async_context(_quire(bench))
+            else:
+                assert java is not None
+                sides = await running.enter_async_context(_kafka(bench, java))
+            await comparison.take_turn(repetition, sides)
+    report_figures(bench.report, comparison.samples, TABLE)
+    print(markdown(comparison.samples, TABLE), file=sys.stderr)
+    for failure in comparison.failures:
+        print(f"failed: {failure}", file=sys.stderr)
+    if comparison.failures:
+        raise SystemExit(1)
+
+
+def _add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--alone", action="store_true", help="measure Quire alone")
+    parser.add_argument("--cache", type=Path, default=default_cache(), help="where jars are kept")
+    parser.add_argument(
+        "--rdkafka-performance",
+        type=Path,
+        metavar="PATH",
+        help="librdkafka's tool (default: the one on the PATH, if there)",
+    )
+
+
+if __name__ == "__main__":
+    run("peers.tools", measure, _add_options, repeat=REPETITIONS)
