@@ -19,8 +19,7 @@ from typing import Final
 from broker_layer.control.assignment import Loads, Move, apply_moves
 from broker_layer.control.cluster_view import ClusterView
 from broker_layer.control.topic_changes import translated
-from broker_layer.control.unclean_elections import is_unclean as is_unclean_now
-from broker_layer.control.unclean_elections import with_unclean
+from broker_layer.control.unclean_elections import unclean_since, with_unclean
 from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.messages import ApiMessage, ElectLeadersRequest, ElectLeadersResponse
@@ -106,8 +105,9 @@ class LeaderElections:
     def _is_served(self, record: TopicRecord, partition: int) -> bool:
         seen = record.partitions[partition]
         report = self._view.reports.find(PartitionKey(record.topic_id, partition))
-        is_reported = report is not None and report.leader_epoch == seen.leader_epoch
-        return is_reported and seen.leader in self._view.brokers
+        if report is None or not report.replicas:
+            return False  # its leader says nothing of it, or that it is offline
+        return report.leader_epoch == seen.leader_epoch and seen.leader in self._view.brokers
 
     async def _elect(
         self, topic: str, partitions: Sequence[int], *, is_unclean: bool
@@ -190,7 +190,8 @@ def _is_made(record: TopicRecord, move: Move, *, is_unclean: bool) -> bool:
     leadership = record.partitions[move.partition]
     if leadership.leader != move.leader:
         return False
-    return not is_unclean or is_unclean_now(record.configs, move.partition, leadership.leader_epoch)
+    epoch = leadership.leader_epoch
+    return not is_unclean or unclean_since(record.configs, move.partition, epoch) == epoch
 
 
 def _apply_unclean(record: TopicRecord, moves: Sequence[Move]) -> TopicRecord | None:

@@ -164,7 +164,8 @@ class MetadataAnswers:
         leadership = record.partitions[partition]
         shown = self._replicas.of(record, partition)
         leader = leadership.leader
-        if self._view.address_of(leader, context.listener) is None:
+        is_reached = self._view.address_of(leader, context.listener) is not None
+        if not is_reached or self._replicas.is_offline(record, partition):
             leader = NO_LEADER
         is_led = leader != NO_LEADER
         return _Partition(

@@ -27,6 +27,8 @@ from metadata.partition_store import PartitionKey
 from metadata.pauses import Pauses
 
 ATTEMPT_PAUSE_FIRST_S: Final = 0.1
+OFFLINE_AFTER_S: Final = 5.0
+"""A partition that could not be taken over for so long has no leader, as far as clients see."""
 SERVED_WELL_S: Final = 10.0
 """A log that fails sooner than this is opened anew after a pause, a longer one each time."""
 
@@ -55,14 +57,22 @@ class Stage(StrEnum):
     GIVEN_UP = "given up"
 
 
+TRIES: Final = (Stage.TAKES_OVER, Stage.WAITS)
+
+
 @dataclass(frozen=True, slots=True)
 class PartitionStatus:
-    """What this broker says of a partition; `since_s` is the loop's time, `reason` for people."""
+    """What this broker says of a partition; `reason` is for people."""
 
     stage: Stage
     epoch: int
     since_s: float
+    """The loop's time since when it leads, or tries to, or has given up."""
     reason: str = ""
+
+    def is_offline(self, now_s: float) -> bool:
+        """Tell whether it was tried in vain for a while to take the partition over."""
+        return self.stage in TRIES and bool(self.reason) and now_s - self.since_s >= OFFLINE_AFTER_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +245,9 @@ class HeldPartition:
     def _note(self, stage: Stage, epoch: int, reason: str) -> None:
         if stage is Stage.LEADS or self.status.stage is Stage.LEADS:
             self.leaderless_since_s = self._now()
-        since_s = self._now() if stage is not self.status.stage else self.status.since_s
+        old = self.status
+        is_same = stage is old.stage or (stage in TRIES and old.stage in TRIES)
+        since_s = old.since_s if is_same else self._now()
         self.status = PartitionStatus(stage, epoch, since_s, reason)
         opening = self._limits.opening
         if stage is Stage.TAKES_OVER:

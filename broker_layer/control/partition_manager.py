@@ -130,6 +130,19 @@ class PartitionManager:
             for partition, held in partitions.items():
                 yield topic, partition, held.status
 
+    def is_offline(self, topic: str, partition: int) -> bool:
+        """Tell whether this broker is to lead a partition, and tries in vain for a while."""
+        status = self.status_of(topic, partition)
+        return status is not None and status.is_offline(asyncio.get_running_loop().time())
+
+    def offline(self) -> Iterator[tuple[PartitionKey, int]]:
+        """Yield the partitions that are so, with the leader epochs that the record names."""
+        now_s = asyncio.get_running_loop().time()
+        for partitions in self._held.values():
+            for held in partitions.values():
+                if held.wanted is not None and held.status.is_offline(now_s):
+                    yield held.key, held.wanted
+
     def logs(self) -> list[TopicLog]:
         """Return the logs of all ordinary topics' partitions that this broker leads now."""
         return [

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from broker_layer.control.cluster_view import ClusterView
 from broker_layer.control.held_partition import Held
-from broker_layer.control.unclean_elections import is_unclean
+from broker_layer.control.unclean_elections import unclean_since
 from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.log.log_config import LogConfig, log_config
@@ -107,9 +107,8 @@ class PartitionOpening:
         if record is None or record.topic_id != key.topic_id:
             raise TopicError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the topic was deleted")
         config = log_config(record.configs, self._defaults)
-        if is_unclean(record.configs, key.partition, epoch):
-            return replace(config, unclean_recovery=True)
-        return config
+        since = unclean_since(record.configs, key.partition, epoch)
+        return config if since is None else replace(config, unclean_since=since)
 
     async def _open_state(
         self,

@@ -25,7 +25,7 @@ class LedPartition:
     """Why it is not served; empty when it is."""
 
     since_s: float
-    """How long it has been at this stage."""
+    """How long it has been led, or not."""
 
     log_start_offset: int = UNKNOWN
     high_watermark: int = UNKNOWN

@@ -3,7 +3,8 @@
 Leaves what retention removes to the logs, and writing the reports to `metadata.in_sync_reports`.
 
 Invariants: one log's failure keeps no other from its turn; only partitions that this broker leads
-now are reported, each with its leader epoch.
+now, or is to lead and cannot, are reported, each with its leader epoch; the latter without
+replicas.
 """
 
 import asyncio
@@ -13,6 +14,7 @@ from typing import Final
 
 from broker_layer.control.control_config import ControlConfig
 from broker_layer.control.partition_manager import PartitionManager
+from broker_layer.control.shown_replicas import offline_report
 from broker_layer.errors import TopicError
 from ledger_client import LedgerError
 from metadata.errors import MetadataError
@@ -90,10 +92,16 @@ class ReplicaReports:
     async def report(self) -> None:
         """Report what changed since the last time. Raises MetadataError."""
         led: dict[PartitionKey, None] = {}
+        for key, epoch in self._manager.offline():
+            led[key] = None
+            self._reporter.report(key, offline_report(epoch))
+            self._reported[key] = (epoch,)
         for count, (key, epoch, replicas, in_sync) in enumerate(self._led()):
+            if not replicas:
+                continue  # its first ledger is still to come
             led[key] = None
             now = (epoch, replicas, in_sync)
-            if self._reported.get(key) != now and replicas:
+            if self._reported.get(key) != now:
                 numbers = await self._numbers.numbers_of(replicas)
                 members = await self._numbers.numbers_of(in_sync)
                 self._reporter.report(key, InSync(epoch, numbers, members))

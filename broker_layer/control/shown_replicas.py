@@ -2,7 +2,8 @@
 
 Leaves what a leader knows to its log, and telling other brokers to `partition_upkeep.py`.
 
-Invariant: a partition that has a leader has replicas and one in sync, whatever is known.
+Invariant: a partition that has a leader has replicas and one in sync, whatever is known; one that
+its leader cannot take over has none in sync.
 
 Source: topics design, "The mapping" (replicas, ISR).
 """
@@ -16,6 +17,7 @@ from broker_layer.errors import TopicError
 from broker_layer.log.log_config import replication_factor
 from broker_layer.log.topic_configs import TopicDefaults
 from metadata.ids import BookieId
+from metadata.in_sync import InSync
 from metadata.partition_store import PartitionKey
 from metadata.replica_numbers import ReplicaNumbers
 from metadata.topic import NO_LEADER, TopicRecord
@@ -32,6 +34,11 @@ class ShownReplicas:
     def offline(self) -> list[int]:
         """The replicas that are not in sync."""
         return [each for each in self.replicas if each not in self.in_sync]
+
+
+def offline_report(epoch: int) -> InSync:
+    """Return what the leader of an epoch reports that cannot take a partition over."""
+    return InSync(epoch, (), ())
 
 
 class ReplicaView:
@@ -57,6 +64,8 @@ class ReplicaView:
     def of(self, record: TopicRecord, partition: int) -> ShownReplicas:
         """Return what is shown of a partition."""
         leadership = record.partitions[partition]
+        if self.is_offline(record, partition):
+            return ShownReplicas(self._expected(record, leadership.leader).replicas, ())
         if leadership.leader == self._manager.broker_id:
             led = self._led(record.name, partition)
             if led is not None:
@@ -65,6 +74,14 @@ class ReplicaView:
         if report is not None and report.replicas:
             return ShownReplicas(report.replicas, report.in_sync or report.replicas[:1])
         return self._expected(record, leadership.leader)
+
+    def is_offline(self, record: TopicRecord, partition: int) -> bool:
+        """Tell whether its leader says that it cannot take a partition over."""
+        leadership = record.partitions[partition]
+        if leadership.leader == self._manager.broker_id:
+            return self._manager.is_offline(record.name, partition)
+        report = self._view.reports.find(PartitionKey(record.topic_id, partition))
+        return report == offline_report(leadership.leader_epoch)
 
     def _led(self, topic: str, partition: int) -> ShownReplicas | None:
         try:

@@ -1,11 +1,13 @@
 """Notes, in a topic's stored settings, which leaderships an operator asked to be unclean.
 
-Leaves what an unclean leadership may do to `log_takeover.py`, and asking to `leader_elections.py`.
+Leaves what an unclean leadership may do to `log_takeover.py`, asking to `leader_elections.py`, and
+whether what was asked for is done already to `ledger_chain.py`.
 
-Format: the setting `quire.unclean` is a list `partition:epoch,...` of the leader epochs in which a
-partition may be taken over by protocol rule 11.6. Clients neither see nor alter it.
+Format: the setting `quire.unclean` is a list `partition:epoch,...` of the leader epochs from which
+on a partition may be taken over by protocol rule 11.6. Clients neither see nor alter it.
 
-Invariant: it holds for one epoch alone; the next leadership is as the topic's settings say.
+Invariant: it holds until a leadership of that epoch or a later one has begun, whichever broker's,
+and however many attempts that takes; the next leadership is as the topic's settings say.
 """
 
 from collections.abc import Mapping
@@ -14,9 +16,12 @@ from typing import Final
 UNCLEAN: Final = "quire.unclean"
 
 
-def is_unclean(stored: Mapping[str, str], partition: int, epoch: int) -> bool:
-    """Tell whether an operator asked for an unclean leadership of just this epoch."""
-    return unclean_epochs(stored).get(partition) == epoch
+def unclean_since(stored: Mapping[str, str], partition: int, epoch: int) -> int | None:
+    """Return the epoch from which on an operator asked for an unclean leadership of a partition;
+    None if none was asked for up to `epoch`.
+    """
+    asked = unclean_epochs(stored).get(partition)
+    return asked if asked is not None and asked <= epoch else None
 
 
 def unclean_epochs(stored: Mapping[str, str]) -> dict[int, int]:

@@ -19,6 +19,7 @@ from typing import Final, Self, TypeVar
 
 from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
+from broker_layer.log.log_config import LogConfig
 from broker_layer.log.log_services import LogServices
 from ledger_client import Quorum
 from ledger_client.errors import (
@@ -123,24 +124,38 @@ class LedgerChain:
         task.add_done_callback(note_end)
         return await asyncio.shield(task)
 
-    async def end_last(self, *, unclean: bool) -> LedgerInfo | None:
+    def is_unclean_asked(self, config: LogConfig) -> bool:
+        """Tell whether an operator asked for an unclean leadership, and none has begun since."""
+        asked = config.unclean_since
+        begun = self.record.epochs[-1].epoch if self.record.epochs else NO_EPOCH
+        return asked is not None and begun < asked <= self.epoch
+
+    async def end_last(self, config: LogConfig) -> LedgerInfo | None:
         """Recover the newest ledger if an earlier leader left it open, and return it as it is
         closed; None if there is none. The list still shows it open: its end is the caller's.
 
-        Raises LedgerError when it cannot be recovered now; with `unclean`, acknowledged entries are
-        given up where no replica answers (11.6).
+        Raises LedgerError when it cannot be recovered now; with unclean recovery, acknowledged
+        entries are given up where no replica answers (11.6), all of them if an operator asked.
         """
         last = self.record.last_segment
         if last is None:
             return None
-        client = self.services.client
+        client, is_asked = self.services.client, self.is_unclean_asked(config)
         try:
             return await client.recover_ledger(last.ledger_id)
         except RecoveryUndecidedError:
-            if not unclean:
+            if not (is_asked or config.unclean_recovery):
                 raise
-        log.warning("ledger %s is recovered uncleanly: entries may be lost", last.ledger_id)
-        return await client.recover_ledger_unclean(last.ledger_id)
+        info = await client.recover_ledger_unclean(last.ledger_id, gives_up_all=is_asked)
+        if info.given_up:
+            log.warning(
+                "ledger %s of %s-%s is given up from entry %s on",
+                last.ledger_id,
+                self.key.topic_id.hex(),
+                self.key.partition,
+                info.given_up[0].first_entry_id,
+            )
+        return info
 
     async def create_writer(self, quorum: Quorum) -> LedgerWriter:
         """Create the next ledger, which is not listed yet.

@@ -44,6 +44,11 @@ class LogConfig:
     """How far behind the broker's clock a record's time may be; None: as far as it likes."""
     timestamp_after_max_ms: int | None
     unclean_recovery: bool
+    """Whether a takeover may go on without what the last members of a ledger alone held."""
+    unclean_since: int | None = None
+    """From which leader epoch on an operator asked for the same, and for going on without ledgers
+    of which no replica answers: until a leadership has begun.
+    """
     is_deletable: bool = True
     """Whether cleanup.policy names delete: else nobody deletes records by hand either."""
 

@@ -15,6 +15,7 @@ Source: topics design, "State entries" and "What a takeover does".
 """
 
 import contextlib
+import logging
 from dataclasses import dataclass
 from typing import Final
 
@@ -23,10 +24,16 @@ from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.record_batch import HEADER_BYTES, BatchError, read_header
 from broker_layer.log.epoch_table import EpochTable
 from broker_layer.log.ledger_chain import LedgerChain
+from broker_layer.log.log_config import LogConfig
 from broker_layer.log.partition_state import PartitionState
 from broker_layer.log.segment_reading import SegmentReaders
 from broker_layer.log.state_entry import is_state_entry
-from ledger_client.errors import LedgerError
+from ledger_client.errors import (
+    ClientClosedError,
+    LedgerError,
+    LedgerNotFoundError,
+    MetadataUnavailableError,
+)
 from ledger_client.info import LedgerInfo
 from metadata.errors import MetadataError
 from metadata.ids import NO_ENTRY, EntryId, LedgerId
@@ -40,27 +47,33 @@ READ_BYTES: Final = 4 * 1024 * 1024
 Found = list[tuple[EntryId, bytes]]
 """Entries: state entries and markers whole, of other batches the header."""
 
+log = logging.getLogger(__name__)
+
 
 @dataclass(frozen=True, slots=True)
 class TakenOver:
     """A partition's state as its new leader begins: `end_offset` is the offset of the next record;
-    `last` the newest ledger, closed.
+    `last` the newest ledger, closed. `is_partial`: newer ledgers than the state is from could not
+    be read, as an operator agreed to.
     """
 
     state: PartitionState
     end_offset: int
     last: LedgerInfo | None
+    is_partial: bool = False
 
 
-async def rebuild(chain: LedgerChain, *, unclean: bool) -> TakenOver:
+async def rebuild(chain: LedgerChain, config: LogConfig) -> TakenOver:
     """End what an earlier leader left open, and rebuild the state at the log's end.
 
     Raises TopicError, LedgerError, MetadataError when it cannot be done now.
     """
-    info = await chain.end_last(unclean=unclean)
+    is_asked = chain.is_unclean_asked(config)
+    info = await chain.end_last(config)
     readers = SegmentReaders(chain.services.client)
+    unread: list[LedgerId] = []
     try:
-        state = await _newest_state(chain, readers, info)
+        state = await _newest_state(chain, readers, info, unread if is_asked else None)
     except BatchError as error:
         text = f"an entry of the newest ledger is neither a batch nor a state entry: {error}"
         raise TopicError(ErrorCode.KAFKA_STORAGE_ERROR, text) from error
@@ -86,7 +99,7 @@ async def rebuild(chain: LedgerChain, *, unclean: bool) -> TakenOver:
             await chain.services.client.delete_ledger(last.ledger_id)
     state.epochs = EpochTable.of(record.epochs)
     state.drop_below(record.log_start_offset)
-    return TakenOver(state, end_offset, info)
+    return TakenOver(state, end_offset, info, is_partial=bool(unread))
 
 
 def _ended(
@@ -103,12 +116,18 @@ def _ended(
 
 
 async def _newest_state(
-    chain: LedgerChain, readers: SegmentReaders, info: LedgerInfo | None
+    chain: LedgerChain,
+    readers: SegmentReaders,
+    info: LedgerInfo | None,
+    unread: list[LedgerId] | None,
 ) -> PartitionState:
     """Rebuild from the newest ledger that has entries: one that was cut off before its state entry
-    has none, and adds nothing.
+    has none, and adds nothing. With `unread`, those of which no replica answers are noted there,
+    and older ones do.
     """
+    floor = chain.record.log_start_offset
     for segment in reversed(chain.record.segments):
+        floor = max(floor, segment.base_offset, segment.end_offset or 0)
         if info is None or info.id != segment.ledger_id:
             info = await chain.services.client.ledger_info(segment.ledger_id)
         last_id = info.last_entry_id
@@ -116,9 +135,26 @@ async def _newest_state(
             text = f"ledger {segment.ledger_id} is open, and is not the last one"
             raise TopicError(ErrorCode.KAFKA_STORAGE_ERROR, text)
         if last_id >= 0:
-            found = await _read_tail(readers, segment.ledger_id, last_id)
-            return _replay(segment.ledger_id, found, chain.services.wall_clock_ms())
-    return PartitionState(chain.record.log_start_offset)
+            try:
+                found = await _read_tail(readers, segment.ledger_id, last_id)
+            except TopicError as error:
+                if unread is None or not is_unreadable(error):
+                    raise
+                log.warning("a takeover goes on without a ledger's state: %s", error.text)
+                unread.append(segment.ledger_id)
+                continue
+            state = _replay(segment.ledger_id, found, chain.services.wall_clock_ms())
+            if unread:
+                state.next_offset = max(floor, state.next_offset)
+            return state
+    return PartitionState(floor)
+
+
+def is_unreadable(error: TopicError) -> bool:
+    """Tell whether a ledger could not be read for what its bookies said, or did not say."""
+    cause = error.__cause__
+    unknown = MetadataUnavailableError, LedgerNotFoundError, ClientClosedError
+    return isinstance(cause, LedgerError) and not isinstance(cause, unknown)
 
 
 def _replay(ledger_id: LedgerId, found: Found, now_ms: int) -> PartitionState:

@@ -1,10 +1,7 @@
 """Keeps a coordinator's state durable: records in ledgers, each of which begins with a snapshot.
 
-Leaves what the records mean to the coordinators, and the list of ledgers to `ledger_chain`.
-
-Format: an entry is one byte and a record: `S`, a part of the snapshot; `E`, its end, without a
-record; `R`, a change made after it. A ledger without `E` was cut off while it was begun: the one
-before it counts.
+Leaves what the records mean to the coordinators, the list of ledgers to `ledger_chain`, and the
+form of entries and loading them to `state_loading`.
 
 Records say what is, not what changes: taking in one twice, or again after later ones that are taken
 in again as well, gives the same state. So what was appended while a snapshot was made may be
@@ -30,19 +27,13 @@ from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.log.ledger_chain import LedgerChain
 from broker_layer.log.log_config import LogConfig
 from broker_layer.log.log_services import LogServices
-from broker_layer.log.segment_reading import SegmentReaders
+from broker_layer.log.state_loading import CHANGE, SNAPSHOT, SNAPSHOT_END, load_state
 from ledger_client.errors import BackpressureError, LedgerError, NotEnoughInSyncReplicasError
 from ledger_client.writer import LedgerWriter
 from metadata.errors import MetadataError
 from metadata.ids import NO_ENTRY, BookieId, EntryId
-from metadata.partition import PartitionRecord, Segment
 from metadata.partition_store import PartitionKey
 
-SNAPSHOT: Final = b"S"
-SNAPSHOT_END: Final = b"E"
-CHANGE: Final = b"R"
-
-READ_BYTES: Final = 4 * 1024 * 1024
 WAITING_RECORDS_MAX: Final = 200_000
 CARRIED_RECORDS: Final = 256
 """Committed records that are repeated behind a snapshot: whoever waited for them may not have run
@@ -106,8 +97,11 @@ class StateLog:
         Raises TopicError, LedgerError, MetadataError when it cannot be taken over now.
         """
         chain = await LedgerChain.claim(services, key, epoch)
-        await _load(chain, load, unclean=config.unclean_recovery)
-        return cls(chain, config, snapshot, on_failed)
+        is_whole = await load_state(chain, load, config)
+        log = cls(chain, config, snapshot, on_failed)
+        if not is_whole:  # the next leader is to find what there is
+            log._beginning = asyncio.get_running_loop().create_task(log._begin())
+        return log
 
     @property
     def leader_epoch(self) -> int:
@@ -283,54 +277,3 @@ class StateLog:
 async def _abort(writer: LedgerWriter) -> None:
     with contextlib.suppress(LedgerError, MetadataError):
         await writer.abort()
-
-
-async def _load(chain: LedgerChain, load: Callable[[bytes], None], *, unclean: bool) -> None:
-    """End what an earlier leader left open, and load the newest ledger with a whole snapshot."""
-    info = await chain.end_last(unclean=unclean)
-    last = chain.record.last_segment
-    if info is not None and last is not None:
-        assert info.last_entry_id is not None
-        if last.is_open:
-            end = last.base_offset + info.last_entry_id + 1
-            await chain.change(
-                lambda record: _ended(record, chain.epoch, last, end, info.length or 0)
-            )
-    readers = SegmentReaders(chain.services.client)
-    try:
-        for segment in reversed(chain.record.segments):
-            if await _load_ledger(readers, segment, load):
-                return
-    finally:
-        await readers.aclose()
-
-
-def _ended(
-    record: PartitionRecord, epoch: int, segment: Segment, end: int, size: int
-) -> PartitionRecord:
-    return record.with_segment_ended(segment.ledger_id, end, size, None).with_epoch_start(
-        epoch, end
-    )
-
-
-async def _load_ledger(
-    readers: SegmentReaders, segment: Segment, load: Callable[[bytes], None]
-) -> bool:
-    """Load one ledger if its snapshot is whole; tell whether it is."""
-    assert segment.end_offset is not None
-    last = segment.end_offset - segment.base_offset - 1
-    snapshot: list[bytes] | None = []
-    next_id = 0
-    while next_id <= last:
-        for entry_id, data in await readers.read(segment.ledger_id, next_id, last, READ_BYTES):
-            kind, record = bytes(data[:1]), bytes(data[1:])
-            if kind == SNAPSHOT_END and snapshot is not None:
-                for part in snapshot:
-                    load(part)
-                snapshot = None
-            elif snapshot is not None:
-                snapshot.append(record)
-            else:
-                load(record)
-            next_id = entry_id + 1
-    return snapshot is None

@@ -86,10 +86,11 @@ class TopicLog:
         an epoch that was claimed before; LedgerError, MetadataError when it cannot be done now.
         """
         chain = await LedgerChain.claim(services, key, epoch)
-        begin = await rebuild(chain, unclean=config.unclean_recovery)
+        begin = await rebuild(chain, config)
         log = cls(chain, topic, config, begin, on_failed)
-        if begin.last is None:
-            log._rolling.want_ledger()  # so that a new partition has replicas to show
+        if begin.last is None or begin.is_partial:
+            # So that a new partition has replicas to show; or that the next leader finds a state.
+            log._rolling.want_ledger()
         return log
 
     # -- what there is ---------------------------------------------------------------------------

@@ -37,10 +37,10 @@ def _row(partition: _Topic.MetadataResponsePartition, told: Mapping[str, Json]) 
         "bytes": _known(told.get("size_bytes")),
     }
     missing = told.get("missing")
-    if partition.leader_id < 0:
-        row["state"] = "no broker leads it"
-    elif missing:
+    if missing:
         row["state"] = f"not served for {told.get('since_s')} s: {missing}"
+    elif partition.leader_id < 0:
+        row["state"] = "no broker leads it"
     elif len(partition.isr_nodes) < len(partition.replica_nodes):
         row["state"] = "lacks replicas in sync"
     else:

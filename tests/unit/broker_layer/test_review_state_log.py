@@ -108,7 +108,8 @@ async def test_an_unclean_leadership_goes_on_without_what_nobody_can_return(
     async def undecided(ledger_id: int) -> None:
         raise RecoveryUndecidedError("none answers", ledger_id=LedgerId(ledger_id), missing={})
 
-    async def unclean(ledger_id: int) -> LedgerInfo:
+    async def unclean(ledger_id: int, *, gives_up_all: bool) -> LedgerInfo:
+        assert not gives_up_all
         given_up.append(ledger_id)
         return await recover(ledger_id)
 
@@ -130,3 +131,24 @@ def test_batches_that_are_kept_count_with_what_keeping_them_costs() -> None:
     assert recent.read(900, 1_000, 100) is None
     assert recent.read(990, 1_000, 100) == [b"x"] * 10
     assert memory.kept_bytes <= 10_000
+
+
+async def test_a_coordinator_goes_on_without_a_ledger_that_nobody_can_return(
+    setting: LogSetting,
+) -> None:
+    first = await take_over(setting, 1, replace(CONFIG, quorum=Quorum.in_sync(1, 1)))
+    await first.append(b"a")
+    (lost,) = first.replicas
+    await first.aclose()
+    await setting.cluster.bookie(str(lost)).unregister()
+    await setting.cluster.bookie(str(lost)).stop()
+    with pytest.raises(TopicError, match="cannot be read now"):
+        await take_over(setting, 2)
+
+    after = await take_over(setting, 3, replace(CONFIG, unclean_since=2))
+    await until(lambda: bool(after.replicas))
+    await after.aclose()
+
+    again = await take_over(setting, 4, replace(CONFIG, unclean_since=2))
+    assert not again._chain.is_unclean_asked(again._config)
+    await again.aclose()

@@ -77,7 +77,7 @@ async def test_an_unclean_leadership_is_noted_for_its_epoch(
         return status is not None and (status.stage, status.epoch) == (Stage.LEADS, epoch)
 
     await until(leads_uncleanly)
-    assert broker.manager.log_of("a", 0).config.unclean_recovery
+    assert broker.manager.log_of("a", 0).config.unclean_since == epoch
 
 
 async def test_an_election_that_came_too_late_says_so(

@@ -1,0 +1,110 @@
+"""Loads what a coordinator's log holds, when its leadership begins.
+
+Leaves claiming the partition and recovering its last ledger to `ledger_chain`, and writing to
+`state_log`.
+
+Format: an entry is one byte and a record: `S`, a part of the snapshot; `E`, its end, without a
+record; `R`, a change made after it. A ledger without `E` was cut off while it was begun: the one
+before it counts.
+
+Invariants: nothing is loaded before the list says where the newest ledger ends; records of one
+ledger alone are loaded, in its order.
+
+Source: topics design, "State entries"; protocol rule 11.6.
+"""
+
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from broker_layer.errors import TopicError
+from broker_layer.log.ledger_chain import LedgerChain
+from broker_layer.log.log_config import LogConfig
+from broker_layer.log.log_takeover import is_unreadable
+from broker_layer.log.segment_reading import SegmentReaders
+from metadata.partition import PartitionRecord, Segment
+
+SNAPSHOT: Final = b"S"
+SNAPSHOT_END: Final = b"E"
+CHANGE: Final = b"R"
+
+READ_BYTES: Final = 4 * 1024 * 1024
+
+log = logging.getLogger(__name__)
+
+
+async def load_state(chain: LedgerChain, load: Callable[[bytes], None], config: LogConfig) -> bool:
+    """End what an earlier leader left open, and load the newest ledger with a whole snapshot; tell
+    whether that, or all of it, could be read: without, an operator agreed to go on.
+
+    Raises TopicError, LedgerError, MetadataError when it cannot be done now.
+    """
+    is_asked = chain.is_unclean_asked(config)
+    info = await chain.end_last(config)
+    last = chain.record.last_segment
+    if is_asked or (last is not None and last.is_open):
+        last_id = -1 if info is None else info.last_entry_id
+        assert last_id is not None, "it is closed"
+        size = 0 if info is None else info.length or 0
+        await chain.change(lambda record: _begun(record, chain.epoch, last_id, size))
+    readers = SegmentReaders(chain.services.client)
+    loading = _Loading(readers, load)
+    is_whole = True
+    try:
+        for segment in reversed(chain.record.segments):
+            try:
+                if await loading.load(segment):
+                    break
+            except TopicError as error:
+                if not is_asked or not is_unreadable(error):
+                    raise
+                log.warning("a coordinator goes on without a part of its state: %s", error.text)
+                is_whole = False
+                if loading.has_loaded:  # what older ledgers say would be older
+                    break
+    finally:
+        await readers.aclose()
+    return is_whole
+
+
+def _begun(record: PartitionRecord, epoch: int, last_id: int, size: int) -> PartitionRecord:
+    """Say in the list where the newest ledger ends, and that an epoch begins there."""
+    last = record.last_segment
+    if last is None:
+        return record.with_epoch_start(epoch, 0)
+    end = last.base_offset + last_id + 1 if last.end_offset is None else last.end_offset
+    if last.is_open:
+        record = record.with_segment_ended(last.ledger_id, end, size, None)
+    return record.with_epoch_start(epoch, end)
+
+
+class _Loading:
+    """The loading of one partition's state."""
+
+    def __init__(self, readers: SegmentReaders, load: Callable[[bytes], None]) -> None:
+        self._readers = readers
+        self._load = load
+        self.has_loaded = False
+        """Whether a whole snapshot was found."""
+
+    async def load(self, segment: Segment) -> bool:
+        """Load one ledger if its snapshot is whole; tell whether it is. Raises TopicError."""
+        assert segment.end_offset is not None
+        last = segment.end_offset - segment.base_offset - 1
+        snapshot: list[bytes] = []
+        next_id = 0
+        while next_id <= last:
+            found = await self._readers.read(segment.ledger_id, next_id, last, READ_BYTES)
+            for entry_id, data in found:
+                kind, record = bytes(data[:1]), bytes(data[1:])
+                if self.has_loaded:
+                    self._load(record)
+                elif kind == SNAPSHOT_END:
+                    self.has_loaded = True
+                    for part in snapshot:
+                        self._load(part)
+                    snapshot.clear()
+                else:
+                    snapshot.append(record)
+                next_id = entry_id + 1
+        return self.has_loaded
