@@ -16,10 +16,11 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final
 
-from bookie.admin import AdminServer
+from bookie.admin import BookieAdmin
 from bookie.collector import Collector
 from bookie.config import StorageConfig
 from bookie.disk import Disk
+from bookie.errors import BookieError
 from bookie.identity import LIMBO_NAME, Identity, prove_identity, remove_mark
 from bookie.metrics import BookieMetrics
 from bookie.options import BookieOptions
@@ -27,6 +28,7 @@ from bookie.registration import Registration, describe, make_registrar
 from bookie.server import BookieServer
 from bookie.server_context import ServerContext
 from bookie.server_counters import ServerCounters
+from bookie.server_errors import CannotListenError
 from bookie.server_limits import ServerLimits
 from bookie.storage import BookieStorage
 from bookie.wire.messages import WIRE_VERSION, WIRE_VERSION_MIN
@@ -34,6 +36,7 @@ from metadata.ids import BookieId
 from metadata.ledger_store import LedgerStore
 from metadata.registration import BookieRegistration
 from metadata.store import MetadataStore, SessionState
+from serving.admin import Administered, AdminServer
 from serving.server_log import ServerLog
 
 DISK_VERSION: Final = 1
@@ -113,18 +116,27 @@ class BookieProcess:
         options = self._options
         server = BookieServer(context)
         self._parts.push_async_callback(server.close)
-        host, port = await server.start(options.host, options.port)
-        metrics = BookieMetrics(identity.bookie_id, context.counters, context.storage.statistics)
+        listening_host, port = await server.start(options.host, options.port)
+        host = options.advertised_host or listening_host
         described = {
             "id": str(identity.bookie_id),
             "cluster": identity.cluster.hex(),
-            "address": f"{options.advertised_host or host}:{port}",
+            "address": f"{host}:{port}",
             "build": self._build,
         }
-        admin = AdminServer(context, metrics, self._readiness, described)
+        routes = BookieAdmin(context, self._readiness, described).routes()
+        metrics = BookieMetrics(identity.bookie_id, context.counters, context.storage.statistics)
+        admin = AdminServer(
+            Administered("bookie", metrics, self._readiness, routes, BookieError), context.log
+        )
         self._parts.push_async_callback(admin.close)
-        admin_host, admin_port = await admin.start(options.admin_host, options.admin_port)
-        return Addresses(options.advertised_host or host, port, admin_host, admin_port)
+        try:
+            admin_host, admin_port = await admin.start(options.admin_host, options.admin_port)
+        except OSError as error:
+            raise CannotListenError(
+                "the admin server", options.admin_host, options.admin_port, str(error)
+            ) from error
+        return Addresses(host, port, admin_host, admin_port)
 
     async def _register(self, context: ServerContext, addresses: Addresses) -> None:
         first = describe(

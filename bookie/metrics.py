@@ -1,28 +1,22 @@
 """Names a bookie's counters for Prometheus.
 
-Leaves counting to `bookie.server_counters` and the storage: nothing here runs unless somebody asks.
+Leaves counting to `bookie.server_counters` and the storage, and the format to `serving.metrics`:
+nothing here runs unless somebody asks.
 """
 
 from collections.abc import Callable, Iterator
 from dataclasses import fields
 from typing import Final
 
-from prometheus_client import CollectorRegistry, Metric
-from prometheus_client.core import (
-    CounterMetricFamily,
-    GaugeMetricFamily,
-    HistogramMetricFamily,
-    InfoMetricFamily,
-)
-from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client import Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily
 from prometheus_client.registry import Collector
 
 from bookie.answers import StorageStatistics
-from bookie.server_counters import LATENCY_BOUNDS_S, LatencyCounts, ServerCounters
+from bookie.server_counters import ServerCounters
 from bookie.wire.messages import Status
+from serving.metrics import counter_metric, labelled_counter
 from serving.overriding import override
-
-CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
 
 _STORAGE_GAUGES: Final = (
     "queue_bytes",
@@ -55,12 +49,6 @@ class BookieMetrics(Collector):
         self._bookie_id = bookie_id
         self._counters = counters
         self._statistics = statistics
-        self._registry = CollectorRegistry()
-        self._registry.register(self)
-
-    def text(self) -> bytes:
-        """Return every metric in Prometheus's text format."""
-        return generate_latest(self._registry)
 
     @override
     def collect(self) -> Iterator[Metric]:
@@ -71,17 +59,11 @@ class BookieMetrics(Collector):
 
     def _server(self) -> Iterator[Metric]:
         for each in fields(ServerCounters):
-            value = getattr(self._counters, each.name)
-            name = f"quire_bookie_{each.name}"
             if each.name == "adds_by_status":
                 yield _adds(self._counters.adds_by_status)
-            elif isinstance(value, LatencyCounts):
-                yield _histogram(f"{name}_seconds", value)
-            elif each.name.endswith("_now"):
-                text = each.name.removesuffix("_now").replace("_", " ")
-                yield GaugeMetricFamily(name, f"{text} at this moment", value)
             else:
-                yield CounterMetricFamily(name, each.name.replace("_", " "), value)
+                value = getattr(self._counters, each.name)
+                yield counter_metric("quire_bookie", each.name, value)
 
     def _storage(self) -> Iterator[Metric]:
         statistics = self._statistics()
@@ -95,16 +77,5 @@ class BookieMetrics(Collector):
 
 
 def _adds(by_status: list[int]) -> Metric:
-    family = CounterMetricFamily("quire_bookie_adds", "answers to adds", labels=["status"])
-    for status in Status:
-        family.add_metric([status.name.lower()], by_status[status])
-    return family
-
-
-def _histogram(name: str, latency: LatencyCounts) -> Metric:
-    buckets: list[tuple[str, float]] = []
-    total = 0
-    for bound, count in zip([*map(str, LATENCY_BOUNDS_S), "+Inf"], latency.counts, strict=True):
-        total += count
-        buckets.append((bound, total))
-    return HistogramMetricFamily(name, "from arrival to answer", buckets, latency.sum_s)
+    counts = ((status.name.lower(), by_status[status]) for status in Status)
+    return labelled_counter("quire_bookie_adds", "answers to adds", "status", counts)

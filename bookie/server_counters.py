@@ -3,30 +3,15 @@
 Leaves their names for monitoring systems to `bookie.metrics`.
 """
 
-from bisect import bisect_left
 from dataclasses import dataclass, field
 from typing import Final
 
 from bookie.wire.messages import Status
+from serving.latency import LatencyCounts
 
 LATENCY_BOUNDS_S: Final = (
     0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0
 )  # fmt: skip
-
-
-class LatencyCounts:
-    """How many measured times fell below each of LATENCY_BOUNDS_S, and above all of them."""
-
-    __slots__ = ("counts", "sum_s")
-
-    def __init__(self) -> None:
-        self.counts = [0] * (len(LATENCY_BOUNDS_S) + 1)
-        self.sum_s = 0.0
-
-    def record(self, seconds: float) -> None:
-        """Count one measured time."""
-        self.counts[bisect_left(LATENCY_BOUNDS_S, seconds)] += 1
-        self.sum_s += seconds
 
 
 @dataclass(slots=True)
@@ -51,4 +36,4 @@ class ServerCounters:
     long_polls_expired: int = 0
     reading_paused: int = 0
     adds_by_status: list[int] = field(default_factory=lambda: [0] * (max(Status) + 1))
-    add_latency: LatencyCounts = field(default_factory=LatencyCounts)
+    add_latency: LatencyCounts = field(default_factory=lambda: LatencyCounts(LATENCY_BOUNDS_S))

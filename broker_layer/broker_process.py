@@ -27,17 +27,19 @@ from broker_layer.control.partition_table import LedPartitions
 from broker_layer.kafka.messages import warm_up
 from broker_layer.log.topic_log import TopicLog
 from broker_layer.options import BrokerOptions
-from broker_layer.server.admin_http import AdminServer
+from broker_layer.server.admin_http import BrokerAdmin
 from broker_layer.server.broker_services import BrokerServices, Served
 from broker_layer.server.config import BrokerLimits
 from broker_layer.server.listeners import ListenerAddress, advertise, parse_listeners
 from broker_layer.server.metrics import BrokerMetrics
 from broker_layer.server.server import BrokerServer
+from broker_layer.server.server_errors import BrokerError, CannotListenError
 from metadata.broker_registry import BrokerRegistrar, BrokerRegistration, Listener
 from metadata.cookies import cluster_instance
 from metadata.errors import NameHeldError
 from metadata.store import SessionState
 from metadata.topic import NO_LEADER
+from serving.admin import Administered, AdminServer
 from serving.server_log import ServerLog
 
 LEAVE_WAIT_S: Final = 8.0
@@ -154,9 +156,17 @@ class BrokerProcess:
                 "connections": services.counters.connections_now,
             }
 
-        admin = AdminServer(metrics, partitions, self._readiness, identity, self._log)
+        routes = BrokerAdmin(partitions, self._readiness, identity).routes()
+        admin = AdminServer(
+            Administered("broker", metrics, self._readiness, routes, BrokerError), self._log
+        )
         self._parts.push_async_callback(admin.close)
-        host, port = await admin.start(options.admin_host, options.admin_port)
+        try:
+            host, port = await admin.start(options.admin_host, options.admin_port)
+        except OSError as error:
+            raise CannotListenError(
+                "the admin server", options.admin_host, options.admin_port, str(error)
+            ) from error
         return f"http://{host}:{port}"
 
     async def _register(self, told: tuple[ListenerAddress, ...], admin_url: str) -> None:

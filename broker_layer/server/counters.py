@@ -3,28 +3,18 @@
 Leaves their names for Prometheus to `metrics`.
 """
 
-from bisect import bisect_left
 from dataclasses import dataclass, field
 from typing import Final
+
+from serving.latency import LatencyCounts
 
 LATENCY_BOUNDS_S: Final = (
     0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0
 )  # fmt: skip
 
 
-class LatencyCounts:
-    """How many measured times fell below each of LATENCY_BOUNDS_S, and above all of them."""
-
-    __slots__ = ("counts", "sum_s")
-
-    def __init__(self) -> None:
-        self.counts = [0] * (len(LATENCY_BOUNDS_S) + 1)
-        self.sum_s = 0.0
-
-    def record(self, seconds: float) -> None:
-        """Count one measured time."""
-        self.counts[bisect_left(LATENCY_BOUNDS_S, seconds)] += 1
-        self.sum_s += seconds
+def _no_latencies() -> LatencyCounts:
+    return LatencyCounts(LATENCY_BOUNDS_S)
 
 
 @dataclass(slots=True)
@@ -53,8 +43,8 @@ class BrokerCounters:
     errors_by_code: dict[int, int] = field(default_factory=dict)
     """Of partitions in answers to Produce and Fetch."""
 
-    produce_latency: LatencyCounts = field(default_factory=LatencyCounts)
-    fetch_latency: LatencyCounts = field(default_factory=LatencyCounts)
+    produce_latency: LatencyCounts = field(default_factory=_no_latencies)
+    fetch_latency: LatencyCounts = field(default_factory=_no_latencies)
 
     def note_request(self, api_key: int) -> None:
         """Count a request."""

@@ -1,30 +1,24 @@
 """Names a broker's counters for Prometheus.
 
-Leaves counting to `counters` and the partitions' state to `admin_http.PartitionTable`: nothing here
-runs unless somebody asks.
+Leaves counting to `counters`, the partitions' state to `PartitionTable`, and the format to
+`serving.metrics`: nothing here runs unless somebody asks.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import Final, Protocol
 
-from prometheus_client import CollectorRegistry, Metric
-from prometheus_client.core import (
-    CounterMetricFamily,
-    GaugeMetricFamily,
-    HistogramMetricFamily,
-    InfoMetricFamily,
-)
-from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client import Metric
+from prometheus_client.core import GaugeMetricFamily, InfoMetricFamily
 from prometheus_client.registry import Collector
 
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.versions import ApiKey
-from broker_layer.server.counters import LATENCY_BOUNDS_S, BrokerCounters, LatencyCounts
+from broker_layer.server.counters import BrokerCounters
 from broker_layer.server.memory_budget import MemoryBudget
+from serving.metrics import counter_metric, labelled_counter
 from serving.overriding import override
 
-CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
 PARTITIONS_SHOWN_MAX: Final = 2_000
 """Of more partitions only the sums are shown: each costs some series."""
 
@@ -89,12 +83,6 @@ class BrokerMetrics(Collector):
         self._counters = counters
         self._budget = budget
         self._partitions = partitions
-        self._registry = CollectorRegistry()
-        self._registry.register(self)
-
-    def text(self) -> bytes:
-        """Return every metric in Prometheus's text format."""
-        return generate_latest(self._registry)
 
     @override
     def collect(self) -> Iterator[Metric]:
@@ -109,17 +97,11 @@ class BrokerMetrics(Collector):
 
     def _counter(self, name: str) -> Metric:
         value = getattr(self._counters, name)
-        full_name, text = f"quire_broker_{name}", name.replace("_", " ")
         if name == "requests_by_api":
             return _by_api(value)
         if name == "errors_by_code":
             return _by_code(value)
-        if isinstance(value, LatencyCounts):
-            return _histogram(f"{full_name}_seconds", value)
-        if name.endswith("_now"):
-            text = f"{text.removesuffix(' now')} at this moment"
-            return GaugeMetricFamily(full_name, text, value)
-        return CounterMetricFamily(full_name, text, value)
+        return counter_metric("quire_broker", name, value)
 
     def _of_partitions(self) -> Iterator[Metric]:
         rows = self._partitions.rows()
@@ -138,24 +120,11 @@ class BrokerMetrics(Collector):
             yield family
 
 
-def _by_api(counts: Mapping[int, int]) -> Metric:
-    family = CounterMetricFamily("quire_broker_requests", "requests taken", labels=["api"])
-    for api_key, count in sorted(counts.items()):
-        family.add_metric([ApiKey(api_key).name.lower()], count)
-    return family
+def _by_api(by_key: Mapping[int, int]) -> Metric:
+    counts = ((ApiKey(key).name.lower(), count) for key, count in sorted(by_key.items()))
+    return labelled_counter("quire_broker_requests", "requests taken", "api", counts)
 
 
-def _by_code(counts: Mapping[int, int]) -> Metric:
-    family = CounterMetricFamily("quire_broker_errors", "partitions refused", labels=["code"])
-    for code, count in sorted(counts.items()):
-        family.add_metric([ErrorCode(code).name.lower()], count)
-    return family
-
-
-def _histogram(name: str, latency: LatencyCounts) -> Metric:
-    buckets: list[tuple[str, float]] = []
-    total = 0
-    for bound, count in zip([*map(str, LATENCY_BOUNDS_S), "+Inf"], latency.counts, strict=True):
-        total += count
-        buckets.append((bound, total))
-    return HistogramMetricFamily(name, "from arrival to answer", buckets, latency.sum_s)
+def _by_code(by_code: Mapping[int, int]) -> Metric:
+    counts = ((ErrorCode(code).name.lower(), count) for code, count in sorted(by_code.items()))
+    return labelled_counter("quire_broker_errors", "partitions refused", "code", counts)

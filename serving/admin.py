@@ -1,0 +1,128 @@
+"""Serves the admin port of any server over HTTP: health, metrics, and whatever else it is given.
+
+Leaves what a server tells and does beyond that to `bookie.admin` and
+`broker_layer.server.admin_http`. There is no authentication: it listens on the loopback address
+unless told otherwise.
+
+Format: JSON; a failure is {"error": what is wrong}, with a fitting HTTP status.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from aiohttp import web
+from aiohttp.typedefs import Middleware
+from prometheus_client.registry import Collector
+
+from serving.metrics import CONTENT_TYPE, metrics_text
+from serving.server_log import ServerLog
+
+BODY_BYTES_MAX: Final = 4_096
+CLOSE_TIMEOUT_S: Final = 1.0
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+Readiness = Callable[[], str | None]
+"""Names what is missing until clients can be served, None when nothing is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Administered:
+    """What one server's admin port is about."""
+
+    kind: str
+    """What the server is, for messages: "bookie", "broker"."""
+
+    metrics: Collector
+    readiness: Readiness
+    routes: Sequence[web.RouteDef]
+    """Beside health and metrics; a handler refuses by raising `web.HTTPException`."""
+
+    failures: type[Exception]
+    """What a handler may raise because the server cannot do it now."""
+
+
+class AdminServer:
+    """The admin port of one server."""
+
+    def __init__(self, administered: Administered, log: ServerLog) -> None:
+        self._administered = administered
+        self._log = log
+        self._runner: web.AppRunner | None = None
+
+    async def start(self, host: str, port: int) -> tuple[str, int]:
+        """Listen; return the address taken. Raises OSError when it cannot be."""
+        application = web.Application(
+            client_max_size=BODY_BYTES_MAX,
+            middlewares=[_errors_as_json(self._administered, self._log)],
+        )
+        application.add_routes(
+            [
+                web.get("/livez", answer_live),
+                web.get("/readyz", readiness_handler(self._administered.readiness)),
+                web.get("/metrics", self._metrics),
+                *self._administered.routes,
+            ]
+        )
+        self._runner = web.AppRunner(application, access_log=None, shutdown_timeout=CLOSE_TIMEOUT_S)
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, host, port)
+        try:
+            await site.start()
+        except OSError:
+            await self._runner.cleanup()
+            raise
+        name = self._runner.addresses[0]
+        return str(name[0]), int(name[1])
+
+    async def close(self) -> None:
+        """Stop listening."""
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+    async def _metrics(self, _: web.Request) -> web.Response:
+        body = metrics_text(self._administered.metrics)
+        return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE})
+
+
+async def answer_live(_: web.Request) -> web.Response:
+    """Say that the process answers."""
+    return web.json_response({"status": "live"})
+
+
+def readiness_handler(readiness: Readiness) -> Handler:
+    """Return what says whether clients can be served."""
+
+    async def answer(_: web.Request) -> web.Response:
+        missing = readiness()
+        if missing is not None:
+            return web.json_response({"status": "not ready", "missing": missing}, status=503)
+        return web.json_response({"status": "ready"})
+
+    return answer
+
+
+def _errors_as_json(administered: Administered, log: ServerLog) -> Middleware:
+    @web.middleware
+    async def middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
+        if request.method != "GET" and "Origin" in request.headers:
+            return _error(403, "a web page may not do this")
+        try:
+            return await handler(request)
+        except web.HTTPException as error:
+            return _error(error.status, error.reason)
+        except administered.failures as error:
+            return _error(503, str(error))
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:  # noqa: BLE001 - one request must not disturb another
+            log.failure("admin request failed", error, path=request.path[:200])
+            text = f"the {administered.kind} failed to carry this out; its log says why"
+            return _error(500, text)
+
+    return middleware
+
+
+def _error(status: int, text: str) -> web.Response:
+    return web.json_response({"error": text}, status=status)

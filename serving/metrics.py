@@ -1,0 +1,54 @@
+"""Shows a server's counters in Prometheus's text format.
+
+Leaves which metrics there are to `bookie.metrics` and `broker_layer.server.metrics`: nothing here
+runs unless somebody asks.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+from prometheus_client import CollectorRegistry, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client.registry import Collector
+
+from serving.latency import LatencyCounts
+
+CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
+
+
+def metrics_text(metrics: Collector) -> bytes:
+    """Return every metric in Prometheus's text format."""
+    registry = CollectorRegistry()
+    registry.register(metrics)
+    return generate_latest(registry)
+
+
+def counter_metric(prefix: str, name: str, value: float | LatencyCounts) -> Metric:
+    """Name one counter: `*_now` is a gauge, latencies are a histogram."""
+    full_name, text = f"{prefix}_{name}", name.replace("_", " ")
+    if isinstance(value, LatencyCounts):
+        return _histogram(f"{full_name}_seconds", value)
+    if name.endswith("_now"):
+        text = f"{text.removesuffix(' now')} at this moment"
+        return GaugeMetricFamily(full_name, text, value)
+    return CounterMetricFamily(full_name, text, value)
+
+
+def labelled_counter(
+    name: str, text: str, label: str, counts: Iterable[tuple[str, float]]
+) -> Metric:
+    """Name one counter of each value of a label."""
+    family = CounterMetricFamily(name, text, labels=[label])
+    for value, count in counts:
+        family.add_metric([value], count)
+    return family
+
+
+def _histogram(name: str, latency: LatencyCounts) -> Metric:
+    buckets: list[tuple[str, float]] = []
+    total = 0
+    for bound, count in zip([*map(str, latency.bounds_s), "+Inf"], latency.counts, strict=True):
+        total += count
+        buckets.append((bound, total))
+    return HistogramMetricFamily(name, "from arrival to answer", buckets, latency.sum_s)

@@ -1,0 +1,80 @@
+"""A server's process ends when it is told, when its work ends, and when its work fails."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from serving.process import first_of
+
+PROGRAM = """
+import asyncio, sys
+from serving.process import ServerProcess, print_ready, run_server
+
+class Refused(Exception): pass
+
+async def serve(stopping):
+    print_ready({"id": "it"})
+    if sys.argv[1] == "fail":
+        raise Refused("look there")
+    await stopping.wait()
+
+sys.exit(run_server(ServerProcess("thing", "info", True, (Refused,)), serve))
+"""
+
+
+async def work(seconds: float = 0, error: Exception | None = None) -> str:
+    await asyncio.sleep(seconds)
+    if error is not None:
+        raise error
+    return "done"
+
+
+async def test_the_work_comes_first() -> None:
+    assert await first_of(work(), asyncio.Event()) == "done"
+    with pytest.raises(KeyError):
+        await first_of(work(error=KeyError()), asyncio.Event())
+
+
+async def test_being_told_comes_first_and_ends_the_work() -> None:
+    stopping, ended = asyncio.Event(), asyncio.Event()
+
+    async def endless() -> bool:
+        try:
+            return await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    asyncio.get_running_loop().call_soon(lambda: asyncio.get_running_loop().call_soon(stopping.set))
+    assert await first_of(endless(), stopping) is None
+    assert ended.is_set()
+
+
+def start(way: str) -> subprocess.Popen[str]:
+    pipe = subprocess.PIPE
+    command = [sys.executable, "-c", PROGRAM, way]
+    return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
+
+
+@pytest.mark.parametrize("way", ["SIGTERM", "SIGINT", "input ends"])
+def test_a_process_ends_in_order_when_it_is_told(way: str) -> None:
+    with start(way) as process:
+        assert process.stdout is not None
+        assert process.stdin is not None
+        assert process.stdout.readline() == '{"id": "it"}\n'
+        if way == "input ends":
+            process.stdin.close()
+        else:
+            os.kill(process.pid, signal.Signals[way])
+        assert process.wait() == 0
+
+
+def test_a_failure_is_one_line_that_says_what_to_do() -> None:
+    with start("fail") as process:
+        assert process.wait() == 1
+        assert process.stderr is not None
+        (line,) = process.stderr.read().splitlines()
+    assert '"level": "error", "event": "thing stopped: look there"' in line
