@@ -29,7 +29,7 @@ SPARK_STAMP := .venv/spark-installed
 PACKAGES := $(wildcard metadata serving bookie ledger_client broker_layer spark_io quire benchmarks)
 CANDIDATES := $(PYTHON) python3.14 python3.13 python3.12 python3.11 python3 python
 
-.PHONY: help venv test test-spark test-kafka check demo bench bench-compare bench-peers campaign campaign-topics sim sim-topics seeded-bugs model faults fuzz flood clean
+.PHONY: help venv test test-spark test-kafka check demo bench bench-compare bench-peers bench-topic-tools campaign campaign-topics sim sim-topics seeded-bugs model faults fuzz flood clean
 
 help:
 	@echo 'make demo [FILE=...]  append a file to a replicated ledger while bookies fail; read it back'
@@ -40,6 +40,7 @@ help:
 	@echo 'make bench [SMOKE=1]  measure; prints one JSON document (some: BENCHMARKS="append read")'
 	@echo 'make bench-compare    ways to replicate, side by side, while things go wrong: OUT=directory'
 	@echo 'make bench-peers      beside Apache BookKeeper and Apache Kafka, which Maven fetches'
+	@echo 'make bench-topic-tools  stock Kafka clients'"'"' own performance tools, on Quire and on Apache Kafka'
 	@echo 'make campaign         hurt real processes at random for MINUTES=10, then read every copy'
 	@echo 'make campaign-topics  the same of brokers too, under stock Kafka clients, then every record is read twice'
 	@echo 'make sim              a whole cluster under SEEDS=200 seeds, in virtual time, with faults'
@@ -117,6 +118,11 @@ bench-compare: $(STAMP)
 # options on: PEERS='--repeat 3 --only quire kafka'.
 bench-peers: $(STAMP)
 	@$(BIN)/python -m benchmarks.peers $(if $(SMOKE),--smoke) $(PEERS)
+
+# Kafka's performance tools, and librdkafka's where it is on the PATH: three interleaved runs, less than 10 minutes. PEERS passes
+# options on: PEERS='--repeat 5 --rdkafka-performance PATH'. JSON lines; the tables go to standard error.
+bench-topic-tools: $(STAMP)
+	@$(BIN)/python -m benchmarks.peers.tools $(if $(SMOKE),--smoke) $(PEERS)
 
 # Real processes killed, paused and restarted at random while they are written to; then every copy is read.
 # ENSEMBLE=5 spreads over five bookies, ACK=3 waits for all copies, SEED=n repeats a plan of faults.

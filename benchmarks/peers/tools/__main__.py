@@ -74,8 +74,9 @@ class Comparison:
 
     async def _prepare(self, sides: Sequence[Served]) -> None:
         """Make the topics, and let servers that compile as they go do so."""
-        warm_ups = [job for job in WARM_UPS if self._programs.has(job.tool)]
-        topics = list(dict.fromkeys(job.topic for job in (*warm_ups, *self._jobs)))
+        job = next(job for job in WARM_UPS if self._programs.has(job.tool))
+        warm_up = job.at_smoke() if self._bench.is_smoke else job
+        topics = list(dict.fromkeys(job.topic for job in (warm_up, *self._jobs)))
         for served in sides:
             for topic in topics:
                 target, settings = served.target(topic), dict(served.topic_settings)
@@ -84,10 +85,9 @@ class Comparison:
                     topic_load.create, target.addresses, target.topic, 1, settings
                 )
         with self._bench.subdirectory() as logs:
-            for job in warm_ups[:1]:
-                for served in sides:
-                    chosen = job.at_smoke() if self._bench.is_smoke else job
-                    await self._programs.run(chosen, served.target(job.topic), logs / served.side)
+            for served in sides:
+                target = served.target(warm_up.topic)
+                await self._programs.run(warm_up, target, logs / served.side.name)
 
     async def _measure(self, job: Job, served: Served, repetition: int) -> None:
         case = Case(job.name, served.side)
@@ -151,13 +151,17 @@ async def measure(bench: Bench) -> None:
     systems = [System.QUIRE] if java is None else [System.QUIRE, System.KAFKA]
     for repetition, system in interleaved(systems, bench.repetitions):
         bench.report.note(f"repetition {repetition + 1}: {system}")
-        async with AsyncExitStack() as running:
-            if system is System.QUIRE:
-                sides = await running.enter_async_context(_quire(bench))
-            else:
-                assert java is not None
-                sides = await running.enter_async_context(_kafka(bench, java))
-            await comparison.take_turn(repetition, sides)
+        try:
+            async with AsyncExitStack() as running:
+                if system is System.QUIRE:
+                    sides = await running.enter_async_context(_quire(bench))
+                else:
+                    assert java is not None
+                    sides = await running.enter_async_context(_kafka(bench, java))
+                await comparison.take_turn(repetition, sides)
+        except Exception as error:  # noqa: BLE001  # the other still has its turns
+            comparison.failures.append(f"{system}: {type(error).__name__}: {error}")
+            bench.report.note(f"failed: {comparison.failures[-1]}")
     report_figures(bench.report, comparison.samples, TABLE)
     print(markdown(comparison.samples, TABLE), file=sys.stderr)
     for failure in comparison.failures:
