@@ -11,13 +11,22 @@ import sys
 import time
 from typing import Final
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import (
+    Consumer,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    Message,
+    TopicPartition,
+)
 
+from tests.campaign.topics.asking import Ends
 from tests.campaign.topics.spans import Recogniser
 from tests.campaign.topics.work import GROUP, PLAIN, Silence, Worker
 
 COMMIT_S: Final = 0.5
 CALL_S: Final = 10.0
+ENDS_S: Final = 2.0
 READ_MAX: Final = 5_000
 SESSION_TIMEOUT_MS: Final = 10_000
 
@@ -56,7 +65,7 @@ class Member:
             on_revoke=self._on_revoke,
             on_lost=self._on_lost,
         )
-        due, silence = time.monotonic() + COMMIT_S, Silence(self._worker)
+        due, silence = time.monotonic() + COMMIT_S, Silence(self._worker, self._left)
         while not self._worker.is_stopping:
             self._worker.alive()
             self._read_some()
@@ -103,6 +112,14 @@ class Member:
         if self._untold:
             self._worker.tell("read", group=self._group, spans=self._seen.words())
             self._untold = 0
+
+    def _left(self) -> dict[str, object]:
+        """Return what there is to read, of each partition (next, end); nothing where none is."""
+        with Ends(self._worker.options.bootstrap, IsolationLevel.READ_UNCOMMITTED) as source:
+            ends = source.known(PLAIN, self._worker.options.partitions, ENDS_S)
+        held = self._positions.items()
+        left = {str(p): (offset, ends[p]) for p, offset in held if ends[p] != offset}
+        return {"left": left} if left else {}
 
     def _commit(self) -> None:
         new = {p: o for p, o in self._positions.items() if self._committed.get(p, -1) < o}

@@ -184,15 +184,17 @@ class CampaignRun:
         await workers.end("producer")
         await workers.end("transactor")
         begun = time.monotonic()
-        for protocol in self._campaign.protocols:
-            group = f"{GROUP}-{protocol}"
-            reading = asyncio.ensure_future(
+        groups = [f"{GROUP}-{protocol}" for protocol in self._campaign.protocols]
+        reading = asyncio.gather(
+            *(
                 asyncio.to_thread(consumed_by, bootstrap, group, partitions, SILENT_S_MAX)
+                for group in groups
             )
-            while not reading.done():
-                await workers.replace_stuck()
-                await asyncio.sleep(WATCH_S)
-            lag = reading.result()
+        )
+        while not reading.done():
+            await workers.replace_stuck()
+            await asyncio.sleep(WATCH_S)
+        for group, lag in zip(groups, reading.result(), strict=True):
             if lag:
                 self._complaints.append(f"{group} did not read to the end: {lag}")
         self._consumed_after_s = round(time.monotonic() - begun, 2)

@@ -12,7 +12,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -123,10 +123,15 @@ class Worker:
 
 
 class Silence:
-    """Ends a worker whose client got nothing for long, though there was something to get."""
+    """Ends a worker whose client got nothing for long, though there was something to get: `look`
+    tells what, or nothing.
+    """
 
-    def __init__(self, worker: Worker) -> None:
+    def __init__(
+        self, worker: Worker, look: Callable[[], Mapping[str, object]] | None = None
+    ) -> None:
         self._worker = worker
+        self._look = look
         self._since = time.monotonic()
 
     def note(self, *, got_some: bool) -> None:
@@ -135,7 +140,10 @@ class Silence:
         if got_some:
             self._since = now
         elif now - self._since > STUCK_S_MAX:
-            self._worker.end_as_stuck("it got nothing for long")
+            found = self._look() if self._look else None
+            if found is None or found:
+                self._worker.end_as_stuck("it got nothing for long", found)
+            self._since = now
 
 
 class Pace:
