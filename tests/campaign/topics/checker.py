@@ -86,10 +86,11 @@ def check(bootstrap: str, facts: Facts, partitions: int) -> tuple[list[Violation
     begun = time.monotonic()
     with new_pool() as pool:
         reading = Reading(bootstrap, partitions, pool)
-        stable_s = reading.wait_until_stable(TOKENS)
+        stable_s, still_open = reading.wait_until_stable(TOKENS)
         read = Readings(reading)
     read_at = time.monotonic()
-    violations = judge(facts, read)
+    violations = [Violation("open transaction", 0, 1, still_open)] if still_open else []
+    violations += judge(facts, read)
     kinds = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
     told = {
         "plain_records": read.plain.count,

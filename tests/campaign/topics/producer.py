@@ -14,7 +14,7 @@ import time
 from functools import partial
 from typing import Final
 
-from confluent_kafka import KafkaError, Message, Producer
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from tests.campaign.topics.payloads import payload_at, prefix_of
 from tests.campaign.topics.spans import SpanMaker
@@ -72,19 +72,24 @@ class ProducerRun:
         deadline = time.monotonic() + END_S
         while any(self._in_flight) and not self.is_dead and time.monotonic() < deadline:
             self._poll(0.05)
-        return sum(self._in_flight)
+        return 0 if self.is_dead else sum(self._in_flight)
 
     def _produce_some(self, partition: int) -> None:
         prefix, first = prefix_of(self._writer, partition), self._sequences[partition]
         for sequence in range(first, first + BURST):
-            self._producer.produce(
-                PLAIN,
-                payload_at(prefix, sequence),
-                partition=partition,
-                on_delivery=partial(self._on_delivery, partition, sequence),
-            )
-        self._sequences[partition] += BURST
-        self._in_flight[partition] += BURST
+            try:
+                self._producer.produce(
+                    PLAIN,
+                    payload_at(prefix, sequence),
+                    partition=partition,
+                    on_delivery=partial(self._on_delivery, partition, sequence),
+                )
+            except KafkaException as raised:
+                self._worker.failed("producer", raised.args[0])
+                self.is_dead = True
+                return
+            self._sequences[partition] += 1
+            self._in_flight[partition] += 1
 
     def _poll(self, seconds: float) -> None:
         self._worker.alive()

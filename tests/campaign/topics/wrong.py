@@ -1,0 +1,74 @@
+"""`python -m tests.campaign.topics.wrong --seconds 45`: campaigns on what is wrong on purpose.
+
+Each must end with a broken guarantee of the kind that it is about, at full load. Prints one JSON
+object; its status is 1 if one was not found. Leaves the patches to `tests.seeded_bugs`.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from tests.seeded_bugs.catalogue import BUGS
+from tests.seeded_bugs.trees import ROOT, apply_bug, copy_listed, environment
+
+EXPECTED: Final[Mapping[str, str]] = {
+    "unsure_member_denies": "lost",
+    "sequences_are_not_compared": "duplicate",
+    "aborted_list_left_out": "aborted token",
+}
+"""A seeded bug, and what its campaign has to find, maybe among other things."""
+LIMIT_S: Final = 1_200
+
+
+def run_wrong(name: str, seconds: float, seed: int) -> dict[str, Any]:
+    """Run a campaign on a copy of this tree with one bug; return its summary."""
+    (bug,) = (each for each in BUGS if each.name == name)
+    with tempfile.TemporaryDirectory(prefix="quire-wrong-") as directory:
+        copy = Path(directory)
+        copy_listed(ROOT, copy)
+        apply_bug(bug, copy)
+        command = [
+            *(sys.executable, "-m", "tests.campaign.topics"),
+            *("--minutes", str(seconds / 60), "--seed", str(seed)),
+        ]
+        done = subprocess.run(
+            command,
+            check=False,
+            cwd=copy,
+            env=environment(copy),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            timeout=LIMIT_S,
+        )
+    summary: dict[str, Any] = json.loads(done.stdout)
+    return summary
+
+
+def main() -> int:
+    """Run one campaign for each bug."""
+    parser = argparse.ArgumentParser(prog="python -m tests.campaign.topics.wrong")
+    parser.add_argument("--seconds", type=float, default=45.0)
+    parser.add_argument("--seed", type=int, default=41)
+    parser.add_argument("--only", nargs="+", choices=sorted(EXPECTED), default=list(EXPECTED))
+    given = parser.parse_args()
+    results = {}
+    for name in given.only:
+        summary = run_wrong(name, given.seconds, given.seed)
+        broken = summary["checked"].get("broken", {})
+        results[name] = {
+            "is_found": EXPECTED[name] in broken,
+            "acked_records": summary["acked_records"],
+            "broken": broken,
+            "complaints": [each[:500] for each in summary["complaints"]],
+        }
+    sys.stdout.write(json.dumps(results, indent=2) + "\n")
+    return 0 if all(each["is_found"] for each in results.values()) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
