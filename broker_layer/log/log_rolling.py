@@ -5,7 +5,8 @@ Leaves the list of ledgers to `ledger_chain`, and what is in them to `log_writin
 
 The next ledger is created when ROLL_EARLY_SHARE of the old one is written. Batches go to it from
 the moment the old one is full; they count once the old one is closed and one change of the list
-has ended it and named the new one. While that cannot be done the old one grows.
+has ended it and named the new one. While that cannot be done the old one grows, by at most
+`growth_bytes_max`: then appends are refused.
 
 Invariants: at most one ledger drains; a ledger's first entry is a state entry; the log's start
 moves before a ledger is deleted.
@@ -22,16 +23,12 @@ from typing import Final, Protocol
 from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.log.ledger_chain import LedgerChain
+from broker_layer.log.ledger_closing import RETRY_FIRST_S, RETRY_MAX_S, close_ledger
 from broker_layer.log.log_config import LogConfig
 from broker_layer.log.log_retention import is_aged, retained_from
 from broker_layer.log.partition_state import PartitionState
 from broker_layer.log.pending_batches import OpenLedger
-from ledger_client.errors import (
-    ClientClosedError,
-    LedgerError,
-    MetadataUnavailableError,
-    NotEnoughBookiesError,
-)
+from ledger_client.errors import LedgerError, NotEnoughBookiesError
 from ledger_client.info import LedgerInfo
 from ledger_client.writer import LedgerWriter
 from metadata.errors import MetadataError, StoreClosedError
@@ -40,8 +37,6 @@ from metadata.ids import BookieId, EntryId, LedgerId
 ROLL_EARLY_SHARE: Final = 0.9
 PRODUCER_EXPIRATION_MS: Final = 86_400_000
 """As Kafka's producer.id.expiration.ms."""
-RETRY_FIRST_S: Final = 0.1
-RETRY_MAX_S: Final = 2.0
 
 Work = Callable[[], Coroutine[None, None, None]]
 
@@ -138,6 +133,22 @@ class LogRolling:
     def ask(self) -> None:
         """Let another ledger begin soon."""
         self._is_asked = self.ledger is not None
+
+    def require_room(self) -> None:
+        """Raise TopicError KAFKA_STORAGE_ERROR, which clients repeat, if the ledger has outgrown
+        its size by as much as it may; another is tried to be begun.
+        """
+        ledger = self.ledger
+        if ledger is None or self._log.failure is not None or not self._is_overgrown(ledger):
+            return
+        self.look()
+        if self.ledger is ledger:
+            text = f"ledger {ledger.writer.id} has {ledger.written_bytes} B, and no other can begin"
+            raise TopicError(ErrorCode.KAFKA_STORAGE_ERROR, text)
+
+    def _is_overgrown(self, ledger: OpenLedger) -> bool:
+        bytes_max = self._log.config.segment_bytes + self._chain.services.growth_bytes_max
+        return ledger.written_bytes >= bytes_max
 
     def look(self) -> None:
         """Begin the next ledger, or go over to it, when it is time."""
@@ -247,27 +258,10 @@ class LogRolling:
 
     async def _closed(self, ledger: OpenLedger, wait_s: float | None = None) -> LedgerInfo:
         """Close a ledger with all that was written to it. Raises TopicError if that failed."""
-        writer, pause_s = ledger.writer, RETRY_FIRST_S
         try:
-            await writer.aclose(timeout=wait_s)
-            info = writer.info
-        except MetadataUnavailableError:
-            info = None
-        except LedgerError as error:
-            raise self._log.fail(str(error)) from error
-        while info is None or not info.is_closed:
-            await asyncio.sleep(pause_s)
-            pause_s = min(2 * pause_s, RETRY_MAX_S)
-            try:
-                info = await self._chain.services.client.recover_ledger(writer.id)
-            except ClientClosedError as error:
-                raise self._log.fail(str(error)) from error
-            except LedgerError as error:
-                log.info("ledger %s cannot be closed yet: %s", writer.id, error)
-        if info.last_entry_id != writer.last_pushed:
-            text = f"ledger {writer.id} was closed at entry {info.last_entry_id} by another broker"
-            raise self._log.fail(text)
-        return info
+            return await close_ledger(self._chain.services.client, ledger.writer, wait_s)
+        except TopicError as error:
+            raise self._log.fail(error.text) from error
 
     async def _until_stored(
         self, old: OpenLedger, info: LedgerInfo, new: OpenLedger | None

@@ -20,6 +20,9 @@ KEPT_COST_BYTES: Final = 256
 PENDING_BYTES_MAX: Final = 32 * 1024 * 1024
 """Bytes of one log that were admitted and are not committed; at the bound producers wait."""
 PENDING_BATCHES_MAX: Final = 100_000
+GROWTH_BYTES_MAX: Final = 1024 * 1024 * 1024
+"""By how much a ledger may outgrow `segment.bytes` while no other can be begun, because the
+metadata service or bookies are away; at the bound appends are refused."""
 
 
 class TailOwner(Protocol):
@@ -67,4 +70,5 @@ class LogServices:
     tail: TailMemory
     pending_bytes_max: int = PENDING_BYTES_MAX
     pending_batches_max: int = PENDING_BATCHES_MAX
+    growth_bytes_max: int = GROWTH_BYTES_MAX
     is_wanted: Callable[[PartitionKey], Awaitable[bool]] | None = None

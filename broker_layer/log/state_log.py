@@ -7,6 +7,9 @@ Records say what is, not what changes: taking in one twice, or again after later
 in again as well, gives the same state. So what was appended while a snapshot was made may be
 appended again behind it.
 
+A ledger that is full is followed by one that was created before it is closed: while that cannot be,
+the old one grows, by at most `growth_bytes_max`.
+
 Invariants: a future of `append` is resolved only when its record is committed, in order; an older
 ledger is dropped only when the snapshot that replaces it is committed; after a failure nothing is
 appended any more, and the coordinator's partition is taken over again.
@@ -24,14 +27,17 @@ from typing import Final, Self
 
 from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
-from broker_layer.log.ledger_chain import LedgerChain
+from broker_layer.log.ledger_chain import LedgerChain, Transition
+from broker_layer.log.ledger_closing import RETRY_FIRST_S, RETRY_MAX_S, close_ledger
 from broker_layer.log.log_config import LogConfig
 from broker_layer.log.log_services import LogServices
 from broker_layer.log.state_loading import CHANGE, SNAPSHOT, SNAPSHOT_END, load_state
 from ledger_client.errors import BackpressureError, LedgerError, NotEnoughInSyncReplicasError
+from ledger_client.info import LedgerInfo
 from ledger_client.writer import LedgerWriter
-from metadata.errors import MetadataError
+from metadata.errors import MetadataError, StoreClosedError
 from metadata.ids import NO_ENTRY, BookieId, EntryId
+from metadata.partition import PartitionRecord
 from metadata.partition_store import PartitionKey
 
 WAITING_RECORDS_MAX: Final = 200_000
@@ -76,7 +82,10 @@ class StateLog:
         self._recent: deque[bytes] = deque(maxlen=CARRIED_RECORDS)
         self._beginning: asyncio.Task[None] | None = None
         self._retry: asyncio.TimerHandle | None = None
-        self._aborting: asyncio.Task[None] | None = None
+        self._next: LedgerWriter | None = None
+        """The next ledger, which is not listed yet."""
+        self._preparing: asyncio.Task[None] | None = None
+        self._aborting: list[asyncio.Task[None]] = []
         self.failure: TopicError | None = None
 
     @classmethod
@@ -122,12 +131,18 @@ class StateLog:
 
     def append(self, record: bytes) -> asyncio.Future[None]:
         """Append a record; the future is resolved once it is committed. Raises TopicError
-        NOT_COORDINATOR after a failure, COORDINATOR_NOT_AVAILABLE when too many are waiting.
+        NOT_COORDINATOR after a failure, COORDINATOR_NOT_AVAILABLE when too many are waiting, or the
+        ledger has outgrown its size by as much as it may.
         """
         if self.failure is not None:
             raise self.failure
         if len(self._waiting) >= WAITING_RECORDS_MAX:
             text = f"{WAITING_RECORDS_MAX} changes wait to be stored"
+            raise TopicError(ErrorCode.COORDINATOR_NOT_AVAILABLE, text)
+        if self._is_overgrown and self._beginning is None:
+            self._go_over()
+        if self._is_overgrown and self._beginning is None:
+            text = f"the ledger has {self._written_bytes} B, and no other can begin"
             raise TopicError(ErrorCode.COORDINATOR_NOT_AVAILABLE, text)
         answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append(_Record(bytes(record), answer))
@@ -143,11 +158,13 @@ class StateLog:
                 if last is not None and self.failure is None:
                     await asyncio.shield(last.answer)
                 if self._writer is not None and self.failure is None:
-                    await self._end(self._writer)
+                    _, transition = self._end_of(await self._close(self._writer))
+                    await self._change(transition, repeats=False)
                     self._writer = None
+        left = [each for each in (self._beginning, self._preparing) if each is not None]
         self._fail("the coordinator moved", is_told=False)
-        left = [self._beginning, self._aborting]
-        await asyncio.gather(*[each for each in left if each is not None], return_exceptions=True)
+        await asyncio.gather(*left, return_exceptions=True)
+        await asyncio.gather(*self._aborting, return_exceptions=True)
         await self._chain.aclose()
 
     # -- appending -------------------------------------------------------------------------------
@@ -157,7 +174,8 @@ class StateLog:
         if self._beginning is not None or self.failure is not None or not self._waiting:
             return
         if self._writer is None or self._written_bytes >= self._config.segment_bytes:
-            self._beginning = asyncio.get_running_loop().create_task(self._begin())
+            self._go_over()
+        if self._writer is None or self._beginning is not None:
             return
         while self._waiting:
             record = self._waiting[0]
@@ -174,6 +192,17 @@ class StateLog:
             self._written_bytes += len(record.data) + 1
             self._pending.append(record)
             stored.add_done_callback(self._on_stored)
+
+    def _go_over(self) -> None:
+        """Begin the next ledger; there is one already, unless it is the first."""
+        loop = asyncio.get_running_loop()
+        if self._next is not None and not self._next.is_usable:
+            self._end_later(self._next, is_listed=False)
+            self._next = None
+        if self._writer is None or self._next is not None:
+            self._beginning = loop.create_task(self._begin())
+        elif self._preparing is None:
+            self._preparing = loop.create_task(self._prepare())
 
     def _flush_later(self) -> None:
         if self._retry is None:
@@ -205,29 +234,16 @@ class StateLog:
         """Begin the next ledger with a snapshot; what is appended meanwhile waits."""
         try:
             repeated = [*self._recent, *(record.data for record in self._pending)]
-            if self._writer is not None:
-                await self._drain()
-                await self._end(self._writer)
-                self._writer = None
-            writer = await self._chain.create_writer(self._config.quorum)
-            try:
-                last = self._chain.record.last_segment
-                base = 0 if last is None or last.end_offset is None else last.end_offset
-                segment = self._chain.new_segment(writer.id, base)
-                await self._chain.change(lambda record: record.with_segment(segment))
-            except MetadataError:
-                await self._chain.abandon(writer)
-                raise
-            except (TopicError, asyncio.CancelledError):
-                # It may be listed, where the next leader finds it: it must not be deleted.
-                self._aborting = asyncio.get_running_loop().create_task(_abort(writer))
-                raise
+            old, writer, self._next = self._writer, self._next, None
+            if writer is None:
+                writer = await self._chain.create_writer(self._config.quorum)
+            base = await self._list(writer, old)
             self._writer = writer
             entries = [SNAPSHOT + part for part in self._snapshot()]
             entries += [SNAPSHOT_END, *(CHANGE + each for each in repeated)]
             self._written_bytes = 0
             await writer.append_many(entries)
-            await self._chain.drop_below(base)
+            await self._drop_below(base)
         except (LedgerError, MetadataError, TopicError) as error:
             self._fail(f"no ledger can be begun: {error}")
         except Exception as error:  # who waits for the ledger must hear of it
@@ -237,20 +253,89 @@ class StateLog:
             self._beginning = None
         self._flush()
 
+    async def _list(self, writer: LedgerWriter, old: LedgerWriter | None) -> int:
+        """End the old ledger, if there is one, and name the new one in the list, in one change;
+        return where the new one begins.
+        """
+        is_tried = False
+        try:
+            last = self._chain.record.last_segment
+            base = 0 if last is None or last.end_offset is None else last.end_offset
+            transition: Transition = _unchanged
+            if old is not None:
+                await self._drain()
+                base, transition = self._end_of(await self._close(old))
+            segment = self._chain.new_segment(writer.id, base)
+            is_tried = True
+            await self._change(
+                lambda record: transition(record).with_segment(segment), repeats=old is not None
+            )
+        except BaseException as error:
+            is_written = not isinstance(error, MetadataError) or isinstance(error, StoreClosedError)
+            # It may be listed, where the next leader finds it: then it must not be deleted.
+            self._end_later(writer, is_listed=is_tried and is_written)
+            raise
+        return base
+
     async def _drain(self) -> None:
         while self._pending:
             await asyncio.shield(self._pending[-1].answer)
 
-    async def _end(self, writer: LedgerWriter) -> None:
-        """Close a ledger whose entries are all committed, and list its end."""
-        await writer.aclose()
+    async def _close(self, writer: LedgerWriter) -> LedgerInfo:
+        return await close_ledger(self._chain.services.client, writer)
+
+    def _end_of(self, info: LedgerInfo) -> tuple[int, Transition]:
+        """Return where the newest ledger, which is closed, ends, and what says so in the list."""
         last = self._chain.record.last_segment
         assert last is not None
-        assert last.ledger_id == writer.id
-        end, size = last.base_offset + writer.last_confirmed + 1, writer.info.length or 0
-        await self._chain.change(
-            lambda record: record.with_segment_ended(writer.id, end, size, None)
-        )
+        assert last.ledger_id == info.id
+        assert info.last_entry_id is not None
+        end, size = last.base_offset + info.last_entry_id + 1, info.length or 0
+        return end, lambda record: record.with_segment_ended(last.ledger_id, end, size, None)
+
+    async def _change(self, transition: Transition, *, repeats: bool) -> None:
+        """Change the list, with `repeats` however long the metadata service is away."""
+        pause_s = RETRY_FIRST_S
+        while True:
+            try:
+                await self._chain.change(transition)
+                return
+            except StoreClosedError:
+                raise
+            except MetadataError as error:
+                if not repeats:
+                    raise
+                log.info("the next ledger of a coordinator cannot be listed yet: %s", error)
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, RETRY_MAX_S)
+
+    async def _drop_below(self, base: int) -> None:
+        """Drop the older ledgers; those that cannot be dropped now are with the next ones."""
+        try:
+            await self._chain.drop_below(base)
+        except (LedgerError, MetadataError) as error:
+            log.info("older ledgers of a coordinator are dropped later: %s", error)
+
+    async def _prepare(self) -> None:
+        """Create the next ledger; while that cannot be, the old one grows."""
+        try:
+            self._next = await self._chain.create_writer(self._config.quorum)
+        except (LedgerError, MetadataError) as error:
+            log.info("no next ledger of a coordinator yet, the old one grows: %s", error)
+            await asyncio.sleep(RETRY_MAX_S)
+        finally:
+            self._preparing = None
+        self._flush()
+
+    @property
+    def _is_overgrown(self) -> bool:
+        bytes_max = self._config.segment_bytes + self._chain.services.growth_bytes_max
+        return self._written_bytes >= bytes_max
+
+    def _end_later(self, writer: LedgerWriter, *, is_listed: bool) -> None:
+        """Have a ledger ended that this log writes no more, and deleted if it is not listed."""
+        work = _abort(writer) if is_listed else self._chain.abandon(writer)
+        self._aborting.append(asyncio.get_running_loop().create_task(work))
 
     def _fail(self, text: str, *, is_told: bool = True) -> None:
         """Give up: everything that was not committed fails, and the owner takes over again."""
@@ -265,13 +350,20 @@ class StateLog:
                     answer.exception()  # whoever waited may have given up
         if self._retry is not None:
             self._retry.cancel()
-        if self._beginning is not None and self._beginning is not asyncio.current_task():
-            self._beginning.cancel()
+        for task in (self._beginning, self._preparing):
+            if task is not None and task is not asyncio.current_task():
+                task.cancel()
         if self._writer is not None:
-            self._aborting = asyncio.get_running_loop().create_task(_abort(self._writer))
-            self._writer = None
+            self._end_later(self._writer, is_listed=True)
+        if self._next is not None:
+            self._end_later(self._next, is_listed=False)
+        self._writer = self._next = None
         if is_told:
             self._on_failed()
+
+
+def _unchanged(record: PartitionRecord) -> PartitionRecord:
+    return record
 
 
 async def _abort(writer: LedgerWriter) -> None:

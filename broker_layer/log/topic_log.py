@@ -185,9 +185,11 @@ class TopicLog:
 
         `data` must not change until it is committed. With `coordinator_epoch`, it is the marker of
         a transaction. The future fails, or this raises, with TopicError: NOT_ENOUGH_REPLICAS when
-        nothing was appended for want of replicas; what KIP-98 says of sequences and epochs;
-        NOT_LEADER_OR_FOLLOWER when the outcome is unknown, or another broker leads.
+        nothing was appended for want of replicas, KAFKA_STORAGE_ERROR when nothing was as no ledger
+        has room; what KIP-98 says of sequences and epochs; NOT_LEADER_OR_FOLLOWER when the outcome
+        is unknown, or another broker leads.
         """
+        self._rolling.require_room()
         return self._writing.append(
             header, data, coordinator_epoch=coordinator_epoch, waits_for_one=waits_for_one
         )

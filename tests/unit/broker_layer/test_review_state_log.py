@@ -142,10 +142,11 @@ async def test_a_coordinator_goes_on_without_a_ledger_that_nobody_can_return(
     await first.aclose()
     await setting.cluster.bookie(str(lost)).unregister()
     await setting.cluster.bookie(str(lost)).stop()
+    quick = replace(setting.services(), client=setting.cluster.client(call_timeout_s=0.5))
     with pytest.raises(TopicError, match="cannot be read now"):
-        await take_over(setting, 2)
+        await take_over(setting, 2, services=quick)
 
-    after = await take_over(setting, 3, replace(CONFIG, unclean_since=2))
+    after = await take_over(setting, 3, replace(CONFIG, unclean_since=2), services=quick)
     await until(lambda: bool(after.replicas))
     await after.aclose()
 

@@ -1,0 +1,53 @@
+"""Closes a ledger that a log has written, however long the metadata service is away.
+
+Leaves listing its end to the log.
+
+Invariant: it returns only if the ledger is closed with every entry that was written to it.
+
+Source: protocol rule 6; topics design, "What a takeover does" (rolling).
+"""
+
+import asyncio
+import logging
+from typing import Final
+
+from broker_layer.log.ledger_chain import deposed
+from ledger_client import LedgerClient
+from ledger_client.errors import ClientClosedError, LedgerError, MetadataUnavailableError
+from ledger_client.info import LedgerInfo
+from ledger_client.writer import LedgerWriter
+
+RETRY_FIRST_S: Final = 0.1
+RETRY_MAX_S: Final = 2.0
+
+log = logging.getLogger(__name__)
+
+
+async def close_ledger(
+    client: LedgerClient, writer: LedgerWriter, wait_s: float | None = None
+) -> LedgerInfo:
+    """Close a ledger; return it as it is then. `wait_s` bounds the wait for what is unconfirmed.
+
+    Raises TopicError NOT_LEADER_OR_FOLLOWER when it ends elsewhere, or can never be closed here.
+    """
+    info, pause_s = None, RETRY_FIRST_S
+    try:
+        await writer.aclose(timeout=wait_s)
+        info = writer.info
+    except MetadataUnavailableError:
+        pass
+    except LedgerError as error:
+        raise deposed(str(error)) from error
+    while info is None or not info.is_closed:
+        await asyncio.sleep(pause_s)
+        pause_s = min(2 * pause_s, RETRY_MAX_S)
+        try:
+            info = await client.recover_ledger(writer.id)
+        except ClientClosedError as error:
+            raise deposed(str(error)) from error
+        except LedgerError as error:
+            log.info("ledger %s cannot be closed yet: %s", writer.id, error)
+    if info.last_entry_id != writer.last_pushed:
+        text = f"ledger {writer.id} was closed at entry {info.last_entry_id} by another broker"
+        raise deposed(text)
+    return info
