@@ -7,18 +7,13 @@ Source: protocol rule 2.3; storage design, "Limits and refusals".
 """
 
 import asyncio
-import socket
-from collections.abc import Callable
-from typing import Final, cast
+from typing import cast
 
 from bookie.connection import BookieConnection
 from bookie.server_context import ServerContext
 from bookie.server_errors import CannotListenError
-from bookie.server_limits import ServerLimits
+from serving.listening import LISTEN_BACKLOG, drain, tune_connection
 from serving.overriding import override
-
-LISTEN_BACKLOG: Final = 1_024
-DRAIN_POLL_S: Final = 0.005
 
 
 class BookieServer:
@@ -53,19 +48,10 @@ class BookieServer:
         deadline = context.now() + context.limits.drain_timeout_s
         for connection in self.connections:
             connection.refuse_polls()
-        await self._poll_until(deadline, lambda: all(each.is_idle for each in self.connections))
-        for connection in self.connections:
-            connection.close()
-        await self._poll_until(deadline, lambda: not context.connections)
-        for connection in self.connections:
-            connection.abort()
+        await drain(lambda: self.connections, context.now, deadline)
         if self._sweep_timer is not None:
             self._sweep_timer.cancel()
         context.stop_waiting()
-
-    async def _poll_until(self, deadline_s: float, is_done: Callable[[], bool]) -> None:
-        while self._context.now() < deadline_s and not is_done():  # noqa: ASYNC110 - only at the end
-            await asyncio.sleep(DRAIN_POLL_S)
 
     def _make_connection(self) -> "TunedConnection":
         return TunedConnection(self._context)
@@ -109,22 +95,5 @@ class TunedConnection(BookieConnection):
     @override
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """See `asyncio.BufferedProtocol`."""
-        sock = transport.get_extra_info("socket")
-        if sock is not None:
-            tune_socket(sock, self._context.limits)
+        tune_connection(transport)
         super().connection_made(transport)
-
-
-def tune_socket(sock: socket.socket, limits: ServerLimits) -> None:
-    """Turn off Nagle's delay and turn on keep-alive probes."""
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for name, value in (
-        ("TCP_KEEPIDLE", limits.keepalive_idle_s),
-        ("TCP_KEEPALIVE", limits.keepalive_idle_s),  # the same, as macOS calls it
-        ("TCP_KEEPINTVL", limits.keepalive_interval_s),
-        ("TCP_KEEPCNT", limits.keepalive_probes),
-    ):
-        option = getattr(socket, name, None)
-        if option is not None:
-            sock.setsockopt(socket.IPPROTO_TCP, option, value)

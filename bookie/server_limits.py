@@ -51,6 +51,3 @@ class ServerLimits:
     long_polls_max: int = 100_000
     ranges_per_answer_max: int = 10_000
     drain_timeout_s: float = 10.0
-    keepalive_idle_s: int = 30
-    keepalive_interval_s: int = 10
-    keepalive_probes: int = 3

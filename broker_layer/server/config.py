@@ -60,6 +60,3 @@ class BrokerLimits:
     """Of one client id; 0: not limited."""
 
     fetch_bytes_per_s: int = 0
-    keepalive_idle_s: int = 30
-    keepalive_interval_s: int = 10
-    keepalive_probes: int = 3

@@ -5,19 +5,14 @@ Leaves each client's frames to `connection`, and what is behind them to `dispatc
 """
 
 import asyncio
-import socket
 from collections.abc import Callable
-from typing import Final
 
-from broker_layer.server.config import BrokerLimits
 from broker_layer.server.connection import BrokerConnection
 from broker_layer.server.listeners import ListenerAddress
 from broker_layer.server.server_context import Connection, ServerContext
 from broker_layer.server.server_errors import CannotListenError
+from serving.listening import LISTEN_BACKLOG, drain, tune_connection
 from serving.overriding import override
-
-LISTEN_BACKLOG: Final = 1_024
-DRAIN_POLL_S: Final = 0.005
 
 
 class BrokerServer:
@@ -73,12 +68,7 @@ class BrokerServer:
         context = self._context
         self.refuse_new()
         deadline_s = context.now() + context.limits.drain_timeout_s
-        await self._poll_until(deadline_s, lambda: all(each.is_idle for each in self.connections))
-        for connection in self.connections:
-            connection.close()
-        await self._poll_until(deadline_s, lambda: not context.connections)
-        for connection in self.connections:
-            connection.abort()
+        await drain(lambda: self.connections, context.now, deadline_s)
         if self._sweep_timer is not None:
             self._sweep_timer.cancel()
 
@@ -86,10 +76,6 @@ class BrokerServer:
     def connections(self) -> list[Connection]:
         """List those that stand."""
         return list(self._context.connections)
-
-    async def _poll_until(self, deadline_s: float, is_done: Callable[[], bool]) -> None:
-        while self._context.now() < deadline_s and not is_done():  # noqa: ASYNC110 - only at the end
-            await asyncio.sleep(DRAIN_POLL_S)
 
     def _maker(self, name: str) -> Callable[[], "TunedConnection"]:
         return lambda: TunedConnection(self._context, name)
@@ -116,22 +102,5 @@ class TunedConnection(BrokerConnection):
     @override
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """See `asyncio.BufferedProtocol`."""
-        sock = transport.get_extra_info("socket")
-        if sock is not None:
-            tune_socket(sock, self._context.limits)
+        tune_connection(transport)
         super().connection_made(transport)
-
-
-def tune_socket(sock: socket.socket, limits: BrokerLimits) -> None:
-    """Turn off Nagle's delay and turn on keep-alive probes."""
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for name, value in (
-        ("TCP_KEEPIDLE", limits.keepalive_idle_s),
-        ("TCP_KEEPALIVE", limits.keepalive_idle_s),  # the same, as macOS calls it
-        ("TCP_KEEPINTVL", limits.keepalive_interval_s),
-        ("TCP_KEEPCNT", limits.keepalive_probes),
-    ):
-        option = getattr(socket, name, None)
-        if option is not None:
-            sock.setsockopt(socket.IPPROTO_TCP, option, value)
