@@ -11,14 +11,18 @@ Source: protocol rules 4.4-4.6, 5.2.
 
 from collections import deque
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import Final
 
-from ledger_client.protocol.quorum import write_set_positions
+from ledger_client.protocol.quorum import write_set_mask
 from metadata.ids import NO_ENTRY, EntryId
 from metadata.ledger_metadata import QuorumSpec
 
 BATCH_COST_BYTES: Final = 512
 """What one unanswered batch costs beside its payload, in the bound of rule 4.6."""
+
+POSITION_MASKS_MAX: Final = 1024
+"""Masks of positions that are remembered taken apart; a client's ledgers use a few."""
 
 
 class PendingBatch:
@@ -91,23 +95,29 @@ class PendingBatches:
         self._by_first[first_entry_id] = batch
         return batch
 
-    def note_sent(self, batch: PendingBatch, position: int) -> None:
-        """Remember that a batch is on its way to the bookie at a position."""
-        batch.sent |= 1 << position
-        self._unanswered_bytes[position] += batch.payload_bytes + BATCH_COST_BYTES
+    def note_sent(self, batch: PendingBatch, positions: int) -> None:
+        """Remember that a batch is on its way to the bookies at some positions, a mask."""
+        batch.sent |= positions
+        cost = batch.payload_bytes + BATCH_COST_BYTES
+        for position in _positions_in(positions):
+            self._unanswered_bytes[position] += cost
 
-    def take_missing(self, out: int) -> list[tuple[EntryId, list[int]]]:
+    def backlogged(self, positions: int, bytes_max: int) -> Sequence[int]:
+        """Return those of some positions, a mask, that have not answered more bytes than that."""
+        if max(self._unanswered_bytes) <= bytes_max:
+            return ()
+        return [p for p in _positions_in(positions) if self._unanswered_bytes[p] > bytes_max]
+
+    def take_missing(self, out: int) -> list[tuple[EntryId, int]]:
         """Return, with its first entry id, the positions that each unconfirmed batch is not on its
-        way to, and note that it now is. `out` masks those that nothing is sent to.
+        way to, and note that it now is. Both they and `out`, what nothing is sent to, are masks.
         """
-        taken: list[tuple[EntryId, list[int]]] = []
+        taken: list[tuple[EntryId, int]] = []
         for batch in self._unconfirmed:
             missing = batch.write_set & ~batch.sent & ~batch.stored & ~out
             if missing:
-                positions = [p for p in range(missing.bit_length()) if missing & (1 << p)]
-                for position in positions:
-                    self.note_sent(batch, position)
-                taken.append((batch.first_entry_id, positions))
+                self.note_sent(batch, missing)
+                taken.append((batch.first_entry_id, missing))
         return taken
 
     def record(self, first_entry_id: EntryId, position: int) -> bool:
@@ -156,6 +166,8 @@ class PendingBatches:
         was not sent, for a confirmed one is not sent again. Returns the last settled
         entry id, if any, and the stretches (first, last) that are short of their write quorum.
         """
+        if not self._confirmed:
+            return None, []
         settled: EntryId | None = None
         short: list[tuple[EntryId, EntryId]] = []
         while self._confirmed:
@@ -207,13 +219,17 @@ class PendingBatches:
             batch.sent &= ~bit
 
     def _write_set(self, first_entry_id: EntryId) -> int:
-        return sum(1 << p for p in write_set_positions(self._quorum, first_entry_id))
+        return write_set_mask(self._quorum, first_entry_id)
 
     def _forget_sent(self, batch: PendingBatch, positions: int) -> None:
-        for position, unanswered in enumerate(self._unanswered_bytes):
-            if batch.sent & positions & (1 << position):
-                cost = batch.payload_bytes + BATCH_COST_BYTES
-                self._unanswered_bytes[position] = max(0, unanswered - cost)
+        cost = batch.payload_bytes + BATCH_COST_BYTES
+        for position in _positions_in(batch.sent & positions):
+            self._unanswered_bytes[position] = max(0, self._unanswered_bytes[position] - cost)
+
+
+@lru_cache(maxsize=POSITION_MASKS_MAX)
+def _positions_in(mask: int) -> tuple[int, ...]:
+    return tuple(p for p in range(mask.bit_length()) if mask & (1 << p))
 
 
 def _moved(mask: int, sources: Sequence[int | None]) -> int:

@@ -27,7 +27,7 @@ from ledger_client.protocol.append_errors import (
 )
 from ledger_client.protocol.append_events import AppendAction, AppendEvent, FailureKind
 from ledger_client.protocol.append_options import AppendOptions
-from ledger_client.protocol.ensemble import EnsembleHealth, positions_mask
+from ledger_client.protocol.ensemble import EnsembleHealth, bookies_at, positions_mask
 from ledger_client.protocol.membership import (
     Decision,
     Replace,
@@ -46,6 +46,9 @@ class _Phase(StrEnum):
     ENDED = "ended"
 
 
+_OPEN, _CLOSING, _ENDED = _Phase  # a look-up in the enumeration costs more than the comparison
+
+
 class AppendProtocol:
     """The decisions of one ledger's only writer (protocol sections 4-6). Performs nothing."""
 
@@ -57,7 +60,7 @@ class AppendProtocol:
         self._pending = PendingBatches(metadata.quorum_of(metadata.last_fragment))
         self._health = EnsembleHealth(metadata.quorum)
         self._membership = membership_of(metadata.quorum, options)
-        self._phase = _Phase.OPEN
+        self._phase = _OPEN
         self._close_token: UpdateToken | None = None  # set: close at the LAC once nothing is stored
         self._base: LedgerMetadata | None = None  # set: a compare-and-set on top of it is under way
         self._choosing = False
@@ -76,13 +79,11 @@ class AppendProtocol:
     @property
     def has_ended(self) -> bool:
         """Whether the writer is at its end: closed, fenced, or refused for good."""
-        return self._phase is _Phase.ENDED
+        return self._phase is _ENDED
 
     @property
     def parked(self) -> Sequence[BookieId]:
-        """The members that failed and are not being replaced: no spare exists, or the change is
-        delayed (5.4).
-        """
+        """The failed members that nobody replaces: there is no spare, or it is delayed (5.4)."""
         return self._health.out if self._is_steady else self._health.parked
 
     @property
@@ -95,8 +96,7 @@ class AppendProtocol:
     @property
     def lacks_in_sync(self) -> bool:
         """Whether new appends are to be refused: fewer in-sync members than the least wanted."""
-        quorum = self._metadata.quorum
-        return quorum.is_in_sync and len(self.in_sync) < quorum.min_in_sync
+        return self._least_in_sync > 0 and len(self.in_sync) < self._least_in_sync
 
     def lag_entries(self, bookie_id: BookieId) -> int:
         """Count the entries that a member lacks; 0 for one that has the oldest, or is out."""
@@ -107,9 +107,9 @@ class AppendProtocol:
 
     def may_suspect(self, bookie_id: BookieId, *, has_spare: bool) -> bool:
         """Tell whether a silent member could be done without (rule 5.7)."""
-        if not self._is_steady or self._position(bookie_id) is None:
-            return False
-        return self._membership.may_suspect(bookie_id, self.in_sync, has_spare=has_spare)
+        may_change = self._is_steady and self._position(bookie_id) is not None
+        membership = self._membership
+        return may_change and membership.may_suspect(bookie_id, self.in_sync, has_spare=has_spare)
 
     @property
     def is_changing(self) -> bool:
@@ -118,11 +118,11 @@ class AppendProtocol:
 
     @property
     def _is_steady(self) -> bool:
-        return self._phase is _Phase.OPEN and not self.is_changing
+        return self._phase is _OPEN and not self._choosing and self._base is None
 
     def handle(self, event: AppendEvent) -> list[AppendAction]:
         """Advance by one event; the caller performs the returned actions in order."""
-        if self._phase is _Phase.ENDED:
+        if self._phase is _ENDED:
             return []
         match event:
             case e.BatchStored(first_entry_id, bookie_id):
@@ -150,17 +150,12 @@ class AppendProtocol:
 
     def _appended(self, first: EntryId, count: int, payload_bytes: int) -> list[AppendAction]:
         batch = self._pending.add(first, count, payload_bytes)
-        targets: list[BookieId] = []
-        actions: list[AppendAction] = []
-        for position, bookie_id in enumerate(self._ensemble):
-            if not batch.write_set & (1 << position) or self._health.is_out(bookie_id):
-                continue
-            self._pending.note_sent(batch, position)
-            targets.append(bookie_id)
-            if self._pending.unanswered_bytes(position) > self._options.unanswered_bytes_max:
-                self._health.fail(bookie_id, FailureKind.BACKLOG, "too many bytes unanswered")
-        if targets:
-            actions.append(e.SendBatch(first, tuple(targets)))
+        positions = batch.write_set & ~self._out_mask
+        self._pending.note_sent(batch, positions)
+        for late in self._pending.backlogged(positions, self._options.unanswered_bytes_max):
+            self._health.fail(self._ensemble[late], FailureKind.BACKLOG, "too much unanswered")
+        to = bookies_at(self._ensemble, positions)
+        actions: list[AppendAction] = [e.SendBatch(first, to)] if to else []
         return actions + self._begin_change() if self._health.has_failed else actions
 
     def _stored(self, first: EntryId, bookie_id: BookieId) -> list[AppendAction]:
@@ -188,7 +183,8 @@ class AppendProtocol:
         actions: list[AppendAction] = []
         if self._is_steady and not self.lacks_in_sync and self._pending.confirm():
             actions.append(e.Confirm(self._pending.lac, self._pending.length))
-        settled, short = self._pending.settle(positions_mask(self._ensemble, self.parked))
+        given_up = 0 if self._health.is_whole else positions_mask(self._ensemble, self.parked)
+        settled, short = self._pending.settle(given_up)
         if short:
             actions += [e.RecordStretch(first, last) for first, last in short]
         if settled is not None:
@@ -212,7 +208,7 @@ class AppendProtocol:
         if isinstance(event, e.MemberReady):
             return self._take_in(event.bookie_id, event.token)
         position = self._position(event.bookie_id)
-        if self._phase is not _Phase.OPEN or position is None:
+        if self._phase is not _OPEN or position is None:
             return []
         if self._health.is_lagging(event.bookie_id) or not self._health.forgive(event.bookie_id):
             return []
@@ -313,7 +309,7 @@ class AppendProtocol:
         """Go on with older fragments as they are stored now."""
         if self._base is not None:
             self._seen_meanwhile = metadata, version
-        if self._base is not None or self._phase is not _Phase.OPEN or version <= self._version:
+        if self._base is not None or self._phase is not _OPEN or version <= self._version:
             return []
         self._take_metadata(metadata, version)
         if metadata.state is not LedgerState.OPEN:
@@ -324,7 +320,8 @@ class AppendProtocol:
         self._metadata, self._version = metadata, version
         self._seen_meanwhile = None
         self._ensemble = metadata.last_fragment.ensemble
-        self._in_sync_members = metadata.in_sync_members if metadata.quorum.is_in_sync else ()
+        self._least_in_sync = metadata.quorum.min_in_sync if metadata.quorum.is_in_sync else 0
+        self._in_sync_members = metadata.in_sync_members if self._least_in_sync else ()
 
     def _again(self) -> list[AppendAction]:
         """Decide anew about members that could not be done without so far."""
@@ -349,11 +346,10 @@ class AppendProtocol:
 
     def _send_missing(self) -> list[AppendAction]:
         """Send every unconfirmed batch to those of its write set that it is not on its way to."""
-        if self._phase is not _Phase.OPEN:
+        if self._phase is not _OPEN:
             return []
-        ensemble = self._ensemble
-        missing = self._pending.take_missing(positions_mask(ensemble, self._health.out))
-        return [e.SendBatch(first, tuple(ensemble[p] for p in at)) for first, at in missing]
+        missing = self._pending.take_missing(self._out_mask)
+        return [e.SendBatch(first, bookies_at(self._ensemble, at)) for first, at in missing]
 
     # -- the end ---------------------------------------------------------------------------------
 
@@ -369,24 +365,24 @@ class AppendProtocol:
     def _finish(self, event: e.CloseRequested | e.WriterFailed) -> list[AppendAction]:
         if isinstance(event, e.WriterFailed):
             return self._fail(event.error)
-        self._phase, self._close_token = _Phase.CLOSING, event.token
+        self._phase, self._close_token = _CLOSING, event.token
         return self._store_close()
 
     def _fail(self, error: LedgerError) -> list[AppendAction]:
         """Confirm nothing more; the shell asks for the close, at the LAC, with a fresh token."""
-        self._phase = _Phase.CLOSING
+        self._phase = _CLOSING
         return [e.FailWriter(error)]
 
     def _found_not_open(self, stored: LedgerMetadata) -> list[AppendAction]:
         ours = stored.last_entry_id == self._pending.lac and stored.length == self._pending.length
         if self._close_token is not None and stored.state is LedgerState.CLOSED and ours:
-            self._phase = _Phase.ENDED
+            self._phase = _ENDED
             return [e.Closed(stored)]  # rule 6.2
         return self._end(fenced(stored))
 
     def _end(self, error: LedgerError) -> list[AppendAction]:
         actions = self._give_up_unsettled()
-        self._phase = _Phase.ENDED
+        self._phase = _ENDED
         return [*actions, e.FailWriter(error)]
 
     def _give_up_unsettled(self) -> list[AppendAction]:
@@ -395,6 +391,10 @@ class AppendProtocol:
         return [e.RecordStretch(first, last) for first, last in short]
 
     # -- positions -------------------------------------------------------------------------------
+
+    @property
+    def _out_mask(self) -> int:
+        return 0 if self._health.is_whole else positions_mask(self._ensemble, self._health.out)
 
     def _position(self, bookie_id: BookieId) -> int | None:
         return self._ensemble.index(bookie_id) if bookie_id in self._ensemble else None

@@ -131,3 +131,10 @@ def positions_mask(ensemble: tuple[BookieId, ...], bookie_ids: Collection[Bookie
     if not bookie_ids:
         return 0
     return sum(1 << p for p, b in enumerate(ensemble) if b in bookie_ids)
+
+
+def bookies_at(ensemble: tuple[BookieId, ...], positions: int) -> tuple[BookieId, ...]:
+    """Return the bookies that hold some positions, a bit mask."""
+    if positions == (1 << len(ensemble)) - 1:
+        return ensemble
+    return tuple(b for p, b in enumerate(ensemble) if positions & (1 << p))

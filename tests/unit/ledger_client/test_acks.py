@@ -45,7 +45,7 @@ def test_the_lac_is_what_the_answers_say(data: st.DataObject, quorum: QuorumSpec
             count = data.draw(st.integers(1, room))
             batch = pending.add(EntryId(next_entry), count, count * 10)
             for position in write_set_positions(quorum, EntryId(next_entry)):
-                pending.note_sent(batch, position)
+                pending.note_sent(batch, 1 << position)
             twin.batches.append((next_entry, count))
             twin.stored.update({entry: set() for entry in range(next_entry, next_entry + count)})
             next_entry += count
@@ -81,7 +81,7 @@ def test_what_settles_short_is_exactly_what_lacks_copies(
         batch = pending.add(EntryId(first), 1, 1)
         members = write_set_positions(quorum, EntryId(first))
         for position in members:
-            pending.note_sent(batch, position)
+            pending.note_sent(batch, 1 << position)
         count = data.draw(st.integers(quorum.ack_quorum, quorum.write_quorum))
         stored[first] = set(members[:count])
         for position in members[:count]:

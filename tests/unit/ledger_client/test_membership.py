@@ -150,7 +150,7 @@ def test_answers_follow_their_bookies_when_members_change(data: st.DataObject) -
             and first in twin.sent
             and name not in twin.sent[first] | twin.stored[first]
         ):
-            pending.note_sent(batches[first], position)
+            pending.note_sent(batches[first], 1 << position)
             twin.sent[first].add(name)
         elif happening == "store" and first in twin.stored:
             assert pending.record(EntryId(first), position) == (name not in twin.stored[first])
