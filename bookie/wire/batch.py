@@ -247,22 +247,20 @@ class BatchView:
         skip, count = first_entry_id - header.first_entry_id, last_entry_id - first_entry_id + 1
         lengths, offsets = self.lengths, self.offsets()
         start, stop = offsets[skip], offsets[skip + count]
-        body: list[Buffer] = [
-            _u32s(count).pack(*lengths[skip : skip + count]),
-            _u32s(count).pack(*self.digests[skip : skip + count]),
-            self.payload[start:stop],
-        ]
-        cut_header = BatchHeader(
+        checked = _CHECKED_HEADER.pack(
+            BATCH_MAGIC,
+            BATCH_VERSION,
+            FLAG_SLICE,
+            count,
             header.ledger_id,
             first_entry_id,
-            count,
             min(header.lac, last_entry_id),
             header.length_before + start,
             stop - start,
-            FLAG_SLICE,
-            0,
         )
-        return _assemble(cut_header, body, None)
+        numbers = (*lengths[skip : skip + count], *self.digests[skip : skip + count])
+        body = (_u32s(2 * count).pack(*numbers), self.payload[start:stop])
+        return _assemble(checked, body, None)
 
     def describe(self) -> str:
         """Name the batch in a message."""
@@ -285,22 +283,19 @@ def build_batch(
     count = len(payloads)
     assert 1 <= count <= BATCH_ENTRIES_MAX
     lengths = list(map(len, payloads))
-    header = BatchHeader(
+    checked = _CHECKED_HEADER.pack(
+        BATCH_MAGIC,
+        BATCH_VERSION,
+        0 if mac_key is None else FLAG_KEYED,
+        count,
         ledger_id,
         first_entry_id,
-        count,
         lac,
         length_before,
         sum(lengths),
-        FLAG_KEYED if mac_key is not None else 0,
-        0,
     )
-    body: list[Buffer] = [
-        _u32s(count).pack(*lengths),
-        _u32s(count).pack(*entry_digests(payloads, first_entry_id, seed)),
-        *payloads,
-    ]
-    return _assemble(header, body, mac_key)
+    digests = entry_digests(payloads, first_entry_id, seed)
+    return _assemble(checked, (_u32s(2 * count).pack(*lengths, *digests), *payloads), mac_key)
 
 
 def entry_digests(payloads: Sequence[Buffer], first_entry_id: EntryId, seed: int) -> list[int]:
@@ -311,18 +306,7 @@ def entry_digests(payloads: Sequence[Buffer], first_entry_id: EntryId, seed: int
     return [crc32c(p, (start + i) % _SEED_MODULUS) for i, p in enumerate(payloads)]
 
 
-def _assemble(header: BatchHeader, body: Sequence[Buffer], mac_key: bytes | None) -> bytearray:
-    checked = _CHECKED_HEADER.pack(
-        BATCH_MAGIC,
-        BATCH_VERSION,
-        header.flags,
-        header.count,
-        header.ledger_id,
-        header.first_entry_id,
-        header.lac,
-        header.length_before,
-        header.payload_bytes,
-    )
+def _assemble(checked: bytes, body: Sequence[Buffer], mac_key: bytes | None) -> bytearray:
     mac = b""
     if mac_key is not None:
         state = hmac.new(mac_key, checked, hashlib.sha256)
@@ -330,12 +314,11 @@ def _assemble(header: BatchHeader, body: Sequence[Buffer], mac_key: bytes | None
             state.update(part)
         mac = state.digest()
     data = bytearray().join((checked, b"\0\0\0\0", mac, *body))
-    with memoryview(data) as view:
-        crc = crc32c(view[BATCH_HEADER_BYTES:], crc32c(checked))
+    crc = crc32c(memoryview(data)[BATCH_HEADER_BYTES:], crc32c(checked))
     _CRC.pack_into(data, _CRC_OFFSET, crc)
     return data
 
 
-@lru_cache(maxsize=BATCH_ENTRIES_MAX)
+@lru_cache(maxsize=2 * BATCH_ENTRIES_MAX)
 def _u32s(count: int) -> struct.Struct:
     return struct.Struct(f"<{count}I")
