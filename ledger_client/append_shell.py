@@ -18,7 +18,7 @@ from typing import Final, assert_never
 from bookie.wire.messages import Status
 from ledger_client.config import ClientConfig
 from ledger_client.confirmations import Confirmations
-from ledger_client.connection_calls import CallFailure
+from ledger_client.connection_calls import CallFailure, PendingAdd
 from ledger_client.digest import LedgerKeys
 from ledger_client.errors import LedgerError, LedgerNotFoundError, MetadataTooLargeError
 from ledger_client.first_stores import FirstStores
@@ -43,6 +43,7 @@ from metadata.ledger_metadata import LedgerMetadata
 from metadata.ledger_store import LedgerStore
 
 READ_BACK_PAUSE_S: Final = 0.2
+STORED: Final = Status.OK
 REFUSALS_OF_A_BOOKIE: Final = (
     Status.BAD_REQUEST,
     Status.READ_ONLY,
@@ -80,7 +81,7 @@ class AppendShell:
         version: Version,
         keys: LedgerKeys,
         services: WriterServices,
-        observe: Callable[[e.AppendAction], None],
+        observe: Callable[[e.EnsembleChanged | e.FailWriter], None],
     ) -> None:
         config = services.config
         options = AppendOptions(
@@ -110,11 +111,13 @@ class AppendShell:
 
     def dispatch(self, event: e.AppendEvent) -> None:
         """Handle an event, and those that performing it brings about."""
-        self._events.append(event)
         if self._is_dispatching:
+            self._events.append(event)
             return
         self._is_dispatching = True
         try:
+            for action in self.protocol.handle(event):
+                self._perform(action)
             while self._events:
                 for action in self.protocol.handle(self._events.popleft()):
                     self._perform(action)
@@ -129,8 +132,9 @@ class AppendShell:
 
     def on_add_answered(self, bookie_id: BookieId, first_entry_id: EntryId, status: Status) -> None:
         """Take a bookie's answer."""
-        if status is Status.OK:
-            self.first_stores.note(first_entry_id, self.outbox.last_entry_of(first_entry_id))
+        if status is STORED:
+            if self.first_stores.are_expected:
+                self.first_stores.note(first_entry_id, self.outbox.last_entry_of(first_entry_id))
             self.dispatch(e.BatchStored(first_entry_id, bookie_id))
         else:
             if status in REFUSALS_OF_A_BOOKIE:
@@ -168,21 +172,22 @@ class AppendShell:
             case e.StoreMetadata(metadata, expected):
                 self._tasks.start(self._store(metadata, expected))
             case e.EnsembleChanged():
-                pass
+                self._observe(action)
             case e.FailWriter(error):
                 self._fail(error)
+                self._observe(action)
             case e.Closed(metadata):
                 if not self.closed.done():
                     self.closed.set_result(metadata)
             case _ as never:
                 assert_never(never)
-        self._observe(action)
 
     def _send(self, first_entry_id: EntryId, bookie_ids: tuple[BookieId, ...]) -> None:
         data = self.outbox.data(first_entry_id)
-        pool, ledger_id = self._services.pool, self.protocol.metadata.ledger_id
-        for bookie_id in bookie_ids:
-            pool.add(bookie_id, ledger_id, data, first_entry_id, recovery=False, sink=self)
+        add = PendingAdd(
+            self.replication.ledger_id, data, first_entry_id, recovery=False, sink=self
+        )
+        self._services.pool.add_to(bookie_ids, add)
 
     def _choose(self, action: e.ChooseReplacements) -> None:
         chosen = self._replacements(action)

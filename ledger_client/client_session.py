@@ -167,18 +167,19 @@ class ClientSession:
             writer.spare_joined()
 
     def _observe(
-        self, services: ClientServices, ledger_id: LedgerId, action: e.AppendAction
+        self,
+        services: ClientServices,
+        ledger_id: LedgerId,
+        action: e.EnsembleChanged | e.FailWriter,
     ) -> None:
-        match action:
-            case e.EnsembleChanged(fragment) if action.replaced or action.joined:
-                first, ensemble = fragment.first_entry_id, fragment.ensemble
-                services.observer.emit(
-                    EnsembleChanged(ledger_id, first, ensemble, action.replaced, action.joined)
-                )
-            case e.FailWriter(error) if isinstance(error, LedgerFencedError):
+        if isinstance(action, e.FailWriter):
+            if isinstance(action.error, LedgerFencedError):
                 services.observer.emit(LedgerFenced(ledger_id))
-            case _:
-                return
+        elif action.replaced or action.joined:
+            first, ensemble = action.fragment.first_entry_id, action.fragment.ensemble
+            services.observer.emit(
+                EnsembleChanged(ledger_id, first, ensemble, action.replaced, action.joined)
+            )
 
     def _forget_writer(self, ledger_id: LedgerId) -> None:
         self._writers.pop(ledger_id, None)

@@ -12,11 +12,10 @@ Source: protocol rules 2.3, 4.2, 4.6; storage design, "Limits and refusals".
 
 import asyncio
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, cast
 
-from bookie.wire.batch import Buffer
 from bookie.wire.codec import decode_acks, decode_reply, encode_message
 from bookie.wire.entries import Entries, decode_entries
 from bookie.wire.errors import WireError
@@ -41,9 +40,9 @@ from bookie.wire.messages import (
     Request,
     Status,
 )
-from ledger_client.connection_calls import AddSink, BookieCallError, CallFailure
+from ledger_client.connection_calls import BookieCallError, CallFailure, PendingAdd
 from ledger_client.connection_writes import ConnectionWrites
-from metadata.ids import BookieId, EntryId, LedgerId
+from metadata.ids import BookieId, LedgerId
 
 SWEEP_PERIOD_S: Final = 0.25
 HELD_UP_PATIENCE: Final = 2
@@ -55,17 +54,10 @@ PING_IDLE_S: Final = 20.0
 PING_TIMEOUT_S: Final = 2.5
 CALLS_MAX: Final = 10_000
 
+_ADD: Final = FrameKind.ADD  # a look-up in the enumeration costs as much as the header
+
 Answer = Reply | Entries
 LostCallback = Callable[["BookieConnection", CallFailure, str], None]
-
-
-@dataclass(slots=True)
-class _Add:
-    first_entry_id: EntryId
-    size: int
-    sink: AddSink
-    sent_at: float
-    recovery: bool
 
 
 @dataclass(slots=True)
@@ -84,12 +76,13 @@ class BookieConnection(asyncio.BufferedProtocol):
         *,
         add_timeout_s: float,
         on_lost: LostCallback,
-        on_latency: Callable[[float, float], None],
+        on_latency: Callable[[float, float, int], None],
     ) -> None:
         self.bookie_id = bookie_id
         self.unanswered = [0, 0]  # bytes of adds: of writers, and of recoveries
         self.attached: dict[LedgerId, None] = {}
         self.frame_bytes_max = FRAME_BYTES_MAX
+        self.is_open = False  # the hello was accepted and the connection has not ended
         loop = asyncio.get_running_loop()
         self.opened: asyncio.Future[HelloReply] = loop.create_future()
         self.ended: asyncio.Future[None] = loop.create_future()
@@ -102,7 +95,7 @@ class BookieConnection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._assembler = FrameAssembler()
         self._writes = ConnectionWrites(loop)
-        self._adds: dict[int, _Add] = {}
+        self._adds: dict[int, tuple[PendingAdd, float]] = {}  # with the loop's time of sending
         self._calls: dict[int, _Call] = {}
         self._last_request_id = 0
         self._last_received_at = 0.0
@@ -114,33 +107,27 @@ class BookieConnection(asyncio.BufferedProtocol):
     # What the pool asks for
 
     @property
-    def is_open(self) -> bool:
-        """Whether the hello was accepted and the connection has not ended."""
-        return self._loss is None and self.opened.done()
-
-    @property
     def waiting_bytes(self) -> int:
         """Bytes held for this bookie: writers' unanswered adds, or what the socket did not take."""
+        if not self._writes.is_paused:
+            return self.unanswered[0]  # the socket takes whatever it is given
         return max(self.unanswered[0], self._writes.waiting_bytes - self.unanswered[1])
 
     @property
     def oldest_add_sent_at(self) -> float | None:
         """The loop's time at which the oldest unanswered add was sent."""
-        for add in self._adds.values():
-            return add.sent_at
+        for _, sent_at in self._adds.values():
+            return sent_at
         return None
 
-    def send_add(
-        self, batch: Buffer, first_entry_id: EntryId, sink: AddSink, *, recovery: bool
-    ) -> None:
+    def send_add(self, add: PendingAdd) -> None:
         """Send one batch; the connection must be open."""
         assert self.is_open, "adds are sent on open connections"
-        request_id, size, is_idle = self._next_request_id(), len(batch), self._is_idle
-        self._adds[request_id] = _Add(first_entry_id, size, sink, self._loop.time(), recovery)
-        self.unanswered[recovery] += size
-        flags = ADD_RECOVERY if recovery else 0
-        header = frame_header(FrameKind.ADD, request_id, size, flags)
-        self._writes.send(header, batch, at_once=is_idle)
+        request_id, size, is_idle = self._next_request_id(), len(add.batch), self._is_idle
+        self._adds[request_id] = (add, self._loop.time())
+        self.unanswered[add.recovery] += size
+        flags = ADD_RECOVERY if add.recovery else 0
+        self._writes.send(frame_header(_ADD, request_id, size, flags), add.batch, at_once=is_idle)
 
     async def call(self, request: Request, expects: type[object]) -> Answer:
         """Send a request and return its answer. Raises BookieCallError, also for a refusal; its
@@ -175,7 +162,7 @@ class BookieConnection(asyncio.BufferedProtocol):
         """End the connection at once; everything under way fails for this reason."""
         if self._loss is not None:
             return
-        self._loss = (failure, reason)
+        self._loss, self.is_open = (failure, reason), False
         if self._sweep_timer is not None:
             self._sweep_timer.cancel()
         self._writes.stop()
@@ -238,8 +225,7 @@ class BookieConnection(asyncio.BufferedProtocol):
     def _take(self, frame: Frame) -> None:
         match frame.kind:
             case FrameKind.ACKS:
-                for request_id, status in decode_acks(frame.body):
-                    self._take_ack(request_id, status)
+                self._take_acks(decode_acks(frame.body))
             case FrameKind.ENTRIES:
                 self._take_answer(frame.request_id, decode_entries(frame.body))
             case FrameKind.REPLY:
@@ -247,19 +233,23 @@ class BookieConnection(asyncio.BufferedProtocol):
             case FrameKind.REQUEST | FrameKind.ADD:
                 self.close(CallFailure.PROTOCOL, f"a bookie sent a frame of kind {frame.kind.name}")
 
-    def _take_ack(self, request_id: int, status: Status) -> None:
-        add = self._adds.pop(request_id, None)
-        if add is None:
+    def _take_acks(self, acks: Sequence[tuple[int, Status]]) -> None:
+        sent: dict[float, int] = {}  # how many of them were sent at what time
+        for request_id, status in acks:
             if request_id in self._calls:
                 self.close(CallFailure.PROTOCOL, "it acknowledged a request that is not an add")
-            return  # late: its deadline passed
-        self.unanswered[add.recovery] -= add.size
-        self._on_latency(add.sent_at, self._last_received_at)
-        add.sink.on_add_answered(self.bookie_id, add.first_entry_id, status)
+            if request_id not in self._adds:
+                continue  # late: its deadline passed
+            add, sent_at = self._adds.pop(request_id)
+            self.unanswered[add.recovery] -= len(add.batch)
+            sent[sent_at] = sent.get(sent_at, 0) + 1
+            add.sink.on_add_answered(self.bookie_id, add.first_entry_id, status)
+        for sent_at, count in sent.items():
+            self._on_latency(sent_at, self._last_received_at, count)
 
     def _take_reply(self, request_id: int, reply: Reply) -> None:
         if isinstance(reply, Refused) and request_id in self._adds:
-            self._take_ack(request_id, reply.status)
+            self._take_acks([(request_id, reply.status)])
         elif isinstance(reply, HelloReply) or not self.opened.done():
             self._take_hello(reply)
         else:
@@ -298,6 +288,7 @@ class BookieConnection(asyncio.BufferedProtocol):
             self._calls.clear()  # the hello's own
             self.frame_bytes_max = min(reply.frame_bytes_max, FRAME_BYTES_MAX)
             self._assembler.allow(FRAME_BYTES_MAX)
+            self.is_open = True
             self.opened.set_result(reply)
 
     def _send_request(self, request: Request, call: _Call | None) -> int:
@@ -348,16 +339,15 @@ class BookieConnection(asyncio.BufferedProtocol):
     def _fail_late_adds(self, now: float, timeout_s: float) -> None:
         # Adds have one timeout, so the dict's order is also the order of their deadlines.
         late: list[int] = []
-        for request_id, add in self._adds.items():
-            if now - add.sent_at < timeout_s:
+        for request_id, (_, sent_at) in self._adds.items():
+            if now - sent_at < timeout_s:
                 break
             late.append(request_id)
         for request_id in late:
-            failed = self._adds.pop(request_id, None)
-            if failed is not None:
-                self.unanswered[failed.recovery] -= failed.size
-                why = f"nothing came for {now - failed.sent_at:.1f} s"
-                self._fail_add(failed, CallFailure.TIMEOUT, why)
+            add, sent_at = self._adds.pop(request_id)
+            self.unanswered[add.recovery] -= len(add.batch)
+            why = f"nothing came for {now - sent_at:.1f} s"
+            self._fail_add(add, CallFailure.TIMEOUT, why)
 
     def _fail_all(self, failure: CallFailure, reason: str) -> None:
         adds, self._adds = self._adds, {}
@@ -368,10 +358,10 @@ class BookieConnection(asyncio.BufferedProtocol):
         for call in calls.values():
             if call.reply is not None and not call.reply.done():
                 call.reply.set_exception(self._error(failure, reason))
-        for add in adds.values():
+        for add, _ in adds.values():
             self._fail_add(add, failure, reason)
 
-    def _fail_add(self, add: _Add, failure: CallFailure, reason: str) -> None:
+    def _fail_add(self, add: PendingAdd, failure: CallFailure, reason: str) -> None:
         # By the loop: an error of one sink is reported there and keeps none of the others waiting.
         self._loop.call_soon(
             add.sink.on_add_failed, self.bookie_id, add.first_entry_id, failure, reason

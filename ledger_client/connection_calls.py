@@ -1,14 +1,15 @@
-"""Names how a request to one bookie can end, for those who make requests.
+"""Names what is asked of one bookie and how it can end, for those who make requests.
 
 Leaves making them to `ledger_client.connection` and `ledger_client.pool`. Nothing here reaches a
 user: writers, readers and recovery translate it into a `LedgerError`.
 """
 
 from enum import StrEnum
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
+from bookie.wire.batch import Buffer
 from bookie.wire.messages import Status
-from metadata.ids import BookieId, EntryId
+from metadata.ids import BookieId, EntryId, LedgerId
 
 
 class CallFailure(StrEnum):
@@ -62,3 +63,13 @@ class AddSink(Protocol):
     ) -> None:
         """Take note that no answer will come; the batch may or may not have been stored."""
         ...
+
+
+class PendingAdd(NamedTuple):
+    """One batch for one or several bookies, and who hears of each outcome."""
+
+    ledger_id: LedgerId
+    batch: Buffer
+    first_entry_id: EntryId
+    recovery: bool
+    sink: AddSink

@@ -24,15 +24,25 @@ TRANSPORT_BYTES_LOW: Final = 64 * 1024
 class ConnectionWrites:
     """The bytes that wait to be sent over one connection."""
 
-    __slots__ = ("_is_flush_due", "_is_paused", "_loop", "_parts", "_size", "_transport")
+    __slots__ = (
+        "_are_all_small",
+        "_is_flush_due",
+        "_loop",
+        "_parts",
+        "_size",
+        "_transport",
+        "is_paused",
+    )
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._transport: asyncio.Transport | None = None
         self._parts: deque[Buffer] = deque()
         self._size = 0
+        self._are_all_small = True
         self._is_flush_due = False
-        self._is_paused = False
+        self.is_paused = False
+        """Whether the socket does not take what it is given."""
 
     @property
     def waiting_bytes(self) -> int:
@@ -50,8 +60,11 @@ class ConnectionWrites:
         """Send a frame, now or with all others of this tick. Its body must not be changed
         afterwards.
         """
+        size = len(body)
         self._parts += (header, body)
-        self._size += len(header) + len(body)
+        self._size += len(header) + size
+        if size > JOINED_BYTES_MAX:
+            self._are_all_small = False
         if at_once:
             self._flush()
         elif not self._is_flush_due:
@@ -60,11 +73,11 @@ class ConnectionWrites:
 
     def pause(self) -> None:
         """Give the transport nothing more for now."""
-        self._is_paused = True
+        self.is_paused = True
 
     def resume(self) -> None:
         """Go on."""
-        self._is_paused = False
+        self.is_paused = False
         self._flush()
 
     def stop(self) -> None:
@@ -79,14 +92,19 @@ class ConnectionWrites:
 
     def _flush(self) -> None:
         transport = self._transport
-        while transport is not None and self._parts and not self._is_paused:
+        while transport is not None and self._parts and not self.is_paused:
             piece = self._next_piece()
             self._size -= len(piece)
             transport.write(piece)
+        self._are_all_small = self._are_all_small or not self._parts
 
     def _next_piece(self) -> Buffer:
         """Take small parts joined, or one piece of a large part."""
         parts = self._parts
+        if self._are_all_small and self._size <= PIECE_BYTES:
+            whole = b"".join(parts)
+            parts.clear()
+            return whole
         if len(parts[0]) > JOINED_BYTES_MAX:
             part = memoryview(parts.popleft())
             if len(part) > PIECE_BYTES:

@@ -28,10 +28,13 @@ class FirstStores:
             self._waiting[entry_id] = waiting
         return waiting
 
+    @property
+    def are_expected(self) -> bool:
+        """Whether anybody waits."""
+        return bool(self._waiting)
+
     def note(self, first_entry_id: EntryId, last_entry_id: EntryId) -> None:
         """Take note that a bookie stored a batch."""
-        if not self._waiting:
-            return
         for number in range(first_entry_id, last_entry_id + 1):
             waiting = self._waiting.pop(EntryId(number), None)
             if waiting is not None and not waiting.done():

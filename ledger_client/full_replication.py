@@ -22,7 +22,7 @@ class FullReplication:
 
     def __init__(self, ledger_id: LedgerId) -> None:
         self.settled = NO_ENTRY
-        self._ledger_id = ledger_id
+        self.ledger_id = ledger_id
         self._stretches: list[tuple[EntryId, EntryId]] = []
         self._waiters = OrderedWaiters()
         self._failure: LedgerError | None = None
@@ -58,7 +58,7 @@ class FullReplication:
             raise QuorumTimeoutError(
                 f"entries {first}..{last} are confirmed but short of their write quorum, because a "
                 "bookie failed after they were: a repair will copy them",
-                ledger_id=self._ledger_id,
+                ledger_id=self.ledger_id,
                 outcome="unknown",
                 entry_id=entry_id,
             )

@@ -34,11 +34,11 @@ class RecentLatency:
         self._total = 0
         self._since_halved = 0
 
-    def record(self, latency_s: float) -> None:
-        """Take note of one answer."""
-        self._counts[bisect_left(_INNER_BOUNDS_S, latency_s)] += 1
-        self._total += 1
-        self._since_halved += 1
+    def record(self, latency_s: float, count: int = 1) -> None:
+        """Take note of one answer, or of several that took as long."""
+        self._counts[bisect_left(_INNER_BOUNDS_S, latency_s)] += count
+        self._total += count
+        self._since_halved += count
         if self._since_halved >= REMEMBERED_COUNT:
             self._counts = [count // 2 for count in self._counts]
             self._total = sum(self._counts)

@@ -9,7 +9,7 @@ Source: protocol rules 2.1, 2.3, 4.6; storage design, "The batch".
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import Random
 from ssl import SSLContext
 from typing import TypeVar
@@ -34,18 +34,18 @@ from bookie.wire.messages import (
 )
 from ledger_client.config import ClientConfig
 from ledger_client.connection import Answer
-from ledger_client.connection_calls import AddSink, BookieCallError, CallFailure
+from ledger_client.connection_calls import AddSink, BookieCallError, CallFailure, PendingAdd
 from ledger_client.errors import UnauthorizedError
 from ledger_client.latency import RecentLatency
 from ledger_client.observability import Observer
-from ledger_client.pool_link import Addresses, BookieLink, LinkSettings, PendingAdd
+from ledger_client.pool_link import Addresses, BookieLink, LinkSettings
 from metadata.ids import BookieId, EntryId, LedgerId
 
 Cancel = Callable[[], None]
 AnswerT = TypeVar("AnswerT", bound=Answer)
 UnavailableCallback = Callable[[BookieId, CallFailure, str], None]
 
-__all__ = ["AddSink", "BookieCallError", "BookiePool", "CallFailure", "Cancel"]
+__all__ = ["AddSink", "BookieCallError", "BookiePool", "CallFailure", "Cancel", "PendingAdd"]
 
 
 class BookiePool:
@@ -86,25 +86,25 @@ class BookiePool:
         recovery: bool,
         sink: AddSink,
     ) -> None:
-        """Send one batch to one bookie.
+        """Send one batch to one bookie; see `add_to`."""
+        self.add_to((bookie_id,), PendingAdd(ledger_id, batch, first_entry_id, recovery, sink))
 
-        Never raises; exactly one of the sink's methods is called later, on the loop. The batch must
-        not be changed afterwards. All that is sent in one tick of the loop leaves in one write per
-        bookie.
+    def add_to(self, bookie_ids: Sequence[BookieId], add: PendingAdd) -> None:
+        """Send one batch to several bookies.
+
+        Never raises; exactly one of the sink's methods is called for each of them later, on the
+        loop. The batch must not be changed afterwards. All that is sent in one tick of the loop
+        leaves in one write per bookie.
         """
-        self._observer.adds_sent += 1
-        self._observer.add_bytes_sent += len(batch)
-        pending = PendingAdd(ledger_id, batch, first_entry_id, recovery, sink)
-        if self._is_closed:
-            asyncio.get_running_loop().call_soon(
-                sink.on_add_failed,
-                bookie_id,
-                first_entry_id,
-                CallFailure.CLOSED,
-                "the client is closed",
-            )
-        else:
-            self._link(bookie_id).add(pending)
+        self._observer.adds_sent += len(bookie_ids)
+        self._observer.add_bytes_sent += len(bookie_ids) * len(add.batch)
+        for bookie_id in bookie_ids:
+            if self._is_closed:
+                failed, first, why = add.sink.on_add_failed, add.first_entry_id, CallFailure.CLOSED
+                loop = asyncio.get_running_loop()
+                loop.call_soon(failed, bookie_id, first, why, "the client is closed")
+            else:
+                self._link(bookie_id).add(add)
 
     async def read_entries(
         self, bookie_id: BookieId, request: ReadEntries, *, timeout_s: float

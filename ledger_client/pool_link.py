@@ -15,16 +15,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from random import Random
 from ssl import SSLContext
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
-from bookie.wire.batch import Buffer
 from bookie.wire.messages import Hello, Request, Status
 from ledger_client.config import ClientConfig
 from ledger_client.connection import Answer, BookieConnection
-from ledger_client.connection_calls import AddSink, BookieCallError, CallFailure
+from ledger_client.connection_calls import BookieCallError, CallFailure, PendingAdd
 from ledger_client.latency import RecentLatency
 from metadata.errors import MetadataError
-from metadata.ids import BookieId, EntryId, LedgerId
+from metadata.ids import BookieId, LedgerId
 
 RECONNECT_DELAY_MIN_S: Final = 0.05
 SETTLED_AFTER_S: Final = 5.0
@@ -77,16 +76,6 @@ class _Unreachable:
     reason: str
 
 
-class PendingAdd(NamedTuple):
-    """One batch for one bookie, and who hears of its outcome."""
-
-    ledger_id: LedgerId
-    batch: Buffer
-    first_entry_id: EntryId
-    recovery: bool
-    sink: AddSink
-
-
 class BookieLink:
     """The way to one bookie, whether or not it is connected at the moment."""
 
@@ -95,6 +84,9 @@ class BookieLink:
         self.add_latency = RecentLatency()
         self.add_answered_at: float | None = None  # the loop's time of the last answer to an add
         self._settings = settings
+        # Recoveries, each of which bounds itself, leave the writers their room, and have their own.
+        writers_max = settings.config.unanswered_bytes_max
+        self._bytes_max = (writers_max, max(writers_max, RECOVERIES_BYTES_MAX))
         self._loop = asyncio.get_running_loop()
         self._connection: BookieConnection | None = None
         self._connected_at = 0.0
@@ -110,14 +102,11 @@ class BookieLink:
 
     def add(self, add: PendingAdd) -> None:
         """Send an add, or queue it while a connection is made; its sink learns the outcome."""
-        size = len(add.batch)
-        connection = self._connection
-        # Recoveries, each of which bounds itself, leave the writers their room, and have their own.
-        bound = self._settings.config.unanswered_bytes_max
-        if add.recovery:
-            bound = max(bound, RECOVERIES_BYTES_MAX)
-        waiting = self._queued_bytes
-        if connection is not None:
+        connection, size = self._connection, len(add.batch)
+        bound = self._bytes_max[add.recovery]
+        if connection is None:
+            waiting = self._queued_bytes
+        else:
             waiting = connection.unanswered[1] if add.recovery else connection.waiting_bytes
         if waiting and waiting + size > bound:
             self._fail(add, CallFailure.OVERFLOW, f"{waiting} of {bound} bytes are unanswered")
@@ -184,8 +173,8 @@ class BookieLink:
 
     # Inside
 
-    def _on_latency(self, sent_at: float, answered_at: float) -> None:
-        self.add_latency.record(answered_at - sent_at)
+    def _on_latency(self, sent_at: float, answered_at: float, count: int) -> None:
+        self.add_latency.record(answered_at - sent_at, count)
         self.add_answered_at = answered_at
 
     def _send(self, connection: BookieConnection, add: PendingAdd) -> None:
@@ -194,8 +183,9 @@ class BookieLink:
             why = f"a batch of {len(add.batch)} bytes is over the bookie's limit of {limit}"
             self._fail(add, CallFailure.PROTOCOL, why)
             return
-        self._attach(connection, add.ledger_id)
-        connection.send_add(add.batch, add.first_entry_id, add.sink, recovery=add.recovery)
+        if add.ledger_id not in connection.attached:
+            self._attach(connection, add.ledger_id)
+        connection.send_add(add)
 
     def _attach(self, connection: BookieConnection, ledger_id: LedgerId) -> None:
         if ledger_id not in connection.attached:

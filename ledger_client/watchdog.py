@@ -32,6 +32,11 @@ class Watched(Protocol):
         """Which ledger it writes."""
         ...
 
+    @property
+    def look_at(self) -> float:
+        """The loop's time before which there is nothing to see."""
+        ...
+
     def check(self, now: float) -> bool:
         """Look at deadlines and returned members; False once nothing is left to watch."""
         ...
@@ -85,7 +90,9 @@ class Watchdog:
         now = asyncio.get_running_loop().time()
         if now - self._due_at < WATCH_PERIOD_S:
             self._act_on_silence(now)  # else this process was held up: answers may lie unread
-        self._active = {i: w for i, w in list(self._active.items()) if self._check(w, now)}
+        for writer in [w for w in self._active.values() if w.look_at <= now]:
+            if not self._check(writer, now):
+                self._active.pop(writer.ledger_id, None)
         if self._active and self._timer is None:
             self._arm()
 

@@ -49,7 +49,7 @@ class LedgerWriter:
         keys: LedgerKeys,
         services: WriterServices,
         watchdog: Watchdog,
-        observe: Callable[[e.AppendAction], None],
+        observe: Callable[[e.EnsembleChanged | e.FailWriter], None],
         on_closed: Callable[[LedgerId], None],
     ) -> None:
         config = services.config
@@ -253,11 +253,14 @@ class LedgerWriter:
         shell = self._shell
         if not payloads or shell.failure is not None:
             return
-        first = EntryId(shell.outbox.lap + 1)
         now = asyncio.get_running_loop().time()
-        for cut in cut_batches(payloads, first, shell.protocol.metadata.quorum, self._limits):
-            shell.push(cut.payloads, cut.payload_bytes, now)
-        self._note_sent(now)
+        if len(payloads) == 1:  # it fits, whatever its size
+            shell.push(payloads, len(payloads[0]), now)
+        else:
+            first = EntryId(shell.outbox.lap + 1)
+            for cut in cut_batches(payloads, first, shell.protocol.metadata.quorum, self._limits):
+                shell.push(cut.payloads, cut.payload_bytes, now)
+        self._watch.note_sent(now)
 
     @property
     def is_usable(self) -> bool:
@@ -304,11 +307,8 @@ class LedgerWriter:
         now = asyncio.get_running_loop().time()
         shell.window.take(payload_bytes, len(payloads))
         shell.push(payloads, payload_bytes, now)
-        self._note_sent(now)
-        return first
-
-    def _note_sent(self, now: float) -> None:
         self._watch.note_sent(now)
+        return first
 
     def _require_open(self) -> None:
         self._own_process.require()

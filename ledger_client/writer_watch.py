@@ -39,7 +39,7 @@ class WriterWatch:
         self._is_closed = False
         self._lac_told = EntryId(-1)
         self._last_sent_at = 0.0
-        self._look_at = 0.0
+        self.look_at = 0.0
         self._parked = ParkedMembers(
             services.pool,
             config.add_timeout_s,
@@ -49,7 +49,7 @@ class WriterWatch:
 
     def wake(self) -> None:
         """Be visited until nothing is left to watch, and soon."""
-        self._look_at = 0.0
+        self.look_at = 0.0
         if not self._is_closed:
             self._watchdog.activate(self)
 
@@ -62,9 +62,7 @@ class WriterWatch:
     def check(self, now: float) -> bool:
         """Look at deadlines, members and the LAC; False once nothing is left to watch."""
         shell, config = self._shell, self._services.config
-        if now < self._look_at:
-            return True
-        self._look_at = 0.0 if shell.protocol.parked else now + config.lac_delay_s * LOOK_SHARE
+        self.look_at = 0.0 if shell.protocol.parked else now + config.lac_delay_s * LOOK_SHARE
         if self._is_closed or shell.protocol.has_ended or shell.closed.done():
             return False
         oldest = shell.outbox.oldest_appended_at

@@ -32,7 +32,7 @@ from bookie.wire.messages import (
     Status,
 )
 from ledger_client.connection import Answer, BookieConnection
-from ledger_client.connection_calls import BookieCallError, CallFailure
+from ledger_client.connection_calls import BookieCallError, CallFailure, PendingAdd
 from metadata.ids import BookieId, EntryId, LedgerId
 from tests.fuzz.findings import Finding, Tally, describe, require
 from tests.fuzz.memory_transport import MemoryTransport
@@ -146,7 +146,7 @@ class _Talk:
             hello,
             add_timeout_s=ADD_TIMEOUT_S,
             on_lost=lambda _connection, failure, _reason: self._lost.append(failure),
-            on_latency=lambda sent, answered: require(sent <= answered, "time goes on"),
+            on_latency=lambda sent, answered, _count: require(sent <= answered, "time goes on"),
         )
         transport = MemoryTransport(connection)
         connection.connection_made(transport)
@@ -195,7 +195,7 @@ class _Talk:
             sink = Sink()
             self._sinks.append(sink)
             batch = build_batch(ONE, EntryId(number), EntryId(-1), 0, [b"x"], DIGEST_SEED)
-            connection.send_add(batch, EntryId(number), sink, recovery=False)
+            connection.send_add(PendingAdd(ONE, batch, EntryId(number), recovery=False, sink=sink))
             request_id += 1
             if rng.random() < 0.9:
                 acks.append((request_id, Status.OK if rng.random() < 0.8 else Status.FENCED))
