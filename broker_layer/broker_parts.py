@@ -9,6 +9,7 @@ from random import Random
 from typing import Final
 
 from broker_layer.administration import topic_admin_handlers
+from broker_layer.administration.spreading import TopicSpreading
 from broker_layer.control.cluster_view import ClusterView, ViewSources
 from broker_layer.control.control_config import ControlConfig
 from broker_layer.control.controller import Controller, ControllerParts
@@ -32,6 +33,7 @@ from broker_layer.log.topic_configs import TopicDefaults
 from broker_layer.log.topic_log import TopicLog
 from broker_layer.options import BrokerOptions, topic_default_configs
 from broker_layer.peer import Peers
+from broker_layer.server.listeners import parse_listeners
 from broker_layer.transactions import handlers as transaction_handlers
 from broker_layer.transactions.config import TransactionConfig
 from broker_layer.transactions.coordinator import TransactionCoordinator
@@ -228,6 +230,11 @@ class LeadingParts:
         )
         self._changes = TopicChanges(changes)
         self._cluster = cluster
+        self._view_peers = Peers(f"broker-{options.broker_id}-views", rng)
+        listener = options.inter_broker_listener or parse_listeners(options.listeners)[0].name
+        self._spreading = TopicSpreading(
+            options.broker_id, cluster.view, self._view_peers, listener
+        )
 
     def handlers(self, cluster_id: str) -> dict[int, Handler]:
         """Return what answers the administration of topics."""
@@ -242,6 +249,7 @@ class LeadingParts:
                 cluster.bookies,
                 self.config,
                 cluster_id,
+                self._spreading,
             )
         )
 
@@ -260,6 +268,7 @@ class LeadingParts:
         await self.controller.aclose()
         await self.manager.aclose()
         await self._reporter.aclose()
+        await self._view_peers.aclose()
 
 
 def client_config(options: BrokerOptions) -> ClientConfig:

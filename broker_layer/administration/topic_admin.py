@@ -1,7 +1,7 @@
 """Answers CreateTopics, DeleteTopics and CreatePartitions.
 
-Leaves the changes to `topic_changes.py`, settings to `config_admin.py`, and leaders to
-`leader_elections.py`; `handlers` gathers all of them.
+Leaves the changes to `topic_changes.py`, waiting for other brokers to `spreading.py`, settings to
+`config_admin.py`, and leaders to `leader_elections.py`; `topic_admin_handlers` gathers all of them.
 
 Manual assignments are lists of brokers for each partition. Here a broker leads and bookies
 replicate: the first broker of a list is honoured as the preferred leader, and the length of the
@@ -13,7 +13,6 @@ Invariants: every topic of a request is answered by itself; one that is named tw
 Source: KIP-4, KIP-195, KIP-464 (defaults by -1), KIP-516 (topic ids), KIP-525 (configs in answers).
 """
 
-import asyncio
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -21,6 +20,7 @@ from typing import Final
 from uuid import UUID
 
 from broker_layer.administration.shown_configs import topic_rows
+from broker_layer.administration.spreading import TopicSpreading
 from broker_layer.control.cluster_view import ClusterView
 from broker_layer.control.control_config import ControlConfig
 from broker_layer.control.topic_changes import NewTopic, TopicChanges
@@ -40,8 +40,6 @@ from broker_layer.request_context import RequestContext
 from metadata.topic import TopicRecord
 
 TIMEOUT_S_MAX: Final = 60.0
-SPREAD_S: Final = 0.1
-"""How long a change waits with its answer: by then other brokers have most likely heard of it."""
 BY_ID_VERSION: Final = 6
 """The first of DeleteTopics that takes ids beside names."""
 
@@ -62,10 +60,18 @@ class _AskedDeletion:
 class TopicAdmin:
     """Answers for one broker; any broker may be asked."""
 
-    def __init__(self, view: ClusterView, changes: TopicChanges, config: ControlConfig) -> None:
+    def __init__(
+        self,
+        view: ClusterView,
+        changes: TopicChanges,
+        config: ControlConfig,
+        spreading: TopicSpreading | None,
+    ) -> None:
+        """Without `spreading`, other brokers are not waited for: there are none to be asked."""
         self._view = view
         self._changes = changes
         self._config = config
+        self._spreading = spreading
 
     # -- creation --------------------------------------------------------------------------------
 
@@ -77,6 +83,7 @@ class TopicAdmin:
         loads = self._changes.loads()
         timeout_s = _seconds(request.timeout_ms)
         answers = []
+        stored: list[TopicRecord] = []
         for name, count in counts.items():
             if count > 1:  # answered once, as the answer has one row for a name
                 text = f"{name!r} is named more than once"
@@ -88,11 +95,12 @@ class TopicAdmin:
                 record = self._changes.plan(_wanted(topic), loads)
                 if not request.validate_only:
                     record = await self._changes.store(record, timeout_s)
+                    stored.append(record)
             except TopicError as error:
                 answers.append(_not_created(topic.name, error.code, error.text))
             else:
                 answers.append(self._created(record))
-        await self._let_spread(is_dry=request.validate_only)
+        await self._let_spread(stored)
         return CreateTopicsResponse(throttle_time_ms=0, topics=answers)
 
     def _created(self, record: TopicRecord) -> _Created:
@@ -123,6 +131,7 @@ class TopicAdmin:
         del context
         loads = self._changes.loads()
         answers = []
+        stored: list[TopicRecord] = []
         counts = Counter(topic.name for topic in request.topics)
         for name in (name for name, count in counts.items() if count > 1):
             text = f"{name!r} is named more than once"
@@ -138,14 +147,15 @@ class TopicAdmin:
                     leaders = _first_brokers([each.broker_ids for each in topic.assignments])
                 planned = self._changes.plan_partitions(topic.name, topic.count, leaders, loads)
                 if not request.validate_only:
-                    await self._changes.add_partitions(topic.name, topic.count, planned)
+                    record = await self._changes.add_partitions(topic.name, topic.count, planned)
+                    stored.append(record)
             except TopicError as error:
                 answers.append(
                     _Grown(name=topic.name, error_code=error.code, error_message=error.text)
                 )
             else:
                 answers.append(_Grown(name=topic.name, error_code=ErrorCode.NONE))
-        await self._let_spread(is_dry=request.validate_only)
+        await self._let_spread(stored)
         return CreatePartitionsResponse(throttle_time_ms=0, results=answers)
 
     # -- deletion --------------------------------------------------------------------------------
@@ -159,21 +169,22 @@ class TopicAdmin:
         else:
             asked = [_AskedDeletion(name, None) for name in request.topic_names]
         answers = []
+        deleted: list[TopicRecord] = []
         for each, count in Counter(asked).items():
             if count > 1:
                 text = "the topic is named more than once"
                 answers.append(_not_deleted(each, ErrorCode.INVALID_REQUEST, text))
             else:
-                answers.append(await self._delete(each))
-        await self._let_spread(is_dry=False)
+                answers.append(await self._delete(each, deleted))
+        await self._let_spread(deleted)
         return DeleteTopicsResponse(throttle_time_ms=0, responses=answers)
 
-    async def _let_spread(self, *, is_dry: bool) -> None:
+    async def _let_spread(self, records: Sequence[TopicRecord]) -> None:
         """Wait until those whom the client asks next know as much as this broker."""
-        if not is_dry and len(self._view.brokers) > 1:
-            await asyncio.sleep(SPREAD_S)
+        if self._spreading is not None:
+            await self._spreading.wait(records)
 
-    async def _delete(self, asked: _AskedDeletion) -> _Deleted:
+    async def _delete(self, asked: _AskedDeletion, deleted: list[TopicRecord]) -> _Deleted:
         topic_id = asked.topic_id if asked.topic_id else None
         has_id = topic_id is not None and topic_id.int != 0
         if (asked.name is not None) == has_id:
@@ -187,6 +198,7 @@ class TopicAdmin:
             record = await self._changes.delete(name)
         except TopicError as error:
             return _not_deleted(replace(asked, name=name), error.code, error.text)
+        deleted.append(record)
         return _Deleted(
             name=name, topic_id=UUID(bytes=bytes(record.topic_id)), error_code=ErrorCode.NONE
         )

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from broker_layer.administration.cluster_answers import ClusterAnswers
 from broker_layer.administration.config_admin import ConfigAdmin
 from broker_layer.administration.leader_elections import LeaderElections
+from broker_layer.administration.spreading import TopicSpreading
 from broker_layer.administration.topic_admin import TopicAdmin
 from broker_layer.administration.topic_metadata_answers import MetadataAnswers
 from broker_layer.control.cluster_view import ClusterView
@@ -34,6 +35,7 @@ class AdminParts:
     bookies: LiveBookies
     config: ControlConfig
     cluster_id: str
+    spreading: TopicSpreading | None = None
 
 
 def handlers(parts: AdminParts) -> dict[int, Handler]:
@@ -44,7 +46,7 @@ def handlers(parts: AdminParts) -> dict[int, Handler]:
     replicas = ReplicaView(view, manager, parts.numbers, parts.bookies, config.topic_defaults)
     metadata = MetadataAnswers(view, replicas, changes, config, parts.cluster_id)
     cluster = ClusterAnswers(view, manager, changes, parts.cluster_id)
-    topics = TopicAdmin(view, changes, config)
+    topics = TopicAdmin(view, changes, config, parts.spreading)
     configs = ConfigAdmin(manager.broker_id, view, changes, config)
     elections = LeaderElections(view, parts.topics)
     return {

@@ -1,0 +1,116 @@
+"""Waits until every live broker shows a change of topics, so that whoever a client asks next knows
+of it.
+
+Leaves the change to `topic_changes.py`, and connections to `broker_layer.peer`.
+
+Other brokers hear of a change from the metadata service, each in its own time. They are asked for
+Metadata, as a client would ask, until they show it.
+
+Invariants: the wait is bounded; a broker that cannot be asked is not waited for, nor one that left.
+
+Source: Kafka answers such requests once its controller's change was applied where it answers.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final, Protocol
+from uuid import UUID
+
+from broker_layer.control.cluster_view import ClusterView
+from broker_layer.kafka.error_codes import ErrorCode
+from broker_layer.kafka.errors import FrameError
+from broker_layer.kafka.messages import (
+    MetadataRequest,
+    MetadataResponse,
+    decode_response,
+    encode_request,
+)
+from broker_layer.kafka.versions import ApiKey
+from broker_layer.peer import PeerAddress
+from broker_layer.peer_connection import PeerError
+from metadata.topic import TopicRecord
+
+SPREAD_S_MAX: Final = 2.0
+"""How long an answer waits at most until other brokers show what was changed."""
+LOOK_FIRST_S: Final = 0.01
+LOOK_MAX_S: Final = 0.2
+VERSION: Final = 10
+"""Of Metadata: the first that names topics by id too."""
+
+_NO_ID: Final = UUID(int=0)
+_Asked = MetadataRequest.MetadataRequestTopic
+
+
+class AskPeer(Protocol):
+    """What is needed of `broker_layer.peer.Peers`."""
+
+    async def call(
+        self, address: PeerAddress, api_key: int, version: int, body: bytes, *, timeout_s: float
+    ) -> memoryview:
+        """Return the body of a broker's answer. Raises PeerError."""
+        ...
+
+
+class TopicSpreading:
+    """The other brokers' views, as one broker asks for them by one listener."""
+
+    def __init__(self, broker_id: int, view: ClusterView, peers: AskPeer, listener: str) -> None:
+        self._broker_id = broker_id
+        self._view = view
+        self._peers = peers
+        self._listener = listener
+
+    async def wait(self, records: Sequence[TopicRecord]) -> None:
+        """Return once all brokers show these topics, or show no more those that are deleted; or
+        after SPREAD_S_MAX.
+        """
+        others = [each for each in self._view.brokers if each != self._broker_id]
+        if not records or not others:
+            return
+        try:
+            async with asyncio.timeout(SPREAD_S_MAX):
+                await asyncio.gather(*[self._wait_for(each, records) for each in others])
+        except TimeoutError:
+            pass
+
+    async def _wait_for(self, broker_id: int, records: Sequence[TopicRecord]) -> None:
+        body = bytes(encode_request(_request(records), VERSION))
+        pause_s = LOOK_FIRST_S
+        while (found := self._view.address_of(broker_id, self._listener)) is not None:
+            address = PeerAddress(broker_id, *found)
+            try:
+                answer = await self._peers.call(
+                    address, ApiKey.METADATA, VERSION, body, timeout_s=SPREAD_S_MAX
+                )
+                response = decode_response(ApiKey.METADATA, VERSION, answer)
+            except (PeerError, FrameError):
+                return
+            assert isinstance(response, MetadataResponse), "the codec goes by the API"
+            if _shows(response, records):
+                return
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, LOOK_MAX_S)
+
+
+def _request(records: Sequence[TopicRecord]) -> MetadataRequest:
+    topics = [_Asked(topic_id=_NO_ID, name=record.name) for record in records]
+    return MetadataRequest(
+        topics=topics,
+        allow_auto_topic_creation=False,
+        include_cluster_authorized_operations=False,
+        include_topic_authorized_operations=False,
+    )
+
+
+def _shows(response: MetadataResponse, records: Sequence[TopicRecord]) -> bool:
+    """Tell whether an answer is of after the topics were stored as they are here."""
+    counts = {
+        (each.name, each.topic_id): len(each.partitions)
+        for each in response.topics
+        if each.error_code == ErrorCode.NONE
+    }
+    for record in records:
+        count = counts.get((record.name, UUID(bytes=bytes(record.topic_id))), 0)
+        if count if record.is_deleted else count < len(record.partitions):
+            return False
+    return True
