@@ -24,6 +24,10 @@ class ControlConfig:
     """Kafka's `transaction.state.log.num.partitions`; as above."""
 
     take_overs_at_once: int = 64
+    take_over_slot_s_max: float = 1.0
+    """How long one of them keeps others from their turn: one that waits for a bookie goes on
+    beside them."""
+
     take_over_pause_max_s: float = 5.0
     """Between attempts to take a partition over."""
 

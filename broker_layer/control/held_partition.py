@@ -19,6 +19,7 @@ from random import Random
 from typing import Final, Protocol
 
 from broker_layer.control.opening_partitions import OpeningPartitions
+from broker_layer.control.takeover_slots import TakeOverSlots
 from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
 from ledger_client import LedgerError
@@ -79,7 +80,7 @@ class PartitionStatus:
 class TakeOverLimits:
     """What all partitions of a broker share when they are taken over."""
 
-    at_once: asyncio.Semaphore
+    slots: TakeOverSlots
     pause_max_s: float
     rng: Random
     opening: OpeningPartitions
@@ -168,7 +169,7 @@ class HeldPartition:
 
     async def _take_over(self, epoch: int) -> None:
         """Try once; after a failure, pause until the next attempt is due."""
-        async with self._limits.at_once:
+        async with self._limits.slots.taken():
             if self.wanted != epoch:
                 return
             self._note(Stage.TAKES_OVER, epoch, self.status.reason)

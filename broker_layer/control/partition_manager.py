@@ -27,6 +27,7 @@ from broker_layer.control.held_partition import (
 )
 from broker_layer.control.opening_partitions import OpeningPartitions
 from broker_layer.control.partition_opening import PartitionOpening
+from broker_layer.control.takeover_slots import TakeOverSlots
 from broker_layer.coordinator_partitions import INTERNAL_TOPICS
 from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
@@ -307,9 +308,9 @@ class PartitionManager:
         yield from list(self._ending.values())
 
     def _new_limits(self) -> TakeOverLimits:
-        at_once = asyncio.Semaphore(self._config.take_overs_at_once)
-        pause_max_s = self._config.take_over_pause_max_s
-        return TakeOverLimits(at_once, pause_max_s, self._rng, self._openings)
+        config = self._config
+        slots = TakeOverSlots(config.take_overs_at_once, config.take_over_slot_s_max)
+        return TakeOverLimits(slots, config.take_over_pause_max_s, self._rng, self._openings)
 
 
 def _with_new_epochs(
