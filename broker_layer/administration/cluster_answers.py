@@ -29,7 +29,9 @@ from broker_layer.kafka.messages import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
+from broker_layer.log.topic_log import TopicLog
 from broker_layer.request_context import RequestContext
+from metadata.errors import MetadataError
 
 BATCH_VERSION: Final = 4
 """The first of FindCoordinator that asks for several keys."""
@@ -169,7 +171,7 @@ class ClusterAnswers:
                 topics.setdefault(log.topic, []).append(
                     _DirectoryPartition(
                         partition_index=partition,
-                        partition_size=log.size_bytes,
+                        partition_size=await _size_of(log),
                         offset_lag=0,
                         is_future_key=False,
                     )
@@ -183,3 +185,11 @@ class ClusterAnswers:
             ],
         )
         return DescribeLogDirsResponse(error_code=ErrorCode.NONE, results=[directory])
+
+
+async def _size_of(log: TopicLog) -> int:
+    """Return a log's bytes; of what cannot be looked up now, as many as are known."""
+    try:
+        return await log.measure()
+    except (TopicError, MetadataError):
+        return log.size_bytes

@@ -72,6 +72,8 @@ class LedgerChain:
         self._abandoning: list[asyncio.Task[None]] = []
         self._older: tuple[tuple[int, int, int], list[Segment]] | None = None
         """Segments of which chunks, less how many skipped, and those segments."""
+        self.older_bytes = 0
+        """Bytes of the ledgers that are kept outside of the record, when they were last read."""
 
     @classmethod
     async def claim(cls, services: LogServices, key: PartitionKey, epoch: int) -> Self:
@@ -212,8 +214,11 @@ class LedgerChain:
                 if record is self.record:
                     raise deposed("another broker has dropped ledgers of this partition") from error
             else:
-                self._older = chunks, list(found[: len(found) - len(record.segments)])
+                older = list(found[: len(found) - len(record.segments)])
+                self._older = chunks, older
+                self.older_bytes = sum(each.bytes or 0 for each in older)
                 return list(found)
+        self.older_bytes = 0
         return list(self.record.segments)
 
     async def drop_below(self, log_start_offset: int) -> int:

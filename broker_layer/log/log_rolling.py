@@ -18,6 +18,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from typing import Final, Protocol
 
 from broker_layer.errors import TopicError
@@ -33,6 +34,7 @@ from ledger_client.info import LedgerInfo
 from ledger_client.writer import LedgerWriter
 from metadata.errors import MetadataError, StoreClosedError
 from metadata.ids import BookieId, EntryId, LedgerId
+from metadata.partition import Segment
 
 ROLL_EARLY_SHARE: Final = 0.9
 PRODUCER_EXPIRATION_MS: Final = 86_400_000
@@ -115,6 +117,15 @@ class LogRolling:
         if self.ledger is not None and self.ledger.writer.quorum.is_in_sync:
             return self.ledger.writer.in_sync
         return self.replicas
+
+    @property
+    def written_bytes(self) -> int:
+        """Bytes of the ledgers whose end the list does not tell yet."""
+        return sum(each.written_bytes for each in (self.ledger, self._draining) if each is not None)
+
+    def _measured(self, segment: Segment) -> Segment:
+        """Return an entry of the list, with the bytes of a ledger that is open."""
+        return replace(segment, bytes=self.written_bytes) if segment.is_open else segment
 
     def confirmed_of(self, ledger_id: LedgerId) -> EntryId | None:
         """Return the last confirmed entry of a ledger that is being written; None for others."""
@@ -311,7 +322,7 @@ class LogRolling:
             if is_short or is_aged(ledger.segment, ledger.max_timestamp_ms, config, now_ms):
                 self._is_asked = True
             self.look()
-        segments = await self._chain.segments()
+        segments = [self._measured(each) for each in await self._chain.segments()]
         start = self._chain.record.log_start_offset
         await self.begin_at(retained_from(segments, config, start, now_ms))
         try:

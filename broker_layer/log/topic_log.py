@@ -132,10 +132,16 @@ class TopicLog:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of the ledgers that the list names, of the open one as far as it is written."""
-        ledger = self._rolling.ledger
+        """Bytes of the ledgers that the list names, of the open one as far as it is written. Very
+        old ones are counted as `measure`, or retention, found them last.
+        """
         listed = sum(each.bytes or 0 for each in self._chain.record.segments)
-        return listed + (0 if ledger is None else ledger.written_bytes)
+        return self._chain.older_bytes + listed + self._rolling.written_bytes
+
+    async def measure(self) -> int:
+        """Return `size_bytes` as of now. Raises TopicError, MetadataError."""
+        await self._chain.segments()
+        return self.size_bytes
 
     @property
     def config(self) -> LogConfig:
