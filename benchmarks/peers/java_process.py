@@ -89,16 +89,18 @@ def free_ports(count: int) -> list[int]:
         return [int(probe.getsockname()[1]) for probe in probes]
 
 
-async def run_tool(command: Sequence[str], log_path: Path) -> None:
+async def run_tool(
+    command: Sequence[str], log_path: Path, timeout_s: float = TOOL_TIMEOUT_S
+) -> None:
     """Run a program that ends by itself. Raises PeerFailedError if it ends badly."""
     with log_path.open("ab") as log:
         process = await asyncio.create_subprocess_exec(
             *command, stdin=DEVNULL, stdout=log, stderr=log
         )
     try:
-        status = await asyncio.wait_for(process.wait(), TOOL_TIMEOUT_S)
+        status = await asyncio.wait_for(process.wait(), timeout_s)
     except TimeoutError:
-        raise PeerFailedError(f"{log_path.stem} took over {TOOL_TIMEOUT_S:.0f} s") from None
+        raise PeerFailedError(f"{log_path.stem} took over {timeout_s:.0f} s") from None
     finally:
         if process.returncode is None:
             process.kill()

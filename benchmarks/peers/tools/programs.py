@@ -35,6 +35,7 @@ FLAGS: Final = (
     "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
 )
 LOG_TAIL_CHARACTERS: Final = 1000
+RUN_TIMEOUT_S: Final = 180.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +73,7 @@ class Programs:
         """Run a job and return its figures. Raises PeerFailedError."""
         latencies = log.with_suffix(".latencies")
         try:
-            await run_tool(self.command(job, target, latencies), log)
+            await run_tool(self.command(job, target, latencies), log, RUN_TIMEOUT_S)
             lines = latencies.read_text().split() if latencies.exists() else []
             return figures_of(job, log.read_text(errors="replace"), lines)
         except (PeerFailedError, OutputError) as error:
