@@ -122,10 +122,14 @@ class CampaignRun:
         injector.stop()
         await faults
         await injector.settle()
-        checked: dict[str, Any] = {}
-        if await self._is_available(bootstrap):
-            await self._end_clients(workers, bootstrap)
-            checked = await self._check(bootstrap)
+        is_available = await self._is_available(bootstrap)
+        await workers.end("producer")
+        await workers.end("transactor")
+        if is_available:
+            await self._read_to_ends(workers, bootstrap)
+        for module in ("member", "watcher", "observer"):
+            await workers.end(module)
+        checked = await self._check(bootstrap)
         self._complaints += injector.complaints + workers.complaints
         return self._summary(injector, checked)
 
@@ -178,11 +182,9 @@ class CampaignRun:
             self._complaints.append(f"not available after {AVAILABLE_S_MAX:.0f} s: {failed}")
         return not failed
 
-    async def _end_clients(self, workers: Workers, bootstrap: str) -> None:
-        """End those that write; let the groups read to the end, and end them too."""
+    async def _read_to_ends(self, workers: Workers, bootstrap: str) -> None:
+        """Let the groups read to the end."""
         partitions = self._campaign.partitions
-        await workers.end("producer")
-        await workers.end("transactor")
         begun = time.monotonic()
         groups = [f"{GROUP}-{protocol}" for protocol in self._campaign.protocols]
         reading = asyncio.gather(
@@ -198,8 +200,6 @@ class CampaignRun:
             if lag:
                 self._complaints.append(f"{group} did not read to the end: {lag}")
         self._consumed_after_s = round(time.monotonic() - begun, 2)
-        for module in ("member", "watcher", "observer"):
-            await workers.end(module)
 
     async def _check(self, bootstrap: str) -> dict[str, Any]:
         checker = await asyncio.create_subprocess_exec(

@@ -17,17 +17,19 @@ from tests.seeded_bugs.catalogue import BUGS
 from tests.seeded_bugs.trees import ROOT, apply_bug, copy_listed, environment
 
 EXPECTED: Final[Mapping[str, str]] = {
-    "unsure_member_denies": "lost",
+    "counts_before_it_is_listed": "lost",
+    "offsets_begin_at_the_segment": "misplaced",
     "sequences_are_not_compared": "duplicate",
     "aborted_list_left_out": "aborted token",
 }
 """A seeded bug, and what its campaign has to find, maybe among other things."""
+WRONG: Final = tuple(each for each in BUGS if each.name in EXPECTED)
 LIMIT_S: Final = 1_200
 
 
 def run_wrong(name: str, seconds: float, seed: int) -> dict[str, Any]:
     """Run a campaign on a copy of this tree with one bug; return its summary."""
-    (bug,) = (each for each in BUGS if each.name == name)
+    (bug,) = (each for each in WRONG if each.name == name)
     with tempfile.TemporaryDirectory(prefix="quire-wrong-") as directory:
         copy = Path(directory)
         copy_listed(ROOT, copy)

@@ -23,6 +23,9 @@ from tests.campaign.topics.payloads import Identity, identify, payload_of
 from tests.campaign.topics.spans import Recogniser, Span, SpanList, SpanMaker
 from tests.campaign.topics.stuck import STUCK_S_MAX, Behind, Standstill, known_to_client, stacks
 from tests.campaign.topics.watcher import positions_told
+from tests.campaign.topics.wrong import EXPECTED, WRONG
+from tests.seeded_bugs.seeded_bug import SeededBug
+from tests.seeded_bugs.trees import ROOT, patched_files
 
 WRITER = "p0.0.0"
 
@@ -306,3 +309,12 @@ def test_facts_of_a_history() -> None:
     assert (facts.complaints, facts.failures["commit: x"]) == (["m: wrong"], 1)
     with pytest.raises(ValueError, match="unknown event"):
         facts.take({"event": "other"})
+
+
+@pytest.mark.parametrize("bug", WRONG, ids=lambda bug: str(bug.name))
+def test_what_is_wrong_on_purpose_still_fits_the_code(bug: SeededBug) -> None:
+    assert patched_files(bug, ROOT)
+
+
+def test_each_wrong_build_is_known() -> None:
+    assert sorted(each.name for each in WRONG) == sorted(EXPECTED)
