@@ -1,0 +1,74 @@
+"""Whether partitions are wanted is read once for many, and never before it was asked."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from random import Random
+
+import pytest
+
+from broker_layer.control.wanted_partitions import WantedPartitions
+from metadata.errors import StoreUnavailableError
+from metadata.ids import Version
+from metadata.partition_store import PartitionKey
+from metadata.topic import TopicRecord
+from metadata.topic_store import TopicStore
+from tests.unit.broker_layer.control_setting import Setting, until
+
+
+@pytest.fixture
+async def setting() -> AsyncIterator[Setting]:
+    setting = Setting()
+    await setting.start()
+    yield setting
+    await setting.aclose()
+
+
+class SlowReads:
+    """Reads of a topic that wait until they are let go."""
+
+    def __init__(self, record: TopicRecord) -> None:
+        self.record: TopicRecord | None = record
+        self.sent: list[asyncio.Future[None]] = []
+
+    async def get(self, _name: str, *, fresh: bool) -> tuple[TopicRecord, Version]:
+        assert fresh
+        record = self.record
+        self.sent.append(asyncio.get_running_loop().create_future())
+        await self.sent[-1]
+        if record is None:
+            raise StoreUnavailableError("memory", "away")
+        return record, Version(0)
+
+
+async def test_one_read_serves_all_who_asked_before_it(
+    setting: Setting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker = await setting.broker(1)
+    record = await broker.create("a", 3)
+    reads = SlowReads(record)
+    topics = TopicStore(broker.store, Random(1))
+    monkeypatch.setattr(topics, "get", reads.get)
+    wanted = WantedPartitions(broker.view, topics)
+
+    def ask(partition: int) -> asyncio.Task[bool]:
+        return asyncio.ensure_future(wanted.holds(PartitionKey(record.topic_id, partition)))
+
+    first = [ask(each) for each in (0, 1, 2, 3)]
+    await until(lambda: len(reads.sent) == 1)
+    second = [ask(each) for each in (0, 1, 2, 3)]
+    second[0].cancel()  # the others are served all the same
+    reads.record = record.with_deletion()
+    reads.sent[0].set_result(None)
+    assert await asyncio.gather(*first) == [True, True, True, False]
+    await until(lambda: len(reads.sent) == 2)
+    reads.sent[1].set_result(None)
+    assert await asyncio.gather(*second[1:]) == [False, False, False]
+
+    reads.record = None
+    failing = [ask(0), ask(1)]
+    await until(lambda: len(reads.sent) == 3)
+    reads.sent[2].set_result(None)
+    outcomes = await asyncio.gather(*failing, return_exceptions=True)
+    assert [type(each) for each in outcomes] == [StoreUnavailableError] * 2
+    assert len(reads.sent) == 3
+    assert wanted._due == wanted._sent == {}
