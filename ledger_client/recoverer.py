@@ -14,7 +14,7 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
 from random import Random
-from typing import TypeVar, assert_never
+from typing import Final, TypeVar, assert_never
 
 from bookie.wire.messages import ReadEntries, ReadLac, Status
 from ledger_client.config import ClientConfig
@@ -48,6 +48,10 @@ from metadata.ids import NO_ENTRY, UPDATE_TOKEN_BYTES, BookieId, EntryId, Update
 from metadata.ledger_metadata import LedgerMetadata
 from metadata.ledger_store import LedgerStore
 from metadata.pauses import Pauses
+
+SPARED_S: Final = 1.0
+"""How long a member that cannot be reached is asked for its fence again where those of others do:
+in in-sync mode each of them holds all that was confirmed."""
 
 AnswerT = TypeVar("AnswerT")
 Closed = tuple[LedgerMetadata, Version]
@@ -179,7 +183,9 @@ class Recoverer:
         timeout_s = self._config.read_timeout_s
         try:
             reply = await self._persist(
-                lambda left_s: self._pool.read_lac(bookie_id, request, timeout_s=left_s), timeout_s
+                lambda left_s: self._pool.read_lac(bookie_id, request, timeout_s=left_s),
+                timeout_s,
+                lambda: self._protocol.would_do_without,
             )
         except BookieCallError as error:
             if error.status is None:
@@ -210,10 +216,16 @@ class Recoverer:
         self._dispatch(e.RangeAnswered(bookie_id, first, runs, following, status, reason))
 
     async def _persist(
-        self, call: Callable[[float], Awaitable[AnswerT]], timeout_s: float
+        self,
+        call: Callable[[float], Awaitable[AnswerT]],
+        timeout_s: float,
+        is_spared: Callable[[], bool] = lambda: False,
     ) -> AnswerT:
-        """Make a call again while its bookie cannot be reached, as long as there is time."""
+        """Make a call again while its bookie cannot be reached, as long as there is time; only for
+        SPARED_S where it can be spared.
+        """
         loop = asyncio.get_running_loop()
+        spared_at = loop.time() + SPARED_S
         deadline = loop.time() + timeout_s
         pauses = Pauses(self._rng)
         while True:
@@ -222,7 +234,9 @@ class Recoverer:
             except BookieCallError as error:
                 pause_s = pauses.next_s()
                 is_final = error.status is not None or error.failure is CallFailure.CLOSED
-                if is_final or loop.time() + pause_s >= deadline:
+                again_at = loop.time() + pause_s
+                is_late = again_at >= deadline or (again_at >= spared_at and is_spared())
+                if is_final or is_late:
                     raise
             await asyncio.sleep(pause_s)
 

@@ -126,6 +126,11 @@ class RecoveryProtocol:
         assert self._stage is _Stage.CLOSING
         return self._finish(metadata, version)
 
+    @property
+    def would_do_without(self) -> bool:
+        """Whether the fences of those that have answered would do (rule 11.5)."""
+        return self._fencing is not None and self._fencing.would_do
+
     def _begin_fencing(self, metadata: LedgerMetadata, version: Version) -> list[RecoveryAction]:
         self._stage = _Stage.FENCING
         self._metadata, self._version = metadata, version

@@ -62,6 +62,11 @@ class FencePhase:
         """Tell whether no ack quorum can form any more without a bookie that has fenced."""
         if self._quorum.is_in_sync and self._waiting:
             return False
+        return self.would_do
+
+    @property
+    def would_do(self) -> bool:
+        """Tell whether those that have fenced would do, if nobody else could be reached."""
         return covers(self._quorum, self.known_positions)
 
     @property

@@ -302,3 +302,20 @@ async def test_unclean_recovery_gives_up_a_whole_ledger_only_where_that_is_asked
     assert (info.given_up[0].first_entry_id, info.given_up[0].ensemble) == (0, everybody)
     assert (await client.ledger_info(writer.id)).given_up == info.given_up
     await writer.abort()
+
+
+async def test_a_recovery_does_not_wait_long_for_a_member_that_others_can_do_without(
+    cluster: TestCluster,
+) -> None:
+    client = cluster.client(spare_after_s=1000.0)
+    writer = await client.create_ledger(THREE_MIN_TWO)
+    await writer.append(b"kept")
+    await cluster.stores[0].aclose()
+    await lose(cluster, members(writer)[0])
+    patient = cluster.client(read_timeout_s=3600.0, call_timeout_s=3600.0)
+
+    async with asyncio.timeout(WAIT_S):
+        info = await patient.recover_ledger(writer.id)
+
+    assert info.last_entry_id == 0
+    assert await entries_of(patient, writer.id, 0) == [b"kept"]
