@@ -13,17 +13,22 @@ import base64
 import json
 import sys
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from typing import Final, Protocol
 
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.errors import KafkaError
 
+from broker_layer.coordinator_partitions import INTERNAL_TOPICS
+from metadata.errors import InvalidTopicNameError
+from metadata.topic import check_topic_name
 from quire.cli.output import Json, Output
 from quire.cli.topic_access import open_brokers
 from quire.errors import CommandError, ExitCode, UsageError
 
 POLL_MS: Final = 500
+REQUEST_BYTES_MAX: Final = 9 * 1024 * 1024
+"""Above the largest batch that any topic may allow: brokers judge sizes, by topics' settings."""
 SEND_TIMEOUT_S: Final = 120.0
 UNANSWERED_MAX: Final = 100_000
 """Records that were sent and are not answered; at the bound, reading the input waits."""
@@ -40,9 +45,14 @@ class ReceivedRecord(Protocol):
 
 
 class TopicDataError(CommandError):
-    """Records could not be moved."""
+    """Records could not be moved: they were refused, or the brokers did not answer in time."""
 
-    code = ExitCode.UNAVAILABLE
+    def __init__(self, text: str, error: KafkaError) -> None:
+        is_retriable = bool(error.retriable)
+        super().__init__(
+            text, try_next="look at the brokers' logs, then again" if is_retriable else ""
+        )
+        self.code = ExitCode.UNAVAILABLE if is_retriable else ExitCode.REFUSED
 
 
 class NoSuchTopicError(CommandError):
@@ -53,13 +63,27 @@ class NoSuchTopicError(CommandError):
 
 def produce_topic(arguments: argparse.Namespace, output: Output) -> int:
     """Append the lines of the standard input."""
+    if arguments.key_separator == "":
+        raise UsageError("--key-separator is empty", try_next="quire topic produce --help")
+    try:
+        check_topic_name(arguments.topic)
+    except InvalidTopicNameError as error:
+        raise UsageError(str(error)) from error
+    _refuse_internal(arguments.topic)
     acks = arguments.acks if arguments.acks == "all" else int(arguments.acks)
     producer = KafkaProducer(
-        bootstrap_servers=_bootstrap(arguments), acks=acks, enable_idempotence=acks == "all"
+        bootstrap_servers=_bootstrap(arguments),
+        acks=acks,
+        enable_idempotence=acks == "all",
+        max_request_size=REQUEST_BYTES_MAX,
     )
     count = 0
     unanswered = deque()  # type: ignore[var-annotated]
     try:
+        if arguments.partition is not None:
+            _require_partitions(
+                arguments.topic, [arguments.partition], producer.partitions_for(arguments.topic)
+            )
         for key, value in _lines(arguments.key_separator):
             unanswered.append(
                 producer.send(arguments.topic, value, key=key, partition=arguments.partition)
@@ -71,7 +95,7 @@ def produce_topic(arguments: argparse.Namespace, output: Output) -> int:
         while unanswered:
             unanswered.popleft().get(timeout=SEND_TIMEOUT_S)
     except KafkaError as error:
-        raise TopicDataError(f"after {count} records: {error}") from error
+        raise TopicDataError(f"after {count} records: {error}", error) from error
     finally:
         producer.close(timeout=5)
     output.record({"topic": arguments.topic, "records": count})
@@ -80,16 +104,18 @@ def produce_topic(arguments: argparse.Namespace, output: Output) -> int:
 
 def consume_topic(arguments: argparse.Namespace, output: Output) -> int:
     """Print records of some or all partitions."""
+    _refuse_internal(arguments.topic)
     consumer = KafkaConsumer(
         bootstrap_servers=_bootstrap(arguments),
         enable_auto_commit=False,
         isolation_level="read_committed" if arguments.committed else "read_uncommitted",
         allow_auto_create_topics=False,
+        auto_offset_reset="earliest",
     )
     try:
         partitions = _partitions(consumer, arguments)
         consumer.assign(partitions)
-        _seek(consumer, partitions, arguments.start)
+        _seek(consumer, partitions, arguments.start, output)
         ends = None if arguments.follow else consumer.end_offsets(partitions)
         left = arguments.count
         while left != 0 and not _is_done(consumer, ends):
@@ -99,10 +125,16 @@ def consume_topic(arguments: argparse.Namespace, output: Output) -> int:
                 _print(shown, as_json=output.as_json)
             sys.stdout.buffer.flush()
     except KafkaError as error:
-        raise TopicDataError(str(error)) from error
+        raise TopicDataError(str(error), error) from error
     finally:
         consumer.close(autocommit=False)
     return ExitCode.DONE
+
+
+def _refuse_internal(topic: str) -> None:
+    if topic in INTERNAL_TOPICS:
+        text = f"{topic} holds what coordinators know, and is neither read nor written"
+        raise CommandError(text, try_next="quire topic list")
 
 
 def _bootstrap(arguments: argparse.Namespace) -> list[str]:
@@ -132,20 +164,33 @@ def _partitions(consumer: KafkaConsumer, arguments: argparse.Namespace) -> list[
             f"there is no topic {arguments.topic!r}", try_next="quire topic list"
         )
     wanted = sorted(known) if arguments.partition is None else arguments.partition
-    missing = [each for each in wanted if each not in known]
-    if missing:
-        raise UsageError(f"{arguments.topic} has no partition {missing[0]}")
+    _require_partitions(arguments.topic, wanted, known)
     return [TopicPartition(arguments.topic, each) for each in wanted]
 
 
-def _seek(consumer: KafkaConsumer, partitions: Sequence[TopicPartition], start: str) -> None:
+def _require_partitions(topic: str, wanted: Sequence[int], known: Container[int]) -> None:
+    missing = [each for each in wanted if each not in known]
+    if missing:
+        raise UsageError(
+            f"{topic} has no partition {missing[0]}", try_next=f"quire topic show {topic}"
+        )
+
+
+def _seek(
+    consumer: KafkaConsumer, partitions: Sequence[TopicPartition], start: str, output: Output
+) -> None:
     if start == "earliest":
         consumer.seek_to_beginning(*partitions)
     elif start == "latest":
         consumer.seek_to_end(*partitions)
     elif start.isdecimal():
+        starts, ends = consumer.beginning_offsets(partitions), consumer.end_offsets(partitions)
         for each in partitions:
-            consumer.seek(each, int(start))
+            offset = max(int(start), starts[each])
+            if offset > int(start):
+                place = f"{each.topic}-{each.partition}"
+                output.remark(f"{place} begins at {offset}: what was before is deleted")
+            consumer.seek(each, min(offset, ends[each]))
     else:
         raise UsageError(f"--from is earliest, latest or an offset, not {start!r}")
 

@@ -29,7 +29,7 @@ from broker_layer.kafka.versions import ApiKey
 from quire.cli.output import Json, Output
 from quire.cli.topic_access import BrokerAccess, open_brokers, require
 from quire.cli.topic_partitions import partition_rows
-from quire.errors import ExitCode, NeedsConsentError
+from quire.errors import ExitCode, NeedsConsentError, UsageError
 
 TIMEOUT_MS: Final = 30_000
 TOPIC_RESOURCE: Final = 2
@@ -45,6 +45,7 @@ _Topic = MetadataResponse.MetadataResponseTopic
 
 async def create_topic(arguments: argparse.Namespace, output: Output) -> int:
     """Make a topic."""
+    _require_once([name for name, _ in arguments.settings])
     creatable = CreateTopicsRequest.CreatableTopic
     topic = creatable(
         name=arguments.topic,
@@ -60,7 +61,7 @@ async def create_topic(arguments: argparse.Namespace, output: Output) -> int:
     async with open_brokers(arguments) as brokers:
         answer = await brokers.ask(ApiKey.CREATE_TOPICS, request, CreateTopicsResponse)
     (made,) = answer.topics
-    require(made.error_code, made.error_message)
+    require(made.error_code, made.error_message, try_next=_next(made.error_code, arguments.topic))
     output.record(
         {
             "topic": made.name,
@@ -127,13 +128,15 @@ async def grow_topic(arguments: argparse.Namespace, output: Output) -> int:
     async with open_brokers(arguments) as brokers:
         answer = await brokers.ask(ApiKey.CREATE_PARTITIONS, request, CreatePartitionsResponse)
     (grown,) = answer.results
-    require(grown.error_code, grown.error_message, try_next=SEE_LIST)
+    try_next = _next(grown.error_code, arguments.topic)
+    require(grown.error_code, grown.error_message, try_next=try_next)
     output.record({"topic": arguments.topic, "partitions": arguments.partitions})
     return ExitCode.DONE
 
 
 async def config_topic(arguments: argparse.Namespace, output: Output) -> int:
     """Alter settings if any are given, and print them."""
+    _require_once([name for name, _ in arguments.settings] + arguments.unset)
     steps = [
         _Steps.AlterableConfig(name=name, config_operation=SET_STEP, value=value)
         for name, value in arguments.settings
@@ -143,6 +146,12 @@ async def config_topic(arguments: argparse.Namespace, output: Output) -> int:
         for name in arguments.unset
     ]
     async with open_brokers(arguments) as brokers:
+        if arguments.unset:
+            known = await _settings(brokers, arguments.topic, is_all=True)
+            for name in arguments.unset:
+                if name not in known:  # Kafka's protocol takes it, and nothing happens
+                    text = f"there is no topic setting {name!r}"
+                    raise UsageError(text, try_next=f"quire topic config {arguments.topic} --all")
         if steps:
             resource = _Steps(
                 resource_type=TOPIC_RESOURCE, resource_name=arguments.topic, configs=steps
@@ -153,7 +162,8 @@ async def config_topic(arguments: argparse.Namespace, output: Output) -> int:
                 IncrementalAlterConfigsResponse,
             )
             (altered,) = answer.responses
-            require(altered.error_code, altered.error_message, try_next=SEE_LIST)
+            try_next = _next(altered.error_code, arguments.topic)
+            require(altered.error_code, altered.error_message, try_next=try_next)
         settings = await _settings(brokers, arguments.topic, is_all=arguments.all)
     if output.as_json:
         output.record({"topic": arguments.topic, "settings": settings})
@@ -205,9 +215,29 @@ async def delete_topic(arguments: argparse.Namespace, output: Output) -> int:
         request = DeleteTopicsRequest(topics=[state], timeout_ms=TIMEOUT_MS)
         answer = await brokers.ask(ApiKey.DELETE_TOPICS, request, DeleteTopicsResponse)
     (deleted,) = answer.responses
-    require(deleted.error_code, deleted.error_message, try_next=SEE_LIST)
+    try_next = _next(deleted.error_code, arguments.topic)
+    require(deleted.error_code, deleted.error_message, try_next=try_next)
     output.record({"topic": arguments.topic, "deleted": True})
     return ExitCode.DONE
+
+
+def _require_once(names: Sequence[str]) -> None:
+    for name in names:
+        if names.count(name) > 1:
+            raise UsageError(f"{name} is given more than once")
+
+
+def _next(error_code: int, topic: str) -> str:
+    """Return what to run after a refusal, "" where its text says all."""
+    match error_code:
+        case ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            return SEE_LIST
+        case ErrorCode.INVALID_CONFIG:
+            return "quire topic config --help"
+        case ErrorCode.INVALID_PARTITIONS | ErrorCode.TOPIC_ALREADY_EXISTS:
+            return f"quire topic show {topic}"
+        case _:
+            return ""
 
 
 async def _one(brokers: BrokerAccess, name: str) -> _Topic:

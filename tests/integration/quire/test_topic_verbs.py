@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator
 
 import pytest
+from kafka import KafkaAdminClient, TopicPartition
 
 from quire.errors import ExitCode
 from tests.integration.quire.command import RunningCluster, start_cluster
@@ -77,3 +78,44 @@ def test_a_broker_may_be_named_by_its_address(cluster: RunningCluster) -> None:
     assert away.returncode == ExitCode.UNAVAILABLE
     unknown = cluster.run("topic", "list", "--listener", "NONE")
     assert unknown.returncode == ExitCode.UNAVAILABLE
+
+
+def test_wrong_uses_are_refused_with_what_is_wrong(cluster: RunningCluster) -> None:
+    cluster.json("topic", "create", "wrong")
+    for words, told in (
+        (("produce", "wrong", "--partition", "7"), b"wrong has no partition 7"),
+        (("produce", "a/b"), b"'a/b' is no name of a topic"),
+        (("produce", "wrong", "--key-separator", ""), b"--key-separator is empty"),
+        (("create", "twice", "--set", "retention.ms=1", "--set", "retention.ms=2"), b"once"),
+        (("config", "wrong", "--set", "retention.ms=1", "--unset", "retention.ms"), b"once"),
+        (("config", "wrong", "--unset", "retenton.ms"), b"no topic setting 'retenton.ms'"),
+    ):
+        done = cluster.run("topic", *words, stdin=b"x\n")
+        assert done.returncode == ExitCode.USAGE, done.stderr
+        assert told in done.stderr
+    config = cluster.run("topic", "config", "wrong", "--set", "retention.ms=x")
+    assert b"quire topic config --help" in config.stderr
+    for verb in ("produce", "consume"):
+        internal = cluster.run("topic", verb, "__consumer_offsets", stdin=b"x\n")
+        assert internal.returncode == ExitCode.REFUSED, internal.stderr
+
+
+def test_a_topic_decides_how_large_a_record_may_be(cluster: RunningCluster) -> None:
+    cluster.json("topic", "create", "large", "--set", "max.message.bytes=8000000")
+    cluster.json("topic", "produce", "large", stdin=b"x" * 7_900_000)
+    assert len(cluster.run("topic", "consume", "large").stdout) == 7_900_001
+    for size in (8_000_000, 12_000_000):
+        refused = cluster.run("topic", "produce", "large", stdin=b"x" * size)
+        assert refused.returncode == ExitCode.REFUSED, refused.stderr
+
+
+def test_reading_begins_where_the_log_begins(cluster: RunningCluster) -> None:
+    cluster.json("topic", "create", "begun")
+    cluster.json("topic", "produce", "begun", stdin=b"a\nb\nc\n")
+    admin = KafkaAdminClient(bootstrap_servers=cluster.told["brokers"][0]["address"])
+    admin.delete_records({TopicPartition("begun", 0): 2})
+    admin.close()
+    read = cluster.run("topic", "consume", "begun", "--from", "1")
+    assert read.stdout == b"c\n"
+    assert b"begun-0 begins at 2" in read.stderr
+    assert cluster.run("topic", "consume", "begun", "--from", "9").stdout == b""
