@@ -13,17 +13,18 @@ Invariants: every topic of a request is answered by itself; one that is named tw
 Source: KIP-4, KIP-195, KIP-464 (defaults by -1), KIP-516 (topic ids), KIP-525 (configs in answers).
 """
 
+import asyncio
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, TypeVar
 from uuid import UUID
 
 from broker_layer.administration.shown_configs import topic_rows
 from broker_layer.administration.spreading import TopicSpreading
 from broker_layer.control.cluster_view import ClusterView
 from broker_layer.control.control_config import ControlConfig
-from broker_layer.control.topic_changes import NewTopic, TopicChanges
+from broker_layer.control.topic_changes import NewTopic, TopicChanges, alike
 from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.messages import (
@@ -40,8 +41,12 @@ from broker_layer.request_context import RequestContext
 from metadata.topic import TopicRecord
 
 TIMEOUT_S_MAX: Final = 60.0
+CHANGES_AT_ONCE_MAX: Final = 64
+"""Topics of one request that are changed at a time."""
 BY_ID_VERSION: Final = 6
 """The first of DeleteTopics that takes ids beside names."""
+
+Answer = TypeVar("Answer")
 
 _Creatable = CreateTopicsRequest.CreatableTopic
 _Created = CreateTopicsResponse.CreatableTopicResult
@@ -81,9 +86,11 @@ class TopicAdmin:
         del context
         counts = Counter(topic.name for topic in request.topics)
         loads = self._changes.loads()
-        timeout_s = _seconds(request.timeout_ms)
-        answers = []
+        timeout_s = None if request.validate_only else _seconds(request.timeout_ms)
         stored: list[TopicRecord] = []
+        answers: list[_Created] = []
+        works: list[Awaitable[_Created]] = []
+        names: dict[str, str] = {}
         for name, count in counts.items():
             if count > 1:  # answered once, as the answer has one row for a name
                 text = f"{name!r} is named more than once"
@@ -92,16 +99,28 @@ class TopicAdmin:
             if counts[topic.name] > 1:
                 continue
             try:
+                self._changes.check_alike(topic.name, names)
                 record = self._changes.plan(_wanted(topic), loads)
-                if not request.validate_only:
-                    record = await self._changes.store(record, timeout_s)
-                    stored.append(record)
             except TopicError as error:
-                answers.append(_not_created(topic.name, error.code, error.text))
+                works.append(_at_once(_not_created(topic.name, error.code, error.text)))
             else:
-                answers.append(self._created(record))
+                names[alike(topic.name)] = topic.name
+                works.append(self._create(record, timeout_s, stored))
+        answers += await _some_at_once(works)
         await self._let_spread(stored)
         return CreateTopicsResponse(throttle_time_ms=0, topics=answers)
+
+    async def _create(
+        self, record: TopicRecord, timeout_s: float | None, stored: list[TopicRecord]
+    ) -> _Created:
+        """Store a planned topic, unless there is no time to; return its answer."""
+        if timeout_s is not None:
+            try:
+                record = await self._changes.store(record, timeout_s)
+            except TopicError as error:
+                return _not_created(record.name, error.code, error.text)
+            stored.append(record)
+        return self._created(record)
 
     def _created(self, record: TopicRecord) -> _Created:
         defaults = self._config.topic_defaults
@@ -130,14 +149,13 @@ class TopicAdmin:
         assert isinstance(request, CreatePartitionsRequest), "the dispatcher goes by the API"
         del context
         loads = self._changes.loads()
-        answers = []
         stored: list[TopicRecord] = []
+        answers: list[_Grown] = []
+        works: list[Awaitable[_Grown]] = []
         counts = Counter(topic.name for topic in request.topics)
         for name in (name for name, count in counts.items() if count > 1):
             text = f"{name!r} is named more than once"
-            answers.append(
-                _Grown(name=name, error_code=ErrorCode.INVALID_REQUEST, error_message=text)
-            )
+            answers.append(_not_grown(name, ErrorCode.INVALID_REQUEST, text))
         for topic in request.topics:
             if counts[topic.name] > 1:
                 continue
@@ -146,17 +164,25 @@ class TopicAdmin:
                 if topic.assignments is not None:
                     leaders = _first_brokers([each.broker_ids for each in topic.assignments])
                 planned = self._changes.plan_partitions(topic.name, topic.count, leaders, loads)
-                if not request.validate_only:
-                    record = await self._changes.add_partitions(topic.name, topic.count, planned)
-                    stored.append(record)
             except TopicError as error:
-                answers.append(
-                    _Grown(name=topic.name, error_code=error.code, error_message=error.text)
-                )
+                works.append(_at_once(_not_grown(topic.name, error.code, error.text)))
             else:
-                answers.append(_Grown(name=topic.name, error_code=ErrorCode.NONE))
+                planned = [] if request.validate_only else planned
+                works.append(self._grow(topic.name, topic.count, planned, stored))
+        answers += await _some_at_once(works)
         await self._let_spread(stored)
         return CreatePartitionsResponse(throttle_time_ms=0, results=answers)
+
+    async def _grow(
+        self, name: str, count: int, leaders: Sequence[int], stored: list[TopicRecord]
+    ) -> _Grown:
+        """Add planned partitions, if there are any; return the topic's answer."""
+        if leaders:
+            try:
+                stored.append(await self._changes.add_partitions(name, count, leaders))
+            except TopicError as error:
+                return _not_grown(name, error.code, error.text)
+        return _Grown(name=name, error_code=ErrorCode.NONE)
 
     # -- deletion --------------------------------------------------------------------------------
 
@@ -168,14 +194,15 @@ class TopicAdmin:
             asked = [_AskedDeletion(each.name, each.topic_id) for each in request.topics]
         else:
             asked = [_AskedDeletion(name, None) for name in request.topic_names]
-        answers = []
+        works: list[Awaitable[_Deleted]] = []
         deleted: list[TopicRecord] = []
         for each, count in Counter(asked).items():
             if count > 1:
                 text = "the topic is named more than once"
-                answers.append(_not_deleted(each, ErrorCode.INVALID_REQUEST, text))
+                works.append(_at_once(_not_deleted(each, ErrorCode.INVALID_REQUEST, text)))
             else:
-                answers.append(await self._delete(each, deleted))
+                works.append(self._delete(each, deleted))
+        answers = await _some_at_once(works)
         await self._let_spread(deleted)
         return DeleteTopicsResponse(throttle_time_ms=0, responses=answers)
 
@@ -251,6 +278,10 @@ def _not_created(name: str, code: ErrorCode, text: str) -> _Created:
     )
 
 
+def _not_grown(name: str, code: ErrorCode, text: str) -> _Grown:
+    return _Grown(name=name, error_code=code, error_message=text)
+
+
 def _not_deleted(asked: _AskedDeletion, code: ErrorCode, text: str) -> _Deleted:
     topic_id = asked.topic_id or UUID(int=0)
     return _Deleted(name=asked.name, topic_id=topic_id, error_code=code, error_message=text)
@@ -258,3 +289,18 @@ def _not_deleted(asked: _AskedDeletion, code: ErrorCode, text: str) -> _Deleted:
 
 def _seconds(timeout_ms: int) -> float:
     return min(max(timeout_ms, 0) / 1000, TIMEOUT_S_MAX)
+
+
+async def _at_once(answer: Answer) -> Answer:
+    return answer
+
+
+async def _some_at_once(works: Iterable[Awaitable[Answer]]) -> list[Answer]:
+    """Return what each does, in order; CHANGES_AT_ONCE_MAX are under way at a time."""
+    slots = asyncio.Semaphore(CHANGES_AT_ONCE_MAX)
+
+    async def one(work: Awaitable[Answer]) -> Answer:
+        async with slots:
+            return await work
+
+    return list(await asyncio.gather(*[one(each) for each in works]))

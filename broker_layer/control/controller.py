@@ -25,7 +25,13 @@ from broker_layer.control.assignment import (
     plan_new_epochs,
     plan_preferred,
 )
-from broker_layer.control.cluster_view import ClusterView, ReportsChanged, ViewEvent
+from broker_layer.control.cluster_view import (
+    ClusterView,
+    ReportsChanged,
+    TopicChanged,
+    ViewEvent,
+    ViewSettled,
+)
 from broker_layer.control.control_config import ControlConfig
 from broker_layer.control.ledger_sweeping import LedgerSweeper
 from broker_layer.control.topic_erasing import TopicEraser
@@ -98,8 +104,25 @@ class Controller:
         return self._parts.election.is_controller and view.is_complete and not view.lease.has_lapsed
 
     def _on_event(self, event: ViewEvent) -> None:
-        if not isinstance(event, ReportsChanged):
-            self._act()
+        match event:
+            case ReportsChanged():
+                return
+            case TopicChanged(name):
+                if name in self._parts.view.deleting:
+                    self._erase_wake.set()
+                if self._is_led(name):
+                    return  # whatever changed, its leaders are as they should be
+            case ViewSettled() if self._since_s is not None:
+                return  # what changed was told topic by topic
+            case _:
+                pass
+        self._act()
+
+    def _is_led(self, name: str) -> bool:
+        """Tell whether nobody who is gone, or leaves, is to lead a partition of a topic."""
+        record = self._parts.view.topics.get(name)
+        may_lead = dict.fromkeys(self._parts.view.may_lead())
+        return record is None or all(each.leader in may_lead for each in record.partitions)
 
     def _act(self) -> None:
         self._wake.set()

@@ -249,12 +249,15 @@ class TopicChanges:
         self.check_name_form(name)
         if name in self._view.topics:
             raise TopicError(ErrorCode.TOPIC_ALREADY_EXISTS, f"there is a topic {name!r} already")
-        alike = name.replace(".", "_")
-        if "_" in alike:
-            for known in self._view.topics:
-                if known.replace(".", "_") == alike:
-                    text = f"{name!r} and the topic {known!r} would have one name in metrics"
-                    raise TopicError(ErrorCode.INVALID_TOPIC_EXCEPTION, text)
+        if "_" in alike(name):
+            self.check_alike(name, {alike(known): known for known in self._view.topics})
+
+    def check_alike(self, name: str, known: Mapping[str, str]) -> None:
+        """Refuse a name that only differs from one of `known`, by `alike`, in `.` and `_`."""
+        other = known.get(alike(name))
+        if other is not None:
+            text = f"{name!r} and the topic {other!r} would have one name in metrics"
+            raise TopicError(ErrorCode.INVALID_TOPIC_EXCEPTION, text)
 
     def _replication_factor(self, wanted: NewTopic) -> int:
         factor = wanted.replication_factor
@@ -321,6 +324,11 @@ class TopicChanges:
         self._check_not_deleted(record)
         self._view.learn(record)
         return record
+
+
+def alike(name: str) -> str:
+    """Return what a topic is called in metrics."""
+    return name.replace(".", "_")
 
 
 def translated(error: MetadataError) -> TopicError:

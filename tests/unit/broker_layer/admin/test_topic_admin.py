@@ -1,9 +1,11 @@
 """Topics are created, grown and deleted as Kafka's clients ask for it."""
 
+import asyncio
 from uuid import UUID
 
 import pytest
 
+from broker_layer.control.cluster_view import TopicChanged, ViewSettled
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.messages import (
     CreatePartitionsRequest,
@@ -12,8 +14,9 @@ from broker_layer.kafka.messages import (
     DeleteTopicsResponse,
 )
 from broker_layer.kafka.versions import ApiKey
+from metadata.topic import TopicRecord
 from tests.unit.broker_layer.admin.asking import NO_ID, Admin, Creatable, topic
-from tests.unit.broker_layer.control_setting import Setting, until
+from tests.unit.broker_layer.control_setting import WAIT_S, Setting, until
 
 
 @pytest.mark.parametrize("version", range(2, 8))
@@ -186,3 +189,47 @@ async def test_partitions_are_added(admin: Admin, version: int) -> None:
         )
         assert answer.results[0].error_code == code
     assert len(admin.broker.view.topics["a"].partitions) == 4
+
+
+async def test_topics_of_one_request_are_stored_together_and_answered_in_order(
+    admin: Admin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create, arrived = admin.broker.topics.create, asyncio.Barrier(3)
+
+    async def together(record: TopicRecord) -> TopicRecord:
+        await arrived.wait()
+        return await create(record)
+
+    monkeypatch.setattr(admin.broker.topics, "create", together)
+    async with asyncio.timeout(WAIT_S):
+        answers = await admin.create(topic("c"), topic("a", 0), topic("b"), topic("d.e"))
+    assert [(each.name, each.error_code) for each in answers] == [
+        ("c", ErrorCode.NONE),
+        ("a", ErrorCode.INVALID_PARTITIONS),
+        ("b", ErrorCode.NONE),
+        ("d.e", ErrorCode.NONE),
+    ]
+
+
+async def test_names_that_look_alike_in_one_request_are_refused(admin: Admin) -> None:
+    answers = await admin.create(topic("a.b"), topic("a_b"))
+    assert [each.error_code for each in answers] == [
+        ErrorCode.NONE,
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+    ]
+
+
+async def test_leaders_are_planned_only_where_a_change_asks_for_it(
+    setting: Setting, admin: Admin
+) -> None:
+    await admin.create(topic("a", 2))
+    controller, view = admin.broker.controller, admin.broker.view
+    await until(lambda: controller._since_s is not None)
+    await controller.aclose()
+    controller._wake.clear()
+    for event in (TopicChanged("a"), TopicChanged("nothing"), ViewSettled()):
+        controller._on_event(event)
+        assert not controller._wake.is_set()
+    view.learn(view.topics["a"].with_leader(1, 7))
+    controller._on_event(TopicChanged("a"))
+    assert controller._wake.is_set()
