@@ -4,7 +4,6 @@ Leaves the bookie itself to `bookie.main`.
 """
 
 import argparse
-import os
 from pathlib import Path
 from typing import Final
 
@@ -12,10 +11,9 @@ from bookie.errors import BookieError
 from bookie.main import format_bookie, run_bookie
 from bookie.options import OPTIONS, BookieOptions, load_options
 from quire.bookie_check import check_directory
-from quire.cli.config import read_config_file
 from quire.cli.output import Output
+from quire.cli.server_options import load_given, read_config_file
 from quire.errors import CommandError, ExitCode, UsageError
-from serving.errors import OptionError
 
 LOCK_NAME: Final = "lock"
 
@@ -38,11 +36,9 @@ def run(arguments: argparse.Namespace, output: Output) -> int:
 
 def _options(arguments: argparse.Namespace) -> BookieOptions:
     flags = {name: getattr(arguments, name) for name in OPTIONS}
-    given = {name: value for name, value in flags.items() if value is not None}
-    try:
-        return load_options(read_config_file(arguments.config), os.environ, given)
-    except OptionError as error:
-        raise UsageError(str(error), try_next="quire config show") from error
+    return load_given(
+        load_options, read_config_file(arguments.config), flags, try_next="quire config show"
+    )
 
 
 def _format(options: BookieOptions, prefix: str) -> str:

@@ -4,14 +4,12 @@ Leaves the broker itself to `broker_layer.main`.
 """
 
 import argparse
-import os
 
 from broker_layer.main import run_broker
 from broker_layer.options import OPTIONS, load_options
-from quire.cli.config import read_config_file
 from quire.cli.output import Output
-from quire.errors import ExitCode, UsageError
-from serving.errors import OptionError
+from quire.cli.server_options import load_given, read_config_file
+from quire.errors import ExitCode
 
 
 def run(arguments: argparse.Namespace, output: Output) -> int:
@@ -21,10 +19,7 @@ def run(arguments: argparse.Namespace, output: Output) -> int:
         flags["topic_defaults"] = " ".join(
             (flags["topic_defaults"] or "", *arguments.topic_default)
         )
-    given = {name: value for name, value in flags.items() if value is not None}
-    try:
-        options = load_options(read_config_file(arguments.config), os.environ, given)
-    except OptionError as error:
-        raise UsageError(str(error), try_next="quire broker run --help") from error
+    try_next = "quire broker run --help"
+    options = load_given(load_options, read_config_file(arguments.config), flags, try_next=try_next)
     output.results.flush()
     return ExitCode.REFUSED if run_broker(options) else ExitCode.DONE

@@ -4,6 +4,7 @@ Leaves each verb's meaning to the handler that is registered with it.
 """
 
 import argparse
+import importlib
 import os
 from collections.abc import Callable, Coroutine
 from typing import Final
@@ -31,6 +32,16 @@ class Noun:
         add_shared_options(parser, needs_cluster=needs_cluster)
         parser.set_defaults(handler=handler)
         return parser
+
+
+def later(module: str, function: str) -> Handler:
+    """Return a handler whose module is imported when it is needed."""
+
+    def handle(arguments: argparse.Namespace, output: Output) -> int | Coroutine[None, None, int]:
+        handler: Handler = getattr(importlib.import_module(module), function)
+        return handler(arguments, output)
+
+    return handle
 
 
 def lone_command(name: str, handler: Handler, summary: str) -> argparse.ArgumentParser:

@@ -9,15 +9,15 @@ import os
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from quire.cli.command_line import METADATA_VARIABLE, Noun
 from quire.cli.output import Output
-from quire.errors import ExitCode, UsageError
-from serving.errors import OptionError
+from quire.cli.server_options import load_given, read_config_file
+from quire.errors import ExitCode
 from serving.option_reading import OptionInfo, Value
 
 GIVEN_LATER = "(given when it is started)"
+TRY_NEXT = "quire config show"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,16 +42,6 @@ def parser() -> argparse.ArgumentParser:
     check = noun.verb("check", _check, "tell whether a file is right", needs_cluster=False)
     check.add_argument("file", metavar="FILE")
     return noun.parser
-
-
-def read_config_file(path: str | None) -> str | None:
-    """Return a configuration file's text. Raises UsageError."""
-    if path is None:
-        return None
-    try:
-        return Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"the configuration file {path} cannot be read: {error}") from error
 
 
 def _show(arguments: argparse.Namespace, output: Output) -> int:
@@ -89,20 +79,17 @@ def _load_bookie(text: str | None) -> object:
     from bookie.options import load_options
 
     flags = {} if _is_given(text, "data_dir") else {"data_dir": GIVEN_LATER}
-    return load_options(text, os.environ, flags)
+    return load_given(load_options, text, flags, try_next=TRY_NEXT)
 
 
 def _load_broker(text: str | None) -> object:
     from broker_layer.options import load_options
 
-    return load_options(text, os.environ, {})
+    return load_given(load_options, text, {}, try_next=TRY_NEXT)
 
 
 def _values(server: _Server, text: str | None) -> Mapping[str, Value]:
-    try:
-        options = server.load(text)
-    except OptionError as error:
-        raise UsageError(str(error), try_next="quire config show") from error
+    options = server.load(text)
     return {name: getattr(options, name) for name in server.options}
 
 

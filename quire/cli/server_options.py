@@ -1,0 +1,62 @@
+"""Gives a server's verb one flag for each option, and reads flags, variables and file together.
+
+Leaves which options there are to `bookie.options` and `broker_layer.options`.
+"""
+
+import argparse
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Literal, TypeVar
+
+from quire.errors import UsageError
+from serving.errors import OptionError
+from serving.option_reading import OptionInfo, Value
+
+OptionsT = TypeVar("OptionsT")
+Switch = Literal["store_true"] | type[argparse.BooleanOptionalAction]
+"""How an option that is true or false is given: --it alone, or also --no-it."""
+
+
+def add_option_flags(
+    verb: argparse.ArgumentParser, table: str, options: Mapping[str, OptionInfo], switch: Switch
+) -> None:
+    """Add `--config` and one flag for each option."""
+    verb.add_argument("--config", metavar="FILE", help=f"a TOML file with a [{table}] table")
+    title = f"options, each also in the file and as QUIRE_{table.upper()}_<OPTION>"
+    group = verb.add_argument_group(title)
+    for name, option in options.items():
+        flag = f"--{name.replace('_', '-')}"
+        text = f"{option.help} (default: {option.default or 'none'})".replace("%", "%%")
+        kind = option.kind
+        if kind is bool:
+            group.add_argument(flag, dest=name, action=switch, default=None, help=text)
+        else:
+            group.add_argument(flag, dest=name, type=kind, metavar=kind.__name__, help=text)
+
+
+def load_given(
+    load: Callable[[str | None, Mapping[str, str], Mapping[str, Value]], OptionsT],
+    file_text: str | None,
+    flags: Mapping[str, Value | None],
+    *,
+    try_next: str,
+) -> OptionsT:
+    """Return what a server is configured with; None is a flag that was not given. Raises
+    UsageError.
+    """
+    given = {name: value for name, value in flags.items() if value is not None}
+    try:
+        return load(file_text, os.environ, given)
+    except OptionError as error:
+        raise UsageError(str(error), try_next=try_next) from error
+
+
+def read_config_file(path: str | None) -> str | None:
+    """Return a configuration file's text. Raises UsageError."""
+    if path is None:
+        return None
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"the configuration file {path} cannot be read: {error}") from error
