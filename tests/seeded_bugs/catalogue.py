@@ -20,6 +20,7 @@ from tests.seeded_bugs.families import (
     reading,
     recovery,
     recovery_close,
+    topics_groups,
     topics_logs,
     topics_state,
 )
@@ -40,6 +41,7 @@ BUGS: Final[tuple[SeededBug, ...]] = (
     *in_sync_copies.BUGS,
     *topics_logs.BUGS,
     *topics_state.BUGS,
+    *topics_groups.BUGS,
 )
 
 LEFT_OUT: Final = {

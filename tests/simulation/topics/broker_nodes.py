@@ -29,6 +29,19 @@ if TYPE_CHECKING:
 DRAIN_S = 1.0
 
 
+class SharedStore(NodeStore):
+    """A broker's session, which its ledger client leaves open when it could not start: a real
+    client would open another one for its next attempt.
+    """
+
+    is_over = False
+
+    @override
+    async def aclose(self) -> None:
+        if self.is_over:
+            await super().aclose()
+
+
 class BrokerNode(Node):
     """A broker's machine."""
 
@@ -61,12 +74,17 @@ class BrokerNode(Node):
             return []
         return self.process._leading.manager.logs()
 
+    def epoch_led(self, place: tuple[str, int]) -> int:
+        """Return the epoch in which the process leads a partition now, -1 if it does not."""
+        led = [each for each in self.logs() if (each.topic, each.key.partition) == place]
+        return max((each.leader_epoch for each in led), default=-1)
+
     @override
     async def _main(self) -> None:
         cluster, rng = self.topics, self.draw()
         self.stopping = asyncio.Event()
         self.serving = None
-        self.store = store = NodeStore(
+        self.store = store = SharedStore(
             cluster.metadata, cluster.store_faults, session_timeout_s=cluster.plan.session_timeout_s
         )
         client = LedgerClient.from_parts(
@@ -93,6 +111,7 @@ class BrokerNode(Node):
             cluster.model.note("broker", f"{self.host} ends: {error}")
         finally:
             await process.stop()
+            store.is_over = True
             await client.aclose()
             await store.aclose()
 

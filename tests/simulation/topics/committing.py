@@ -5,7 +5,7 @@ Leaves judging what is told to `offset_history`, and offsets of transactions to 
 
 import asyncio
 import random
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.messages import (
@@ -17,8 +17,11 @@ from broker_layer.kafka.messages import (
 from broker_layer.kafka.versions import ApiKey
 from tests.simulation.topics.broker_nodes import KafkaNode
 from tests.simulation.topics.kafka_client import GROUP, KafkaClient, Refused, Unanswered
-from tests.simulation.topics.offset_history import OffsetHistory
+from tests.simulation.topics.offset_history import GroupPlace
 from tests.simulation.topics.producing import RETRIED
+
+if TYPE_CHECKING:
+    from tests.simulation.topics.topic_cluster import TopicCluster
 
 OFFSET_COMMIT_VERSION: Final = 7
 OFFSET_FETCH_VERSION: Final = 7
@@ -33,7 +36,7 @@ async def commit_offsets(node: KafkaNode, client: KafkaClient, rng: random.Rando
         await _commit_next(node, client, group_id)
         if rng.random() < cluster.topics_plan.work.list_share:
             try:
-                await ask_offset(cluster.offsets, client, node.incarnation, group_id, node.topic)
+                await ask_offset(client, cluster, node.incarnation, (group_id, PARTITION))
             except (Unanswered, Refused):
                 await client.pause()
         await asyncio.sleep(cluster.topics_plan.work.gap_s * rng.random())
@@ -43,9 +46,9 @@ async def audit_offsets(node: KafkaNode, client: KafkaClient, rng: random.Random
     """Ask for the offsets of all groups, each time of who was known last, until the run is over."""
     cluster = node.topics
     while not cluster.is_over:
-        for group_id in list(cluster.offsets.groups):
+        for place in list(cluster.offsets.groups):
             try:
-                await ask_offset(cluster.offsets, client, node.incarnation, group_id, node.topic)
+                await ask_offset(client, cluster, node.incarnation, place)
             except (Unanswered, Refused):
                 await client.pause()
         await asyncio.sleep(cluster.topics_plan.work.gap_s * 2 * rng.random())
@@ -53,7 +56,7 @@ async def audit_offsets(node: KafkaNode, client: KafkaClient, rng: random.Random
 
 async def _commit_next(node: KafkaNode, client: KafkaClient, group_id: str) -> None:
     offsets = node.topics.offsets
-    offset = offsets.ask(group_id)
+    offset = offsets.ask((group_id, PARTITION))
     kind = OffsetCommitRequest.OffsetCommitRequestTopic
     row = kind.OffsetCommitRequestPartition(
         partition_index=PARTITION, committed_offset=offset, committed_metadata=""
@@ -74,7 +77,7 @@ async def _commit_next(node: KafkaNode, client: KafkaClient, group_id: str) -> N
             assert isinstance(response, OffsetCommitResponse)
             code = response.topics[0].partitions[0].error_code
             if not code:
-                offsets.note_acknowledged(group_id, offset)
+                offsets.note_acknowledged((group_id, PARTITION), offset)
                 return
             if code not in RETRIED:
                 node.topics.model.report("commit", f"{group_id}: {ErrorCode(code).name}")
@@ -87,17 +90,20 @@ async def _commit_next(node: KafkaNode, client: KafkaClient, group_id: str) -> N
 
 
 async def ask_offset(
-    offsets: OffsetHistory, client: KafkaClient, who: str, group_id: str, topic: str
-) -> None:
-    """Ask for a group's offset that no open transaction may change. Raises Unanswered, Refused."""
+    client: KafkaClient, cluster: "TopicCluster", who: str, place: GroupPlace
+) -> int:
+    """Ask for a group's offset that no open transaction may change; return it, -1 for none. Raises
+    Unanswered, Refused.
+    """
+    offsets, (group_id, partition) = cluster.offsets, place
     kind = OffsetFetchRequest.OffsetFetchRequestTopic
     request = OffsetFetchRequest(
         group_id=group_id,
-        topics=[kind(name=topic, partition_indexes=[PARTITION])],
+        topics=[kind(name=cluster.topic_of_group(group_id), partition_indexes=[partition])],
         require_stable=True,
     )
     broker = await client.coordinator_of(GROUP, group_id)
-    before = offsets.group(group_id).acknowledged
+    before = offsets.group(place).acknowledged
     try:
         response = await client.ask(broker, ApiKey.OFFSET_FETCH, OFFSET_FETCH_VERSION, request)
     except Unanswered:
@@ -110,4 +116,5 @@ async def ask_offset(
         client.doubt_coordinator(GROUP, group_id)
         raise Refused(code)
     offset = -1 if answer is None else int(answer.committed_offset)
-    offsets.note_told(who, group_id, before, offset)
+    offsets.note_told(who, place, before, offset)
+    return offset

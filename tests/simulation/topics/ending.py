@@ -14,6 +14,7 @@ from typing import Final
 from tests.simulation.topics.committing import ask_offset
 from tests.simulation.topics.history import History, Outcome, Place, Seen
 from tests.simulation.topics.kafka_client import KafkaClient, Refused, Unanswered
+from tests.simulation.topics.offset_history import GroupPlace
 from tests.simulation.topics.reading import EARLIEST, LATEST, LogReader
 from tests.simulation.topics.topic_cluster import TopicCluster
 
@@ -28,22 +29,22 @@ async def read_everything(cluster: TopicCluster, who: str) -> None:
     visible: dict[bytes, None] = {}
     try:
         for place in cluster.partitions():
-            seen = await _read_log(cluster, client, who, place, committed=False)
+            seen = await read_log(cluster, client, who, place, committed=False)
             if seen is None:
                 return
-            _check_log(cluster.history, place, seen)
-            decided = await _read_log(cluster, client, who, place, committed=True)
+            check_log(cluster.history, place, seen)
+            decided = await read_log(cluster, client, who, place, committed=True)
             if decided is None:
                 return
             _check_committed(cluster.history, place, decided, visible)
-        for group_id in cluster.offsets.groups:
-            await _read_offset(cluster, client, who, group_id)
+        for group in cluster.offsets.groups:
+            await _read_offset(cluster, client, who, group)
     finally:
         client.close()
     _check_transactions(cluster.history, visible)
 
 
-async def _read_log(
+async def read_log(
     cluster: TopicCluster, client: KafkaClient, who: str, place: Place, *, committed: bool
 ) -> list[Seen] | None:
     """Read a log from its start to its end, once that is stable."""
@@ -73,21 +74,23 @@ async def _read_log(
             return None
 
 
-async def _read_offset(cluster: TopicCluster, client: KafkaClient, who: str, group_id: str) -> None:
+async def _read_offset(
+    cluster: TopicCluster, client: KafkaClient, who: str, group: GroupPlace
+) -> None:
     until_s = cluster.loop.time() + PATIENCE_S
     while True:
         try:
-            await ask_offset(cluster.offsets, client, who, group_id, cluster.topic_names[0])
+            await ask_offset(client, cluster, who, group)
         except (Unanswered, Refused) as error:
             await client.pause()
             if cluster.loop.time() > until_s:
-                cluster.model.report("undecided", f"{who} is not told of {group_id}: {error}")
+                cluster.model.report("undecided", f"{who} is not told of {group}: {error}")
                 return
         else:
             return
 
 
-def _check_log(history: History, place: Place, seen: list[Seen]) -> None:
+def check_log(history: History, place: Place, seen: list[Seen]) -> None:
     log = history.log(place)
     start = log.start  # as it is now: retention went on while the log was read
     read = {each.offset: each for each in seen}
@@ -100,6 +103,7 @@ def _check_log(history: History, place: Place, seen: list[Seen]) -> None:
         if offset >= start and offset not in read:
             history.report("vanished", place, f"{value!r} was read at {offset}")
             return
+    _check_stored(history, place, seen)
     last: dict[str, int] = {}
     epoch = -1
     for each in seen:
@@ -115,6 +119,21 @@ def _check_log(history: History, place: Place, seen: list[Seen]) -> None:
         last[record.producer] = record.number
 
 
+def _check_stored(history: History, place: Place, seen: list[Seen]) -> None:
+    """See to it that what was stored once is lost only where another leader began before it."""
+    log = history.log(place)
+    read = {(each.offset, each.record.value): each for each in seen}
+    for stored in log.stored:
+        if stored.offset < log.start or (stored.offset, stored.record.value) in read:
+            continue
+        behind = next((each for each in seen if each.offset >= stored.offset), None)
+        epoch = max(log.by_epoch) if behind is None else behind.leader_epoch
+        if epoch <= stored.epoch:
+            text = f"{stored.record.value!r} was stored at {stored.offset} in {stored.epoch}"
+            history.report("lost", place, f"{text}, and {epoch} goes on there")
+            return
+
+
 def _check_committed(
     history: History, place: Place, seen: list[Seen], visible: dict[bytes, None]
 ) -> None:
@@ -127,6 +146,8 @@ def _check_committed(
             continue
         if record.offset is not None and record.offset < log.start:
             visible[record.value] = None  # retention took it
+        elif record.offset is None and log.start:
+            continue  # it may have been where retention took it
         elif record.transaction is None and record.value not in visible:
             history.report("lost", place, f"readers of committed records miss {record.value!r}")
             return

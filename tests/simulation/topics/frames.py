@@ -60,11 +60,17 @@ class FetchAsked:
 
 
 def produce_body(
-    topic: str, partition: int, batch: bytes, *, transactional_id: str | None, timeout_ms: int
+    topic: str,
+    partition: int,
+    batch: bytes,
+    *,
+    transactional_id: str | None,
+    timeout_ms: int,
+    acks: int = ALL_ACKS,
 ) -> bytes:
     """Encode a Produce of one batch."""
     identity = _INT16.pack(-1) if transactional_id is None else _string(transactional_id)
-    head = identity + _ACKS.pack(ALL_ACKS, timeout_ms) + _INT32.pack(1) + _string(topic)
+    head = identity + _ACKS.pack(acks, timeout_ms) + _INT32.pack(1) + _string(topic)
     return head + struct.pack(">iii", 1, partition, len(batch)) + batch
 
 

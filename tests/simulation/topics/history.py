@@ -7,7 +7,8 @@ Invariants checked, each named as it is reported: an offset holds one record for
 it (inconsistent); what was acknowledged is where it was said to be (lost); nobody is shown what is
 not committed (beyond), and readers of committed records nothing undecided (precommitted) or aborted
 (aborted read); the end and the start of a log never go back, for a request that was sent after
-somebody knew better (went back); a producer's batch is in the log once (duplicate).
+somebody knew better (went back), and what is before the start is not read (deleted read); a
+producer's batch is in the log once (duplicate).
 """
 
 from collections import deque
@@ -97,6 +98,9 @@ class Known:
     end: int
     leader_end: int
     leader_start: int
+    epoch_end: int = 0
+    epoch_start: int = 0
+    """The same as said by leaders up to the epoch that is asked."""
 
 
 @dataclass(slots=True)
@@ -107,10 +111,24 @@ class LogHistory:
     start: int = 0
     through: dict[tuple[int, int], Ends] = field(default_factory=dict)
     """What each leading process has said."""
+    by_epoch: dict[int, Ends] = field(default_factory=dict)
+    """What leaders said that were asked under their epoch."""
     known: dict[int, bytes] = field(default_factory=dict)
     """Offset -> leader epoch and value, or what the marker says."""
     places: dict[bytes, int] = field(default_factory=dict)
     acknowledged: dict[int, SentRecord] = field(default_factory=dict)
+    stored: list["StoredRecord"] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRecord:
+    """A record that was acknowledged when it was stored once (acks=1): it may be lost, but only
+    with its leader, whose epoch is this or a later one.
+    """
+
+    record: "SentRecord"
+    offset: int
+    epoch: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +139,8 @@ class Reader:
     place: Place
     position: int
     is_committed: bool
+    epoch: int = -1
+    """Of the leader, if it was asked under it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,10 +169,19 @@ class History:
             found = self.logs[place] = LogHistory()
         return found
 
-    def known(self, place: Place, leader: Leader) -> Known:
-        """Return what is known now, to be given back with the answer to what is sent now."""
-        said = self._said(place, leader)
-        return Known(self.log(place).end, said.end, said.start)
+    def known(self, place: Place, leader: Leader, epoch: int = -1) -> Known:
+        """Return what is known now, to be given back with the answer to what is sent now, to the
+        leader of an epoch if one is named.
+        """
+        said, log = self._said(place, leader), self.log(place)
+        earlier = [each for number, each in log.by_epoch.items() if number <= epoch]
+        return Known(
+            log.end,
+            said.end,
+            said.start,
+            max((each.end for each in earlier), default=0),
+            max((each.start for each in earlier), default=0),
+        )
 
     def _said(self, place: Place, leader: Leader) -> Ends:
         return self.log(place).through.setdefault((leader.broker, leader.incarnation), Ends())
@@ -202,23 +231,40 @@ class History:
             log.end = max(log.end, end)
             self._said(place, leader).learn(end, 0)
 
+    def note_stored(self, record: SentRecord, offset: int, epoch: int) -> None:
+        """Take note of an acknowledgement that does not say that the record is committed."""
+        self._model.note("stored", f"{record.place} {offset} {record.value!r}")
+        self.log(record.place).stored.append(StoredRecord(record, offset, epoch))
+
     # -- reading ---------------------------------------------------------------------------------
 
     def note_range(
-        self, who: str, place: Place, leader: Leader, before: Known, end: int, start: int
+        self,
+        who: str,
+        place: Place,
+        leader: Leader,
+        before: Known,
+        end: int | None,
+        start: int | None,
+        epoch: int = -1,
     ) -> None:
-        """Take note of where a log ends and begins, as answered to what was sent at `before`."""
-        log = self.log(place)
+        """Take note of where a log ends and begins, as far as that was answered to what was sent at
+        `before`; `epoch` is the leader's, if it was asked under it.
+        """
+        log, said = self.log(place), self._said(place, leader)
         least = before.end if leader.may_be_replaced else before.leader_end
-        if end < least:
+        least = max(least, before.epoch_end)
+        if end is not None and end < least:
             text = f"{who} was told by broker {leader.broker} to read to {end}, not {least}"
             self.report("went back", place, text)
-        if start < before.leader_start:
-            text = f"{who} was told to begin at {start}, not at {before.leader_start}"
+        first = max(before.leader_start, before.epoch_start)
+        if start is not None and start < first:
+            text = f"{who} was told by broker {leader.broker} to begin at {start}, not at {first}"
             self.report("went back", place, text)
-        log.end = max(log.end, end)
-        log.start = max(log.start, start)
-        self._said(place, leader).learn(end, start)
+        log.end, log.start = max(log.end, end or 0), max(log.start, start or 0)
+        said.learn(end or 0, start or 0)
+        if epoch >= 0:
+            log.by_epoch.setdefault(epoch, Ends()).learn(end or 0, start or 0)
 
     def note_fetched(
         self, reader: Reader, leader: Leader, before: Known, fetched: Fetched
@@ -226,7 +272,12 @@ class History:
         """Judge what a reader was given, and return what it passes on."""
         who, place, offset = reader.name, reader.place, reader.position
         end, start = fetched.high_watermark, fetched.log_start_offset
-        self.note_range(who, place, leader, before, end, start)
+        self.note_range(who, place, leader, before, end, start, reader.epoch)
+        first = max(before.leader_start, before.epoch_start)
+        for header, _ in fetched.batches:
+            if header.last_offset < first:
+                text = f"{who} got {header.last_offset}, and the log was to begin at {first}"
+                self.report("deleted read", place, text)
         self._judge_range(reader, fetched)
         aborting = deque(sorted(fetched.aborted, key=lambda each: each[1]))
         out: dict[int, None] = {}

@@ -11,6 +11,7 @@ any more.
 import asyncio
 import random
 import struct
+import uuid
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
@@ -38,9 +39,20 @@ CALL_S: Final = 4.0
 BACKOFF_S: Final = 0.3
 GROUP: Final = 0
 TRANSACTION: Final = 1
-METADATA_VERSION: Final = 7
+METADATA_VERSION: Final = 10
 FIND_COORDINATOR_VERSION: Final = 2
+ID_CHARS: Final = 12
 _HEAD = struct.Struct(">ihhi")
+
+
+def named_apart(name: str, topic_id: uuid.UUID | None) -> str:
+    """Name a topic apart from those that had, or will have, its name."""
+    return f"{name}@{'' if topic_id is None else topic_id.hex[:ID_CHARS]}"
+
+
+def name_of(topic: str) -> str:
+    """Return the name by which a topic is asked for, which may be named apart."""
+    return topic.partition("@")[0]
 
 
 class Unanswered(Exception):  # noqa: N818 - it says what happened
@@ -100,12 +112,18 @@ class Connection(asyncio.Protocol):
             call.set_exception(Unanswered("the connection has ended"))
             call.exception()
             return call
+        self._calls.append(call)
+        self.tell(api_key, version, body)
+        return call
+
+    def tell(self, api_key: ApiKey, version: int, body: bytes) -> None:
+        """Send a request that has no answer, unless the connection has ended."""
+        if not self.is_open or self._transport is None:
+            return
         self._number += 1
         name, tags = self._client_id, b"\0" if SERVED[api_key].is_flexible(version) else b""
         head = _HEAD.pack(10 + len(name) + len(tags) + len(body), api_key, version, self._number)
-        self._calls.append(call)
         self._transport.write(head + struct.pack(">h", len(name)) + name + tags + body)
-        return call
 
     def close(self) -> None:
         """End it at once."""
@@ -126,6 +144,8 @@ class KafkaClient:
         self._leaders: dict[tuple[str, int], int] = {}
         self._epochs: dict[tuple[str, int], int] = {}
         self._coordinators: dict[tuple[int, str], int] = {}
+        self.topic_ids: dict[str, uuid.UUID] = {}
+        """By the names that tell topics apart."""
 
     # -- calls -----------------------------------------------------------------------------------
 
@@ -144,28 +164,44 @@ class KafkaClient:
             raise Unanswered("nobody listens") from results[0]
         return results[0]
 
-    async def call(self, broker: int, api_key: ApiKey, version: int, body: bytes) -> memoryview:
+    async def call(
+        self,
+        broker: int,
+        api_key: ApiKey,
+        version: int,
+        body: bytes,
+        patience_s: float = CALL_S,
+    ) -> memoryview:
         """Return the answer's bytes. Raises Unanswered."""
         connection = await self.connection(broker)
-        return await self.answered(connection, connection.send(api_key, version, body))
+        call = connection.send(api_key, version, body)
+        return await self.answered(connection, call, patience_s)
 
     async def answered(
-        self, connection: Connection, call: "asyncio.Future[memoryview]"
+        self,
+        connection: Connection,
+        call: "asyncio.Future[memoryview]",
+        patience_s: float = CALL_S,
     ) -> memoryview:
         """Wait for an answer no longer than a client does. Raises Unanswered."""
         try:
-            async with asyncio.timeout(CALL_S):
+            async with asyncio.timeout(patience_s):
                 return await call
         except TimeoutError as error:
             connection.close()
             raise Unanswered("no answer in time") from error
 
     async def ask(
-        self, broker: int, api_key: ApiKey, version: int, request: ApiMessage
+        self,
+        broker: int,
+        api_key: ApiKey,
+        version: int,
+        request: ApiMessage,
+        patience_s: float = CALL_S,
     ) -> ApiMessage:
         """Return the answer to a message. Raises Unanswered."""
         body = bytes(encode_request(request, version))
-        answer = await self.call(broker, api_key, version, body)
+        answer = await self.call(broker, api_key, version, body, patience_s)
         skipped = 1 if SERVED[api_key].is_flexible(version) else 0
         return decode_response(api_key, version, answer[skipped:])
 
@@ -184,7 +220,7 @@ class KafkaClient:
         """Return a partition's leader. Raises Unanswered."""
         key = topic, partition
         if key not in self._leaders:
-            await self._look_up_leaders()
+            await self.look_up(topic)
         leader = self._leaders.get(key, -1)
         if leader < 0:
             self._leaders.pop(key, None)
@@ -197,7 +233,7 @@ class KafkaClient:
         if found is not None:
             return found
         response = await self.ask(
-            self._any_broker(),
+            self.any_broker(),
             ApiKey.FIND_COORDINATOR,
             FIND_COORDINATOR_VERSION,
             FindCoordinatorRequest(key=key, key_type=kind),
@@ -226,21 +262,39 @@ class KafkaClient:
         """Forget who coordinates."""
         self._coordinators.pop((kind, key), None)
 
-    async def _look_up_leaders(self) -> None:
-        topics = [
-            MetadataRequest.MetadataRequestTopic(name=name) for name in self._cluster.topic_names
-        ]
-        request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
-        response = await self.ask(self._any_broker(), ApiKey.METADATA, METADATA_VERSION, request)
+    async def look_up(self, topic: str) -> str:
+        """Ask who leads topics, this one besides those of the plan; return what names it apart, ""
+        if there is none. Raises Unanswered.
+        """
+        names = dict.fromkeys([*self._cluster.topic_names, name_of(topic)])
+        request = MetadataRequest(
+            topics=[MetadataRequest.MetadataRequestTopic(name=name) for name in names],
+            allow_auto_topic_creation=False,
+        )
+        broker = self.any_broker()
+        response = await self.ask(broker, ApiKey.METADATA, METADATA_VERSION, request)
         assert isinstance(response, MetadataResponse)
-        for topic in response.topics:
-            for each in topic.partitions:
-                key = topic.name or "", each.partition_index
-                is_old = each.leader_epoch < self._epochs.get(key, -1)
-                self._leaders[key] = -1 if each.error_code or is_old else each.leader_id
-                self._epochs[key] = max(each.leader_epoch, self._epochs.get(key, -1))
+        found = ""
+        for each in response.topics:
+            apart = named_apart(each.name or "", each.topic_id)
+            for row in each.partitions:
+                for name in (each.name or "", apart):
+                    self._learn(name, row)
+            if each.name == name_of(topic) and not each.error_code:
+                found = apart
+                self.topic_ids[apart] = each.topic_id
+        return found
 
-    def _any_broker(self) -> int:
+    def _learn(
+        self, name: str, row: MetadataResponse.MetadataResponseTopic.MetadataResponsePartition
+    ) -> None:
+        key = name, row.partition_index
+        is_old = row.leader_epoch < self._epochs.get(key, -1)
+        self._leaders[key] = -1 if row.error_code or is_old else row.leader_id
+        self._epochs[key] = max(row.leader_epoch, self._epochs.get(key, -1))
+
+    def any_broker(self) -> int:
+        """Choose one."""
         return self.rng.randrange(len(self._cluster.brokers))
 
     async def _connect(self, broker: int) -> Connection:

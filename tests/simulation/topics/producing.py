@@ -25,7 +25,7 @@ from tests.simulation.topics.frames import (
     read_produced,
 )
 from tests.simulation.topics.history import Leader, Place, SentRecord, TransactionHistory
-from tests.simulation.topics.kafka_client import KafkaClient, Refused, Unanswered
+from tests.simulation.topics.kafka_client import KafkaClient, Refused, Unanswered, name_of
 
 INIT_VERSION: Final = 1
 PRODUCE_TIMEOUT_MS: Final = 2_500
@@ -127,7 +127,7 @@ class PartitionSender:
         calls = []
         for batch in batches:
             body = produce_body(
-                topic,
+                name_of(topic),
                 partition,
                 batch.data,
                 transactional_id=self.identity.transactional_id,

@@ -20,7 +20,7 @@ from tests.simulation.topics.frames import (
     read_fetched,
 )
 from tests.simulation.topics.history import History, Place, Reader, Seen
-from tests.simulation.topics.kafka_client import KafkaClient, Refused, Unanswered
+from tests.simulation.topics.kafka_client import KafkaClient, Refused, Unanswered, name_of
 
 LIST_OFFSETS_VERSION: Final = 4
 EARLIEST: Final = -2
@@ -51,8 +51,9 @@ class LogReader:
         epoch = self._client.epoch_of(*place)
         asked = FetchAsked(position, self._committed, wait_ms, bytes_max, epoch)
         leader = self._client.leader(broker)
-        before = history.known(place, leader)
-        call = connection.send(ApiKey.FETCH, FETCH_VERSION, fetch_body(*place, asked))
+        before = history.known(place, leader, epoch)
+        body = fetch_body(name_of(place[0]), place[1], asked)
+        call = connection.send(ApiKey.FETCH, FETCH_VERSION, body)
         fetched = read_fetched(await self._client.answered(connection, call))
         if fetched.error == ErrorCode.OFFSET_OUT_OF_RANGE:
             await self._reset(position)
@@ -61,7 +62,7 @@ class LogReader:
             self._client.doubt_leader(*place)
             raise Refused(fetched.error)
         leader = replace(leader, may_be_replaced=self._client.leader(broker).may_be_replaced)
-        reader = Reader(self._who, place, position, self._committed)
+        reader = Reader(self._who, place, position, self._committed, epoch)
         shown = history.note_fetched(reader, leader, before, fetched)
         self._move(fetched)
         return shown
@@ -85,17 +86,18 @@ class LogReader:
         """Ask ListOffsets. Raises Unanswered, Refused."""
         topic, partition = self.place
         broker = await self._client.leader_of(*self.place)
+        epoch = self._client.epoch_of(*self.place)
         row = ListOffsetsRequest.ListOffsetsTopic
         request = ListOffsetsRequest(
             replica_id=-1,
             isolation_level=0,
             topics=[
                 row(
-                    name=topic,
+                    name=name_of(topic),
                     partitions=[
                         row.ListOffsetsPartition(
                             partition_index=partition,
-                            current_leader_epoch=self._client.epoch_of(*self.place),
+                            current_leader_epoch=epoch,
                             timestamp=timestamp_ms,
                         )
                     ],
@@ -103,7 +105,7 @@ class LogReader:
             ],
         )
         leader = self._client.leader(broker)
-        before = self._history.known(self.place, leader)
+        before = self._history.known(self.place, leader, epoch)
         response = await self._client.ask(
             broker, ApiKey.LIST_OFFSETS, LIST_OFFSETS_VERSION, request
         )
@@ -115,13 +117,9 @@ class LogReader:
         offset = int(answer.offset)
         leader = replace(leader, may_be_replaced=self._client.leader(broker).may_be_replaced)
         is_end = timestamp_ms == LATEST
-        end, start = (offset, before.leader_start) if is_end else (before.end, offset)
-        if is_end:
-            who = f"{self._who} (ListOffsets)"
-            self._history.note_range(who, self.place, leader, before, end, start)
-        else:
-            log = self._history.log(self.place)
-            log.start = max(log.start, start)
+        end, start = (offset, None) if is_end else (None, offset)
+        who = f"{self._who} (ListOffsets)"
+        self._history.note_range(who, self.place, leader, before, end, start, epoch)
         return offset
 
 

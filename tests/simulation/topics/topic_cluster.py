@@ -6,14 +6,16 @@ Leaves bookies, network and metadata service to `tests.simulation.cluster`, and 
 
 import asyncio
 
+from broker_layer.coordinator_partitions import coordinator_partition
 from tests.simulation.checkers.checker import Checkers
 from tests.simulation.cluster import Cluster
 from tests.simulation.loop import SimulationLoop
 from tests.simulation.model import Model
 from tests.simulation.topics.broker_nodes import BrokerNode, KafkaNode
 from tests.simulation.topics.history import History
+from tests.simulation.topics.holding import Holdings
 from tests.simulation.topics.offset_history import OffsetHistory
-from tests.simulation.topics.topic_plan import TopicsPlan
+from tests.simulation.topics.topic_plan import GROUPS_WITH_MEMBERS, TopicsPlan
 from tests.simulation.transport import Endpoint
 
 
@@ -45,6 +47,9 @@ class TopicCluster(Cluster):
         self.offsets = OffsetHistory(model)
         self.brokers = [BrokerNode(self, number) for number in range(plan.broker_count)]
         self.users: list[KafkaNode] = []
+        self.doomed: dict[str, None] = {}
+        """Topics, by the names that tell them apart, whose deletion was asked for."""
+        self.holdings = Holdings(model.report, loop.time)
         self._tapped = 0
         self.network.make_taps = self._make_byte_taps
 
@@ -60,6 +65,18 @@ class TopicCluster(Cluster):
             for each in self.topics_plan.topics
             for number in range(each.partitions)
         ]
+
+    def topic_of_group(self, group_id: str) -> str:
+        """Return the topic that a group commits offsets for."""
+        is_shared = group_id in GROUPS_WITH_MEMBERS
+        return self.topics_plan.group_topic.name if is_shared else self.topic_names[0]
+
+    def note_coordinator(self, host: str, partition: int, epoch: int) -> None:
+        """Take note that a broker serves the groups of a partition of `__consumer_offsets`."""
+        self.model.note("coordinator", f"{host} of {partition}, epoch {epoch}")
+        for group_id in GROUPS_WITH_MEMBERS:
+            if coordinator_partition(group_id, self.topics_plan.state_partitions) == partition:
+                self.holdings.note_load(group_id, host, epoch)
 
     def _make_byte_taps(
         self, _near: Endpoint, _far: Endpoint, _protocol: asyncio.BaseProtocol

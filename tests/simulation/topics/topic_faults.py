@@ -10,6 +10,7 @@ import random
 from collections.abc import Callable, Coroutine
 from typing import Final
 
+from broker_layer.coordinator_partitions import CONSUMER_OFFSETS
 from metadata.errors import MetadataError
 from metadata.memory import MemoryMetadataStore
 from metadata.topic_store import TopicStore
@@ -48,6 +49,7 @@ class TopicFaults:
             "isolate_bookie": self._isolate_bookie,
             "stall_store": self._stall_store,
             "elect": self._elect,
+            "move_coordinator": self._move_coordinator,
             "restart_all": self._restart_all,
         }
 
@@ -162,8 +164,15 @@ class TopicFaults:
 
     async def _elect(self) -> None:
         """Have another broker lead a partition, as a controller would."""
+        await self._move(*self._rng.choice(self._cluster.partitions()))
+
+    async def _move_coordinator(self) -> None:
+        """Have another broker coordinate groups."""
+        count = self._cluster.topics_plan.state_partitions
+        await self._move(CONSUMER_OFFSETS, self._rng.randrange(count))
+
+    async def _move(self, topic: str, partition: int) -> None:
         cluster = self._cluster
-        topic, partition = self._rng.choice(cluster.partitions())
         leader = self._rng.randrange(len(cluster.brokers))
         store = MemoryMetadataStore(cluster.metadata)
         try:

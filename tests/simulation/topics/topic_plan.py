@@ -33,6 +33,7 @@ FAULTS: Final = (
     "isolate_bookie",
     "stall_store",
     "elect",
+    "move_coordinator",
     "restart_all",
 )
 THEMES: Final[dict[str, tuple[str, ...]]] = {
@@ -41,7 +42,20 @@ THEMES: Final[dict[str, tuple[str, ...]]] = {
     "ledgers": ("kill_bookie", "pause_bookie", "isolate_bookie", "kill_broker"),
     "coordinators": ("restart_all", "kill_broker", "expire_broker", "maroon_broker"),
     "users": ("kill_user", "pause_user", "cut_client", "break_connection"),
+    "members": (
+        "move_coordinator",
+        "kill_broker",
+        "maroon_broker",
+        "pause_user",
+        "kill_user",
+        "cut_client",
+    ),
+    "deletions": ("kill_broker", "expire_broker", "suspend_broker", "elect", "stall_store"),
 }
+GROUP_TOPIC: Final = "tasks"
+CLASSIC_GROUP: Final = "workers-classic"
+CONSUMER_GROUP: Final = "workers-newer"
+GROUPS_WITH_MEMBERS: Final = (CLASSIC_GROUP, CONSUMER_GROUP)
 THEME_COUNT: Final = 5.0
 """How often each fault of a run's theme comes, about."""
 
@@ -72,6 +86,31 @@ class TopicWork:
     poll_ms: int
     transaction_timeout_ms: int
     shares_transactional_ids: bool
+    careless_producers: int
+    """Those that do not wait until everything is committed: acks 0 or 1."""
+    trimmers: int
+    recreators: int
+
+
+@dataclass(frozen=True, slots=True)
+class GroupPlan:
+    """The groups with members, of which there is one of each kind at most."""
+
+    classic_members: int
+    consumer_members: int
+    static_share: float
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    slow_share: float
+    """How often a member is slow to give partitions back."""
+    stale_share: float
+    """How often a member commits under an identity that is over."""
+    leave_share: float
+
+    @property
+    def has_members(self) -> bool:
+        """Tell whether there are any."""
+        return self.classic_members + self.consumer_members > 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +126,10 @@ class TopicsPlan:
     segment_bytes: int
     state_segment_bytes: int
     topics: tuple[TopicPlan, ...]
+    group_topic: TopicPlan
+    """What groups share out among their members; nothing is written to it."""
     work: TopicWork
+    groups: GroupPlan
     fault_every_s: dict[str, float]
     retention_interval_s: float
     rebalance_interval_s: float
@@ -115,7 +157,9 @@ def make_topics_plan(seed: int) -> TopicsPlan:
         segment_bytes=rng.choice((3_000, 16_000)),
         state_segment_bytes=rng.choice((1_500, 4_000, 100_000)),
         topics=_topics(rng, replicas),
+        group_topic=TopicPlan(GROUP_TOPIC, 4, ()),
         work=_work(rng, theme),
+        groups=_groups(rng, theme),
         fault_every_s=_faults(rng, theme, duration_s),
         retention_interval_s=rng.choice((3.0, 10.0)),
         rebalance_interval_s=rng.choice((8.0, 20.0)),
@@ -140,12 +184,13 @@ def _topics(rng: random.Random, replicas: int) -> tuple[TopicPlan, ...]:
 
 
 def _work(rng: random.Random, theme: str) -> TopicWork:
+    is_light = theme in ("members", "deletions")
     has_state = theme in ("coordinators", "zombies", "users") or rng.random() < 0.5
     return TopicWork(
-        producers=rng.randint(1, 2),
-        readers=rng.randint(1, 2),
-        transactors=rng.choice((1, 2)) if has_state else 0,
-        committers=rng.choice((1, 2)) if has_state else 0,
+        producers=1 if is_light else rng.randint(1, 2),
+        readers=1 if is_light else rng.randint(1, 2),
+        transactors=rng.choice((1, 2)) if has_state and not is_light else 0,
+        committers=rng.choice((1, 2)) if has_state and not is_light else 0,
         idempotent_share=0.8,
         commit_share=rng.choice((0.5, 0.8)),
         list_share=rng.choice((0.1, 0.4)),
@@ -155,6 +200,28 @@ def _work(rng: random.Random, theme: str) -> TopicWork:
         poll_ms=rng.choice((200, 1_000)),
         transaction_timeout_ms=rng.choice((5_000, 20_000)),
         shares_transactional_ids=rng.random() < 0.4,
+        careless_producers=1 if theme in ("leaders", "ledgers") and rng.random() < 0.6 else 0,
+        trimmers=1 if theme == "deletions" or rng.random() < 0.2 else 0,
+        recreators=1 if theme == "deletions" or rng.random() < 0.1 else 0,
+    )
+
+
+def _groups(rng: random.Random, theme: str) -> GroupPlan:
+    classic, consumer = 0, 0
+    if theme == "members":
+        classic, consumer = rng.choice(((3, 0), (0, 3), (2, 2)))
+    elif rng.random() < 0.15:
+        classic, consumer = rng.choice(((2, 0), (0, 2)))
+    session_timeout_ms = rng.choice((2_000, 4_000))
+    return GroupPlan(
+        classic_members=classic,
+        consumer_members=consumer,
+        static_share=rng.choice((0.0, 0.5)),
+        session_timeout_ms=session_timeout_ms,
+        rebalance_timeout_ms=rng.choice((2_500, 5_000)),
+        slow_share=rng.choice((0.0, 0.2)),
+        stale_share=rng.choice((0.1, 0.3)),
+        leave_share=rng.choice((0.02, 0.06)),
     )
 
 

@@ -19,31 +19,42 @@ from unittest.mock import patch
 from broker_layer import broker_parts, broker_process
 from broker_layer.control import partition_opening
 from broker_layer.control.control_config import ControlConfig
+from broker_layer.groups.config import GroupsConfig
+from broker_layer.groups.group_host import GroupHost, GroupLog
 from broker_layer.kafka.messages import CreateTopicsRequest, CreateTopicsResponse
 from broker_layer.kafka.versions import ApiKey
 from broker_layer.log.log_config import LogConfig, log_config
+from broker_layer.log.state_log import StateLog
 from broker_layer.log.topic_configs import TopicDefaults
 from broker_layer.options import BrokerOptions
 from tests.simulation.loop import LivelockError, SimulationLoop
 from tests.simulation.model import Model
+from tests.simulation.network import HOST
 from tests.simulation.observing import described
 from tests.simulation.run import Result, forget
 from tests.simulation.topics.broker_nodes import KafkaNode
+from tests.simulation.topics.careless import produce_carelessly
+from tests.simulation.topics.classic_members import share_classically
 from tests.simulation.topics.committing import audit_offsets, commit_offsets
+from tests.simulation.topics.consumer_members import share
 from tests.simulation.topics.ending import read_everything
 from tests.simulation.topics.kafka_client import KafkaClient, Unanswered
 from tests.simulation.topics.leaderships import Leaderships
+from tests.simulation.topics.leftovers import check_leftovers
 from tests.simulation.topics.producing import produce
 from tests.simulation.topics.reading import read
+from tests.simulation.topics.recreating import recreate
 from tests.simulation.topics.topic_cluster import TopicCluster
 from tests.simulation.topics.topic_faults import TopicFaults
 from tests.simulation.topics.topic_plan import TopicsPlan, make_topics_plan
 from tests.simulation.topics.transacting import transact
+from tests.simulation.topics.trimming import trim
 
 START_S_MAX: Final = 60.0
 FINISH_S_MAX: Final = 90.0
 UNTIL_S: Final = 10_000.0
 LOOK_EVERY_S: Final = 0.5
+SWEEP_INTERVAL_S: Final = 8.0
 MESSAGES_MAX: Final = 6_000
 """A run that has exchanged so many goes on to its healing."""
 CREATE_TOPICS_VERSION: Final = 4
@@ -64,7 +75,7 @@ def run_topics_seed(seed: int, *, trace: bool = False) -> Result:
     model.note("plan", repr(plan))
     run = _Run(loop, plan, model)
     try:
-        with _hastened(plan):
+        with _hastened(plan), _watched(run):
             loop.run_until_complete(asyncio.wait_for(run.main(), UNTIL_S))
     except LivelockError as error:
         model.report("livelock", str(error))
@@ -88,7 +99,7 @@ def run_topics_seed(seed: int, *, trace: bool = False) -> Result:
 @contextmanager
 def _hastened(plan: TopicsPlan) -> Iterator[None]:
     """Let brokers do within seconds what they do within minutes, and fill small ledgers."""
-    original = broker_parts.control_config
+    original, original_groups = broker_parts.control_config, broker_parts.groups_config
 
     def config(options: BrokerOptions) -> ControlConfig:
         return replace(
@@ -97,6 +108,16 @@ def _hastened(plan: TopicsPlan) -> Iterator[None]:
             rebalance_interval_s=plan.rebalance_interval_s,
             settled_s=2.0,
             assembly_s=0.5,
+            sweep_interval_s=SWEEP_INTERVAL_S,
+        )
+
+    def lively(options: BrokerOptions) -> GroupsConfig:
+        return replace(
+            original_groups(options),
+            session_timeout_min_ms=500,
+            initial_rebalance_delay_ms=300,
+            new_member_join_timeout_ms=8_000,
+            consumer_session_timeout_ms=plan.groups.session_timeout_ms,
         )
 
     def small(stored: Mapping[str, str], defaults: TopicDefaults) -> LogConfig:
@@ -106,9 +127,24 @@ def _hastened(plan: TopicsPlan) -> Iterator[None]:
 
     with (
         patch.object(broker_parts, "control_config", config),
+        patch.object(broker_parts, "groups_config", lively),
         patch.object(broker_process, "_warm_up", _warm),
         patch.object(partition_opening, "log_config", small),
     ):
+        yield
+
+
+@contextmanager
+def _watched(run: "_Run") -> Iterator[None]:
+    """Take note of every coordinator of groups that has loaded a partition."""
+    original = GroupHost.start
+
+    def start(host: GroupHost, log: GroupLog) -> None:
+        assert isinstance(log, StateLog)
+        run.note_coordinator(host.partition, log.leader_epoch)
+        original(host, log)
+
+    with patch.object(GroupHost, "start", start):
         yield
 
 
@@ -123,6 +159,11 @@ class _Run:
         self._model = model
         self._cluster: TopicCluster | None = None
         self._faults: TopicFaults | None = None
+
+    def note_coordinator(self, partition: int, epoch: int) -> None:
+        """Take note that the broker that runs now serves the groups of a partition."""
+        if self._cluster is not None:
+            self._cluster.note_coordinator(HOST.get(), partition, epoch)
 
     def result(self, now_s: float) -> Result:
         """Return what the run showed."""
@@ -170,6 +211,7 @@ class _Run:
             broker.kill(power_off=False)
             broker.start()
         await read_everything(cluster, "reader after restart")
+        await check_leftovers(cluster)
 
     async def _start(self, cluster: TopicCluster) -> bool:
         bookies, brokers = cluster.bookies, cluster.brokers
@@ -188,20 +230,21 @@ class _Run:
 
     async def _create_topics(self, cluster: TopicCluster) -> bool:
         client = KafkaClient(cluster, "creator", random.Random(0))
-        kind = CreateTopicsRequest.CreatableTopic
+        kind, plan = CreateTopicsRequest.CreatableTopic, cluster.topics_plan
+        topics = [*plan.topics, *([plan.group_topic] if plan.groups.has_members else [])]
         request = CreateTopicsRequest(
             topics=[
                 kind(
                     name=topic.name,
                     num_partitions=topic.partitions,
-                    replication_factor=cluster.topics_plan.replicas,
+                    replication_factor=plan.replicas,
                     assignments=[],
                     configs=[
                         kind.CreatableTopicConfig(name=name, value=value)
                         for name, value in topic.configs
                     ],
                 )
-                for topic in cluster.topics_plan.topics
+                for topic in topics
             ],
             timeout_ms=5_000,
             validate_only=False,
@@ -225,13 +268,19 @@ class _Run:
         return False
 
     def _add_users(self, cluster: TopicCluster) -> None:
-        work = cluster.topics_plan.work
+        work, groups = cluster.topics_plan.work, cluster.topics_plan.groups
+        has_offsets = work.committers + work.transactors + groups.has_members
         for kind, count, run in (
             ("producer", work.producers, produce),
             ("reader", work.readers, read),
             ("transactor", work.transactors, transact),
             ("committer", work.committers, commit_offsets),
-            ("auditor", min(1, work.committers + work.transactors), audit_offsets),
+            ("member", groups.classic_members, share_classically),
+            ("worker", groups.consumer_members, share),
+            ("careless", work.careless_producers, produce_carelessly),
+            ("trimmer", work.trimmers, trim),
+            ("recreator", work.recreators, recreate),
+            ("auditor", min(1, has_offsets), audit_offsets),
         ):
             for number in range(count):
                 cluster.users.append(KafkaNode(cluster, f"{kind}-{number}", run))

@@ -103,13 +103,7 @@ async def _transact_as(producer: _Producer, own: str) -> None:
         await _transact_once(producer, transaction)
         if rng.random() < work.list_share:
             try:
-                await ask_offset(
-                    cluster.offsets,
-                    producer.client,
-                    own,
-                    producer.group_id,
-                    producer.node.topic,
-                )
+                await ask_offset(producer.client, cluster, own, (producer.group_id, PARTITION))
             except (Unanswered, Refused):
                 await producer.client.pause()
         await asyncio.sleep(work.gap_s * 2 * rng.random())
@@ -141,7 +135,7 @@ async def _transact_once(producer: _Producer, transaction: TransactionHistory) -
     transaction.outcome = Outcome.COMMITTED if is_commit else Outcome.ABORTED
     cluster.model.note("transaction", f"{transaction.name} {transaction.outcome}")
     if offset is not None and is_commit:
-        cluster.offsets.note_acknowledged(producer.group_id, offset)
+        cluster.offsets.note_acknowledged((producer.group_id, PARTITION), offset)
 
 
 async def _add_partitions(producer: _Producer, places: list[Place]) -> None:
@@ -180,7 +174,7 @@ async def _commit_offset(producer: _Producer, transaction: TransactionHistory) -
         return [response.error_code]
 
     await _ask(producer, ApiKey.ADD_OFFSETS_TO_TXN, added, code_of)
-    offset = producer.node.topics.offsets.ask(group_id, transaction)
+    offset = producer.node.topics.offsets.ask((group_id, PARTITION), transaction)
     kind = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
     row = kind.TxnOffsetCommitRequestPartition(
         partition_index=PARTITION, committed_offset=offset, committed_metadata=""

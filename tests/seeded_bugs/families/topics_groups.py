@@ -1,0 +1,195 @@
+"""Ways to be wrong for groups with members, for what is deleted, and for a leader that goes on.
+
+Leaves what is committed in a partition's log to `topics_logs`, and offsets of transactions to
+`topics_state`.
+
+Source: topics design; KIP-101, KIP-107, KIP-848; Kafka's group protocol.
+"""
+
+from typing import Final
+
+from tests.seeded_bugs.seeded_bug import LEDGERS_ONLY, Edit, SeededBug, topics, units
+
+GROUPS: Final = "broker_layer/groups"
+RECONCILIATION: Final = f"{GROUPS}/reconciliation.py"
+CLASSIC: Final = f"{GROUPS}/classic_group.py"
+CONSUMERS: Final = f"{GROUPS}/consumer_group.py"
+SHARD: Final = f"{GROUPS}/shard.py"
+RECORD: Final = "metadata/partition.py"
+CHAIN: Final = "broker_layer/log/ledger_chain.py"
+ROLLING: Final = "broker_layer/log/log_rolling.py"
+HELD: Final = "broker_layer/control/held_partition.py"
+ERASING: Final = "broker_layer/control/topic_erasing.py"
+SWEEPING: Final = "broker_layer/control/ledger_sweeping.py"
+CONSUMER_TESTS: Final = units("tests/unit/broker_layer/groups/test_consumer_group.py")
+CLASSIC_TESTS: Final = units("tests/unit/broker_layer/groups/test_classic_group.py")
+
+BUGS = (
+    SeededBug(
+        "given_before_it_was_given_back",
+        "A partition is free for its next owner once the one before is told to give it back, not"
+        " once it has.",
+        ("KIP-848",),
+        (
+            Edit(
+                RECONCILIATION,
+                "    return owned is None or any("
+                "each in dict.fromkeys(revoking) for each in owned)\n",
+                "    return False\n",
+            ),
+        ),
+        (CONSUMER_TESTS, topics("members")),
+        (LEDGERS_ONLY,),
+    ),
+    SeededBug(
+        "commit_of_an_old_generation",
+        "A member of a classic group commits under a generation that is over.",
+        ("KIP-447",),
+        (
+            Edit(
+                CLASSIC,
+                "            if generation != self.generation:\n"
+                "                return ErrorCode.ILLEGAL_GENERATION\n"
+                "        elif not is_transactional:\n",
+                "        elif not is_transactional:\n",
+            ),
+        ),
+        (CLASSIC_TESTS, topics("members")),
+        (LEDGERS_ONLY,),
+    ),
+    SeededBug(
+        "commit_of_an_old_member_epoch",
+        "A member of a group commits under an epoch that it has left behind.",
+        ("KIP-848",),
+        (
+            Edit(
+                CONSUMERS,
+                "        return ErrorCode.NONE if epoch == member.epoch"
+                " else ErrorCode.STALE_MEMBER_EPOCH\n",
+                "        return ErrorCode.NONE\n",
+            ),
+        ),
+        (CONSUMER_TESTS, topics("members")),
+        (LEDGERS_ONLY,),
+    ),
+    SeededBug(
+        "snapshot_without_members",
+        "The snapshot that a ledger begins with leaves out the groups of KIP-848.",
+        ("KIP-848",),
+        (
+            Edit(
+                SHARD,
+                "        for group in self.consumers.values():\n"
+                "            yield from map(encode, group.stored_records())\n",
+                "",
+            ),
+        ),
+        (units("tests/unit/broker_layer/groups/test_random_groups.py"), topics("members")),
+        (LEDGERS_ONLY,),
+    ),
+    SeededBug(
+        "no_session_after_a_load",
+        "A new coordinator gives the members that it loads no time to find it.",
+        ("KIP-848",),
+        (
+            Edit(
+                CONSUMERS,
+                "            self._sessions[member.member_id] ="
+                " now_ms + self._config.consumer_session_timeout_ms\n",
+                "            self._sessions[member.member_id] = now_ms\n",
+            ),
+        ),
+        (topics("members"),),
+        (LEDGERS_ONLY,),
+    ),
+    SeededBug(
+        "start_goes_back_at_a_takeover",
+        "A new leader begins the log where its oldest ledger begins, whatever was deleted of that.",
+        ("KIP-107",),
+        (
+            Edit(
+                RECORD,
+                "        return replace(self, leader_epoch=epoch)\n",
+                "        start = self.segments[0].base_offset if self.segments"
+                " else self.log_start_offset\n"
+                "        return replace(self, leader_epoch=epoch, log_start_offset=start)\n",
+            ),
+        ),
+        (topics("deletions"),),
+        (LEDGERS_ONLY,),
+    ),
+    SeededBug(
+        "start_is_answered_before_it_is_stored",
+        "DeleteRecords is answered when this leader knows of it, before the list of ledgers does.",
+        ("KIP-107",),
+        (
+            Edit(
+                ROLLING,
+                "                await self._chain.change("
+                "lambda record: record.with_log_start(offset))\n",
+                "                self._chain.record = self._chain.record.with_log_start(offset)\n",
+            ),
+        ),
+        (topics("deletions"),),
+        (LEDGERS_ONLY,),
+    ),
+    SeededBug(
+        "ledgers_left_when_a_topic_is_erased",
+        "A deleted topic's lists go before its newest ledgers do, and nobody looks for those.",
+        ("10.1",),
+        (
+            Edit(
+                ERASING,
+                "        for segment in segments:\n",
+                "        for segment in segments[:-1]:\n",
+            ),
+            Edit(
+                SWEEPING,
+                "        return listed is None or (",
+                "        return listed is not None and (",
+            ),
+        ),
+        (topics("deletions"),),
+        (LEDGERS_ONLY,),
+        masked_by="ledgers whose partition is gone are found and deleted later",
+    ),
+    SeededBug(
+        "same_epoch_after_the_writer_failed",
+        "A leader whose writer failed opens its log again under the epoch that it had.",
+        ("KIP-101",),
+        (
+            Edit(
+                HELD,
+                "        self.spent = max(self.spent, epoch)\n"
+                "        if self._opened_epoch == epoch:\n",
+                "        if self._opened_epoch == epoch:\n",
+            ),
+            Edit(
+                HELD,
+                "                self._opened_epoch != wanted"
+                " or self._opened_epoch <= self.spent\n",
+                "                self._opened_epoch != wanted or self.held is None\n",
+            ),
+            Edit(
+                CHAIN,
+                "            if record.leader_epoch >= epoch:\n",
+                "            if record.leader_epoch > epoch:\n",
+            ),
+            Edit(
+                CHAIN,
+                "                    key, record.claimed(epoch), version\n",
+                "                    key,\n"
+                "                    record if record.leader_epoch == epoch"
+                " else record.claimed(epoch),\n"
+                "                    version,\n",
+            ),
+            Edit(
+                RECORD,
+                '            assert epoch > self.epochs[-1].epoch, "epochs grow along the list"\n',
+                "            if epoch == self.epochs[-1].epoch:\n                return self\n",
+            ),
+        ),
+        (topics("ledgers"),),
+        (LEDGERS_ONLY,),
+    ),
+)

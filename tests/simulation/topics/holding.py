@@ -1,0 +1,242 @@
+"""Keeps which member may read which partition of a group, and judges what members are given.
+
+Leaves asking to `classic_members` and `consumer_members`, and what is committed to
+`offset_history`.
+
+A member holds a partition from the answer that gave it until it gives it back, which it does
+before it says so. If it says nothing, its coordinator may take it for gone: not before a whole
+session, or the time for a rebalance, has passed since the last sign of life that this coordinator
+answered, or since it loaded the group. Until then the member holds it for certain. Only the
+answers of the coordinator of the highest epoch are judged: those of an earlier one, which does not
+know yet that it was replaced, give nothing to anybody.
+
+Invariants checked: nobody is given a partition that another holds for certain (two owners); the
+members of a generation are given parts of one assignment (torn generation), and generations do not
+go back (generation back); a member is not forgotten before its time (forgotten member); who has
+lost a partition, or comes with an epoch that is over, commits nothing (stale commit).
+Source: KIP-848; Kafka's group protocol.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+Report = Callable[[str, str], None]
+"""Takes what kind of promise was broken, and how."""
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """A coordinator that has loaded a group."""
+
+    host: str
+    epoch: int
+    at_s: float
+
+
+@dataclass(slots=True)
+class Membership:
+    """What one member believes, and what is known of it for certain."""
+
+    name: str
+    session_s: float
+    rebalance_s: float
+    is_classic: bool
+    answered: dict[int, float] = field(default_factory=dict)
+    """Coordinator's epoch -> when the last sign of life was sent that it answered."""
+    held: dict[int, float] = field(default_factory=dict)
+    """Partition -> since when it is held."""
+    confirmed: dict[int, tuple[int, float]] = field(default_factory=dict)
+    """Partition, also one that is to be given back -> by the coordinator of which epoch it was told
+    last to keep it, and when it had asked that."""
+    epoch: int = -1
+    """The newest generation, or epoch of the member, that it was told."""
+    is_joined: bool = False
+
+
+@dataclass(slots=True)
+class GroupHoldings:
+    """One group."""
+
+    loads: list[Load] = field(default_factory=list)
+    """By epoch."""
+    members: dict[str, Membership] = field(default_factory=dict)
+    given: dict[int, tuple[str, float]] = field(default_factory=dict)
+    """Partition -> who was given it last, and when."""
+    generation: int = -1
+    """The newest that a member was given its part of."""
+    tags: dict[int, str] = field(default_factory=dict)
+    """Generation -> what names its assignment."""
+    parts: dict[int, dict[int, str]] = field(default_factory=dict)
+    """Generation -> partition -> whose it is."""
+
+    @property
+    def coordinator(self) -> Load | None:
+        """The newest coordinator that has loaded the group."""
+        return self.loads[-1] if self.loads else None
+
+    def answering(self, host: str) -> int:
+        """Return the epoch of the coordinator that answers on a host, -1 if there is none."""
+        return max((each.epoch for each in self.loads if each.host == host), default=-1)
+
+
+class Holdings:
+    """All groups with members of a run."""
+
+    def __init__(self, report: Report, clock: Callable[[], float]) -> None:
+        self._report = report
+        self._clock = clock
+        self.groups: dict[str, GroupHoldings] = {}
+        self.given_count = 0
+
+    def group(self, group_id: str) -> GroupHoldings:
+        """Return what is known of a group."""
+        return self.groups.setdefault(group_id, GroupHoldings())
+
+    def note_load(self, group_id: str, host: str, epoch: int) -> None:
+        """Take note that a coordinator serves a group from now on."""
+        loads = self.group(group_id).loads
+        loads.append(Load(host, epoch, self._clock()))
+        loads.sort(key=lambda each: each.epoch)
+
+    def enter(self, group_id: str, member: Membership) -> Membership:
+        """Take note of a member, or of a static one that is back and goes on with nothing."""
+        members = self.group(group_id).members
+        old = members.get(member.name)
+        if old is not None:
+            member.answered, member.is_joined = old.answered, False
+        members[member.name] = member
+        return member
+
+    # -- what members are told -------------------------------------------------------------------
+
+    def note_answered(
+        self,
+        group_id: str,
+        member: Membership,
+        host: str,
+        sent_s: float,
+        assigned: Sequence[int],
+        *,
+        is_full: bool = True,
+    ) -> None:
+        """Take note that a sign of life was answered, and that the member is to hold `assigned`;
+        what it was given before and is not in it is still held until `give_back`. With `is_full`
+        false the answer did not say what is held: it is as before.
+        """
+        group, now = self.group(group_id), self._clock()
+        member.is_joined = True
+        load = group.coordinator
+        epoch = group.answering(host)
+        member.answered[epoch] = sent_s
+        for partition in assigned:
+            if is_full or partition in member.held:
+                member.confirmed[partition] = epoch, sent_s
+            if is_full and partition not in member.held:
+                member.held[partition] = now
+                group.given[partition] = member.name, now
+                self.given_count += 1
+        if load is not None and load.host == host and sent_s >= load.at_s:
+            self._judge_owners(group_id, member, assigned)
+
+    def give_back(self, member: Membership, partitions: Sequence[int]) -> None:
+        """Take note that a member reads these no more, and is about to say so."""
+        for partition in partitions:
+            member.held.pop(partition, None)
+            member.confirmed.pop(partition, None)
+
+    def lose_all(self, member: Membership) -> None:
+        """Take note that a member left, or was told that it is none."""
+        member.held.clear()
+        member.confirmed.clear()
+        member.is_joined = False
+        member.epoch = -1
+
+    def note_synced(
+        self, group_id: str, member: Membership, before: int, tag: str, assigned: Sequence[int]
+    ) -> None:
+        """Judge what a member of a classic group was given, asked for when `before` was known."""
+        group, generation = self.group(group_id), member.epoch
+        if generation < before:
+            text = f"{member.name} was given {generation}, and {before} was known"
+            self._report("generation back", f"{group_id}: {text}")
+        known = group.tags.setdefault(generation, tag)
+        if known != tag:
+            text = f"{member.name} is given its part of {tag}, others got theirs of {known}"
+            self._report("torn generation", f"{group_id}: {generation}: {text}")
+        parts = group.parts.setdefault(generation, {})
+        for partition in assigned:
+            owner = parts.setdefault(partition, member.name)
+            if owner != member.name:
+                text = f"{partition} is {owner}'s and {member.name}'s in {generation}"
+                self._report("two owners", f"{group_id}: {text}")
+        group.generation = max(group.generation, generation)
+
+    def judge_forgotten(self, group_id: str, member: Membership, host: str, sent_s: float) -> None:
+        """Judge that a member was told that it is none, while it kept its promises."""
+        load = self.group(group_id).coordinator
+        is_judged = load is not None and load.host == host and sent_s >= load.at_s
+        if not is_judged or not member.is_joined or member.is_classic:
+            return
+        until_s = min(
+            [self._certain_end(group_id, member, None)]
+            + [self._certain_end(group_id, member, each) for each in member.confirmed]
+        )
+        if self._clock() < until_s:
+            text = f"{member.name} is none any more, and was one until {until_s:.3f} s for certain"
+            self._report("forgotten member", f"{group_id}: {text}")
+
+    # -- commits ---------------------------------------------------------------------------------
+
+    def may_commit(self, group_id: str, member: Membership, partition: int, epoch: int) -> str:
+        """Say why a commit that is sent now must not be accepted; nothing if it may be."""
+        group = self.group(group_id)
+        if epoch < member.epoch:
+            return f"epoch {epoch} of {member.name}, which is at {member.epoch}"
+        if member.is_classic and epoch < group.generation:
+            return f"generation {epoch} of {member.name}, and {group.generation} has begun"
+        owner, since_s = group.given.get(partition, (member.name, 0.0))
+        if partition in member.held and owner != member.name and since_s > member.held[partition]:
+            return f"{partition} was given to {owner}, and {member.name} holds it no more"
+        return ""
+
+    def judge_commit(self, group_id: str, refusal: str) -> None:
+        """Judge that a commit was accepted for which `may_commit` said this."""
+        if refusal:
+            self._report("stale commit", f"{group_id}: {refusal}")
+
+    # -- certainty -------------------------------------------------------------------------------
+
+    def _judge_owners(self, group_id: str, member: Membership, assigned: Sequence[int]) -> None:
+        now = self._clock()
+        for partition in assigned:
+            if partition not in member.held or now >= self._certain_end(
+                group_id, member, partition
+            ):
+                continue
+            for other in self.group(group_id).members.values():
+                if other is member or partition not in other.held:
+                    continue
+                until_s = self._certain_end(group_id, other, partition)
+                if now < until_s:
+                    text = f"{partition} is {member.name}'s, and {other.name}'s until {until_s:.3f}"
+                    self._report("two owners", f"{group_id}: {text} s for certain")
+
+    def _certain_end(self, group_id: str, member: Membership, partition: int | None) -> float:
+        """Return until when a member that says nothing is one, and holds a partition, for certain:
+        each coordinator may take it for gone until the next one has loaded the group.
+        """
+        end_s = 0.0
+        for load in self.group(group_id).loads:
+            if not end_s and load.epoch not in member.answered:
+                continue  # it did not know the member
+            if end_s and end_s <= load.at_s:
+                return end_s
+            session_s = member.session_s
+            if member.is_classic:
+                session_s = min(session_s, member.rebalance_s)
+            end_s = max(member.answered.get(load.epoch, 0.0), load.at_s) + session_s
+            if partition is not None and not member.is_classic:
+                epoch, asked_s = member.confirmed.get(partition, (-1, 0.0))
+                asked_s = asked_s if epoch == load.epoch else load.at_s
+                end_s = min(end_s, asked_s + member.rebalance_s)
+        return end_s

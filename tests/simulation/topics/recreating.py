@@ -1,0 +1,134 @@
+"""Makes a topic, writes and reads it, deletes it, and makes it again under the same name.
+
+Leaves judging what is read to `history` and `ending`, and what is left of ledgers to `leftovers`.
+
+What was sent to one topic of the name was sent to no other: records are noted under a name that
+tells these topics apart, and are read under the leader's epoch, which no two of them share.
+
+Invariant: a topic is used no more once its deletion was asked for.
+"""
+
+import asyncio
+import random
+from typing import Final
+
+from broker_layer.kafka.error_codes import ErrorCode
+from broker_layer.kafka.messages import (
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+)
+from broker_layer.kafka.versions import ApiKey
+from tests.simulation.topics.broker_nodes import KafkaNode
+from tests.simulation.topics.ending import check_log, read_log
+from tests.simulation.topics.history import Place
+from tests.simulation.topics.kafka_client import KafkaClient, Refused, Unanswered
+from tests.simulation.topics.producing import PartitionSender, new_identity
+
+CREATE_VERSION: Final = 4
+DELETE_VERSION: Final = 6
+TIMEOUT_MS: Final = 3_000
+PARTITIONS: Final = 2
+SEGMENT_MS: Final = "1000"
+DELETED: Final = (
+    ErrorCode.NONE,
+    ErrorCode.UNKNOWN_TOPIC_ID,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+)
+
+
+async def recreate(node: KafkaNode, client: KafkaClient, rng: random.Random) -> None:
+    """Use one topic of the name after the other until the run is over."""
+    cluster = node.topics
+    name = f"scratch-{node.host}"
+    number = 0
+    while not cluster.is_over:
+        number += 1
+        try:
+            topic = await _made(node, client, name)
+            if topic:
+                places = [(topic, partition) for partition in range(PARTITIONS)]
+                await _use(node, client, rng, places, f"{node.incarnation}.{number}")
+                if not cluster.model.violations:
+                    await _delete(node, client, topic)
+        except Refused as error:
+            cluster.model.note("recreator", str(error))
+            await client.pause()
+
+
+async def _made(node: KafkaNode, client: KafkaClient, name: str) -> str:
+    """Return a topic of the name that nobody has asked to delete; "" once the run is over."""
+    cluster = node.topics
+    while not cluster.is_over:
+        try:
+            found = await client.look_up(name)
+            if found and found not in cluster.doomed:
+                cluster.model.note("recreator", f"has {found}")
+                return found
+            await _create(client, name, cluster.topics_plan.replicas)
+        except Unanswered as error:
+            cluster.model.note("recreator", f"cannot create: {error}")
+        await client.pause()
+    return ""
+
+
+async def _create(client: KafkaClient, name: str, replicas: int) -> None:
+    """Ask for a topic once. Raises Unanswered."""
+    kind = CreateTopicsRequest.CreatableTopic
+    request = CreateTopicsRequest(
+        topics=[
+            kind(
+                name=name,
+                num_partitions=PARTITIONS,
+                replication_factor=replicas,
+                assignments=[],
+                configs=[kind.CreatableTopicConfig(name="segment.ms", value=SEGMENT_MS)],
+            )
+        ],
+        timeout_ms=TIMEOUT_MS,
+        validate_only=False,
+    )
+    broker = client.any_broker()
+    response = await client.ask(broker, ApiKey.CREATE_TOPICS, CREATE_VERSION, request)
+    assert isinstance(response, CreateTopicsResponse)
+
+
+async def _use(
+    node: KafkaNode, client: KafkaClient, rng: random.Random, places: list[Place], name: str
+) -> None:
+    """Write to a topic, and read it whole. Raises Refused."""
+    cluster, work = node.topics, node.topics.topics_plan.work
+    identity = await new_identity(client, node)
+    for place in places:
+        sender = PartitionSender(node, client, place, name, identity)
+        for _ in range(rng.randint(1, 3)):
+            for _ in range(rng.randint(1, 3)):
+                sender.add(rng, work.value_bytes)
+            await sender.flush(1)
+            await asyncio.sleep(work.gap_s * rng.random())
+    for place in places:
+        seen = await read_log(cluster, client, name, place, committed=False)
+        if seen is not None:
+            check_log(cluster.history, place, seen)
+
+
+async def _delete(node: KafkaNode, client: KafkaClient, topic: str) -> None:
+    cluster = node.topics
+    cluster.doomed[topic] = None
+    kind = DeleteTopicsRequest.DeleteTopicState
+    state = kind(name=None, topic_id=client.topic_ids[topic])
+    request = DeleteTopicsRequest(topics=[state], timeout_ms=TIMEOUT_MS)
+    while True:
+        try:
+            response = await client.ask(
+                client.any_broker(), ApiKey.DELETE_TOPICS, DELETE_VERSION, request
+            )
+            assert isinstance(response, DeleteTopicsResponse)
+            code = ErrorCode(response.responses[0].error_code)
+            cluster.model.note("recreator", f"deletes {topic}: {code.name}")
+            if code in DELETED:
+                return
+        except Unanswered as error:
+            cluster.model.note("recreator", f"cannot delete {topic}: {error}")
+        await client.pause()
