@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from broker_layer.kafka.errors import FrameError, UnsupportedVersionError
-from broker_layer.kafka.primitives import NO_TAGS, parsing, read_string, skip_tags
+from broker_layer.kafka.primitives import DAMAGED, NO_TAGS, read_string, skip_tags
 from broker_layer.kafka.versions import SERVED, ApiKey
 
 Buffer = bytes | bytearray | memoryview
@@ -29,7 +29,7 @@ REQUEST_HEADER_BYTES_MIN: Final = 10
 
 _START = struct.Struct(">hhi")
 _RESPONSE = struct.Struct(">ii")
-_API_KEYS: Final = {int(key): key for key in ApiKey}
+_APIS: Final = {int(key): (key, *SERVED[key]) for key in ApiKey}
 
 
 class RequestHeader(NamedTuple):
@@ -42,7 +42,6 @@ class RequestHeader(NamedTuple):
     body_start: int
 
 
-@parsing
 def read_request_header(frame: memoryview) -> RequestHeader:
     """Read the header of a frame that is given without its length.
 
@@ -53,20 +52,23 @@ def read_request_header(frame: memoryview) -> RequestHeader:
     if len(frame) < REQUEST_HEADER_BYTES_MIN:
         raise FrameError(f"a request of {len(frame)} B")
     number, version, correlation_id = _START.unpack_from(frame)
-    api_key = _API_KEYS.get(number)
-    if api_key is None or not SERVED[api_key].serves(version):
+    api = _APIS.get(number)
+    if api is None or not api[1] <= version <= api[2]:
         raise UnsupportedVersionError(number, version, correlation_id)
-    client_id, position = read_string(frame, _START.size, is_flexible=False)
-    if SERVED[api_key].is_flexible(version):
-        position = skip_tags(frame, position)
-    return RequestHeader(api_key, version, correlation_id, client_id, position)
+    try:
+        client_id, position = read_string(frame, _START.size, is_flexible=False)
+        if version >= api[3]:
+            position = skip_tags(frame, position)
+    except DAMAGED as error:
+        raise FrameError(f"the header of a request: {error}") from error
+    return RequestHeader(api[0], version, correlation_id, client_id, position)
 
 
 def response_frame(
     api_key: ApiKey, version: int, correlation_id: int, body: Sequence[Buffer]
 ) -> list[Buffer]:
     """Put the length and the header before a body; none of its buffers is copied."""
-    has_tags = api_key != ApiKey.API_VERSIONS and SERVED[api_key].is_flexible(version)
-    length = sum(map(len, body)) + LENGTH_BYTES + has_tags
-    header = _RESPONSE.pack(length, correlation_id)
-    return [header + NO_TAGS if has_tags else header, *body]
+    length = sum(map(len, body)) + LENGTH_BYTES
+    if version < SERVED[api_key].flexible_from or api_key == ApiKey.API_VERSIONS:
+        return [_RESPONSE.pack(length, correlation_id), *body]
+    return [_RESPONSE.pack(length + 1, correlation_id) + NO_TAGS, *body]

@@ -30,6 +30,9 @@ NO_TAGS: Final = b"\0"
 _UINT32_MAX: Final = 2**32 - 1
 _SHORT_VARINTS: Final = tuple(bytes([value]) for value in range(0x80))
 
+DAMAGED: Final = (IndexError, struct.error, UnicodeDecodeError)
+"""What reading behind the end, or text that is not UTF-8, raises."""
+
 Parameters = ParamSpec("Parameters")
 Parsed = TypeVar("Parsed")
 
@@ -40,7 +43,7 @@ def parsing(parse: Callable[Parameters, Parsed]) -> Callable[Parameters, Parsed]
     def parse_or_refuse(*args: Parameters.args, **named: Parameters.kwargs) -> Parsed:
         try:
             return parse(*args, **named)
-        except (IndexError, struct.error, UnicodeDecodeError) as error:
+        except DAMAGED as error:
             raise FrameError(f"{parse.__name__}: {error}") from error
 
     return parse_or_refuse

@@ -21,11 +21,11 @@ from broker_layer.kafka.leaders import (
     encode_endpoints,
 )
 from broker_layer.kafka.primitives import (
+    DAMAGED,
     ELEMENTS_MAX,
     INT32,
     NO_TAGS,
     count_of,
-    parsing,
     read_bytes,
     read_count,
     read_string,
@@ -95,18 +95,26 @@ class ProduceTopicResult(NamedTuple):
     partitions: Sequence[ProducePartitionResult]
 
 
-@parsing
 def decode_produce(version: int, data: memoryview) -> ProduceRequest:
     """Decode the body of a request. Raises FrameError if it is damaged."""
+    try:
+        return _decode(version, data)
+    except DAMAGED as error:
+        raise FrameError(f"a Produce: {error}") from error
+
+
+def _decode(version: int, data: memoryview) -> ProduceRequest:
     flexible = version >= _FLEXIBLE_FROM
     transactional_id, position = None, 0
-    if version >= PRODUCE_VERSION_MIN:
+    if flexible and not data[0]:
+        position = 1  # null, as nearly always
+    elif version >= PRODUCE_VERSION_MIN:
         transactional_id, position = read_string(data, 0, is_flexible=flexible)
     acks, timeout_ms = _ACKS.unpack_from(data, position)
     count, position = read_count(
         data, position + _ACKS.size, _TOPIC_BYTES_MIN, is_flexible=flexible
     )
-    topics = []
+    topics = list[ProduceTopic]()
     room = ELEMENTS_MAX
     for _ in range(count):
         topic, position = _read_topic(data, position, flexible=flexible)
@@ -124,7 +132,8 @@ def _read_topic(data: memoryview, position: int, *, flexible: bool) -> tuple[Pro
     count, position = read_count(data, position, _PARTITION_BYTES_MIN, is_flexible=flexible)
     if flexible:
         partitions, position = _read_flexible_partitions(data, position, count)
-        return ProduceTopic(name, partitions), skip_tags(data, position)
+        position = position + 1 if not data[position] else skip_tags(data, position)
+        return ProduceTopic(name, partitions), position
     partitions = []
     for _ in range(count):
         (partition,) = INT32.unpack_from(data, position)
@@ -190,6 +199,8 @@ _PLAIN_END: Final = b"\x01\x00\x00"
 
 
 def _encode_partition(version: int, result: ProducePartitionResult) -> bytes:
+    if version >= _FLEXIBLE_FROM and result.error_message is None and result.current_leader is None:
+        return _RESULT_WITH_START.pack(*result[:5]) + _PLAIN_END
     if version < _APPEND_TIME_FROM:
         return _RESULT.pack(*result[:3])
     if version < _LOG_START_FROM:
@@ -199,8 +210,6 @@ def _encode_partition(version: int, result: ProducePartitionResult) -> bytes:
         return start
     if version < _FLEXIBLE_FROM:
         return start + INT32.pack(0) + string(result.error_message, is_flexible=False)
-    if result.error_message is None and result.current_leader is None:
-        return start + _PLAIN_END
     message = b"\x01" + string(result.error_message, is_flexible=True)
     if result.current_leader is None or version < _LEADERS_FROM:
         return start + message + NO_TAGS

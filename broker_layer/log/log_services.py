@@ -39,17 +39,19 @@ class TailMemory:
     def __init__(self, bytes_max: int = TAIL_BYTES_MAX) -> None:
         self._bytes_max = bytes_max
         self._bytes = 0
-        self._kept: deque[tuple[TailOwner, int]] = deque()
+        # Two lines instead of one of pairs: the collector of garbage would look at every pair.
+        self._owners: deque[TailOwner] = deque()
+        self._costs: deque[int] = deque()
 
     def keep(self, owner: TailOwner, size: int) -> None:
         """Count a batch that its owner has just kept."""
         cost = size + KEPT_COST_BYTES
-        self._kept.append((owner, cost))
+        self._owners.append(owner)
+        self._costs.append(cost)
         self._bytes += cost
-        while self._bytes > self._bytes_max and len(self._kept) > 1:
-            oldest, freed = self._kept.popleft()
-            self._bytes -= freed
-            oldest.forget_oldest()
+        while self._bytes > self._bytes_max and len(self._owners) > 1:
+            self._bytes -= self._costs.popleft()
+            self._owners.popleft().forget_oldest()
 
     @property
     def kept_bytes(self) -> int:

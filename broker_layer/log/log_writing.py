@@ -150,7 +150,8 @@ class LogWriting:
         coordinator_epoch: int | None,
     ) -> asyncio.Future[Appended]:
         now_ms = self._wall_clock_ms()
-        decision = self.state.check(header, coordinator_epoch)
+        state, writer = self.state, ledger.writer
+        decision = state.check(header, coordinator_epoch)
         if isinstance(decision, Refused):
             raise TopicError(decision.code, decision.text)
         if isinstance(decision, Duplicate):
@@ -162,20 +163,22 @@ class LogWriting:
         time_ms = now_ms if self.config.uses_append_time else NO_TIMESTAMP
         header, batch = placed(header, data, base, self._chain.epoch, time_ms)
         try:
-            stored = ledger.writer.append_nowait(batch)
+            stored = writer.append_nowait(batch)
         except NotEnoughInSyncReplicasError as error:
             raise TopicError(ErrorCode.NOT_ENOUGH_REPLICAS, str(error)) from error
         except LedgerError as error:
             raise self.fail(str(error)) from error
         answer: asyncio.Future[Appended] = asyncio.get_running_loop().create_future()
-        self.state.admit(ledger.writer.last_pushed, base, header, control, now_ms)
-        self.log_end_offset = self.state.next_offset
-        ledger.record_bytes += len(batch)
+        entry_id, size = writer.last_pushed, len(batch)
+        state.admit(entry_id, base, header, control, now_ms)
+        end = self.log_end_offset = state.next_offset
+        ledger.record_bytes += size
+        ledger.written_bytes += size
         ledger.max_timestamp_ms = max(ledger.max_timestamp_ms, header.max_timestamp_ms)
-        self.recent.keep(base, self.log_end_offset, batch)
-        self._add(ledger, base, len(batch), time_ms, answer)
+        self.recent.keep(base, end, batch)
+        self._pending.add(PendingBatch(ledger, entry_id, base, end, size, time_ms, answer))
         stored.add_done_callback(self._on_stored)
-        if self.state.wants_state_entry:
+        if state.wants_state_entry:
             self.append_state(ledger)
         self.rolling.look()
         return answer
@@ -186,32 +189,13 @@ class LogWriting:
         """
         entry = self.state.to_state_entry(ledger.writer.next_entry_id)
         try:
-            ledger.writer.push_entry(entry, len(entry))
+            entry_id = ledger.writer.push_entry(entry, len(entry))
         except LedgerError as error:
             self.fail(str(error))
             return
-        self._add(ledger, self.log_end_offset, len(entry), NO_TIMESTAMP, None)
-
-    def _add(
-        self,
-        ledger: OpenLedger,
-        base_offset: int,
-        size: int,
-        time_ms: int,
-        answer: asyncio.Future[Appended] | None,
-    ) -> None:
+        end, size = self.log_end_offset, len(entry)
         ledger.written_bytes += size
-        self._pending.add(
-            PendingBatch(
-                ledger,
-                ledger.writer.last_pushed,
-                base_offset,
-                self.log_end_offset,
-                size,
-                time_ms,
-                answer,
-            )
-        )
+        self._pending.add(PendingBatch(ledger, entry_id, end, end, size, NO_TIMESTAMP, None))
 
     def _answer_duplicate(self, duplicate: Duplicate) -> asyncio.Future[Appended]:
         """Answer for a batch that is in the log: now, or when that one is committed."""
@@ -262,14 +246,15 @@ class LogWriting:
 
     def commit(self) -> None:
         """Resolve what counts now, and move the high watermark over it."""
-        moved = False
-        while (batch := self._pending.take_committed()) is not None:
-            moved = True
+        committed = self._pending.take_committed()
+        for batch in committed:
             self.high_watermark = batch.end_offset
-            if batch.answer is not None and not batch.answer.done():
-                batch.answer.set_result(self._appended(batch.base_offset, batch.log_append_time_ms))
-        if moved:
-            self.admit_deferred()
+            answer = batch.answer
+            if answer is not None and not answer.done():
+                answer.set_result(self._appended(batch.base_offset, batch.log_append_time_ms))
+        if committed:
+            if self._deferred:
+                self.admit_deferred()
             self._wake()
             self.tell_progress()
 

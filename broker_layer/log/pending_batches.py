@@ -10,7 +10,7 @@ import asyncio
 from bisect import bisect_right
 from collections import deque
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from broker_layer.errors import TopicError
 from broker_layer.kafka.record_batch import BatchHeader
@@ -23,9 +23,10 @@ COMPACT_AFTER: Final = 1_024
 NO_TIMESTAMP: Final = -1
 
 
-@dataclass(frozen=True, slots=True)
-class Appended:
-    """Where a batch is. `log_append_time_ms` is NO_TIMESTAMP unless the log stamps batches."""
+class Appended(NamedTuple):
+    """Where a batch is. `log_append_time_ms` is NO_TIMESTAMP unless the log stamps batches. A
+    tuple, for one is made for every batch.
+    """
 
     base_offset: int
     log_append_time_ms: int
@@ -135,15 +136,20 @@ class PendingBatches:
         self._pending.append(batch)
         self._bytes += batch.size
 
-    def take_committed(self) -> PendingBatch | None:
-        """Return the oldest, once, if it counts as committed."""
-        if not self._pending:
-            return None
-        oldest = self._pending[0]
-        if oldest.entry_id > oldest.ledger.confirmed:
-            return None
-        self._bytes -= oldest.size
-        return self._pending.popleft()
+    def take_committed(self) -> list[PendingBatch]:
+        """Return the oldest, once, that count as committed by now."""
+        pending, taken = self._pending, list[PendingBatch]()
+        ledger: OpenLedger | None = None
+        confirmed = EntryId(-1)
+        while pending:
+            oldest = pending[0]
+            if oldest.ledger is not ledger:
+                ledger, confirmed = oldest.ledger, oldest.ledger.confirmed
+            if oldest.entry_id > confirmed:
+                break
+            self._bytes -= oldest.size
+            taken.append(pending.popleft())
+        return taken
 
     def find(self, base_offset: int) -> PendingBatch | None:
         """Return the pending batch that begins at an offset."""

@@ -9,11 +9,10 @@ import struct
 from typing import Final
 
 from broker_layer.kafka.record_batch import BatchHeader, read_header, stamp
+from broker_layer.kafka.record_batch.header import LENGTH_END
 
-_OFFSET: Final = struct.Struct(">q")
-_EPOCH: Final = struct.Struct(">i")
-_LENGTH_START: Final = 8
-_EPOCH_START: Final = 12
+_PLACE: Final = struct.Struct(">qii")
+"""Base offset, bytes behind the length, leader epoch."""
 _MAGIC_START: Final = 16
 NO_TIMESTAMP: Final = -1
 
@@ -25,18 +24,13 @@ def placed(
     leader_epoch: int,
     append_time_ms: int,
 ) -> tuple[BatchHeader, bytes]:
-    """Return the header and the bytes of a batch at its place in the log; unless
-    `append_time_ms` is NO_TIMESTAMP, its records get that time.
+    """Return the bytes of a batch at its place in the log, and its header, of which offset and
+    epoch are of no account; unless `append_time_ms` is NO_TIMESTAMP, its records get that time.
     """
-    view = memoryview(data)
-    parts = (
-        _OFFSET.pack(base_offset),
-        view[_LENGTH_START:_EPOCH_START],
-        _EPOCH.pack(leader_epoch),
-        view[_MAGIC_START:],
-    )
+    place = _PLACE.pack(base_offset, header.size_bytes - LENGTH_END, leader_epoch)
+    parts = (place, memoryview(data)[_MAGIC_START:])
     if append_time_ms != NO_TIMESTAMP:
         stamped = bytearray().join(parts)
         stamp(stamped, append_time_ms)
         return read_header(stamped), bytes(stamped)
-    return header._replace(base_offset=base_offset, leader_epoch=leader_epoch), b"".join(parts)
+    return header, b"".join(parts)

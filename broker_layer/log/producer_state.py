@@ -16,8 +16,8 @@ Source: KIP-98, KIP-360; KAFKA-15591 for the first batch of a log; topics design
 
 from collections import OrderedDict
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, field, replace
-from typing import Final
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
 
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.record_batch import NO_SEQUENCE, NO_TIMESTAMP, BatchHeader
@@ -58,9 +58,8 @@ Verdict = Accept | Duplicate | Refused
 ACCEPT: Final = Accept()
 
 
-@dataclass(frozen=True, slots=True)
-class RecentBatch:
-    """A batch that its producer may send again."""
+class RecentBatch(NamedTuple):
+    """A batch that its producer may send again. A tuple, for one is made for every batch."""
 
     base_sequence: int
     base_offset: int
@@ -73,9 +72,8 @@ class RecentBatch:
         return (self.base_sequence + self.last_offset_delta) % SEQUENCE_MODULUS
 
 
-@dataclass(frozen=True, slots=True)
-class ProducerState:
-    """What a partition knows of one producer."""
+class ProducerState(NamedTuple):
+    """What a partition knows of one producer. A tuple, for every batch makes another one."""
 
     producer_epoch: int
     coordinator_epoch: int = NO_COORDINATOR_EPOCH
@@ -177,8 +175,7 @@ class ProducerStates:
         known = self._states.get(header.producer_id)
         if known is None or known.producer_epoch != header.producer_epoch:
             known = ProducerState(header.producer_epoch)
-        state = replace(
-            known,
+        state = known._replace(
             coordinator_epoch=coordinator_epoch,
             last_timestamp_ms=header.max_timestamp_ms,
             last_used_ms=now_ms,

@@ -17,7 +17,7 @@ from enum import Flag, auto
 from typing import Final, cast
 
 from broker_layer.kafka.errors import FrameError, UnsupportedVersionError
-from broker_layer.kafka.frames import read_request_header
+from broker_layer.kafka.frames import RequestHeader, read_request_header
 from broker_layer.kafka.versions import ApiKey
 from broker_layer.server.exchange import Buffer, Exchange
 from broker_layer.server.frame_assembler import FrameAssembler
@@ -232,9 +232,11 @@ class BrokerConnection(asyncio.BufferedProtocol):
             if error.api_key != ApiKey.API_VERSIONS:
                 raise
             # The one request that is answered in any version: the answer says which there are.
-            identity = (ApiKey.API_VERSIONS, error.version, error.correlation_id, None)
-            return Exchange(self, identity, memoryview(b""), len(frame), now_s)
-        return Exchange(self, header[:4], frame[header.body_start :], len(frame), now_s)
+            number = error.correlation_id
+            header = RequestHeader(
+                ApiKey.API_VERSIONS, error.version, number, None, body_start=len(frame)
+            )
+        return Exchange(self, header, frame[header.body_start :], len(frame), now_s)
 
     def _bound_memory(self) -> None:
         """Stop reading at a bound; count a frame that has begun before more of it is taken."""

@@ -9,8 +9,7 @@ changes nothing.
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from broker_layer.kafka.frames import response_frame
-from broker_layer.kafka.versions import ApiKey
+from broker_layer.kafka.frames import RequestHeader, response_frame
 from broker_layer.request_context import RequestContext
 
 Buffer = bytes | bytearray | memoryview
@@ -60,14 +59,14 @@ class Exchange:
     def __init__(
         self,
         requester: Requester,
-        identity: tuple[ApiKey, int, int, str | None],
+        header: RequestHeader,
         body: memoryview,
         size: int,
         arrived_s: float,
     ) -> None:
-        """`identity`: API key, version, correlation id, client id."""
+        """Begin an exchange whose request came at `arrived_s`, in a frame of `size` bytes."""
         self.requester = requester
-        self.api_key, self.api_version, self.correlation_id, client_id = identity
+        self.api_key, self.api_version, self.correlation_id, client_id, _ = header
         self.client_id = client_id or ""
         self.body = body
         self.size = size

@@ -9,12 +9,14 @@ Source: kafka.md 4, "acks"; KIP-467 (messages of errors).
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
+from broker_layer.kafka.produce_codec import ProduceRequest
 from broker_layer.log.pending_batches import Appended
+from broker_layer.server.exchange import Exchange
 
 if TYPE_CHECKING:
     import asyncio
@@ -22,46 +24,57 @@ if TYPE_CHECKING:
 NO_OFFSET: Final = -1
 NO_TIMESTAMP: Final = -1
 """What the answer says of the time when the topic does not stamp batches."""
+NOT_APPENDED: Final = Appended(NO_OFFSET, NO_TIMESTAMP, NO_OFFSET)
 
 
-@dataclass(slots=True)
 class PartitionOutcome:
     """What became of one partition's batch."""
 
-    topic: str
-    partition: int
-    error: ErrorCode = ErrorCode.NONE
-    text: str = ""
-    base_offset: int = NO_OFFSET
-    log_append_time_ms: int = NO_TIMESTAMP
-    log_start_offset: int = NO_OFFSET
-    is_known: bool = False
+    __slots__ = ("appended", "error", "is_known", "partition", "text", "topic")
+
+    def __init__(self, topic: str, partition: int) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.error = ErrorCode.NONE
+        self.text: str | None = None
+        self.appended = NOT_APPENDED
+        self.is_known = False
 
     def refuse(self, error: ErrorCode, text: str) -> None:
         """Note a refusal."""
-        self.error, self.text, self.is_known = error, text, True
+        self.error, self.text, self.is_known = error, text or None, True
 
     def accept(self, appended: Appended) -> None:
         """Note a committed append."""
-        self.base_offset = appended.base_offset
-        self.log_append_time_ms = appended.log_append_time_ms
-        self.log_start_offset = appended.log_start_offset
+        self.appended = appended
         self.is_known = True
 
 
 class PendingProduce:
     """One Produce whose batches were given to the logs."""
 
-    __slots__ = ("_failed", "_finish", "_waiting", "is_over", "on_end", "outcomes")
+    __slots__ = (
+        "_failed",
+        "_finish",
+        "_waiting",
+        "exchange",
+        "is_over",
+        "on_end",
+        "outcomes",
+        "request",
+    )
 
     def __init__(
         self,
-        outcomes: list[PartitionOutcome],
+        exchange: Exchange,
+        request: ProduceRequest,
         finish: Callable[["PendingProduce"], None],
-        failed: Callable[[BaseException], None],
+        failed: Callable[[Exchange, BaseException], None],
     ) -> None:
         """`finish` is called once; `failed` with what an append should never fail with."""
-        self.outcomes = outcomes
+        self.exchange = exchange
+        self.request = request
+        self.outcomes: list[PartitionOutcome] = []
         self.is_over = False
         self.on_end: Callable[[], None] | None = None
         """What is called when it is over, answered or not."""
@@ -75,7 +88,7 @@ class PendingProduce:
             self._take(outcome, future)
             return
         self._waiting += 1
-        future.add_done_callback(lambda done: self._arrived(outcome, done))
+        future.add_done_callback(partial(self._arrived, outcome))
 
     def finish_if_known(self) -> bool:
         """Answer, if nothing is waited for; tell whether the answer was given."""
@@ -119,7 +132,7 @@ class PendingProduce:
         elif isinstance(error, TopicError):
             outcome.refuse(error.code, error.text)
         else:
-            self._failed(error)
+            self._failed(self.exchange, error)
             outcome.refuse(ErrorCode.UNKNOWN_SERVER_ERROR, "the append failed")
 
     def _end(self) -> None:

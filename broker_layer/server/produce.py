@@ -15,8 +15,7 @@ Source: KIP-98, KIP-447, KIP-890 (verification), KIP-467, KIP-91.
 import asyncio
 import contextlib
 from collections import deque
-from functools import partial
-from typing import Final, NamedTuple
+from typing import Final
 
 from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
@@ -40,6 +39,8 @@ from broker_layer.server.served_log import PartitionLogs
 from broker_layer.server.service_tools import ServiceTools
 
 ALL_ACKS: Final = (-1, 0, 1)
+NOTHING_ASKED: Final = Verified()
+"""For requests of which no coordinator had to be asked; nothing is added to it."""
 TIMEOUT_S_MAX: Final = 600.0
 TIMEOUT_S_MIN: Final = 0.001
 OPENING_WAIT_S_MAX: Final = 5.0
@@ -92,7 +93,7 @@ class ProduceService:
             self._queues[exchange.requester.connection_id] = deque()
             self._tasks.run(exchange, self._serve_in_turn(exchange, request))
         else:
-            self._append(exchange, request, Verified())
+            self._append(exchange, request, NOTHING_ASKED)
 
     async def _serve_in_turn(self, exchange: Exchange, request: ProduceRequest) -> None:
         """Serve a Produce that must wait, then those that came behind it meanwhile."""
@@ -109,17 +110,20 @@ class ProduceService:
                 if self._must_wait(request):
                     await self._verify_and_append(following, request)
                 else:
-                    self._append(following, request, Verified())
+                    self._append(following, request, NOTHING_ASKED)
         finally:
             del self._queues[requester.connection_id]
             requester.hold_reading(held=False)
 
     def _must_wait(self, request: ProduceRequest) -> bool:
-        return (
-            bool(self._openings(request))
-            or self._verification.is_needed(request)
-            or self._is_early(request)
-        )
+        opening = self._logs.opening
+        for name, partitions in request.topics:
+            for index, _ in partitions:
+                if opening(name, index) is not None:
+                    return True
+        if request.transactional_id is not None and self._verification.is_needed(request):
+            return True
+        return request.acks == 0 and self._is_early(request)
 
     def _is_early(self, request: ProduceRequest) -> bool:
         """Tell whether a request without an answer may have come before the news that this broker
@@ -165,21 +169,17 @@ class ProduceService:
             verified.release()
 
     def _append(self, exchange: Exchange, request: ProduceRequest, verified: Verified) -> None:
-        pending = PendingProduce(
-            [],
-            partial(self._finish, exchange, request.acks),
-            partial(self._tasks.note_unexpected, exchange),
-        )
+        pending = PendingProduce(exchange, request, self._finish, self._tasks.note_unexpected)
         refused = _refused_whole(exchange, request)
-        whole = _Whole(exchange, request, verified, pending)
-        for topic in request.topics:
-            for index, records in topic.partitions:
-                outcome = PartitionOutcome(topic.name, index)
-                pending.outcomes.append(outcome)
+        outcomes = pending.outcomes
+        for name, partitions in request.topics:
+            for index, records in partitions:
+                outcome = PartitionOutcome(name, index)
+                outcomes.append(outcome)
                 if refused is not None:
                     outcome.refuse(*refused)
                 else:
-                    self._append_one(whole, outcome, records)
+                    self._append_one(pending, verified, outcome, records)
         if request.acks == 0:
             self._end_without_answer(exchange, pending)
         elif not pending.finish_if_known():
@@ -187,17 +187,17 @@ class ProduceService:
 
     def _append_one(
         self,
-        whole: "_Whole",
+        pending: PendingProduce,
+        verified: Verified,
         outcome: PartitionOutcome,
         records: memoryview | None,
     ) -> None:
         try:
             log = self._logs.log_of(outcome.topic, outcome.partition)
-            request = whole.request
-            version = whole.exchange.api_version
-            header, batch = read_batch(records, version, request.transactional_id)
+            exchange, request = pending.exchange, pending.request
+            header, batch = read_batch(records, exchange.api_version, request.transactional_id)
             if header.is_transactional:
-                whole.verified.check((outcome.topic, outcome.partition), log)
+                verified.check((outcome.topic, outcome.partition), log)
             future = log.append(header, batch, waits_for_one=request.acks == 1)
         except (TopicError, BatchError) as error:
             outcome.refuse(error.code, error.text)
@@ -206,9 +206,9 @@ class ProduceService:
         counters.produce_batches += 1
         counters.produce_bytes += header.size_bytes
         counters.produce_records += header.record_count
-        whole.pending.wait_for(outcome, future)
+        pending.wait_for(outcome, future)
         if not log.has_room:
-            self._room.wait(whole.exchange.requester, log)
+            self._room.wait(exchange.requester, log)
 
     def _wait(self, exchange: Exchange, pending: PendingProduce, timeout_ms: int) -> None:
         self._wait_id += 1
@@ -218,48 +218,46 @@ class ProduceService:
         pending.on_end = lambda: self._deadlines.remove(wait_id, tick)
         exchange.on_gone = pending.abandon
 
-    def _finish(self, exchange: Exchange, acks: int, pending: PendingProduce) -> None:
+    def _finish(self, pending: PendingProduce) -> None:
         now_s = self._now()
+        exchange = pending.exchange
         refused = [each for each in pending.outcomes if each.error]
         for outcome in refused:
             self._counters.note_error(outcome.error)
-        if acks == 0:
+        if pending.request.acks == 0:
             if refused:
                 self._drop_failed(exchange, refused[0])
             return
         self._counters.produce_latency.record(now_s - exchange.arrived_s)
-        throttle_s = self._quota.record(exchange.client_id, exchange.size, now_s)
+        throttle_s = self._throttle_s(exchange, now_s)
         topics = self._results(pending.outcomes)
         body = encode_produce_response(
             exchange.api_version,
             topics,
-            throttle_time_ms=int(throttle_s * 1000),
+            throttle_time_ms=int(throttle_s * 1000) if throttle_s else 0,
             node_endpoints=self._endpoints(topics, exchange) if refused else (),
         )
         exchange.answer([body])
         if throttle_s:
             exchange.requester.throttle(throttle_s)
 
+    def _throttle_s(self, exchange: Exchange, now_s: float) -> float:
+        quota = self._quota
+        if quota.is_unlimited:
+            return 0.0
+        return quota.record(exchange.client_id, exchange.size, now_s)
+
     def _results(self, outcomes: list[PartitionOutcome]) -> list[ProduceTopicResult]:
         topics: list[ProduceTopicResult] = []
         rows: list[ProducePartitionResult] = []
+        name: str | None = None
         for each in outcomes:
-            if not topics or topics[-1].name != each.topic:
-                rows = []
-                topics.append(ProduceTopicResult(each.topic, rows))
-            rows.append(
-                ProducePartitionResult(
-                    each.partition,
-                    each.error,
-                    each.base_offset,
-                    each.log_append_time_ms,
-                    each.log_start_offset,
-                    each.text or None,
-                    self._hints.leader_of(each.topic, each.partition, each.error)
-                    if each.error
-                    else None,
-                )
-            )
+            if each.topic != name:
+                rows, name = [], each.topic
+                topics.append(ProduceTopicResult(name, rows))
+            error, partition = each.error, each.partition
+            leader = self._hints.leader_of(name, partition, error) if error else None
+            rows.append(ProducePartitionResult(partition, error, *each.appended, each.text, leader))
         return topics
 
     def _endpoints(
@@ -270,7 +268,7 @@ class ProduceService:
 
     def _end_without_answer(self, exchange: Exchange, pending: PendingProduce) -> None:
         """End a request that nobody waits for; a failure that comes later closes its connection."""
-        throttle_s = self._quota.record(exchange.client_id, exchange.size, self._now())
+        throttle_s = self._throttle_s(exchange, self._now())
         exchange.finish([])
         exchange.requester.throttle(throttle_s)
         pending.finish_if_known()
@@ -279,15 +277,6 @@ class ProduceService:
         name, place = outcome.error.name, f"{outcome.topic}-{outcome.partition}"
         why = f"acks=0 was refused with {name} for {place}: {outcome.text}"
         exchange.requester.drop("unanswerable refusal", why)
-
-
-class _Whole(NamedTuple):
-    """What the partitions of one request share."""
-
-    exchange: Exchange
-    request: ProduceRequest
-    verified: Verified
-    pending: PendingProduce
 
 
 def _refused_whole(exchange: Exchange, request: ProduceRequest) -> tuple[ErrorCode, str] | None:
