@@ -89,7 +89,12 @@ def check(bootstrap: str, facts: Facts, partitions: int) -> tuple[list[Violation
         stable_s, still_open = reading.wait_until_stable(TOKENS)
         read = Readings(reading)
     read_at = time.monotonic()
-    violations = [Violation("open transaction", 0, 1, still_open)] if still_open else []
+    violations = [
+        Violation("unserved", partition, 1, f"{topic} {partition}: {why}")
+        for (topic, partition), why in reading.unserved.items()
+    ]
+    if still_open:
+        violations.append(Violation("open transaction", 0, 1, still_open))
     violations += judge(facts, read)
     kinds = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
     told = {

@@ -20,7 +20,7 @@ from tests.campaign.topics.payloads import payload_at, prefix_of
 from tests.campaign.topics.spans import SpanMaker
 from tests.campaign.topics.work import PLAIN, Pace, Worker
 
-IN_FLIGHT_MAX: Final = 18_000
+IN_FLIGHT_MAX: Final = 30_000
 """Of all partitions together; less than what the client queues itself."""
 BURST: Final = 200
 POLL_S: Final = 0.005

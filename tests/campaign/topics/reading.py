@@ -13,7 +13,7 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass
 from typing import Final
 
-from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, TopicPartition
 
 from tests.campaign.topics.asking import Ends
 from tests.campaign.topics.judge import Found
@@ -47,18 +47,22 @@ class Reading:
         self._bootstrap = bootstrap
         self._partitions = range(partitions)
         self._pool = pool
+        self.unserved: dict[tuple[str, int], str] = {}
 
     def ends(self, topic: str, level: IsolationLevel) -> dict[int, int]:
-        """Return where each partition ends, waiting for those without a leader."""
+        """Return where each partition ends, waiting for those without a leader; those that nobody
+        serves for too long are left out, and are in `unserved` from then on.
+        """
         deadline = time.monotonic() + SILENT_S_MAX
         with Ends(self._bootstrap, level) as source:
             while True:
-                try:
-                    return source.all(topic, len(self._partitions), CALL_S)
-                except KafkaException:
-                    if time.monotonic() > deadline:
-                        raise
-                    time.sleep(0.2)
+                answers = source.known(topic, len(self._partitions), CALL_S)
+                ends = {key: each for key, each in answers.items() if isinstance(each, int)}
+                why = {(topic, key): each for key, each in answers.items() if isinstance(each, str)}
+                if not why.keys() - self.unserved.keys() or time.monotonic() > deadline:
+                    self.unserved |= why
+                    return ends
+                time.sleep(0.2)
 
     def wait_until_stable(self, topic: str) -> tuple[float, str]:
         """Wait until no transaction is open; return how long that took, and "", or what is open
@@ -78,7 +82,7 @@ class Reading:
     def begin(self, topic: str, level: IsolationLevel) -> "list[Future[Found]]":
         """Begin to read a topic from its beginning to where it ends now."""
         ends = self.ends(topic, level)
-        shares = [tuple(self._partitions[first::SHARES]) for first in range(SHARES)]
+        shares = [tuple(ends)[first::SHARES] for first in range(SHARES)]
         return [
             self._pool.submit(
                 read, Task(self._bootstrap, topic, share, tuple(ends[p] for p in share), level)

@@ -17,8 +17,7 @@ from tests.seeded_bugs.catalogue import BUGS
 from tests.seeded_bugs.trees import ROOT, apply_bug, copy_listed, environment
 
 EXPECTED: Final[Mapping[str, str]] = {
-    "counts_before_it_is_listed": "lost",
-    "offsets_begin_at_the_segment": "misplaced",
+    "offsets_begin_at_the_segment": "lost",
     "sequences_are_not_compared": "duplicate",
     "aborted_list_left_out": "aborted token",
 }
