@@ -80,8 +80,8 @@ class ConfigAdmin:
             except TopicError as error:
                 results.append(_refused(resource, error))
                 continue
-            asked = resource.configuration_keys
-            shown = [row for row in rows if asked is None or row.name in asked]
+            asked = resource.configuration_keys  # none named, or null: all
+            shown = [row for row in rows if not asked or row.name in asked]
             results.append(
                 _Result(
                     error_code=ErrorCode.NONE,

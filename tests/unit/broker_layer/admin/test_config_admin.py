@@ -28,6 +28,23 @@ async def test_settings_are_shown_with_their_sources(admin: Admin) -> None:
     assert broker["log.retention.ms"][0] == str(7 * 24 * 3600 * 1000)
 
 
+async def test_settings_may_be_named_and_none_means_all(admin: Admin) -> None:
+    await admin.create(topic("a"))
+
+    shown = {}
+    for count, keys in ((1, ["segment.ms", "none"]), (2, []), (3, None)):
+        resource = DescribeConfigsRequest.DescribeConfigsResource(
+            resource_type=2, resource_name="a", configuration_keys=keys
+        )
+        request = DescribeConfigsRequest(resources=[resource])
+        answer = await admin.ask(ApiKey.DESCRIBE_CONFIGS, request, DescribeConfigsResponse, 4)
+        shown[count] = [each.name for each in answer.results[0].configs]
+
+    assert shown[1] == ["segment.ms"]
+    assert shown[2] == shown[3]
+    assert "segment.bytes" in shown[2]
+
+
 @pytest.mark.parametrize(
     ("kind", "name", "code"),
     [(2, "none", 3), (2, "", 17), (2, "a b", 17), (4, "7", 42), (8, "1", 42)],
