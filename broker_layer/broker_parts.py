@@ -202,19 +202,7 @@ class LeadingParts:
         self.manager = PartitionManager(
             options.broker_id, cluster.view, cluster.topics, opening, config, rng
         )
-        eraser = TopicEraser(
-            cluster.topics,
-            partitions,
-            environment.client,
-            ledgers_per_s=config.erased_ledgers_per_s,
-        )
-        sweeper = LedgerSweeper(
-            partitions, environment.client, ledgers_per_s=config.swept_ledgers_per_s
-        )
-        parts = ControllerParts(
-            cluster.view, cluster.topics, cluster.election, eraser, sweeper, rng
-        )
-        self.controller = Controller(parts, config)
+        self.controller = _controller(environment, cluster, partitions, config)
         self._retention = RetentionTimer(self.manager, config, environment.wall_clock_ms)
         self._reporter = InSyncReporter(store, options.broker_id, rng)
         self._replica_reports = ReplicaReports(
@@ -269,6 +257,21 @@ class LeadingParts:
         await self.manager.aclose()
         await self._reporter.aclose()
         await self._view_peers.aclose()
+
+
+def _controller(
+    environment: BrokerEnvironment,
+    cluster: ClusterParts,
+    partitions: PartitionStore,
+    config: ControlConfig,
+) -> Controller:
+    client, rng = environment.client, environment.rng
+    eraser = TopicEraser(
+        cluster.topics, partitions, client, ledgers_per_s=config.erased_ledgers_per_s
+    )
+    sweeper = LedgerSweeper(partitions, client, ledgers_per_s=config.swept_ledgers_per_s)
+    parts = ControllerParts(cluster.view, cluster.topics, cluster.election, eraser, sweeper, rng)
+    return Controller(parts, config)
 
 
 def client_config(options: BrokerOptions) -> ClientConfig:
