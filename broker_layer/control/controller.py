@@ -11,6 +11,7 @@ Source: topics design, "What a takeover does".
 
 import asyncio
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from random import Random
@@ -39,11 +40,11 @@ from ledger_client import LedgerError
 from metadata.election import ControllerElection
 from metadata.errors import MetadataError
 from metadata.pauses import Pauses
+from metadata.topic import TopicId, TopicRecord
 from metadata.topic_store import TopicStore
 
 if TYPE_CHECKING:
     from metadata.store import Cancel
-    from metadata.topic import TopicId
 
 IDLE_S: Final = 3600.0
 ERASE_PAUSE_MAX_S: Final = 10.0
@@ -113,6 +114,7 @@ class Controller:
                 if self._is_led(name):
                     return  # whatever changed, its leaders are as they should be
             case ViewSettled() if self._since_s is not None:
+                self._erase_wake.set()
                 return  # what changed was told topic by topic
             case _:
                 pass
@@ -243,26 +245,31 @@ class Controller:
     # -- deleted topics --------------------------------------------------------------------------
 
     async def _erase(self) -> None:
-        """Erase deleted topics one after the other."""
+        """Erase deleted topics one after the other, small ones first: names are waited for."""
         pauses = Pauses(self._parts.rng, max_s=ERASE_PAUSE_MAX_S)
         erased: dict[str, TopicId] = {}  # until the view shows it too
         while True:
             await self._erase_wake.wait()
             self._erase_wake.clear()
-            deleting = self._parts.view.deleting
-            for name in list(deleting):
-                record = deleting.get(name)
-                if record is None or not self.is_active or erased.get(name) == record.topic_id:
-                    continue
+            passed = dict(erased)
+            while self.is_active and (record := self._next_to_erase(passed)) is not None:
+                passed[record.name] = record.topic_id
                 try:
                     await self._parts.eraser.erase(record)
-                    erased[name] = record.topic_id
+                    erased[record.name] = record.topic_id
                     pauses.count = 0
                 except Exception as error:  # noqa: BLE001 - whatever fails is tried again later
-                    _log.warning("topic %s is not erased yet: %s", name, error)
+                    _log.warning("topic %s is not erased yet: %s", record.name, error)
                     self._erase_wake.set()
                     await asyncio.sleep(pauses.next_s())
+            deleting = self._parts.view.deleting
             erased = {name: each for name, each in erased.items() if name in deleting}
+
+    def _next_to_erase(self, passed: Mapping[str, TopicId]) -> TopicRecord | None:
+        """Return the smallest deleted topic that was not tried yet; None if there is none."""
+        deleting = self._parts.view.deleting.values()
+        due = (each for each in deleting if passed.get(each.name) != each.topic_id)
+        return min(due, key=lambda each: (len(each.partitions), each.name), default=None)
 
     async def _sweep(self) -> None:
         """Delete at intervals what leaders that died have left behind."""

@@ -11,12 +11,16 @@ Source: topics design, "The mapping"; protocol rule 10.1.
 
 import asyncio
 import logging
+from typing import Final
 
 from ledger_client import LedgerClient, LedgerNotFoundError
-from metadata.errors import NodeNotFoundError
+from metadata.errors import NodeNotFoundError, VersionConflictError
+from metadata.partition import PartitionRecord
 from metadata.partition_store import PartitionKey, PartitionStore
 from metadata.topic import TopicRecord
 from metadata.topic_store import TopicStore
+
+CLAIM_ATTEMPTS_MAX: Final = 10
 
 _log = logging.getLogger("quire.broker.controller")
 
@@ -49,11 +53,9 @@ class TopicEraser:
 
     async def _erase_partition(self, key: PartitionKey, leader_epoch: int) -> int:
         try:
-            record, version = await self._partitions.get(key)
+            record = await self._claimed(key, leader_epoch)
         except NodeNotFoundError:
             return 0
-        claim = record.claimed(max(record.leader_epoch, leader_epoch) + 1)
-        record, version = await self._partitions.compare_and_set(key, claim, version)
         segments = await self._partitions.segments(key, record)
         for segment in segments:
             try:
@@ -63,3 +65,16 @@ class TopicEraser:
             await asyncio.sleep(self._pause_s)
         await self._partitions.delete(key)
         return len(segments)
+
+    async def _claimed(self, key: PartitionKey, leader_epoch: int) -> PartitionRecord:
+        """Claim a list above every leader's epoch. Raises NodeNotFoundError, MetadataError."""
+        attempts = 0
+        while True:
+            record, version = await self._partitions.get(key)
+            claim = record.claimed(max(record.leader_epoch, leader_epoch) + 1)
+            attempts += 1
+            try:
+                return (await self._partitions.compare_and_set(key, claim, version))[0]
+            except VersionConflictError:  # a leader had begun to change it
+                if attempts >= CLAIM_ATTEMPTS_MAX:
+                    raise

@@ -9,8 +9,11 @@ import pytest
 from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.log.topic_log import TopicLog
-from metadata.errors import NodeNotFoundError, StoreUnavailableError
+from metadata.errors import NodeNotFoundError, StoreUnavailableError, VersionConflictError
+from metadata.ids import Version
+from metadata.partition import PartitionRecord
 from metadata.partition_store import PartitionKey
+from metadata.topic import TopicRecord
 from tests.unit.broker_layer.control_setting import CONFIG as CONTROL
 from tests.unit.broker_layer.control_setting import Setting, until
 from tests.unit.broker_layer.log_setting import CONFIG, append, batch, values
@@ -103,3 +106,41 @@ async def test_what_is_left_of_an_erased_partition_is_deleted(setting: Setting) 
     assert await one.sweeper.sweep() == 1
 
     assert [info async for info in one.client.list_ledgers()] == []
+
+
+async def test_small_topics_are_erased_first_and_meet_their_leaders(
+    setting: Setting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = await setting.broker(1)
+    eraser = one.controller._parts.eraser
+    erase, erased, go_on = eraser.erase, list[str](), asyncio.Event()
+
+    async def noted(record: TopicRecord) -> None:
+        erased.append(record.name)
+        await go_on.wait()
+        await erase(record)
+
+    monkeypatch.setattr(eraser, "erase", noted)
+    for name, count in (("first", 1), ("a-large", 9), ("small", 1)):
+        await one.create(name, count)
+    for name in ("first", "a-large", "small"):
+        await one.changes.delete(name)
+        await until(lambda: bool(erased))
+    store = one.partitions.compare_and_set
+    conflicts = 0
+
+    async def overtaken(
+        key: PartitionKey, record: PartitionRecord, version: Version
+    ) -> tuple[PartitionRecord, Version]:
+        nonlocal conflicts
+        if conflicts < 2:
+            conflicts += 1
+            raise VersionConflictError("a list", version)
+        return await store(key, record, version)
+
+    monkeypatch.setattr(one.partitions, "compare_and_set", overtaken)
+    go_on.set()
+    await until(lambda: len(erased) == 3)
+    assert erased == ["first", "small", "a-large"]
+    assert conflicts == 2
+    await until(lambda: not one.view.deleting)
