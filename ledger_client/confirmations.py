@@ -76,6 +76,8 @@ class OrderedWaiters:
 
     def advance(self, entry_id: EntryId) -> None:
         """Resolve whoever waits for an entry up to this one."""
+        if not self._waiting:
+            return
         for future, wanted in list(self._waiting.items()):
             if wanted <= entry_id and not future.done():
                 future.set_result(None)

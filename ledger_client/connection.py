@@ -123,7 +123,8 @@ class BookieConnection(asyncio.BufferedProtocol):
     def send_add(self, add: PendingAdd) -> None:
         """Send one batch; the connection must be open."""
         assert self.is_open, "adds are sent on open connections"
-        request_id, size, is_idle = self._next_request_id(), len(add.batch), self._is_idle
+        request_id, size = self._next_request_id(), len(add.batch)
+        is_idle = not self._adds and not self._calls
         self._adds[request_id] = (add, self._loop.time())
         self.unanswered[add.recovery] += size
         flags = ADD_RECOVERY if add.recovery else 0
@@ -292,18 +293,15 @@ class BookieConnection(asyncio.BufferedProtocol):
             self.opened.set_result(reply)
 
     def _send_request(self, request: Request, call: _Call | None) -> int:
-        request_id, is_idle = self._next_request_id(), self._is_idle
+        request_id = self._next_request_id()
+        # Where nothing is unanswered, what is sent waits for nothing to go with it.
+        is_idle = not self._adds and not self._calls
         if call is not None:
             self._calls[request_id] = call
         body = encode_message(request)
         header = frame_header(FrameKind.REQUEST, request_id, len(body))
         self._writes.send(header, body, at_once=is_idle and call is not None)
         return request_id
-
-    @property
-    def _is_idle(self) -> bool:
-        """Whether nothing is unanswered: what is sent then waits for nothing to go with it."""
-        return not self._adds and not self._calls
 
     def _next_request_id(self) -> int:
         request_id = self._last_request_id

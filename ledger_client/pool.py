@@ -104,7 +104,8 @@ class BookiePool:
                 loop = asyncio.get_running_loop()
                 loop.call_soon(failed, bookie_id, first, why, "the client is closed")
             else:
-                self._link(bookie_id).add(add)
+                link = self._links.get(bookie_id) or self._link(bookie_id)
+                link.add(add)
 
     async def read_entries(
         self, bookie_id: BookieId, request: ReadEntries, *, timeout_s: float

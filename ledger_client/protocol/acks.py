@@ -31,6 +31,7 @@ class PendingBatch:
     __slots__ = (
         "count",
         "first_entry_id",
+        "last_entry_id",
         "length_after",
         "lost",
         "payload_bytes",
@@ -48,6 +49,7 @@ class PendingBatch:
         write_set: int,
     ) -> None:
         self.first_entry_id = first_entry_id
+        self.last_entry_id = EntryId(first_entry_id + count - 1)
         self.count = count
         self.payload_bytes = payload_bytes
         self.length_after = length_after
@@ -56,17 +58,13 @@ class PendingBatch:
         self.stored = 0
         self.lost = 0
 
-    @property
-    def last_entry_id(self) -> EntryId:
-        """The id of its last entry."""
-        return EntryId(self.first_entry_id + self.count - 1)
-
 
 class PendingBatches:
     """The unsettled batches of one ledger, and the LAC that follows from their answers."""
 
     def __init__(self, quorum: QuorumSpec) -> None:
         self.lac = NO_ENTRY
+        self.lap = NO_ENTRY
         self.length = 0
         self._quorum = quorum
         self._confirmed: deque[PendingBatch] = deque()
@@ -74,11 +72,6 @@ class PendingBatches:
         self._by_first: dict[EntryId, PendingBatch] = {}
         self._pushed_length = 0
         self._unanswered_bytes = [0] * quorum.ensemble_size
-
-    @property
-    def lap(self) -> EntryId:
-        """The last entry id that was pushed."""
-        return self._unconfirmed[-1].last_entry_id if self._unconfirmed else self.lac
 
     @property
     def unconfirmed(self) -> Iterable[PendingBatch]:
@@ -91,6 +84,7 @@ class PendingBatches:
         self._pushed_length += payload_bytes
         mask = self._write_set(first_entry_id)
         batch = PendingBatch(first_entry_id, count, payload_bytes, self._pushed_length, mask)
+        self.lap = batch.last_entry_id
         self._unconfirmed.append(batch)
         self._by_first[first_entry_id] = batch
         return batch
