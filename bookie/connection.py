@@ -12,13 +12,13 @@ Source: protocol rules 2.3, 4.3; storage design, "Limits and refusals".
 """
 
 import asyncio
-from enum import Flag, auto
 from functools import partial
-from typing import assert_never, cast
+from typing import Final, assert_never, cast
 
 from bookie.incoming_batch import checked_batch
 from bookie.ledger_requests import LedgerRequest, LedgerRequests, operation_of
 from bookie.long_polls import LongPolls
+from bookie.pause import Pause
 from bookie.request_runner import RequestRunner
 from bookie.server_access import Operation, Principal, authorize
 from bookie.server_answers import acks_frame, refusal_frame, reply_frame
@@ -45,14 +45,10 @@ from bookie.wire.messages import (
 from metadata.ids import LedgerId
 from serving.overriding import override
 
-
-class Pause(Flag):
-    """Why nothing is read from a peer."""
-
-    NONE = 0
-    STORAGE_FULL = auto()
-    REQUESTS_WAIT = auto()
-    ANSWERS_UNREAD = auto()
+# Members looked up once: a look-up in an enumeration costs more than what most lines here do.
+_ADD: Final = FrameKind.ADD
+_MAY_ADD: Final = Operation.ADD
+_MAY_RECOVER: Final = Operation.RECOVERY_ADD
 
 
 class BookieConnection(asyncio.BufferedProtocol):
@@ -66,7 +62,9 @@ class BookieConnection(asyncio.BufferedProtocol):
         self._may_use_ledgers = False
         self._master_keys: dict[LedgerId, bytes] = {}
         self._acks: list[tuple[int, Status]] = []
+        self._acks_asked: dict[float, int] = {}  # how many of them were asked for at what time
         self._adds_pending = 0
+        self._received_at_s = 0.0
         self._pause = Pause.NONE
         self._waiting_since_s = 0.0
         """When what the peer owes us (its hello, the rest of a frame, reading answers) began."""
@@ -104,7 +102,8 @@ class BookieConnection(asyncio.BufferedProtocol):
     @override
     def buffer_updated(self, nbytes: int) -> None:
         """See `asyncio.BufferedProtocol`."""
-        self._context.counters.bytes_received += nbytes
+        context = self._context
+        context.counters.bytes_received += nbytes
         was_mid_frame = self._assembler.is_mid_frame
         try:
             frames = self._assembler.buffer_updated(nbytes)
@@ -112,11 +111,15 @@ class BookieConnection(asyncio.BufferedProtocol):
             self._drop("bad frame", str(error))
             return
         if self._assembler.is_mid_frame and (frames or not was_mid_frame):
-            self._waiting_since_s = self._context.now()
+            self._waiting_since_s = context.now()
+        context.counters.requests += len(frames)
+        self._received_at_s = context.now()
         for frame in frames:
             if self._transport is None or self._transport.is_closing():
                 return
             self._serve(frame)
+        if self._adds_pending:
+            self._read_on_if_room()
         if self._runner.is_full:
             self._set_pause(Pause.REQUESTS_WAIT, on=True)
 
@@ -171,8 +174,12 @@ class BookieConnection(asyncio.BufferedProtocol):
     def flush_acks(self) -> None:
         """Send the answers to adds that have gathered, as one frame."""
         acks, self._acks = self._acks, []
+        asked, self._acks_asked = self._acks_asked, {}
+        now_s, counters = self._context.now(), self._context.counters
+        for asked_s, count in asked.items():
+            counters.add_latency.record(now_s - asked_s, count)
         if acks:
-            self._context.counters.ack_frames += 1
+            counters.ack_frames += 1
             self._send_answer([acks_frame(acks)])
 
     def close(self) -> None:
@@ -188,9 +195,8 @@ class BookieConnection(asyncio.BufferedProtocol):
     # -- one frame
 
     def _serve(self, frame: Frame) -> None:
-        self._context.counters.requests += 1
         try:
-            if frame.kind is FrameKind.ADD and self._may_use_ledgers:
+            if frame.kind is _ADD and self._may_use_ledgers:
                 self._add(frame)
             elif frame.kind is FrameKind.REQUEST:
                 self._serve_request(frame.request_id, frame.body)
@@ -314,7 +320,7 @@ class BookieConnection(asyncio.BufferedProtocol):
     def _add(self, frame: Frame) -> None:
         context = self._context
         self._adds_pending += 1
-        done = partial(self._acknowledge, frame.request_id, context.now())
+        done = partial(self._acknowledge, frame.request_id, self._received_at_s)
         if context.is_closing:
             done(Status.CLOSING)
             return
@@ -328,12 +334,11 @@ class BookieConnection(asyncio.BufferedProtocol):
         recovery = bool(frame.flags & ADD_RECOVERY)
         ledger_id = batch.header.ledger_id
         key = self._master_keys.get(ledger_id)
-        operation = Operation.RECOVERY_ADD if recovery else Operation.ADD
+        operation = _MAY_RECOVER if recovery else _MAY_ADD
         if key is None or not self._may(operation, ledger_id):
             done(Status.UNAUTHORIZED)
             return
         context.add(batch, recovery=recovery, master_key=key, done=done)
-        self._read_on_if_room()
 
     def _read_on_if_room(self) -> None:
         if not self._context.storage.has_room:
@@ -343,10 +348,10 @@ class BookieConnection(asyncio.BufferedProtocol):
         context = self._context
         self._adds_pending -= 1
         context.counters.adds_by_status[status] += 1
-        context.counters.add_latency.record(context.now() - asked_s)
         if not self._acks:
             context.note_acks(self)
         self._acks.append((request_id, status))
+        self._acks_asked[asked_s] = self._acks_asked.get(asked_s, 0) + 1
 
     # -- the way back
 

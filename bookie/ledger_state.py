@@ -124,7 +124,7 @@ def note_accepted(state: LedgerState, header: BatchHeader) -> bool:
     last = header.first_entry_id + header.count - 1
     state.accepted_highest = max(state.accepted_highest, last)
     state.queued_count += 1
-    return not header.is_slice and note_lac(state, header.lac)
+    return header.lac > state.lac and not header.is_slice and note_lac(state, header.lac)
 
 
 def note_stored(state: LedgerState, header: BatchHeader) -> None:

@@ -164,14 +164,16 @@ class Log:
         assert self._file is not None
         offset, listed = segment.size, len(self._footer)
         buffers: list[Buffer] = []
+        segment_lsn, synced_lsn = records.lsn_of(segment.number, 0), self.durable_lsn
         for item in group:
             body, kind = item.body, item.kind
-            item.lsn = records.lsn_of(segment.number, offset)
-            buffers += (records.encode_header(kind, body, item.lsn, self.durable_lsn), body)
+            item.lsn = segment_lsn + offset
             size = RECORD_HEADER_BYTES + len(body)
+            buffers += (records.encode_header(kind, body, item.lsn, synced_lsn), body)
             if kind == ADDS:
                 self._footer += records.footer_run(body, offset, size)
             offset += size
+        assert offset <= records.OFFSET_MAX, "a segment is smaller than its numbers are apart"
         try:
             await self._file.commit(segment.size, buffers)
         except DiskFullError:

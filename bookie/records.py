@@ -45,6 +45,7 @@ _MAGIC_BYTES: Final = struct.pack("<HB", RECORD_MAGIC, RECORD_VERSION)
 _LEDGER = struct.Struct("<Q")
 _LEDGER_LAC = struct.Struct("<Qq")
 _HEAD = struct.Struct("<QII")
+_PLACE = struct.Struct("<II")
 _FOOTER_RUN = struct.Struct("<IQQII")
 FOOTER_RUN_BYTES: Final = _FOOTER_RUN.size
 HEAD_IS_CLEANED: Final = 1
@@ -237,7 +238,7 @@ def footer_run(batch: Buffer, offset: int, record_size: int) -> bytes:
     """Return what a footer says of one adds record: the batch's count, ledger and first entry id,
     then where it lies.
     """
-    return bytes(batch[4:24]) + struct.pack("<II", offset, record_size)
+    return bytes(batch[4:24]) + _PLACE.pack(offset, record_size)
 
 
 def encode_footer(runs: Buffer, offset: int) -> bytes:

@@ -16,7 +16,7 @@ class LatencyCounts:
         self.counts = [0] * (len(bounds_s) + 1)
         self.sum_s = 0.0
 
-    def record(self, seconds: float) -> None:
-        """Count one measured time."""
-        self.counts[bisect_left(self.bounds_s, seconds)] += 1
-        self.sum_s += seconds
+    def record(self, seconds: float, count: int = 1) -> None:
+        """Count one measured time, or the same one several times."""
+        self.counts[bisect_left(self.bounds_s, seconds)] += count
+        self.sum_s += seconds * count

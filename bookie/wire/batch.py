@@ -53,11 +53,13 @@ LENGTH_MAX: Final = 2**63 - 1
 """Bytes of a whole ledger: what fits every signed 64-bit field that a length is kept in."""
 
 _CHECKED_HEADER = struct.Struct("<HBBIQQqQI")
+_HEADER = struct.Struct("<HBBIQQqQII")
 _CRC = struct.Struct("<I")
 _CRC_OFFSET: Final = 44
 _SEED_MODULUS: Final = 2**32
 _FLAGS_KNOWN: Final = (0, FLAG_KEYED, FLAG_SLICE)  # keyed batches are never cut
 assert _CHECKED_HEADER.size == _CRC_OFFSET
+assert _HEADER.size == BATCH_HEADER_BYTES
 
 
 class BatchHeader(NamedTuple):
@@ -104,10 +106,9 @@ def parse_header(data: Buffer, offset: int = 0) -> BatchHeader:
     """
     if len(data) - offset < BATCH_HEADER_BYTES:
         raise BatchError(f"{len(data) - offset} bytes are too few for a batch header")
-    fields = _CHECKED_HEADER.unpack_from(data, offset)
-    magic, version, flags, count, ledger_id, first_entry_id, lac, length_before, payload_bytes = (
-        fields
-    )
+    fields = _HEADER.unpack_from(data, offset)
+    magic, version, flags, count, ledger_id, first_entry_id, lac, length_before = fields[:8]
+    payload_bytes, crc = fields[8:]
     if magic != BATCH_MAGIC or version != BATCH_VERSION:
         raise BatchError(
             f"not a batch of version {BATCH_VERSION}: magic {magic:#x}, version {version}"
@@ -122,16 +123,8 @@ def parse_header(data: Buffer, offset: int = 0) -> BatchHeader:
         raise BatchError(f"LAC {lac} cannot go with first entry {first_entry_id}")
     if length_before + payload_bytes > LENGTH_MAX:
         raise BatchError(f"a ledger of {length_before} + {payload_bytes} bytes is out of range")
-    (crc,) = _CRC.unpack_from(data, offset + _CRC_OFFSET)
     return BatchHeader(
-        LedgerId(ledger_id),
-        EntryId(first_entry_id),
-        count,
-        EntryId(lac),
-        length_before,
-        payload_bytes,
-        flags,
-        crc,
+        ledger_id, first_entry_id, count, lac, length_before, payload_bytes, flags, crc
     )
 
 
@@ -155,27 +148,28 @@ def is_intact(data: Buffer) -> bool:
 class BatchView:
     """A batch in a buffer that it does not own: nothing is copied or checked until asked for."""
 
-    __slots__ = ("_body", "data", "header")
+    __slots__ = ("_body_offset", "data", "header")
 
     def __init__(self, data: Buffer, header: BatchHeader | None = None) -> None:
         """Wrap the batch that starts at the buffer's first byte; bytes behind it are left out.
         Raises BatchError.
         """
         self.header = header = parse_header(data) if header is None else header
-        size = header.size
+        self._body_offset = offset = BATCH_HEADER_BYTES + MAC_BYTES * (header.flags & FLAG_KEYED)
+        size = offset + BYTES_PER_ENTRY * header.count + header.payload_bytes
         if len(data) < size:
             raise BatchError(f"{len(data)} bytes of a batch of {size}")
-        self.data = memoryview(data)[:size]
-        self._body = self.data[header.body_offset :]
+        view = memoryview(data)
+        self.data = view if len(view) == size else view[:size]
 
     def verify_crc(self) -> None:
         """Check every byte against the batch CRC, and the lengths against the payload size. Raises
         BatchError.
         """
-        data = self.data
-        if crc32c(data[BATCH_HEADER_BYTES:], crc32c(data[:_CRC_OFFSET])) != self.header.crc:
+        data, header = self.data, self.header
+        if crc32c(data[BATCH_HEADER_BYTES:], crc32c(data[:_CRC_OFFSET])) != header.crc:
             raise BatchError(f"{self.describe()}: the batch CRC does not match")
-        if sum(self.lengths) != self.header.payload_bytes:
+        if sum(self.lengths) != header.payload_bytes:
             raise BatchError(f"{self.describe()}: lengths do not add up to the payload size")
 
     def verify_mac(self, key: bytes) -> None:
@@ -183,7 +177,7 @@ class BatchView:
         if not self.header.is_keyed:
             raise BatchError(f"{self.describe()}: the batch of a keyed ledger has no MAC")
         mac = hmac.new(key, self.data[:_CRC_OFFSET], hashlib.sha256)
-        mac.update(self._body)
+        mac.update(self.data[self._body_offset :])
         found = self.data[BATCH_HEADER_BYTES : BATCH_HEADER_BYTES + MAC_BYTES]
         if not hmac.compare_digest(mac.digest(), found):
             raise BatchError(
@@ -205,18 +199,18 @@ class BatchView:
     @property
     def lengths(self) -> tuple[int, ...]:
         """Each entry's payload bytes."""
-        return _u32s(self.header.count).unpack_from(self._body)
+        return _u32s(self.header.count).unpack_from(self.data, self._body_offset)
 
     @property
     def digests(self) -> tuple[int, ...]:
         """Each entry's digest."""
         count = self.header.count
-        return _u32s(count).unpack_from(self._body, 4 * count)
+        return _u32s(count).unpack_from(self.data, self._body_offset + 4 * count)
 
     @property
     def payload(self) -> memoryview:
         """All payloads, back to back."""
-        return self._body[BYTES_PER_ENTRY * self.header.count :]
+        return self.data[self._body_offset + BYTES_PER_ENTRY * self.header.count :]
 
     def offsets(self) -> list[int]:
         """Where each payload starts in `payload`, and at the end where the last one stops: n + 1
@@ -301,6 +295,8 @@ def build_batch(
 def entry_digests(payloads: Sequence[Buffer], first_entry_id: EntryId, seed: int) -> list[int]:
     """Return crc32c(payload, (seed + entry id) mod 2^32) of each entry."""
     start = (seed + first_entry_id) % _SEED_MODULUS
+    if len(payloads) == 1:
+        return [crc32c(payloads[0], start)]
     if start + len(payloads) <= _SEED_MODULUS:
         return list(map(crc32c, payloads, range(start, start + len(payloads))))
     return [crc32c(p, (start + i) % _SEED_MODULUS) for i, p in enumerate(payloads)]

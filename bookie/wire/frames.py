@@ -65,9 +65,12 @@ class FrameKind(IntEnum):
 ADD_RECOVERY: Final = 1
 """Flag of an add by a recovery or a repair: it passes the fence (rules 7.4, 9.1)."""
 
-_KINDS: Final = {int(kind): kind for kind in FrameKind}
 _FLAGS: Final = {FrameKind.ADD: ADD_RECOVERY}
 _SIZES: Final = {FrameKind.REQUEST: REQUEST_BYTES_MAX}
+_KINDS: Final = {
+    int(kind): (kind, _FLAGS.get(kind, 0), _SIZES.get(kind, FRAME_BYTES_MAX)) for kind in FrameKind
+}
+"""Each kind with the flags that it may have and its largest body."""
 
 
 class Frame(NamedTuple):
@@ -159,6 +162,7 @@ class FrameAssembler:
     def _cut(self) -> list[Frame]:
         frames: list[Frame] = []
         buffer, filled, start = self._buffer, self._filled, 0
+        view = memoryview(buffer)
         while filled - start >= FRAME_HEADER_BYTES:
             kind, flags, request_id, size = self._parse_header(start)
             start += FRAME_HEADER_BYTES
@@ -166,13 +170,13 @@ class FrameAssembler:
             if size > arrived:
                 self._pending = (kind, flags, request_id)
                 self._body = self._new_body(min(size, max(self._trusted_bytes, 2 * arrived)))
-                self._body[:arrived] = memoryview(buffer)[start:filled]
+                self._body[:arrived] = view[start:filled]
                 self._body_bytes, self._body_filled = size, arrived
                 start = filled
                 break
-            body = memoryview(bytes(memoryview(buffer)[start : start + size]))
-            frames.append(Frame(kind, flags, request_id, body))
-            start += size
+            stop = start + size
+            frames.append(Frame(kind, flags, request_id, memoryview(bytes(view[start:stop]))))
+            start = stop
         rest = filled - start
         if rest and start:
             buffer[:rest] = buffer[start:filled]
@@ -181,13 +185,14 @@ class FrameAssembler:
 
     def _parse_header(self, offset: int) -> tuple[FrameKind, int, int, int]:
         magic, code, flags, request_id, size = _HEADER.unpack_from(self._buffer, offset)
-        kind = _KINDS.get(code)
-        if magic != FRAME_MAGIC or kind is None:
+        known = _KINDS.get(code)
+        if magic != FRAME_MAGIC or known is None:
             raise FrameError(f"not a frame: magic {magic:#06x}, kind {code}")
-        if flags & ~_FLAGS.get(kind, 0):
+        kind, flags_known, size_max = known
+        if flags & ~flags_known:
             raise FrameError(f"unknown flags {flags:#04x} of a frame of kind {kind.name}")
-        limit = min(self._limit, _SIZES.get(kind, FRAME_BYTES_MAX))
-        if size > limit:
+        if size > size_max or size > self._limit:
+            limit = min(self._limit, size_max)
             raise FrameError(f"a frame of {size} bytes is over the limit of {limit}")
         return kind, flags, request_id, size
 
