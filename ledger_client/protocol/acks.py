@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Final
 
-from ledger_client.protocol.quorum import write_set_mask
+from ledger_client.protocol.quorum import write_set_positions
 from metadata.ids import NO_ENTRY, EntryId
 from metadata.ledger_metadata import QuorumSpec
 
@@ -72,6 +72,9 @@ class PendingBatches:
         self._by_first: dict[EntryId, PendingBatch] = {}
         self._pushed_length = 0
         self._unanswered_bytes = [0] * quorum.ensemble_size
+        self._stripe = -1
+        self._stripe_mask = 0
+        """The write set of `_stripe`, which most batches share with the one before."""
 
     @property
     def unconfirmed(self) -> Iterable[PendingBatch]:
@@ -186,7 +189,7 @@ class PendingBatches:
                 self._lose_confirmed(position)
         old_bytes = self._unanswered_bytes
         self._unanswered_bytes = [0 if s is None else old_bytes[s] for s in sources]
-        self._quorum = quorum
+        self._quorum, self._stripe = quorum, -1
         for batch in self._unconfirmed:
             batch.stored = _moved(batch.stored, sources)
             batch.sent = _moved(batch.sent, sources)
@@ -213,7 +216,11 @@ class PendingBatches:
             batch.sent &= ~bit
 
     def _write_set(self, first_entry_id: EntryId) -> int:
-        return write_set_mask(self._quorum, first_entry_id)
+        stripe = first_entry_id // self._quorum.stripe_entries
+        if stripe != self._stripe:
+            positions = write_set_positions(self._quorum, first_entry_id)
+            self._stripe, self._stripe_mask = stripe, sum(1 << p for p in positions)
+        return self._stripe_mask
 
     def _forget_sent(self, batch: PendingBatch, positions: int) -> None:
         cost = batch.payload_bytes + BATCH_COST_BYTES

@@ -6,31 +6,15 @@ Source: protocol rules 3.1 and 3.2.
 """
 
 from collections.abc import Collection
-from functools import lru_cache
-from typing import Final
 
 from metadata.ids import BookieId, EntryId
 from metadata.ledger_metadata import Fragment, QuorumSpec
-
-MASKS_MAX: Final = 1024
-"""Write sets that are remembered as masks; the ledgers of a client share a few shapes."""
 
 
 def write_set_positions(quorum: QuorumSpec, entry_id: EntryId) -> tuple[int, ...]:
     """Return the WQ positions (e div S + i) mod E that hold an entry, in order (rule 3.1)."""
     start = entry_id // quorum.stripe_entries
     return tuple((start + i) % quorum.ensemble_size for i in range(quorum.write_quorum))
-
-
-@lru_cache(maxsize=MASKS_MAX)
-def _stripe_mask(ensemble_size: int, write_quorum: int, start: int) -> int:
-    return sum(1 << ((start + i) % ensemble_size) for i in range(write_quorum))
-
-
-def write_set_mask(quorum: QuorumSpec, entry_id: EntryId) -> int:
-    """Return the same positions as a bit mask."""
-    start = entry_id // quorum.stripe_entries % quorum.ensemble_size
-    return _stripe_mask(quorum.ensemble_size, quorum.write_quorum, start)
 
 
 def write_set(quorum: QuorumSpec, fragment: Fragment, entry_id: EntryId) -> tuple[BookieId, ...]:
