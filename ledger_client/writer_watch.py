@@ -62,8 +62,10 @@ class WriterWatch:
     def check(self, now: float) -> bool:
         """Look at deadlines, members and the LAC; False once nothing is left to watch."""
         shell, config = self._shell, self._services.config
-        self.look_at = 0.0 if shell.protocol.parked else now + config.lac_delay_s * LOOK_SHARE
-        if self._is_closed or shell.protocol.has_ended or shell.closed.done():
+        protocol = shell.protocol
+        parked = protocol.parked
+        self.look_at = 0.0 if parked else now + config.lac_delay_s * LOOK_SHARE
+        if self._is_closed or protocol.has_ended or shell.closed.done():
             return False
         oldest = shell.outbox.oldest_appended_at
         if oldest is not None and now - oldest > config.append_deadline_s:
@@ -73,16 +75,16 @@ class WriterWatch:
             )
             shell.dispatch(e.WriterFailed(QuorumTimeoutError(text, ledger_id=self.ledger_id)))
             return False
-        self._parked.probe(shell.protocol.parked, now)
+        self._parked.probe(parked, now)
         is_busy = self._in_sync.check(now) if self._in_sync is not None else False
-        lac = shell.protocol.lac
+        lac = protocol.lac
         if lac > max(shell.outbox.lac_sent, self._lac_told):
             if oldest is not None or now - self._last_sent_at < config.lac_delay_s:
                 return True
             self._lac_told = lac
-            for bookie_id in shell.protocol.metadata.last_fragment.ensemble:
+            for bookie_id in protocol.metadata.last_fragment.ensemble:
                 self._services.pool.tell_lac(bookie_id, self.ledger_id, lac)  # rule 8.4
-        return is_busy or oldest is not None or bool(shell.protocol.parked)
+        return is_busy or oldest is not None or bool(protocol.parked)
 
     def _waited_for(self) -> str:
         protocol = self._shell.protocol
