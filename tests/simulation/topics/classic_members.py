@@ -104,14 +104,14 @@ async def _take_refusal(member: _Member, code: ErrorCode) -> None:
     member.node.topics.model.note("member", f"{member.membership.name}: {code.name}")
     if code in RETRIED:
         member.client.doubt_coordinator(GROUP, CLASSIC_GROUP)
-        await member.client.pause()
-        return
-    if code in ANEW:
+    elif code in ANEW:
         member.member_id = ""
     elif code not in AGAIN:
         member.node.topics.model.report("membership", f"{member.membership.name}: {code.name}")
-    member.node.topics.holdings.lose_all(member.membership)
-    member.generation = -1
+    if code not in RETRIED:
+        member.node.topics.holdings.lose_all(member.membership)
+        member.generation = -1
+    await member.client.pause()
 
 
 async def _take_part(member: _Member) -> None:

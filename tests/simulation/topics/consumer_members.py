@@ -104,11 +104,11 @@ async def _take_refusal(member: _Member, code: ErrorCode) -> None:
     cluster.model.note("member", f"{member.membership.name}: {code.name}")
     if code in LOST:
         member.begin_anew()
-        return
-    if code not in RETRIED:
-        cluster.model.report("membership", f"{member.membership.name}: {code.name}")
-    member.told = None
-    member.client.doubt_coordinator(GROUP, CONSUMER_GROUP)
+    else:
+        if code not in RETRIED:
+            cluster.model.report("membership", f"{member.membership.name}: {code.name}")
+        member.told = None
+        member.client.doubt_coordinator(GROUP, CONSUMER_GROUP)
     await member.client.pause()
 
 
