@@ -137,6 +137,8 @@ class Log:
             self._idle.set_result(None)
 
     def _gather(self) -> list[LogItem]:
+        if self.queued_bytes <= self._config.group_bytes_max:
+            return self._take_all()
         queue, room, group = self._queue, self._config.group_bytes_max, list[LogItem]()
         while queue and room > 0:
             item = queue.popleft()
