@@ -33,7 +33,7 @@ from broker_layer.log.ledger_chain import LedgerChain
 from broker_layer.log.log_rolling import LogRolling
 from broker_layer.log.offset_index import LedgerIndex
 from broker_layer.log.partition_state import PartitionState
-from broker_layer.log.segment_reading import SegmentReaders
+from broker_layer.log.segment_reading import SegmentReaders, has_room_for_another
 from broker_layer.log.state_entry import EntryPlace, StateEntry, is_state_entry
 from metadata.errors import MetadataError
 from metadata.ids import EntryId, LedgerId
@@ -70,7 +70,8 @@ class LogReading:
 
     async def read(self, offset: int, limit: int, bytes_max: int) -> list[Batch]:
         """Return whole batches from the one that holds `offset`, or the next behind it: at least
-        one if there is one below `limit`, more up to `bytes_max`. Raises TopicError.
+        one if there is one below `limit`, more up to `bytes_max`, to which less than one of them
+        may be wanting. Raises TopicError.
         """
         segments = await self._segments()
         at = max(0, bisect_right([each.base_offset for each in segments], offset) - 1)
@@ -143,7 +144,7 @@ class LogReading:
         position = await self._position_of(segment, offset)
         found: list[Batch] = []
         size = 0
-        while position <= last_id and size < bytes_max:
+        while position <= last_id and has_room_for_another(size, len(found), bytes_max):
             wanted = bytes_max - size if found else max(bytes_max, SEARCH_BYTES)
             for entry_id, data in await self._read(segment, position, last_id, wanted):
                 position = EntryId(entry_id + 1)

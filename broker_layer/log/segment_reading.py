@@ -25,6 +25,13 @@ ENTRIES_PER_READ_MAX: Final = 4_096
 ReadEntry = tuple[EntryId, memoryview]
 
 
+def has_room_for_another(size: int, count: int, bytes_max: int) -> bool:
+    """Tell whether one more would fit with so many of `size` bytes in all, if it is as large as
+    they are: else it would be read to be thrown away. The first is always read.
+    """
+    return count == 0 or size + size / count <= bytes_max
+
+
 class SegmentReaders:
     """Open readers of one log's ledgers, those used last."""
 
@@ -39,13 +46,14 @@ class SegmentReaders:
         self, ledger_id: LedgerId, first: int, last: int, bytes_max: int
     ) -> list[ReadEntry]:
         """Return the entries from `first` on, at least one, up to `last`, and no more than it takes
-        to reach `bytes_max`. Entries may lie beyond what bookies know to be confirmed: the caller
-        knows. Raises TopicError.
+        to reach `bytes_max`; where one more would not fit if it is as large as the others were, it
+        is not read. Entries may lie beyond what bookies know to be confirmed: the caller knows.
+        Raises TopicError.
         """
         found: list[ReadEntry] = []
         size = 0
         async with self._reader(ledger_id) as reader:
-            while size < bytes_max and first <= last:
+            while first <= last and has_room_for_another(size, len(found), bytes_max):
                 until = min(last, first + self._count_for(ledger_id, bytes_max - size) - 1)
                 async with aclosing(reader.read_unconfirmed(first, until)) as batches:
                     async for batch in batches:
