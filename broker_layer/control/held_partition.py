@@ -181,7 +181,8 @@ class HeldPartition:
             case asyncio.CancelledError():
                 return
             case TopicError(code=ErrorCode.FENCED_LEADER_EPOCH) as error:
-                self._note(Stage.WAITS, epoch, str(error))
+                # An attempt that failed may have claimed it: then people want to know why that did.
+                self._note(Stage.WAITS, epoch, self.status.reason or str(error))
                 self.spent = max(self.spent, epoch)
             case TopicError() | LedgerError() | MetadataError() as error:
                 self._note_failure(epoch, error)

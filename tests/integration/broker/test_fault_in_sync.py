@@ -8,6 +8,7 @@ import pytest
 from confluent_kafka import ElectionType, KafkaError, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from quire.admin_api import get_json
 from quire.local_cluster import LocalCluster
 from tests.integration.broker.fault_client import (
     CALL_S,
@@ -106,3 +107,36 @@ async def test_an_unclean_election_goes_on_without_what_is_lost(cluster: LocalCl
     left = values("kept") + values("after")
     assert await on_thread(read, servers, TOPIC, len(left)) == left
     assert (await on_thread(partition_of, servers, TOPIC)).leader == broker.id
+
+
+async def test_an_unclean_election_brings_back_what_lost_its_only_ledger(
+    cluster: LocalCluster,
+) -> None:
+    servers = bootstrap(cluster)
+    await on_thread(lambda: create_topic(servers, TOPIC, 1, 1))
+    await on_thread(produce, servers, TOPIC, values("lost"))
+    broker = cluster.brokers[0]
+    told = await get_json(f"{broker.admin_url}/api/v1/partitions")
+    broker.kill()
+    (holder,) = [each for each in cluster.bookies if each.id in str(told)]
+    holder.kill()
+    await holder.stop()
+    shutil.rmtree(holder.data_dir)
+    await broker.restart()
+
+    def is_led() -> bool:
+        return (partition_of(servers, TOPIC)).leader == broker.id
+
+    await on_thread(wait_until, is_led, lambda led: not led)
+    assert (await on_thread(partition_of, servers, TOPIC)).isrs == []
+    state = await get_json(f"{broker.admin_url}/api/v1/partitions")
+    assert holder.id in str(state), "it says who is missing"
+    admin = AdminClient({"bootstrap.servers": servers})
+    place = TopicPartition(TOPIC, 0)
+    answers = await on_thread(
+        lambda: admin.elect_leaders(ElectionType.UNCLEAN, [place]).result(CALL_S)
+    )
+    assert answers[place] is None
+    await on_thread(produce, servers, TOPIC, values("after"))
+    assert await on_thread(read, servers, TOPIC, len(values("after"))) == values("after")
+    await on_thread(wait_until, is_led, bool)

@@ -2,6 +2,7 @@
 for an unclean leadership; that is then tried until one has begun.
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 
@@ -232,3 +233,17 @@ def test_what_was_asked_for_counts_from_its_epoch_on() -> None:
     assert [unclean_since(stored, 3, epoch) for epoch in (6, 7, 9)] == [None, 7, 7]
     assert unclean_since(stored, 2, 9) is None
     assert unclean_since(with_unclean(stored, {3: 9, 1: 2}), 3, 9) == 9
+
+
+async def test_why_it_is_offline_is_told_over_and_over(setting: Setting) -> None:
+    broker = await offline(setting)
+    first = broker.manager.status_of("a", 0)
+    assert first is not None
+    reasons: dict[str, None] = {}
+    while broker.epochs("a")[0] < first.epoch + 2:
+        reasons[reason(broker)] = None
+        await asyncio.sleep(0.005)
+    assert all("bookie-" in each for each in reasons), reasons
+    last = broker.manager.status_of("a", 0)
+    assert last is not None
+    assert last.since_s == first.since_s
