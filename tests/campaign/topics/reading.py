@@ -19,7 +19,7 @@ from tests.campaign.topics.asking import Ends
 from tests.campaign.topics.judge import Found
 from tests.campaign.topics.spans import Recogniser
 
-SILENT_S_MAX: Final = 60.0
+SILENT_S_MAX: Final = 30.0
 STABLE_S_MAX: Final = 60.0
 """After the end of everything, transactions that nobody ended must have timed out within this."""
 CALL_S: Final = 10.0
