@@ -4,9 +4,9 @@ Leaves which partitions are meant to `fetch_sessions`, reading them to `fetch_re
 `kafka.fetch_codec`.
 
 Invariants: a Fetch waits only while nothing it may return reaches `min_bytes`, no partition has an
-error, and `max_wait_ms` has not passed; it is woken by its partitions, never by looking again and
-again; a Fetch is begun when every earlier request of its connection was answered, so one
-connection holds one answer at most.
+error or more than fits, and `max_wait_ms` has not passed; it is woken by its partitions, never by
+looking again and again; a Fetch is begun when every earlier request of its connection was answered,
+so one connection holds one answer at most.
 
 Source: KIP-227 (sessions), KIP-219 (throttling), KIP-74, KIP-98.
 """
@@ -26,7 +26,7 @@ from broker_layer.kafka.fetch_codec import (
 from broker_layer.kafka.primitives import NULL_UUID
 from broker_layer.kafka.versions import FETCH_TOPIC_ID_VERSION
 from broker_layer.server.exchange import Exchange
-from broker_layer.server.fetch_reading import FetchReader, PartitionRead, ReadBounds
+from broker_layer.server.fetch_reading import FetchReader, PartitionRead, ReadBounds, was_cut
 from broker_layer.server.fetch_sessions import FetchPlan, FetchPosition, FetchSessions
 from broker_layer.server.fetch_waiting import FetchWaits
 from broker_layer.server.quotas import ByteRateQuota
@@ -93,7 +93,7 @@ class FetchService:
         if (
             wait_s
             and not (plan.error or exchange.is_gone)
-            and total < min(request.bytes_min, bounds.bytes_max)
+            and not _is_enough(total, reads, request.bytes_min, bounds)
         ):
             await self._wait(exchange, reads, bounds, request.bytes_min, wait_s)
         self._finish(exchange, plan, reads, now_s, read_committed=bounds.read_committed)
@@ -130,7 +130,8 @@ class FetchService:
                 event.clear()
                 for each in reads:
                     self._reader.look(each)
-                if await self._reader.read(reads, bounds) >= bytes_min:
+                total = await self._reader.read(reads, bounds)
+                if _is_enough(total, reads, bytes_min, bounds):
                     return
         finally:
             for log in watched:
@@ -212,6 +213,11 @@ class FetchService:
                 )
             )
         return topics
+
+
+def _is_enough(total: int, reads: list[PartitionRead], bytes_min: int, bounds: ReadBounds) -> bool:
+    """Tell whether a Fetch has what it wants, or could have no more by waiting."""
+    return total >= min(bytes_min, bounds.bytes_max) or any(map(was_cut, reads))
 
 
 def _positions(request: FetchRequest) -> Iterator[FetchPosition]:

@@ -15,6 +15,7 @@ from typing import Final
 
 from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
+from broker_layer.kafka.record_batch import read_header
 from broker_layer.server.exchange import Buffer
 from broker_layer.server.fetch_sessions import FetchPosition
 from broker_layer.server.leader_epochs import check_leader_epoch
@@ -144,6 +145,15 @@ class FetchReader:
         read.log_start_offset = found.log_start_offset
         read.aborted = list(found.aborted)
         read.read_up_to = visible_end(read, read_committed=bounds.read_committed)
+
+
+def was_cut(read: PartitionRead) -> bool:
+    """Tell whether more was visible behind what is returned of a partition: the bytes that were
+    asked for have no room for the next batch.
+    """
+    if read.error or not read.batches:
+        return False
+    return read_header(read.batches[-1]).last_offset + 1 < read.read_up_to
 
 
 def visible_end(read: PartitionRead, *, read_committed: bool) -> int:

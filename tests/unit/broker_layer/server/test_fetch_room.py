@@ -1,0 +1,47 @@
+"""A Fetch that wants more than whole batches can come to has them at once."""
+
+import pytest
+
+from tests.unit.broker_layer.server.memory_topics import MemoryLog, MemoryTopics
+from tests.unit.broker_layer.server.served_broker import (
+    Ask,
+    Wanted,
+    batch,
+    bytes_of,
+    serving,
+    until,
+)
+
+LONG_MS = 600_000
+
+
+@pytest.mark.parametrize("is_there_before", [True, False])
+async def test_a_fetch_that_has_all_that_fits_does_not_wait_for_more(is_there_before: bool) -> None:
+    topics = MemoryTopics({("orders", 0): MemoryLog()})
+    async with serving(topics) as broker:
+        reader, writer = await broker.connect(), await broker.connect()
+        wanted = Wanted(bytes_max=5_000)
+        ask = Ask({"orders": {0: wanted}}, max_wait_ms=LONG_MS, min_bytes=5_000)
+        if not is_there_before:
+            reader.send_fetch(ask)
+            await until(lambda: bool(topics.logs["orders", 0].callbacks))
+        for _ in range(4):
+            writer.send_produce({"orders": {0: batch(b"x" * 2_000)}})
+            await writer.produced()
+        if is_there_before:
+            reader.send_fetch(ask)
+        [row] = (await reader.fetched()).responses[0].partitions
+        assert 4_000 < len(bytes_of(row)) < 5_000
+
+
+async def test_a_fetch_for_more_than_it_allows_has_what_it_allows() -> None:
+    topics = MemoryTopics({("orders", 0): MemoryLog()})
+    async with serving(topics) as broker:
+        reader, writer = await broker.connect(), await broker.connect()
+        ask = Ask({"orders": {0: Wanted()}}, max_wait_ms=LONG_MS, min_bytes=9_000, max_bytes=2_000)
+        reader.send_fetch(ask)
+        await until(lambda: bool(topics.logs["orders", 0].callbacks))
+        writer.send_produce({"orders": {0: batch(b"x" * 2_000)}})
+        await writer.produced()
+        [row] = (await reader.fetched()).responses[0].partitions
+        assert len(bytes_of(row)) > 2_000
