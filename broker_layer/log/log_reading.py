@@ -13,6 +13,7 @@ returned are whole batches in the order of offsets, without state entries.
 Source: topics design, "The mapping"; Kafka's ListOffsets (KIP-79, KIP-734).
 """
 
+import asyncio
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import AsyncGenerator
@@ -26,6 +27,7 @@ from broker_layer.kafka.record_batch import (
     NO_TIMESTAMP,
     BatchError,
     BatchHeader,
+    DecompressionTooLargeError,
     parse_records,
     read_header,
 )
@@ -42,8 +44,11 @@ from metadata.partition import Segment
 POSITIONS_MAX: Final = 64
 INDICES_MAX: Final = 16
 SEARCH_BYTES: Final = 512 * 1024
-RECORDS_BYTES_MAX: Final = 256 * 1024 * 1024
-"""Decompressed bytes of the one batch that is opened for its records' times."""
+OPENED_BYTES_MAX: Final = 32 * 1024 * 1024
+OPENED_RECORDS_MAX: Final = 100_000
+"""A batch is opened for its records' times if it has no more bytes, unpacked, and records."""
+RECORDS_AT_ONCE: Final = 1_000
+"""So many of them are looked at before others have their turn."""
 
 Batch = bytes | memoryview
 
@@ -168,7 +173,7 @@ class LogReading:
         async with aclosing(self._visible(segment, position, start, limit)) as batches:
             async for header, data in batches:
                 if header.max_timestamp_ms >= timestamp_ms:
-                    found = _record_at(header, data, timestamp_ms, start)
+                    found = await _record_at(header, data, timestamp_ms, start)
                     if found is not None:
                         return found
         return None
@@ -268,17 +273,25 @@ class LogReading:
         return StateEntry.decode(data)
 
 
-def _record_at(
+async def _record_at(
     header: BatchHeader, data: Batch, timestamp_ms: int, start: int
 ) -> RecordPosition | None:
-    """Return the first record of a batch with this time or a later one, at or above an offset."""
-    if header.uses_append_time:
-        offset = max(start, header.base_offset)
-        return RecordPosition(offset, header.max_timestamp_ms, header.leader_epoch)
+    """Return the first record of a batch with this time or a later one, at or above an offset; the
+    first of all where there are too many to look for it, and nothing behind is left out so.
+    """
+    first = RecordPosition(
+        max(start, header.base_offset), header.max_timestamp_ms, header.leader_epoch
+    )
+    if header.uses_append_time or header.record_count > OPENED_RECORDS_MAX:
+        return first
     try:
-        for record in parse_records(data, bytes_max=RECORDS_BYTES_MAX):
+        for number, record in enumerate(parse_records(data, bytes_max=OPENED_BYTES_MAX), 1):
             if record.timestamp_ms >= timestamp_ms and record.offset >= start:
                 return RecordPosition(record.offset, record.timestamp_ms, header.leader_epoch)
+            if number % RECORDS_AT_ONCE == 0:
+                await asyncio.sleep(0)
+    except DecompressionTooLargeError:
+        return first
     except BatchError as error:
         text = f"the batch at offset {header.base_offset} cannot be opened: {error}"
         raise TopicError(ErrorCode.CORRUPT_MESSAGE, text) from error

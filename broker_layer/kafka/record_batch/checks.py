@@ -32,6 +32,8 @@ MESSAGE_BYTES_MIN: Final = 14
 """No batch, and no message of the formats before, has a smaller length."""
 MAGIC_AT: Final = 16
 """Where the number of the format is, in all of them."""
+RECORDS_MAX: Final = 2**24
+"""In one batch: what is packed is not opened, and may claim to be any number of offsets."""
 
 _LENGTH = struct.Struct(">i")
 _LENGTH_AT: Final = 8
@@ -114,13 +116,21 @@ def check_whole(data: bytes | bytearray | memoryview, header: BatchHeader) -> No
     room = header.size_bytes - HEADER_BYTES
     if not compression and header.record_count * RECORD_BYTES_MIN > room:
         raise _refused(f"{header.record_count} records in {room} B")
+    if header.record_count > RECORDS_MAX:
+        raise _refused(f"{header.record_count} records in a batch, more than {RECORDS_MAX}")
 
 
-def check_keys(data: bytes | bytearray | memoryview, *, bytes_max: int) -> None:
-    """Check that every record of a whole batch has a key; so many bytes are unpacked at most.
+def check_keys(
+    data: bytes | bytearray | memoryview, header: BatchHeader, *, records_max: int, bytes_max: int
+) -> None:
+    """Check that every record of the whole batch of `header` has a key.
 
-    Raises BatchError.
+    Raises BatchError: MESSAGE_TOO_LARGE, upon which clients send smaller batches, if there are more
+    than `records_max` records, or more than `bytes_max` bytes of them once they are unpacked.
     """
+    if header.record_count > records_max:
+        text = f"{header.record_count} records in a batch of a compacted topic"
+        raise BatchError(ErrorCode.MESSAGE_TOO_LARGE, f"{text}: at most {records_max}")
     for number, record in enumerate(parse_records(data, bytes_max=bytes_max)):
         if record.key is None:
             raise _refused(f"record {number} of the batch has no key, and the topic is compacted")

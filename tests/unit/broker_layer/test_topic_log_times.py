@@ -8,10 +8,13 @@ import pytest
 from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.record_batch import (
+    Compression,
     Producer,
     Record,
     build_batch,
 )
+from broker_layer.log import log_reading
+from broker_layer.log.log_reading import RECORDS_AT_ONCE
 from ledger_client import LedgerError
 from metadata.ids import Version
 from metadata.memory import MemoryMetadataStore
@@ -60,6 +63,45 @@ async def test_records_within_a_batch_are_found_by_time(setting: LogSetting) -> 
     await append(log, build_batch(records))
     found = [await log.offset_for_timestamp(at) for at in (5, 11, 31, 41)]
     assert [None if each is None else each.offset for each in found] == [0, 1, 3, None]
+
+
+async def test_the_first_record_is_told_of_a_batch_of_too_many_to_open(
+    setting: LogSetting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = await setting.take_over(1)
+    times = (10, 30, 20, 40)
+    await append(log, build_batch([Record(n, at, None, b"v", ()) for n, at in enumerate(times)]))
+    packed = [Record(n, at + 100, None, b"v" * 500, ()) for n, at in enumerate(times)]
+    await append(log, build_batch(packed, compression=Compression.ZSTD))
+    monkeypatch.setattr(log_reading, "OPENED_RECORDS_MAX", 3)
+    found = [await log.offset_for_timestamp(at) for at in (31, 131)]
+    assert [None if each is None else (each.offset, each.timestamp_ms) for each in found] == [
+        (0, 40),
+        (4, 140),
+    ]
+    monkeypatch.setattr(log_reading, "OPENED_RECORDS_MAX", 4)
+    monkeypatch.setattr(log_reading, "OPENED_BYTES_MAX", 1_000)
+    found = [await log.offset_for_timestamp(at) for at in (31, 131)]
+    assert [None if each is None else (each.offset, each.timestamp_ms) for each in found] == [
+        (3, 40),
+        (4, 140),
+    ]
+
+
+async def test_others_have_their_turn_while_records_are_looked_at(setting: LogSetting) -> None:
+    log = await setting.take_over(1)
+    records = [Record(n, 10, None, b"v", ()) for n in range(RECORDS_AT_ONCE * 5)]
+    await append(log, build_batch([*records, Record(len(records), 20, None, b"v", ())]))
+    await log.offset_for_timestamp(20)
+    turns = 0
+    search = asyncio.ensure_future(log.offset_for_timestamp(20))
+    while not search.done():
+        await asyncio.sleep(0)
+        turns += 1
+    found = search.result()
+    assert found is not None
+    assert found.offset == len(records)
+    assert turns > 5
 
 
 async def test_retention_drops_whole_ledgers_from_the_oldest_on(setting: LogSetting) -> None:

@@ -17,6 +17,7 @@ from broker_layer.kafka.record_batch import (
     place,
     read_header,
 )
+from broker_layer.kafka.record_batch.checks import RECORDS_MAX
 from broker_layer.kafka.record_batch.header import seal
 from broker_layer.server.produce_checks import read_batch
 
@@ -112,11 +113,34 @@ def test_append_time_is_not_the_clients_to_claim() -> None:
 @pytest.mark.parametrize("kind", list(Compression))
 def test_records_of_compacted_topics_have_keys(kind: Compression) -> None:
     keyed = [Record(each, 1_000, b"", b"value") for each in range(3)]
-    check_keys(build_batch(keyed, compression=kind), bytes_max=1 << 10)
+    check_all_keys(build_batch(keyed, compression=kind))
     one_without = [*keyed, Record(3, 1_000, None, b"value")]
     with pytest.raises(BatchError) as raised:
-        check_keys(build_batch(one_without, compression=kind), bytes_max=1 << 10)
+        check_all_keys(build_batch(one_without, compression=kind))
     assert raised.value.code is ErrorCode.INVALID_RECORD
     with pytest.raises(BatchError) as raised:
-        check_keys(build_batch(keyed, compression=kind), bytes_max=10)
+        check_all_keys(build_batch(keyed, compression=kind), bytes_max=10)
     assert raised.value.code is ErrorCode.MESSAGE_TOO_LARGE
+    with pytest.raises(BatchError) as raised:
+        check_all_keys(build_batch(keyed, compression=kind), records_max=2)
+    assert raised.value.code is ErrorCode.MESSAGE_TOO_LARGE
+
+
+def check_all_keys(data: bytearray, *, records_max: int = 10, bytes_max: int = 1 << 10) -> None:
+    check_keys(data, read_header(data), records_max=records_max, bytes_max=bytes_max)
+
+
+def test_packed_records_are_not_as_many_as_offsets_can_be() -> None:
+    data = build_batch([Record(0, 1_000, None, b"value")], compression=Compression.GZIP)
+    claim_records(data, RECORDS_MAX)
+    check_batch(data, read_header(data))
+    claim_records(data, RECORDS_MAX + 1)
+    with pytest.raises(BatchError) as raised:
+        check_batch(data, read_header(data))
+    assert raised.value.code is ErrorCode.INVALID_RECORD
+
+
+def claim_records(data: bytearray, count: int) -> None:
+    struct.pack_into(">i", data, 23, count - 1)
+    struct.pack_into(">i", data, 57, count)
+    seal(data)
