@@ -16,7 +16,7 @@ from typing import Protocol
 from broker_layer.errors import TopicError
 from broker_layer.groups.records import RECORD_BYTES_MAX, GroupRemoved, Record, encode
 from broker_layer.groups.shard import GroupShard
-from broker_layer.groups.timers import Timers
+from broker_layer.groups.timers import Timers, loop_ms
 from broker_layer.groups.values import (
     AnswerJoin,
     AnswerSync,
@@ -65,7 +65,7 @@ class Clock:
 
     def moment(self) -> Moment:
         """Return now."""
-        return Moment(int(asyncio.get_running_loop().time() * 1000), self.wall_clock_ms())
+        return Moment(loop_ms(), self.wall_clock_ms())
 
 
 class GroupHost:

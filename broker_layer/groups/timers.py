@@ -16,6 +16,13 @@ TimerKey = tuple[int, str]
 """(partition, group id)."""
 
 
+def loop_ms() -> int:
+    """Return the loop's clock to the nearest millisecond: rounded down, a timer that was set for a
+    whole one could come before it, find nothing due, and be set for the same time again.
+    """
+    return round(asyncio.get_running_loop().time() * 1000)
+
+
 class Timers:
     """A heap of deadlines over one `call_at`."""
 
@@ -57,8 +64,7 @@ class Timers:
             self._handle = loop.call_at(first_ms / 1000, self._run)
 
     def _run(self) -> None:
-        loop = asyncio.get_running_loop()
-        now_ms = int(loop.time() * 1000)
+        now_ms = loop_ms()
         self._handle, self._handle_ms = None, NEVER_MS
         while self._heap and self._heap[0][0] <= now_ms:
             due_ms, key = heapq.heappop(self._heap)
