@@ -32,7 +32,7 @@ from broker_layer.groups.consumer_values import (
 )
 from broker_layer.groups.reconciliation import reconciled
 from broker_layer.groups.roster import NEVER_MS
-from broker_layer.groups.topic_patterns import compile_pattern
+from broker_layer.groups.topic_patterns import check_pattern
 from broker_layer.groups.topics import GroupTopics
 from broker_layer.groups.values import NO_MEMBER_ID, Moment
 from broker_layer.kafka.error_codes import ErrorCode
@@ -126,7 +126,7 @@ class ConsumerGroup:
             if event.epoch in (LEAVE_EPOCH, STATIC_LEAVE_EPOCH):
                 return self._leave(event)
             if event.pattern:
-                compile_pattern(event.pattern)
+                check_pattern(event.pattern)
             member = self._member_of(event)
         except TopicError as error:
             return HeartbeatResult(error.code, error.text)
