@@ -31,9 +31,8 @@ from broker_layer.handlers import Handler
 from broker_layer.log.log_services import LogServices, TailMemory
 from broker_layer.log.topic_configs import TopicDefaults
 from broker_layer.log.topic_log import TopicLog
-from broker_layer.options import BrokerOptions, topic_default_configs
+from broker_layer.options import BrokerOptions, listener_for_brokers, topic_default_configs
 from broker_layer.peer import Peers
-from broker_layer.server.listeners import parse_listeners
 from broker_layer.transactions import handlers as transaction_handlers
 from broker_layer.transactions.config import TransactionConfig
 from broker_layer.transactions.coordinator import TransactionCoordinator
@@ -219,9 +218,8 @@ class LeadingParts:
         self._changes = TopicChanges(changes)
         self._cluster = cluster
         self._view_peers = Peers(f"broker-{options.broker_id}-views", rng)
-        listener = options.inter_broker_listener or parse_listeners(options.listeners)[0].name
         self._spreading = TopicSpreading(
-            options.broker_id, cluster.view, self._view_peers, listener
+            options.broker_id, cluster.view, self._view_peers, listener_for_brokers(options)
         )
 
     def handlers(self, cluster_id: str) -> dict[int, Handler]:

@@ -26,7 +26,7 @@ from broker_layer.broker_parts import (
 from broker_layer.control.partition_table import LedPartitions
 from broker_layer.kafka.messages import warm_up
 from broker_layer.log.topic_log import TopicLog
-from broker_layer.options import BrokerOptions
+from broker_layer.options import BrokerOptions, listener_for_brokers
 from broker_layer.server.admin_http import BrokerAdmin
 from broker_layer.server.broker_services import BrokerServices, Served
 from broker_layer.server.config import BrokerLimits
@@ -74,9 +74,8 @@ class BrokerProcess:
         self._parts = AsyncExitStack()
         self._failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._missing: str | None = "the broker is starting"
-        listeners = parse_listeners(options.listeners)
-        self._listeners = listeners
-        self._peer_listener = options.inter_broker_listener or listeners[0].name
+        self._listeners = parse_listeners(options.listeners)
+        self._peer_listener = listener_for_brokers(options)
         self._cluster = ClusterParts(environment)
         self._coordinators = CoordinatorParts(
             environment, self._cluster.view, self._log_of, self._peer_listener

@@ -135,6 +135,11 @@ def topic_default_configs(options: BrokerOptions) -> dict[str, str]:
     return configs
 
 
+def listener_for_brokers(options: BrokerOptions) -> str:
+    """Return the name of the listener that other brokers use."""
+    return options.inter_broker_listener or parse_listeners(options.listeners)[0].name
+
+
 def _check_together(options: BrokerOptions) -> None:
     try:
         listeners = [each.name for each in parse_listeners(options.listeners)]
