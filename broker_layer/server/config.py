@@ -25,7 +25,9 @@ class BrokerLimits:
     """Requests of one connection that are not answered; one frame may be larger."""
 
     broker_bytes_max: int = 512 * MIB
-    """The same of all connections, and frames that have begun; then nothing more is read."""
+    """The same of all connections; then nothing more is read. Large frames that have begun may be
+    half as much again; then no other one is read.
+    """
 
     bodies_bytes_max: int = 64 * MIB
     """Buffers of large frames that are kept to be used again."""

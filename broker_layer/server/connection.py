@@ -6,6 +6,8 @@ connections to `server_context`.
 Invariants: answers leave strictly in the order of the requests; a whole frame is answered once, or
 the connection is gone; nothing is read while too many requests or bytes wait, while the broker has
 no memory for more, while a partition has no room, and while the peer does not read its answers.
+What frames announce is counted apart from requests: who announces much and sends little keeps
+other large frames waiting alone, and that for a moment.
 
 Source: Kafka's protocol guide, section "Network" (order of answers); KIP-219 for throttling.
 """
@@ -20,12 +22,14 @@ from broker_layer.kafka.errors import FrameError, UnsupportedVersionError
 from broker_layer.kafka.frames import RequestHeader, read_request_header
 from broker_layer.kafka.versions import ApiKey
 from broker_layer.server.exchange import Buffer, Exchange
-from broker_layer.server.frame_assembler import FrameAssembler
+from broker_layer.server.frame_assembler import BODY_BYTES_AT_FIRST, FrameAssembler
 from broker_layer.server.server_context import ServerContext
 from serving.overriding import override
 
 JOINED_BYTES_MAX: Final = 16 * 1024
 """Answers of fewer bytes together are sent as one buffer."""
+SLOW_START_S: Final = 2.0
+"""While others wait for room, a large frame has so long, and then must come at its least rate."""
 
 
 class Pause(Flag):
@@ -34,6 +38,7 @@ class Pause(Flag):
     NONE = 0
     REQUESTS_WAIT = auto()
     MEMORY_FULL = auto()
+    FRAME_WAITS = auto()
     ANSWERS_UNREAD = auto()
     HANDLER_FULL = auto()
     THROTTLED = auto()
@@ -56,8 +61,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._exchanges: deque[Exchange] = deque()
         self._bytes = 0
         """Of requests that are not answered; all of them are counted in the budget."""
-        self._reserved_bytes = 0
-        """Counted in the budget for a frame that has begun."""
+        self._announced_bytes = 0
+        """Counted in the budget of announced frames for one that has begun."""
         self._pause = Pause.NONE
         self._holds = 0
         self._will_flush = False
@@ -83,11 +88,13 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._transport = None
         self._context.connection_lost(self)
         self._context.budget.forget(self.connection_id)
+        self._context.announced.forget(self.connection_id)
         exchanges, self._exchanges = self._exchanges, deque()
         for exchange in exchanges:
             exchange.lose()
-        held, self._bytes, self._reserved_bytes = self._bytes + self._reserved_bytes, 0, 0
+        held, self._bytes = self._bytes, 0
         self._context.budget.give_back(held)
+        self._forget_announced()
 
     @override
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -104,9 +111,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
             frames = self._assembler.buffer_updated(nbytes)
             for frame in frames:
                 self._begin(frame)
-            if frames:  # what was reserved is counted with the request by now
-                reserved, self._reserved_bytes = self._reserved_bytes, 0
-                context.budget.give_back(reserved)
+            if frames:
+                self._forget_announced()
         except FrameError as error:
             context.counters.bad_frames += 1
             self.drop("bad frame", str(error))
@@ -180,6 +186,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
         if self._assembler.is_mid_frame and not self._pause:
             size = self._assembler.announced_bytes
             allowed_s = limits.frame_deadline_s + size / limits.frame_bytes_per_s_min
+            if self._announced_bytes and self._context.announced.waiting_count:
+                arrived = self._assembler.arrived_bytes
+                allowed_s = SLOW_START_S + arrived / limits.frame_bytes_per_s_min
             return "a frame stays unfinished" if waited_s > allowed_s else None
         return None
 
@@ -239,28 +248,42 @@ class BrokerConnection(asyncio.BufferedProtocol):
         return Exchange(self, header, frame[header.body_start :], len(frame), now_s)
 
     def _bound_memory(self) -> None:
-        """Stop reading at a bound; count a frame that has begun before more of it is taken."""
-        budget = self._context.budget
+        """Stop reading at a bound; count a large frame before more of it is taken."""
+        context = self._context
         if self._is_full:
             self._set_pause(Pause.REQUESTS_WAIT, on=True)
-        announced = self._assembler.announced_bytes
-        if announced and self._reserved_bytes:
-            return  # it was let in; only its end frees what it holds
-        if budget.is_full and self._transport is not None:
+        if self._transport is None:
+            return
+        if context.budget.is_full:
             self._set_pause(Pause.MEMORY_FULL, on=True)
-            budget.wait(self.connection_id, self._go_on)
-        elif announced:
-            self._reserve(announced)
+            context.budget.wait(self.connection_id, self._go_on)
+        is_large = self._assembler.announced_bytes > BODY_BYTES_AT_FIRST
+        if not is_large or self._announced_bytes:
+            return
+        if context.announced.is_full:
+            self._set_pause(Pause.FRAME_WAITS, on=True)
+            context.announced.wait(self.connection_id, self._let_frame_in)
+        else:
+            self._count_announced()
 
     def _go_on(self) -> None:
-        announced = self._assembler.announced_bytes
-        if announced and not self._reserved_bytes:
-            self._reserve(announced)
         self._set_pause(Pause.MEMORY_FULL, on=False)
 
-    def _reserve(self, count: int) -> None:
-        self._reserved_bytes = count
-        self._context.budget.take(count)
+    def _let_frame_in(self) -> None:
+        self._count_announced()
+        if self._context.budget.is_full:
+            self._set_pause(Pause.MEMORY_FULL, on=True)
+            self._context.budget.wait(self.connection_id, self._go_on)
+        self._set_pause(Pause.FRAME_WAITS, on=False)
+
+    def _count_announced(self) -> None:
+        self._announced_bytes = self._assembler.announced_bytes
+        self._context.announced.take(self._announced_bytes)
+
+    def _forget_announced(self) -> None:
+        held, self._announced_bytes = self._announced_bytes, 0
+        if held:
+            self._context.announced.give_back(held)
 
     @property
     def _is_full(self) -> bool:

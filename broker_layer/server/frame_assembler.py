@@ -71,6 +71,11 @@ class FrameAssembler:
         """The size of the frame that has arrived in part; 0 between frames."""
         return self._body_bytes
 
+    @property
+    def arrived_bytes(self) -> int:
+        """How much of that frame has arrived."""
+        return self._body_filled
+
     def get_buffer(self) -> memoryview:
         """Return where the next bytes are to be received."""
         if self._body_bytes:

@@ -60,6 +60,8 @@ class ServerContext:
         self.now = now
         self.serve = serve
         self.budget = MemoryBudget(limits.broker_bytes_max)
+        self.announced = MemoryBudget(limits.broker_bytes_max // 2)
+        """Of frames that have begun; small ones are not counted."""
         self.bodies = BodyPool(limits.bodies_bytes_max)
         self.receive_buffer = bytearray(RECEIVE_BUFFER_BYTES)
         self.connections: dict[Connection, None] = {}

@@ -15,6 +15,7 @@ from broker_layer.kafka.messages import (
     encode_request,
 )
 from broker_layer.kafka.versions import ApiKey
+from broker_layer.server import connection
 from broker_layer.server.config import BrokerLimits
 from tests.unit.broker_layer.server.memory_topics import MemoryLog, MemoryTopics
 from tests.unit.broker_layer.server.served_broker import (
@@ -158,6 +159,41 @@ async def test_all_connections_together_hold_no_more_than_the_broker_may() -> No
         ]
         assert sorted(offsets) == [0, 1, 2, 3]
         await until(lambda: broker.services.context.budget.used_bytes == 0)
+
+
+async def test_who_announces_much_and_sends_nothing_keeps_no_others_waiting() -> None:
+    limits = BrokerLimits(broker_bytes_max=4_000_000, frame_bytes_max=3_000_000)
+    async with serving(topics_of(), limits) as broker:
+        hostile = [await broker.connect() for _ in range(8)]
+        for each in hostile:
+            each.send_bytes(struct.pack(">ihhi", 3_000_000, 0, 11, 1))
+        announced = broker.services.context.announced
+        await until(lambda: announced.waiting_count == 7)
+        client = await broker.connect()
+        for _ in range(3):
+            client.send_produce({"orders": {0: batch(b"small")}})
+            await client.produced()
+
+
+async def test_a_large_frame_comes_at_its_rate_while_others_wait(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(connection, "SLOW_START_S", 0.05)
+    limits = BrokerLimits(
+        broker_bytes_max=4_000_000, frame_bytes_max=3_000_000, sweep_interval_s=0.02
+    )
+    async with serving(topics_of(), limits) as broker:
+        hostile = [await broker.connect() for _ in range(2)]
+        for each in hostile:
+            each.send_bytes(struct.pack(">ihhi", 3_000_000, 0, 11, 1))
+        context = broker.services.context
+        await until(lambda: context.announced.waiting_count == 1)
+        client = await broker.connect()
+        client.send_produce({"orders": {0: batch(b"x" * 1_000_000)}})
+        answer = await client.produced()
+        assert answer.responses[0].partition_responses[0].error_code == 0
+        assert broker.services.counters.peers_dropped == 2
+        assert context.announced.used_bytes == 0
 
 
 async def test_nothing_is_held_for_connections_that_are_gone() -> None:
