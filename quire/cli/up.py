@@ -11,7 +11,8 @@ import argparse
 import asyncio
 import json
 import signal
-from typing import TYPE_CHECKING
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
 
 from quire.cli.command_line import METADATA_VARIABLE, lone_command, not_negative, positive
 from quire.cli.output import Json, Output
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from quire.local_bookie import LocalBookie
     from quire.local_broker import LocalBroker
     from quire.local_cluster import LocalCluster
+
+LOOK_PERIOD_S: Final = 1.0
 
 
 def parser() -> argparse.ArgumentParser:
@@ -57,6 +60,7 @@ async def _run(arguments: argparse.Namespace, output: Output) -> int:
         broker=arguments.brokers,
         console=arguments.console,
     )
+    ended: dict[str, None] = {}
     starting = asyncio.create_task(cluster.start())
     starting.add_done_callback(lambda _: told.set())
     try:
@@ -65,12 +69,23 @@ async def _run(arguments: argparse.Namespace, output: Output) -> int:
             await starting
             told.clear()
             _announce(cluster, output)
-            await told.wait()
+            while not told.is_set():
+                _tell_of_ends(cluster, output, ended)
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(told.wait(), LOOK_PERIOD_S)
     finally:
         starting.cancel()
         await asyncio.gather(starting, return_exceptions=True)
         await cluster.aclose()
     return ExitCode.DONE
+
+
+def _tell_of_ends(cluster: "LocalCluster", output: Output, ended: dict[str, None]) -> None:
+    """Say once of each server that it has ended by itself; the others go on."""
+    for server in (*cluster.bookies, *cluster.brokers):
+        if not server.is_running and server.name not in ended:
+            ended[server.name] = None
+            output.remark(f"{server.name} has ended; the end of its log:\n{server.log_tail()}")
 
 
 def _announce(cluster: "LocalCluster", output: Output) -> None:

@@ -1,6 +1,8 @@
 """The verbs about bookies, the cluster and its metadata, against a real cluster."""
 
 import json
+import os
+import signal
 import socket
 from pathlib import Path
 from urllib.request import urlopen
@@ -86,3 +88,18 @@ def test_a_malformed_address_is_a_usage_error() -> None:
     done = run_quire("ledger", "list", metadata="http://nowhere")
     assert done.returncode == ExitCode.USAGE
     assert b"zk://" in done.stderr
+
+
+def test_a_server_that_ends_is_told_of() -> None:
+    process = start_quire("up", "--bookies", "1", "-o", "json")
+    assert process.stdout is not None
+    assert process.stderr is not None
+    try:
+        [bookie] = json.loads(process.stdout.readline())["bookies"]
+        os.kill(bookie["pid"], signal.SIGKILL)
+        assert any(b"bookie-1 has ended" in line for line in process.stderr)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(TIMEOUT_S) == ExitCode.DONE
+    finally:
+        process.kill()
+        process.communicate()
