@@ -44,9 +44,9 @@ Callback = Callable[[], None]
 Batch = bytes | bytearray | memoryview
 
 KEYED_BYTES_MAX: Final = 32 * 1024 * 1024
-KEYED_RECORDS_MAX: Final = 50_000
-"""Each is looked at before anything else is done: this many take about a tenth of a second."""
 """Of the unpacked records of one batch of a compacted topic: each is looked at for its key."""
+KEYED_RECORDS_MAX: Final = 50_000
+"""Of that batch: nothing else is done meanwhile, and this many take about a tenth of a second."""
 
 log = logging.getLogger(__name__)
 
