@@ -170,7 +170,7 @@ def test_a_log_that_dies_of_a_client_that_left_is_found(monkeypatch: pytest.Monk
     assert "InvalidStateError" in _found_in("server_connection")
 
 
-@pytest.mark.parametrize("place", ["_fail_all", "_take_ack"])
+@pytest.mark.parametrize("place", ["_fail_all", "_take_acks"])
 def test_a_client_that_forgets_is_found(monkeypatch: pytest.MonkeyPatch, place: str) -> None:
     monkeypatch.setattr(ClientConnection, place, lambda *_: None)
     assert _found_in("client_connection")
