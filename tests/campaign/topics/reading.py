@@ -120,6 +120,7 @@ def read(task: Task) -> Found:
             "auto.offset.reset": "error",
             "isolation.level": task.level.name.lower(),
             "check.crcs": True,
+            "fetch.queue.backoff.ms": 10,
         }
     )
     found, seen = Found(), Recogniser()
