@@ -1,7 +1,6 @@
 """Holds that nothing is left of deleted topics, and of ledgers that no list names."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from dataclasses import replace
 
 import pytest
@@ -17,14 +16,6 @@ from metadata.topic import TopicRecord
 from tests.unit.broker_layer.control_setting import CONFIG as CONTROL
 from tests.unit.broker_layer.control_setting import Setting, until
 from tests.unit.broker_layer.log_setting import CONFIG, append, batch, values
-
-
-@pytest.fixture
-async def setting() -> AsyncIterator[Setting]:
-    setting = Setting()
-    await setting.start()
-    yield setting
-    await setting.aclose()
 
 
 async def test_an_erased_partition_is_not_made_again_by_a_broker_that_does_not_know(

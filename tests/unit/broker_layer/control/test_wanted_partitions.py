@@ -1,7 +1,6 @@
 """Whether partitions are wanted is read once for many, and never before it was asked."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from random import Random
 
 import pytest
@@ -13,14 +12,6 @@ from metadata.partition_store import PartitionKey
 from metadata.topic import TopicRecord
 from metadata.topic_store import TopicStore
 from tests.unit.broker_layer.control_setting import Setting, until
-
-
-@pytest.fixture
-async def setting() -> AsyncIterator[Setting]:
-    setting = Setting()
-    await setting.start()
-    yield setting
-    await setting.aclose()
 
 
 class SlowReads:

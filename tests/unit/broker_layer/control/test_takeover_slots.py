@@ -1,7 +1,6 @@
 """Takeovers that are slow keep quick ones waiting for a moment only."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from dataclasses import replace
 
 import pytest
@@ -11,14 +10,6 @@ from ledger_client.info import LedgerInfo
 from metadata.partition_store import PartitionKey
 from tests.unit.broker_layer.control_setting import CONFIG, Setting, until
 from tests.unit.broker_layer.log_setting import append, batch
-
-
-@pytest.fixture
-async def setting() -> AsyncIterator[Setting]:
-    setting = Setting()
-    await setting.start()
-    yield setting
-    await setting.aclose()
 
 
 async def test_a_slow_recovery_does_not_keep_its_slot(

@@ -1,7 +1,7 @@
 """Holds that a broker gets a new epoch whenever it needs one, also while it is getting others."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 
 import pytest
 
@@ -9,14 +9,6 @@ from metadata.topic import TopicRecord
 from metadata.topic_store import TopicChange
 from tests.unit.broker_layer.control_setting import Setting, until
 from tests.unit.broker_layer.log_setting import append, batch
-
-
-@pytest.fixture
-async def setting() -> AsyncIterator[Setting]:
-    setting = Setting()
-    await setting.start()
-    yield setting
-    await setting.aclose()
 
 
 async def test_an_epoch_that_is_spent_while_others_are_got_is_replaced_too(

@@ -1,7 +1,7 @@
 """Coordinators' partitions, reports of replicas, and retention."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from random import Random
 
@@ -54,14 +54,6 @@ class Coordinator:
     async def add(self, partition: int, word: bytes) -> None:
         self.words[partition].append(word)
         await self.logs[partition].append(b",".join(self.words[partition]))
-
-
-@pytest.fixture
-async def setting() -> AsyncIterator[Setting]:
-    setting = Setting()
-    await setting.start()
-    yield setting
-    await setting.aclose()
 
 
 async def test_a_coordinators_state_moves_with_its_partition(setting: Setting) -> None:

@@ -1,6 +1,5 @@
 """Brokers that die, leave, come back and take over, over real stores and bookies in memory."""
 
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from random import Random
 
@@ -21,14 +20,6 @@ from tests.unit.broker_layer.control_setting import (
     until,
 )
 from tests.unit.broker_layer.log_setting import append, batch, values
-
-
-@pytest.fixture
-async def setting() -> AsyncIterator[Setting]:
-    setting = Setting()
-    await setting.start()
-    yield setting
-    await setting.aclose()
 
 
 async def test_a_new_topic_is_led_and_written(setting: Setting) -> None:

@@ -1,0 +1,15 @@
+"""Fixtures of brokers that control topics, over a metadata store and a bookie in memory."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from tests.unit.broker_layer.control_setting import Setting
+
+
+@pytest.fixture
+async def setting() -> AsyncIterator[Setting]:
+    setting = Setting()
+    await setting.start()
+    yield setting
+    await setting.aclose()
