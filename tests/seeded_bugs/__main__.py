@@ -38,6 +38,7 @@ def main() -> int:
         sys.stdout.write(json.dumps(table.as_json(verdicts, plan), indent=2) + "\n")
     else:
         sys.stdout.write(table.render(table.rows(verdicts, kinds)) + "\n\n")
+        sys.stdout.write(table.evidence_of_missing(verdicts, plan))
         sys.stdout.write(table.score(verdicts, plan) + "\n")
     return 1 if not is_whole or any(is_missing(verdict, plan) for verdict in verdicts) else 0
 

@@ -33,6 +33,18 @@ def render(table: Sequence[Sequence[str]]) -> str:
     return "\n".join(line.rstrip() for line in lines)
 
 
+def evidence_of_missing(verdicts: Sequence[Verdict], plan: Plan) -> str:
+    """Return how each detector of a bug that was not found ended, a line for each, and why."""
+    lines = [
+        f"{verdict.bug.name}: {each.kind}: {each.verdict} after {each.count:,} and "
+        f"{each.seconds:.0f} s: {' | '.join((each.culprit, *each.evidence))}\n"
+        for verdict in verdicts
+        if verdict.findings and is_missing(verdict, plan)
+        for each in verdict.findings
+    ]
+    return "".join(lines)
+
+
 def score(verdicts: Sequence[Verdict], plan: Plan) -> str:
     """Say in one line how many were found, by which class."""
     parts = []

@@ -1,7 +1,7 @@
 """In-sync mode on real processes: members are killed and stopped, come back, and catch up."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
@@ -16,6 +16,7 @@ from ledger_client import (
 )
 from quire.local_bookie import LocalBookie
 from quire.local_cluster import LocalCluster
+from tests.until import until
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(120)]
 WAIT_S = 60.0
@@ -40,12 +41,6 @@ def members(cluster: LocalCluster, writer: LedgerWriter) -> list[LocalBookie]:
     return [next(b for b in cluster.bookies if b.id == each) for each in ids]
 
 
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(WAIT_S):
-        while not condition():  # noqa: ASYNC110 - what it looks at tells nobody of its changes
-            await asyncio.sleep(0.05)
-
-
 async def read_all(cluster: LocalCluster, ledger_id: int) -> list[bytes]:
     async with LedgerClient(cluster.metadata_uri) as client:
         info = await client.recover_ledger(ledger_id)
@@ -63,7 +58,7 @@ async def test_a_killed_member_comes_back_and_the_others_may_go(cluster: LocalCl
         await writer.append_many(BATCH)
         assert first.id not in writer.in_sync
         await first.restart()
-        await until(lambda: first.id in writer.in_sync)
+        await until(lambda: first.id in writer.in_sync, WAIT_S)
         await writer.append_many(BATCH)
         for other in others:
             other.kill()
@@ -86,7 +81,7 @@ async def test_a_stopped_member_is_dropped_and_catches_up(cluster: LocalCluster)
             assert len(writer.in_sync) == 2
         finally:
             slow.resume()
-        await until(lambda: slow.id in writer.in_sync)
+        await until(lambda: slow.id in writer.in_sync, WAIT_S)
         await writer.append_many(BATCH)
         ledger_id = writer.id
     assert await read_all(cluster, ledger_id) == BATCH * 3
@@ -98,7 +93,7 @@ async def test_below_the_least_nothing_is_taken_and_nothing_is_lost(cluster: Loc
         lost = members(cluster, writer)[0]
         lost.kill()
         pending = asyncio.ensure_future(writer.append(b"waits"))
-        await until(lambda: len(writer.in_sync) == 1)
+        await until(lambda: len(writer.in_sync) == 1, WAIT_S)
         with pytest.raises(NotEnoughInSyncReplicasError):
             await writer.append(b"refused")
         await lost.restart()

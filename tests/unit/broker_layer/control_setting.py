@@ -1,7 +1,5 @@
 """Brokers, as far as they control topics, over a metadata store and bookies in memory."""
 
-import asyncio
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 
@@ -30,6 +28,7 @@ from metadata.partition_store import PartitionStore
 from metadata.topic import TopicRecord
 from metadata.topic_store import TopicStore
 from tests.unit.ledger_client.cluster import TestCluster
+from tests.until import until
 
 CONFIG = ControlConfig(
     topic_defaults=TopicDefaults(replication_factor=1),
@@ -48,13 +47,6 @@ LISTENER = "PLAINTEXT"
 def registration(broker_id: int, *, is_leaving: bool = False) -> BrokerRegistration:
     listeners = (Listener(LISTENER, f"host-{broker_id}", 9000 + broker_id),)
     return BrokerRegistration(broker_id, listeners, is_leaving=is_leaving)
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Wait until something holds that others bring about."""
-    async with asyncio.timeout(WAIT_S):
-        while not condition():  # noqa: ASYNC110 - many kinds of things are waited for
-            await asyncio.sleep(0.005)
 
 
 @dataclass

@@ -14,9 +14,9 @@ from broker_layer.log.state_log import StateLog
 from broker_layer.log.topic_log import TopicLog
 from metadata.errors import StoreUnavailableError
 from metadata.memory_faults import NoFaults, StoreCall
-from tests.unit.broker_layer.control_setting import until
 from tests.unit.broker_layer.log_setting import KEY, LogSetting, append, batch, small, values
 from tests.unit.ledger_client.cluster import TestCluster
+from tests.until import until
 
 SMALL = small(segment_bytes=2_000)
 GROWTH_BYTES_MAX = 3_000

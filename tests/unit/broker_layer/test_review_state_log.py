@@ -20,8 +20,8 @@ from ledger_client.writer import LedgerWriter
 from metadata.errors import VersionConflictError
 from metadata.ids import LedgerId, Version
 from metadata.paths import partition_path
-from tests.unit.broker_layer.control_setting import until
 from tests.unit.broker_layer.log_setting import CONFIG, KEY, LogSetting
+from tests.until import until
 
 
 async def take_over(

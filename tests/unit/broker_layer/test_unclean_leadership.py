@@ -19,8 +19,9 @@ from ledger_client.info import LedgerInfo
 from metadata.in_sync_reports import InSyncReporter
 from metadata.replica_numbers import ReplicaNumbers
 from tests.unit.broker_layer.admin.asking import Admin, topic
-from tests.unit.broker_layer.control_setting import CONFIG, Broker, Setting, until
+from tests.unit.broker_layer.control_setting import CONFIG, Broker, Setting
 from tests.unit.broker_layer.log_setting import append, batch, values
+from tests.until import until
 
 QUICK = replace(CONFIG, rebalance_interval_s=0.0)
 

@@ -1,8 +1,8 @@
 """A tiny bookie made from bookie.wire, which answers as a test tells it to."""
 
 import asyncio
-from collections.abc import Callable
 from ssl import SSLContext
+from typing import TYPE_CHECKING
 
 from bookie.wire.batch import BatchView
 from bookie.wire.codec import decode_request, encode_acks, encode_message
@@ -37,6 +37,9 @@ from bookie.wire.messages import (
 from ledger_client.pool_link import BookieAddress
 from metadata.errors import StoreUnavailableError
 from metadata.ids import BookieId, EntryId
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 class ScriptedBookie:
@@ -175,9 +178,3 @@ class ScriptedAddresses:
         if fresh and bookie_id in self.fresh:
             return self.fresh[bookie_id]
         return self.known.get(bookie_id)
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Wait for something that announces itself in no other way; the test's timeout bounds it."""
-    while not condition():  # noqa: ASYNC110
-        await asyncio.sleep(0.005)

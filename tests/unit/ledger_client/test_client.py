@@ -24,7 +24,7 @@ from ledger_client import (
 )
 from metadata.ids import EntryId
 from tests.unit.ledger_client.cluster import THREE, TestCluster, entries_of
-from tests.unit.ledger_client.scripted_bookie import until
+from tests.until import until
 
 # -- the main path ---------------------------------------------------------------------------------
 
@@ -139,7 +139,8 @@ async def test_a_lost_bookie_is_replaced(cluster: TestCluster) -> None:
 async def test_a_bookie_that_leaves_the_registration_is_replaced_while_idle(
     cluster: TestCluster,
 ) -> None:
-    async with cluster.client() as client, client.create_ledger(THREE) as ledger:
+    # All of three, so that the writer waits for nobody once its append is answered.
+    async with cluster.client() as client, client.create_ledger(Quorum.all(3)) as ledger:
         await ledger.append(b"before")
         leaving = ledger.info.fragments[0].ensemble[0]
         await cluster.bookie(leaving).unregister()

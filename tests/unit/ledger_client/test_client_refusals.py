@@ -37,7 +37,7 @@ from metadata.memory_faults import NoFaults, StoreCall
 from metadata.paths import ledger_path
 from serving.overriding import override
 from tests.unit.ledger_client.cluster import THREE, TestCluster, entries_of
-from tests.unit.ledger_client.scripted_bookie import until
+from tests.until import until
 
 
 async def test_not_enough_bookies(cluster: TestCluster) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from ledger_client import Quorum
 from tests.unit.ledger_client.cluster import TestCluster
-from tests.unit.ledger_client.scripted_bookie import until
+from tests.until import until
 
 
 @pytest.mark.parametrize("shape", [(2, 1, 1), (4, 2, 2), (4, 3, 2)])

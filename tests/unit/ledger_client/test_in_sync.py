@@ -1,7 +1,6 @@
 """In-sync mode end to end: members leave, catch up and come back (protocol section 11)."""
 
 import asyncio
-from collections.abc import Callable
 
 import pytest
 
@@ -17,15 +16,10 @@ from ledger_client import (
 from ledger_client.observability import MemberCaughtUp
 from tests.unit.ledger_client.cluster import TestCluster, entries_of
 from tests.unit.ledger_client.storing_bookie import StoringBookie
+from tests.until import until
 
 WAIT_S = 10.0
 THREE_MIN_TWO = Quorum.in_sync(3, 2)
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(WAIT_S):
-        while not condition():  # noqa: ASYNC110 - what it looks at tells nobody of its changes
-            await asyncio.sleep(0.01)
 
 
 def members(writer: LedgerWriter) -> tuple[str, ...]:

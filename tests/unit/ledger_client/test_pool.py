@@ -37,7 +37,8 @@ from tests.unit.ledger_client.pool_setting import (
     reconnect,
     send,
 )
-from tests.unit.ledger_client.scripted_bookie import ScriptedBookie, until
+from tests.unit.ledger_client.scripted_bookie import ScriptedBookie
+from tests.until import until
 
 
 async def test_adds_before_the_connection_is_made_arrive_in_order(

@@ -25,7 +25,8 @@ from tests.unit.ledger_client.pool_setting import (
     reconnect,
     send,
 )
-from tests.unit.ledger_client.scripted_bookie import ScriptedBookie, until
+from tests.unit.ledger_client.scripted_bookie import ScriptedBookie
+from tests.until import until
 
 
 async def test_nobody_listens(bookie: ScriptedBookie, setting: Setting) -> None:

@@ -22,7 +22,7 @@ from ledger_client import (
 from ledger_client.writer import LedgerWriter
 from metadata.ids import EntryId
 from tests.unit.ledger_client.cluster import THREE, TestCluster, entries_of
-from tests.unit.ledger_client.scripted_bookie import until
+from tests.until import until
 
 ALL_THREE = Quorum.all(3)
 

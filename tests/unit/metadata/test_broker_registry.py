@@ -2,9 +2,7 @@
 silence.
 """
 
-import asyncio
 import random
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -27,6 +25,7 @@ from metadata.memory import MemoryMetadataStore
 from metadata.paths import broker_path
 from metadata.topic import BROKER_ID_MAX
 from tests.unit.metadata.conftest import ScriptedFaults
+from tests.until import until
 
 FIRST = BrokerRegistration(1, (Listener("PLAINTEXT", "host-a", 9092),), "http://host-a:1", "r1")
 SECOND = BrokerRegistration(2, (Listener("PLAINTEXT", "host-b", 9092),))
@@ -43,12 +42,6 @@ registrations = st.builds(
     is_leaving=st.booleans(),
     incarnation=st.binary(max_size=16),
 )
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
-        while not condition():  # noqa: ASYNC110
-            await asyncio.sleep(0.002)
 
 
 async def directory_on(

@@ -2,7 +2,6 @@
 
 import asyncio
 import random
-from collections.abc import Callable
 
 import pytest
 
@@ -10,12 +9,7 @@ from metadata.election import ControllerElection
 from metadata.memory import MemoryMetadataServer, MemoryMetadataStore
 from metadata.paths import CONTROLLER
 from tests.unit.metadata.conftest import ScriptedFaults
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(60):
-        while not condition():  # noqa: ASYNC110
-            await asyncio.sleep(0.002)
+from tests.until import until
 
 
 async def elected(store: MemoryMetadataStore, rng: random.Random) -> ControllerElection:

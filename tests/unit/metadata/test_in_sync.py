@@ -2,7 +2,6 @@
 
 import asyncio
 import random
-from collections.abc import Callable
 
 import pytest
 from hypothesis import given
@@ -16,6 +15,7 @@ from metadata.partition import PartitionKey
 from metadata.paths import in_sync_path
 from metadata.topic import LEADER_EPOCH_MAX, PARTITIONS_MAX, TopicId
 from tests.unit.metadata.conftest import ScriptedFaults
+from tests.until import until
 
 TOPIC_ID = TopicId(b"t" * 16)
 KEY = PartitionKey(TOPIC_ID, 0)
@@ -28,12 +28,6 @@ keys = st.builds(
 )
 numbers = st.lists(st.integers(0, 2**31 - 1), max_size=3).map(tuple)
 reports = st.builds(InSync, st.integers(0, LEADER_EPOCH_MAX), numbers, numbers)
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(60):
-        while not condition():  # noqa: ASYNC110
-            await asyncio.sleep(0.002)
 
 
 @given(st.dictionaries(keys, reports, max_size=6))

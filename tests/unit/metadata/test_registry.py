@@ -4,7 +4,6 @@ silence.
 
 import asyncio
 import random
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -25,15 +24,10 @@ from metadata.registry import (
 )
 from tests.unit.metadata.conftest import ScriptedFaults
 from tests.unit.metadata.samples import A, B
+from tests.until import until
 
 REGISTRATION = BookieRegistration(A, "host-a", 3181, capacity_bytes=1000, free_bytes=500)
 OTHER = BookieRegistration(B, "host-b", 3181)
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
-        while not condition():  # noqa: ASYNC110
-            await asyncio.sleep(0.002)
 
 
 async def directory_on(

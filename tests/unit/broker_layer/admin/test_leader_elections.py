@@ -10,7 +10,8 @@ from broker_layer.kafka.messages import (
 )
 from broker_layer.kafka.versions import ApiKey
 from tests.unit.broker_layer.admin.asking import Admin, topic
-from tests.unit.broker_layer.control_setting import Setting, until
+from tests.unit.broker_layer.control_setting import Setting
+from tests.until import until
 
 
 async def elect(

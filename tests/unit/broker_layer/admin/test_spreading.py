@@ -12,7 +12,8 @@ from broker_layer.peer import PeerAddress
 from broker_layer.peer_connection import PeerError
 from metadata.topic import TopicRecord
 from tests.unit.broker_layer.admin.asking import NO_ID, Admin, AskedTopic, topic
-from tests.unit.broker_layer.control_setting import LISTENER, Setting, until
+from tests.unit.broker_layer.control_setting import LISTENER, Setting
+from tests.until import until
 
 
 @dataclass

@@ -17,9 +17,9 @@ from tests.unit.broker_layer.control_setting import (
     WAIT_S,
     Setting,
     registration,
-    until,
 )
 from tests.unit.broker_layer.log_setting import append, batch, values
+from tests.until import until
 
 
 async def test_a_new_topic_is_led_and_written(setting: Setting) -> None:

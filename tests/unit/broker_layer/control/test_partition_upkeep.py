@@ -16,8 +16,9 @@ from broker_layer.log.state_log import StateLog
 from metadata.in_sync_reports import InSyncReporter
 from metadata.partition_store import PartitionKey
 from metadata.replica_numbers import REPLICA_ID_FIRST, ReplicaNumbers
-from tests.unit.broker_layer.control_setting import CONFIG, Setting, until
+from tests.unit.broker_layer.control_setting import CONFIG, Setting
 from tests.unit.broker_layer.log_setting import append, batch, values
+from tests.until import until
 
 
 @dataclass

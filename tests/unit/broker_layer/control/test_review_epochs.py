@@ -7,8 +7,9 @@ import pytest
 
 from metadata.topic import TopicRecord
 from metadata.topic_store import TopicChange
-from tests.unit.broker_layer.control_setting import Setting, until
+from tests.unit.broker_layer.control_setting import Setting
 from tests.unit.broker_layer.log_setting import append, batch
+from tests.until import until
 
 
 async def test_an_epoch_that_is_spent_while_others_are_got_is_replaced_too(

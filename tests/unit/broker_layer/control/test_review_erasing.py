@@ -14,8 +14,9 @@ from metadata.partition import PartitionRecord
 from metadata.partition_store import PartitionKey
 from metadata.topic import TopicRecord
 from tests.unit.broker_layer.control_setting import CONFIG as CONTROL
-from tests.unit.broker_layer.control_setting import Setting, until
+from tests.unit.broker_layer.control_setting import Setting
 from tests.unit.broker_layer.log_setting import CONFIG, append, batch, values
+from tests.until import until
 
 
 async def test_an_erased_partition_is_not_made_again_by_a_broker_that_does_not_know(

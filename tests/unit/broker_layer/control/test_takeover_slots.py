@@ -8,8 +8,9 @@ import pytest
 from broker_layer.control.takeover_slots import TakeOverSlots
 from ledger_client.info import LedgerInfo
 from metadata.partition_store import PartitionKey
-from tests.unit.broker_layer.control_setting import CONFIG, Setting, until
+from tests.unit.broker_layer.control_setting import CONFIG, Setting
 from tests.unit.broker_layer.log_setting import append, batch
+from tests.until import until
 
 
 async def test_a_slow_recovery_does_not_keep_its_slot(

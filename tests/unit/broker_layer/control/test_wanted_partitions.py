@@ -11,7 +11,8 @@ from metadata.ids import Version
 from metadata.partition_store import PartitionKey
 from metadata.topic import TopicRecord
 from metadata.topic_store import TopicStore
-from tests.unit.broker_layer.control_setting import Setting, until
+from tests.unit.broker_layer.control_setting import Setting
+from tests.until import until
 
 
 class SlowReads:

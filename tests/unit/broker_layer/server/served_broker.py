@@ -3,7 +3,7 @@
 import asyncio
 import struct
 import uuid
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from random import Random
@@ -200,12 +200,6 @@ class Client:
                 return await self.reader.read(1) == b""
             except ConnectionError:
                 return True
-
-
-async def until(is_so: Callable[[], bool]) -> None:
-    """Let the loop run until something is so; the test's own timeout bounds it."""
-    while not is_so():  # noqa: ASYNC110 - nothing else tells
-        await asyncio.sleep(0)
 
 
 @dataclass(slots=True)

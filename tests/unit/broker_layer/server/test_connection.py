@@ -24,8 +24,8 @@ from tests.unit.broker_layer.server.served_broker import (
     batch,
     bytes_of,
     serving,
-    until,
 )
+from tests.until import until
 
 
 def topics_of() -> MemoryTopics:

@@ -9,8 +9,8 @@ from tests.unit.broker_layer.server.served_broker import (
     batch,
     bytes_of,
     serving,
-    until,
 )
+from tests.until import until
 
 LONG_MS = 600_000
 

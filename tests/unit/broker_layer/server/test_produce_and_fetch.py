@@ -15,8 +15,8 @@ from tests.unit.broker_layer.server.served_broker import (
     batch,
     bytes_of,
     serving,
-    until,
 )
+from tests.until import until
 
 TOPIC_ID = uuid.UUID(int=77)
 BOTH = {0: Wanted(), 1: Wanted()}
