@@ -5,15 +5,17 @@ Leaves finding the offsets to the partitions' logs.
 
 Invariants: the latest offset is the high watermark, or for read_committed the last stable offset,
 never the log's end; a client with another leader epoch is told so; who asks about a log that is
-just being taken over waits a little, for not every client asks again.
+just being taken over waits a little, for not every client asks again; the partitions of one
+DeleteRecords have one deadline, and none is begun after it.
 
 Source: KIP-79, KIP-98, KIP-107, KIP-320, KIP-405 (timestamps -4 and -5), KIP-664, KIP-734.
 """
 
 import asyncio
 import contextlib
-from collections.abc import Iterable, Mapping
-from typing import Final
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import partial
+from typing import Final, TypeVar
 
 from broker_layer.errors import TopicError
 from broker_layer.handlers import Handler
@@ -52,8 +54,16 @@ NONE_FOUND: Final = (-1, -1, -1)
 READ_UNCOMMITTED: Final = 0
 READ_COMMITTED: Final = 1
 DELETE_TIMEOUT_S_MAX: Final = 300.0
+DELETIONS_AT_ONCE_MAX: Final = 64
+"""Partitions of one DeleteRecords that are under way at a time: each is a change in ZooKeeper."""
 OPENING_WAIT_S_MAX: Final = 2.0
 """How long a request waits for logs that are being taken over; those behind it wait with it."""
+
+Asked = TypeVar("Asked")
+Row = TypeVar("Row")
+
+_AskedDeletion = DeleteRecordsRequest.DeleteRecordsTopic.DeleteRecordsPartition
+_Deleted = DeleteRecordsResponse.DeleteRecordsTopicResult.DeleteRecordsPartitionResult
 
 
 class OffsetService:
@@ -136,34 +146,21 @@ class OffsetService:
     async def delete_records(self, request: ApiMessage, _: RequestContext) -> ApiMessage:
         """Answer DeleteRecords."""
         assert isinstance(request, DeleteRecordsRequest)
-        kind = DeleteRecordsResponse.DeleteRecordsTopicResult
         timeout_s = min(max(request.timeout_ms, 1) / 1000, DELETE_TIMEOUT_S_MAX)
+        deadline_s = asyncio.get_running_loop().time() + timeout_s
         await self._wait_for_logs(
-            (topic.name, each.partition_index)
-            for topic in request.topics
-            for each in topic.partitions
+            (
+                (topic.name, each.partition_index)
+                for topic in request.topics
+                for each in topic.partitions
+            ),
+            min(timeout_s, OPENING_WAIT_S_MAX),
         )
-        topics = []
-        for topic in request.topics:
-            rows = []
-            for each in topic.partitions:
-                error, low_watermark = ErrorCode.NONE, -1
-                try:
-                    log = self._logs.log_of(topic.name, each.partition_index)
-                    async with asyncio.timeout(timeout_s):
-                        low_watermark = await log.delete_records(each.offset)
-                except TopicError as refusal:
-                    error = refusal.code
-                except TimeoutError:
-                    error = ErrorCode.REQUEST_TIMED_OUT
-                rows.append(
-                    kind.DeleteRecordsPartitionResult(
-                        partition_index=each.partition_index,
-                        low_watermark=low_watermark,
-                        error_code=error,
-                    )
-                )
-            topics.append(kind(name=topic.name, partitions=rows))
+        asked = [(topic.name, topic.partitions) for topic in request.topics]
+        answer = partial(self._delete, deadline_s)
+        rows = await _by_topic(asked, answer, at_once_max=DELETIONS_AT_ONCE_MAX)
+        kind = DeleteRecordsResponse.DeleteRecordsTopicResult
+        topics = [kind(name=name, partitions=some) for name, some in rows]
         return DeleteRecordsResponse(throttle_time_ms=0, topics=topics)
 
     async def describe_producers(self, request: ApiMessage, _: RequestContext) -> ApiMessage:
@@ -176,14 +173,33 @@ class OffsetService:
             topics.append(kind(name=topic.name, partitions=rows))
         return DescribeProducersResponse(throttle_time_ms=0, topics=topics)
 
-    async def _wait_for_logs(self, partitions: Iterable[tuple[str, int]]) -> None:
+    async def _wait_for_logs(
+        self, partitions: Iterable[tuple[str, int]], wait_s: float = OPENING_WAIT_S_MAX
+    ) -> None:
         """Return when none of these logs is being taken over any more, or they take too long."""
         openings = [self._logs.opening(topic, partition) for topic, partition in partitions]
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(OPENING_WAIT_S_MAX):
+            async with asyncio.timeout(wait_s):
                 for event in openings:
                     if event is not None:
                         await event.wait()
+
+    async def _delete(self, deadline_s: float, topic: str, asked: _AskedDeletion) -> _Deleted:
+        """Delete a partition's records, unless it is too late to begin; return its row."""
+        error, low_watermark = ErrorCode.NONE, -1
+        try:
+            log = self._logs.log_of(topic, asked.partition_index)
+            if asyncio.get_running_loop().time() >= deadline_s:
+                raise TopicError(ErrorCode.REQUEST_TIMED_OUT, "the others took all the time")
+            async with asyncio.timeout_at(deadline_s):
+                low_watermark = await log.delete_records(asked.offset)
+        except TopicError as refusal:
+            error = refusal.code
+        except TimeoutError:
+            error = ErrorCode.REQUEST_TIMED_OUT
+        return _Deleted(
+            partition_index=asked.partition_index, low_watermark=low_watermark, error_code=error
+        )
 
     def _producers_of(
         self, topic: str, partition: int
@@ -212,6 +228,24 @@ class OffsetService:
         return kind(
             partition_index=partition, error_code=0, error_message=None, active_producers=states
         )
+
+
+async def _by_topic(
+    topics: Iterable[tuple[str, Iterable[Asked]]],
+    answer: Callable[[str, Asked], Awaitable[Row]],
+    *,
+    at_once_max: int,
+) -> list[tuple[str, list[Row]]]:
+    """Answer for each partition of each topic; return the rows of each, in the order asked for."""
+    slots = asyncio.Semaphore(at_once_max)
+
+    async def one(name: str, asked: Asked) -> Row:
+        async with slots:
+            return await answer(name, asked)
+
+    works = [(name, [one(name, each) for each in partitions]) for name, partitions in topics]
+    rows = iter(await asyncio.gather(*[work for _, some in works for work in some]))
+    return [(name, [next(rows) for _ in some]) for name, some in works]
 
 
 def _check_askable(isolation: int, timestamp_ms: int, version: int) -> None:

@@ -1,4 +1,4 @@
-"""What offset requests do while a log is being taken over."""
+"""What offset requests do while a log is being taken over, and when deleting takes long."""
 
 import asyncio
 
@@ -13,6 +13,8 @@ from broker_layer.kafka.messages import (
     ListOffsetsResponse,
 )
 from broker_layer.kafka.versions import ApiKey
+from broker_layer.server.offsets import DELETIONS_AT_ONCE_MAX
+from serving.overriding import override
 from tests.unit.broker_layer.server.memory_topics import MemoryLog, MemoryTopics
 from tests.unit.broker_layer.server.served_broker import serving
 
@@ -69,6 +71,81 @@ async def test_what_a_version_does_not_know_is_refused(
         answer = await client.ask(ApiKey.LIST_OFFSETS, request, version)
     assert isinstance(answer, ListOffsetsResponse)
     assert answer.topics[0].partitions[0].error_code == code
+
+
+def deletion_of(partitions: int, timeout_ms: int) -> DeleteRecordsRequest:
+    kind = DeleteRecordsRequest.DeleteRecordsTopic
+    wanted = [
+        kind.DeleteRecordsPartition(partition_index=each, offset=2) for each in range(partitions)
+    ]
+    return DeleteRecordsRequest(
+        topics=[kind(name="orders", partitions=wanted)], timeout_ms=timeout_ms
+    )
+
+
+async def rows_of_deletion(
+    logs: dict[tuple[str, int], MemoryLog], timeout_ms: int
+) -> list[tuple[int, int, int]]:
+    async with serving(MemoryTopics(dict(logs))) as broker:
+        client = await broker.connect()
+        answer = await client.ask(ApiKey.DELETE_RECORDS, deletion_of(len(logs), timeout_ms), 1)
+    assert isinstance(answer, DeleteRecordsResponse)
+    (topic,) = answer.topics
+    return [
+        (each.partition_index, each.error_code, each.low_watermark) for each in topic.partitions
+    ]
+
+
+class MeetingLog(MemoryLog):
+    """Deletes once as many deletions are under way as shall meet."""
+
+    def __init__(self, under_way: list[int], meeting: asyncio.Event) -> None:
+        super().__init__(log_end_offset=5, high_watermark=5)
+        self.under_way = under_way
+        self.meeting = meeting
+
+    @override
+    async def delete_records(self, before_offset: int) -> int:
+        self.under_way.append(before_offset)
+        if len(self.under_way) == DELETIONS_AT_ONCE_MAX:
+            self.meeting.set()
+        await self.meeting.wait()
+        assert len(self.under_way) <= DELETIONS_AT_ONCE_MAX
+        self.under_way.pop()
+        return await super().delete_records(before_offset)
+
+
+async def test_partitions_of_one_deletion_are_under_way_together_and_only_so_many() -> None:
+    count = DELETIONS_AT_ONCE_MAX + 3
+    under_way: list[int] = []
+    meeting = asyncio.Event()
+    logs = {("orders", each): MeetingLog(under_way, meeting) for each in range(count)}
+    rows = await rows_of_deletion({**logs}, 60_000)
+    assert rows == [(each, ErrorCode.NONE, 2) for each in range(count)]
+
+
+class StuckLog(MemoryLog):
+    """Never deletes; counts who asks."""
+
+    @override
+    async def delete_records(self, before_offset: int) -> int:
+        self.reads += 1
+        await asyncio.Event().wait()
+        return before_offset
+
+
+async def test_one_deadline_holds_for_all_partitions_of_a_deletion() -> None:
+    count = 2 * DELETIONS_AT_ONCE_MAX
+    logs: dict[tuple[str, int], MemoryLog] = {
+        ("orders", each): StuckLog() for each in range(count - 1)
+    }
+    logs["orders", 0] = MemoryLog(log_end_offset=5, high_watermark=5)
+    logs["orders", count - 1] = MemoryLog(log_end_offset=5, high_watermark=5)
+    rows = await rows_of_deletion(logs, 400)
+    late = [(each, ErrorCode.REQUEST_TIMED_OUT, -1) for each in range(1, count)]
+    assert rows == [(0, ErrorCode.NONE, 2), *late]
+    assert sum(log.reads for log in logs.values()) == DELETIONS_AT_ONCE_MAX
+    assert logs["orders", count - 1].log_start_offset == 0
 
 
 async def test_deleting_records_waits_for_a_log_that_is_being_taken_over() -> None:
