@@ -41,6 +41,7 @@ class ManualStorage(BookieStorage):
         self.caches_reads = False
         self.read_only = False
         self.add_count = 0
+        self.deletions_begun = 0
         self.reads_running = 0
         self.reads_running_most = 0
         self._kept: dict[LedgerId, _Ledger] = {}
@@ -285,6 +286,7 @@ class ManualStorage(BookieStorage):
 
     @override
     async def delete_ledger(self, ledger_id: LedgerId) -> Status:
+        self.deletions_begun += 1
         await self._wait()
         self._deleted[ledger_id] = None
         self._kept.pop(ledger_id, None)

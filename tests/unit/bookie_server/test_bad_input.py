@@ -16,7 +16,8 @@ from bookie.wire.messages import Ping, Pong, ReadEntries, Refused, Status
 from metadata.ids import EntryId, LedgerId
 from serving.server_log import LOGGER
 from tests.unit.bookie_server.conftest import BOOKIE, LIMITS, Served, serve
-from tests.unit.bookie_server.wire_client import WireClient, batch_of, hello, wait_until
+from tests.unit.bookie_server.wire_client import WireClient, batch_of, hello
+from tests.until import until
 
 
 def _request(values: object, request_id: int = 900) -> bytes:
@@ -158,7 +159,7 @@ async def test_a_peer_that_does_not_read_is_stopped_then_dropped(served: Served)
     client.writer.transport.pause_reading()  # type: ignore[attr-defined]  # ours reads
     for _ in range(400):
         client.send_request(ReadEntries(LedgerId(1), EntryId(0), EntryId(0), 10**6, fence=False))
-    await wait_until(lambda: served.counters.peers_dropped > 0)
+    await until(lambda: served.counters.peers_dropped > 0)
     assert served.storage.reads_running == 0
     assert served.counters.reads_from_disk < 400, "what nobody fetches is not looked up"
     client.abort()
@@ -180,7 +181,7 @@ async def test_what_all_peers_leave_unread_is_bounded() -> None:
         deaf.append(client)
         assert await good.add(batch_of(1, 0, [bytes(500_000)])) is Status.OK
         await asyncio.sleep(0.1)
-        await wait_until(
+        await until(
             lambda: sum(each.unread_bytes for each in server.connections) <= limits.unread_bytes_max
         )
     assert served.counters.peers_dropped > 0

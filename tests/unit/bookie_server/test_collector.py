@@ -16,7 +16,8 @@ from metadata.ids import BookieId, ClientId, EntryId, LedgerId, UpdateToken
 from metadata.ledger_metadata import DigestType, Fragment, LedgerMetadata, LedgerState, QuorumSpec
 from tests.unit.bookie_server.conftest import BOOKIE, Served
 from tests.unit.bookie_server.machine import Machine
-from tests.unit.bookie_server.wire_client import batch_of, wait_until
+from tests.unit.bookie_server.wire_client import batch_of
+from tests.until import until
 
 ONE = LedgerId(1)
 OTHER = BookieId("bookie-other")
@@ -127,12 +128,11 @@ async def test_nothing_is_stored_between_the_second_read_and_the_removal(
     storage = collecting.served.storage
     storage.reads_wait.clear()
     removing = asyncio.create_task(collecting.collector.look_at(ONE))
-    await wait_until(lambda: ONE in collecting.served.context._held)
-    before = storage.add_count
+    await until(lambda: storage.deletions_begun == 1)
+    before, held = storage.add_count, collecting.served.context._held
     client = await collecting.served.client(1)
     late = client.send_add(batch_of(1, 1))
-    for _ in range(50):
-        await asyncio.sleep(0)
+    await until(lambda: bool(held.get(ONE)) or storage.add_count > before)
     assert storage.add_count == before
     storage.reads_wait.set()
     assert await removing
@@ -155,8 +155,8 @@ async def test_the_feed_and_the_pass_find_what_goes(collecting: Collecting) -> N
         await collecting.add(ledger_id)
     await collecting.add(4)  # its metadata never was, or the news of its deletion has expired
     running = asyncio.create_task(collecting.collector.run())
-    await wait_until(lambda: LedgerId(4) not in collecting.served.storage.ledger_ids())
+    await until(lambda: LedgerId(4) not in collecting.served.storage.ledger_ids())
     await collecting.ledgers.delete(LedgerId(2))
-    await wait_until(lambda: collecting.served.storage.ledger_ids() == [1, 3])
+    await until(lambda: collecting.served.storage.ledger_ids() == [1, 3])
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)

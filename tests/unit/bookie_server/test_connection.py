@@ -30,8 +30,8 @@ from tests.unit.bookie_server.wire_client import (
     batch_of,
     hello,
     payloads_of,
-    wait_until,
 )
+from tests.until import until
 
 ONE = LedgerId(1)
 START = EntryId(0)
@@ -233,7 +233,7 @@ async def test_requests_run_a_few_at_a_time(served: Served) -> None:
     assert await client.add(batch_of(1, 0)) is Status.OK
     served.storage.reads_wait.clear()
     ids = [client.send_request(_read(0, 0)) for _ in range(300)]
-    await wait_until(lambda: served.counters.reading_paused > 0)
+    await until(lambda: served.counters.reading_paused > 0)
     assert served.storage.reads_running == served.context.limits.requests_running_max
     served.storage.reads_wait.set()
     for each in ids:
@@ -248,7 +248,7 @@ async def test_reading_stops_while_the_storage_is_full(served: Served) -> None:
     client, other = await served.client(1), await served.client(1)
     served.storage.room.clear()
     client.send_add(batch_of(1, 0))
-    await wait_until(lambda: served.counters.reading_paused > 0)
+    await until(lambda: served.counters.reading_paused > 0)
     late = client.send_add(batch_of(1, 1))
     assert await other.ask(Ping()) == Pong(writable=True), "who sends nothing is not stopped"
     for _ in range(20):
@@ -267,9 +267,9 @@ async def test_a_lost_connection_takes_its_requests_with_it(served: Served) -> N
     served.storage.reads_wait.clear()
     for _ in range(10):
         client.send_request(_read(0, 0))
-    await wait_until(lambda: served.storage.reads_running > 0)
+    await until(lambda: served.storage.reads_running > 0)
     client.abort()
-    await wait_until(lambda: not (served.counters.connections_now or served.storage.reads_running))
+    await until(lambda: not (served.counters.connections_now or served.storage.reads_running))
 
 
 async def test_a_held_ledger_takes_adds_only_afterwards(served: Served) -> None:
@@ -289,7 +289,7 @@ async def test_closing_finishes_what_is_under_way(served: Served) -> None:
     pending = client.send_add(batch_of(1, 0))
     poll = client.send_request(WaitLac(ONE, EntryId(50), 60_000, 0))
     assert await client.ask(Ping()) == Pong(writable=True)
-    await wait_until(lambda: served.storage.watch_count > 0)
+    await until(lambda: served.storage.watch_count > 0)
     closing = asyncio.create_task(served.server.close())
     refused = await client.answer(poll)
     assert isinstance(refused, Refused)
@@ -310,7 +310,7 @@ async def test_the_number_of_connections_is_bounded(served: Served) -> None:
     third = await WireClient.connect(served.address)
     assert await third.is_closed_by_peer()
     await second.close()
-    await wait_until(lambda: served.counters.connections_now == 1)
+    await until(lambda: served.counters.connections_now == 1)
     fourth = await served.client(1)
     assert await first.add(batch_of(1, 0)) is Status.OK
     assert served.counters.connections_refused == 1

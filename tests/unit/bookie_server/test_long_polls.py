@@ -4,7 +4,8 @@ from bookie.wire.entries import Entries
 from bookie.wire.messages import ReadLac, Refused, Status, WaitLac
 from metadata.ids import NO_ENTRY, EntryId, LedgerId
 from tests.unit.bookie_server.conftest import Served
-from tests.unit.bookie_server.wire_client import WireClient, batch_of, payloads_of, wait_until
+from tests.unit.bookie_server.wire_client import WireClient, batch_of, payloads_of
+from tests.until import until
 
 ONE = LedgerId(1)
 LONG_MS = 60_000
@@ -15,7 +16,7 @@ def _wait(lac: int, wait_ms: int = LONG_MS, bytes_max: int = 2**20) -> WaitLac:
 
 
 async def _parked(served: Served, count: int) -> None:
-    await wait_until(lambda: served.storage.watch_count >= count)
+    await until(lambda: served.storage.watch_count >= count)
 
 
 async def _entries(client: WireClient, request_id: int) -> Entries:
@@ -116,7 +117,7 @@ async def test_polls_are_bounded_per_connection_and_in_all(served: Served) -> No
     assert isinstance(await second.ask(_wait(NO_ENTRY)), Refused)
     assert served.counters.long_polls_now == 9
     await first.close()
-    await wait_until(lambda: served.counters.connections_now == 1)
+    await until(lambda: served.counters.connections_now == 1)
     assert served.counters.long_polls_now == 3
     await second.close()
 
@@ -127,5 +128,5 @@ async def test_a_lost_connection_forgets_its_polls(served: Served) -> None:
         client.send_request(_wait(NO_ENTRY))
     await _parked(served, 3)
     client.abort()
-    await wait_until(lambda: not served.counters.connections_now)
+    await until(lambda: not served.counters.connections_now)
     assert (served.storage.watch_count, served.counters.long_polls_now) == (0, 0)

@@ -4,7 +4,7 @@ Leaves judging the answers to the tests.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from bookie.wire.batch import Buffer, build_batch
 from bookie.wire.codec import decode_acks, decode_reply, encode_message
@@ -152,12 +152,6 @@ class WireClient:
         else:
             assert frame.request_id not in self.frames, "a request was answered twice"
             self.frames[frame.request_id] = frame
-
-
-async def wait_until(condition: Callable[[], bool]) -> None:
-    """Wait for what the server comes to by itself; the test's own timeout bounds it."""
-    while not condition():  # noqa: ASYNC110 - counters have no events
-        await asyncio.sleep(0.001)
 
 
 def payloads_of(entries: Entries) -> dict[int, bytes]:

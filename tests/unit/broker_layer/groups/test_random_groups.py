@@ -201,6 +201,28 @@ def test_a_consumer_group_keeps_its_invariants_and_settles(seed: int) -> None:
     assert len(read) == sum(counts.values()), "everything is read"
 
 
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_consumer_group_is_loaded_from_a_snapshot_as_it_was_stored(seed: int) -> None:
+    history = _ConsumerHistory(seed)
+    driver = history.driver
+    shard = GroupShard(driver.config, driver.topics)
+    shard.consumers["g"] = driver.group
+    for _ in range(STEPS // 2):
+        history.step()
+        for record in driver.group.changed_records():
+            shard.apply(record)
+    loaded = GroupShard(driver.config, driver.topics)
+    for data in shard.snapshot():
+        loaded.load(data)
+    loaded.finish_load(driver.now_ms)
+    group = loaded.consumers["g"]
+    assert group.members == driver.group.members
+    assert (group.image(), group.state) == (driver.group.image(), driver.group.state)
+    driver.group = group
+    history.settle()
+    assert all(client.owned == group.members[client.member_id].target for client in history.clients)
+
+
 def _random_records(rng: Random, shard: GroupShard) -> list[Record]:
     """Return what one random request, marker or expiry appends."""
     order = shard.offsets.next_order()
