@@ -63,6 +63,7 @@ def _add_data(noun: Noun) -> None:
     )
     produce.add_argument("--partition", type=not_negative, metavar="N", help="default: by key")
     produce.add_argument("--acks", choices=("0", "1", "all"), default="all")
+    produce.add_argument("--create", action="store_true", help="make the topic if there is none")
     consume = _verb(noun, "consume", DATA, "print records, a line each")
     consume.add_argument(
         "--partition", type=not_negative, action="append", metavar="N", help="default: all"

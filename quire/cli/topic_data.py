@@ -1,6 +1,9 @@
 """`quire topic produce|consume`: moves records between pipes and topics.
 
-Leaves the protocol to kafka-python's clients, and finding brokers to `topic_access`.
+Leaves the protocol to kafka-python's clients, finding brokers to `topic_access`, and topics to
+`topic_lookup`.
+
+Invariant: a topic is made only if --create asks for it, never by a mistyped name.
 
 Format: a line is a record's value without its newline. With -o json a record is one line,
 `{"partition": 0, "offset": 5, "timestamp_ms": 1, "key": null, "value": "text"}`, or `"key_base64"`
@@ -24,6 +27,7 @@ from metadata.errors import InvalidTopicNameError
 from metadata.topic import check_topic_name
 from quire.cli.output import Json, Output
 from quire.cli.topic_access import open_brokers
+from quire.cli.topic_lookup import SEE_LIST, make_if_missing, topic_named
 from quire.errors import CommandError, ExitCode, UsageError
 
 POLL_MS: Final = 500
@@ -55,35 +59,26 @@ class TopicDataError(CommandError):
         self.code = ExitCode.UNAVAILABLE if is_retriable else ExitCode.REFUSED
 
 
-class NoSuchTopicError(CommandError):
-    """No topic has this name."""
-
-    code = ExitCode.NOT_FOUND
-
-
 def produce_topic(arguments: argparse.Namespace, output: Output) -> int:
     """Append the lines of the standard input."""
     if arguments.key_separator == "":
         raise UsageError("--key-separator is empty", try_next="quire topic produce --help")
-    try:
-        check_topic_name(arguments.topic)
-    except InvalidTopicNameError as error:
-        raise UsageError(str(error)) from error
-    _refuse_internal(arguments.topic)
+    _check_name(arguments.topic)
+    try_next = f"quire topic create {arguments.topic}   (or add --create)"
+    bootstrap, known = asyncio.run(_found(arguments, try_next, creates=arguments.create))
+    if arguments.partition is not None:
+        _require_partitions(arguments.topic, [arguments.partition], known)
     acks = arguments.acks if arguments.acks == "all" else int(arguments.acks)
     producer = KafkaProducer(
-        bootstrap_servers=_bootstrap(arguments),
+        bootstrap_servers=bootstrap,
         acks=acks,
+        allow_auto_create_topics=False,
         enable_idempotence=acks == "all",
         max_request_size=REQUEST_BYTES_MAX,
     )
     count = 0
     unanswered = deque()  # type: ignore[var-annotated]
     try:
-        if arguments.partition is not None:
-            _require_partitions(
-                arguments.topic, [arguments.partition], producer.partitions_for(arguments.topic)
-            )
         for key, value in _lines(arguments.key_separator):
             unanswered.append(
                 producer.send(arguments.topic, value, key=key, partition=arguments.partition)
@@ -104,16 +99,19 @@ def produce_topic(arguments: argparse.Namespace, output: Output) -> int:
 
 def consume_topic(arguments: argparse.Namespace, output: Output) -> int:
     """Print records of some or all partitions."""
-    _refuse_internal(arguments.topic)
+    _check_name(arguments.topic)
+    bootstrap, known = asyncio.run(_found(arguments, SEE_LIST))
+    wanted = known if arguments.partition is None else arguments.partition
+    _require_partitions(arguments.topic, wanted, known)
+    partitions = [TopicPartition(arguments.topic, each) for each in wanted]
     consumer = KafkaConsumer(
-        bootstrap_servers=_bootstrap(arguments),
+        bootstrap_servers=bootstrap,
         enable_auto_commit=False,
         isolation_level="read_committed" if arguments.committed else "read_uncommitted",
         allow_auto_create_topics=False,
         auto_offset_reset="earliest",
     )
     try:
-        partitions = _partitions(consumer, arguments)
         consumer.assign(partitions)
         _seek(consumer, partitions, arguments.start, output)
         ends = None if arguments.follow else consumer.end_offsets(partitions)
@@ -131,18 +129,25 @@ def consume_topic(arguments: argparse.Namespace, output: Output) -> int:
     return ExitCode.DONE
 
 
-def _refuse_internal(topic: str) -> None:
+def _check_name(topic: str) -> None:
+    try:
+        check_topic_name(topic)
+    except InvalidTopicNameError as error:
+        raise UsageError(str(error)) from error
     if topic in INTERNAL_TOPICS:
         text = f"{topic} holds what coordinators know, and is neither read nor written"
-        raise CommandError(text, try_next="quire topic list")
+        raise CommandError(text, try_next=SEE_LIST)
 
 
-def _bootstrap(arguments: argparse.Namespace) -> list[str]:
-    async def found() -> list[str]:
-        async with open_brokers(arguments) as brokers:
-            return brokers.bootstrap
-
-    return asyncio.run(found())
+async def _found(
+    arguments: argparse.Namespace, try_next: str, *, creates: bool = False
+) -> tuple[list[str], list[int]]:
+    """Return where clients begin, and the topic's partitions. Raises TopicRefusedError."""
+    async with open_brokers(arguments) as brokers:
+        if creates:
+            await make_if_missing(brokers, arguments.topic)
+        topic = await topic_named(brokers, arguments.topic, try_next=try_next)
+        return brokers.bootstrap, sorted(each.partition_index for each in topic.partitions)
 
 
 def _lines(separator: str | None) -> Iterator[tuple[bytes | None, bytes]]:
@@ -155,17 +160,6 @@ def _lines(separator: str | None) -> Iterator[tuple[bytes | None, bytes]]:
         if not found:
             raise UsageError(f"line {number} has no {separator!r} behind its key")
         yield key, rest
-
-
-def _partitions(consumer: KafkaConsumer, arguments: argparse.Namespace) -> list[TopicPartition]:
-    known = consumer.partitions_for_topic(arguments.topic)
-    if not known:
-        raise NoSuchTopicError(
-            f"there is no topic {arguments.topic!r}", try_next="quire topic list"
-        )
-    wanted = sorted(known) if arguments.partition is None else arguments.partition
-    _require_partitions(arguments.topic, wanted, known)
-    return [TopicPartition(arguments.topic, each) for each in wanted]
 
 
 def _require_partitions(topic: str, wanted: Sequence[int], known: Container[int]) -> None:

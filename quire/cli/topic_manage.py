@@ -1,19 +1,17 @@
 """`quire topic create|list|show|grow|config|elect|delete`: asks brokers to administer topics.
 
-Leaves reaching them to `topic_access`, and the outcome to the brokers.
+Leaves reaching them to `topic_access`, finding topics to `topic_lookup`, and the outcome to the
+brokers.
 """
 
 import argparse
 from collections.abc import Mapping, Sequence
 from typing import Final
-from uuid import UUID
 
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.messages import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
     DeleteTopicsRequest,
     DeleteTopicsResponse,
     DescribeConfigsRequest,
@@ -22,45 +20,41 @@ from broker_layer.kafka.messages import (
     ElectLeadersResponse,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
-    MetadataRequest,
-    MetadataResponse,
 )
 from broker_layer.kafka.versions import ApiKey
 from quire.cli.output import Json, Output
 from quire.cli.topic_access import BrokerAccess, open_brokers, require
+from quire.cli.topic_lookup import (
+    NO_ID,
+    SEE_LIST,
+    TIMEOUT_MS,
+    ShownTopic,
+    ask_for_topic,
+    shown_topics,
+    topic_named,
+)
 from quire.cli.topic_partitions import partition_rows
 from quire.errors import ExitCode, NeedsConsentError, UsageError
 
-TIMEOUT_MS: Final = 30_000
 TOPIC_RESOURCE: Final = 2
 SET_STEP: Final = 0
 DELETE_STEP: Final = 1
 TOPIC_SOURCE: Final = 1
-NO_ID: Final = UUID(int=0)
-SEE_LIST: Final = "quire topic list"
 
 _Steps = IncrementalAlterConfigsRequest.AlterConfigsResource
-_Topic = MetadataResponse.MetadataResponseTopic
 
 
 async def create_topic(arguments: argparse.Namespace, output: Output) -> int:
     """Make a topic."""
     _require_once([name for name, _ in arguments.settings])
-    creatable = CreateTopicsRequest.CreatableTopic
-    topic = creatable(
-        name=arguments.topic,
-        num_partitions=arguments.partitions or -1,
-        replication_factor=arguments.replication or -1,
-        assignments=[],
-        configs=[
-            creatable.CreatableTopicConfig(name=name, value=value)
-            for name, value in arguments.settings
-        ],
-    )
-    request = CreateTopicsRequest(topics=[topic], timeout_ms=TIMEOUT_MS, validate_only=False)
     async with open_brokers(arguments) as brokers:
-        answer = await brokers.ask(ApiKey.CREATE_TOPICS, request, CreateTopicsResponse)
-    (made,) = answer.topics
+        made = await ask_for_topic(
+            brokers,
+            arguments.topic,
+            partitions=arguments.partitions or -1,
+            replication=arguments.replication or -1,
+            settings=arguments.settings,
+        )
     require(made.error_code, made.error_message, try_next=_next(made.error_code, arguments.topic))
     output.record(
         {
@@ -76,7 +70,7 @@ async def create_topic(arguments: argparse.Namespace, output: Output) -> int:
 async def list_topic(arguments: argparse.Namespace, output: Output) -> int:
     """List topics."""
     async with open_brokers(arguments) as brokers:
-        topics = (await _metadata(brokers, None)).topics
+        topics = await shown_topics(brokers, None)
     with output.listing("topic", "partitions", "replication", "without_leader") as listing:
         for topic in sorted(topics, key=lambda each: each.name or ""):
             if topic.is_internal and not arguments.internal:
@@ -96,7 +90,7 @@ async def list_topic(arguments: argparse.Namespace, output: Output) -> int:
 async def show_topic(arguments: argparse.Namespace, output: Output) -> int:
     """Print one topic; ends with FINDINGS when a partition is not served or lacks replicas."""
     async with open_brokers(arguments) as brokers:
-        topic = await _one(brokers, arguments.topic)
+        topic = await topic_named(brokers, arguments.topic)
         settings = await _settings(brokers, arguments.topic, is_all=False)
         rows = await partition_rows(topic, brokers)
     head: dict[str, Json] = {
@@ -180,7 +174,7 @@ async def elect_topic(arguments: argparse.Namespace, output: Output) -> int:
         plan = f"give up acknowledged records of {arguments.topic!r} that no replica can return now"
         raise NeedsConsentError(f"this would {plan}; nothing was changed", try_next="add --yes")
     async with open_brokers(arguments) as brokers:
-        topic = await _one(brokers, arguments.topic)
+        topic = await topic_named(brokers, arguments.topic)
         partitions = arguments.partition or [each.partition_index for each in topic.partitions]
         row = ElectLeadersRequest.TopicPartitions(topic=arguments.topic, partitions=partitions)
         request = ElectLeadersRequest(
@@ -207,7 +201,7 @@ async def elect_topic(arguments: argparse.Namespace, output: Output) -> int:
 async def delete_topic(arguments: argparse.Namespace, output: Output) -> int:
     """Delete a topic."""
     async with open_brokers(arguments) as brokers:
-        topic = await _one(brokers, arguments.topic)
+        topic = await topic_named(brokers, arguments.topic)
         if not arguments.yes:
             plan = f"delete topic {arguments.topic!r} with {len(topic.partitions)} partitions"
             raise NeedsConsentError(f"this would {plan}; nothing was changed", try_next="add --yes")
@@ -240,19 +234,6 @@ def _next(error_code: int, topic: str) -> str:
             return ""
 
 
-async def _one(brokers: BrokerAccess, name: str) -> _Topic:
-    (topic,) = (await _metadata(brokers, [name])).topics
-    require(topic.error_code, f"there is no topic {name!r}", try_next=SEE_LIST)
-    return topic
-
-
-async def _metadata(brokers: BrokerAccess, names: Sequence[str] | None) -> MetadataResponse:
-    asked = MetadataRequest.MetadataRequestTopic
-    topics = None if names is None else [asked(name=name, topic_id=NO_ID) for name in names]
-    request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
-    return await brokers.ask(ApiKey.METADATA, request, MetadataResponse)
-
-
 async def _settings(brokers: BrokerAccess, name: str, *, is_all: bool) -> Mapping[str, str | None]:
     resource = DescribeConfigsRequest.DescribeConfigsResource(
         resource_type=TOPIC_RESOURCE, resource_name=name, configuration_keys=None
@@ -271,5 +252,5 @@ async def _settings(brokers: BrokerAccess, name: str, *, is_all: bool) -> Mappin
     }
 
 
-def _replication(topic: _Topic) -> int:
+def _replication(topic: ShownTopic) -> int:
     return max((len(each.replica_nodes) for each in topic.partitions), default=0)

@@ -7,16 +7,14 @@ Leaves the cluster's view to Metadata, and what a leader alone knows to its admi
 import asyncio
 from collections.abc import Mapping
 
-from broker_layer.kafka.messages import MetadataResponse
 from quire.admin_api import AdminApiError, Json, get_json
 from quire.cli.topic_access import BrokerAccess
-
-_Topic = MetadataResponse.MetadataResponseTopic
+from quire.cli.topic_lookup import ShownTopic
 
 Rows = dict[int, Mapping[str, Json]]
 
 
-async def partition_rows(topic: _Topic, brokers: BrokerAccess) -> list[dict[str, Json]]:
+async def partition_rows(topic: ShownTopic, brokers: BrokerAccess) -> list[dict[str, Json]]:
     """Return a row for each partition, in order; "served" is the state of one that is well."""
     told = await _told_by_leaders(topic, brokers)
     return [
@@ -25,7 +23,9 @@ async def partition_rows(topic: _Topic, brokers: BrokerAccess) -> list[dict[str,
     ]
 
 
-def _row(partition: _Topic.MetadataResponsePartition, told: Mapping[str, Json]) -> dict[str, Json]:
+def _row(
+    partition: ShownTopic.MetadataResponsePartition, told: Mapping[str, Json]
+) -> dict[str, Json]:
     row: dict[str, Json] = {
         "partition": partition.partition_index,
         "leader": partition.leader_id if partition.leader_id >= 0 else None,
@@ -52,7 +52,7 @@ def _known(number: Json) -> Json:
     return number if isinstance(number, int) and number >= 0 else None
 
 
-async def _told_by_leaders(topic: _Topic, brokers: BrokerAccess) -> Rows:
+async def _told_by_leaders(topic: ShownTopic, brokers: BrokerAccess) -> Rows:
     urls = [each.admin_url for each in brokers.registrations if each.admin_url]
     answers = await asyncio.gather(*[_partitions_of(url) for url in urls])
     leaders = {each.partition_index: each.leader_epoch for each in topic.partitions}

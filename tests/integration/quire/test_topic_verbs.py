@@ -85,6 +85,9 @@ def test_wrong_uses_are_refused_with_what_is_wrong(cluster: RunningCluster) -> N
     for words, told in (
         (("produce", "wrong", "--partition", "7"), b"wrong has no partition 7"),
         (("produce", "a/b"), b"'a/b' is no name of a topic"),
+        (("produce", "a/b", "--create"), b"'a/b' is no name of a topic"),
+        (("consume", "a/b"), b"'a/b' is no name of a topic"),
+        (("consume", "wrong", "--partition", "7"), b"wrong has no partition 7"),
         (("produce", "wrong", "--key-separator", ""), b"--key-separator is empty"),
         (("create", "twice", "--set", "retention.ms=1", "--set", "retention.ms=2"), b"once"),
         (("config", "wrong", "--set", "retention.ms=1", "--unset", "retention.ms"), b"once"),
@@ -98,6 +101,22 @@ def test_wrong_uses_are_refused_with_what_is_wrong(cluster: RunningCluster) -> N
     for verb in ("produce", "consume"):
         internal = cluster.run("topic", verb, "__consumer_offsets", stdin=b"x\n")
         assert internal.returncode == ExitCode.REFUSED, internal.stderr
+
+
+def test_a_mistyped_name_makes_no_topic(cluster: RunningCluster) -> None:
+    for verb, hint in (("produce", b"quire topic create ordres"), ("consume", b"topic list")):
+        done = cluster.run("topic", verb, "ordres", stdin=b"x\n")
+        assert done.returncode == ExitCode.NOT_FOUND, done.stderr
+        assert b"there is no topic 'ordres'" in done.stderr
+        assert hint in done.stderr
+    assert "ordres" not in [each["topic"] for each in cluster.json("topic", "list")]
+
+
+def test_a_topic_is_made_when_that_is_asked_for(cluster: RunningCluster) -> None:
+    for _ in range(2):
+        told = cluster.json("topic", "produce", "asked-for", "--create", stdin=b"x\n")
+        assert told["records"] == 1
+    assert cluster.run("topic", "consume", "asked-for").stdout == b"x\nx\n"
 
 
 def test_a_topic_decides_how_large_a_record_may_be(cluster: RunningCluster) -> None:
