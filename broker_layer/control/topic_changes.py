@@ -184,10 +184,7 @@ class TopicChanges:
         if name in INTERNAL_TOPICS:
             text = f"the number of partitions of {name} never changes: keys belong to them"
             raise TopicError(ErrorCode.INVALID_PARTITIONS, text)
-        more = count - len(record.partitions)
-        if more <= 0:
-            text = f"{name} has {len(record.partitions)} partitions: {count} are not more"
-            raise TopicError(ErrorCode.INVALID_PARTITIONS, text)
+        more = _missing(record, count)
         if leaders is None:
             return self._spread(more, loads or self.loads())
         if len(leaders) != more:
@@ -197,12 +194,16 @@ class TopicChanges:
         return list(leaders)
 
     async def add_partitions(self, name: str, count: int, leaders: Sequence[int]) -> TopicRecord:
-        """Add planned partitions, so that there are `count`."""
+        """Add planned partitions, so that there are `count`; refused as `plan_partitions` refuses
+        it if another broker has come first, and there are as many already.
+        """
 
-        def grown(record: TopicRecord) -> TopicRecord | None:
+        def grown(record: TopicRecord) -> TopicRecord:
             self._check_not_deleted(record)
-            missing = count - len(record.partitions)
-            return record.with_partitions(leaders[-missing:]) if missing > 0 else None
+            missing = _missing(record, count)
+            if missing > len(leaders):  # it was planned for a topic of this name that was deleted
+                raise _unknown(name)
+            return record.with_partitions(leaders[-missing:])
 
         return await self._change(name, grown)
 
@@ -344,6 +345,15 @@ def translated(error: MetadataError) -> TopicError:
             return TopicError(ErrorCode.INVALID_CONFIG, str(error))
         case _:
             return TopicError(ErrorCode.REQUEST_TIMED_OUT, str(error))
+
+
+def _missing(record: TopicRecord, count: int) -> int:
+    """Return how many partitions a topic is to get. Raises TopicError if it has as many."""
+    missing = count - len(record.partitions)
+    if missing <= 0:
+        text = f"{record.name} has {len(record.partitions)} partitions: {count} are not more"
+        raise TopicError(ErrorCode.INVALID_PARTITIONS, text)
+    return missing
 
 
 def _unknown(name: str) -> TopicError:

@@ -6,6 +6,7 @@ from uuid import UUID
 import pytest
 
 from broker_layer.control.cluster_view import TopicChanged, ViewSettled
+from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.messages import (
     CreatePartitionsRequest,
@@ -190,6 +191,55 @@ async def test_partitions_are_added(admin: Admin, version: int) -> None:
         )
         assert answer.results[0].error_code == code
     assert len(admin.broker.view.topics["a"].partitions) == 4
+
+
+async def grown(admin: Admin, name: str, count: int) -> tuple[int, str | None]:
+    row = CreatePartitionsRequest.CreatePartitionsTopic(name=name, count=count, assignments=None)
+    request = CreatePartitionsRequest(topics=[row], timeout_ms=1000, validate_only=False)
+    answer = await admin.ask(ApiKey.CREATE_PARTITIONS, request, CreatePartitionsResponse)
+    return answer.results[0].error_code, answer.results[0].error_message
+
+
+async def test_of_two_brokers_that_add_the_same_partitions_one_has_added_them(
+    setting: Setting, admin: Admin
+) -> None:
+    other = Admin(await setting.broker(2))
+    await admin.create(topic("a", 2))
+    await until(lambda: "a" in other.broker.view.topics)
+
+    both = await asyncio.gather(grown(admin, "a", 4), grown(other, "a", 4))
+
+    refused = (ErrorCode.INVALID_PARTITIONS, "a has 4 partitions: 4 are not more")
+    assert sorted(both) == [(ErrorCode.NONE, None), refused]
+    record, _ = await admin.broker.topics.get("a", fresh=True)
+    assert len(record.partitions) == 4
+
+
+async def test_what_is_planned_when_others_grow_a_topic_is_judged_by_what_it_has_then(
+    setting: Setting, admin: Admin
+) -> None:
+    changes, other = admin.broker.changes, (await setting.broker(2)).changes
+    await admin.create(topic("a", 1))
+    await changes.add_partitions("a", 3, changes.plan_partitions("a", 3, None))
+    with pytest.raises(TopicError) as caught:
+        await other.add_partitions("a", 2, [2])
+    assert caught.value.code is ErrorCode.INVALID_PARTITIONS
+    record = await other.add_partitions("a", 4, [2, 2, 2])
+    assert [each.leader for each in record.partitions[3:]] == [2]
+
+
+async def test_what_is_planned_for_a_topic_is_not_done_to_the_next_one_of_its_name(
+    setting: Setting, admin: Admin
+) -> None:
+    await admin.create(topic("a", 2))
+    changes = admin.broker.changes
+    leaders = changes.plan_partitions("a", 4, None)
+    await changes.delete("a")
+    await until(lambda: "a" not in admin.broker.view.topics)
+    await setting.brokers[0].create("a", 1)
+    with pytest.raises(TopicError) as caught:
+        await changes.add_partitions("a", 4, leaders)
+    assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 async def test_topics_of_one_request_are_stored_together_and_answered_in_order(
