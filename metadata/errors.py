@@ -220,6 +220,15 @@ class TopicExistsError(MetadataError):
         self.is_being_deleted = is_being_deleted
 
 
+class TopicNameHeldError(MetadataError):
+    """A topic was to be made whose name differs from another one's in `.` and `_` alone."""
+
+    def __init__(self, name: str, holder: str) -> None:
+        super().__init__(f"{name!r} and the topic {holder!r} would have one name in metrics")
+        self.name = name
+        self.holder = holder
+
+
 class TopicNotFoundError(MetadataError):
     """No topic has this name."""
 

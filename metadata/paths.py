@@ -16,6 +16,8 @@ Format: a ledger id is 19 decimal digits, split into one level of 4 and five of 
     /chains/<name>/links/0000/012/345     link 12345 of it, value: `chain.py`
     /chains/<name>/applications/ab/<hash> the last batch of an application, value: `chain.py`
     /topics/<name>                        a topic, value: `topic.py`
+    /topic-names/<name with _ for .>      which of the names that are alike is a topic's, value:
+                                          `topic_names.py`
     /partitions/ab/<topic id>/7           the list of ledgers of its partition 7, value:
                                           `partition.py`; the topic id is 32 hex digits
     /partitions/ab/<topic id>/7/0000012   chunk 12 of that list, value: `partition.py`
@@ -50,6 +52,7 @@ COOKIES: Final = "/cookies"
 INSTANCE: Final = "/instance"
 CHAINS: Final = "/chains"
 TOPICS: Final = "/topics"
+TOPIC_NAMES: Final = "/topic-names"
 PARTITIONS: Final = "/partitions"
 BROKERS: Final = "/brokers"
 CONTROLLER: Final = "/controller"
@@ -156,6 +159,11 @@ def chain_application_path(name: str, application: str) -> str:
 def topic_path(name: str) -> str:
     """Return where a topic is."""
     return f"{TOPICS}/{name}"
+
+
+def topic_name_path(alike: str) -> str:
+    """Return where it is told which of the names that are alike is a topic's."""
+    return f"{TOPIC_NAMES}/{alike}"
 
 
 def topic_partitions_path(topic_id: TopicId) -> str:

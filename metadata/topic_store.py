@@ -4,12 +4,14 @@ Leaves what to change to the controller, and the ledgers of partitions to
 `metadata.partition_store`.
 
 Invariants: a change whose outcome is unknown is decided by its token, a creation by the topic's id;
-the node of a deleted topic stays, so that the leader epochs of its name never come again.
+the node of a deleted topic stays, so that the leader epochs of its name never come again; no two
+topics have names that are alike (`metadata.topic_names`).
 
 Source: topics design, "The mapping", "What a takeover does"; protocol rules 1.2-1.3.
 """
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from random import Random
@@ -27,10 +29,11 @@ from metadata.errors import (
     VersionConflictError,
 )
 from metadata.ids import UPDATE_TOKEN_BYTES, UpdateToken, Version
-from metadata.paths import TOPICS, topic_path
+from metadata.paths import TOPIC_NAMES, TOPICS, topic_path
 from metadata.pauses import Pauses
-from metadata.store import Cancel, MetadataStore, WatchCallback
+from metadata.store import Cancel, CompareAndSet, Create, MetadataStore, WatchCallback
 from metadata.topic import TopicId, TopicRecord, check_topic_name, pack_topic, unpack_topic
+from metadata.topic_names import TopicNames
 
 CHANGES_AT_ONCE_MAX: Final = 1_000
 ATTEMPTS_MAX: Final = 1_000
@@ -49,6 +52,7 @@ class TopicStore:
         self._store = store
         self._writes = BatchingStore(store)
         self._rng = rng
+        self._names = TopicNames(store, self._is_there)
 
     async def create(self, record: TopicRecord) -> TopicRecord:
         """Store a new topic; return it as stored, with its leader epochs above those of earlier
@@ -56,7 +60,7 @@ class TopicStore:
 
         Goes on until the outcome is certain, for as long as the caller lets it. Raises
         TopicExistsError, also while an earlier one of the name is being deleted;
-        StoreUnavailableError when nothing was written.
+        TopicNameHeldError; StoreUnavailableError when nothing was written.
         """
         path = topic_path(check_topic_name(record.name))
         record = replace(record, token=self._token())
@@ -65,7 +69,7 @@ class TopicStore:
         for _ in range(ATTEMPTS_MAX):
             try:
                 try:
-                    await self._store.create(path, pack_topic(path, record))
+                    await self._create_first(path, pack_topic(path, record), record.name)
                     return record
                 except NodeExistsError:
                     return await self._create_again(record)
@@ -74,8 +78,8 @@ class TopicStore:
             except StoreUnavailableError:
                 if not is_unknown:
                     raise
-            except (NodeNotFoundError, VersionConflictError):
-                pass
+            except (NodeNotFoundError, TopicNotFoundError, VersionConflictError):
+                pass  # another change, or a name that is alike, came first: look again
             await asyncio.sleep(pauses.next_s())
         raise MetadataError(f"topic {record.name!r} did not stand still in {ATTEMPTS_MAX} attempts")
 
@@ -175,6 +179,23 @@ class TopicStore:
         """Call back after each change of a topic; as `MetadataStore.watch_value`."""
         return self._store.watch_value(topic_path(check_topic_name(name)), callback)
 
+    async def _create_first(self, path: str, value: bytes, name: str) -> None:
+        """Make a topic's node. Raises NodeExistsError if it is there, or its name is just being
+        taken.
+        """
+        taking = await self._names.taking(name)
+        if not taking:
+            await self._store.create(path, value)
+            return
+        operations = [Create(path, value), *taking]
+        try:
+            await self._store.multi(operations)
+        except NodeNotFoundError:  # of a multi's nodes the parents must be there
+            for parent in (TOPICS, TOPIC_NAMES):
+                with contextlib.suppress(NodeExistsError):
+                    await self._store.create(parent, b"")
+            await self._store.multi(operations)
+
     async def _create_again(self, record: TopicRecord) -> TopicRecord:
         """Take the place of a tombstone, or find that the topic is there already."""
         found, version = await self._read(record.name, fresh=True)
@@ -183,8 +204,16 @@ class TopicStore:
         if not found.is_tombstone or found.topic_id == record.topic_id:
             raise TopicExistsError(record.name, is_being_deleted=found.is_deleted)
         path, lifted = topic_path(record.name), record.above(found.epoch_floor)
-        await self._store.compare_and_set(path, pack_topic(path, lifted), version)
+        taking = await self._names.taking(record.name)
+        await self._store.multi([CompareAndSet(path, pack_topic(path, lifted), version), *taking])
         return lifted
+
+    async def _is_there(self, name: str) -> bool:
+        try:
+            record, _ = await self._read(name, fresh=True)
+        except TopicNotFoundError:
+            return False
+        return not record.is_deleted
 
     async def _read(self, name: str, *, fresh: bool) -> tuple[TopicRecord, Version]:
         path = topic_path(check_topic_name(name))

@@ -24,7 +24,7 @@ from broker_layer.administration.shown_configs import topic_rows
 from broker_layer.administration.spreading import TopicSpreading
 from broker_layer.control.cluster_view import ClusterView
 from broker_layer.control.control_config import ControlConfig
-from broker_layer.control.topic_changes import NewTopic, TopicChanges, alike
+from broker_layer.control.topic_changes import NewTopic, TopicChanges
 from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.messages import (
@@ -39,6 +39,7 @@ from broker_layer.kafka.messages import (
 from broker_layer.log.log_config import replication_factor
 from broker_layer.request_context import RequestContext
 from metadata.topic import TopicRecord
+from metadata.topic_names import alike
 
 TIMEOUT_S_MAX: Final = 60.0
 CHANGES_AT_ONCE_MAX: Final = 64

@@ -29,6 +29,7 @@ from metadata.errors import (
     MetadataError,
     TooManyPartitionsError,
     TopicExistsError,
+    TopicNameHeldError,
     TopicNotFoundError,
     ValueTooLargeError,
 )
@@ -41,6 +42,7 @@ from metadata.topic import (
     check_topic_name,
     new_topic,
 )
+from metadata.topic_names import alike
 from metadata.topic_store import TopicStore
 
 LOOK_UP_PAUSE_S: Final = 0.5
@@ -257,8 +259,7 @@ class TopicChanges:
         """Refuse a name that only differs from one of `known`, by `alike`, in `.` and `_`."""
         other = known.get(alike(name))
         if other is not None:
-            text = f"{name!r} and the topic {other!r} would have one name in metrics"
-            raise TopicError(ErrorCode.INVALID_TOPIC_EXCEPTION, text)
+            raise translated(TopicNameHeldError(name, other))
 
     def _replication_factor(self, wanted: NewTopic) -> int:
         factor = wanted.replication_factor
@@ -327,15 +328,10 @@ class TopicChanges:
         return record
 
 
-def alike(name: str) -> str:
-    """Return what a topic is called in metrics."""
-    return name.replace(".", "_")
-
-
 def translated(error: MetadataError) -> TopicError:
     """Return what Kafka says of a failure of the metadata service."""
     match error:
-        case InvalidTopicNameError():
+        case InvalidTopicNameError() | TopicNameHeldError():
             return TopicError(ErrorCode.INVALID_TOPIC_EXCEPTION, str(error))
         case TopicNotFoundError():
             return TopicError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, str(error))

@@ -11,10 +11,11 @@ from metadata.errors import (
     MetadataFormatError,
     StoreUnavailableError,
     TopicExistsError,
+    TopicNameHeldError,
     TopicNotFoundError,
 )
 from metadata.memory import MemoryMetadataStore
-from metadata.paths import topic_path
+from metadata.paths import topic_name_path, topic_path
 from metadata.topic import TopicId, TopicRecord, new_topic
 from metadata.topic_store import TopicChange, TopicStore
 from tests.unit.metadata.conftest import NOW_MS, ScriptedFaults
@@ -51,6 +52,14 @@ def led_by(broker_id: int) -> TopicChange:
 async def leaders_of(topics: TopicStore, name: str = NAME) -> list[tuple[int, int]]:
     record, _ = await topics.get(name, fresh=True)
     return [(each.leader, each.leader_epoch) for each in record.partitions]
+
+
+async def is_there(topics: TopicStore, name: str) -> bool:
+    try:
+        record, _ = await topics.get(name, fresh=True)
+    except TopicNotFoundError:
+        return False
+    return not record.is_deleted
 
 
 async def test_a_topic_is_made_once(topics: TopicStore) -> None:
@@ -97,6 +106,65 @@ async def test_of_many_creators_one_wins(topics: TopicStore, other_topics: Topic
     assert len(made) == 1
     assert sum(isinstance(each, TopicExistsError) for each in results) == 9
     assert (await topics.get(NAME))[0] == made[0]
+
+
+@pytest.mark.parametrize("act", ["", "lost", "dropped", "late"])
+async def test_of_topics_with_names_that_are_alike_one_is_made(
+    topics: TopicStore, other_topics: TopicStore, faults: ScriptedFaults, act: str
+) -> None:
+    await topics.create(topic("another.one"))
+    faults.acts = [act]
+    names = ["a.b.c", "a_b.c", "a.b_c", "a_b_c"]
+    both = [topics, other_topics]
+    results = await asyncio.gather(
+        *[both[i % 2].create(topic(name, number=i)) for i, name in enumerate(names)],
+        return_exceptions=True,
+    )
+    await asyncio.sleep(faults.late_s * 2)
+    (made,) = [each for each in results if isinstance(each, TopicRecord)]
+    refused = [each for each in results if isinstance(each, TopicNameHeldError)]
+    assert [each.holder for each in refused] == [made.name] * 3
+    assert await topics.names() == sorted([made.name, "another.one"])
+
+
+@pytest.mark.parametrize("act", ["", "lost", "dropped", "late"])
+async def test_a_name_is_free_for_one_that_is_alike_once_its_topic_is_deleted(
+    topics: TopicStore, other_topics: TopicStore, faults: ScriptedFaults, act: str
+) -> None:
+    first = await topics.create(topic("a.b"))
+    await topics.change("a.b", TopicRecord.with_deletion)
+    await topics.finish_deletion("a.b", first.topic_id)
+    faults.acts = [act]
+    results = await asyncio.gather(
+        topics.create(topic("a.b", number=2)),
+        other_topics.create(topic("a_b", number=3)),
+        return_exceptions=True,
+    )
+    await asyncio.sleep(faults.late_s * 2)
+    assert sorted(type(each).__name__ for each in results) == ["TopicNameHeldError", "TopicRecord"]
+    there = [name for name in ("a.b", "a_b") if await is_there(topics, name)]
+    assert len(there) == 1
+    (made,) = [each for each in results if isinstance(each, TopicRecord)]
+    assert there == [made.name]
+
+
+async def test_the_first_topic_of_all_may_be_one_with_dots(topics: TopicStore) -> None:
+    made = await topics.create(topic("a.b"))
+    assert await topics.get("a.b", fresh=True) == (made, 0)
+    with pytest.raises(TopicExistsError):
+        await topics.create(topic("a.b", number=2))
+    with pytest.raises(TopicNameHeldError) as caught:
+        await topics.create(topic("a_b", number=3))
+    assert caught.value.holder == "a.b"
+
+
+async def test_a_holder_that_is_not_as_described_is_refused_and_left(
+    topics: TopicStore, store: MemoryMetadataStore
+) -> None:
+    await store.create(topic_name_path("a_b"), b"\x92\x01\x02")
+    with pytest.raises(MetadataFormatError):
+        await topics.create(topic("a.b"))
+    assert await topics.names() == []
 
 
 @pytest.mark.parametrize("act", ACTS)

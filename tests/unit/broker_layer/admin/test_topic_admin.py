@@ -270,6 +270,15 @@ async def test_names_that_look_alike_in_one_request_are_refused(admin: Admin) ->
     ]
 
 
+async def test_of_two_brokers_that_make_names_that_look_alike_one_is_refused(
+    setting: Setting, admin: Admin
+) -> None:
+    other = Admin(await setting.broker(2))
+    answers = await asyncio.gather(admin.create(topic("a.b")), other.create(topic("a_b")))
+    codes = sorted(answer.error_code for (answer,) in answers)
+    assert codes == [ErrorCode.NONE, ErrorCode.INVALID_TOPIC_EXCEPTION]
+
+
 async def test_leaders_are_planned_only_where_a_change_asks_for_it(
     setting: Setting, admin: Admin
 ) -> None:
