@@ -44,6 +44,7 @@ from bookie.wire.messages import (
 )
 from metadata.ids import LedgerId
 from serving.overriding import override
+from serving.transport_writing import write_all
 
 # Members looked up once: a look-up in an enumeration costs more than what most lines here do.
 _ADD: Final = FrameKind.ADD
@@ -362,7 +363,7 @@ class BookieConnection(asyncio.BufferedProtocol):
         if len(buffers) == 1:
             transport.write(buffers[0])
         elif buffers:
-            transport.writelines(buffers)
+            write_all(transport, buffers, self._context.limits.write_buffer_bytes_max)
         if self._pause is not Pause.NONE and not self._runner.is_full:
             self._set_pause(Pause.REQUESTS_WAIT, on=False)
 

@@ -25,6 +25,7 @@ from broker_layer.server.exchange import Buffer, Exchange
 from broker_layer.server.frame_assembler import BODY_BYTES_AT_FIRST, FrameAssembler
 from broker_layer.server.server_context import ServerContext
 from serving.overriding import override
+from serving.transport_writing import write_all
 
 JOINED_BYTES_MAX: Final = 16 * 1024
 """Answers of fewer bytes together are sent as one buffer."""
@@ -333,7 +334,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         elif total <= JOINED_BYTES_MAX:
             transport.write(b"".join(buffers))
         else:
-            transport.writelines(buffers)
+            write_all(transport, buffers, self._context.limits.write_buffer_bytes_max)
 
     def _set_pause(self, reason: Pause, *, on: bool) -> None:
         before = self._pause
