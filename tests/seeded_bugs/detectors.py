@@ -16,6 +16,7 @@ import os
 import re
 import signal
 import sys
+import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, assert_never
@@ -71,17 +72,23 @@ class Finished:
 
 
 async def run_command(
-    arguments: list[str], root: Path, timeout_s: float, *, enough: bytes = b""
+    arguments: list[str],
+    root: Path,
+    timeout_s: float,
+    *,
+    enough: bytes = b"",
+    report: Path | None = None,
 ) -> Finished:
     """Run a module of a copy, with all that it starts, no longer than it may take; not further
-    than a line that begins with `enough`, which means that it found something.
+    than a line that begins with `enough`, which means that it found something. Pytest's reporter
+    writes to `report`.
     """
     began = asyncio.get_running_loop().time()
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         *arguments,
         cwd=root,
-        env={**environment(root), "SEEDED_BUGS_REPORT": str(root / "report.json")},
+        env=environment(root) | ({"SEEDED_BUGS_REPORT": str(report)} if report else {}),
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
@@ -167,12 +174,16 @@ async def look(detector: Detector, root: Path, first_seed: int = 0) -> Finding:
 
 
 async def _run_units(targets: tuple[str, ...], budget_s: float, root: Path) -> Finding:
-    report = root / "report.json"
-    report.unlink(missing_ok=True)
     options = ["-x", "-q", "--tb=short", "-p", "no:cacheprovider", "--hypothesis-seed=0"]
     options += [f"--timeout={TEST_TIMEOUT_S}", "-p", "tests.seeded_bugs.reporter"]
-    done = await run_command(["-m", "pytest", *options, *targets], root, budget_s)
-    result: dict[str, Any] = json.loads(report.read_text()) if report.exists() else {}
+    # Of its own: several may look into the tree without any bug at a time.
+    with tempfile.TemporaryDirectory(prefix="report-", dir=root) as directory:
+        report = Path(directory) / "report.json"
+        arguments = ["-m", "pytest", *options, *targets]
+        done = await run_command(arguments, root, budget_s, report=report)
+        result: dict[str, Any] = {}
+        if done.status is not None and report.exists():
+            result = json.loads(report.read_text())
     return judge_units(done, result)
 
 

@@ -1,5 +1,6 @@
 """What counts as found, and what does not."""
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -16,10 +17,11 @@ from tests.seeded_bugs.detectors import (
     judge_model,
     judge_simulation,
     judge_units,
+    look,
     run_command,
 )
 from tests.seeded_bugs.runner import Plan, Verdict, is_missing, planned
-from tests.seeded_bugs.seeded_bug import Kind
+from tests.seeded_bugs.seeded_bug import Detector, Kind
 
 
 def failure(*kinds: str) -> dict[str, Any]:
@@ -47,6 +49,26 @@ def test_a_run_of_tests(
     if finding.is_found:
         assert finding.culprit == "tests/x.py::test_y"
         assert finding.evidence == ("lost entry 7",)
+
+
+async def test_runs_in_one_tree_at_a_time_are_told_apart(tmp_path: Path) -> None:
+    (tmp_path / "tests/seeded_bugs").mkdir(parents=True)
+    reporter = Path(__file__).with_name("reporter.py").read_text()
+    (tmp_path / "tests/seeded_bugs/reporter.py").write_text(reporter)
+    for number in range(2):
+        (tmp_path / f"test_{number}.py").write_text(
+            "import pathlib, time\n"
+            "def test_it():\n"
+            f"    pathlib.Path('begun-{number}').touch()\n"
+            f"    while not pathlib.Path('begun-{1 - number}').exists():\n"
+            "        time.sleep(0.01)\n"
+            f"    assert {number}, 'lost entry {number}'\n"
+        )
+    detectors = [Detector(Kind.UNITS, 40.0, (f"test_{number}.py",)) for number in range(2)]
+    failed, passed = await asyncio.gather(*(look(each, tmp_path) for each in detectors))
+    assert (failed.verdict, failed.culprit) == ("found", "test_0.py::test_it")
+    assert (passed.verdict, passed.count) == ("missed", 1)
+    assert not list(tmp_path.glob("report*"))
 
 
 EXPLORED = (
