@@ -195,6 +195,54 @@ async def test_what_another_coordinator_may_have_decided_is_not_answered() -> No
     await setting.aclose()
 
 
+async def begun_as_the_coordinator_dies(seed: int) -> tuple[Setting, Claim, bool]:
+    """Return a next coordinator, and whether it knows of the transaction that was to begin."""
+    setting = Setting()
+    await setting.lead()
+    claim = await setting.open_transaction()
+    await setting.coordinator.end(claim, committed=True)
+    await asyncio.sleep(1)
+    log = setting.state.holder
+    assert log is not None
+    log.is_held_up = True
+    setting.state.rng = Random(seed)
+    adding = asyncio.ensure_future(setting.coordinator.add_partitions(claim, [A0]))
+    await asyncio.sleep(0)
+    log.fence()
+    assert await code_of(asyncio.wait_for(adding, 10)) is ErrorCode.NOT_COORDINATOR
+    await setting.coordinator.resign(setting.number)
+    await setting.load()
+    return setting, claim, setting.title() == TransactionState.ONGOING.title
+
+
+@pytest.mark.parametrize("seed", range(6))
+async def test_a_beginning_is_repeated_to_the_next_coordinator(seed: int) -> None:
+    setting, claim, _ = await begun_as_the_coordinator_dies(seed)
+    await setting.coordinator.add_partitions(claim, [A0])
+    assert setting.coordinator.verify(claim, [A0]) == {A0: ErrorCode.NONE}
+    await setting.coordinator.end(claim, committed=True)
+    await asyncio.sleep(1)
+    assert setting.title() == "CompleteCommit"
+    await setting.aclose()
+
+
+async def test_an_end_without_its_lost_beginning_is_refused_as_in_kafka() -> None:
+    """So librdkafka asks: it aborts without waiting whether its partitions have been added."""
+    known = {}
+    for seed in range(6):
+        setting, claim, is_begun = await begun_as_the_coordinator_dies(seed)
+        known[is_begun] = seed
+        if is_begun:
+            await setting.coordinator.end(claim, committed=False)
+        else:  # the last end that is known was a commit: an abort of it would be a contradiction
+            refused = setting.coordinator.end(claim, committed=False)
+            assert await code_of(refused) is ErrorCode.INVALID_TXN_STATE
+        await asyncio.sleep(1)
+        assert await setting.init() == (100, 1)
+        await setting.aclose()
+    assert sorted(known) == [False, True]
+
+
 async def test_only_the_coordinator_of_an_id_answers_and_only_once_it_has_loaded() -> None:
     setting = Setting()
     coordinator = setting.coordinator
