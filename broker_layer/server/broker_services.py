@@ -26,6 +26,7 @@ from broker_layer.server.request_tasks import RequestTasks
 from broker_layer.server.served_log import ClusterNames, PartitionLogs, TransactionVerifier
 from broker_layer.server.server_context import ServerContext
 from broker_layer.server.service_tools import ServiceTools
+from broker_layer.server.unreadable_records import UnreadableRecords
 from serving.server_log import ServerLog
 
 if TYPE_CHECKING:
@@ -69,12 +70,15 @@ class BrokerServices:
         sessions = FetchSessions(
             limits.fetch_sessions_max, limits.fetch_session_partitions_max, rng
         )
-        self._fetch = FetchService(FetchReader(served.logs, served.names), sessions, tools)
+        unreadable = UnreadableRecords(log)
+        reader = FetchReader(served.logs, served.names, unreadable)
+        self._fetch = FetchService(reader, sessions, tools)
         raw_handlers: dict[int, RawHandler] = {
             ApiKey.PRODUCE: produce.serve,
             ApiKey.FETCH: self._fetch.serve,
         }
-        handlers: dict[int, Handler] = {**served.handlers, **OffsetService(served.logs).handlers()}
+        offsets = OffsetService(served.logs, unreadable)
+        handlers: dict[int, Handler] = {**served.handlers, **offsets.handlers()}
         dispatcher = Dispatcher(
             raw_handlers, handlers, self._tasks, self.counters, served.peer_listener
         )

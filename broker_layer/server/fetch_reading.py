@@ -20,6 +20,7 @@ from broker_layer.server.exchange import Buffer
 from broker_layer.server.fetch_sessions import FetchPosition
 from broker_layer.server.leader_epochs import check_leader_epoch
 from broker_layer.server.served_log import ClusterNames, PartitionLogs, ServedLog
+from broker_layer.server.unreadable_records import UnreadableRecords
 
 NO_OFFSET: Final = -1
 
@@ -69,9 +70,12 @@ class ReadBounds:
 class FetchReader:
     """Reads for Fetches."""
 
-    def __init__(self, logs: PartitionLogs, topics: ClusterNames) -> None:
+    def __init__(
+        self, logs: PartitionLogs, topics: ClusterNames, unreadable: UnreadableRecords
+    ) -> None:
         self._logs = logs
         self._topics = topics
+        self._unreadable = unreadable
 
     def begin(self, position: FetchPosition) -> PartitionRead:
         """Find a partition's log, and tell whether the client may read there; nothing is read."""
@@ -136,6 +140,7 @@ class FetchReader:
                 at_least_one=at_least_one,
             )
         except TopicError as error:
+            self._unreadable.note(read.topic_name, position.partition, error)
             read.refuse(error.code)
             return
         read.batches = list(found.batches)

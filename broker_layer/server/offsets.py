@@ -35,6 +35,7 @@ from broker_layer.kafka.versions import ApiKey
 from broker_layer.request_context import RequestContext
 from broker_layer.server.leader_epochs import check_leader_epoch
 from broker_layer.server.served_log import PartitionLogs, ServedLog
+from broker_layer.server.unreadable_records import UnreadableRecords
 
 LATEST: Final = -1
 EARLIEST: Final = -2
@@ -69,8 +70,9 @@ _Deleted = DeleteRecordsResponse.DeleteRecordsTopicResult.DeleteRecordsPartition
 class OffsetService:
     """The offset APIs of one broker."""
 
-    def __init__(self, logs: PartitionLogs) -> None:
+    def __init__(self, logs: PartitionLogs, unreadable: UnreadableRecords) -> None:
         self._logs = logs
+        self._unreadable = unreadable
 
     def handlers(self) -> Mapping[int, Handler]:
         """List what is served here."""
@@ -103,6 +105,7 @@ class OffsetService:
                     _check_askable(isolation, each.timestamp, context.api_version)
                     found = await _find(log, each.timestamp, read_committed=committed)
                 except TopicError as refusal:
+                    self._unreadable.note(topic.name, each.partition_index, refusal)
                     error = refusal.code
                 timestamp, offset, epoch = found
                 rows.append(

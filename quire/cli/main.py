@@ -29,7 +29,7 @@ NOUNS: Final = {
     "bookie": ("quire.cli.bookie", "format, run, list, info, check"),
     "topic": (
         "quire.cli.topic",
-        "create, list, show, produce, consume, grow, config, elect, delete",
+        "create, list, show, produce, consume, grow, config, elect, trim, delete",
     ),
     "broker": ("quire.cli.broker", "run: serve topics to clients of Kafka's protocol"),
     "cluster": ("quire.cli.cluster", "health"),

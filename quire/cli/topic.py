@@ -1,7 +1,7 @@
 """`quire topic ...`: declares the verbs for topics and their arguments.
 
-Leaves the administration to `topic_manage`, records to `topic_data`, and reaching a broker to
-`topic_access`: they are imported only when a verb runs.
+Leaves the administration to `topic_manage` and `topic_trim`, records to `topic_data`, and reaching
+a broker to `topic_access`: they are imported only when a verb runs.
 """
 
 import argparse
@@ -15,6 +15,7 @@ from quire.errors import UsageError
 
 MANAGE: Final = "quire.cli.topic_manage"
 DATA: Final = "quire.cli.topic_data"
+TRIM: Final = "quire.cli.topic_trim"
 EXTRAS: Final = ("kafka", "cramjam")
 """Packages that come with the extra `broker`, not with a client alone."""
 
@@ -53,6 +54,16 @@ def _add_management(noun: Noun) -> None:
         help="go on without acknowledged records that no replica can return: they are lost",
     )
     add_consent_option(elect)
+    trim = _verb(noun, "trim", TRIM, "delete the oldest records of a partition")
+    trim.add_argument("--partition", type=not_negative, metavar="N", required=True)
+    until = trim.add_mutually_exclusive_group(required=True)
+    until.add_argument(
+        "--before", type=not_negative, metavar="OFFSET", help="where the partition shall begin"
+    )
+    until.add_argument(
+        "--ledger", type=not_negative, metavar="ID", help="begin behind this one, which is lost"
+    )
+    add_consent_option(trim)
     add_consent_option(_verb(noun, "delete", MANAGE, "delete a topic with all its records"))
 
 

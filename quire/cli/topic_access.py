@@ -31,6 +31,7 @@ _NOT_FOUND: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOP
 _UNAVAILABLE: Final = (
     ErrorCode.REQUEST_TIMED_OUT,
     ErrorCode.LEADER_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ErrorCode.BROKER_NOT_AVAILABLE,
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
 )
@@ -70,21 +71,35 @@ class BrokerAccess:
 
     async def ask(self, key: ApiKey, request: ApiMessage, kind: type[MessageT]) -> MessageT:
         """Ask the first broker that answers, in the newest version. Raises NoBrokerError."""
-        version = ADVERTISED[key].max
-        body = bytes(encode_request(request, version))
         failure: PeerError | None = None
         for address in self.addresses:
             try:
-                answer = await self.peers.call(address, key, version, body, timeout_s=TIMEOUT_S)
+                return await self._ask_at(address, key, request, kind)
             except PeerError as error:
                 failure = error
-                continue
-            response = decode_response(key, version, answer)
-            assert isinstance(response, kind)
-            return response
         raise NoBrokerError(
             f"no broker answers: {failure}", try_next="look at the brokers' logs, then again"
         )
+
+    async def ask_one(
+        self, address: PeerAddress, key: ApiKey, request: ApiMessage, kind: type[MessageT]
+    ) -> MessageT:
+        """Ask one broker, in the newest version. Raises NoBrokerError."""
+        try:
+            return await self._ask_at(address, key, request, kind)
+        except PeerError as error:
+            text = f"broker {address.broker_id} does not answer: {error}"
+            raise NoBrokerError(text, try_next="look at its log, then again") from error
+
+    async def _ask_at(
+        self, address: PeerAddress, key: ApiKey, request: ApiMessage, kind: type[MessageT]
+    ) -> MessageT:
+        version = ADVERTISED[key].max
+        body = bytes(encode_request(request, version))
+        answer = await self.peers.call(address, key, version, body, timeout_s=TIMEOUT_S)
+        response = decode_response(key, version, answer)
+        assert isinstance(response, kind)
+        return response
 
     @property
     def bootstrap(self) -> list[str]:

@@ -27,17 +27,22 @@ ShownTopic = MetadataResponse.MetadataResponseTopic
 CreatedTopic = CreateTopicsResponse.CreatableTopicResult
 
 
-async def shown_topics(brokers: BrokerAccess, names: Sequence[str] | None) -> list[ShownTopic]:
+async def shown(brokers: BrokerAccess, names: Sequence[str] | None) -> MetadataResponse:
     """Return what brokers show of these topics, None: of all; also that there is none."""
     asked = MetadataRequest.MetadataRequestTopic
     topics = None if names is None else [asked(name=name, topic_id=NO_ID) for name in names]
     request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
-    return list((await brokers.ask(ApiKey.METADATA, request, MetadataResponse)).topics)
+    return await brokers.ask(ApiKey.METADATA, request, MetadataResponse)
 
 
 async def topic_named(brokers: BrokerAccess, name: str, *, try_next: str = SEE_LIST) -> ShownTopic:
     """Return a topic. Raises TopicRefusedError, NOT_FOUND where there is none."""
-    (topic,) = await shown_topics(brokers, [name])
+    (topic,) = (await shown(brokers, [name])).topics
+    return there(topic, name, try_next=try_next)
+
+
+def there(topic: ShownTopic, name: str, *, try_next: str = SEE_LIST) -> ShownTopic:
+    """Return what is shown of a topic. Raises TopicRefusedError, NOT_FOUND for none."""
     is_unknown = topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     text = f"there is no topic {name!r}" if is_unknown else None
     require(topic.error_code, text, try_next=try_next)
@@ -72,7 +77,7 @@ async def make_if_missing(brokers: BrokerAccess, name: str) -> None:
     """Have a topic made with what the brokers give, unless there is one. Raises
     TopicRefusedError.
     """
-    (topic,) = await shown_topics(brokers, [name])
+    (topic,) = (await shown(brokers, [name])).topics
     if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         made = await ask_for_topic(brokers, name)
         if made.error_code != ErrorCode.TOPIC_ALREADY_EXISTS:  # by another one, just now

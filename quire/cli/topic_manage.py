@@ -30,7 +30,7 @@ from quire.cli.topic_lookup import (
     TIMEOUT_MS,
     ShownTopic,
     ask_for_topic,
-    shown_topics,
+    shown,
     topic_named,
 )
 from quire.cli.topic_partitions import partition_rows
@@ -70,7 +70,7 @@ async def create_topic(arguments: argparse.Namespace, output: Output) -> int:
 async def list_topic(arguments: argparse.Namespace, output: Output) -> int:
     """List topics."""
     async with open_brokers(arguments) as brokers:
-        topics = await shown_topics(brokers, None)
+        topics = (await shown(brokers, None)).topics
     with output.listing("topic", "partitions", "replication", "without_leader") as listing:
         for topic in sorted(topics, key=lambda each: each.name or ""):
             if topic.is_internal and not arguments.internal:

@@ -1,11 +1,18 @@
 """Every verb about topics, as a process, against a real cluster with brokers."""
 
+import asyncio
 import json
 from collections.abc import Iterator
+from random import Random
+from uuid import UUID
 
 import pytest
 from kafka import KafkaAdminClient, TopicPartition
 
+from metadata.partition import PartitionKey, Segment
+from metadata.partition_store import PartitionStore
+from metadata.topic import TopicId
+from metadata.zookeeper import open_store
 from quire.errors import ExitCode
 from tests.integration.quire.command import RunningCluster, start_cluster
 
@@ -126,6 +133,44 @@ def test_a_topic_decides_how_large_a_record_may_be(cluster: RunningCluster) -> N
     for size in (8_000_000, 12_000_000):
         refused = cluster.run("topic", "produce", "large", stdin=b"x" * size)
         assert refused.returncode == ExitCode.REFUSED, refused.stderr
+
+
+async def ended_ledgers(cluster: RunningCluster, topic_id: str) -> list[Segment]:
+    """Return the ledgers of partition 0 that have ended."""
+    rng = Random(1)
+    store = await open_store(cluster.metadata, rng=rng)
+    key = PartitionKey(TopicId(UUID(topic_id).bytes), 0)
+    record, _ = await PartitionStore(store, rng).get(key)
+    await store.aclose()
+    return [each for each in record.segments if not each.is_open]
+
+
+def test_the_oldest_records_are_trimmed(cluster: RunningCluster) -> None:
+    made = cluster.json("topic", "create", "trimmed", "--set", "segment.bytes=16384")
+    for _ in range(3):
+        cluster.json("topic", "produce", "trimmed", stdin=(b"x" * 9_000 + b"\n") * 4)
+    words = ("topic", "trim", "trimmed", "--partition", "0")
+    refused = cluster.run(*words, "--before", "1")
+    assert refused.returncode == ExitCode.REFUSED
+    assert b"delete the records of trimmed-0 below offset 1" in refused.stderr
+    assert cluster.json(*words, "--before", "1", "--yes")["start"] == 1
+    ledgers: list[Segment] = []
+    while len(ledgers) < 2:
+        ledgers = asyncio.run(ended_ledgers(cluster, made["id"]))
+    lost = ledgers[-1]
+    told = cluster.json(*words, "--ledger", str(lost.ledger_id), "--yes")
+    assert told == {"topic": "trimmed", "partition": 0, "start": lost.end_offset}
+    assert len(cluster.run("topic", "consume", "trimmed").stdout.splitlines()) == 12 - told["start"]
+
+    for wrong, code in (
+        (("topic", "trim", "none", "--partition", "0", "--before", "1"), ExitCode.NOT_FOUND),
+        (("topic", "trim", "trimmed", "--partition", "7", "--before", "1"), ExitCode.USAGE),
+        ((*words, "--ledger", "999999"), ExitCode.NOT_FOUND),
+        ((*words, "--before", "99", "--yes"), ExitCode.REFUSED),
+        (words, ExitCode.USAGE),
+    ):
+        done = cluster.run(*wrong)
+        assert done.returncode == code, done.stderr
 
 
 def test_reading_begins_where_the_log_begins(cluster: RunningCluster) -> None:

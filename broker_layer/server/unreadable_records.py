@@ -1,0 +1,30 @@
+"""Tells the operator of records that cannot be read, and what can be done.
+
+Leaves the answer to whoever asked for them, who asks again.
+
+Invariant: however often clients ask, the lines are few (`serving.server_log`).
+"""
+
+from broker_layer.errors import TopicError
+from broker_layer.kafka.error_codes import ErrorCode
+from ledger_client.errors import LedgerError
+from serving.server_log import ServerLog
+
+
+class UnreadableRecords:
+    """What one broker's readers could not be given."""
+
+    def __init__(self, log: ServerLog) -> None:
+        self._log = log
+
+    def note(self, topic: str, partition: int, error: TopicError) -> None:
+        """Write a line, if it is records that are missing: `why` names their ledger."""
+        if error.code is not ErrorCode.KAFKA_STORAGE_ERROR:
+            return
+        values: dict[str, object] = {"topic": topic, "partition": partition, "why": error.text}
+        if isinstance(error.__cause__, LedgerError):
+            values["try_next"] = (
+                "start the bookies of the ledger (quire ledger show); if they are gone for good: "
+                f"quire topic trim {topic} --partition {partition} --ledger ID --yes"
+            )
+        self._log.warning("records cannot be read", **values)
