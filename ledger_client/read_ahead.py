@@ -29,12 +29,15 @@ REQUESTS_MAX: Final = 16
 class ReadPlan:
     """Decides how far each request goes, from the sizes seen so far. Pure."""
 
-    def __init__(self, quorum: QuorumSpec, config: ClientConfig) -> None:
+    def __init__(
+        self, quorum: QuorumSpec, config: ClientConfig, entry_bytes: float | None = None
+    ) -> None:
+        """`entry_bytes` is what entries took that were read before, if any were."""
         self._quorum = quorum
         self._ahead_count = config.read_ahead_count
         self._target_bytes = config.read_bytes_max // 2
-        self._entry_bytes: float | None = None
-        self._request_bytes = 0.0
+        self._entry_bytes = entry_bytes
+        self._request_bytes = 0.0 if entry_bytes is None else float(self._target_bytes)
 
     def learn(self, result: RangeEntries) -> None:
         """Take note of what an answer held."""

@@ -140,12 +140,22 @@ class LedgerReader:
                 yield batch
 
     async def read_unconfirmed(
-        self, first: int, last: int, *, timeout: float | None = None
+        self,
+        first: int,
+        last: int,
+        *,
+        timeout: float | None = None,
+        entry_bytes: float | None = None,
     ) -> AsyncGenerator[EntryBatch, None]:
-        """As `read`, also beyond the LAC: such entries may yet turn out not to exist."""
+        """As `read`, also beyond the LAC: such entries may yet turn out not to exist.
+
+        `entry_bytes` is what an entry takes about, if known: then much is asked for in several
+        requests at once from the start.
+        """
         self._check_open()
         _check_range(first, last, self.id)
-        async with aclosing(self._batches(EntryId(first), EntryId(last), timeout)) as batches:
+        found = self._batches(EntryId(first), EntryId(last), timeout, entry_bytes)
+        async with aclosing(found) as batches:
             async for batch in batches:
                 yield batch
 
@@ -237,12 +247,16 @@ class LedgerReader:
         await self.aclose()
 
     async def _batches(
-        self, first: EntryId, last: EntryId, timeout: float | None
+        self,
+        first: EntryId,
+        last: EntryId,
+        timeout: float | None,
+        entry_bytes: float | None = None,
     ) -> AsyncGenerator[EntryBatch, None]:
         if self._ledger.is_deleted:
             raise self._ledger.deleted_error()
         timeout_s = self._config.call_timeout_s if timeout is None else timeout
-        plan = ReadPlan(self._ledger.metadata.quorum, self._config)
+        plan = ReadPlan(self._ledger.metadata.quorum, self._config, entry_bytes)
         async with aclosing(read_ahead(self._ranges, plan, first, last, timeout_s)) as batches:
             async for batch in batches:
                 self._check_open()

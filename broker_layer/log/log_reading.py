@@ -31,11 +31,13 @@ from broker_layer.kafka.record_batch import (
     parse_records,
     read_header,
 )
+from broker_layer.log.kept_batches import Answer, Batch, ReadBatch
 from broker_layer.log.ledger_chain import LedgerChain
 from broker_layer.log.log_rolling import LogRolling
 from broker_layer.log.offset_index import LedgerIndex
 from broker_layer.log.partition_state import PartitionState
-from broker_layer.log.segment_reading import SegmentReaders, has_room_for_another
+from broker_layer.log.read_ahead import ReadAhead
+from broker_layer.log.segment_reading import SegmentReaders
 from broker_layer.log.state_entry import EntryPlace, StateEntry, is_state_entry
 from metadata.errors import MetadataError
 from metadata.ids import EntryId, LedgerId
@@ -49,8 +51,6 @@ OPENED_RECORDS_MAX: Final = 100_000
 """A batch is opened for its records' times if it has no more bytes, unpacked, and records."""
 RECORDS_AT_ONCE: Final = 1_000
 """So many of them are looked at before others have their turn."""
-
-Batch = bytes | memoryview
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,25 +70,34 @@ class LogReading:
         self._rolling = rolling
         self._state = state
         self._readers = SegmentReaders(chain.services.client)
+        self._ahead = ReadAhead(self._read_piece, chain.services.ahead)
         self._positions: OrderedDict[tuple[LedgerId, int], EntryId] = OrderedDict()
         self._indices: OrderedDict[LedgerId, LedgerIndex] = OrderedDict()
 
-    async def read(self, offset: int, limit: int, bytes_max: int) -> list[Batch]:
-        """Return whole batches from the one that holds `offset`, or the next behind it: at least
-        one if there is one below `limit`, more up to `bytes_max`, to which less than one of them
-        may be wanting. Raises TopicError.
+    async def read(
+        self, offset: int, limit: int, bytes_max: int, *, at_least_one: bool = True
+    ) -> list[Batch]:
+        """Return whole batches from the one that holds `offset`, or the next behind it: with
+        `at_least_one` the first if it is below `limit`, more up to `bytes_max`, to which less than
+        one of them may be wanting. Raises TopicError.
         """
-        segments = await self._segments()
-        at = max(0, bisect_right([each.base_offset for each in segments], offset) - 1)
-        for segment in segments[at:]:
-            if segment.base_offset >= limit:
-                break
-            if segment.is_below(offset):
-                continue
-            found = await self._read_segment(segment, offset, limit, bytes_max)
-            if found:
-                return found
-        return []
+        ahead = self._ahead
+        cursor = ahead.take(offset)
+        answer = Answer(limit, bytes_max, at_least_one)
+        try:
+            cursor.kept.give(answer)
+            while answer.has_room and cursor.kept.read_offset < limit:
+                wanted = bytes_max - answer.size if answer.batches else max(bytes_max, SEARCH_BYTES)
+                if not await ahead.add_piece(cursor, wanted):
+                    break
+                cursor.kept.give(answer)
+        except BaseException:
+            ahead.drop(cursor)
+            raise
+        if answer.newest is not None:
+            self._note(answer.newest)
+        ahead.keep(cursor, limit, bytes_max)
+        return answer.batches
 
     async def offset_for_timestamp(
         self, timestamp_ms: int, start: int, limit: int
@@ -127,6 +136,7 @@ class LogReading:
 
     async def aclose(self) -> None:
         """Close what is open."""
+        await self._ahead.aclose()
         await self._readers.aclose()
 
     # -- one segment -----------------------------------------------------------------------------
@@ -142,28 +152,33 @@ class LogReading:
             text = f"the list of older ledgers cannot be read now: {error}"
             raise TopicError(ErrorCode.KAFKA_STORAGE_ERROR, text) from error
 
-    async def _read_segment(
-        self, segment: Segment, offset: int, limit: int, bytes_max: int
-    ) -> list[Batch]:
+    async def _read_piece(self, offset: int, bytes_max: int) -> list[ReadBatch]:
+        """Return batches from the one that holds `offset`, or the next behind it, to about so many
+        bytes: those that are confirmed. They are of one ledger; none if nothing is there.
+        """
+        segments = await self._segments()
+        at = max(0, bisect_right([each.base_offset for each in segments], offset) - 1)
+        for segment in segments[at:]:
+            if segment.is_below(offset):
+                continue
+            found = await self._read_segment(segment, offset, bytes_max)
+            if found:
+                self._note(found[-1])
+                return found
+        return []
+
+    async def _read_segment(self, segment: Segment, offset: int, bytes_max: int) -> list[ReadBatch]:
         last_id = await self._last_entry_of(segment)
         position = await self._position_of(segment, offset)
-        found: list[Batch] = []
-        size = 0
-        while position <= last_id and has_room_for_another(size, len(found), bytes_max):
-            wanted = bytes_max - size if found else max(bytes_max, SEARCH_BYTES)
-            for entry_id, data in await self._read(segment, position, last_id, wanted):
+        found: list[ReadBatch] = []
+        while position <= last_id and not found:
+            for entry_id, data in await self._read(segment, position, last_id, bytes_max):
                 position = EntryId(entry_id + 1)
                 if is_state_entry(data):
                     continue
-                header = read_header(data)
-                if header.last_offset < offset:
-                    continue
-                is_full = bool(found) and size + len(data) > bytes_max
-                if is_full or header.last_offset >= limit:
-                    return found
-                found.append(data)
-                size += len(data)
-                self._note(segment.ledger_id, header.last_offset + 1, position)
+                last_offset = read_header(data).last_offset
+                if last_offset >= offset:
+                    found.append(ReadBatch(last_offset, segment.ledger_id, entry_id, data))
         return found
 
     async def _find_time(
@@ -214,9 +229,11 @@ class LogReading:
 
     # -- where to start --------------------------------------------------------------------------
 
-    def _note(self, ledger_id: LedgerId, next_offset: int, entry_id: EntryId) -> None:
-        self._positions[ledger_id, next_offset] = entry_id
-        self._positions.move_to_end((ledger_id, next_offset))
+    def _note(self, batch: ReadBatch) -> None:
+        """Remember where a batch ends, for who reads on there."""
+        place = (batch.ledger_id, batch.last_offset + 1)
+        self._positions[place] = EntryId(batch.entry_id + 1)
+        self._positions.move_to_end(place)
         while len(self._positions) > POSITIONS_MAX:
             self._positions.popitem(last=False)
 

@@ -6,10 +6,11 @@ Leaves building them to `broker_process`.
 
 from collections import deque
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from random import Random
 from typing import Final, Protocol
 
+from broker_layer.log.read_ahead import AheadMemory
 from ledger_client import LedgerClient
 from metadata.partition_store import PartitionKey, PartitionStore
 
@@ -70,6 +71,7 @@ class LogServices:
     wall_clock_ms: Callable[[], int]
     rng: Random
     tail: TailMemory
+    ahead: AheadMemory = field(default_factory=AheadMemory)
     pending_bytes_max: int = PENDING_BYTES_MAX
     pending_batches_max: int = PENDING_BATCHES_MAX
     growth_bytes_max: int = GROWTH_BYTES_MAX

@@ -55,7 +55,9 @@ class SegmentReaders:
         async with self._reader(ledger_id) as reader:
             while first <= last and has_room_for_another(size, len(found), bytes_max):
                 until = min(last, first + self._count_for(ledger_id, bytes_max - size) - 1)
-                async with aclosing(reader.read_unconfirmed(first, until)) as batches:
+                entry_bytes = self._entry_bytes.get(ledger_id)
+                read = reader.read_unconfirmed(first, until, entry_bytes=entry_bytes)
+                async with aclosing(read) as batches:
                     async for batch in batches:
                         payload, offsets = batch.buffers()
                         for index in range(len(batch)):
@@ -65,7 +67,8 @@ class SegmentReaders:
                         if size >= bytes_max:
                             break
                 first = found[-1][0] + 1
-                self._entry_bytes[ledger_id] = size / len(found)
+                if entry_bytes is None or len(found) > 1:  # one may be a small state entry
+                    self._entry_bytes[ledger_id] = size / len(found)
         return found
 
     async def last_entry_of(self, ledger_id: LedgerId) -> EntryId:

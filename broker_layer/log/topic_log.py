@@ -18,9 +18,10 @@ from typing import Final, Self
 from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.record_batch import BatchHeader, read_header
+from broker_layer.log.kept_batches import Batch
 from broker_layer.log.ledger_chain import LedgerChain
 from broker_layer.log.log_config import LogConfig
-from broker_layer.log.log_reading import Batch, LogReading, RecordPosition
+from broker_layer.log.log_reading import LogReading, RecordPosition
 from broker_layer.log.log_services import LogServices
 from broker_layer.log.log_takeover import TakenOver, rebuild
 from broker_layer.log.log_writing import LogWriting
@@ -224,7 +225,9 @@ class TopicLog:
         if offset < limit:
             recent = writing.recent.read(offset, limit, max_bytes)
             if recent is None:
-                batches = await self._reading.read(offset, limit, max_bytes)
+                batches = await self._reading.read(
+                    offset, limit, max_bytes, at_least_one=at_least_one
+                )
                 # What retention took meanwhile, the index of aborted transactions knows no more.
                 self._require_within(offset)
             else:

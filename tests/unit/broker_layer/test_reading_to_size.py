@@ -13,6 +13,8 @@ from tests.unit.ledger_client.cluster import TestCluster
 
 VALUE_BYTES = 600_000
 BATCHES = 24
+STATE_ENTRIES = 1
+SMALL_BATCHES = 400
 
 
 @pytest.fixture
@@ -33,17 +35,22 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     read = LedgerReader.read_unconfirmed
 
     def noting(
-        reader: LedgerReader, first: int, last: int, *, timeout: float | None = None
+        reader: LedgerReader,
+        first: int,
+        last: int,
+        *,
+        timeout: float | None = None,
+        entry_bytes: float | None = None,
     ) -> AsyncGenerator[EntryBatch, None]:
         counts.append(last - first + 1)
-        return read(reader, first, last, timeout=timeout)
+        return read(reader, first, last, timeout=timeout, entry_bytes=entry_bytes)
 
     monkeypatch.setattr(LedgerReader, "read_unconfirmed", noting)
     return counts
 
 
 @pytest.mark.parametrize("batches_that_fit", [1.07, 3.01, 6.5])
-async def test_each_read_asks_once_for_what_fits(
+async def test_each_batch_is_asked_for_once(
     setting: LogSetting, asked: list[int], batches_that_fit: float
 ) -> None:
     log = await setting.take_over(1, small(segment_bytes=1 << 26), tail_bytes=1)
@@ -51,16 +58,27 @@ async def test_each_read_asks_once_for_what_fits(
     for each in data:
         await append(log, each)
     bytes_max, count = int(len(data[0]) * batches_that_fit), int(batches_that_fit)
-    for offset in (0, count):  # learns their size, once without the log's first entry
-        await log.read(offset, bytes_max, read_committed=False, at_least_one=True)
-    asked.clear()
-    offset, reads = 2 * count, 0
-    while offset < BATCHES - count:  # the last are kept in memory
-        found = await log.read(offset, bytes_max, read_committed=False, at_least_one=True)
-        assert len(found.batches) == count
-        offset = read_header(found.batches[-1]).last_offset + 1
-        reads += 1
-    assert asked == [count] * reads
+    offset = 0
+    for _ in range(2):  # the first time their size is learned
+        asked.clear()
+        offset = 0
+        while offset < BATCHES - count:  # the last are kept in memory
+            found = await log.read(offset, bytes_max, read_committed=False, at_least_one=True)
+            assert len(found.batches) == count
+            offset = read_header(found.batches[-1]).last_offset + 1
+    assert offset <= sum(asked) <= BATCHES + STATE_ENTRIES
+
+
+async def test_who_reads_little_at_once_has_each_batch_asked_for_once(
+    setting: LogSetting, asked: list[int]
+) -> None:
+    log = await setting.take_over(1, tail_bytes=1)
+    for number in range(SMALL_BATCHES):
+        await append(log, batch(b"%04d" % number * 1_000))
+    for bytes_max in (1, 9_000, 40_000):
+        asked.clear()
+        assert len(await values(log, bytes_max=bytes_max)) == SMALL_BATCHES
+        assert sum(asked) <= 1.5 * SMALL_BATCHES
 
 
 async def test_batches_of_any_sizes_are_all_read(setting: LogSetting) -> None:

@@ -1,0 +1,111 @@
+"""What was read ahead is given in order, each batch once, and never beyond a reader's limit."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker_layer.log.kept_batches import Answer, KeptBatches, ReadBatch
+from metadata.ids import EntryId, LedgerId
+
+SIZES = st.lists(st.integers(1, 40), max_size=12)
+
+
+def read_batches(*sizes: int, offset: int = 0) -> list[ReadBatch]:
+    """Return batches of two records and so many bytes, received in one buffer."""
+    buffer, start, found = memoryview(bytearray(sum(sizes))), 0, []
+    for number, size in enumerate(sizes):
+        data = buffer[start : start + size]
+        last = offset + 2 * number + 1
+        found.append(ReadBatch(last, LedgerId(3), EntryId(number), data))
+        start += size
+    return found
+
+
+def given_by(
+    kept: KeptBatches, limit: int, bytes_max: int, *, at_least_one: bool = True
+) -> list[int]:
+    answer = Answer(limit, bytes_max, at_least_one)
+    kept.give(answer)
+    assert answer.size == sum(map(len, answer.batches))
+    return [len(each) for each in answer.batches]
+
+
+def test_what_fits_is_given_and_the_rest_kept() -> None:
+    kept = KeptBatches(0)
+    kept.put(read_batches(10, 10, 10))
+    assert given_by(kept, 100, 25) == [10, 10]
+    assert (kept.next_offset, kept.read_offset, len(kept)) == (4, 6, 1)
+    assert given_by(kept, 100, 25) == [10]
+    assert given_by(kept, 100, 25) == []
+
+
+def test_nothing_at_or_above_the_limit_is_given() -> None:
+    kept = KeptBatches(0)
+    kept.put(read_batches(1, 1, 1))
+    assert given_by(kept, 1, 100) == []
+    assert given_by(kept, 3, 100) == [1]
+    assert given_by(kept, 5, 100) == [1]
+    assert given_by(kept, 6, 100) == [1]
+
+
+def test_the_first_is_given_whatever_its_size_where_one_must_be() -> None:
+    kept = KeptBatches(0)
+    kept.put(read_batches(50, 50))
+    assert given_by(kept, 100, 10, at_least_one=False) == []
+    assert given_by(kept, 100, 10) == [50]
+    assert given_by(kept, 100, 50, at_least_one=False) == [50]
+
+
+def test_a_buffer_counts_in_full_until_its_last_batch_was_given() -> None:
+    kept = KeptBatches(0)
+    kept.put([*read_batches(10, 20), *read_batches(5, offset=4)])
+    assert kept.size == 35
+    given_by(kept, 100, 10)
+    assert kept.size == 35
+    given_by(kept, 100, 20)
+    assert kept.size == 5
+    given_by(kept, 100, 5)
+    assert kept.size == 0
+
+
+def test_what_is_cleared_is_to_be_read_again() -> None:
+    kept = KeptBatches(0)
+    kept.put(read_batches(10, 10))
+    given_by(kept, 100, 10)
+    kept.clear()
+    assert (kept.next_offset, kept.read_offset, kept.size, len(kept)) == (2, 2, 0, 0)
+
+
+def test_an_answer_has_room_for_one_more_as_large_as_the_others() -> None:
+    kept = KeptBatches(0)
+    kept.put(read_batches(50, 50))
+    for bytes_max, has_room in ((149, False), (150, True)):
+        answer = Answer(100, bytes_max, at_least_one=True, size=100, batches=[b"", b""])
+        assert answer.has_room is has_room
+    answer = Answer(2, 1, at_least_one=True)
+    assert answer.has_room
+    kept.give(answer)
+    assert not answer.has_room, "what comes next is beyond the limit"
+
+
+@given(SIZES, SIZES, st.lists(st.tuples(st.integers(0, 60), st.integers(1, 80)), max_size=20))
+def test_batches_are_given_once_in_order_within_bounds(
+    first: list[int], second: list[int], asked: list[tuple[int, int]]
+) -> None:
+    pieces = [read_batches(*first), read_batches(*second, offset=2 * len(first))]
+    kept = KeptBatches(0)
+    for piece in pieces:
+        kept.put(piece)
+    wanted = [*pieces[0], *pieces[1]]
+    for limit, bytes_max in asked:
+        answer = Answer(limit, bytes_max, at_least_one=True)
+        kept.give(answer)
+        count = len(answer.batches)
+        assert [id(each) for each in answer.batches] == [id(b.data) for b in wanted[:count]]
+        assert all(each.last_offset < limit for each in wanted[:count])
+        assert answer.size <= bytes_max or count == 1
+        wanted = wanted[count:]
+        if wanted:
+            is_too_large = answer.size + len(wanted[0].data) > bytes_max
+            assert wanted[0].last_offset >= limit or (is_too_large and count)
+        held = {id(each.data.obj): len(each.data.obj) for each in wanted}  # type: ignore[arg-type]
+        assert kept.size == sum(held.values())
