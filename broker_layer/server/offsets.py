@@ -63,7 +63,12 @@ OPENING_WAIT_S_MAX: Final = 2.0
 Asked = TypeVar("Asked")
 Row = TypeVar("Row")
 
+_AskedTime = ListOffsetsRequest.ListOffsetsTopic.ListOffsetsPartition
+_AskedEpoch = OffsetForLeaderEpochRequest.OffsetForLeaderTopic.OffsetForLeaderPartition
 _AskedDeletion = DeleteRecordsRequest.DeleteRecordsTopic.DeleteRecordsPartition
+_Found = ListOffsetsResponse.ListOffsetsTopicResponse.ListOffsetsPartitionResponse
+_FoundEnd = OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult.EpochEndOffset
+_Described = DescribeProducersResponse.TopicResponse.PartitionResponse
 _Deleted = DeleteRecordsResponse.DeleteRecordsTopicResult.DeleteRecordsPartitionResult
 
 
@@ -86,64 +91,26 @@ class OffsetService:
     async def list_offsets(self, request: ApiMessage, context: RequestContext) -> ApiMessage:
         """Answer ListOffsets."""
         assert isinstance(request, ListOffsetsRequest)
-        isolation = request.isolation_level
-        committed = isolation == READ_COMMITTED
         await self._wait_for_logs(
             (topic.name, each.partition_index)
             for topic in request.topics
             for each in topic.partitions
         )
+        rows = await _by_topic(
+            [(topic.name, topic.partitions) for topic in request.topics],
+            partial(self._find, request.isolation_level, context.api_version),
+        )
         kind = ListOffsetsResponse.ListOffsetsTopicResponse
-        topics = []
-        for topic in request.topics:
-            rows = []
-            for each in topic.partitions:
-                error, found = ErrorCode.NONE, NONE_FOUND
-                try:
-                    log = self._logs.log_of(topic.name, each.partition_index)
-                    check_leader_epoch(log, each.current_leader_epoch)
-                    _check_askable(isolation, each.timestamp, context.api_version)
-                    found = await _find(log, each.timestamp, read_committed=committed)
-                except TopicError as refusal:
-                    self._unreadable.note(topic.name, each.partition_index, refusal)
-                    error = refusal.code
-                timestamp, offset, epoch = found
-                rows.append(
-                    kind.ListOffsetsPartitionResponse(
-                        partition_index=each.partition_index,
-                        error_code=error,
-                        timestamp=timestamp,
-                        offset=offset,
-                        leader_epoch=epoch,
-                    )
-                )
-            topics.append(kind(name=topic.name, partitions=rows))
+        topics = [kind(name=name, partitions=some) for name, some in rows]
         return ListOffsetsResponse(throttle_time_ms=0, topics=topics)
 
     async def offset_for_leader_epoch(self, request: ApiMessage, _: RequestContext) -> ApiMessage:
         """Answer OffsetForLeaderEpoch."""
         assert isinstance(request, OffsetForLeaderEpochRequest)
+        asked = [(topic.topic, topic.partitions) for topic in request.topics]
+        rows = await _by_topic(asked, self._find_end)
         kind = OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult
-        topics = []
-        for topic in request.topics:
-            rows = []
-            for each in topic.partitions:
-                error, epoch, end = ErrorCode.NONE, -1, -1
-                try:
-                    log = self._logs.log_of(topic.topic, each.partition)
-                    check_leader_epoch(log, each.current_leader_epoch)
-                    epoch, end = log.end_offset_of_epoch(each.leader_epoch)
-                except TopicError as refusal:
-                    error = refusal.code
-                rows.append(
-                    kind.EpochEndOffset(
-                        error_code=error,
-                        partition=each.partition,
-                        leader_epoch=epoch,
-                        end_offset=end,
-                    )
-                )
-            topics.append(kind(topic=topic.topic, partitions=rows))
+        topics = [kind(topic=name, partitions=some) for name, some in rows]
         return OffsetForLeaderEpochResponse(throttle_time_ms=0, topics=topics)
 
     async def delete_records(self, request: ApiMessage, _: RequestContext) -> ApiMessage:
@@ -169,11 +136,10 @@ class OffsetService:
     async def describe_producers(self, request: ApiMessage, _: RequestContext) -> ApiMessage:
         """Answer DescribeProducers."""
         assert isinstance(request, DescribeProducersRequest)
+        asked = [(topic.name, topic.partition_indexes) for topic in request.topics]
+        rows = await _by_topic(asked, self._describe)
         kind = DescribeProducersResponse.TopicResponse
-        topics = []
-        for topic in request.topics:
-            rows = [self._producers_of(topic.name, each) for each in topic.partition_indexes]
-            topics.append(kind(name=topic.name, partitions=rows))
+        topics = [kind(name=name, partitions=some) for name, some in rows]
         return DescribeProducersResponse(throttle_time_ms=0, topics=topics)
 
     async def _wait_for_logs(
@@ -186,6 +152,40 @@ class OffsetService:
                 for event in openings:
                     if event is not None:
                         await event.wait()
+
+    # -- one partition
+
+    async def _find(self, isolation: int, version: int, topic: str, asked: _AskedTime) -> _Found:
+        error, found = ErrorCode.NONE, NONE_FOUND
+        try:
+            log = self._logs.log_of(topic, asked.partition_index)
+            check_leader_epoch(log, asked.current_leader_epoch)
+            _check_askable(isolation, asked.timestamp, version)
+            committed = isolation == READ_COMMITTED
+            found = await _looked_for(log, asked.timestamp, read_committed=committed)
+        except TopicError as refusal:
+            self._unreadable.note(topic, asked.partition_index, refusal)
+            error = refusal.code
+        timestamp, offset, epoch = found
+        return _Found(
+            partition_index=asked.partition_index,
+            error_code=error,
+            timestamp=timestamp,
+            offset=offset,
+            leader_epoch=epoch,
+        )
+
+    async def _find_end(self, topic: str, asked: _AskedEpoch) -> _FoundEnd:
+        error, epoch, end = ErrorCode.NONE, -1, -1
+        try:
+            log = self._logs.log_of(topic, asked.partition)
+            check_leader_epoch(log, asked.current_leader_epoch)
+            epoch, end = log.end_offset_of_epoch(asked.leader_epoch)
+        except TopicError as refusal:
+            error = refusal.code
+        return _FoundEnd(
+            error_code=error, partition=asked.partition, leader_epoch=epoch, end_offset=end
+        )
 
     async def _delete(self, deadline_s: float, topic: str, asked: _AskedDeletion) -> _Deleted:
         """Delete a partition's records, unless it is too late to begin; return its row."""
@@ -204,21 +204,18 @@ class OffsetService:
             partition_index=asked.partition_index, low_watermark=low_watermark, error_code=error
         )
 
-    def _producers_of(
-        self, topic: str, partition: int
-    ) -> DescribeProducersResponse.TopicResponse.PartitionResponse:
-        kind = DescribeProducersResponse.TopicResponse.PartitionResponse
+    async def _describe(self, topic: str, partition: int) -> _Described:
         try:
             producers = self._logs.log_of(topic, partition).active_producers()
         except TopicError as refusal:
-            return kind(
+            return _Described(
                 partition_index=partition,
                 error_code=refusal.code,
                 error_message=refusal.text,
                 active_producers=[],
             )
         states = [
-            kind.ProducerState(
+            _Described.ProducerState(
                 producer_id=each.producer_id,
                 producer_epoch=each.producer_epoch,
                 last_sequence=each.last_sequence,
@@ -228,7 +225,7 @@ class OffsetService:
             )
             for each in producers
         ]
-        return kind(
+        return _Described(
             partition_index=partition, error_code=0, error_message=None, active_producers=states
         )
 
@@ -237,7 +234,7 @@ async def _by_topic(
     topics: Iterable[tuple[str, Iterable[Asked]]],
     answer: Callable[[str, Asked], Awaitable[Row]],
     *,
-    at_once_max: int,
+    at_once_max: int = 1,
 ) -> list[tuple[str, list[Row]]]:
     """Answer for each partition of each topic; return the rows of each, in the order asked for."""
     slots = asyncio.Semaphore(at_once_max)
@@ -259,7 +256,9 @@ def _check_askable(isolation: int, timestamp_ms: int, version: int) -> None:
         raise TopicError(ErrorCode.UNSUPPORTED_VERSION, text)
 
 
-async def _find(log: ServedLog, timestamp_ms: int, *, read_committed: bool) -> tuple[int, int, int]:
+async def _looked_for(
+    log: ServedLog, timestamp_ms: int, *, read_committed: bool
+) -> tuple[int, int, int]:
     end = log.last_stable_offset if read_committed else log.high_watermark
     if timestamp_ms == LATEST:
         return -1, end, log.leader_epoch
