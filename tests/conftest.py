@@ -6,6 +6,8 @@ import pytest
 from hypothesis import settings
 
 MARKED_DIRECTORIES = ("integration", "spark", "browser", "campaign", "kafka")
+SPARK_TIMEOUT_S = 180
+"""The first of its tests starts a Java and a cluster; one stopped midway fails all that follow."""
 TESTS = Path(__file__).parent
 
 # No timed assertions: a busy machine must not fail a property. A failing example can be replayed.
@@ -20,3 +22,5 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         directory = item.path.relative_to(TESTS).parts[0]
         if directory in MARKED_DIRECTORIES:
             item.add_marker(directory)
+        if directory == "spark" and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(SPARK_TIMEOUT_S))

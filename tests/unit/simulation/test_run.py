@@ -22,6 +22,7 @@ POOLING_SEED, OTHER_SEED = 18, 4
 """By their plans; the first has many frames that arrive in pieces."""
 
 
+@pytest.mark.timeout(180)  # runs of its own, twice
 def test_a_seed_has_one_history_whatever_the_hash_seed() -> None:
     outputs = [
         subprocess.run(

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.simulation.topics.topic_plan import make_topics_plan
 
 ROOT = Path(__file__).parents[3]
@@ -13,6 +15,7 @@ FIRST_SEED, SEEDS = 3, 4
 """Coordinators, users, members, deletions."""
 
 
+@pytest.mark.timeout(180)  # runs of its own, twice
 def test_a_seed_has_one_history_whatever_the_hash_seed() -> None:
     words = ["--first-seed", str(FIRST_SEED), "--seeds", str(SEEDS), "--hashes"]
     command = [sys.executable, "-m", "tests.simulation.topics", *words]
