@@ -31,6 +31,7 @@ from ledger_client.protocol import append_events as e
 from ledger_client.protocol.append import AppendProtocol
 from ledger_client.protocol.append_options import AppendOptions
 from ledger_client.tasks import BackgroundTasks
+from ledger_client.turn_calls import TurnCalls
 from ledger_client.window import AppendWindow
 from metadata.errors import (
     MetadataError,
@@ -66,6 +67,7 @@ class WriterServices:
     """Called for each add that a bookie refuses for a reason of its own."""
     report: Callable[[ClientEvent], None]
     """Tells the application what happens between appends."""
+    turn_calls: TurnCalls
 
     def token(self) -> UpdateToken:
         """Draw the token of one metadata update."""
@@ -93,7 +95,7 @@ class AppendShell:
         self.protocol = AppendProtocol(metadata, version, options)
         self.outbox = Outbox(keys)
         self.window = AppendWindow(config.window_bytes_max, config.window_entries_max)
-        self.confirmations = Confirmations()
+        self.confirmations = Confirmations(services.turn_calls)
         self.first_stores = FirstStores()
         self.replication = FullReplication(metadata.ledger_id)
         self.closed: asyncio.Future[LedgerMetadata] = asyncio.get_running_loop().create_future()

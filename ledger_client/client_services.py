@@ -31,6 +31,7 @@ from ledger_client.placement import Placement, PlacementPolicy
 from ledger_client.pool import BookiePool
 from ledger_client.pool_link import BookieAddress
 from ledger_client.quarantine import Quarantine
+from ledger_client.turn_calls import TurnCalls
 from ledger_client.watchdog import Watchdog
 from metadata.chain_store import ChainStore
 from metadata.directory import BookieChanged, BookieDirectory, BookieJoined, BookieLeft
@@ -126,6 +127,7 @@ class ClientServices:
             rng=rng,
             on_refused=self._note_refused,
             report=self.observer.emit,
+            turn_calls=TurnCalls(),
         )
         self._on_event = settings.on_event
         self._on_spare: Callable[[], None] = _ignore

@@ -1,27 +1,43 @@
-"""Resolves appends, in entry order, as the LAC passes them.
+"""Resolves appends, in entry order, as the LAC passes them, and tells who follows the ledger.
 
 Leaves the LAC to the append protocol.
 
 Invariants: waiters are resolved in order; a failure that nobody awaits logs nothing; one waiter per
-call, whatever number of entries it appended.
+call, whatever number of entries it appended; who follows is called in a turn of its own, once for
+all that was confirmed in the turn before.
 
 Source: protocol rule 4.5; api, "Cancelling".
 """
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 
 from ledger_client.errors import LedgerError
+from ledger_client.turn_calls import TurnCalls
 from metadata.ids import NO_ENTRY, EntryId
+
+Follower = Callable[[LedgerError | None], None]
+"""Called with None after the LAC has moved, and with the error once what is pending has failed."""
 
 
 class Confirmations:
-    """Futures in entry order, each for the entries up to its last id."""
+    """Futures in entry order, each for the entries up to its last id; and one follower."""
 
-    def __init__(self) -> None:
+    def __init__(self, turn_calls: TurnCalls) -> None:
+        self._turn_calls = turn_calls
+        self._follower: Follower | None = None
+        self._will_tell = False
         self._waiting: deque[tuple[EntryId, asyncio.Future[int]]] = deque()
         self._lac = NO_ENTRY
         self._failure: LedgerError | None = None
+
+    def follow(self, follower: Follower) -> None:
+        """Tell of every move of the LAC, and of the failure, from now on: for who appends much, and
+        would do the same for each future.
+        """
+        assert self._follower is None, "a ledger has one follower"
+        self._follower = follower
 
     def expect(self, entry_id: EntryId) -> asyncio.Future[int]:
         """Return the future of an entry; expected in ascending order. It is resolved already if the
@@ -44,6 +60,7 @@ class Confirmations:
             entry_id, future = waiting.popleft()
             if not future.done():
                 future.set_result(entry_id)
+        self._tell_soon()
 
     def fail(self, error: LedgerError) -> None:
         """Fail everything that waits, now or later, each with its own entry id; what it holds may
@@ -54,6 +71,17 @@ class Confirmations:
             entry_id, future = self._waiting.popleft()
             if not future.done():
                 _fail(future, error, entry_id)
+        self._tell_soon()
+
+    def _tell_soon(self) -> None:
+        if self._follower is not None and not self._will_tell:
+            self._will_tell = True
+            self._turn_calls.soon(self._tell)
+
+    def _tell(self) -> None:
+        self._will_tell = False
+        assert self._follower is not None, "it was there when this was asked for"
+        self._follower(self._failure)
 
 
 def _fail(future: asyncio.Future[int], error: LedgerError, entry_id: EntryId) -> None:

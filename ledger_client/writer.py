@@ -13,6 +13,7 @@ from typing import Final, Self
 from ledger_client.append_range import AppendedRange, EntryLike, append_range
 from ledger_client.append_shell import AppendShell, WriterServices
 from ledger_client.batcher import BatchLimits, cut_batches, own_entry
+from ledger_client.confirmations import Follower
 from ledger_client.digest import LedgerKeys
 from ledger_client.errors import (
     BackpressureError,
@@ -119,14 +120,14 @@ class LedgerWriter:
         size = len(owned)
         window = self._shell.window
         if timeout is None and window.is_free(size):
-            return await self._admit(owned, size)
+            return await self._shell.confirmations.expect(self.push_entry(owned, size))
         entry_id: EntryId | None = None
         try:
             async with asyncio.timeout(timeout):
                 async with window.turn:
                     await window.wait_for_room(size, 1)
-                    handle = self._admit(owned, size)
-                    entry_id = self.last_pushed
+                    entry_id = self.push_entry(owned, size)
+                    handle = self._shell.confirmations.expect(entry_id)
                 return await handle
         except QuorumTimeoutError:
             raise
@@ -137,6 +138,12 @@ class LedgerWriter:
         """Append one entry and return the future of its id. Raises BackpressureError, having sent
         nothing, when the window is full or earlier callers wait for room.
         """
+        return self._shell.confirmations.expect(self.append_followed(data))
+
+    def append_followed(self, data: EntryLike) -> EntryId:
+        """Append one entry as `append_nowait` does, and return its id at once: whoever follows the
+        ledger learns what becomes of it.
+        """
         owned = own_entry(data, self._limits, self.ledger_id)
         size = len(owned)
         if not self._shell.window.is_free(size):
@@ -146,7 +153,13 @@ class LedgerWriter:
                 "await some of them, or use append()",
                 ledger_id=self.ledger_id,
             )
-        return self._admit(owned, size)
+        return self.push_entry(owned, size)
+
+    def follow(self, follower: Follower) -> None:
+        """Have `follower` called in a turn of the loop of its own: with None whenever the LAC has
+        moved, with the error once all that is not confirmed has failed. There is one at most.
+        """
+        self._shell.confirmations.follow(follower)
 
     async def append_many(
         self,
@@ -235,15 +248,12 @@ class LedgerWriter:
 
     # -- admitting entries -----------------------------------------------------------------------
 
-    def _admit(self, payload: bytes, size: int) -> asyncio.Future[int]:
-        return self._shell.confirmations.expect(self.push_entry(payload, size))
-
     def push_entry(self, payload: bytes, payload_bytes: int) -> EntryId:
         """Give an id to one entry, to be sent with the others of this tick; return the id."""
         self._require_open()
         self._shell.window.take(payload_bytes, 1)
         if not self._gathered:
-            asyncio.get_running_loop().call_soon(self._flush)
+            self._services.turn_calls.soon(self._flush)
         self._gathered.append(payload)
         return self.last_pushed
 

@@ -25,7 +25,7 @@ from serving.server_log import LOGGER, start_logging
 
 COLLECT_AFTER_OBJECTS: Final = 20_000
 """Growth in tracked objects between two runs of the cycle collector: requests make few cycles, and
-at the default, 700, it walks the recent entries again and again.
+at the default, 700, it walks the recent entries again and again. It bounds what such cycles hold.
 """
 EXIT_OK: Final = 0
 EXIT_FAILED: Final = 1
@@ -48,6 +48,11 @@ class ServerProcess:
     failures: tuple[type[Exception], ...]
     """What ends it with one line in the log that says what to do."""
 
+    collect_after_objects: int = COLLECT_AFTER_OBJECTS
+    """For a server whose requests under way are more objects than that: the collector would look at
+    them again and again, and find nothing.
+    """
+
 
 def run_server(
     process: ServerProcess, serve: Callable[[asyncio.Event], Coroutine[None, None, None]]
@@ -58,7 +63,8 @@ def run_server(
     """
     refuse_optimised_mode()
     start_logging(sys.stderr, process.log_level)
-    gc.set_threshold(COLLECT_AFTER_OBJECTS)
+    gc.set_threshold(process.collect_after_objects)
+    gc.freeze()  # what was imported is there until the end: no collection need look at it
 
     async def serve_until_told() -> None:
         await serve(_stopping_event(with_parent=process.die_with_parent))

@@ -23,6 +23,8 @@ INT32: Final = struct.Struct(">i")
 UUID_BYTES: Final = 16
 NULL_UUID: Final = bytes(UUID_BYTES)
 VARINT_BYTES_MAX: Final = 5
+VARINT_MORE: Final = 0x80
+"""The bit of a varint's byte that says: more follows."""
 ELEMENTS_MAX: Final = 250_000
 """Of all arrays of one message: each element becomes an object of some hundred bytes."""
 NO_TAGS: Final = b"\0"
@@ -53,7 +55,7 @@ def read_varint(data: memoryview, position: int) -> tuple[int, int]:
     """Read an unsigned varint of at most 32 bits."""
     value = data[position]
     position += 1
-    if value < 0x80:  # noqa: PLR2004 - the bit that says: more follows
+    if value < VARINT_MORE:
         return value, position
     value &= 0x7F
     for shift in range(7, 7 * VARINT_BYTES_MAX, 7):

@@ -10,6 +10,7 @@ Source: Kafka's message definitions of Produce, versions 0 to 11.
 
 import struct
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from broker_layer.kafka.error_codes import ErrorCode
@@ -25,6 +26,7 @@ from broker_layer.kafka.primitives import (
     ELEMENTS_MAX,
     INT32,
     NO_TAGS,
+    VARINT_MORE,
     count_of,
     read_bytes,
     read_count,
@@ -49,6 +51,15 @@ _FLEXIBLE_FROM: Final = SERVED[ApiKey.PRODUCE].flexible_from
 _LEADERS_FROM: Final = 10
 
 _ACKS = struct.Struct(">hi")
+_ACKS_AT: Final = 1
+_TOPICS_AT: Final = 7
+_NAME_AT: Final = 9
+_ONE: Final = 2
+"""How flexible versions write that an array has one element."""
+_NO_TAGS_ANYWHERE: Final = bytes(3)
+"""What is behind the only batch: no tagged fields of its partition, topic and request."""
+TOPICS_REMEMBERED: Final = 1_024
+"""Topics whose part of an answer is kept encoded."""
 _TOPIC_BYTES_MIN: Final = 2
 _PARTITION_BYTES_MIN: Final = 5
 
@@ -105,6 +116,8 @@ def decode_produce(version: int, data: memoryview) -> ProduceRequest:
 
 def _decode(version: int, data: memoryview) -> ProduceRequest:
     flexible = version >= _FLEXIBLE_FROM
+    if flexible and (request := _decode_single(data)) is not None:
+        return request
     transactional_id, position = None, 0
     if flexible and not data[0]:
         position = 1  # null, as nearly always
@@ -125,6 +138,27 @@ def _decode(version: int, data: memoryview) -> ProduceRequest:
     if flexible:
         skip_tags(data, position)
     return ProduceRequest(transactional_id, acks, timeout_ms, topics)
+
+
+def _decode_single(data: memoryview) -> ProduceRequest | None:
+    """Decode what most requests under many partitions are: one batch, outside of transactions. None
+    for any other, which is read field by field.
+    """
+    length = data[_NAME_AT - 1]
+    if data[0] or data[_TOPICS_AT] != _ONE or not 1 < length < VARINT_MORE:
+        return None
+    name_end = _NAME_AT - 1 + length
+    if data[name_end] != _ONE:
+        return None
+    size, start = read_varint(data, name_end + 1 + INT32.size)
+    end = start + size - 1
+    if not size or data[end:] != _NO_TAGS_ANYWHERE:
+        return None
+    (partition,) = INT32.unpack_from(data, name_end + 1)
+    name = str(data[_NAME_AT:name_end], "utf-8")
+    topics = [ProduceTopic(name, [ProducePartition(partition, data[start:end])])]
+    acks, timeout_ms = _ACKS.unpack_from(data, _ACKS_AT)
+    return ProduceRequest(None, acks, timeout_ms, topics)
 
 
 def _read_topic(data: memoryview, position: int, *, flexible: bool) -> tuple[ProduceTopic, int]:
@@ -191,6 +225,25 @@ def encode_produce_response(
     return b"".join(parts)
 
 
+def encode_appended(
+    version: int, topic: str, partition: int, appended: tuple[int, int, int]
+) -> bytes:
+    """Encode the body of a response that tells where the only batch of a request is: its base
+    offset, append time and the log's start.
+    """
+    if version < _FLEXIBLE_FROM:
+        result = ProducePartitionResult(partition, ErrorCode.NONE, *appended)
+        return encode_produce_response(version, [ProduceTopicResult(topic, [result])])
+    result_bytes = _RESULT_WITH_START.pack(partition, 0, *appended)
+    return _only_topic(topic) + result_bytes + _ONLY_RESULT_END
+
+
+@lru_cache(maxsize=TOPICS_REMEMBERED)
+def _only_topic(name: str) -> bytes:
+    one = count_of(1, is_flexible=True)
+    return one + string(name, is_flexible=True) + one
+
+
 _RESULT = struct.Struct(">ihq")
 _RESULT_WITH_TIME = struct.Struct(">ihqq")
 _RESULT_WITH_START = struct.Struct(">ihqqq")
@@ -215,6 +268,10 @@ def _encode_partition(version: int, result: ProducePartitionResult) -> bytes:
         return start + message + NO_TAGS
     leader = tag(CURRENT_LEADER_TAG, result.current_leader.encode())
     return start + message + varint(1) + leader
+
+
+_ONLY_RESULT_END: Final = _PLAIN_END + NO_TAGS + INT32.pack(0) + NO_TAGS
+"""Behind the only result: the end of its topic, no throttling, the end of the response."""
 
 
 def refuse_produce(request: ProduceRequest, code: ErrorCode) -> list[ProduceTopicResult]:

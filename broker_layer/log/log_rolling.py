@@ -19,6 +19,7 @@ import contextlib
 import logging
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
+from functools import partial
 from typing import Final, Protocol
 
 from broker_layer.errors import TopicError
@@ -75,6 +76,10 @@ class RolledLog(Protocol):
 
     def commit(self) -> None:
         """Commit what counts now."""
+        ...
+
+    def note_progress(self, ledger: OpenLedger, error: LedgerError | None) -> None:
+        """Take note of what a ledger has confirmed, or of its failure."""
         ...
 
     def fail(self, text: str) -> TopicError:
@@ -234,6 +239,7 @@ class LogRolling:
         jitter_ms = self._chain.services.rng.uniform(0, self._log.config.segment_jitter_ms)
         self._opened_s = loop.time() - jitter_ms / 1000
         self._log.state.begin_ledger(ledger.writer.id)
+        ledger.writer.follow(partial(self._log.note_progress, ledger))
         self._log.append_state(ledger)
 
     # -- rolling ---------------------------------------------------------------------------------

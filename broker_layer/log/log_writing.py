@@ -165,13 +165,13 @@ class LogWriting:
         time_ms = now_ms if self.config.uses_append_time else NO_TIMESTAMP
         header, batch = placed(header, data, base, self._chain.epoch, time_ms)
         try:
-            stored = writer.append_nowait(batch)
+            entry_id = writer.append_followed(batch)
         except NotEnoughInSyncReplicasError as error:
             raise TopicError(ErrorCode.NOT_ENOUGH_REPLICAS, str(error)) from error
         except LedgerError as error:
             raise self.fail(str(error)) from error
         answer: asyncio.Future[Appended] = asyncio.get_running_loop().create_future()
-        entry_id, size = writer.last_pushed, len(batch)
+        size = len(batch)
         state.admit(entry_id, base, header, control, now_ms)
         end = self.log_end_offset = state.next_offset
         ledger.record_bytes += size
@@ -179,7 +179,6 @@ class LogWriting:
         ledger.max_timestamp_ms = max(ledger.max_timestamp_ms, header.max_timestamp_ms)
         self.recent.keep(base, end, batch)
         self._pending.add(PendingBatch(ledger, entry_id, base, end, size, time_ms, answer))
-        stored.add_done_callback(self._on_stored)
         if state.wants_state_entry:
             self.append_state(ledger)
         self.rolling.look()
@@ -231,17 +230,12 @@ class LogWriting:
 
     # -- committing ------------------------------------------------------------------------------
 
-    def _on_stored(self, stored: asyncio.Future[int]) -> None:
-        if self.failure is not None:
-            if not stored.cancelled():
-                stored.exception()
-            return
-        if stored.cancelled():
-            self.fail("an append was given up")
-        elif (error := stored.exception()) is not None:
-            self.fail(str(error))
-        else:
+    def note_progress(self, ledger: OpenLedger, error: LedgerError | None) -> None:
+        """Take note that a ledger has confirmed entries, or has failed all that it had not."""
+        if self.failure is None:
             self.commit()
+        if error is not None and (lost := self._pending.oldest_in(ledger)) is not None:
+            self.fail(str(error.for_entry(lost, "unknown")))
 
     def _appended(self, base_offset: int, time_ms: int) -> Appended:
         return Appended(base_offset, time_ms, self._chain.record.log_start_offset)

@@ -151,6 +151,14 @@ class PendingBatches:
             taken.append(pending.popleft())
         return taken
 
+    def oldest_in(self, ledger: OpenLedger) -> EntryId | None:
+        """Return the first entry of a ledger that has a batch and is not confirmed."""
+        for batch in self._pending:
+            is_here = batch.ledger is ledger and batch.answer is not None
+            if is_here and batch.entry_id > ledger.writer.last_confirmed:
+                return batch.entry_id
+        return None
+
     def find(self, base_offset: int) -> PendingBatch | None:
         """Return the pending batch that begins at an offset."""
         for batch in self._pending:

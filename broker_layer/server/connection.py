@@ -107,11 +107,11 @@ class BrokerConnection(asyncio.BufferedProtocol):
         """See `asyncio.BufferedProtocol`."""
         context = self._context
         context.counters.bytes_received += nbytes
-        was_mid_frame = self._assembler.is_mid_frame
+        was_mid_frame, now_s = self._assembler.is_mid_frame, context.now()
         try:
             frames = self._assembler.buffer_updated(nbytes)
             for frame in frames:
-                self._begin(frame)
+                self._begin(frame, now_s)
             if frames:
                 self._forget_announced()
         except FrameError as error:
@@ -119,7 +119,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self.drop("bad frame", str(error))
             return
         if frames or not was_mid_frame:
-            self._waiting_since_s = context.now()
+            self._waiting_since_s = now_s
         self._bound_memory()
 
     @override
@@ -215,12 +215,12 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
     # -- one frame
 
-    def _begin(self, frame: memoryview) -> None:
+    def _begin(self, frame: memoryview, now_s: float) -> None:
         transport = self._transport
         if transport is None or transport.is_closing():
             return
         context = self._context
-        exchange = self._read_header(frame)
+        exchange = self._read_header(frame, now_s)
         size = len(frame)
         self._exchanges.append(exchange)
         self._bytes += size
@@ -234,8 +234,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
             context.log.failure("request failed", error, api_key=exchange.api_key)
             transport.abort()
 
-    def _read_header(self, frame: memoryview) -> Exchange:
-        now_s = self._context.now()
+    def _read_header(self, frame: memoryview, now_s: float) -> Exchange:
         try:
             header = read_request_header(frame)
         except UnsupportedVersionError as error:

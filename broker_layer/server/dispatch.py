@@ -24,6 +24,8 @@ from broker_layer.server.counters import BrokerCounters
 from broker_layer.server.exchange import Exchange, RawHandler
 from broker_layer.server.request_tasks import RequestTasks
 
+FOR_BROKERS: Final = (ApiKey.ADD_PARTITIONS_TO_TXN, ApiKey.WRITE_TXN_MARKERS)
+"""Asked by brokers alone, the first in some versions: see `_is_for_brokers`."""
 SOFTWARE_NAMED_FROM: Final = 3
 """The version of ApiVersions from which on clients say what they are (KIP-511)."""
 SOFTWARE_NAME: Final = re.compile(r"[a-zA-Z0-9]([a-zA-Z0-9.-]*[a-zA-Z0-9])?")
@@ -45,6 +47,7 @@ class Dispatcher:
         """Take what serves each API; ApiVersions is served here. What only brokers ask is served on
         `peer_listener` alone.
         """
+        assert not any(key in raw_handlers for key in FOR_BROKERS), "these would serve anybody"
         self._peer_listener = peer_listener
         self._raw_handlers = raw_handlers
         self._handlers = handlers
@@ -54,12 +57,11 @@ class Dispatcher:
     def serve(self, exchange: Exchange) -> None:
         """Take a request; it is answered in its time."""
         self._counters.note_request(exchange.api_key)
-        if _is_for_brokers(exchange) and exchange.requester.listener != self._peer_listener:
-            exchange.requester.drop("not served", f"API {int(exchange.api_key)} is for brokers")
-            return
         raw = self._raw_handlers.get(exchange.api_key)
         if raw is not None:
             raw(exchange)
+        elif _is_for_brokers(exchange) and exchange.requester.listener != self._peer_listener:
+            exchange.requester.drop("not served", f"API {int(exchange.api_key)} is for brokers")
         elif exchange.api_key == ApiKey.API_VERSIONS:
             _tell_versions(exchange)
         else:

@@ -26,6 +26,7 @@ from broker_layer.kafka.produce_codec import (
     ProduceRequest,
     ProduceTopicResult,
     decode_produce,
+    encode_appended,
     encode_produce_response,
 )
 from broker_layer.kafka.versions import PRODUCE_VERSION_MIN
@@ -84,10 +85,11 @@ class ProduceService:
 
     def serve(self, exchange: Exchange) -> None:
         """Take a Produce; see `exchange.RawHandler`."""
-        queue = self._queues.get(exchange.requester.connection_id)
-        if queue is not None:
-            queue.append(exchange)
-            return
+        if self._queues:
+            queue = self._queues.get(exchange.requester.connection_id)
+            if queue is not None:
+                queue.append(exchange)
+                return
         request = decode_produce(exchange.api_version, exchange.body)
         if self._must_wait(request):
             self._queues[exchange.requester.connection_id] = deque()
@@ -230,7 +232,14 @@ class ProduceService:
             return
         self._counters.produce_latency.record(now_s - exchange.arrived_s)
         throttle_s = self._throttle_s(exchange, now_s)
-        topics = self._results(pending.outcomes)
+        outcomes = pending.outcomes
+        if len(outcomes) == 1 and not refused and not throttle_s:
+            (only,) = outcomes
+            version = exchange.api_version
+            body = encode_appended(version, only.topic, only.partition, only.appended)
+            exchange.answer([body])
+            return
+        topics = self._results(outcomes)
         body = encode_produce_response(
             exchange.api_version,
             topics,

@@ -85,6 +85,8 @@ class EnsembleHealth:
 
     def is_lagging(self, bookie_id: BookieId) -> bool:
         """Tell whether a member is out because it is late, though it answers."""
+        if self.is_whole:
+            return False
         failure = self.failed.get(bookie_id) or self._parked.get(bookie_id)
         return failure is not None and failure.kind is FailureKind.LAGGING
 

@@ -28,8 +28,8 @@ BUGS = (
         (
             Edit(
                 WRITING,
-                "        stored.add_done_callback(self._on_stored)\n",
-                "        stored.add_done_callback(self._on_stored)\n"
+                "size, time_ms, answer))\n",
+                "size, time_ms, answer))\n"
                 "        answer.set_result(self._appended(base, time_ms))\n",
             ),
         ),

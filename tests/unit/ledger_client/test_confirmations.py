@@ -7,8 +7,9 @@ import logging
 import pytest
 
 from ledger_client.confirmations import Confirmations
-from ledger_client.errors import LedgerFencedError, QuorumTimeoutError
+from ledger_client.errors import LedgerError, LedgerFencedError, QuorumTimeoutError
 from ledger_client.full_replication import FullReplication
+from ledger_client.turn_calls import TurnCalls
 from ledger_client.window import ENTRY_COST_BYTES, AppendWindow
 from metadata.ids import EntryId, LedgerId
 
@@ -16,7 +17,7 @@ LEDGER = LedgerId(7)
 
 
 async def test_the_lac_resolves_every_entry_up_to_it_in_order() -> None:
-    confirmations = Confirmations()
+    confirmations = Confirmations(TurnCalls())
     order: list[int] = []
     futures = [confirmations.expect(EntryId(i)) for i in range(4)]
     for future in futures:
@@ -28,7 +29,7 @@ async def test_the_lac_resolves_every_entry_up_to_it_in_order() -> None:
 
 
 async def test_a_cancelled_caller_does_not_hold_up_the_others() -> None:
-    confirmations = Confirmations()
+    confirmations = Confirmations(TurnCalls())
     first, second = confirmations.expect(EntryId(0)), confirmations.expect(EntryId(1))
     first.cancel()
     confirmations.confirm(EntryId(1))
@@ -38,7 +39,7 @@ async def test_a_cancelled_caller_does_not_hold_up_the_others() -> None:
 async def test_a_failure_names_each_entry_and_logs_nothing(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    confirmations = Confirmations()
+    confirmations = Confirmations(TurnCalls())
     futures = [confirmations.expect(EntryId(i)) for i in (3, 4)]
     confirmations.fail(LedgerFencedError("fenced", ledger_id=LEDGER))
     errors = [future.exception() for future in futures]
@@ -50,6 +51,22 @@ async def test_a_failure_names_each_entry_and_logs_nothing(
         del unawaited, futures, errors
         gc.collect()
     assert not caplog.records
+
+
+async def test_who_follows_is_called_once_for_a_turn_and_hears_of_the_failure_last() -> None:
+    confirmations = Confirmations(TurnCalls())
+    heard: list[LedgerError | None] = []
+    confirmations.follow(heard.append)
+    confirmations.confirm(EntryId(1))
+    confirmations.confirm(EntryId(2))
+    assert heard == []  # never from inside what confirmed it
+    await asyncio.sleep(0)
+    assert heard == [None]
+    error = LedgerFencedError("fenced", ledger_id=LEDGER)
+    confirmations.confirm(EntryId(3))
+    confirmations.fail(error)
+    await asyncio.sleep(0)
+    assert heard == [None, error]
 
 
 async def test_the_window_admits_in_order_and_always_lets_one_through() -> None:

@@ -25,6 +25,17 @@ async def serve(stopping):
 sys.exit(run_server(ServerProcess("thing", "info", True, (Refused,)), serve))
 """
 
+COLLECTED = """
+import gc
+from serving.process import COLLECT_AFTER_OBJECTS, ServerProcess, run_server
+
+async def serve(stopping):
+    print(gc.get_threshold()[0], gc.get_freeze_count() > 10_000)
+
+run_server(ServerProcess("thing", "info", False, ()), serve)
+run_server(ServerProcess("thing", "info", False, (), 10 * COLLECT_AFTER_OBJECTS), serve)
+"""
+
 
 async def work(seconds: float = 0, error: Exception | None = None) -> str:
     await asyncio.sleep(seconds)
@@ -78,3 +89,10 @@ def test_a_failure_is_one_line_that_says_what_to_do() -> None:
         assert process.stderr is not None
         (line,) = process.stderr.read().splitlines()
     assert '"level": "error", "event": "thing stopped: look there"' in line
+
+
+def test_what_was_imported_is_not_collected_and_a_server_says_how_often_the_rest_is() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", COLLECTED], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.splitlines() == ["20000 True", "200000 True"]
