@@ -20,6 +20,7 @@ from metadata.broker_registration import (
     pack_broker,
     unpack_broker,
 )
+from metadata.callbacks import Callbacks
 from metadata.child_values import ChildValues
 from metadata.ephemeral import HELD_WAIT_S, EphemeralKeeper, unpack_held
 from metadata.errors import MetadataFormatError, NameHeldError
@@ -113,8 +114,7 @@ class BrokerDirectory:
 
     def __init__(self, store: MetadataStore, rng: Random) -> None:
         self._brokers: dict[int, BrokerRegistration] = {}
-        self._callbacks: dict[int, Callable[[BrokerEvent], None]] = {}
-        self._callback_count = 0
+        self._callbacks = Callbacks[BrokerEvent]()
         self._values = ChildValues(store, BROKERS, rng, on_value=self._put, on_gone=self._drop)
 
     @property
@@ -124,14 +124,7 @@ class BrokerDirectory:
 
     def on_change(self, callback: Callable[[BrokerEvent], None]) -> Cancel:
         """Call back with each change, after `brokers` shows it."""
-        self._callback_count += 1
-        number = self._callback_count
-        self._callbacks[number] = callback
-
-        def cancel() -> None:
-            self._callbacks.pop(number, None)
-
-        return cancel
+        return self._callbacks.add(callback)
 
     async def start(self) -> None:
         """Read every registration, and follow them from then on.
@@ -161,14 +154,12 @@ class BrokerDirectory:
             self._drop(name)
             known = None
         self._brokers[registration.broker_id] = registration
-        self._tell(BrokerJoined(registration) if known is None else BrokerChanged(registration))
+        self._callbacks.tell(
+            BrokerJoined(registration) if known is None else BrokerChanged(registration)
+        )
 
     def _drop(self, name: str) -> None:
         # a name that is no number was never put
         broker_id = int(name) if name.isascii() and name.isdigit() else -1
         if self._brokers.pop(broker_id, None) is not None:
-            self._tell(BrokerLeft(broker_id))
-
-    def _tell(self, event: BrokerEvent) -> None:
-        for callback in list(self._callbacks.values()):
-            callback(event)
+            self._callbacks.tell(BrokerLeft(broker_id))

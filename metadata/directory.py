@@ -16,6 +16,7 @@ from random import Random
 from types import MappingProxyType
 from typing import Final
 
+from metadata.callbacks import Callbacks
 from metadata.child_values import ChildValues
 from metadata.ephemeral import unpack_held
 from metadata.ids import BookieId, is_bookie_id
@@ -55,8 +56,7 @@ class BookieDirectory:
 
     def __init__(self, store: MetadataStore, rng: Random, *, jitter_s: float = JITTER_S) -> None:
         self._bookies: dict[BookieId, BookieRegistration] = {}
-        self._callbacks: dict[int, Callable[[DirectoryEvent], None]] = {}
-        self._callback_count = 0
+        self._callbacks = Callbacks[DirectoryEvent]()
         self._values = ChildValues(
             store, BOOKIES, rng, on_value=self._put, on_gone=self._drop, jitter_s=jitter_s
         )
@@ -68,14 +68,7 @@ class BookieDirectory:
 
     def on_event(self, callback: Callable[[DirectoryEvent], None]) -> Cancel:
         """Call back with each change, after `bookies` shows it."""
-        self._callback_count += 1
-        number = self._callback_count
-        self._callbacks[number] = callback
-
-        def cancel() -> None:
-            self._callbacks.pop(number, None)
-
-        return cancel
+        return self._callbacks.add(callback)
 
     async def start(self) -> None:
         """Read every registration, and follow them from then on.
@@ -103,13 +96,11 @@ class BookieDirectory:
         if known == registration:
             return
         self._bookies[registration.bookie_id] = registration
-        self._tell(BookieJoined(registration) if known is None else BookieChanged(registration))
+        self._callbacks.tell(
+            BookieJoined(registration) if known is None else BookieChanged(registration)
+        )
 
     def _drop(self, name: str) -> None:
         bookie_id = BookieId(name)
         if self._bookies.pop(bookie_id, None) is not None:
-            self._tell(BookieLeft(bookie_id))
-
-    def _tell(self, event: DirectoryEvent) -> None:
-        for callback in list(self._callbacks.values()):
-            callback(event)
+            self._callbacks.tell(BookieLeft(bookie_id))

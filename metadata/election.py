@@ -19,6 +19,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Final
 
+from metadata.callbacks import Callbacks
 from metadata.ephemeral import INCARNATION_BYTES, HeldNode, pack_held, unpack_held
 from metadata.errors import (
     MetadataError,
@@ -49,8 +50,7 @@ class ControllerElection:
         self._incarnation = rng.randbytes(INCARNATION_BYTES)
         self._controller_id: int | None = None
         self._held_session_id: int | None = None
-        self._callbacks: dict[int, Callable[[], None]] = {}
-        self._callback_count = 0
+        self._callbacks = Callbacks[()]()
         self._wake = asyncio.Event()
         self._cancels: list[Cancel] = []
         self._task: asyncio.Task[None] | None = None
@@ -70,14 +70,7 @@ class ControllerElection:
 
     def on_change(self, callback: Callable[[], None]) -> Cancel:
         """Call back when `controller_id` or `is_controller` may have changed."""
-        self._callback_count += 1
-        number = self._callback_count
-        self._callbacks[number] = callback
-
-        def cancel() -> None:
-            self._callbacks.pop(number, None)
-
-        return cancel
+        return self._callbacks.add(callback)
 
     async def start(self) -> None:
         """Stand for election from now on; the outcome comes by `on_change`."""
@@ -158,8 +151,7 @@ class ControllerElection:
         if (controller_id, held_session_id) == (self._controller_id, self._held_session_id):
             return
         self._controller_id, self._held_session_id = controller_id, held_session_id
-        for callback in list(self._callbacks.values()):
-            callback()
+        self._callbacks.tell()
 
 
 def _broker_id_of(held: HeldNode) -> int:

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING, Final
 
+from metadata.callbacks import Callbacks
 from metadata.child_values import ChildValues
 from metadata.errors import MetadataError, NodeNotFoundError
 from metadata.in_sync import InSync, pack_reports, unpack_reports
@@ -112,8 +113,7 @@ class InSyncView:
 
     def __init__(self, store: MetadataStore, rng: Random) -> None:
         self._reports: dict[str, dict[PartitionKey, InSync]] = {}
-        self._callbacks: dict[int, Callable[[], None]] = {}
-        self._callback_count = 0
+        self._callbacks = Callbacks[()]()
         self._values = ChildValues(store, IN_SYNC, rng, on_value=self._put, on_gone=self._drop)
 
     def find(self, key: PartitionKey) -> InSync | None:
@@ -127,14 +127,7 @@ class InSyncView:
 
     def on_change(self, callback: Callable[[], None]) -> Cancel:
         """Call back when some broker reported something else."""
-        self._callback_count += 1
-        number = self._callback_count
-        self._callbacks[number] = callback
-
-        def cancel() -> None:
-            self._callbacks.pop(number, None)
-
-        return cancel
+        return self._callbacks.add(callback)
 
     async def start(self) -> None:
         """Read every report, and follow them from then on.
@@ -151,12 +144,8 @@ class InSyncView:
         reports = unpack_reports(f"{IN_SYNC}/{name}", value)
         if self._reports.get(name) != reports:
             self._reports[name] = reports
-            self._tell()
+            self._callbacks.tell()
 
     def _drop(self, name: str) -> None:
         if self._reports.pop(name, None) is not None:
-            self._tell()
-
-    def _tell(self) -> None:
-        for callback in list(self._callbacks.values()):
-            callback()
+            self._callbacks.tell()

@@ -8,8 +8,7 @@ the last request that it heard; that is never before the sending of the last one
 Source: metadata.md; kazoo says LOST only after it has reconnected.
 """
 
-from collections.abc import Callable
-
+from metadata.callbacks import Callbacks
 from metadata.store import Cancel, SessionCallback, SessionState
 from metadata.zookeeper_session import LinkDown, LinkNews, LinkUp, SessionLost
 
@@ -23,8 +22,7 @@ class SessionLease:
         self.session_timeout_s = session_timeout_s
         self._is_up = False
         self._contacted_s = now
-        self._callbacks: dict[int, SessionCallback] = {}
-        self._callback_count = 0
+        self._callbacks = Callbacks[SessionState]()
 
     @property
     def ends_s(self) -> float:
@@ -33,10 +31,7 @@ class SessionLease:
 
     def on_session(self, callback: SessionCallback) -> Cancel:
         """Call back at every change of the state."""
-        self._callback_count += 1
-        number = self._callback_count
-        self._callbacks[number] = callback
-        return lambda: _forget(self._callbacks, number)
+        return self._callbacks.add(callback)
 
     def hear(self, news: LinkNews) -> None:
         """Take news of the connection, in order."""
@@ -80,9 +75,4 @@ class SessionLease:
         if state is self.state:
             return
         self.state = state
-        for callback in list(self._callbacks.values()):
-            callback(state)
-
-
-def _forget(callbacks: dict[int, Callable[[SessionState], None]], number: int) -> None:
-    callbacks.pop(number, None)
+        self._callbacks.tell(state)

@@ -18,6 +18,7 @@ from types import MappingProxyType
 from broker_layer.control.session_lease import SessionLease
 from broker_layer.control.topic_follower import TopicFollower
 from metadata.broker_registry import BrokerDirectory, BrokerRegistration
+from metadata.callbacks import Callbacks
 from metadata.election import ControllerElection
 from metadata.in_sync_reports import InSyncView
 from metadata.store import Cancel, MetadataStore, SessionState
@@ -85,8 +86,7 @@ class ClusterView:
         self._deleting: dict[str, TopicRecord] = {}
         self._names_of_ids: dict[TopicId, str] = {}
         self._reread_number = 0
-        self._callbacks: dict[int, ViewCallback] = {}
-        self._callback_count = 0
+        self._callbacks = Callbacks[ViewEvent]()
         self._cancels: list[Cancel] = []
 
     def start(self) -> None:
@@ -108,14 +108,7 @@ class ClusterView:
 
     def on_event(self, callback: ViewCallback) -> Cancel:
         """Call back with each change, after the view shows it."""
-        self._callback_count += 1
-        number = self._callback_count
-        self._callbacks[number] = callback
-
-        def cancel() -> None:
-            self._callbacks.pop(number, None)
-
-        return cancel
+        return self._callbacks.add(callback)
 
     def learn(self, record: TopicRecord) -> None:
         """Take note of a topic that this broker just stored."""
@@ -214,5 +207,4 @@ class ClusterView:
     def _tell(self, event: ViewEvent) -> None:
         if not isinstance(event, ViewSettled):
             self.epoch += 1
-        for callback in list(self._callbacks.values()):
-            callback(event)
+        self._callbacks.tell(event)

@@ -11,6 +11,7 @@ Source: topics design, "What a takeover does"; protocol rule 1.3.
 import asyncio
 from collections.abc import Callable
 
+from metadata.callbacks import Callbacks
 from metadata.store import Cancel, MetadataStore, SessionState
 
 
@@ -22,8 +23,7 @@ class SessionLease:
         self._suspended_s: float | None = None
         self._must_reread = False
         self._timer: asyncio.TimerHandle | None = None
-        self._callbacks: dict[int, Callable[[], None]] = {}
-        self._callback_count = 0
+        self._callbacks = Callbacks[()]()
         self._note(store.session_state)
         self._cancel = store.on_session(self._note)
 
@@ -49,14 +49,7 @@ class SessionLease:
 
     def on_lapse(self, callback: Callable[[], None]) -> Cancel:
         """Call back at each lapse."""
-        self._callback_count += 1
-        number = self._callback_count
-        self._callbacks[number] = callback
-
-        def cancel() -> None:
-            self._callbacks.pop(number, None)
-
-        return cancel
+        return self._callbacks.add(callback)
 
     def close(self) -> None:
         """Stop following."""
@@ -85,8 +78,7 @@ class SessionLease:
             return
         self._must_reread = True
         self._stop_timer()
-        for callback in list(self._callbacks.values()):
-            callback()
+        self._callbacks.tell()
 
     def _stop_timer(self) -> None:
         if self._timer is not None:
