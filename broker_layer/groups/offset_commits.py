@@ -80,17 +80,7 @@ class OffsetCommitHandlers:
     async def offset_commit(self, request: ApiMessage, context: RequestContext) -> ApiMessage:
         """Serve OffsetCommit."""
         assert isinstance(request, OffsetCommitRequest)
-        asked = [
-            AskedOffset(
-                topic.name,
-                each.partition_index,
-                each.committed_offset,
-                each.committed_leader_epoch,
-                each.committed_metadata or "",
-            )
-            for topic in request.topics
-            for each in topic.partitions
-        ]
+        asked = _asked_in(request.topics)
         committer = Committer(
             request.group_id,
             request.member_id,
@@ -119,17 +109,7 @@ class OffsetCommitHandlers:
     async def txn_offset_commit(self, request: ApiMessage, context: RequestContext) -> ApiMessage:
         """Serve TxnOffsetCommit: the offsets wait for the end of the transaction."""
         assert isinstance(request, TxnOffsetCommitRequest)
-        asked = [
-            AskedOffset(
-                topic.name,
-                each.partition_index,
-                each.committed_offset,
-                each.committed_leader_epoch,
-                each.committed_metadata or "",
-            )
-            for topic in request.topics
-            for each in topic.partitions
-        ]
+        asked = _asked_in(request.topics)
         errors = await self._commit_pending(request, asked, context)
         answers = iter(errors)
         return TxnOffsetCommitResponse(
@@ -220,6 +200,25 @@ class OffsetCommitHandlers:
                 host.shard.offsets.next_order(),
             )
             yield PlacedOffset(each.topic, each.partition, committed)
+
+
+def _asked_in(
+    topics: Iterable[
+        OffsetCommitRequest.OffsetCommitRequestTopic
+        | TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
+    ],
+) -> list[AskedOffset]:
+    return [
+        AskedOffset(
+            topic.name,
+            each.partition_index,
+            each.committed_offset,
+            each.committed_leader_epoch,
+            each.committed_metadata or "",
+        )
+        for topic in topics
+        for each in topic.partitions
+    ]
 
 
 def _check_committer(host: GroupHost, committer: Committer) -> None:

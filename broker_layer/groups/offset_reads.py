@@ -7,7 +7,8 @@ the same name is not shown.
 Source: Kafka's protocol, keys 9 and 47; KIP-447 (stable offsets), KIP-496, KIP-709, KIP-848.
 """
 
-from typing import Final, NamedTuple
+from collections.abc import Callable
+from typing import Final, NamedTuple, TypeVar
 
 from broker_layer.errors import TopicError
 from broker_layer.groups.consumer_protocol import CONSUMER_PROTOCOL_TYPE
@@ -45,6 +46,8 @@ class FetchedOffset(NamedTuple):
     error: ErrorCode
 
 
+TopicT = TypeVar("TopicT")
+
 Fetched = list[tuple[str, list[FetchedOffset]]]
 
 
@@ -71,26 +74,9 @@ class OffsetReadHandlers:
             error = refusal.code
             is_in_partitions = context.api_version < _GROUP_ERROR_VERSION
             fetched = _failed(asked or [], error) if is_in_partitions else []
-        response_topic = OffsetFetchResponse.OffsetFetchResponseTopic
-        return OffsetFetchResponse(
-            error_code=error,
-            topics=[
-                response_topic(
-                    name=name,
-                    partitions=[
-                        response_topic.OffsetFetchResponsePartition(
-                            partition_index=each.partition,
-                            committed_offset=each.offset,
-                            committed_leader_epoch=each.leader_epoch,
-                            metadata=each.metadata,
-                            error_code=each.error,
-                        )
-                        for each in partitions
-                    ],
-                )
-                for name, partitions in fetched
-            ],
-        )
+        kind = OffsetFetchResponse.OffsetFetchResponseTopic
+        shown = _shown(fetched, kind, kind.OffsetFetchResponsePartition)
+        return OffsetFetchResponse(error_code=error, topics=shown)
 
     async def offset_delete(self, request: ApiMessage, context: RequestContext) -> ApiMessage:
         """Serve OffsetDelete: of partitions that nobody in the group reads."""
@@ -132,28 +118,10 @@ class OffsetReadHandlers:
             fetched = await self._fetch(host, asked.group_id, wanted, is_stable=is_stable)
         except TopicError as refusal:
             error = refusal.code
-        response_group = OffsetFetchResponse.OffsetFetchResponseGroup
-        response_topic = response_group.OffsetFetchResponseTopics
-        return response_group(
-            group_id=asked.group_id,
-            error_code=error,
-            topics=[
-                response_topic(
-                    name=name,
-                    partitions=[
-                        response_topic.OffsetFetchResponsePartitions(
-                            partition_index=each.partition,
-                            committed_offset=each.offset,
-                            committed_leader_epoch=each.leader_epoch,
-                            metadata=each.metadata,
-                            error_code=each.error,
-                        )
-                        for each in partitions
-                    ],
-                )
-                for name, partitions in fetched
-            ],
-        )
+        group = OffsetFetchResponse.OffsetFetchResponseGroup
+        kind = group.OffsetFetchResponseTopics
+        shown = _shown(fetched, kind, kind.OffsetFetchResponsePartitions)
+        return group(group_id=asked.group_id, error_code=error, topics=shown)
 
     async def _fetch(
         self, host: GroupHost, group_id: str, asked: Asked, *, is_stable: bool
@@ -167,6 +135,30 @@ class OffsetReadHandlers:
         ]
         await host.settled()
         return fetched
+
+
+def _shown(
+    fetched: Fetched, topic_kind: Callable[..., TopicT], partition_kind: Callable[..., object]
+) -> list[TopicT]:
+    """Return the topics of an answer: of one group, or among several, they differ in their types
+    alone.
+    """
+    return [
+        topic_kind(
+            name=name,
+            partitions=[
+                partition_kind(
+                    partition_index=each.partition,
+                    committed_offset=each.offset,
+                    committed_leader_epoch=each.leader_epoch,
+                    metadata=each.metadata,
+                    error_code=each.error,
+                )
+                for each in partitions
+            ],
+        )
+        for name, partitions in fetched
+    ]
 
 
 def _fetched(
