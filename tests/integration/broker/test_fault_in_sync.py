@@ -11,7 +11,9 @@ from confluent_kafka.admin import AdminClient
 from quire.admin_api import get_json
 from quire.local_cluster import LocalCluster
 from tests.integration.broker.fault_client import (
+    ASK_EVERY_S,
     CALL_S,
+    WAIT_S,
     bootstrap,
     create_topic,
     on_thread,
@@ -129,8 +131,10 @@ async def test_an_unclean_election_brings_back_what_lost_its_only_ledger(
 
     await on_thread(wait_until, is_led, lambda led: not led)
     assert (await on_thread(partition_of, servers, TOPIC)).isrs == []
-    state = await get_json(f"{broker.admin_url}/api/v1/partitions")
-    assert holder.id in str(state), "it says who is missing"
+    partitions = f"{broker.admin_url}/api/v1/partitions"
+    async with asyncio.timeout(WAIT_S):  # until it says who is missing
+        while holder.id not in str(await get_json(partitions)):  # noqa: ASYNC110 - it tells nobody
+            await asyncio.sleep(ASK_EVERY_S)
     admin = AdminClient({"bootstrap.servers": servers})
     place = TopicPartition(TOPIC, 0)
     answers = await on_thread(
