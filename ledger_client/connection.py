@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, cast
 
+from bookie.wire.bodies import BodyPool
 from bookie.wire.codec import decode_acks, decode_reply, encode_message
 from bookie.wire.entries import Entries, decode_entries
 from bookie.wire.errors import WireError
@@ -53,6 +54,9 @@ PING_IDLE_S: Final = 20.0
 """The same with nothing unanswered."""
 PING_TIMEOUT_S: Final = 2.5
 CALLS_MAX: Final = 10_000
+ANSWER_BYTES_TRUSTED_MAX: Final = 4 * 1024 * 1024 + 64 * 1024
+"""A bookie that sent a large answer is given as much at once for the next: what a read asks for
+with the default limits."""
 
 _ADD: Final = FrameKind.ADD  # a look-up in the enumeration costs as much as the header
 
@@ -77,7 +81,9 @@ class BookieConnection(asyncio.BufferedProtocol):
         add_timeout_s: float,
         on_lost: LostCallback,
         on_latency: Callable[[float, float, int], None],
+        bodies: BodyPool | None = None,
     ) -> None:
+        """Answers are received into buffers of `bodies`, if it is given."""
         self.bookie_id = bookie_id
         self.unanswered = [0, 0]  # bytes of adds: of writers, and of recoveries
         self.attached: dict[LedgerId, None] = {}
@@ -93,7 +99,7 @@ class BookieConnection(asyncio.BufferedProtocol):
         self._on_lost = on_lost
         self._on_latency = on_latency
         self._transport: asyncio.Transport | None = None
-        self._assembler = FrameAssembler()
+        self._assembler = FrameAssembler(bodies=bodies, trusted_bytes_max=ANSWER_BYTES_TRUSTED_MAX)
         self._writes = ConnectionWrites(loop)
         self._adds: dict[int, tuple[PendingAdd, float]] = {}  # with the loop's time of sending
         self._calls: dict[int, _Call] = {}

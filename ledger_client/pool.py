@@ -12,9 +12,10 @@ import asyncio
 from collections.abc import Callable, Sequence
 from random import Random
 from ssl import SSLContext
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from bookie.wire.batch import Buffer
+from bookie.wire.bodies import BodyPool
 from bookie.wire.entries import Entries
 from bookie.wire.messages import (
     WIRE_VERSION,
@@ -40,6 +41,9 @@ from ledger_client.latency import RecentLatency
 from ledger_client.observability import Observer
 from ledger_client.pool_link import Addresses, BookieLink, LinkSettings
 from metadata.ids import BookieId, EntryId, LedgerId
+
+BODIES_BYTES_MAX: Final = 32 * 1024 * 1024
+"""Buffers of large answers that are kept to be used again."""
 
 Cancel = Callable[[], None]
 AnswerT = TypeVar("AnswerT", bound=Answer)
@@ -74,6 +78,7 @@ class BookiePool:
         self._ssl = ssl
         self._credentials = credentials
         self._client_name = client_name
+        self._bodies = BodyPool(BODIES_BYTES_MAX)
         self._is_closed = False
 
     def add(
@@ -252,6 +257,7 @@ class BookiePool:
             self._rng,
             self._observer.note_connected,
             self._on_link_failed,
+            self._bodies,
         )
 
     def _on_link_failed(self, bookie_id: BookieId, failure: CallFailure, reason: str) -> None:

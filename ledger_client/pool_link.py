@@ -17,6 +17,7 @@ from random import Random
 from ssl import SSLContext
 from typing import Final, Protocol
 
+from bookie.wire.bodies import BodyPool
 from bookie.wire.messages import Hello, Request, Status
 from ledger_client.config import ClientConfig
 from ledger_client.connection import Answer, BookieConnection
@@ -67,6 +68,8 @@ class LinkSettings:
     rng: Random
     on_connected: Callable[[BookieId], None]
     on_unavailable: Callable[[BookieId, CallFailure, str], None]
+    bodies: BodyPool
+    """Where large answers are received into."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,6 +272,7 @@ class BookieLink:
             add_timeout_s=settings.config.add_timeout_s,
             on_lost=self._on_lost,
             on_latency=self._on_latency,
+            bodies=settings.bodies,
         )
         try:
             await self._loop.create_connection(

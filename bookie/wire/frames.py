@@ -15,7 +15,7 @@ Format of a frame's header, little-endian:
 
 Invariants: a frame's size is checked before anything is allocated for it; what is allocated for a
 frame that was only announced is at most `BODY_BYTES_AT_FIRST`, or what the peer sent in one frame
-before, up to `BODY_BYTES_TRUSTED_MAX`; then twice what has arrived.
+before, up to `BODY_BYTES_TRUSTED_MAX` or what is said; then twice what has arrived.
 
 Source: storage design, "Limits and refusals".
 """
@@ -108,10 +108,14 @@ class FrameAssembler:
         "_limit",
         "_pending",
         "_trusted_bytes",
+        "_trusted_bytes_max",
     )
 
     def __init__(
-        self, frame_bytes_max: int = FIRST_FRAME_BYTES_MAX, bodies: BodyPool | None = None
+        self,
+        frame_bytes_max: int = FIRST_FRAME_BYTES_MAX,
+        bodies: BodyPool | None = None,
+        trusted_bytes_max: int = BODY_BYTES_TRUSTED_MAX,
     ) -> None:
         """Take large bodies from a pool, if one is given; they are its again when no view is
         left.
@@ -125,6 +129,7 @@ class FrameAssembler:
         self._body_bytes = 0
         self._body_filled = 0
         self._trusted_bytes = BODY_BYTES_AT_FIRST
+        self._trusted_bytes_max = trusted_bytes_max
 
     def allow(self, frame_bytes_max: int) -> None:
         """Raise the limit, once the peer has introduced itself."""
@@ -154,7 +159,7 @@ class FrameAssembler:
             return []
         kind, flags, request_id = self._pending
         if self._body_bytes > self._trusted_bytes:
-            self._trusted_bytes = min(self._body_bytes, BODY_BYTES_TRUSTED_MAX)
+            self._trusted_bytes = min(self._body_bytes, self._trusted_bytes_max)
         frame = Frame(kind, flags, request_id, self._body)
         self._pending, self._body = None, memoryview(b"")
         return [frame]

@@ -30,6 +30,7 @@ from broker_layer.kafka.record_batch import (
     DecompressionTooLargeError,
     parse_records,
     read_header,
+    read_last_offset,
 )
 from broker_layer.log.kept_batches import Answer, Batch, ReadBatch
 from broker_layer.log.ledger_chain import LedgerChain
@@ -176,7 +177,7 @@ class LogReading:
                 position = EntryId(entry_id + 1)
                 if is_state_entry(data):
                     continue
-                last_offset = read_header(data).last_offset
+                last_offset = read_last_offset(data)
                 if last_offset >= offset:
                     found.append(ReadBatch(last_offset, segment.ledger_id, entry_id, data))
         return found

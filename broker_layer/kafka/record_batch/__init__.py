@@ -23,6 +23,7 @@ from broker_layer.kafka.record_batch.header import (
     Compression,
     place,
     read_header,
+    read_last_offset,
     stamp,
     without_append_time,
 )
@@ -59,6 +60,7 @@ __all__ = [
     "place",
     "read_control",
     "read_header",
+    "read_last_offset",
     "stamp",
     "without_append_time",
 ]

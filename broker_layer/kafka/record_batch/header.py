@@ -60,6 +60,7 @@ DELETE_HORIZON_FLAG: Final = 0x40
 HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 assert HEADER.size == HEADER_BYTES
 _OFFSET = struct.Struct(">q")
+_FIRST_AND_LAST = struct.Struct(">q15xi")
 _EPOCH = struct.Struct(">i")
 _CRC = struct.Struct(">I")
 _ATTRIBUTES = struct.Struct(">h")
@@ -152,6 +153,17 @@ def read_header(data: bytes | bytearray | memoryview, start: int = 0) -> BatchHe
         raise BatchError(ErrorCode.CORRUPT_MESSAGE, "a record batch ends within its header")
     fields = HEADER.unpack_from(data, start)
     return BatchHeader(fields[0], fields[1] + LENGTH_END, *fields[2:])
+
+
+def read_last_offset(data: bytes | bytearray | memoryview) -> int:
+    """Return the offset of a batch's last record, without looking at the rest of its header.
+
+    Raises BatchError (CORRUPT_MESSAGE) if there are too few bytes for a header.
+    """
+    if len(data) < HEADER_BYTES:
+        raise BatchError(ErrorCode.CORRUPT_MESSAGE, "a record batch ends within its header")
+    base_offset, delta = _FIRST_AND_LAST.unpack_from(data)
+    return int(base_offset + delta)
 
 
 def place(data: bytearray | memoryview, base_offset: int, leader_epoch: int) -> None:

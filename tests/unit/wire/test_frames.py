@@ -113,6 +113,15 @@ def test_a_peer_is_given_at_once_what_it_filled_before(sent_before: list[int], g
     assert len(assembler.get_buffer()) == given
 
 
+def test_a_peer_is_given_no_more_than_it_is_trusted_with() -> None:
+    assembler = FrameAssembler(FRAME_BYTES_MAX, trusted_bytes_max=2 * BODY_BYTES_TRUSTED_MAX)
+    assert (
+        len(_feed(assembler, _frame(FrameKind.ENTRIES, 1, bytes(4 * BODY_BYTES_TRUSTED_MAX)))) == 1
+    )
+    _feed(assembler, frame_header(FrameKind.ENTRIES, 1, FRAME_BYTES_MAX))
+    assert len(assembler.get_buffer()) == 2 * BODY_BYTES_TRUSTED_MAX
+
+
 def test_a_body_is_never_reused() -> None:
     assembler = FrameAssembler()
     (first,) = _feed(assembler, _frame(FrameKind.ADD, 1, b"first"))

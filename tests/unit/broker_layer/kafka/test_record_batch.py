@@ -29,6 +29,7 @@ from broker_layer.kafka.record_batch import (
     place,
     read_control,
     read_header,
+    read_last_offset,
     stamp,
 )
 from broker_layer.kafka.record_batch.header import seal
@@ -191,6 +192,16 @@ def test_place_and_stamp() -> None:
     assert theirs is not None
     assert theirs.validate_crc()
     assert {each.timestamp for each in theirs} == {99_999}
+
+
+@given(st.integers(0, 2**62), st.integers(0, 2**31 - 1))
+def test_the_last_offset_is_that_of_the_whole_header(base: int, delta: int) -> None:
+    data = build_batch([Record(0, 1_000, None, b"a", ())])
+    place(data, base, 3)
+    struct.pack_into(">i", data, 23, delta)
+    assert read_last_offset(data) == read_header(data).last_offset
+    with pytest.raises(BatchError):
+        read_last_offset(data[: HEADER_BYTES - 1])
 
 
 def test_read_header_elsewhere() -> None:
