@@ -30,6 +30,7 @@ from metadata.chain import (
     unpack_head,
     unpack_link,
 )
+from metadata.dropping import drop, drop_tree
 from metadata.errors import (
     ChainExistsError,
     ChainNotFoundError,
@@ -46,7 +47,6 @@ from metadata.paths import (
     CHAINS,
     LINK_LEVEL_DIGITS,
     chain_application_path,
-    chain_applications_path,
     chain_link_path,
     chain_links_path,
     chain_path,
@@ -215,16 +215,14 @@ class ChainStore:
         async for index in self._stored_indices(chain_links_path(name)):
             if index >= first_index:
                 return
-            await self._drop(chain_link_path(name, index))
+            await drop(self._store, chain_link_path(name, index), self._rng)
 
     async def delete(self, name: str) -> None:
         """Delete a chain, and none of its ledgers; again, if a deletion was cut off. Nothing is
         published any more once this begins. Raises ChainNotFoundError.
         """
         await self._change(name, ChainHead.with_deletion, also_deleted=True)
-        for parent in (chain_links_path(name), chain_applications_path(name)):
-            await self._drop_tree(parent)
-        await self._drop(chain_path(name))
+        await drop_tree(self._store, chain_path(name), self._rng)
 
     async def names(self) -> list[str]:
         """Return the names of all chains, sorted."""
@@ -365,29 +363,6 @@ class ChainStore:
                 continue
             async for index in self._stored_indices(f"{path}/{name}", above + name):
                 yield index
-
-    async def _drop_tree(self, path: str) -> None:
-        for name in await self._store.children(path, fresh=True):
-            await self._drop_tree(f"{path}/{name}")
-        await self._drop(path)
-
-    async def _drop(self, path: str) -> None:
-        """Delete a node; one that is gone already is well."""
-        pauses = Pauses(self._rng)
-        is_unknown = False
-        while True:
-            try:
-                stored = await self._store.get(path, fresh=True)
-                await self._store.delete(path, stored.version)
-                return
-            except NodeNotFoundError:
-                return
-            except OutcomeUnknownError:
-                is_unknown = True
-            except StoreUnavailableError:
-                if not is_unknown:
-                    raise
-            await asyncio.sleep(pauses.next_s())
 
     async def _read_head(self, name: str, pauses: Pauses) -> ChainHead:
         while True:

@@ -16,9 +16,9 @@ from dataclasses import replace
 from random import Random
 
 from metadata.batching import BatchingStore
+from metadata.dropping import drop, drop_tree
 from metadata.errors import (
     NodeExistsError,
-    NodeNotEmptyError,
     NodeNotFoundError,
     OutcomeUnknownError,
     StoreUnavailableError,
@@ -150,17 +150,14 @@ class PartitionStore:
         for name in await self._store.children(partition_path(key), fresh=True):
             if int(name) >= record.first_chunk:
                 return
-            await self._drop(partition_chunk_path(key, int(name)))
+            await drop(self._store, partition_chunk_path(key, int(name)), self._rng)
 
     async def delete(self, key: PartitionKey) -> None:
         """Delete a partition, and none of its ledgers; again, if a deletion was cut off."""
-        path = partition_path(key)
-        while not await self._drop(path):
-            for name in await self._store.children(path, fresh=True):
-                await self._drop(f"{path}/{name}")
+        await drop_tree(self._store, partition_path(key), self._rng)
         above = topic_partitions_path(key.topic_id)
-        if await self._drop(above):
-            await self._drop(above.rpartition("/")[0])
+        if await drop(self._store, above, self._rng):
+            await drop(self._store, above.rpartition("/")[0], self._rng)
 
     async def _create(self, key: PartitionKey) -> tuple[PartitionRecord, Version]:
         path = partition_path(key)
@@ -221,28 +218,6 @@ class PartitionStore:
                 return await self.get(key)
             except StoreUnavailableError:
                 await asyncio.sleep(pauses.next_s())
-
-    async def _drop(self, path: str) -> bool:
-        """Delete a node; one that is gone already is well. False: it stays, it has children."""
-        pauses = Pauses(self._rng)
-        is_unknown = False
-        while True:
-            try:
-                stored = await self._store.get(path, fresh=True)
-                await self._store.delete(path, stored.version)
-                return True
-            except NodeNotFoundError:
-                return True
-            except NodeNotEmptyError:
-                return False
-            except OutcomeUnknownError:
-                is_unknown = True
-            except VersionConflictError:
-                pass
-            except StoreUnavailableError:
-                if not is_unknown:
-                    raise
-            await asyncio.sleep(pauses.next_s())
 
     def _token(self) -> UpdateToken:
         return UpdateToken(self._rng.randbytes(UPDATE_TOKEN_BYTES))
