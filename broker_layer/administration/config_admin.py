@@ -8,8 +8,9 @@ each resource is answered by itself, and its settings are altered together or no
 Source: KIP-133, KIP-226, KIP-339, KIP-569.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import IntEnum
+from typing import TypeVar
 
 from broker_layer.administration.shown_configs import ConfigRow, broker_rows, topic_rows
 from broker_layer.control.cluster_view import ClusterView
@@ -37,6 +38,10 @@ _Steps = IncrementalAlterConfigsRequest.AlterConfigsResource
 _Step = _Steps.AlterableConfig
 _Altered = AlterConfigsResponse.AlterConfigsResourceResponse
 _AlteredInSteps = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
+_AskedResource = (
+    AlterConfigsRequest.AlterConfigsResource | IncrementalAlterConfigsRequest.AlterConfigsResource
+)
+AnswerT = TypeVar("AnswerT")
 
 
 class ResourceType(IntEnum):
@@ -115,20 +120,8 @@ class ConfigAdmin:
         answers = []
         for resource in request.resources:
             given = {each.name: each.value for each in resource.configs if each.value is not None}
-            code, text = await self._apply(
-                resource.resource_type,
-                resource.resource_name,
-                _replacing(given),
-                is_dry=request.validate_only,
-            )
-            answers.append(
-                _Altered(
-                    error_code=code,
-                    error_message=text,
-                    resource_type=resource.resource_type,
-                    resource_name=resource.resource_name,
-                )
-            )
+            change, is_dry = _replacing(given), request.validate_only
+            answers.append(await self._answer(_Altered, resource, change, is_dry=is_dry))
         return AlterConfigsResponse(throttle_time_ms=0, responses=answers)
 
     async def alter_in_steps(self, request: ApiMessage, context: RequestContext) -> ApiMessage:
@@ -137,21 +130,27 @@ class ConfigAdmin:
         del context
         answers = []
         for resource in request.resources:
-            code, text = await self._apply(
-                resource.resource_type,
-                resource.resource_name,
-                _stepping(list(resource.configs)),
-                is_dry=request.validate_only,
-            )
-            answers.append(
-                _AlteredInSteps(
-                    error_code=code,
-                    error_message=text,
-                    resource_type=resource.resource_type,
-                    resource_name=resource.resource_name,
-                )
-            )
+            change, is_dry = _stepping(list(resource.configs)), request.validate_only
+            answers.append(await self._answer(_AlteredInSteps, resource, change, is_dry=is_dry))
         return IncrementalAlterConfigsResponse(throttle_time_ms=0, responses=answers)
+
+    async def _answer(
+        self,
+        kind: Callable[..., AnswerT],
+        resource: _AskedResource,
+        change: ConfigChange,
+        *,
+        is_dry: bool,
+    ) -> AnswerT:
+        code, text = await self._apply(
+            resource.resource_type, resource.resource_name, change, is_dry=is_dry
+        )
+        return kind(
+            error_code=code,
+            error_message=text,
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
+        )
 
     async def _apply(
         self, kind: int, name: str, change: ConfigChange, *, is_dry: bool

@@ -10,7 +10,7 @@ Source: KIP-98, KIP-360, KIP-588 (fencing), KIP-890.
 """
 
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeVar
 
 from broker_layer.errors import TopicError
 from broker_layer.handlers import Handler
@@ -58,6 +58,7 @@ _Topic = AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult
 _Partition = _Topic.AddPartitionsToTxnPartitionResult
 
 Codes = dict[TopicPartition, ErrorCode]
+TopicT = TypeVar("TopicT")
 
 
 class NamedTopic(Protocol):
@@ -225,24 +226,21 @@ def _by_topic(codes: Codes) -> dict[str, list[tuple[int, ErrorCode]]]:
 
 
 def _topics_of(codes: Codes) -> list[_Topic]:
-    return [
-        _Topic(
-            name=name,
-            results_by_partition=[
-                _Partition(partition_index=number, partition_error_code=code)
-                for number, code in results
-            ],
-        )
-        for name, results in _by_topic(codes).items()
-    ]
+    return _shown(codes, _Topic, _Partition)
 
 
 def _inner_topics_of(codes: Codes) -> list[_InnerTopic]:
+    return _shown(codes, _InnerTopic, _InnerPartition)
+
+
+def _shown(
+    codes: Codes, topic_kind: Callable[..., TopicT], partition_kind: Callable[..., object]
+) -> list[TopicT]:
     return [
-        _InnerTopic(
+        topic_kind(
             name=name,
             results_by_partition=[
-                _InnerPartition(partition_index=number, partition_error_code=code)
+                partition_kind(partition_index=number, partition_error_code=code)
                 for number, code in results
             ],
         )
