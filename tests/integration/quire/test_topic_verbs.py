@@ -105,6 +105,12 @@ def test_wrong_uses_are_refused_with_what_is_wrong(cluster: RunningCluster) -> N
         assert told in done.stderr
     config = cluster.run("topic", "config", "wrong", "--set", "retention.ms=x")
     assert b"quire topic config --help" in config.stderr
+    cluster.json("topic", "create", "like.this")
+    alike = cluster.run("topic", "create", "like_this")
+    assert alike.returncode == ExitCode.REFUSED
+    assert b"one name in metrics" in alike.stderr
+    assert cluster.run("topic", "delete", "like.this", "--yes").returncode == ExitCode.DONE
+    cluster.json("topic", "create", "like_this")
     for verb in ("produce", "consume"):
         internal = cluster.run("topic", verb, "__consumer_offsets", stdin=b"x\n")
         assert internal.returncode == ExitCode.REFUSED, internal.stderr
