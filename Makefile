@@ -77,9 +77,17 @@ $(STAMP): pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[server,broker,dev]'
 	@touch $@
 
-# One run; `-m` replaces the default of pyproject.toml, so that the integration tests are in it.
+# Two runs at a time, of which the second has its place on the processor when the first waits for its processes; what it says comes last.
+# `-m` replaces the default of pyproject.toml, which is that of the second.
 test: $(STAMP)
-	@$(BIN)/python -m pytest -q -m 'not spark and not browser and not campaign and not kafka'
+	@told=$$(mktemp) || exit 1; \
+	nice -n 5 $(BIN)/python -m pytest -q >"$$told" 2>&1 & beside=$$!; \
+	trap 'kill $$beside 2>/dev/null; rm -f "$$told"' EXIT; trap 'exit 1' HUP INT TERM; \
+	status=0; \
+	$(BIN)/python -m pytest -q -m 'integration and not spark and not browser and not campaign and not kafka' || status=$$?; \
+	wait $$beside || status=$$?; \
+	cat "$$told"; \
+	exit $$status
 
 # PySpark and Arrow are large, and nothing but `spark_io` needs them: they come when they are asked for.
 $(SPARK_STAMP): $(STAMP)
