@@ -7,11 +7,19 @@ Source: topics design; KIP-98, KIP-101, KIP-207, KIP-360.
 
 from typing import Final
 
-from tests.seeded_bugs.seeded_bug import LEDGERS_ONLY, Edit, SeededBug, topics, units
+from tests.seeded_bugs.seeded_bug import (
+    LEDGERS_ONLY,
+    Edit,
+    SeededBug,
+    hidden_from_simulation,
+    topics,
+    units,
+)
 
 TOPIC_LOG: Final = "broker_layer/log/topic_log.py"
 WRITING: Final = "broker_layer/log/log_writing.py"
 ROLLING: Final = "broker_layer/log/log_rolling.py"
+KEPT: Final = "broker_layer/log/kept_batches.py"
 PENDING: Final = "broker_layer/log/pending_batches.py"
 TAKEOVER: Final = "broker_layer/log/log_takeover.py"
 CHAIN: Final = "broker_layer/log/ledger_chain.py"
@@ -180,5 +188,48 @@ BUGS = (
         ),
         (units("tests/unit/broker_layer/test_producer_state.py"), topics("leaders")),
         (LEDGERS_ONLY,),
+    ),
+    SeededBug(
+        "read_ahead_is_shown_beyond_the_limit",
+        "What a log has read ahead is shown whether or not the reader may see so far.",
+        ("KIP-98",),
+        (
+            Edit(
+                KEPT,
+                "            if batch.last_offset >= limit or (size",
+                "            if (size",
+            ),
+        ),
+        (
+            units(
+                "tests/unit/broker_layer/test_kept_batches.py",
+                "tests/unit/broker_layer/test_reading_on.py",
+            ),
+            topics("coordinators"),
+        ),
+        (LEDGERS_ONLY,),
+    ),
+    SeededBug(
+        "dropped_from_memory_is_passed_over",
+        "What was read ahead and dropped for want of memory is taken for read: records are left"
+        " out.",
+        ("KIP-74",),
+        (
+            Edit(
+                KEPT,
+                "        self.read_offset = self.next_offset\n",
+                "",
+            ),
+        ),
+        (
+            units(
+                "tests/unit/broker_layer/test_kept_batches.py",
+                "tests/unit/broker_layer/test_read_ahead.py",
+            ),
+        ),
+        (
+            LEDGERS_ONLY,
+            hidden_from_simulation("its logs never fill the memory for what is read ahead"),
+        ),
     ),
 )
