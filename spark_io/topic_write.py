@@ -94,8 +94,8 @@ def prepare(options: TopicWriteOptions) -> tuple[str, ...]:
     return access_of(options.client).call("finding brokers", find, PREPARING_TIMEOUT_S)
 
 
-class TopicBatchWriter(DataSourceArrowWriter):
-    """One batch job."""
+class _TopicWriter:
+    """What tasks do, of a batch job or of a streaming query."""
 
     def __init__(
         self, options: TopicWriteOptions, columns: Columns, servers: Sequence[str]
@@ -107,6 +107,10 @@ class TopicBatchWriter(DataSourceArrowWriter):
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Append one task's rows."""
         return append_rows(iterator, self._options, self._columns, self._servers)
+
+
+class TopicBatchWriter(_TopicWriter, DataSourceArrowWriter):
+    """One batch job."""
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Do nothing: what was appended is there."""
@@ -115,19 +119,8 @@ class TopicBatchWriter(DataSourceArrowWriter):
         """Do nothing: what was appended stays."""
 
 
-class TopicStreamWriter(DataSourceStreamArrowWriter):
+class TopicStreamWriter(_TopicWriter, DataSourceStreamArrowWriter):
     """One streaming query."""
-
-    def __init__(
-        self, options: TopicWriteOptions, columns: Columns, servers: Sequence[str]
-    ) -> None:
-        self._options = options
-        self._columns = columns
-        self._servers = tuple(servers)
-
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """Append one task's rows."""
-        return append_rows(iterator, self._options, self._columns, self._servers)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Do nothing: what was appended is there."""
