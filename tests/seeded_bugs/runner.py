@@ -2,7 +2,8 @@
 
 Leaves how a detector runs and is judged to `detectors`, and printing to `table`.
 
-Invariants: a bug whose patched modules cannot be imported counts as broken, not as found; every
+Invariants: a bug whose patched modules cannot be imported counts as broken, not as found, and so
+does one whose search fails, while the others go on; every
 copy is removed; at most `workers` bugs are looked for at a time.
 """
 
@@ -73,7 +74,7 @@ async def look_for(
                 patched = work / bug.name
                 trees.copy_tree(pristine, patched)
                 try:
-                    verdict = Verdict(bug, await _findings(bug, plan, patched, plain))
+                    verdict = await judge(bug, plan, patched, plain)
                 finally:
                     shutil.rmtree(patched, ignore_errors=True)
                 tell(verdict)
@@ -82,6 +83,16 @@ async def look_for(
         return list(await asyncio.gather(*(look(bug) for bug in bugs)))
     finally:
         shutil.rmtree(work, ignore_errors=True)
+
+
+async def judge(bug: SeededBug, plan: Plan, patched: Path, plain: Plain) -> Verdict:
+    """Look for one bug in a copy; what goes wrong meanwhile is told of it, and ends no other."""
+    try:
+        return Verdict(bug, await _findings(bug, plan, patched, plain))
+    except Exception as error:  # noqa: BLE001 - whatever it is, the other bugs are looked for
+        evidence = (repr(error),)
+        broken = [Finding(each.kind, "broken", evidence=evidence) for each in planned(bug, plan)]
+        return Verdict(bug, tuple(broken))
 
 
 def planned(bug: SeededBug, plan: Plan) -> list[Detector]:

@@ -14,13 +14,14 @@ from tests.seeded_bugs.catalogue import BUGS
 from tests.seeded_bugs.detectors import (
     Finding,
     Finished,
+    Plain,
     judge_model,
     judge_simulation,
     judge_units,
     look,
     run_command,
 )
-from tests.seeded_bugs.runner import Plan, Verdict, is_missing, planned
+from tests.seeded_bugs.runner import Plan, Verdict, is_missing, judge, planned
 from tests.seeded_bugs.seeded_bug import Detector, Kind
 
 
@@ -69,6 +70,15 @@ async def test_runs_in_one_tree_at_a_time_are_told_apart(tmp_path: Path) -> None
     assert (failed.verdict, failed.culprit) == ("found", "test_0.py::test_it")
     assert (passed.verdict, passed.count) == ("missed", 1)
     assert not list(tmp_path.glob("report*"))
+
+
+async def test_a_bug_that_cannot_be_looked_for_is_told_and_ends_nothing(tmp_path: Path) -> None:
+    bug, plan = BUGS[0], Plan()
+    verdict = await judge(bug, plan, tmp_path, Plain(tmp_path))
+    assert [each.verdict for each in verdict.findings] == ["broken"] * len(planned(bug, plan))
+    assert "FileNotFoundError" in verdict.findings[0].evidence[0]
+    assert is_missing(verdict, plan)
+    assert "FileNotFoundError" in table.evidence_of_missing([verdict], plan)
 
 
 EXPLORED = (
