@@ -66,8 +66,10 @@ class KeptBatches:
     def __len__(self) -> int:
         return len(self._batches)
 
-    def put(self, piece: Sequence[ReadBatch]) -> None:
-        """Keep what was read from `read_offset` on."""
+    def put(self, offset: int, piece: Sequence[ReadBatch]) -> None:
+        """Keep what was read from an offset on; nothing of it if that is not `read_offset` now."""
+        if offset != self.read_offset:
+            return
         held: object = None
         frees: deque[int] = deque()
         for batch in reversed(piece):

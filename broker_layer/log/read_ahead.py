@@ -28,6 +28,7 @@ AHEAD_BYTES_MAX: Final = 64 * 1024 * 1024
 PIECE_BYTES_MIN: Final = 512 * 1024
 PIECE_BYTES_MAX: Final = 4 * 1024 * 1024
 READS_PER_PIECE: Final = 4
+"""A piece is so many times what one read wants: larger reads cost bookies and brokers less."""
 PIECES_AHEAD: Final = 2
 """So many pieces are kept for a cursor, what is being read included."""
 CURSORS_MAX: Final = 64
@@ -110,8 +111,9 @@ class ReadAhead:
         if cursor.reading is not None:
             await cursor.reading
             return True
-        piece = await self._read_piece(cursor.kept.read_offset, size)
-        cursor.kept.put(piece)
+        offset = cursor.kept.read_offset
+        piece = await self._read_piece(offset, size)
+        cursor.kept.put(offset, piece)
         return bool(piece)
 
     def keep(self, cursor: Cursor, limit: int, bytes_max: int) -> None:
@@ -124,7 +126,8 @@ class ReadAhead:
         if self._is_closed or is_at_end or offset in self._waiting:
             self.drop(cursor)
             return
-        if not self._memory.has_room(cursor.kept.size - cursor.counted_bytes):
+        left_over = cursor.kept.size + cursor.reading_bytes - cursor.counted_bytes
+        if left_over > 0 and not self._memory.has_room(left_over):
             cursor.kept.clear()
         self._count(cursor)
         self._waiting[offset] = cursor
@@ -165,12 +168,13 @@ class ReadAhead:
             self._count(cursor)
 
     async def _read_early(self, cursor: Cursor) -> None:
+        offset = cursor.kept.read_offset
         try:
-            piece = await self._read_piece(cursor.kept.read_offset, cursor.reading_bytes)
+            piece = await self._read_piece(offset, cursor.reading_bytes)
         except Exception:  # noqa: BLE001 - the read that needs this piece meets it again
             piece = ()
         cursor.reading, cursor.reading_bytes = None, 0
-        cursor.kept.put(piece)
+        cursor.kept.put(offset, piece)
         self._count(cursor)
         if piece:
             self._read_on(cursor)

@@ -31,7 +31,7 @@ def given_by(
 
 def test_what_fits_is_given_and_the_rest_kept() -> None:
     kept = KeptBatches(0)
-    kept.put(read_batches(10, 10, 10))
+    kept.put(0, read_batches(10, 10, 10))
     assert given_by(kept, 100, 25) == [10, 10]
     assert (kept.next_offset, kept.read_offset, len(kept)) == (4, 6, 1)
     assert given_by(kept, 100, 25) == [10]
@@ -40,7 +40,7 @@ def test_what_fits_is_given_and_the_rest_kept() -> None:
 
 def test_nothing_at_or_above_the_limit_is_given() -> None:
     kept = KeptBatches(0)
-    kept.put(read_batches(1, 1, 1))
+    kept.put(0, read_batches(1, 1, 1))
     assert given_by(kept, 1, 100) == []
     assert given_by(kept, 3, 100) == [1]
     assert given_by(kept, 5, 100) == [1]
@@ -49,7 +49,7 @@ def test_nothing_at_or_above_the_limit_is_given() -> None:
 
 def test_the_first_is_given_whatever_its_size_where_one_must_be() -> None:
     kept = KeptBatches(0)
-    kept.put(read_batches(50, 50))
+    kept.put(0, read_batches(50, 50))
     assert given_by(kept, 100, 10, at_least_one=False) == []
     assert given_by(kept, 100, 10) == [50]
     assert given_by(kept, 100, 50, at_least_one=False) == [50]
@@ -57,7 +57,7 @@ def test_the_first_is_given_whatever_its_size_where_one_must_be() -> None:
 
 def test_a_buffer_counts_in_full_until_its_last_batch_was_given() -> None:
     kept = KeptBatches(0)
-    kept.put([*read_batches(10, 20), *read_batches(5, offset=4)])
+    kept.put(0, [*read_batches(10, 20), *read_batches(5, offset=4)])
     assert kept.size == 35
     given_by(kept, 100, 10)
     assert kept.size == 35
@@ -69,15 +69,23 @@ def test_a_buffer_counts_in_full_until_its_last_batch_was_given() -> None:
 
 def test_what_is_cleared_is_to_be_read_again() -> None:
     kept = KeptBatches(0)
-    kept.put(read_batches(10, 10))
+    kept.put(0, read_batches(10, 10))
     given_by(kept, 100, 10)
     kept.clear()
     assert (kept.next_offset, kept.read_offset, kept.size, len(kept)) == (2, 2, 0, 0)
 
 
+def test_what_was_read_from_elsewhere_is_not_kept() -> None:
+    kept = KeptBatches(0)
+    kept.put(0, read_batches(10))
+    kept.clear()
+    kept.put(2, read_batches(10, offset=2))
+    assert (kept.next_offset, kept.read_offset, kept.size, len(kept)) == (0, 0, 0, 0)
+
+
 def test_an_answer_has_room_for_one_more_as_large_as_the_others() -> None:
     kept = KeptBatches(0)
-    kept.put(read_batches(50, 50))
+    kept.put(0, read_batches(50, 50))
     for bytes_max, has_room in ((149, False), (150, True)):
         answer = Answer(100, bytes_max, at_least_one=True, size=100, batches=[b"", b""])
         assert answer.has_room is has_room
@@ -94,7 +102,7 @@ def test_batches_are_given_once_in_order_within_bounds(
     pieces = [read_batches(*first), read_batches(*second, offset=2 * len(first))]
     kept = KeptBatches(0)
     for piece in pieces:
-        kept.put(piece)
+        kept.put(kept.read_offset, piece)
     wanted = [*pieces[0], *pieces[1]]
     for limit, bytes_max in asked:
         answer = Answer(limit, bytes_max, at_least_one=True)

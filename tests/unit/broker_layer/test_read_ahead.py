@@ -10,6 +10,7 @@ from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.log import read_ahead
 from broker_layer.log.kept_batches import Answer, ReadBatch
 from broker_layer.log.read_ahead import (
+    AHEAD_BYTES_MAX,
     CURSORS_MAX,
     PIECE_BYTES_MIN,
     PIECES_AHEAD,
@@ -33,13 +34,16 @@ class Ledger:
         self.end = END
         self.gate = asyncio.Event()
         self.gate.set()
+        self.held_from = 0
+        """Reads from here on wait for the gate."""
         self.failure: Exception | None = None
         self.cancelled = 0
 
     async def read_piece(self, offset: int, bytes_max: int) -> Sequence[ReadBatch]:
         self.asked.append((offset, bytes_max))
         try:
-            await self.gate.wait()
+            if offset >= self.held_from:
+                await self.gate.wait()
         except asyncio.CancelledError:
             self.cancelled += 1
             raise
@@ -74,7 +78,9 @@ class Reading:
             self.ahead.drop(cursor)
             raise
         self.ahead.keep(cursor, limit, bytes_max)
-        return offset + len(answer.batches)
+        end = offset + len(answer.batches)
+        assert answer.newest is None or answer.newest.last_offset + 1 == end, "nothing is left out"
+        return end
 
 
 @pytest.fixture
@@ -145,6 +151,21 @@ async def test_what_a_read_leaves_over_is_dropped_where_there_is_no_memory_and_r
         offset = await log.read(offset, bytes_max=bytes_max)
         assert offset == before + max(1, bytes_max // BATCH_BYTES)
     await log.ahead.aclose()
+
+
+async def test_nothing_is_left_out_where_others_fill_the_memory_meanwhile(reading: Reading) -> None:
+    reading.ledger.held_from = 12  # the second piece that is read ahead begins there
+    reading.ledger.gate.clear()
+    offset = await reading.read(await reading.read(0))
+    await settled()
+    assert reading.ledger.asked[-1][0] == 12
+    reading.memory.change(AHEAD_BYTES_MAX)
+    offset = await reading.read(offset)
+    reading.ledger.gate.set()
+    await settled()
+    while offset < 30:
+        offset = await reading.read(offset)
+    reading.memory.change(-AHEAD_BYTES_MAX)
 
 
 async def test_nothing_is_read_ahead_at_or_above_the_limit(reading: Reading) -> None:
