@@ -101,7 +101,7 @@ class LedgerChain:
         """Change the list, also if the caller gives up meanwhile. Raises TopicError once another
         leader has it, MetadataError.
         """
-        return await self._carried_through(self._change(transition))
+        return await self.carried_through(self._change(transition))
 
     async def _change(self, transition: Transition) -> PartitionRecord:
         async with self._changing:
@@ -111,7 +111,7 @@ class LedgerChain:
             await self._store(record)
             return self.record
 
-    async def _carried_through(self, work: Coroutine[None, None, Result]) -> Result:
+    async def carried_through(self, work: Coroutine[None, None, Result]) -> Result:
         """Do something to its end. Were it cut off, what is stored could be newer than what is
         known here, and the next change would take it for another leader's.
         """
@@ -229,7 +229,7 @@ class LedgerChain:
         attempt goes by it.
         """
         gone: dict[LedgerId, None] = {}
-        while due := await self._carried_through(self._drop(log_start_offset, gone)):
+        while due := await self.carried_through(self._drop(log_start_offset, gone)):
             for segment in due:  # other changes of the list need not wait for it
                 with contextlib.suppress(LedgerNotFoundError):
                     await self.services.client.delete_ledger(segment.ledger_id)

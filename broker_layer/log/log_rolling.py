@@ -310,14 +310,19 @@ class LogRolling:
     # -- trimming --------------------------------------------------------------------------------
 
     async def begin_at(self, offset: int) -> None:
-        """Move the log's start up to an offset."""
+        """Move the log's start up to an offset, with all that goes with it, also if the caller
+        gives up meanwhile. Raises TopicError when that ends the log, MetadataError.
+        """
         if offset > self._chain.record.log_start_offset:
-            try:
-                await self._chain.change(lambda record: record.with_log_start(offset))
-            except TopicError as error:
-                raise self._log.fail(error.text) from error
-            self._log.state.drop_below(offset)
-            self._log.tell_progress()
+            await self._chain.carried_through(self._begin_at(offset))
+
+    async def _begin_at(self, offset: int) -> None:
+        try:
+            await self._chain.change(lambda record: record.with_log_start(offset))
+        except TopicError as error:
+            raise self._log.fail(error.text) from error
+        self._log.state.drop_below(offset)
+        self._log.tell_progress()
 
     async def enforce_retention(self, now_ms: int) -> int:
         """Let go what is too old or too much; return how many ledgers were deleted."""

@@ -277,7 +277,7 @@ class TopicLog:
         """Let the log begin at an offset, at -1: at the high watermark; return where it begins.
 
         Raises TopicError OFFSET_OUT_OF_RANGE beyond the high watermark, POLICY_VIOLATION for a
-        topic that is only compacted.
+        topic that is only compacted, KAFKA_STORAGE_ERROR while the metadata service is away.
         """
         self._writing.require_usable()
         if not self.config.is_deletable:
@@ -287,7 +287,11 @@ class TopicLog:
         if not 0 <= offset <= self.high_watermark:
             text = f"offset {offset}: the log is committed up to {self.high_watermark}"
             raise TopicError(ErrorCode.OFFSET_OUT_OF_RANGE, text)
-        await self._rolling.begin_at(offset)
+        try:
+            await self._rolling.begin_at(offset)
+        except MetadataError as error:
+            text = f"the log's start cannot be stored now: {error}"
+            raise TopicError(ErrorCode.KAFKA_STORAGE_ERROR, text) from error
         return self.log_start_offset
 
     async def enforce_retention(self, now_ms: int) -> int:

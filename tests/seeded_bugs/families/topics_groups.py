@@ -125,9 +125,9 @@ BUGS = (
         (
             Edit(
                 ROLLING,
-                "                await self._chain.change("
+                "            await self._chain.change("
                 "lambda record: record.with_log_start(offset))\n",
-                "                self._chain.record = self._chain.record.with_log_start(offset)\n",
+                "            self._chain.record = self._chain.record.with_log_start(offset)\n",
             ),
         ),
         (topics("deletions"),),

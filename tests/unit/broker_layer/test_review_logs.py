@@ -17,7 +17,7 @@ from broker_layer.log.segment_reading import READERS_MAX, SegmentReaders
 from broker_layer.log.topic_log import TopicLog
 from ledger_client import Quorum
 from ledger_client.writer import LedgerWriter
-from metadata.errors import StoreClosedError
+from metadata.errors import StoreClosedError, StoreUnavailableError
 from metadata.ids import LedgerId
 from metadata.memory import MemoryMetadataStore
 from metadata.memory_faults import NoFaults, StoreCall
@@ -25,6 +25,7 @@ from metadata.partition_store import PartitionStore
 from serving.overriding import override
 from tests.unit.broker_layer.log_setting import KEY, LogSetting, append, batch, small, values
 from tests.unit.ledger_client.cluster import TestCluster
+from tests.until import until
 
 
 class Gate(NoFaults):
@@ -35,10 +36,13 @@ class Gate(NoFaults):
         self.is_open.set()
         self.waits = asyncio.Event()
         self.holds_answers = False
+        self.refuses = False
         self.held_session: int | None = None
 
     @override
     async def before(self, call: StoreCall) -> None:
+        if self.refuses and call.is_write:
+            raise StoreUnavailableError(call.path, "refused")
         if not self.holds_answers:
             await self._hold(call)
 
@@ -91,6 +95,51 @@ async def test_a_deletion_of_records_that_nobody_awaits_any_more_harms_no_log(
     assert log.failure is None
     assert setting.failed == []
     assert log.log_start_offset == 3
+
+
+async def test_a_deletion_of_records_that_nobody_awaits_any_more_is_carried_through(
+    setting: LogSetting, gate: Gate
+) -> None:
+    log = await setting.take_over(1)
+    await append(log, batch(b"a"))
+    starts: list[int] = []
+    log.on_progress(lambda: starts.append(log.log_start_offset))
+    gate.is_open.clear()
+    deletion = asyncio.create_task(log.delete_records(1))
+    await gate.waits.wait()
+    deletion.cancel()
+    await asyncio.gather(deletion, return_exceptions=True)
+    gate.is_open.set()
+    await until(lambda: 1 in starts)
+
+
+async def test_a_log_that_another_leads_ends_though_nobody_awaits_what_found_it_out(
+    setting: LogSetting, gate: Gate
+) -> None:
+    log = await setting.take_over(1)
+    await append(log, batch(b"a"))
+    await setting.take_over(2)
+    gate.is_open.clear()
+    deletion = asyncio.create_task(log.delete_records(1))
+    await gate.waits.wait()
+    deletion.cancel()
+    await asyncio.gather(deletion, return_exceptions=True)
+    gate.is_open.set()
+    await until(lambda: log.failure is not None)
+    assert setting.failed == [1]
+
+
+async def test_a_deletion_of_records_is_refused_while_the_metadata_service_is_away(
+    setting: LogSetting, gate: Gate
+) -> None:
+    log = await setting.take_over(1)
+    await append(log, batch(b"a"))
+    gate.refuses = True
+    with pytest.raises(TopicError) as refusal:
+        await log.delete_records(1)
+    assert refusal.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    gate.refuses = False
+    assert await log.delete_records(1) == 1
 
 
 async def test_a_log_whose_list_another_leader_changed_ends_when_it_finds_out(
