@@ -75,6 +75,11 @@ class Cursor:
     expiry: asyncio.TimerHandle | None = None
 
     @property
+    def held_bytes(self) -> int:
+        """What is kept for it, and being read."""
+        return self.kept.size + self.reading_bytes
+
+    @property
     def wants_piece(self) -> bool:
         """Tell whether a piece should be read early now."""
         kept = self.kept
@@ -117,16 +122,22 @@ class ReadAhead:
         return bool(piece)
 
     def keep(self, cursor: Cursor, limit: int, bytes_max: int) -> None:
-        """Let a cursor wait for the read that goes on there, and read ahead for it."""
+        """Let a cursor wait for the read that goes on there, and read ahead for it. Of two at one
+        place the one with less is dropped, or its reader would have it read again and again.
+        """
         offset = cursor.kept.next_offset
         cursor.limit = limit
         cursor.piece_bytes = min(max(READS_PER_PIECE * bytes_max, PIECE_BYTES_MIN), PIECE_BYTES_MAX)
         cursor.read_count += 1
         is_at_end = not cursor.kept and cursor.reading is None and offset >= limit
-        if self._is_closed or is_at_end or offset in self._waiting:
+        other = self._waiting.get(offset)
+        is_needless = other is not None and other.held_bytes >= cursor.held_bytes
+        if self._is_closed or is_at_end or is_needless:
             self.drop(cursor)
             return
-        left_over = cursor.kept.size + cursor.reading_bytes - cursor.counted_bytes
+        if other is not None:
+            self.drop(self._waiting.pop(offset))
+        left_over = cursor.held_bytes - cursor.counted_bytes
         if left_over > 0 and not self._memory.has_room(left_over):
             cursor.kept.clear()
         self._count(cursor)
@@ -180,6 +191,6 @@ class ReadAhead:
             self._read_on(cursor)
 
     def _count(self, cursor: Cursor) -> None:
-        size = cursor.kept.size + cursor.reading_bytes
+        size = cursor.held_bytes
         self._memory.change(size - cursor.counted_bytes)
         cursor.counted_bytes = size

@@ -238,6 +238,21 @@ async def test_two_readers_at_one_place_both_read_everything(reading: Reading) -
     assert offsets == [60, 60]
 
 
+async def test_of_two_readers_at_one_place_the_one_with_more_read_ahead_is_kept(
+    reading: Reading,
+) -> None:
+    offset = await reading_ahead(reading)
+    reading.ledger.held_from = END
+    first = asyncio.create_task(reading.read(offset))
+    await settled()
+    assert await reading.read(offset) == offset + 2, "this one did not wait for the piece"
+    reading.ledger.gate.set()
+    assert await first == offset + 2
+    await settled()
+    reading.ledger.failure = AssertionError("all of this was read before")
+    assert await reading.read(offset + 2) == offset + 4
+
+
 async def test_a_read_that_is_given_up_leaves_nothing(reading: Reading) -> None:
     reading.ledger.gate.clear()
     read = asyncio.create_task(reading.read(0))
