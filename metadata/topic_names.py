@@ -7,7 +7,7 @@ that holds all names which are alike. Names without either character need none.
 
 Invariants: of topics with names that are alike, one at most is there; who makes one changes the
 node, so that of two at once one fails; a name is held by a deleted topic until another one takes
-it.
+it. A topic that was made before there were such nodes has none: brokers that see it refuse others.
 
 Source: Kafka's rule for names that collide in metrics.
 """

@@ -31,7 +31,14 @@ from metadata.errors import (
 from metadata.ids import UPDATE_TOKEN_BYTES, UpdateToken, Version
 from metadata.paths import TOPIC_NAMES, TOPICS, topic_path
 from metadata.pauses import Pauses
-from metadata.store import Cancel, CompareAndSet, Create, MetadataStore, WatchCallback
+from metadata.store import (
+    Cancel,
+    CompareAndSet,
+    Create,
+    MetadataStore,
+    Operation,
+    WatchCallback,
+)
 from metadata.topic import TopicId, TopicRecord, check_topic_name, pack_topic, unpack_topic
 from metadata.topic_names import TopicNames
 
@@ -187,14 +194,7 @@ class TopicStore:
         if not taking:
             await self._store.create(path, value)
             return
-        operations = [Create(path, value), *taking]
-        try:
-            await self._store.multi(operations)
-        except NodeNotFoundError:  # of a multi's nodes the parents must be there
-            for parent in (TOPICS, TOPIC_NAMES):
-                with contextlib.suppress(NodeExistsError):
-                    await self._store.create(parent, b"")
-            await self._store.multi(operations)
+        await self._write([Create(path, value), *taking])
 
     async def _create_again(self, record: TopicRecord) -> TopicRecord:
         """Take the place of a tombstone, or find that the topic is there already."""
@@ -205,8 +205,20 @@ class TopicStore:
             raise TopicExistsError(record.name, is_being_deleted=found.is_deleted)
         path, lifted = topic_path(record.name), record.above(found.epoch_floor)
         taking = await self._names.taking(record.name)
-        await self._store.multi([CompareAndSet(path, pack_topic(path, lifted), version), *taking])
+        await self._write([CompareAndSet(path, pack_topic(path, lifted), version), *taking])
         return lifted
+
+    async def _write(self, operations: list[Operation]) -> None:
+        """Make a topic. The parents of a multi's nodes must be there: an older cluster, which has
+        topics, may have none for their names.
+        """
+        try:
+            await self._store.multi(operations)
+        except NodeNotFoundError:
+            for parent in (TOPICS, TOPIC_NAMES):
+                with contextlib.suppress(NodeExistsError):
+                    await self._store.create(parent, b"")
+            await self._store.multi(operations)
 
     async def _is_there(self, name: str) -> bool:
         try:

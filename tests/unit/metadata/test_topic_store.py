@@ -16,7 +16,7 @@ from metadata.errors import (
 )
 from metadata.memory import MemoryMetadataStore
 from metadata.paths import topic_name_path, topic_path
-from metadata.topic import TopicId, TopicRecord, new_topic
+from metadata.topic import TopicId, TopicRecord, new_topic, pack_topic
 from metadata.topic_store import TopicChange, TopicStore
 from tests.unit.metadata.conftest import NOW_MS, ScriptedFaults
 
@@ -146,6 +146,20 @@ async def test_a_name_is_free_for_one_that_is_alike_once_its_topic_is_deleted(
     assert len(there) == 1
     (made,) = [each for each in results if isinstance(each, TopicRecord)]
     assert there == [made.name]
+
+
+async def test_a_topic_from_before_names_were_held_is_made_again(
+    store: MemoryMetadataStore, topics: TopicStore
+) -> None:
+    path, first = topic_path("a.b"), topic("a.b")
+    await store.create(path, pack_topic(path, first))
+    await topics.change("a.b", TopicRecord.with_deletion)
+    await topics.finish_deletion("a.b", first.topic_id)
+    async with asyncio.timeout(10):
+        made = await topics.create(topic("a.b", number=2))
+    assert made.topic_id != first.topic_id
+    with pytest.raises(TopicNameHeldError):
+        await topics.create(topic("a_b", number=3))
 
 
 async def test_the_first_topic_of_all_may_be_one_with_dots(topics: TopicStore) -> None:
