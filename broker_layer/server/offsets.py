@@ -13,7 +13,7 @@ Source: KIP-79, KIP-98, KIP-107, KIP-320, KIP-405 (timestamps -4 and -5), KIP-66
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Final, TypeVar
 
@@ -231,21 +231,25 @@ class OffsetService:
 
 
 async def _by_topic(
-    topics: Iterable[tuple[str, Iterable[Asked]]],
+    topics: Sequence[tuple[str, Sequence[Asked]]],
     answer: Callable[[str, Asked], Awaitable[Row]],
     *,
     at_once_max: int = 1,
 ) -> list[tuple[str, list[Row]]]:
-    """Answer for each partition of each topic; return the rows of each, in the order asked for."""
-    slots = asyncio.Semaphore(at_once_max)
+    """Answer for each partition of each topic; return the rows of each, in the order asked for. A
+    request may name very many: there are as many tasks as answers at once.
+    """
+    asked = [(name, each) for name, partitions in topics for each in partitions]
+    left = iter(enumerate(asked))
+    rows: dict[int, Row] = {}
 
-    async def one(name: str, asked: Asked) -> Row:
-        async with slots:
-            return await answer(name, asked)
+    async def work() -> None:
+        for index, (name, each) in left:
+            rows[index] = await answer(name, each)
 
-    works = [(name, [one(name, each) for each in partitions]) for name, partitions in topics]
-    rows = iter(await asyncio.gather(*[work for _, some in works for work in some]))
-    return [(name, [next(rows) for _ in some]) for name, some in works]
+    await asyncio.gather(*[work() for _ in range(min(at_once_max, len(asked)))])
+    found = (rows[index] for index in range(len(asked)))
+    return [(name, [next(found) for _ in partitions]) for name, partitions in topics]
 
 
 def _check_askable(isolation: int, timestamp_ms: int, version: int) -> None:

@@ -13,7 +13,7 @@ from broker_layer.kafka.messages import (
     ListOffsetsResponse,
 )
 from broker_layer.kafka.versions import ApiKey
-from broker_layer.server.offsets import DELETIONS_AT_ONCE_MAX
+from broker_layer.server.offsets import DELETIONS_AT_ONCE_MAX, _by_topic
 from serving.overriding import override
 from tests.unit.broker_layer.server.memory_topics import MemoryLog, MemoryTopics
 from tests.unit.broker_layer.server.served_broker import serving
@@ -158,3 +158,20 @@ async def test_deleting_records_waits_for_a_log_that_is_being_taken_over() -> No
     assert isinstance(answer, DeleteRecordsResponse)
     row = answer.topics[0].partitions[0]
     assert (row.error_code, row.low_watermark) == (0, 2)
+
+
+@pytest.mark.parametrize("at_once_max", [1, 8, 10_000])
+async def test_many_partitions_are_answered_in_order_by_few_tasks(at_once_max: int) -> None:
+    most = 0
+
+    async def answer(topic: str, partition: int) -> tuple[str, int]:
+        nonlocal most
+        most = max(most, len(asyncio.all_tasks()))
+        for _ in range(partition % 3):
+            await asyncio.sleep(0)
+        return topic, partition
+
+    asked = [("orders", range(300)), ("none", range(0)), ("clicks", range(300))]
+    rows = await _by_topic(asked, answer, at_once_max=at_once_max)
+    assert rows == [(name, [(name, each) for each in some]) for name, some in asked]
+    assert most <= 1 + min(at_once_max, 600)
