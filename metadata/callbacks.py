@@ -2,8 +2,8 @@
 
 Leaves what there is to tell, and when, to its owner.
 
-Invariant: who cancels while others are told is told at most this once more; who comes then is told
-from the next time on.
+Invariants: who cancels while others are told is told at most this once more; who comes then is told
+from the next time on; a failure of one keeps none of the others from hearing.
 """
 
 from collections.abc import Callable
@@ -33,6 +33,12 @@ class Callbacks(Generic[*Told]):
         return cancel
 
     def tell(self, *told: *Told) -> None:
-        """Call all of them."""
+        """Call all of them; then raise the first that any of them raised."""
+        failure: Exception | None = None
         for callback in list(self._callbacks.values()):
-            callback(*told)
+            try:
+                callback(*told)
+            except Exception as error:  # noqa: BLE001 - it is raised, once the others have heard
+                failure = failure or error
+        if failure is not None:
+            raise failure

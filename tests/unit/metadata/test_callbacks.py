@@ -1,5 +1,7 @@
 """Who hears of what, and until when."""
 
+import pytest
+
 from metadata.callbacks import Callbacks
 
 
@@ -29,3 +31,18 @@ def test_who_comes_or_cancels_while_others_are_told_counts_from_the_next_time_on
     assert heard == ["first"]
     callbacks.tell()
     assert heard == ["first", "late"]
+
+
+def test_a_failure_of_one_is_seen_and_keeps_no_other_from_hearing() -> None:
+    callbacks = Callbacks[str]()
+    heard: list[str] = []
+
+    def fail(news: str) -> None:
+        raise LookupError(news)
+
+    callbacks.add(fail)
+    callbacks.add(heard.append)
+    callbacks.add(fail)
+    with pytest.raises(LookupError, match="a"):
+        callbacks.tell("a")
+    assert heard == ["a"]
