@@ -25,6 +25,8 @@ from broker_layer.log.kept_batches import KeptBatches, ReadBatch
 
 AHEAD_BYTES_MAX: Final = 64 * 1024 * 1024
 """What is read ahead and not returned, over all logs of a broker."""
+BATCH_COST_BYTES: Final = 352
+"""What one batch that is kept takes beside its bytes: of small ones most is this."""
 PIECE_BYTES_MIN: Final = 512 * 1024
 PIECE_BYTES_MAX: Final = 4 * 1024 * 1024
 READS_PER_PIECE: Final = 4
@@ -77,7 +79,7 @@ class Cursor:
     @property
     def held_bytes(self) -> int:
         """What is kept for it, and being read."""
-        return self.kept.size + self.reading_bytes
+        return self.kept.size + len(self.kept) * BATCH_COST_BYTES + self.reading_bytes
 
     @property
     def wants_piece(self) -> bool:

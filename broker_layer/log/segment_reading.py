@@ -21,6 +21,7 @@ from metadata.ids import EntryId, LedgerId
 READERS_MAX: Final = 4
 """Ledgers of one log that are kept open for reading; more only while they are being read."""
 ENTRIES_PER_READ_MAX: Final = 4_096
+"""A read ends once it has so many: small ones cost more than their bytes, and time at one go."""
 
 ReadEntry = tuple[EntryId, memoryview]
 
@@ -47,13 +48,17 @@ class SegmentReaders:
     ) -> list[ReadEntry]:
         """Return the entries from `first` on, at least one, up to `last`, and no more than it takes
         to reach `bytes_max`; where one more would not fit if it is as large as the others were, it
-        is not read. Entries may lie beyond what bookies know to be confirmed: the caller knows.
-        Raises TopicError.
+        is not read. Of small ones there may be more to read. Entries may lie beyond what bookies
+        know to be confirmed: the caller knows. Raises TopicError.
         """
         found: list[ReadEntry] = []
         size = 0
         async with self._reader(ledger_id) as reader:
-            while first <= last and has_room_for_another(size, len(found), bytes_max):
+            while (
+                first <= last
+                and len(found) < ENTRIES_PER_READ_MAX
+                and has_room_for_another(size, len(found), bytes_max)
+            ):
                 until = min(last, first + self._count_for(ledger_id, bytes_max - size) - 1)
                 entry_bytes = self._entry_bytes.get(ledger_id)
                 read = reader.read_unconfirmed(first, until, entry_bytes=entry_bytes)

@@ -11,6 +11,7 @@ from broker_layer.log import read_ahead
 from broker_layer.log.kept_batches import Answer, ReadBatch
 from broker_layer.log.read_ahead import (
     AHEAD_BYTES_MAX,
+    BATCH_COST_BYTES,
     CURSORS_MAX,
     PIECE_BYTES_MIN,
     PIECES_AHEAD,
@@ -121,7 +122,8 @@ async def test_no_more_is_kept_than_a_bounded_number_of_pieces(reading: Reading)
     offset = await reading.read(await reading.read(0))
     await settled()
     piece = reading.ledger.asked[-1][1]
-    assert piece < reading.memory.used_bytes <= PIECES_AHEAD * piece
+    piece_cost = piece + piece // BATCH_BYTES * BATCH_COST_BYTES
+    assert piece < reading.memory.used_bytes <= PIECES_AHEAD * piece_cost
     assert await reading.read(offset) == offset + 2
 
 
@@ -151,6 +153,24 @@ async def test_what_a_read_leaves_over_is_dropped_where_there_is_no_memory_and_r
         offset = await log.read(offset, bytes_max=bytes_max)
         assert offset == before + max(1, bytes_max // BATCH_BYTES)
     await log.ahead.aclose()
+
+
+async def test_small_batches_count_with_what_they_cost_beside_their_bytes() -> None:
+    count, buffer = 1_000, memoryview(bytearray(1_000))
+
+    async def read_piece(offset: int, bytes_max: int) -> Sequence[ReadBatch]:
+        del bytes_max
+        last = offset + count
+        return [ReadBatch(at, LedgerId(1), EntryId(at), buffer[:1]) for at in range(offset, last)]
+
+    memory = AheadMemory()
+    ahead = ReadAhead(read_piece, memory)
+    cursor = ahead.take(0)
+    await ahead.add_piece(cursor, 1)
+    ahead.keep(cursor, END, 1)
+    assert memory.used_bytes == len(buffer) + count * BATCH_COST_BYTES
+    await ahead.aclose()
+    assert memory.used_bytes == 0
 
 
 async def test_nothing_is_left_out_where_others_fill_the_memory_meanwhile(reading: Reading) -> None:

@@ -5,6 +5,7 @@ from collections.abc import AsyncGenerator, AsyncIterator
 import pytest
 
 from broker_layer.kafka.record_batch import read_header
+from broker_layer.log import segment_reading
 from broker_layer.log.segment_reading import has_room_for_another
 from ledger_client.batches import EntryBatch
 from ledger_client.reader import LedgerReader
@@ -89,6 +90,21 @@ async def test_batches_of_any_sizes_are_all_read(setting: LogSetting) -> None:
         wanted.append(((await append(log, batch(value))).base_offset, value))
     for bytes_max in (1, 100, 5_000, 12_100, 30_000, 1 << 20):
         assert await values(log, bytes_max=bytes_max) == wanted
+
+
+async def test_one_read_makes_a_bounded_number_of_entries(
+    setting: LogSetting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = await setting.take_over(1, tail_bytes=1)
+    for _ in range(SMALL_BATCHES):
+        await append(log, batch(b""))
+    monkeypatch.setattr(segment_reading, "ENTRIES_PER_READ_MAX", 50)
+    [segment] = await log._reading._segments()
+    readers = log._reading._readers
+    for _ in range(2):  # the first time their size is learned
+        found = await readers.read(segment.ledger_id, 0, SMALL_BATCHES, 1 << 20)
+        assert 50 <= len(found) <= 100
+    assert len(await values(log)) == SMALL_BATCHES
 
 
 def test_the_first_is_read_whatever_its_size() -> None:
