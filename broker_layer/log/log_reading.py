@@ -37,14 +37,15 @@ from broker_layer.log.ledger_chain import LedgerChain
 from broker_layer.log.log_rolling import LogRolling
 from broker_layer.log.offset_index import LedgerIndex
 from broker_layer.log.partition_state import PartitionState
-from broker_layer.log.read_ahead import ReadAhead
+from broker_layer.log.read_ahead import CURSORS_MAX, ReadAhead
 from broker_layer.log.segment_reading import SegmentReaders
 from broker_layer.log.state_entry import EntryPlace, StateEntry, is_state_entry
 from metadata.errors import MetadataError
 from metadata.ids import EntryId, LedgerId
 from metadata.partition import Segment
 
-POSITIONS_MAX: Final = 64
+POSITIONS_MAX: Final = 2 * CURSORS_MAX
+"""Where readers go on, and where what was read for them ends."""
 INDICES_MAX: Final = 16
 SEARCH_BYTES: Final = 512 * 1024
 OPENED_BYTES_MAX: Final = 32 * 1024 * 1024

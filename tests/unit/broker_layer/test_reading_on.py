@@ -15,7 +15,11 @@ from broker_layer.kafka.record_batch import (
     build_control_batch,
     read_header,
 )
+from broker_layer.log.log_reading import LogReading
+from broker_layer.log.offset_index import LedgerIndex
+from broker_layer.log.read_ahead import CURSORS_MAX, AheadMemory
 from broker_layer.log.topic_log import TopicLog
+from metadata.partition import Segment
 from tests.unit.broker_layer.log_setting import LogSetting, append, batch, small, values
 from tests.unit.ledger_client.cluster import TestCluster
 
@@ -50,6 +54,12 @@ async def read_some(log: TopicLog, offset: int, *, committed: bool = False) -> i
     return read_header(found.batches[-1]).last_offset + 1
 
 
+async def read_one(log: TopicLog, offset: int) -> int:
+    """Read one batch; return where it ends."""
+    found = await log.read(offset, 1, read_committed=False, at_least_one=True)
+    return read_header(found.batches[-1]).last_offset + 1
+
+
 def kept_bytes(log: TopicLog) -> int:
     return log._chain.services.ahead.used_bytes
 
@@ -63,6 +73,28 @@ async def test_a_log_is_read_from_one_end_to_the_other_over_its_ledgers(
         offset = 0
         while offset < COUNT:
             offset = await read_some(log, offset)
+
+
+async def test_many_readers_go_on_where_they_were_though_nothing_can_be_kept_for_them(
+    setting: LogSetting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = await setting.take_over(1, tail_bytes=1)
+    for _ in range(3 * CURSORS_MAX):
+        await append(log, batch(b"x"))
+    monkeypatch.setattr(AheadMemory, "has_room", lambda _memory, _size: False)
+    looked_up: list[int] = []
+    find = LogReading._index_of
+
+    async def noting(reading: LogReading, segment: Segment) -> LedgerIndex:
+        looked_up.append(segment.ledger_id)
+        return await find(reading, segment)
+
+    monkeypatch.setattr(LogReading, "_index_of", noting)
+    offsets = list(range(2, 2 * CURSORS_MAX + 2, 2))
+    offsets = [await read_one(log, each) for each in offsets]
+    assert len(looked_up) == CURSORS_MAX
+    offsets = [await read_one(log, each) for each in offsets]
+    assert len(looked_up) == CURSORS_MAX
 
 
 async def test_records_that_were_read_ahead_and_deleted_are_not_shown(setting: LogSetting) -> None:
