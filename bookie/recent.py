@@ -2,6 +2,10 @@
 
 Leaves everything older to `bookie.reading`.
 
+A small batch is kept as a copy of its bytes, and made a view again for who reads it: a view is six
+objects that the collector of garbage looks at, tens of thousands of them at a time for tens of
+milliseconds. A large one is kept as it came.
+
 Invariants: only durable batches are kept; those of one ledger ascend; the oldest go first once the
 bound in bytes is reached.
 Source: storage design, "Index".
@@ -15,6 +19,8 @@ from bookie.wire.batch import BatchView
 
 OVERHEAD_BYTES: Final = 1000
 """What keeping a batch costs besides its bytes."""
+COPIED_BYTES_MAX: Final = 4096
+"""A batch up to this size is copied."""
 _COMPACT_AT: Final = 64
 
 
@@ -23,7 +29,7 @@ class _LedgerBatches:
 
     def __init__(self) -> None:
         self.lasts: list[int] = []
-        self.batches: list[BatchView | None] = []
+        self.batches: list[bytes | BatchView | None] = []
         self.start = 0
 
 
@@ -34,7 +40,8 @@ class RecentEntries:
         self.size = 0
         self._bytes_max = bytes_max
         self._ledgers: dict[int, _LedgerBatches] = {}
-        self._order: deque[tuple[int, int]] = deque()
+        self._order: deque[int] = deque()
+        self._costs: deque[int] = deque()
 
     def put(self, batch: BatchView) -> None:
         """Keep a batch that was just stored; one that is not beyond its ledger's last is left
@@ -48,9 +55,11 @@ class RecentEntries:
         elif kept.lasts[-1] >= header.first_entry_id:
             return
         kept.lasts.append(last)
-        kept.batches.append(batch)
-        cost = len(batch.data) + OVERHEAD_BYTES
-        self._order.append((ledger_id, cost))
+        size = len(batch.data)
+        kept.batches.append(bytes(batch.data) if size <= COPIED_BYTES_MAX else batch)
+        cost = size + OVERHEAD_BYTES
+        self._order.append(ledger_id)
+        self._costs.append(cost)
         self.size += cost
         while self.size > self._bytes_max:
             self._evict()
@@ -65,7 +74,8 @@ class RecentEntries:
             return found
         place = bisect_left(kept.lasts, first, kept.start)
         while first <= last and bytes_max > 0 and place < len(kept.lasts):
-            batch = kept.batches[place]
+            stored = kept.batches[place]
+            batch = BatchView(stored) if isinstance(stored, bytes) else stored
             if batch is None or batch.header.first_entry_id > first:
                 break
             found.append(batch)
@@ -79,8 +89,8 @@ class RecentEntries:
         self._ledgers.pop(ledger_id, None)
 
     def _evict(self) -> None:
-        ledger_id, cost = self._order.popleft()
-        self.size -= cost
+        ledger_id = self._order.popleft()
+        self.size -= self._costs.popleft()
         kept = self._ledgers.get(ledger_id)
         if kept is None:
             return

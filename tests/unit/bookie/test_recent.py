@@ -6,7 +6,7 @@ import weakref
 
 import pytest
 
-from bookie.recent import OVERHEAD_BYTES, RecentEntries
+from bookie.recent import COPIED_BYTES_MAX, OVERHEAD_BYTES, RecentEntries
 from bookie.wire.batch import BatchView
 from tests.unit.bookie.batches import make_run
 
@@ -14,14 +14,15 @@ from tests.unit.bookie.batches import make_run
 @pytest.mark.parametrize("seed", range(20))
 def test_what_is_found_is_contiguous_and_bounded(seed: int) -> None:
     rng = random.Random(seed)
-    bytes_max = 20 * OVERHEAD_BYTES
+    bytes_max = 20 * (OVERHEAD_BYTES + COPIED_BYTES_MAX)
     recent = RecentEntries(bytes_max)
     highest = dict.fromkeys(range(3), -1)
     kept: list[BatchView] = []
     for _ in range(600):
         ledger_id = rng.randrange(3)
         first = highest[ledger_id] + rng.choice((1, 1, 1, 2))
-        batch = make_run(ledger_id, first, rng.randint(1, 3))
+        size = rng.choice((20, 20, COPIED_BYTES_MAX))  # the last are kept as they came
+        batch = make_run(ledger_id, first, rng.randint(1, 3), size=size)
         highest[ledger_id] = batch.header.last_entry_id
         recent.put(batch)
         kept.append(batch)
@@ -43,18 +44,22 @@ def test_what_is_found_is_contiguous_and_bounded(seed: int) -> None:
                 wanted = header.last_entry_id + 1
                 if wanted > stop:
                     break
-        assert recent.find(asked, start, stop, 1 << 30) == expected
+        found = recent.find(asked, start, stop, 1 << 30)
+        assert [batch.data for batch in found] == [batch.data for batch in expected]
+        assert [batch.header for batch in found] == [batch.header for batch in expected]
 
 
 def test_what_is_evicted_is_released() -> None:
+    size = COPIED_BYTES_MAX
+
     class Watched(BatchView):
         __slots__ = ("__weakref__",)
 
-    recent = RecentEntries(10 * (OVERHEAD_BYTES + 100))
+    recent = RecentEntries(10 * (OVERHEAD_BYTES + size + 100))
     alive: weakref.WeakSet[Watched] = weakref.WeakSet()
 
     def put(first: int) -> None:
-        batch = Watched(make_run(1, first, 1, size=20).data)
+        batch = Watched(make_run(1, first, 1, size=size).data)
         alive.add(batch)
         recent.put(batch)
 
@@ -72,3 +77,12 @@ def test_a_dropped_ledger_and_one_that_goes_back_are_not_found() -> None:
     assert len(recent.find(1, 5, 9, 10)) == 1
     recent.drop(1)
     assert recent.find(1, 5, 5, 10) == []
+
+
+def test_a_small_batch_does_not_hold_the_buffer_that_it_came_in() -> None:
+    recent = RecentEntries(1 << 20)
+    buffer = bytearray(bytes(make_run(1, 0, 2).data))
+    stored = bytes(buffer)
+    recent.put(BatchView(buffer))
+    buffer[:] = bytes(len(buffer))
+    assert [bytes(batch.data) for batch in recent.find(1, 0, 1, 10)] == [stored]
