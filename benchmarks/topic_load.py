@@ -140,8 +140,9 @@ def spread_out(address: str, topic: str, partitions: int, rate: int, seconds: fl
     """Produce small records on a fixed schedule, each to the next partition: each is a batch, and
     librdkafka makes a request of each. It lingers as it does by default, 5 ms.
 
-    What is due is produced every TICK_S, and counts from when the first of it was due. Between two
-    ticks nothing runs here: the servers share the processors with this process.
+    A batch to each partition goes before, so that all is connected and every ledger has begun. What
+    is due is produced every TICK_S, and counts from when the first of it was due. Between two ticks
+    nothing runs here: the servers share the processors with this process.
     """
     producer = Producer(
         {
@@ -154,6 +155,9 @@ def spread_out(address: str, topic: str, partitions: int, rate: int, seconds: fl
     )
     value = os.urandom(100)
     delivered = Delivered()
+    for partition in range(partitions):
+        producer.produce(topic, value, partition=partition)
+    producer.flush(WAIT_S)
     total = int(rate * (seconds + WARM_UP_S))
     began = time.perf_counter()
     sent = 0

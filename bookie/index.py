@@ -9,7 +9,8 @@ in memory until its last transaction has synced.
 Source: storage design, "Index".
 """
 
-from collections.abc import Callable, Iterator
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
 
 from bookie import index_pages, index_runs
@@ -105,18 +106,24 @@ class Index:
         encode: StateEncoder,
         live: list[tuple[int, int | None]],
         highest_of: Callable[[int], int],
+        rest: Callable[[float], Awaitable[None]] | None = None,
     ) -> list[tuple[int, int]]:
         """Move the memory's runs and the given ledgers' states to the store, then the mark; return
         each moved ledger's highest stored id. `highest_of` says which one the store should hold
-        already, so that a run lost at its end is noticed. Raises DiskFullError: all stays in
-        memory and the next checkpoint begins with it.
+        already, so that a run lost at its end is noticed. `rest` is told how long each of its
+        transactions took, and awaited. Raises DiskFullError: all stays in memory and the next
+        checkpoint begins with it.
         """
         if not self._frozen:
             self._frozen, self._current = self._current, {}
             self._frozen_mark_lsn, self.record_count = mark_lsn, 0
         frozen, mark = self._frozen, self._frozen_mark_lsn
+        now = asyncio.get_running_loop().time
         for job in self._run_jobs(frozen, highest_of):
+            began_s = now()
             await self._store.update(job)
+            if rest is not None:
+                await rest(now() - began_s)
         # The state of every ledger whose runs moved is stored too: it says how high they go.
         chosen = list(dict.fromkeys([*unsaved, *frozen]))
         for job in self._state_jobs(frozen, chosen, encode):

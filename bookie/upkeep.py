@@ -13,6 +13,7 @@ import contextlib
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
 
 from bookie import records
 from bookie.answers import StorageStatistics
@@ -30,6 +31,13 @@ from bookie.rebuild import rebuild_ledgers
 from bookie.recent import RecentEntries
 from bookie.reserve import Reserve
 from bookie.segments import Segments
+
+REST_SHARE: Final = 9.0
+"""A checkpoint that nothing waits for rests nine times as long as it works: bookies that have the
+same load have their checkpoints at the same time, and a hundred thousand small runs take half a
+second of a processor each.
+"""
+REST_S_MAX: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,9 +133,9 @@ class Upkeep:
             for task in tasks:
                 task.cancel()
 
-    async def checkpoint(self) -> None:
-        """Move what the memory holds into the index's store, and advance the mark. Raises
-        DiskFullError.
+    async def checkpoint(self, *, rests: bool = False) -> None:
+        """Move what the memory holds into the index's store, and advance the mark; resting between
+        its transactions if nothing waits for it. Raises DiskFullError.
         """
         async with self._checkpointing:
             self._due.clear()
@@ -146,6 +154,7 @@ class Upkeep:
                     parts.ledgers.encode,
                     live,
                     parts.ledgers.indexed_highest_of,
+                    self._rest if rests else None,
                 )
             except BaseException as error:  # also when cancelled: what was taken is not stored
                 parts.ledgers.unsave(unsaved)
@@ -216,10 +225,15 @@ class Upkeep:
         while True:
             await self._due.wait()
             try:
-                await self.checkpoint()
+                await self.checkpoint(rests=True)
             except DiskFullError:
                 await asyncio.sleep(self._config.disk_check_interval_s)
                 self._due.set()
+
+    async def _rest(self, worked_s: float) -> None:
+        """Leave the processor to requests, unless the next checkpoint is due already."""
+        if not self._due.is_set():
+            await asyncio.sleep(min(REST_S_MAX, REST_SHARE * worked_s))
 
     async def _clean_on(self) -> None:
         while True:

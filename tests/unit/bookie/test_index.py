@@ -243,6 +243,29 @@ def test_a_lookup_beside_a_checkpoint_misses_nothing(steps: int) -> None:
     run_simulation(main, steps)
 
 
+def test_a_checkpoint_rests_after_each_transaction_of_runs_and_all_stays_readable() -> None:
+    worked: list[float] = []
+
+    async def main() -> None:
+        twins = Twins(random.Random(1))
+        await twins.begin()
+        twins.store.attach(lambda: asyncio.sleep(0.25), bool)
+        for number in range(10):
+            twins.index.insert(1, 2 * number, 2 * number, (1 << 32) + 100 * number, 10)
+
+        async def rest(worked_s: float) -> None:
+            worked.append(worked_s)
+            assert twins.index.record_count == 0
+            found = await twins.index.look_up(1, 0, 18, -1, 3)
+            assert [run[1] for run in found.runs] == list(range(0, 20, 2))
+
+        state = twins.encode
+        await twins.index.checkpoint(1, [1], state, [], twins.indexed_highest.__getitem__, rest)
+
+    run_simulation(main, 1)
+    assert worked == pytest.approx([0.5] * 3)  # four runs at a time; the store waits twice for each
+
+
 def test_moves_happen_only_from_the_old_place() -> None:
     async def main() -> None:
         store = MemoryStore()
