@@ -19,8 +19,8 @@ class BrokerLimits:
     """Kafka's `socket.request.max.bytes`."""
 
     requests_in_flight_max: int = 1024
-    """Per connection; at this nothing more is read from it. A client that sends small batches has as
-    many under way as it sends while one is synced: 10,000/s and 20 ms are 200.
+    """Per connection; at this nothing more is read from it. Who sends small batches has as many
+    under way as it sends while one is synced: at 10,000/s and 20 ms these are 200.
     """
 
     connection_bytes_max: int = 64 * MIB
