@@ -25,7 +25,7 @@ from serving.server_log import LOGGER, start_logging
 
 COLLECT_AFTER_OBJECTS: Final = 20_000
 """Growth in tracked objects between two runs of the cycle collector: requests make few cycles, and
-at the default, 700, it walks the recent entries again and again. It bounds what such cycles hold.
+at the default, 700, it walks what is kept in memory again and again. It bounds what cycles hold.
 """
 EXIT_OK: Final = 0
 EXIT_FAILED: Final = 1
