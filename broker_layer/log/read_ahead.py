@@ -37,7 +37,7 @@ CURSORS_MAX: Final = 64
 """Of one log."""
 KEPT_S: Final = 5.0
 FOLLOWING_COUNT: Final = 2
-"""From its so manieth read on a cursor is taken to go through the log."""
+"""From this read of its own on, a cursor is taken to go through the log."""
 
 ReadPiece = Callable[[int, int], Awaitable[Sequence[ReadBatch]]]
 """Reads from an offset on so many bytes, whatever is confirmed there; nothing only at the end."""
