@@ -19,6 +19,7 @@ from tests.unit.bookie.storage_fixture import (
     read,
     simulate,
 )
+from tests.until import until
 
 L = LedgerId(7)
 
@@ -66,6 +67,33 @@ def test_checkpoints_come_as_often_as_the_log_grows() -> None:
         await asyncio.gather(running, return_exceptions=True)
 
     simulate(main)
+
+
+@pytest.mark.parametrize("share", [0.0, 9.0])
+def test_a_checkpoint_of_its_own_rests_between_its_transactions(
+    share: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bookie.upkeep.REST_SHARE", share)
+    rests: list[float] = []
+
+    async def main(bench: Bench) -> None:
+        bench.config = dataclasses.replace(
+            bench.config, checkpoint_records=20, transaction_runs_max=2
+        )
+        storage = await bench.open()
+        bench.platter.stores["index"].attach(lambda: asyncio.sleep(0.01), bool)
+        running = asyncio.create_task(storage.background())
+        for ledger_id in range(20):
+            assert await add(storage, make_run(ledger_id, 0, 1)) is Status.OK
+        began = asyncio.get_running_loop().time()
+        await until(lambda: storage.statistics().checkpoints > 0)
+        rests.append(asyncio.get_running_loop().time() - began)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+    simulate(main)
+    # Ten transactions of at least 10 ms each: nine times as long again, but 0.1 s at most.
+    assert rests[0] > 0.8 if share else rests[0] < 0.8
 
 
 def test_a_deleted_ledger_never_comes_back() -> None:
