@@ -10,13 +10,18 @@ from typing import Final
 
 from aiohttp import web
 
+from bookie.metadata_age import MetadataAge
+from bookie.operator_switch import OperatorSwitch
 from bookie.server_context import ServerContext
 from bookie.wire.messages import Status
+from metadata.errors import MetadataError
 from metadata.ids import ENTRY_ID_MAX, LEDGER_ID_MAX, EntryId, LedgerId
 from serving.admin import Readiness
 
 PAGE_MAX: Final = 10_000
 PAGE_DEFAULT: Final = 1_000
+REASON_MAX: Final = 200
+"""Characters of an error that are put into an answer's reason."""
 
 
 class BookieAdmin:
@@ -27,10 +32,14 @@ class BookieAdmin:
         context: ServerContext,
         readiness: Readiness,
         identity: dict[str, str],
+        switch: OperatorSwitch,
+        age: MetadataAge,
     ) -> None:
         self._context = context
         self._readiness = readiness
         self._identity = identity
+        self._switch = switch
+        self._age = age
 
     def routes(self) -> Sequence[web.RouteDef]:
         """Return what is answered where."""
@@ -41,6 +50,7 @@ class BookieAdmin:
             web.post("/api/v1/clean", self._clean),
             web.post("/api/v1/checkpoint", self._checkpoint),
             web.post("/api/v1/read-only", self._read_only),
+            web.post("/api/v1/accept-metadata", self._accept_metadata),
         )
 
     async def _state(self, _: web.Request) -> web.Response:
@@ -49,6 +59,7 @@ class BookieAdmin:
             {
                 **self._identity,
                 "writable": storage.is_writable,
+                "conditions": storage.writability.report(),
                 "ready": self._readiness() is None,
                 "connections": self._context.counters.connections_now,
                 "ledger_count": storage.ledger_count,
@@ -59,10 +70,10 @@ class BookieAdmin:
     async def _ledgers(self, request: web.Request) -> web.Response:
         after = _number(request.query.get("after"), -1, LEDGER_ID_MAX, default=-1)
         limit = _number(request.query.get("limit"), 1, PAGE_MAX, default=PAGE_DEFAULT)
-        page = [each for each in self._context.storage.ledger_ids() if each > after][: limit + 1]
-        answer: dict[str, object] = {"ledgers": page[:limit]}
-        if len(page) > limit:
-            answer["next_after"] = page[limit - 1]
+        page, end = await self._context.storage.list_ledgers(after, limit)
+        answer: dict[str, object] = {"ledgers": page}
+        if end is not None:
+            answer["next_after"] = end
         return web.json_response(answer)
 
     async def _entries(self, request: web.Request) -> web.Response:
@@ -99,10 +110,26 @@ class BookieAdmin:
         wanted = body.get("read_only") if isinstance(body, dict) else None
         if not isinstance(wanted, bool) or len(body) != 1:
             raise web.HTTPBadRequest(reason='send {"read_only": true} or {"read_only": false}')
-        self._context.storage.set_read_only(wanted)
-        self._context.log.info("read-only switch", read_only=wanted)
+        await self._switch.switch(is_read_only=wanted)
         return web.json_response(
-            {"read_only": wanted, "writable": self._context.storage.is_writable}
+            {
+                "read_only": wanted,
+                "writable": self._context.storage.is_writable,
+                "conditions": self._context.storage.writability.report(),
+            }
+        )
+
+    async def _accept_metadata(self, _: web.Request) -> web.Response:
+        try:
+            accepted = await self._age.accept()
+        except MetadataError as error:
+            raise web.HTTPServiceUnavailable(reason=str(error)[:REASON_MAX]) from error
+        return web.json_response(
+            {
+                "position_version": accepted.position_version,
+                "ledger_ids": accepted.ledger_ids,
+                "conditions": self._context.storage.writability.report(),
+            }
         )
 
 

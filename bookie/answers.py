@@ -68,7 +68,13 @@ class StorageStatistics:
     damaged_ranges: int
     cleaned_segments: int
     cleaned_bytes: int
+    cleaning_written_bytes: int
+    """Bytes that cleaning wrote into new segments."""
+    cleaning_backlog_bytes: int
+    """Garbage in the segments that are due to be rewritten or dropped."""
     disk_total_bytes: int
     disk_free_bytes: int
+    index_bytes: int
+    index_map_bytes: int
     is_writable: bool
     is_limbo: bool

@@ -2,44 +2,63 @@
 
 Leaves making the real disk, store and rng to `bookie.main`; a simulation gives others.
 
-Invariants: identity is proved before anything is read; the registration appears after the port
-answers and goes before it closes; a bookie whose disk or registration is lost stops serving at
-once.
+Invariants: identity is proved before anything is read; the position is claimed before anything is
+served; the registration appears after the port answers and goes before it closes; a bookie whose
+disk, registration or position is lost stops serving at once.
 
-Source: protocol rules 2.1-2.4; style section 1.4.
+Source: protocol rules 2.1-2.4, 2.6; style section 1.4.
 """
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from functools import partial
 from random import Random
 from typing import Final
 
 from bookie.admin import BookieAdmin
-from bookie.collector import Collector
+from bookie.collector import Collector, FeedExpiry
 from bookie.config import StorageConfig
 from bookie.disk import Disk
-from bookie.errors import BookieError
-from bookie.identity import LIMBO_NAME, Identity, prove_identity, remove_mark
+from bookie.disk_health import DiskHealth
+from bookie.errors import BookieError, DiskFailedError
+from bookie.identity import LIMBO_NAME, Identity, prove_identity
+from bookie.limbo import keep_reason
+from bookie.metadata_age import MetadataAge
 from bookie.metrics import BookieMetrics
+from bookie.opening import KnownDisk
+from bookie.operator_switch import OperatorSwitch
 from bookie.options import BookieOptions
-from bookie.registration import Registration, describe, make_registrar
+from bookie.original import OriginalCheck, registration_wait_s
+from bookie.position import Claim, PositionKeeper, PositionNews
+from bookie.registration import Registration, describe
+from bookie.reserve import make_room
 from bookie.server import BookieServer
 from bookie.server_context import ServerContext
 from bookie.server_counters import ServerCounters
 from bookie.server_errors import CannotListenError
 from bookie.server_limits import ServerLimits
+from bookie.small_files import remove_mark
+from bookie.standing import standing_reader
 from bookie.storage import BookieStorage
+from bookie.under_way import UnderWay, watched
 from bookie.wire.messages import WIRE_VERSION, WIRE_VERSION_MIN
+from bookie.writability import ADVICE, Change, Writability
+from metadata.errors import MetadataError
 from metadata.ids import BookieId
 from metadata.ledger_store import LedgerStore
+from metadata.positions import RUN_BYTES
+from metadata.registrar import BookieRegistrar
 from metadata.registration import BookieRegistration
 from metadata.store import MetadataStore, SessionState
 from serving.admin import Administered, AdminServer
 from serving.server_log import ServerLog
 
-DISK_VERSION: Final = 1
+DISK_VERSION: Final = 2
+SEEN_S_MAX: Final = 2.0
+"""How long a stopping bookie waits for the metadata service to say how new it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +86,10 @@ class BookieProcess:
     ) -> None:
         """Take a locked disk and a store, which stay the caller's to close."""
         self._options = options
-        self._disk = disk
+        self.under_way = UnderWay(asyncio.get_running_loop().time)
+        self.health: DiskHealth | None = None
+        """Set once the bookie is registered."""
+        self._disk = watched(disk, self.under_way)
         self._store = store
         self._rng = rng
         self._build = build
@@ -75,31 +97,37 @@ class BookieProcess:
         self._parts = AsyncExitStack()
         self._failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._missing: str | None = "the bookie is starting"
+        self._run_token = rng.randbytes(RUN_BYTES)
+        self._keeper: PositionKeeper | None = None
+        self._has_failed = False
+        self.limbo_reason = ""
+        """Why the bookie is in limbo; empty when it is not."""
 
     async def start(self) -> tuple[BookieId, Addresses]:
         """Serve; return who and where. Raises BookieError and MetadataError, saying what to do."""
         loop = asyncio.get_running_loop()
         log = ServerLog(loop.time)
-        identity = await prove_identity(self._disk, self._store)
-        if identity.is_stale:
-            log.warning("limbo", bookie=identity.bookie_id, reason="a directory is an old copy")
         config = storage_config(self._options)
-        storage = await BookieStorage.open(
-            self._disk, config, rng=self._rng, has_lost_data=identity.is_stale
+        wait_s = registration_wait_s(self._options.session_timeout_s)
+        originals = OriginalCheck(self._store, wait_s=wait_s, log=log)
+        identity = await prove_identity(
+            self._disk, self._store, originals, partial(self._make_room, config, log)
         )
-        self._run(storage.background())
-        self._parts.push_async_callback(storage.close)
-        if identity.is_stale:
-            await storage.checkpoint()  # from here on the storage itself remembers
-            await remove_mark(self._disk, LIMBO_NAME)
+        storage = await self._open_storage(identity, config)
+        ledgers = LedgerStore(self._store, self._rng, self._wall_clock_ms)
+        storage.set_standing_reader(standing_reader(ledgers, identity.bookie_id))
+        switch = OperatorSwitch(self._disk, storage.writability)
+        await switch.restore()
+        report_conditions(storage.writability, log)
         limits = limits_of(self._options)
         context = ServerContext(
             identity.bookie_id, storage, limits, ServerCounters(), log, loop.time
         )
-        addresses = await self._listen(context, identity)
-        await self._register(context, addresses)
+        age = await self._claim_position(identity, context)
+        addresses = await self._listen(context, identity, switch, age)
+        await self._register(context, identity, addresses)
         self._missing = None
-        self._run(self._make_collector(context).run())
+        self._run(self._make_collector(context, age).run())
         return identity.bookie_id, addresses
 
     async def wait_for_failure(self) -> None:
@@ -112,7 +140,62 @@ class BookieProcess:
         self._failed.cancel()
         await self._parts.aclose()
 
-    async def _listen(self, context: ServerContext, identity: Identity) -> Addresses:
+    async def _make_room(self, config: StorageConfig, log: ServerLog) -> None:
+        if await make_room(self._disk, config):
+            log.warning("reserve given up", reason="the disk is full at the start")
+
+    async def _open_storage(self, identity: Identity, config: StorageConfig) -> BookieStorage:
+        storage = await BookieStorage.open(
+            self._disk,
+            config,
+            rng=self._rng,
+            known=KnownDisk(identity.limbo_reason, identity.recorded_end_lsn),
+        )
+        self._parts.push_async_callback(self._record_orderly, storage)
+        self._run(storage.background())
+        self._parts.push_async_callback(storage.close)
+        self.limbo_reason = await keep_reason(self._disk, storage)
+        if self.limbo_reason:
+            storage.writability.explain_loss(self.limbo_reason)
+        if identity.limbo_reason:
+            await storage.checkpoint()  # from here on the storage itself remembers
+            await remove_mark(self._disk, LIMBO_NAME)
+        return storage
+
+    async def _claim_position(self, identity: Identity, context: ServerContext) -> MetadataAge:
+        """Record that this process is the bookie from now on, before anything is served."""
+        writability = context.storage.writability
+        age = MetadataAge(self._disk, self._store, identity.bookie_id, writability)
+        await age.restore()
+        keeper = PositionKeeper(
+            self._store,
+            Claim(identity.bookie_id, self._run_token, identity.files, identity.lock),
+            identity.position,
+            context.storage.log,
+            interval_s=self._options.position_interval_s,
+            rng=self._rng,
+            log=context.log,
+            news=PositionNews(partial(self._give_way, context), age.note_position),
+        )
+        await keeper.claim()
+        age.follow(lambda: keeper.version)
+        self._keeper = keeper
+        self._run(keeper.run())
+        self._parts.push_async_callback(_keep_seen, age)
+        self._run(age.run())
+        return age
+
+    async def _record_orderly(self, storage: BookieStorage) -> None:
+        if self._keeper is not None and not self._has_failed and storage.log.failure is None:
+            await self._keeper.record_orderly()
+
+    async def _listen(
+        self,
+        context: ServerContext,
+        identity: Identity,
+        switch: OperatorSwitch,
+        age: MetadataAge,
+    ) -> Addresses:
         options = self._options
         server = BookieServer(context)
         self._parts.push_async_callback(server.close)
@@ -124,8 +207,9 @@ class BookieProcess:
             "address": f"{host}:{port}",
             "build": self._build,
         }
-        routes = BookieAdmin(context, self._readiness, described).routes()
-        metrics = BookieMetrics(identity.bookie_id, context.counters, context.storage.statistics)
+        routes = BookieAdmin(context, self._readiness, described, switch, age).routes()
+        assert self._keeper is not None, "the position is claimed before anything is served"
+        metrics = BookieMetrics(identity.bookie_id, context.counters, context.storage, self._keeper)
         admin = AdminServer(
             Administered("bookie", metrics, self._readiness, routes, BookieError), context.log
         )
@@ -138,7 +222,9 @@ class BookieProcess:
             ) from error
         return Addresses(host, port, admin_host, admin_port)
 
-    async def _register(self, context: ServerContext, addresses: Addresses) -> None:
+    async def _register(
+        self, context: ServerContext, identity: Identity, addresses: Addresses
+    ) -> None:
         first = describe(
             context.storage,
             BookieRegistration(
@@ -153,25 +239,42 @@ class BookieProcess:
                 disk_versions=(DISK_VERSION, DISK_VERSION),
             ),
         )
-        registrar = await make_registrar(self._disk, self._store, first, self._rng, self._fail)
+        dead = identity.dead_incarnation
+        registrar = BookieRegistrar(
+            self._store,
+            first,
+            self._rng,
+            incarnation=self._run_token,
+            dead_incarnations=() if dead is None else (dead,),
+            on_lost=partial(self._give_way, context),
+        )
         registration = Registration(context.storage, registrar, first)
         self._parts.push_async_callback(registration.leave)
         await registration.start()
+        self.health = DiskHealth(
+            self.under_way, self._options.disk_hung_s, context.storage.writability, registration
+        )
+        self._parts.callback(self.health.stop)
+        self.health.start()
 
-    def _make_collector(self, context: ServerContext) -> Collector:
+    def _make_collector(self, context: ServerContext, age: MetadataAge) -> Collector:
         ledgers = LedgerStore(self._store, self._rng, self._wall_clock_ms)
         return Collector(
             context,
             self._store,
             ledgers,
             self._rng,
+            age,
             pass_interval_s=self._options.collect_interval_s,
             reads_per_s=self._options.collect_reads_per_s,
+            expiry=FeedExpiry(self._wall_clock_ms, self._options.feed_age_h * 3600),
         )
 
     def _readiness(self) -> str | None:
         if self._missing is None and self._store.session_state is SessionState.EXPIRED:
             return "the session with the metadata service has expired"
+        if self._missing is None and self.health is not None:
+            return self.health.hung
         return self._missing
 
     def _run(self, work: Coroutine[None, None, None]) -> None:
@@ -183,7 +286,13 @@ class BookieProcess:
         if not task.cancelled() and (error := task.exception()) is not None:
             self._fail(error)
 
+    def _give_way(self, context: ServerContext, error: BookieError | MetadataError) -> None:
+        """Answer nothing any more: another process serves as this bookie."""
+        context.abort_connections()
+        self._fail(error)
+
     def _fail(self, error: BaseException) -> None:
+        self._has_failed = True
         if not self._failed.done():
             self._failed.set_exception(error)
 
@@ -207,12 +316,51 @@ def storage_config(options: BookieOptions) -> StorageConfig:
         queue_bytes_max=options.queue_bytes_max,
         recent_bytes_max=options.recent_bytes_max,
         cached_bytes_max=options.cached_bytes_max,
+        hot_ledgers_max=options.hot_ledgers_max,
+        tombstones_max=options.tombstones_max,
         read_bytes_max=options.read_bytes_max,
         disk_high_mark=options.disk_high_mark,
         disk_low_mark=options.disk_low_mark,
         reserve_bytes_min=options.reserve_bytes_min,
         reserve_share=options.reserve_share,
+        disk_check_interval_s=options.disk_check_interval_s,
+        clean_interval_s=options.clean_interval_s,
+        clean_live_share_max=options.clean_live_share_max,
+        clean_bytes_per_s_min=options.clean_bytes_per_s_min,
+        clean_bytes_per_s_max=options.clean_bytes_per_s_max,
+        checkpoint_log_bytes=options.checkpoint_log_bytes,
+        checkpoint_records=options.checkpoint_records,
     )
+
+
+def report_conditions(writability: Writability, log: ServerLog) -> None:
+    """Log the conditions that are active, and from now on each one that begins or ends."""
+
+    def report(change: Change) -> None:
+        condition, lasted_s = change.condition, change.lasted_s
+        name = "read-only" if condition.blocks_adds else "limbo"
+        values = {"reason": condition.reason.value, "writable": writability.is_writable}
+        if condition.where:
+            values["where"] = condition.where
+        if lasted_s is None:
+            advice = ADVICE[condition.reason]
+            log.warning(name, **values, detail=condition.text, try_next=advice)
+        else:
+            ended = f"{name} ended"
+            log.info(ended, **values, lasted_s=round(lasted_s, 1))
+
+    for condition in writability.conditions():
+        report(Change(condition, None))
+    writability.on_change(report)
+
+
+async def _keep_seen(age: MetadataAge) -> None:
+    """Remember, at a stop, how new the metadata service is; as of its last answer if it is away."""
+    with contextlib.suppress(MetadataError, TimeoutError, DiskFailedError):
+        async with asyncio.timeout(SEEN_S_MAX):
+            await age.may_collect()
+    with contextlib.suppress(DiskFailedError):
+        await age.keep()
 
 
 async def _cancel(task: asyncio.Task[None]) -> None:

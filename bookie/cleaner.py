@@ -6,26 +6,32 @@ Leaves the choice to `bookie.cleaning`.
 Invariants, in this order: the new segment is written and synced, its name is synced, each run moves
 only if the index still names the old place, that commit is synced, reads of the old file have
 ended, the old file goes. A segment whose runs cannot all be accounted for, or be read, is kept.
+A rewrite is begun only when it fits into the room of its pass, index pages included.
 Source: storage design, "Cleaning"; reliability D20.
 """
 
 import asyncio
 import random
 from dataclasses import dataclass, field
+from typing import Final
 
 from bookie import cleaning, listing, records, replay
+from bookie.cleaning import CleaningPlan, CleaningRoom
+from bookie.cold_ledgers import find_gone
 from bookie.config import StorageConfig
 from bookie.disk import Buffer, Disk, File
 from bookie.errors import DamagedRecordError, DiskFailedError, DiskFullError
 from bookie.index import Index
 from bookie.index_pages import Move
 from bookie.index_runs import Run
-from bookie.ledgers import Ledgers
+from bookie.ledgers import RUNS_LEFT_MAX, Ledgers
 from bookie.records import ADDS, RECORD_HEADER_BYTES, Record, RecordKind
 from bookie.segments import DIRECTORY, UNFINISHED_SUFFIX, Segment, Segments
 from bookie.wire.batch import parse_header
 
 PIECE_BYTES = 1024 * 1024
+FULL_DISK_MOVES_MAX: Final = 64
+"""Runs moved in one index transaction on a full disk: it copies few of the index's pages."""
 
 
 @dataclass(slots=True)
@@ -38,6 +44,7 @@ class _Rewrite:
     footer: bytearray = field(default_factory=bytearray)
     moves: list[Move] = field(default_factory=list)
     written: int = 0
+    record_count: int = 0
     is_open_ended: bool = False
     """Whether the next run may join the last move: its records end where its entries end."""
 
@@ -56,6 +63,7 @@ class Cleaner:
     ) -> None:
         self.cleaned_count = 0
         self.freed_bytes = 0
+        self.written_bytes = 0
         self._disk = disk
         self._config = config
         self._ledgers = ledgers
@@ -69,62 +77,120 @@ class Cleaner:
         removed, self._removed = self._removed, []
         return removed
 
-    async def clean(self, *, is_emergency: bool) -> int:
+    def put_back_removed(self, removed: list[int]) -> None:
+        """Have the index forget these segments later: it could not now."""
+        self._removed += removed
+
+    def plan(self, room: CleaningRoom) -> CleaningPlan:
+        """Return what the next pass would do, from what is known of the segments."""
+        mark_segment = records.segment_of(self._index.meta.mark_lsn)
+        segments = self._segments.by_number.values()
+        return cleaning.plan_cleaning(segments, mark_segment, self._config, room)
+
+    def retry_kept(self) -> None:
+        """Have the next pass try again what earlier ones had to keep."""
+        for segment in self._segments.by_number.values():
+            segment.is_kept = False
+
+    async def count_next(self) -> bool:
+        """Compare one segment's live bytes with the index, each segment in turn, and correct them;
+        return whether there is less alive than was thought. Raises DiskFullError.
+        """
+        mark_segment = records.segment_of(self._index.meta.mark_lsn)
+        below = [s for n, s in sorted(self._segments.by_number.items()) if n < mark_segment]
+        segment = next((each for each in below if not each.is_counted), None)
+        if segment is None:
+            for each in below:
+                each.is_counted = False
+            return False
+        segment.is_counted = True
+        found = None if segment.is_damaged else await self._named_runs(segment)
+        if found is None:
+            return False
+        change = cleaning.live_bytes_of(run for _, run in found[0]) - segment.live_bytes
+        if abs(change) <= segment.size * cleaning.GAIN_SHARE_MIN:
+            return False
+        await self._index.correct_live_bytes(segment.number, change)
+        segment.live_bytes += change
+        return change < 0
+
+    async def clean(self, room: CleaningRoom) -> int:
         """Do one pass; return the bytes freed. Raises DiskFullError."""
         before = self.freed_bytes
         try:
             await self._delete_ledgers()
         except DiskFullError:
-            if not is_emergency:
-                raise  # in an emergency, what is dead already can go without the index's help
+            if not room.is_full:
+                raise  # on a full disk, what is dead already can go without the index's help
         mark_segment = records.segment_of(self._index.meta.mark_lsn)
-        below = [s for n, s in sorted(self._segments.by_number.items()) if n < mark_segment]
-        if not is_emergency:
-            for segment in below:
-                await self._measure(segment)
-        plan = cleaning.plan_cleaning(below, mark_segment, self._config, is_emergency=is_emergency)
+        for segment in [s for n, s in sorted(self._segments.by_number.items()) if n < mark_segment]:
+            await self._measure(segment, is_full=room.is_full)
+        plan = self.plan(room)
         for number in plan.dead:
-            await self._clean_segments([number], may_write=not is_emergency)
+            await self._clean_segments([number], room)
         if plan.rewrite:
-            await self._clean_segments(list(plan.rewrite), may_write=True)
+            await self._clean_segments(list(plan.rewrite), room)
         return self.freed_bytes - before
 
     async def _delete_ledgers(self) -> None:
-        for ledger_id in [number for number, has_runs in self._ledgers.deleted.items() if has_runs]:
+        ledgers = self._ledgers
+        if ledgers.has_more_runs_left and not ledgers.runs_left:
+            found = await self._index.list_runs_left(RUNS_LEFT_MAX)
+            ledgers.has_more_runs_left = len(found) == RUNS_LEFT_MAX
+            ledgers.runs_left.update(dict.fromkeys(found))
+        for ledger_id in list(ledgers.runs_left):
             if self._index.is_moving(ledger_id):
                 continue  # a checkpoint stores runs of it: the next pass finds all of them
-            is_done = False
-            while not is_done:
-                freed, is_done = await self._index.delete_some(ledger_id)
-                self._segments.free(freed)
-            self._ledgers.deleted[ledger_id] = False
-            self._ledgers.unsaved_deletions[ledger_id] = None
+            await self._index.delete_all(ledger_id, self._segments.free)
+            ledgers.note_runs_gone(ledger_id)
 
-    async def _measure(self, segment: Segment) -> None:
-        if segment.mean_run_bytes is None and not segment.is_cleaned and not segment.is_damaged:
+    async def _measure(self, segment: Segment, *, is_full: bool) -> None:
+        if segment.is_damaged:
+            return
+        if segment.record_count is None:
+            segment.record_count = await listing.count_records(self._segments, segment)
+        if segment.mean_run_bytes is None and not segment.is_cleaned and not is_full:
             runs = await listing.list_records(self._segments, segment)
-            segment.mean_run_bytes = 0 if runs is None else cleaning.mean_run_bytes(runs)
+            segment.mean_run_bytes = 0 if runs is None else await runs.mean_bytes()
 
-    async def _clean_segments(self, numbers: list[int], *, may_write: bool) -> None:
-        """Move what the index names in some segments to a new one, and remove them."""
+    async def _clean_segments(self, numbers: list[int], room: CleaningRoom) -> None:
+        """Move what the index names in some segments to a new one, as far as it fits, and remove
+        them.
+        """
         named: dict[tuple[int, int], Run] = {}
         cleared: list[int] = []
+        needed_bytes = 0
+        growth_bytes = self._index.growth_bytes(self._moves_max(room))
+        if room.index_bytes is None:
+            needed_bytes = growth_bytes
+        elif growth_bytes > room.index_bytes:
+            needed_bytes = room.free_bytes  # nothing can be moved, and dead segments can still go
         for number in numbers:
-            found = await self._named_runs(self._segments.by_number[number])
-            if found is None or (found and not may_write):
+            segment = self._segments.by_number[number]
+            found = await self._named_runs(segment)
+            if found is None:
+                segment.is_kept = True
                 continue
-            named.update({(ledger_id, run[1]): run for ledger_id, run in found})
+            runs, footer_bytes = found
+            segment.live_bytes = cleaning.live_bytes_of(run for _, run in runs)
+            needed_bytes += segment.live_bytes + footer_bytes
+            if runs and needed_bytes > room.free_bytes:
+                segment.is_kept = not cleared  # the first one: nothing of this plan fits
+                break
+            named.update({(ledger_id, run[1]): run for ledger_id, run in runs})
             cleared.append(number)
         unmoved: dict[int, None] = {}
         if named:
             unmoved = await self._rewrite(
-                [(ledger_id, named[ledger_id, first]) for ledger_id, first in sorted(named)]
+                [(ledger_id, named[ledger_id, first]) for ledger_id, first in sorted(named)], room
             )
         gone = [
             number
             for number in cleared
             if number not in unmoved and not self._segments.by_number[number].is_damaged
         ]
+        for number in cleared:
+            self._segments.by_number[number].is_kept = number not in gone
         for number in gone:
             self.freed_bytes += self._segments.by_number[number].size
             self.cleaned_count += 1
@@ -133,33 +199,41 @@ class Cleaner:
         if gone:
             await self._disk.sync_directory(DIRECTORY)
 
-    async def _named_runs(self, segment: Segment) -> list[tuple[int, Run]] | None:
-        """Return the runs (ledger id, run) that the index has in a segment; None when it cannot
-        account for them.
+    def _moves_max(self, room: CleaningRoom) -> int:
+        limit = self._config.transaction_runs_max
+        return min(limit, FULL_DISK_MOVES_MAX) if room.is_full else limit
+
+    async def _named_runs(self, segment: Segment) -> tuple[list[tuple[int, Run]], int] | None:
+        """Return the runs (ledger id, run) that the index has in a segment, and the bytes that a
+        footer for all of its records needs; None when the index cannot account for them.
         """
         listed = await listing.list_records(self._segments, segment)
         if listed is None:
             return None
         named: list[tuple[int, Run]] = []
-        for ledger_id, first, last in cleaning.spans(listed):
-            if ledger_id in self._ledgers.deleted:
+        spans = await listed.spans()
+        deleted, released = await find_gone(self._ledgers, self._index, list(spans))
+        for ledger_id, (first, last) in spans.items():
+            if ledger_id in deleted:
                 continue
-            runs = await self._index.stored_runs(ledger_id, first, last)
-            if runs is None or not runs or runs[-1][0] < last:
-                return None  # entries of this segment are missing from the index
+            # Before the store is asked: a checkpoint that ends meanwhile takes them out of memory.
             in_memory = self._index.in_memory(ledger_id, first, last)
             if any(records.segment_of(run[2]) == segment.number for run in in_memory):
                 return None  # a rebuilt ledger's runs are not stored yet
+            runs = await self._index.stored_runs(ledger_id, first, last)
+            if runs is None or ((not runs or runs[-1][0] < last) and ledger_id not in released):
+                return None  # entries of this segment are missing from the index
             named += [(ledger_id, r) for r in runs if records.segment_of(r[2]) == segment.number]
-        return named
+        footer_bytes = len(listed) * records.FOOTER_RUN_BYTES + cleaning.SEGMENT_OVERHEAD_BYTES
+        return named, footer_bytes
 
-    async def _rewrite(self, runs: list[tuple[int, Run]]) -> dict[int, None]:
+    async def _rewrite(self, runs: list[tuple[int, Run]], room: CleaningRoom) -> dict[int, None]:
         """Write runs, sorted by ledger and entry, into a new segment, and let the index name it;
         return the old segments that it may still name.
         """
         segment = Segment(self._segments.take_number(), is_cleaned=True, size=0)
         unfinished = segment.name + UNFINISHED_SUFFIX
-        rewrite = _Rewrite(segment, await self._disk.create(unfinished))
+        rewrite = _Rewrite(segment, await self._disk.create(unfinished, background=True))
         try:
             self._put(rewrite, RecordKind.HEAD, records.encode_head(0, records.HEAD_IS_CLEANED))
             for ledger_id, run in runs:
@@ -167,11 +241,11 @@ class Cleaner:
                 if found is not None:
                     self._put_run(rewrite, ledger_id, run, found)
                 if segment.size - rewrite.written >= PIECE_BYTES:
-                    await self._flush(rewrite)
+                    await self._flush(rewrite, room.bytes_per_s)
             self._put(
                 rewrite, RecordKind.FOOTER, records.encode_footer(rewrite.footer, segment.size)
             )
-            await self._flush(rewrite)
+            await self._flush(rewrite, room.bytes_per_s)
         except DiskFullError:
             await rewrite.file.close()
             await self._disk.unlink(unfinished)
@@ -180,11 +254,13 @@ class Cleaner:
         await self._disk.sync_directory(DIRECTORY)
         rewrite.file.drop_cached(0, segment.size)
         self._segments.adopt(segment, rewrite.file)
-        limit = self._config.transaction_runs_max
+        segment.record_count = rewrite.record_count
+        limit = self._moves_max(room)
         unmoved: dict[int, None] = {}
         for start in range(0, len(rewrite.moves), limit):
-            unmoved |= await self._index.move(rewrite.moves[start : start + limit])
-        segment.live_bytes = sum(move.new[3] for move in rewrite.moves)
+            moves = rewrite.moves[start : start + limit]
+            segment.live_bytes += sum(move.new[3] for move in moves)
+            unmoved |= await self._index.move(moves)
         return unmoved
 
     async def _read_run(self, run: Run) -> list[Record] | None:
@@ -194,7 +270,7 @@ class Cleaner:
         last, first, location, size = run
         number = records.segment_of(location)
         try:
-            data = await self._segments.read(number, records.offset_of(location), size)
+            data = await self._segments.read_patiently(number, records.offset_of(location), size)
         except (DamagedRecordError, DiskFailedError):
             self._segments.by_number[number].is_damaged = True
             return None
@@ -237,14 +313,16 @@ class Cleaner:
         size = RECORD_HEADER_BYTES + len(body)
         if kind == ADDS:
             rewrite.footer += records.footer_run(body, segment.size, size)
+            rewrite.record_count += 1
         rewrite.buffers += (records.encode_header(kind, body, lsn, lsn), body)
         segment.size += size
 
-    async def _flush(self, rewrite: _Rewrite) -> None:
-        """Write what is queued, slowly."""
+    async def _flush(self, rewrite: _Rewrite, bytes_per_s: float) -> None:
+        """Write what is queued, and wait so that the pace is kept."""
         buffers, rewrite.buffers = rewrite.buffers, []
         size = rewrite.segment.size - rewrite.written
         await rewrite.file.commit(rewrite.written, buffers)
         rewrite.written = rewrite.segment.size
+        self.written_bytes += size
         pace = 0.9 + 0.2 * self._rng.random()  # bookies that began together drift apart
-        await asyncio.sleep(pace * size / self._config.clean_bytes_per_s)
+        await asyncio.sleep(pace * size / bytes_per_s)

@@ -83,11 +83,15 @@ class Commits:
         """Store the first key that is presented, before what came with it."""
         if master_key is None or state.master_key is not None:
             return
-        state.master_key, state.is_dirty = master_key, True
+        state.master_key = master_key
+        state.touch()
+        state.use_count += 1
 
         def forget_if_failed(status: Status) -> None:
+            state.use_count -= 1
             if status is not Status.OK and state.master_key is master_key:
-                state.master_key, state.is_dirty = None, True  # a checkpoint may have stored it
+                state.master_key = None
+                state.touch()  # a checkpoint may have stored it
 
         body = records.encode_master_key(state.ledger_id, master_key)
         try:
@@ -134,6 +138,8 @@ class Commits:
             else:
                 if error is None and item.kind == RecordKind.TOMBSTONE:
                     self._store_tombstone(records.decode_ledger(item.body))
+                if error is None and item.kind == RecordKind.RELEASED:
+                    self._release(records.decode_ledger(item.body))
                 answers.append(cast("Answer", context))
         if size:
             segment = records.segment_of(group[0].lsn)
@@ -167,6 +173,12 @@ class Commits:
         counts.entries += header.count
         counts.bytes += len(batch.data)
         return size
+
+    def _release(self, ledger_id: LedgerId) -> None:
+        self._segments.free(self._index.drop(ledger_id))
+        self._recent.drop(ledger_id)
+        ledger_state.release(self._ledgers.states[ledger_id])
+        self._ledgers.notify(ledger_id)
 
     def _store_tombstone(self, ledger_id: LedgerId) -> None:
         self._segments.free(self._index.drop(ledger_id))

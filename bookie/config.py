@@ -25,6 +25,10 @@ class StorageConfig:
     transaction_runs_max: int = 2_000
     index_map_bytes: int = 64 * MIB
     """The index's map at first; it doubles when it is nearly full."""
+    hot_ledgers_max: int = 20_000
+    """Ledger states without changes that are kept in memory; the others are in the index."""
+    tombstones_max: int = 100_000
+    """Deleted ledger ids that are remembered one by one (rule 10.3)."""
     run_bytes_max: int = 1 * MIB
     recent_bytes_max: int = 32 * MIB
     """Recent entries kept for tailing readers."""
@@ -37,6 +41,7 @@ class StorageConfig:
     disk_low_mark: float = 0.92
     """Share of the disk in use below which it becomes writable again."""
     reserve_bytes_min: int = 256 * MIB
+    """Room for fences, tombstones and index pages on a full disk; that for one rewrite is added."""
     reserve_share: float = 0.01
     disk_check_interval_s: float = 5.0
     clean_interval_s: float = 60.0
@@ -44,4 +49,23 @@ class StorageConfig:
     """Segments with less live bytes than this share are rewritten."""
     clean_mean_run_bytes_min: int = 64 * KIB
     """Segments whose mean run is smaller are rewritten, sorted by ledger."""
-    clean_bytes_per_s: int = 32 * MIB
+    clean_bytes_per_s_min: int = 16 * MIB
+    """Cleaning writes at this rate when little is due."""
+    clean_bytes_per_s_max: int = 128 * MIB
+    """Cleaning writes at this rate when much is due, or the disk is nearly full."""
+
+    @property
+    def rewrite_bytes(self) -> int:
+        """Room for the rewrite of one full segment."""
+        return self.segment_bytes_max + self.segment_bytes_max // 8
+
+    @property
+    def floor_bytes(self) -> int:
+        """Room that recovery adds leave free on a full disk: for fences, tombstones, index pages
+        and one rewrite.
+        """
+        return self.reserve_bytes_min + self.rewrite_bytes
+
+    def reserve_bytes(self, total_bytes: int) -> int:
+        """Return the size of the reserve on a disk of `total_bytes`."""
+        return max(self.floor_bytes, int(total_bytes * self.reserve_share))

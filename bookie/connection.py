@@ -71,7 +71,7 @@ class BookieConnection(asyncio.BufferedProtocol):
         """When what the peer owes us (its hello, the rest of a frame, reading answers) began."""
         limits, counters = context.limits, context.counters
         self._runner = RequestRunner(limits, context.log, counters, self._send_answer)
-        self._requests = LedgerRequests(context.storage, limits, counters)
+        self._requests = LedgerRequests(context.storage, limits, counters, context.now)
         self._polls = LongPolls(
             context.storage, self._requests, self._runner, limits, counters, self._send_answer
         )
@@ -300,17 +300,16 @@ class BookieConnection(asyncio.BufferedProtocol):
     def _read_or_submit(self, request_id: int, request: LedgerRequest, key: bytes) -> None:
         # While answers are unread, what is in memory too must wait its turn.
         if isinstance(request, ReadEntries) and not self._pause & Pause.ANSWERS_UNREAD:
-            answer = self._requests.try_read(request_id, request, key)
+            answer = self._requests.try_read(request_id, request, key, self._received_at_s)
             if answer is not None:
                 self._send_answer(answer)
                 return
         self._submit(request_id, request, key)
 
     def _submit(self, request_id: int, request: LedgerRequest, key: bytes | None) -> None:
-        size = self._requests.bytes_of(request)
-        self._runner.submit(
-            request_id, size, lambda: self._requests.answer(request_id, request, key)
-        )
+        size, answer = self._requests.bytes_of(request), self._requests.answer
+        answering = partial(answer, request_id, request, key, self._received_at_s)
+        self._runner.submit(request_id, size, answering)
 
     def _may(self, operation: Operation, ledger_id: LedgerId) -> bool:
         assert self._principal is not None

@@ -19,10 +19,12 @@ Buffer = bytes | bytearray | memoryview
 
 @dataclass(frozen=True, slots=True)
 class DiskSpace:
-    """Bytes of the file system that holds the directory."""
+    """Bytes of the file system that holds a directory."""
 
     total_bytes: int
     free_bytes: int
+    device: int = 0
+    """The same for two directories when they share a file system."""
 
 
 class File(Protocol):
@@ -39,8 +41,9 @@ class File(Protocol):
     async def commit(self, offset: int, buffers: Sequence[Buffer]) -> None:
         """Write the buffers one behind the other at `offset` and make them survive power loss.
 
-        Raises DiskFullError (call `truncate` before anything else), or DiskFailedError once the
-        device refuses: the file must not be used afterwards.
+        Raises DiskFullError (call `truncate` before anything else), SyncFullError (the file must
+        not be written or synced afterwards), or DiskFailedError once the device refuses: nothing on
+        it must be used afterwards.
         """
 
     def read_nowait(self, offset: int, size: int) -> Buffer | None:
@@ -52,7 +55,7 @@ class File(Protocol):
         """Return `size` bytes at `offset`, fewer at the end of the file. Raises DiskFailedError."""
 
     async def truncate(self, size: int) -> None:
-        """Cut the file, durably. Raises DiskFailedError."""
+        """Cut the file, durably. Raises DiskFailedError, or SyncFullError as `commit`."""
 
     def drop_cached(self, offset: int, size: int) -> None:
         """Tell the system that these bytes, which are synced, will not be read soon."""
@@ -69,13 +72,18 @@ class Disk(Protocol):
         DirectoryLockedError.
         """
 
-    async def create(self, name: str, *, preallocate_bytes: int = 0) -> File:
-        """Make a new file, which must not exist; missing directories are made. Raises
+    async def create(
+        self, name: str, *, preallocate_bytes: int = 0, background: bool = False
+    ) -> File:
+        """Make a new file, which must not exist; missing directories are made. The commits of a
+        background file never delay those of other files by waiting in one queue with them. Raises
         DiskFullError, DiskFailedError.
         """
 
     async def open(self, name: str) -> File:
-        """Open an existing file for reading and truncation. Raises FileNotFoundError."""
+        """Open an existing file for reading and truncation. Raises FileNotFoundError,
+        DescriptorsExhaustedError.
+        """
 
     async def list_names(self, directory: str) -> list[str]:
         """Return the names of a directory's files, sorted; of one that does not exist, none."""
@@ -89,8 +97,19 @@ class Disk(Protocol):
     async def sync_directory(self, directory: str) -> None:
         """Make the names of a directory survive power loss. Raises DiskFailedError."""
 
-    async def space(self) -> DiskSpace:
-        """Return the room on the file system."""
+    async def file_identity(self, name: str) -> str:
+        """Return what identifies a file: a copy of it, made file by file, has another identity.
+
+        Raises FileNotFoundError, DiskFailedError.
+        """
+
+    async def lock_identity(self) -> str:
+        """Return what identifies the lock that is held: equal identities mean the same lock on the
+        same running system. Empty when the system cannot tell.
+        """
+
+    async def space(self, directory: str = "") -> DiskSpace:
+        """Return the room on the file system of a directory; while that is missing, of the root."""
 
     async def open_index(self, name: str, map_bytes: int) -> OrderedStore:
         """Open, or make, the ordered key-value store that holds the index."""

@@ -17,7 +17,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from bookie.errors import DiskFailedError, DiskFullError
+from bookie.errors import (
+    BookieError,
+    DescriptorsExhaustedError,
+    DiskFailedError,
+    DiskFullError,
+    SyncFullError,
+)
 
 Buffer = bytes | bytearray | memoryview
 
@@ -33,6 +39,7 @@ PROBE_WRITES: Final = 24
 PREALLOCATION_COST_MAX: Final = 1.25
 
 _NO_SPACE: Final = (errno.ENOSPC, errno.EDQUOT)
+_NO_DESCRIPTOR: Final = (errno.EMFILE, errno.ENFILE)
 _FULL_FSYNC: Final[int | None] = getattr(fcntl, "F_FULLFSYNC", None)
 _fdatasync: Final[Callable[[int], None]] = getattr(os, "fdatasync", os.fsync)
 
@@ -46,8 +53,10 @@ def translated(what: str) -> Iterator[None]:
         raise translation(what, error) from error
 
 
-def translation(what: str, error: OSError) -> DiskFullError | DiskFailedError:
+def translation(what: str, error: OSError) -> BookieError:
     """Return the fact that an OSError is."""
+    if error.errno in _NO_DESCRIPTOR:
+        return DescriptorsExhaustedError(what, str(error))
     if error.errno in _NO_SPACE:
         return DiskFullError(what)
     return DiskFailedError(what, str(error))
@@ -61,16 +70,24 @@ def sync(descriptor: int) -> None:
         _fdatasync(descriptor)
 
 
+def sync_bytes(descriptor: int, what: str) -> None:
+    """Sync as `sync` does. Raises SyncFullError, DiskFailedError."""
+    try:
+        sync(descriptor)
+    except OSError as error:
+        if error.errno in _NO_SPACE:
+            raise SyncFullError(what) from error
+        raise translation(what, error) from error
+
+
 def write_and_sync(descriptor: int, what: str, offset: int, buffers: Sequence[Buffer]) -> float:
     """Write the buffers at `offset`, continuing short writes, and sync once; return the seconds
     that it took.
     """
     start = time.perf_counter()
-    try:
+    with translated(what):
         write_all(descriptor, offset, buffers)
-        sync(descriptor)
-    except OSError as error:
-        raise translation(what, error) from error
+    sync_bytes(descriptor, what)
     return time.perf_counter() - start
 
 

@@ -1,6 +1,7 @@
-"""Keeps files in a real directory: one thread writes and syncs, a few serve reads that miss the
-page cache. A small commit to a quick device is made without the thread: handing it over and back
-costs more than the sync.
+"""Keeps files in a real directory. One thread commits to the log, another one commits to background
+files, one does control work (names, creation, closing), and a few serve reads that miss the page
+cache. So no queue of reads delays a new segment, and no rewrite delays an add. A small commit to a
+quick device is made without a thread: handing it over and back costs more than the sync.
 
 Leaves the system calls to `bookie.disk_calls`; what is in the files, to everyone else.
 
@@ -9,20 +10,33 @@ Source: storage design, "Threads"; decisions 0001 and 0008.
 """
 
 import asyncio
+import contextlib
 import errno
 import fcntl
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
-from bookie import disk_calls
+from bookie import disk_calls, disk_identity
+from bookie.capacity import Capacity, measure_tree
 from bookie.disk import Buffer, DiskSpace
 from bookie.disk_threads import Threads
-from bookie.errors import BookieError, DirectoryLockedError, DiskFailedError, DiskFullError
+from bookie.errors import (
+    BookieError,
+    DescriptorsExhaustedError,
+    DirectoryLockedError,
+    DiskFailedError,
+    DiskFullError,
+)
 from bookie.index_lmdb import LmdbStore
 
+Result = TypeVar("Result")
+
 READ_THREADS: Final = 4
+DESCRIPTOR_WAIT_S: Final = 0.5
+"""Between two tries of control work that found no descriptor left."""
+DESCRIPTOR_TRIES_MAX: Final = 40
 LOCK_NAME: Final = "lock"
 INLINE_BYTES_MAX: Final = 8 * 1024
 """Commits up to this size are made by the calling thread while the device is quick."""
@@ -36,26 +50,36 @@ _NOT_NOW: Final = (errno.EAGAIN, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
 class RealFile:
     """A file of a `RealDisk`."""
 
-    def __init__(self, name: str, descriptor: int, size: int, log: Threads, pool: Threads) -> None:
+    def __init__(
+        self,
+        name: str,
+        descriptor: int,
+        size: int,
+        threads: "DiskThreads",
+        writer: Threads,
+        capacity: Capacity,
+    ) -> None:
         self.name = name
         self.size = size
         self._descriptor = descriptor
-        self._log = log
-        self._pool = pool
+        self._threads = threads
+        self._writer = writer
+        self._capacity = capacity
         self._quick_count = 0
         self._reads: list[asyncio.Future[bytes]] = []
 
     async def commit(self, offset: int, buffers: Sequence[Buffer]) -> None:
         """See `File.commit`."""
         size = sum(map(len, buffers))
+        self._capacity.take(self.name, offset + size - self.size)
         quick_count, self._quick_count = self._quick_count, 0
         call = (disk_calls.write_and_sync, self._descriptor, self.name, offset, buffers)
         if size > INLINE_BYTES_MAX:
-            await self._log.run(*call)
+            await self._writer.run(*call)
             self._quick_count = quick_count  # how long much takes says nothing about little
         else:
             is_quick = quick_count >= QUICK_COMMITS_MIN
-            seconds = call[0](*call[1:]) if is_quick else await self._log.run(*call)
+            seconds = call[0](*call[1:]) if is_quick else await self._writer.run(*call)
             self._quick_count = quick_count + 1 if seconds <= INLINE_S_MAX else 0
         self.size = max(self.size, offset + size)
 
@@ -76,7 +100,8 @@ class RealFile:
 
     async def read(self, offset: int, size: int) -> Buffer:
         """See `File.read`."""
-        future = self._pool.run(disk_calls.read_all, self._descriptor, self.name, offset, size)
+        reads = self._threads.reads
+        future = reads.run(disk_calls.read_all, self._descriptor, self.name, offset, size)
         self._reads.append(future)
         try:
             return await asyncio.shield(future)
@@ -85,25 +110,26 @@ class RealFile:
 
     async def truncate(self, size: int) -> None:
         """See `File.truncate`."""
-        await self._log.run(self._truncate, size)
+        await self._writer.run(self._truncate, size)
+        self._capacity.give(self.size - size)
         self.size = size
 
     def drop_cached(self, offset: int, size: int) -> None:
         """See `File.drop_cached`."""
         if size > 0:
             # On the thread that writes next: what it frees is warm in its own processor's caches.
-            dropped = self._log.run(disk_calls.drop_cached, self._descriptor, offset, size)
+            dropped = self._writer.run(disk_calls.drop_cached, self._descriptor, offset, size)
             dropped.add_done_callback(_ignore)  # advice: whether it was taken matters to nobody
 
     async def close(self) -> None:
         """See `File.close`."""
         await asyncio.gather(*self._reads, return_exceptions=True)
-        await self._pool.run(os.close, self._descriptor)
+        await self._threads.control.run(os.close, self._descriptor)
 
     def _truncate(self, size: int) -> None:
         with disk_calls.translated(self.name):
             os.ftruncate(self._descriptor, size)
-            disk_calls.sync(self._descriptor)
+        disk_calls.sync_bytes(self._descriptor, self.name)
 
 
 def _ignore(done: "asyncio.Future[None]") -> None:
@@ -111,55 +137,90 @@ def _ignore(done: "asyncio.Future[None]") -> None:
         done.exception()
 
 
+class DiskThreads:
+    """The threads of a `RealDisk`, by what they do."""
+
+    def __init__(self) -> None:
+        self.log = Threads("log")
+        self.background = Threads("background")
+        self.control = Threads("control")
+        self.reads = Threads("read", READ_THREADS)
+
+    def close(self) -> None:
+        """End every thread once everything queued has run."""
+        for threads in (self.log, self.background, self.reads, self.control):
+            threads.close()
+
+
 class RealDisk:
     """A directory tree on a file system; see `bookie.disk.Disk`. Made on the loop that uses it."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, capacity_bytes: int = 0) -> None:
+        """Take the directory, and how many bytes may be below it; 0: what the file system has."""
         self._root = root
-        self._log = Threads("log")
-        self._pool = Threads("read", READ_THREADS)
+        self._capacity = Capacity(capacity_bytes)
+        self._threads = DiskThreads()
         self._lock: int | None = None
         self._preallocates: bool | None = None
 
     async def lock(self) -> None:
         """See `Disk.lock`."""
         if self._lock is None:
-            self._lock = await self._pool.run(self._take_lock)
+            self._lock = await self._control(self._take_lock)
 
-    async def create(self, name: str, *, preallocate_bytes: int = 0) -> RealFile:
+    async def create(
+        self, name: str, *, preallocate_bytes: int = 0, background: bool = False
+    ) -> RealFile:
         """See `Disk.create`; preallocates only where a measurement at the start says that it
         pays.
         """
         if preallocate_bytes and self._preallocates is None:
-            self._preallocates = await self._pool.run(self._measure)
+            self._preallocates = await self._control(self._measure)
         size = preallocate_bytes if self._preallocates else 0
-        descriptor = await self._pool.run(self._create, name, size)
-        return RealFile(name, descriptor, size, self._log, self._pool)
+        self._capacity.take(name, size)
+        descriptor = await self._control(self._create, name, size)
+        threads = self._threads
+        writer = threads.background if background else threads.log
+        return RealFile(name, descriptor, size, threads, writer, self._capacity)
 
     async def open(self, name: str) -> RealFile:
         """See `Disk.open`."""
-        descriptor, size = await self._pool.run(self._open, name)
-        return RealFile(name, descriptor, size, self._log, self._pool)
+        descriptor, size = await self._threads.control.run(self._open, name)
+        threads = self._threads
+        return RealFile(name, descriptor, size, threads, threads.log, self._capacity)
 
     async def list_names(self, directory: str) -> list[str]:
         """See `Disk.list_names`."""
-        return await self._pool.run(self._list_names, directory)
+        return await self._control(self._list_names, directory)
 
     async def rename(self, old: str, new: str) -> None:
         """See `Disk.rename`."""
-        await self._pool.run(self._rename, old, new)
+        await self._control(self._rename, old, new)
 
     async def unlink(self, name: str) -> None:
         """See `Disk.unlink`."""
-        await self._pool.run(self._unlink, name)
+        self._capacity.give(await self._control(self._unlink, name))
 
     async def sync_directory(self, directory: str) -> None:
         """See `Disk.sync_directory`."""
-        await self._pool.run(self._sync_directory, directory)
+        await self._control(self._sync_directory, directory)
 
-    async def space(self) -> DiskSpace:
+    async def file_identity(self, name: str) -> str:
+        """See `Disk.file_identity`."""
+        return await self._control(self._file_identity, name)
+
+    async def lock_identity(self) -> str:
+        """See `Disk.lock_identity`."""
+        if self._lock is None:
+            return ""
+        return await self._control(disk_identity.lock_identity, self._lock)
+
+    async def space(self, directory: str = "") -> DiskSpace:
         """See `Disk.space`."""
-        return await self._pool.run(self._space)
+        found = await self._control(self._space, directory)
+        if not self._capacity.limit_bytes:
+            return found
+        return self._capacity.bounded(found, await self._control(measure_tree, self._root))
 
     async def open_index(self, name: str, map_bytes: int) -> LmdbStore:
         """See `Disk.open_index`."""
@@ -170,8 +231,15 @@ class RealDisk:
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
-        self._log.close()
-        self._pool.close()
+        self._threads.close()
+
+    async def _control(self, call: Callable[..., Result], *arguments: object) -> Result:
+        """Make a call on the thread for control work; wait for a descriptor if none is left."""
+        for _ in range(DESCRIPTOR_TRIES_MAX - 1):
+            with contextlib.suppress(DescriptorsExhaustedError):
+                return await self._threads.control.run(call, *arguments)
+            await asyncio.sleep(DESCRIPTOR_WAIT_S)
+        return await self._threads.control.run(call, *arguments)
 
     def _take_lock(self) -> int:
         with disk_calls.translated(str(self._root)):
@@ -215,7 +283,7 @@ class RealDisk:
         except FileNotFoundError:
             raise
         except OSError as error:
-            raise DiskFailedError(name, str(error)) from error
+            raise disk_calls.translation(name, error) from error
         return descriptor, os.fstat(descriptor).st_size
 
     def _list_names(self, directory: str) -> list[str]:
@@ -227,9 +295,12 @@ class RealDisk:
         with disk_calls.translated(old):
             os.replace(self._root / old, self._root / new)
 
-    def _unlink(self, name: str) -> None:
+    def _unlink(self, name: str) -> int:
+        path = self._root / name
         with disk_calls.translated(name):
-            os.unlink(self._root / name)
+            size = path.stat().st_size
+            path.unlink()
+        return size
 
     def _sync_directory(self, directory: str) -> None:
         with disk_calls.translated(directory):
@@ -240,9 +311,19 @@ class RealDisk:
                 finally:
                     os.close(descriptor)
 
-    def _space(self) -> DiskSpace:
-        with disk_calls.translated(str(self._root)):
-            found = os.statvfs(self._root)
+    def _file_identity(self, name: str) -> str:
+        try:
+            return disk_identity.file_identity(self._root / name)
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            raise DiskFailedError(name, str(error)) from error
+
+    def _space(self, directory: str) -> DiskSpace:
+        path = self._root / directory
+        with disk_calls.translated(str(path)):
+            path = path if path.exists() else self._root
+            found, device = os.statvfs(path), path.stat().st_dev
         # As df counts: blocks that only root may use are neither ours nor free.
         usable = found.f_blocks - found.f_bfree + found.f_bavail
-        return DiskSpace(usable * found.f_frsize, found.f_bavail * found.f_frsize)
+        return DiskSpace(usable * found.f_frsize, found.f_bavail * found.f_frsize, device)

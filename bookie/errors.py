@@ -38,6 +38,37 @@ class DiskFullError(BookieError):
         self.what = what
 
 
+class SyncFullError(DiskFullError):
+    """A sync found no room: which of the bytes that were not synced before are durable is unknown,
+    and another sync of the same file would prove nothing.
+    """
+
+
+class DescriptorsExhaustedError(BookieError):
+    """This process, or the system, has no file descriptor left; nothing is wrong with the disk."""
+
+    retriable = True
+
+    def __init__(self, what: str, why: str) -> None:
+        super().__init__(
+            f"{what} cannot be opened now ({why}); try again, and raise the limit of open files"
+        )
+        self.what = what
+        self.why = why
+
+
+class DiskTooSmallError(BookieError):
+    """The disk has no room for the reserve and two log files: a bookie would never be writable."""
+
+    def __init__(self, total_bytes: int, free_bytes: int, needed_bytes: int, parts: str) -> None:
+        super().__init__(
+            f"the disk has {total_bytes} bytes, {free_bytes} of them free below its high mark; a "
+            f"bookie needs {needed_bytes}: {parts}. Set a smaller reserve_bytes_min or "
+            "segment_bytes_max, or give it a larger disk"
+        )
+        self.needed_bytes = needed_bytes
+
+
 class FormatError(BookieError):
     """A file is not what its name says, or was written by a newer release; it is left as it is."""
 

@@ -1,21 +1,23 @@
 """Makes a bookie's identity when its directories are formatted, and proves it at every start.
 
-Leaves the cookie's bytes and comparisons to `bookie.cookie`.
+Leaves the cookie's bytes and comparisons to `bookie.cookie`, looking for a living process of the
+same bookie to `bookie.original`, and comparing the end of the log to `bookie.opening`.
 
 Invariants: a bookie's id is given to empty directories only, so an emptied disk is a new bookie;
-nothing of a directory is read before its cookie was compared with the metadata service's; the count
-of starts reaches the disks before it reaches the metadata service.
+nothing of a directory is read before its cookie was compared with the metadata service's; nothing
+is written while another process may serve as this bookie; the count of starts reaches the disks
+before it reaches the metadata service.
 
-Source: protocol rules 2.1, 2.2, 2.4.
+Source: protocol rules 2.1, 2.2, 2.4, 2.6.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Final
 
+from bookie.anchors import are_same_files, make_anchors, read_anchors
 from bookie.cookie import (
-    COOKIE_BYTES_MAX,
     COOKIE_NAME,
     DIRECTORIES,
     Cookie,
@@ -28,23 +30,27 @@ from bookie.cookie import (
     is_stale,
 )
 from bookie.disk import Disk
+from bookie.original import WAIT_S_MIN, OriginalCheck
 from bookie.server_errors import (
     AlreadyFormattedError,
     CookieMismatchError,
     CookieMissingError,
     Difference,
 )
+from bookie.small_files import MARKS, read_mark, read_small, write_mark, write_small
 from metadata.cookies import INSTANCE_BYTES, CookieRecord, CookieStore, cluster_instance
 from metadata.errors import NodeNotFoundError
 from metadata.ids import BookieId, Version
+from metadata.positions import PositionStore, StoredPosition
 from metadata.store import MetadataStore
 
 ID_RANDOM_BYTES: Final = 6
 LIMBO_NAME: Final = "limbo"
-HOLDER_NAME: Final = "holder"
-_TEMPORARY_SUFFIX: Final = ".new"
 _LOCK_NAME: Final = "lock"
-_MARKS: Final = DIRECTORIES[0]
+_STALE: Final = "a directory is an old copy: it was made before the bookie last started"
+_COPIED: Final = (
+    "these files are a copy, and the bookie that they were copied from did not stop in order"
+)
 
 _FORMAT_COMMAND: Final = "quire bookie format"
 _NEW_BOOKIE: Final = (
@@ -60,10 +66,28 @@ class Identity:
     bookie_id: BookieId
     cluster: bytes
     starts: int
-    is_stale: bool
-    """A directory is an old copy: what was stored since is lost, so the bookie is in limbo (rule
-    2.4).
+    limbo_reason: str
+    """Why what was stored may be lost, so that the bookie is in limbo (rules 2.4, 2.6); empty while
+    there is no reason.
     """
+    position: StoredPosition
+    """Where the log must end at least, and whose it was."""
+    files: tuple[str, ...]
+    """The identities of this bookie's anchors."""
+    lock: str
+    """The identity of the lock that is held."""
+    dead_incarnation: bytes | None
+    """Of a process that is proved dead and whose registration is still there."""
+
+    @property
+    def is_stale(self) -> bool:
+        """Tell whether something may be lost: a directory is an old copy."""
+        return bool(self.limbo_reason)
+
+    @property
+    def recorded_end_lsn(self) -> int:
+        """Everything below it was durable when the bookie last recorded its position."""
+        return 0 if self.position.record is None else self.position.record.end_lsn
 
 
 async def format_directories(
@@ -86,6 +110,7 @@ async def format_directories(
         hash_directories(DIRECTORIES),
     )
     version = await CookieStore(store).create(record)
+    await make_anchors(disk)
     # The first directory's cookie comes last: without it the format did not happen, and may be
     # repeated in directories emptied again.
     for cookie in reversed(cookies_of(record, cluster, version)):
@@ -93,28 +118,37 @@ async def format_directories(
     return record.bookie_id
 
 
-async def prove_identity(disk: Disk, store: MetadataStore) -> Identity:
-    """Compare every directory's cookie with the metadata service's, and count this start.
+async def prove_identity(
+    disk: Disk,
+    store: MetadataStore,
+    originals: OriginalCheck | None = None,
+    before_writing: Callable[[], Awaitable[None]] | None = None,
+) -> Identity:
+    """Compare every directory's cookie with the metadata service's, make sure that no other process
+    serves as this bookie, and count this start.
 
-    The directories must be locked. Raises CookieMissingError, CookieMismatchError,
-    CookieDamagedError.
+    The directories must be locked. `before_writing` is awaited once nothing forbids the start.
+    Nothing is written when it raises CookieMissingError, CookieMismatchError, CookieDamagedError,
+    OriginalLivesError or OriginalRegisteredError.
     """
     found = [await _read_cookie(disk, directory) for directory in DIRECTORIES]
     first = found[0]
     if first is None:
         raise _missing_first([each for each in found if each is not None])
     cookies = CookieStore(store)
-    record, version = await _stored_record(cookies, first)
-    cluster = await _stored_cluster(store, first)
-    expected = cookies_of(record, cluster, version)
-    present = [_checked(each, wanted) for each, wanted in zip(found, expected, strict=True)]
-    if record.directories_hash != hash_directories(DIRECTORIES):
-        difference = Difference("directories", ",".join(DIRECTORIES), "those it was formatted with")
-        raise CookieMismatchError("the bookie", [difference], _NEW_BOOKIE)
-    is_limbo = any(is_stale(cookie, version) for cookie in present)
-    if is_limbo:
+    await _compared(store, found, first)
+    lock = await disk.lock_identity()
+    originals = originals or OriginalCheck(store, wait_s=WAIT_S_MIN, log=None)
+    dead_incarnation = await originals.run(first.bookie_id, lock)
+    # Again: the other process may have gone on until its session ended.
+    record, version, cluster, present = await _compared(store, found, first)
+    position = await PositionStore(store).get(first.bookie_id)
+    reason = _limbo_reason(present, version, position, await read_anchors(disk))
+    if before_writing is not None:
+        await before_writing()
+    if reason:
         # Before the count moves on: the next start would see nothing wrong.
-        await write_mark(disk, LIMBO_NAME, b"a directory is an old copy\n")
+        await write_mark(disk, LIMBO_NAME, reason.encode())
 
     async def count_start(version: Version) -> Version:
         # Every cookie first: one that stayed behind a counted start is that of an old copy.
@@ -127,45 +161,49 @@ async def prove_identity(disk: Disk, store: MetadataStore) -> Identity:
         # directories made since then bears it.
         version = await count_start(version)
     version = await count_start(version)
-    is_limbo = is_limbo or await read_mark(disk, LIMBO_NAME) is not None
-    return Identity(record.bookie_id, cluster, version, is_limbo)
+    marked = await read_mark(disk, LIMBO_NAME)
+    return Identity(
+        record.bookie_id,
+        cluster,
+        version,
+        reason or ("" if marked is None else marked.decode(errors="replace").strip() or _STALE),
+        position,
+        await make_anchors(disk),
+        lock,
+        dead_incarnation,
+    )
 
 
-async def read_mark(disk: Disk, name: str) -> bytes | None:
-    """Return what a small file of the identity holds; None if there is none."""
-    return await _read_small(disk, _MARKS, name)
+def _limbo_reason(
+    present: Sequence[Cookie], version: Version, position: StoredPosition, files: Sequence[str]
+) -> str:
+    """Return why the directories may lack what the bookie stored; empty when they do not.
+
+    The copy of a bookie that stopped in order is complete, if it is of its last stop: the count of
+    starts tells.
+    """
+    if any(is_stale(cookie, version) for cookie in present):
+        return _STALE
+    record = position.record
+    if record is None or record.is_orderly or are_same_files(record.files, files):
+        return ""
+    return _COPIED
 
 
-async def _read_small(disk: Disk, directory: str, name: str) -> bytes | None:
-    if name not in await disk.list_names(directory):
-        return None
-    file = await disk.open(f"{directory}/{name}")
-    try:
-        return bytes(await file.read(0, COOKIE_BYTES_MAX))
-    finally:
-        await file.close()
-
-
-async def write_mark(disk: Disk, name: str, data: bytes, directory: str = _MARKS) -> None:
-    """Replace a small file, durably and at once."""
-    path = f"{directory}/{name}"
-    temporary = path + _TEMPORARY_SUFFIX
-    if name + _TEMPORARY_SUFFIX in await disk.list_names(directory):
-        await disk.unlink(temporary)
-    file = await disk.create(temporary)
-    try:
-        await file.commit(0, [data])
-    finally:
-        await file.close()
-    await disk.rename(temporary, path)
-    await disk.sync_directory(directory)
-
-
-async def remove_mark(disk: Disk, name: str) -> None:
-    """Remove a small file of the identity, durably; one that is not there is removed."""
-    if name in await disk.list_names(_MARKS):
-        await disk.unlink(f"{_MARKS}/{name}")
-        await disk.sync_directory(_MARKS)
+async def _compared(
+    store: MetadataStore, found: Sequence[Cookie | None], first: Cookie
+) -> tuple[CookieRecord, Version, bytes, list[Cookie]]:
+    """Compare the directories' cookies with the metadata service's, as it is now; return the
+    stored record with its version, the cluster, and the cookies.
+    """
+    record, version = await _stored_record(CookieStore(store), first)
+    cluster = await _stored_cluster(store, first)
+    expected = cookies_of(record, cluster, version)
+    present = [_checked(each, wanted) for each, wanted in zip(found, expected, strict=True)]
+    if record.directories_hash != hash_directories(DIRECTORIES):
+        difference = Difference("directories", ",".join(DIRECTORIES), "those it was formatted with")
+        raise CookieMismatchError("the bookie", [difference], _NEW_BOOKIE)
+    return record, version, cluster, present
 
 
 def _missing_first(others: Sequence[Cookie]) -> CookieMissingError:
@@ -176,7 +214,7 @@ def _missing_first(others: Sequence[Cookie]) -> CookieMissingError:
         )
         return CookieMissingError("the data directory", "is empty: no bookie lives there", repair)
     what = f"has lost its cookie, that of bookie {others[0].bookie_id}"
-    return CookieMissingError(f"directory {_MARKS}", what, _NEW_BOOKIE)
+    return CookieMissingError(f"directory {MARKS}", what, _NEW_BOOKIE)
 
 
 async def _stored_record(cookies: CookieStore, first: Cookie) -> tuple[CookieRecord, Version]:
@@ -216,9 +254,9 @@ def _checked(found: Cookie | None, expected: Cookie) -> Cookie:
 
 
 async def _read_cookie(disk: Disk, directory: str) -> Cookie | None:
-    data = await _read_small(disk, directory, COOKIE_NAME)
+    data = await read_small(disk, directory, COOKIE_NAME)
     return None if data is None else decode_cookie(data, f"{directory}/{COOKIE_NAME}")
 
 
 async def _write_cookie(disk: Disk, cookie: Cookie) -> None:
-    await write_mark(disk, COOKIE_NAME, encode_cookie(cookie), cookie.directory)
+    await write_small(disk, cookie.directory, COOKIE_NAME, encode_cookie(cookie))

@@ -1,15 +1,17 @@
-"""Keeps an ordered key-value store in LMDB, touched by one thread of its own.
+"""Keeps an ordered key-value store in LMDB, with one thread for updates and one for views, so that
+look-ups do not wait behind a checkpoint.
 
 Leaves the meaning of keys and values to `bookie.index_pages`.
 
 Invariants: a commit is synced before it is reported; a commit that fails to sync ends the store;
-the map grows between transactions, never within one; keys ascend, whatever a damaged page says
+the map grows while neither thread has a transaction; keys ascend, whatever a damaged page says
 (LMDB's have no checksums): what is out of order is taken for missing, which the index notices.
 Source: storage design, "Index" and "Limits and refusals".
 """
 
 import errno
 import shutil
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final, TypeVar, cast
@@ -19,12 +21,21 @@ import lmdb
 from bookie import disk_calls
 from bookie.disk_threads import Threads
 from bookie.errors import DiskFailedError, DiskFullError
-from bookie.index_store import Transaction
+from bookie.index_store import StoreSizes, Transaction
 
 Result = TypeVar("Result")
 
 MAP_BYTES_MAX: Final = 2**40
 DATA_NAME: Final = "data.mdb"
+PAGE_BYTES: Final = 4096
+META_PAGES: Final = 2
+SHORT_WRITE: Final = "mdb_txn_commit: Input/output error"
+SHORT_WRITE_FREE_BYTES_MAX: Final = 16 * 1024 * 1024
+"""A short write on a file system with less free than this is one that is full: LMDB writes the
+pages of a transaction in pieces of at most some megabytes.
+"""
+BRANCH_PAGES_MAX: Final = 32
+"""Pages above the leaves and of the list of free pages that one transaction copies, about."""
 
 
 class LmdbTransaction:
@@ -81,34 +92,53 @@ class LmdbTransaction:
 class LmdbStore:
     """See `bookie.index_store.OrderedStore`."""
 
-    def __init__(self, path: Path, environment: lmdb.Environment, thread: Threads) -> None:
+    def __init__(self, path: Path, environment: lmdb.Environment, writer: Threads) -> None:
         self._path = path
         self._environment = environment
-        self._thread = thread
+        self._writer = writer
+        self._reader = Threads("index-read")
+        self._viewing = threading.Lock()
+        """Held during each view: LMDB must not move its map while a transaction uses it."""
         self._failed: DiskFailedError | None = None
 
     @classmethod
     async def open(cls, path: Path, map_bytes: int) -> "LmdbStore":
         """Open or make the store in a directory. Raises DiskFullError, DiskFailedError."""
-        thread = Threads("index")
-        return cls(path, await thread.run(_open_environment, path, map_bytes), thread)
+        writer = Threads("index")
+        return cls(path, await writer.run(_open_environment, path, map_bytes), writer)
 
     async def view(self, job: Callable[[Transaction], Result]) -> Result:
         """See `OrderedStore.view`."""
-        return await self._thread.run(self._view, job)
+        return await self._reader.run(self._view, job)
 
     async def update(self, job: Callable[[Transaction], Result]) -> Result:
         """See `OrderedStore.update`. The job is run again when the map had to grow for it."""
-        return await self._thread.run(self._update, job)
+        return await self._writer.run(self._update, job)
+
+    def sizes(self) -> StoreSizes:
+        """See `OrderedStore.sizes`."""
+        info, stat = self._environment.info(), self._environment.stat()
+        pages, page_bytes = info["last_pgno"] + 1, stat["psize"]
+        filled = sum(stat[each] for each in ("branch_pages", "leaf_pages", "overflow_pages"))
+        reusable = max(0, pages - filled - META_PAGES) * page_bytes
+        return StoreSizes(pages * page_bytes, info["map_size"], reusable)
+
+    def growth_bytes(self, changes: int) -> int:
+        """See `OrderedStore.growth_bytes`. A change copies at most one leaf page, and the pages of
+        the transaction before it are not free yet.
+        """
+        return 2 * PAGE_BYTES * (changes + BRANCH_PAGES_MAX)
 
     async def close(self) -> None:
         """See `OrderedStore.close`."""
-        await self._thread.run(self._environment.close)
-        self._thread.close()
+        await self._reader.run(_nothing)  # views that were given before have run now
+        await self._writer.run(self._environment.close)
+        self._reader.close()
+        self._writer.close()
 
     def _view(self, job: Callable[[Transaction], Result]) -> Result:
         try:
-            with self._environment.begin(buffers=False) as transaction:
+            with self._viewing, self._environment.begin(buffers=False) as transaction:
                 return job(LmdbTransaction(transaction))
         except lmdb.Error as error:
             raise DiskFailedError(str(self._path), str(error)) from error
@@ -123,19 +153,31 @@ class LmdbStore:
             except lmdb.MapFullError:
                 self._grow()
             except lmdb.Error as error:
-                if _is_no_space(error):
+                if _is_no_space(error) or self._is_full(error):
                     raise DiskFullError(str(self._path)) from error
                 self._failed = DiskFailedError(str(self._path), str(error))
                 raise self._failed from error
 
+    def _is_full(self, error: lmdb.Error) -> bool:
+        """Tell whether a commit failed for lack of room: LMDB reports a short write as an
+        input/output error, after which nothing of the transaction is stored.
+        """
+        is_short = SHORT_WRITE in str(error)
+        return is_short and shutil.disk_usage(self._path).free < SHORT_WRITE_FREE_BYTES_MAX
+
     def _grow(self) -> None:
-        """Double the map; the file grows only as pages are written, so the room for them is asked
-        for here.
+        """Double the map, between views; the file grows only as pages are written, so the room for
+        them is asked for here.
         """
         size: int = self._environment.info()["map_size"]
         if shutil.disk_usage(self._path).free < size // 8 or size >= MAP_BYTES_MAX:
             raise DiskFullError(str(self._path))
-        self._environment.set_mapsize(size * 2)
+        with self._viewing:
+            self._environment.set_mapsize(size * 2)
+
+
+def _nothing() -> None:
+    """Stand for a job that only waits for its turn."""
 
 
 def _open_environment(path: Path, map_bytes: int) -> lmdb.Environment:

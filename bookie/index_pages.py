@@ -7,12 +7,15 @@ the CRC32C of key and value:
 
 | key | value |
 |---|---|
-| `m` | version u16, flags u16 (1 limbo, 2 fences lost), mark u64, states u64, XOR of CRCs u32 |
+| `m` | version u16, flags u16 (see `FLAG_`), mark u64, states u64, XOR of CRCs u32 |
 | `r`, ledger id u64, last id u64 | first id u64, last id of run before i64, LSN u64, bytes u32 |
 | `s`, ledger id u64 | see `bookie.ledger_state` |
-| `g`, segment number u64 | live bytes u64 |
+| `h` | see `bookie.horizon_pages` |
+| `g`, segment number u64 | bytes of the stored runs in the segment u64 |
+| `d`, segment number u64 | nothing: the segment holds damage |
 
-Invariants: runs of a ledger never overlap; each names the run before it, so that a lost run is
+Invariants: whatever stores, moves or removes runs changes their segments' bytes in the same
+transaction; runs of a ledger never overlap; each names the run before it, so that a lost run is
 noticed (a negative needs proof).
 Source: storage design, "Index"; reliability D5.
 """
@@ -29,14 +32,19 @@ from bookie.index_runs import Lookup, Run
 from bookie.index_store import Transaction
 from metadata.ids import LEDGER_ID_MAX, NO_ENTRY
 
-INDEX_VERSION: Final = 1
+INDEX_VERSION: Final = 2
+"""Releases that write 1 take unsynced bytes for durable at a start, so they must not open a newer
+directory; what they wrote is read as it is.
+"""
 FLAG_LIMBO: Final = 1
 FLAG_FENCES_LOST: Final = 2
+FLAG_UNFINISHED: Final = 4
+"""A start checkpointed past a loss, and has not put all ledgers into limbo so far."""
 SCAN_PAIRS: Final = 512
 
 _META_KEY: Final = b"m"
 _META = struct.Struct("<HHQQI")
-_RUN_KEY = struct.Struct(">cQQ")
+RUN_KEY = struct.Struct(">cQQ")
 _RUN = struct.Struct("<QqQI")
 _NUMBER_KEY = struct.Struct(">cQ")
 _LIVE = struct.Struct("<Q")
@@ -89,7 +97,8 @@ def require_meta(transaction: Transaction) -> Meta:
     meta = read_meta(transaction)
     if meta is None:
         raise DiskFailedError(
-            "index", "it lost the checkpoint's mark. If that comes again: stop, remove data.mdb"
+            "index",
+            "it lost the checkpoint's mark. If that comes again: quire bookie rebuild-index DIR",
         )
     return meta
 
@@ -140,14 +149,27 @@ def scan_live_bytes(transaction: Transaction, after: int) -> list[tuple[int, int
     return found
 
 
-def write_live_bytes(transaction: Transaction, live: Iterable[tuple[int, int | None]]) -> None:
-    """Store segments' live bytes; None removes a segment."""
-    for number, count in live:
-        key = _NUMBER_KEY.pack(b"g", number)
-        if count is None:
-            transaction.delete(key)
-        else:
-            transaction.put(key, seal(key, _LIVE.pack(max(0, count))))
+def add_live_bytes(transaction: Transaction, changes: dict[int, int]) -> None:
+    """Add to segments' live bytes; a damaged value counts as 0."""
+    for number, change in changes.items():
+        if change:
+            key = _NUMBER_KEY.pack(b"g", number)
+            value = transaction.get(key)
+            plain = None if value is None else unseal(key, value, _LIVE.size)
+            count = 0 if plain is None else _LIVE.unpack(plain)[0]
+            transaction.put(key, seal(key, _LIVE.pack(max(0, count + change))))
+
+
+def remove_live_bytes(transaction: Transaction, removed: Iterable[int]) -> dict[int, int]:
+    """Remove what is kept of segments that are gone; return the live bytes of all others."""
+    for number in removed:
+        transaction.delete(_NUMBER_KEY.pack(b"g", number))
+    live: dict[int, int] = {}
+    after = -1
+    while found := scan_live_bytes(transaction, after):
+        live |= found
+        after = found[-1][0]
+    return live
 
 
 def crc_of_state(value: bytes) -> int:
@@ -162,11 +184,11 @@ def look_up(transaction: Transaction, ledger_id: int, first: int, last: int, lim
     """
     runs: list[Run] = []
     start = first
-    pairs = transaction.scan(_RUN_KEY.pack(b"r", ledger_id, first), limit + 1)
+    pairs = transaction.scan(RUN_KEY.pack(b"r", ledger_id, first), limit + 1)
     for key, value in pairs:
         if not _is_run_of(key, ledger_id):
             break
-        run = _decode_run(key, value)
+        run = decode_run(key, value)
         if run is None:
             return Lookup(runs, start - 1, is_unproven=True)
         (run_last, run_first, location, size), previous_last = run
@@ -182,11 +204,15 @@ def look_up(transaction: Transaction, ledger_id: int, first: int, last: int, lim
     return Lookup(runs, start - 1, is_unproven=is_unproven)
 
 
-def put_runs(transaction: Transaction, ledger_id: int, runs: Sequence[Run], highest: int) -> None:
+def put_runs(
+    transaction: Transaction, ledger_id: int, runs: Sequence[Run], highest: int
+) -> dict[int, int]:
     """Store runs of a ledger, ascending; they win over what they overlap. `highest` is the highest
-    id that the ledger's stored runs should reach.
+    id that the ledger's stored runs should reach. Returns by how much the live bytes of segments
+    change, for the caller to `add_live_bytes` in the same transaction.
     """
-    beyond = transaction.seek(_RUN_KEY.pack(b"r", ledger_id, runs[0][1]))
+    changes = bytes_by_segment(runs)
+    beyond = transaction.seek(RUN_KEY.pack(b"r", ledger_id, runs[0][1]))
     is_tail = beyond is None or not _is_run_of(beyond[0], ledger_id)
     previous: int | None = None
     for run in runs:
@@ -194,11 +220,12 @@ def put_runs(transaction: Transaction, ledger_id: int, runs: Sequence[Run], high
             previous = max(previous, min(highest, run[1] - 1))
         else:
             previous = _last_before(transaction, ledger_id, run[1], highest)
-            _clear(transaction, ledger_id, run)
+            _clear(transaction, ledger_id, run, changes)
         _put(transaction, ledger_id, run, previous)
         previous = run[0]
         if not is_tail:
             _mend_successor(transaction, ledger_id, previous)
+    return changes
 
 
 def list_runs(transaction: Transaction, ledger_id: int, first: int, last: int) -> list[Run] | None:
@@ -208,11 +235,11 @@ def list_runs(transaction: Transaction, ledger_id: int, first: int, last: int) -
     runs: list[Run] = []
     start, previous = first, None
     while True:
-        pairs = transaction.scan(_RUN_KEY.pack(b"r", ledger_id, start), SCAN_PAIRS)
+        pairs = transaction.scan(RUN_KEY.pack(b"r", ledger_id, start), SCAN_PAIRS)
         for key, value in pairs:
             if not _is_run_of(key, ledger_id):
                 return runs
-            found = _decode_run(key, value)
+            found = decode_run(key, value)
             if found is None or previous not in (None, found[1]):
                 return None
             if previous is None and found[0][1] > first and found[1] >= first:
@@ -232,11 +259,12 @@ def move_runs(transaction: Transaction, moves: Sequence[Move]) -> dict[int, None
     back meanwhile, and the rest of it lies where it was.
     """
     unmoved: dict[int, None] = {}
+    changes: dict[int, int] = {}
     for move in moves:
-        keys = [_RUN_KEY.pack(b"r", move.ledger_id, run[0]) for run in move.old]
+        keys = [RUN_KEY.pack(b"r", move.ledger_id, run[0]) for run in move.old]
         values = [transaction.get(key) for key in keys]
         found = [
-            None if value is None else _decode_run(key, value)
+            None if value is None else decode_run(key, value)
             for key, value in zip(keys, values, strict=True)
         ]
         if any(pair is None or pair[0] != run for pair, run in zip(found, move.old, strict=True)):
@@ -246,6 +274,10 @@ def move_runs(transaction: Transaction, moves: Sequence[Move]) -> dict[int, None
         for key in keys[:-1]:
             transaction.delete(key)
         _put(transaction, move.ledger_id, move.new, found[0][1])
+        _count(changes, move.new, 1)
+        for run in move.old:
+            _count(changes, run, -1)
+    add_live_bytes(transaction, changes)
     return unmoved
 
 
@@ -255,36 +287,43 @@ def delete_runs(
     """Remove at most `limit` runs of a ledger; return the bytes freed by segment, and whether none
     is left.
     """
-    pairs = transaction.scan(_RUN_KEY.pack(b"r", ledger_id, 0), limit + 1)
+    pairs = transaction.scan(RUN_KEY.pack(b"r", ledger_id, 0), limit + 1)
     mine = [(key, value) for key, value in pairs if _is_run_of(key, ledger_id)]
     runs: list[Run] = []
     for key, value in mine[:limit]:
-        run = _decode_run(key, value)
+        run = decode_run(key, value)
         if run is not None:
             runs.append(run[0])
         transaction.delete(key)
-    return bytes_by_segment(runs), len(mine) <= limit
+    freed = bytes_by_segment(runs)
+    add_live_bytes(transaction, {number: -size for number, size in freed.items()})
+    return freed, len(mine) <= limit
 
 
 def bytes_by_segment(runs: Iterable[Run]) -> dict[int, int]:
     """Add up the bytes of runs by the segment that they are in."""
     found: dict[int, int] = {}
     for run in runs:
-        found[run[2] >> 32] = found.get(run[2] >> 32, 0) + run[3]
+        _count(found, run, 1)
     return found
 
 
-def _decode_run(key: bytes, value: bytes) -> tuple[Run, int] | None:
+def _count(found: dict[int, int], run: Run, sign: int) -> None:
+    found[run[2] >> 32] = found.get(run[2] >> 32, 0) + sign * run[3]
+
+
+def decode_run(key: bytes, value: bytes) -> tuple[Run, int] | None:
+    """Return a stored run and the last id of the run before it; None when it is damaged."""
     plain = unseal(key, value, _RUN.size)
     if plain is None:
         return None
-    _, _, last = _RUN_KEY.unpack(key)
+    _, _, last = RUN_KEY.unpack(key)
     first, previous_last, location, size = _RUN.unpack(plain)
     return (last, first, location, size), previous_last
 
 
 def _put(transaction: Transaction, ledger_id: int, run: Run, previous: int) -> None:
-    key = _RUN_KEY.pack(b"r", ledger_id, run[0])
+    key = RUN_KEY.pack(b"r", ledger_id, run[0])
     transaction.put(key, seal(key, _RUN.pack(run[1], previous, run[2], run[3])))
 
 
@@ -292,26 +331,26 @@ def _last_before(transaction: Transaction, ledger_id: int, first: int, highest: 
     """Return the last id that is held before an entry, as the run behind it says, or as `highest`
     does where there is none; a run that was lost is named all the same.
     """
-    pair = transaction.seek(_RUN_KEY.pack(b"r", ledger_id, first))
+    pair = transaction.seek(RUN_KEY.pack(b"r", ledger_id, first))
     named = highest
     if pair is not None and _is_run_of(pair[0], ledger_id):
-        found = _decode_run(*pair)
+        found = decode_run(*pair)
         if found is not None and found[0][1] < first:
             return first - 1
         named = first - 1 if found is None else found[1]
-    before = transaction.before(_RUN_KEY.pack(b"r", ledger_id, first))
+    before = transaction.before(RUN_KEY.pack(b"r", ledger_id, first))
     last = NO_ENTRY if before is None else _last_of(before[0], ledger_id)
     return max(last, min(named, first - 1))
 
 
-def _clear(transaction: Transaction, ledger_id: int, run: Run) -> None:
-    """Cut back what overlaps a run that is about to be stored."""
+def _clear(transaction: Transaction, ledger_id: int, run: Run, changes: dict[int, int]) -> None:
+    """Cut back what overlaps a run that is about to be stored, and note it in `changes`."""
     start = run[1]
-    while (pair := transaction.seek(_RUN_KEY.pack(b"r", ledger_id, start))) is not None:
+    while (pair := transaction.seek(RUN_KEY.pack(b"r", ledger_id, start))) is not None:
         key, value = pair
         if not _is_run_of(key, ledger_id):
             return
-        found = _decode_run(key, value)
+        found = decode_run(key, value)
         if found is None:
             transaction.delete(key)  # damaged: what it held is found again in the segments
             continue
@@ -319,26 +358,29 @@ def _clear(transaction: Transaction, ledger_id: int, run: Run) -> None:
         if first > run[0]:
             return
         transaction.delete(key)
+        _count(changes, found[0], -1)
         if first < run[1]:
             _put(transaction, ledger_id, (run[1] - 1, first, location, size), previous)
+            _count(changes, found[0], 1)
         if last > run[0]:
             _put(transaction, ledger_id, (last, run[0] + 1, location, size), run[0])
+            _count(changes, found[0], 1)
             return
         start = last + 1
 
 
 def _mend_successor(transaction: Transaction, ledger_id: int, previous: int) -> None:
     """Let the run behind `previous` name it."""
-    pair = transaction.seek(_RUN_KEY.pack(b"r", ledger_id, previous + 1))
+    pair = transaction.seek(RUN_KEY.pack(b"r", ledger_id, previous + 1))
     if pair is not None and _is_run_of(pair[0], ledger_id):
-        found = _decode_run(*pair)
+        found = decode_run(*pair)
         # One that names a later run names a lost one: that proves that there is something.
         if found is not None and found[1] < previous:
             _put(transaction, ledger_id, found[0], previous)
 
 
 def _is_run_of(key: bytes, ledger_id: int) -> bool:
-    return len(key) == _RUN_KEY.size and key.startswith(_NUMBER_KEY.pack(b"r", ledger_id))
+    return len(key) == RUN_KEY.size and key.startswith(_NUMBER_KEY.pack(b"r", ledger_id))
 
 
 def _last_of(key: bytes, ledger_id: int) -> int:

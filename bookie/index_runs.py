@@ -69,6 +69,12 @@ def find_runs(runs: list[Run], first: int, last: int) -> list[Run]:
     return found
 
 
+def reach(runs: list[Run], first: int, last: int, limit: int) -> int:
+    """Return `last`, or less of it: up to there, at most `limit` of the runs touch first..last."""
+    place = bisect_left(runs, (first,)) + limit
+    return min(last, runs[place - 1][0]) if place <= len(runs) else last
+
+
 def find_gaps(runs: list[Run], first: int, last: int) -> list[tuple[int, int]]:
     """Return the ranges (first, last) of first..last that no run covers; runs must be cut to it."""
     gaps: list[tuple[int, int]] = []

@@ -8,9 +8,20 @@ Source: storage design, "Index" and "Threads".
 """
 
 from collections.abc import Callable
-from typing import Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 Result = TypeVar("Result")
+
+
+class StoreSizes(NamedTuple):
+    """Bytes of a store."""
+
+    used_bytes: int
+    """Pages in use or free for use again: the file is at least as long."""
+    map_bytes: int
+    """Bytes that the store may grow to before it makes its map larger."""
+    reusable_bytes: int = 0
+    """Of the used ones, those of pages that hold nothing any more, about."""
 
 
 class Transaction(Protocol):
@@ -36,12 +47,14 @@ class Transaction(Protocol):
 
 
 class OrderedStore(Protocol):
-    """A store touched by one thread: jobs run one after the other, in the order in which they were
-    given.
+    """A store with one writer at a time. Updates run one after the other, in the order in which
+    they were given, and so do views. A view may run while an update does.
     """
 
     async def view(self, job: Callable[[Transaction], Result]) -> Result:
-        """Run a job that only reads."""
+        """Run a job that only reads. It sees one state of the store: every update that was
+        acknowledged before the call, and perhaps later ones, each of them whole or not at all.
+        """
 
     async def update(self, job: Callable[[Transaction], Result]) -> Result:
         """Run a job and commit it durably.
@@ -49,6 +62,12 @@ class OrderedStore(Protocol):
         Raises DiskFullError (nothing was applied), DiskFailedError (the commit did not sync: the
         bookie stops).
         """
+
+    def sizes(self) -> StoreSizes:
+        """Return how many bytes the store uses, and how many it may use; never waits."""
+
+    def growth_bytes(self, changes: int) -> int:
+        """Return how many bytes the store's files may grow by when so many pairs change."""
 
     async def close(self) -> None:
         """Release the store."""

@@ -7,6 +7,7 @@ Invariant: a status of the storage reaches the client as it is; a failure here i
 Source: protocol rules 7.2, 7.3, 8.3, 8.4.
 """
 
+from collections.abc import Callable
 from typing import assert_never
 
 from bookie.answers import LedgerSnapshot, ReadResult
@@ -48,11 +49,16 @@ class LedgerRequests:
     """Answers with whole frames; holds no state of its own."""
 
     def __init__(
-        self, storage: BookieStorage, limits: ServerLimits, counters: ServerCounters
+        self,
+        storage: BookieStorage,
+        limits: ServerLimits,
+        counters: ServerCounters,
+        now: Callable[[], float],
     ) -> None:
         self._storage = storage
         self._limits = limits
         self._counters = counters
+        self._now = now
 
     def bytes_of(self, request: LedgerRequest) -> int:
         """Return about how much memory the answer can take."""
@@ -67,7 +73,7 @@ class LedgerRequests:
                 assert_never(request)
 
     def try_read(
-        self, request_id: int, request: ReadEntries, master_key: bytes
+        self, request_id: int, request: ReadEntries, master_key: bytes, asked_s: float
     ) -> list[Buffer] | None:
         """Answer a read from memory, in this loop step; None when more is needed."""
         if request.fence or request.first_entry_id > request.last_entry_id:
@@ -82,12 +88,17 @@ class LedgerRequests:
         if result is None:
             return None
         self._counters.reads_from_memory += 1
+        self._counters.read_latency.record(self._now() - asked_s)
         return entries_frame(request_id, result)
 
     async def answer(
-        self, request_id: int, request: LedgerRequest, master_key: bytes | None
+        self,
+        request_id: int,
+        request: LedgerRequest,
+        master_key: bytes | None,
+        asked_s: float,
     ) -> list[Buffer]:
-        """Carry out a request; return its answer's frame."""
+        """Carry out a request that came at `asked_s`; return its answer's frame."""
         match request:
             case ReadLac():
                 call = self._storage.fence if request.fence else self._storage.read_lac
@@ -96,7 +107,9 @@ class LedgerRequests:
                 snapshot = await self._storage.write_lac(request.ledger_id, request.lac, master_key)
                 return [_lac_frame(request_id, snapshot)]
             case ReadEntries():
-                return await self._read(request_id, request, master_key)
+                frame = await self._read(request_id, request, master_key)
+                self._counters.read_latency.record(self._now() - asked_s)
+                return frame
             case ListEntries():
                 found = await self._storage.entry_ranges(
                     request.ledger_id, request.first_entry_id, self._limits.ranges_per_answer_max

@@ -10,14 +10,14 @@ from typing import Final
 from bookie import records, replay
 from bookie.disk import File
 from bookie.errors import DamagedRecordError, DiskFailedError
-from bookie.records import FooterRun, RecordKind
+from bookie.listed_runs import ListedRuns
+from bookie.records import RecordKind
 from bookie.segments import Segment, Segments
-from bookie.wire.batch import parse_header
 
 FOOTER_OFFSET_BYTES: Final = 4
 
 
-async def list_records(segments: Segments, segment: Segment) -> list[FooterRun] | None:
+async def list_records(segments: Segments, segment: Segment) -> ListedRuns | None:
     """Return a segment's adds records in the order of the file; None, and the segment marked, when
     it is damaged.
     """
@@ -35,7 +35,26 @@ async def list_records(segments: Segments, segment: Segment) -> list[FooterRun] 
         await file.close()
 
 
-async def _read_footer(segment: Segment, file: File) -> list[FooterRun] | None:
+async def count_records(segments: Segments, segment: Segment) -> int:
+    """Return how many adds records a segment's footer lists, by its size; 0 without a footer."""
+    try:
+        file = await segments.open_file(segment.number)
+    except DamagedRecordError:
+        return 0
+    try:
+        tail = await file.read(max(0, segment.size - FOOTER_OFFSET_BYTES), FOOTER_OFFSET_BYTES)
+    except DiskFailedError:
+        return 0
+    finally:
+        await file.close()
+    offset = records.footer_offset(tail) if len(tail) == FOOTER_OFFSET_BYTES else 0
+    if not 0 < offset < segment.size:
+        return 0
+    listed = segment.size - offset - records.RECORD_HEADER_BYTES - FOOTER_OFFSET_BYTES
+    return max(0, listed // records.FOOTER_RUN_BYTES)
+
+
+async def _read_footer(segment: Segment, file: File) -> ListedRuns | None:
     tail = await file.read(max(0, segment.size - FOOTER_OFFSET_BYTES), FOOTER_OFFSET_BYTES)
     offset = records.footer_offset(tail) if len(tail) == FOOTER_OFFSET_BYTES else 0
     if not 0 < offset < segment.size:
@@ -45,16 +64,16 @@ async def _read_footer(segment: Segment, file: File) -> list[FooterRun] | None:
     if header is None or header.kind is not RecordKind.FOOTER or header.size != len(data):
         return None
     body = data[records.RECORD_HEADER_BYTES :]
-    return list(records.decode_footer(body)) if replay.is_whole(header, body) else None
+    return ListedRuns(records.packed_runs(body)) if replay.is_whole(header, body) else None
 
 
-async def _walk(segment: Segment, file: File) -> list[FooterRun] | None:
+async def _walk(segment: Segment, file: File) -> ListedRuns | None:
     end = segment.size  # of a segment that is being written, what is behind is not durable yet
-    reader, listed = replay.SegmentReader(file, segment.number, 0), list[FooterRun]()
+    reader, listed = replay.SegmentReader(file, segment.number, 0), bytearray()
     while (part := await reader.next()) is not None:
         if isinstance(part, replay.Damage):
             if records.offset_of(part.lsn) >= end:
-                return listed
+                return ListedRuns(listed)
             if part.kind is RecordKind.FOOTER:
                 continue
             segment.is_damaged = True
@@ -62,16 +81,7 @@ async def _walk(segment: Segment, file: File) -> list[FooterRun] | None:
         for record in part:
             offset = records.offset_of(record.header.lsn)
             if offset >= end:
-                return listed
+                return ListedRuns(listed)
             if record.header.kind is RecordKind.ADDS:
-                header = parse_header(record.body)
-                listed.append(
-                    FooterRun(
-                        header.ledger_id,
-                        header.first_entry_id,
-                        header.count,
-                        offset,
-                        record.header.size,
-                    )
-                )
-    return listed
+                listed += records.footer_run(record.body, offset, record.header.size)
+    return ListedRuns(listed)

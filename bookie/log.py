@@ -4,11 +4,14 @@ Leaves reading it back to `bookie.replay` and what a record means to `bookie.sto
 
 Invariants: everything queued is one commit, and what comes while it runs is the next; groups are
 answered in the order of the log; a group is answered as stored only after its sync; after a failed
-sync nothing is written or answered as stored any more.
-Source: storage design, "One log" and "Limits and refusals"; protocol rule 4.3; reliability D7, D9.
+sync nothing is written or answered as stored any more; a file whose sync found no room is not
+written or synced again, and the head of the next segment leaves out what its last group left there.
+Source: storage design, "One log" and "Limits and refusals"; protocol rules 2.5 and 4.3; reliability
+D7, D9.
 """
 
 import asyncio
+import contextlib
 from collections import deque
 from collections.abc import Callable
 from typing import Final
@@ -16,12 +19,23 @@ from typing import Final
 from bookie import records
 from bookie.config import StorageConfig
 from bookie.disk import Buffer, Disk, File
-from bookie.errors import BookieError, DiskFailedError, DiskFullError, StorageClosedError
+from bookie.errors import (
+    BookieError,
+    DescriptorsExhaustedError,
+    DiskFailedError,
+    DiskFullError,
+    StorageClosedError,
+    SyncFullError,
+)
+from bookie.next_segment import BEGIN_AT_SHARE, NextSegment
 from bookie.records import ADDS, RECORD_HEADER_BYTES, RecordKind
-from bookie.segments import DIRECTORY, Segment, Segments
+from bookie.segments import Segment, Segments
+from serving.latency import BOUNDS_S, LatencyCounts
 
 ITEM_OVERHEAD_BYTES: Final = 256
 """What a queued record costs besides its body, counted against the queue's bound."""
+GROUP_RECORDS_MAX: Final = 2_048
+"""In one commit. A record costs about ten microseconds, in one callback for the whole group."""
 CACHE_DROP_BYTES: Final = 4 * 1024 * 1024
 """Synced bytes are dropped from the system's page cache in steps of at least this."""
 
@@ -58,8 +72,9 @@ class Log:
         self.queued_bytes = 0
         self.sync_count = 0
         self.written_bytes = 0
+        self.sync_latency = LatencyCounts(BOUNDS_S)
+        """How long it took to write and sync each group."""
         self.failure: BookieError | None = None
-        self._disk = disk
         self._config = config
         self._segments = segments
         self._on_group = on_group
@@ -69,11 +84,13 @@ class Log:
         self._waiters: deque[tuple[int, asyncio.Future[None]]] = deque()
         self._appended_count = 0
         self._answered_count = 0
+        self._next = NextSegment(disk, config, segments)
         self._active: Segment | None = None
         self._file: File | None = None
         self._footer = bytearray()
         self._dropped = 0
         self._is_closing = False
+        self._now = asyncio.get_running_loop().time
 
     def append(self, kind: int, body: Buffer, context: object) -> None:
         """Queue a record. Raises the failure once the log has failed, StorageClosedError when it is
@@ -106,9 +123,9 @@ class Log:
         """
         try:
             await self._commit_groups()
-            await self._seal()
-        except DiskFullError:
-            return  # an unsealed segment is walked where its footer is missed
+            with contextlib.suppress(DiskFullError):  # a segment without a footer is walked
+                await self._seal()
+            await self._next.discard()
         except Exception as error:
             self._die(error)
             raise
@@ -123,7 +140,7 @@ class Log:
             group = self._committing = self._gather()
             try:
                 await self._commit(group)
-            except DiskFullError as error:
+            except (DiskFullError, DescriptorsExhaustedError) as error:
                 self._committing = []
                 self._answer(group + self._take_all(), error)
             else:
@@ -137,10 +154,13 @@ class Log:
             self._idle.set_result(None)
 
     def _gather(self) -> list[LogItem]:
-        if self.queued_bytes <= self._config.group_bytes_max:
+        if (
+            self.queued_bytes <= self._config.group_bytes_max
+            and len(self._queue) <= GROUP_RECORDS_MAX
+        ):
             return self._take_all()
         queue, room, group = self._queue, self._config.group_bytes_max, list[LogItem]()
-        while queue and room > 0:
+        while queue and room > 0 and len(group) < GROUP_RECORDS_MAX:
             item = queue.popleft()
             room -= len(item.body) + RECORD_HEADER_BYTES
             group.append(item)
@@ -153,13 +173,18 @@ class Log:
 
     async def _commit(self, group: list[LogItem]) -> None:
         segment = self._active
-        if (
-            segment is None
-            or segment.size >= self._config.segment_bytes_max
-            or len(self._footer) >= self._config.segment_records_max * records.FOOTER_RUN_BYTES
-        ):
+        if segment is None or self._share_filled(segment) >= 1.0:
             segment = await self._roll()
         await self._write(segment, group)
+        if self._share_filled(segment) >= BEGIN_AT_SHARE:
+            self._next.begin()
+
+    def _share_filled(self, segment: Segment) -> float:
+        """Return how full a segment is, by its bytes or by its records."""
+        footer_bytes_max = self._config.segment_records_max * records.FOOTER_RUN_BYTES
+        return max(
+            segment.size / self._config.segment_bytes_max, len(self._footer) / footer_bytes_max
+        )
 
     async def _write(self, segment: Segment, group: list[LogItem]) -> None:
         """Write records behind the segment's end and sync; on a full disk, take them back."""
@@ -176,17 +201,29 @@ class Log:
                 self._footer += records.footer_run(body, offset, size)
             offset += size
         assert offset <= records.OFFSET_MAX, "a segment is smaller than its numbers are apart"
+        began_s = self._now()
         try:
             await self._file.commit(segment.size, buffers)
-        except DiskFullError:
+        except DiskFullError as error:
             del self._footer[listed:]
-            await self._file.truncate(segment.size)
+            await self._take_back(segment, self._file, error)
             raise
+        self.sync_latency.record(self._now() - began_s)
         self.sync_count += 1
         self.written_bytes += offset - segment.size
         segment.size = offset
         self.durable_lsn = records.lsn_of(segment.number, offset)
         self._drop_cached(self._file, offset - self._config.cached_bytes_max)
+
+    async def _take_back(self, segment: Segment, file: File, error: DiskFullError) -> None:
+        """Cut what did not fit; where a sync found no room, leave the segment as it is instead."""
+        if isinstance(error, SyncFullError):
+            self._forget_active()
+            return
+        try:
+            await file.truncate(segment.size)
+        except SyncFullError:
+            self._forget_active()
 
     def _drop_cached(self, file: File, end: int) -> None:
         """Drop the synced bytes up to `end` from the page cache, so that the next group is written
@@ -204,27 +241,18 @@ class Log:
             await self._seal()
         except DiskFullError:
             self._forget_active()
-        number = self._segments.take_number()
-        segment = Segment(number, is_cleaned=False, size=0)
-        try:
-            file = await self._disk.create(
-                segment.name, preallocate_bytes=self._config.segment_bytes_max
-            )
-        except DiskFullError:
-            file = await self._disk.create(segment.name)
-        # The name first: a checkpoint may name the place behind the head as soon as it is written.
-        await self._disk.sync_directory(DIRECTORY)
+        empty = await self._next.take()
+        segment, file = empty.segment, empty.file
         self._active, self._file = segment, file
         head = LogItem(RecordKind.HEAD, records.encode_head(self.durable_lsn, 0), None)
         try:
             await self._write(segment, [head])
         except DiskFullError:
             self._forget_active()
-            await self._disk.unlink(segment.name)
-            await file.close()
+            await self._next.remove(empty)
             raise
         self._segments.adopt(segment, file)
-        self._segments.pinned = number
+        self._segments.pinned = segment.number
         return segment
 
     async def _seal(self) -> None:

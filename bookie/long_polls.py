@@ -120,7 +120,7 @@ class LongPolls:
             following = EntryId(min(request.lac, ENTRY_ID_MAX) + 1)
             refused = ReadResult(snapshot.status, snapshot.lac, following, ())
             return entries_frame(poll.request_id, refused)
-        poll.lac_seen = self._storage.lac_of(request.ledger_id)
+        poll.lac_seen = max(snapshot.lac, self._storage.lac_of(request.ledger_id))
         if poll.lac_seen > request.lac:
             self._forget()
             return await self._requests.answer_poll(poll.request_id, request, poll.master_key)

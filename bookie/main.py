@@ -8,23 +8,33 @@ Format of standard output: one JSON line once the bookie serves: {"id", "address
 """
 
 import asyncio
+import gc
+import logging
 import os
 import random
+import socket
 import sys
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Final
 
-from bookie.bookie_process import Addresses, BookieProcess
+from bookie.bookie_process import Addresses, BookieProcess, storage_config
+from bookie.disk_health import HangGuard
 from bookie.disk_real import RealDisk
 from bookie.errors import BookieError
 from bookie.identity import format_directories
 from bookie.options import BookieOptions
+from bookie.reserve import check_room
+from bookie.segments import OPEN_FILES_MAX
 from metadata.errors import MetadataError
 from metadata.ids import BookieId
+from metadata.location import with_host_name
 from metadata.store import MetadataStore
 from metadata.zookeeper import open_store
+from serving.descriptors import share_descriptors
 from serving.process import (
+    EXIT_FAILED,
     ServerProcess,
     build,
     first_of,
@@ -34,12 +44,18 @@ from serving.process import (
     run_server,
     wall_clock_ms,
 )
+from serving.server_log import LOGGER
 
 SWITCH_INTERVAL_S: Final = 0.00005
 """At the default, 5 ms, a busy event loop keeps the log's thread from the interpreter after each
 sync.
 """
 BOOKIE_ID_PREFIX: Final = "bookie"
+OWN_DESCRIPTORS: Final = 128
+"""What a bookie has open besides segments for reading and clients' connections: the log's files,
+the index, the lock, the metadata service's connection, the admin port, and connections that are
+being refused.
+"""
 
 
 def run_bookie(options: BookieOptions) -> int:
@@ -48,8 +64,18 @@ def run_bookie(options: BookieOptions) -> int:
     Returns the process's exit status; a failure was then written to standard error.
     """
     sys.setswitchinterval(SWITCH_INTERVAL_S)
+    connections_max, warning = share_descriptors(
+        options.connections_max, OPEN_FILES_MAX + OWN_DESCRIPTORS
+    )
+    options = replace(
+        options,
+        connections_max=connections_max,
+        location=with_host_name(options.location, socket.gethostname()),
+    )
     failures = (BookieError, MetadataError)
-    process = ServerProcess("bookie", options.log_level, options.die_with_parent, failures)
+    process = ServerProcess(
+        "bookie", options.log_level, options.die_with_parent, failures, warning=warning
+    )
     return run_server(process, partial(_serve, options))
 
 
@@ -64,9 +90,10 @@ def format_bookie(options: BookieOptions, prefix: str = BOOKIE_ID_PREFIX) -> Boo
 async def _format(options: BookieOptions, prefix: str) -> BookieId:
     rng = random.Random(os.urandom(16))
     store = await _open_store(options, rng)
-    disk = RealDisk(Path(options.data_dir))
+    disk = RealDisk(Path(options.data_dir), options.capacity_bytes)
     try:
         await disk.lock()
+        check_room(await disk.space("log"), storage_config(options))
         return await format_directories(disk, store, prefix, rng, wall_clock_ms)
     finally:
         await disk.close()
@@ -75,7 +102,7 @@ async def _format(options: BookieOptions, prefix: str) -> BookieId:
 
 async def _serve(options: BookieOptions, stopping: asyncio.Event) -> None:
     rng = random.Random(os.urandom(16))
-    disk = RealDisk(Path(options.data_dir))
+    disk = RealDisk(Path(options.data_dir), options.capacity_bytes)
     try:
         await disk.lock()
         store = await _open_store(options, rng)
@@ -95,12 +122,30 @@ async def _serve_with(
     stopping: asyncio.Event,
 ) -> None:
     process = BookieProcess(options, disk, store, rng, build=build(), wall_clock_ms=wall_clock_ms)
+    guard: HangGuard | None = None
     try:
         bookie_id, addresses = await process.start()
+        assert process.health is not None, "a bookie that has started watches its disk"
+        health = process.health
+        guard = HangGuard(
+            process.under_way, lambda: health.looked_s, options.disk_hung_s, _end_at_once
+        )
+        gc.collect()
+        gc.freeze()  # what a start loaded stays: no later collection need look at it
         _print_ready(options, bookie_id, addresses)
         await first_of(process.wait_for_failure(), stopping)
     finally:
+        if guard is not None:
+            guard.stop()
         await process.stop()
+
+
+def _end_at_once(why: str) -> None:
+    """End the process: its session with the metadata service ends with it, and a supervisor starts
+    it again. The event loop hangs, so nothing can be closed in order; a start replays the log.
+    """
+    logging.getLogger(LOGGER).error("bookie stopped: the disk hangs, %s", why)
+    os._exit(EXIT_FAILED)
 
 
 def _print_ready(options: BookieOptions, bookie_id: BookieId, addresses: Addresses) -> None:

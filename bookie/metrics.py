@@ -1,40 +1,25 @@
-"""Names a bookie's counters for Prometheus.
+"""Prometheus metrics of one bookie.
 
-Leaves counting to `bookie.server_counters` and the storage, and the format to `serving.metrics`:
-nothing here runs unless somebody asks.
+Leaves counting to `bookie.server_counters` and the storage, help texts to `bookie.metric_help`, and
+the format to `serving.metrics`: nothing here runs unless somebody asks.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import fields
-from typing import Final
 
 from prometheus_client import Metric
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily
 from prometheus_client.registry import Collector
 
 from bookie.answers import StorageStatistics
+from bookie.metric_help import LATENCIES, POSITION, PREFIX, SERVER, STORAGE, Kind
+from bookie.position import PositionKeeper
 from bookie.server_counters import ServerCounters
+from bookie.storage import BookieStorage
 from bookie.wire.messages import Status
-from serving.metrics import counter_metric, labelled_counter
+from bookie.writability import BLOCKS_NO_ADDS, Reason
+from serving.metrics import histogram_metric, labelled_counter
 from serving.overriding import override
-
-_STORAGE_GAUGES: Final = (
-    "queue_bytes",
-    "ledgers",
-    "segments",
-    "segment_bytes",
-    "live_bytes",
-    "runs_in_memory",
-    "records_since_checkpoint",
-    "checkpoint_mark",
-    "log_end",
-    "recent_bytes",
-    "damaged_ranges",
-    "disk_total_bytes",
-    "disk_free_bytes",
-    "is_writable",
-    "is_limbo",
-)
 
 
 class BookieMetrics(Collector):
@@ -44,38 +29,92 @@ class BookieMetrics(Collector):
         self,
         bookie_id: str,
         counters: ServerCounters,
-        statistics: Callable[[], StorageStatistics],
+        storage: BookieStorage,
+        position: PositionKeeper,
     ) -> None:
         self._bookie_id = bookie_id
         self._counters = counters
-        self._statistics = statistics
+        self._storage = storage
+        self._position = position
 
     @override
     def collect(self) -> Iterator[Metric]:
         """Return every metric."""
-        yield InfoMetricFamily("quire_bookie", "this bookie", {"bookie_id": self._bookie_id})
+        yield InfoMetricFamily(PREFIX, "This bookie.", {"bookie_id": self._bookie_id})
         yield from self._server()
-        yield from self._storage()
+        yield from self._writability()
+        yield from self._statistics()
+        yield from self._recorded_position()
+        yield from self._disks()
+        for name, latency in self._storage.latencies().items():
+            full_name = f"{PREFIX}_storage_{name}_latency_seconds"
+            yield histogram_metric(full_name, LATENCIES[name], latency)
 
     def _server(self) -> Iterator[Metric]:
-        for each in fields(ServerCounters):
-            if each.name == "adds_by_status":
-                yield _adds(self._counters.adds_by_status)
-            else:
-                value = getattr(self._counters, each.name)
-                yield counter_metric("quire_bookie", each.name, value)
+        counters = self._counters
+        yield _adds(counters.adds_by_status)
+        for name in ("add", "read"):
+            full_name = f"{PREFIX}_{name}_latency_seconds"
+            yield histogram_metric(full_name, LATENCIES[name], getattr(counters, f"{name}_latency"))
+        for name, described in SERVER.items():
+            value = float(getattr(counters, name))
+            yield _metric(f"{PREFIX}_{name}", described.kind, described.text, value)
 
-    def _storage(self) -> Iterator[Metric]:
-        statistics = self._statistics()
+    def _writability(self) -> Iterator[Metric]:
+        writability = self._storage.writability
+        family = GaugeMetricFamily(
+            f"{PREFIX}_read_only",
+            "1 while ordinary adds are refused for this reason, else 0.",
+            labels=["reason"],
+        )
+        for reason in Reason:
+            if reason not in BLOCKS_NO_ADDS:
+                family.add_metric([reason.value], float(writability.has(reason)))
+        yield family
+        yield GaugeMetricFamily(
+            f"{PREFIX}_limbo",
+            "1 while stored data may have been lost, so that what is not found is UNKNOWN, else 0.",
+            float(writability.has(Reason.LIMBO)),
+        )
+        yield GaugeMetricFamily(
+            f"{PREFIX}_metadata_old",
+            "1 while the metadata service is older than it was: nothing is removed; else 0.",
+            float(writability.has(Reason.METADATA_OLD)),
+        )
+
+    def _recorded_position(self) -> Iterator[Metric]:
+        position = self._position
+        values = {"age_seconds": position.age_s, "unrecorded_bytes": position.unrecorded_bytes}
+        for name, text in POSITION.items():
+            yield GaugeMetricFamily(f"{PREFIX}_position_{name}", text, float(values[name]))
+
+    def _disks(self) -> Iterator[Metric]:
+        spaces = self._storage.disk_spaces
+        for which in ("free", "total"):
+            family = GaugeMetricFamily(
+                f"{PREFIX}_directory_{which}_bytes",
+                f"{which.capitalize()} bytes of the file system that holds a directory.",
+                labels=["directory"],
+            )
+            for name, space in spaces.items():
+                family.add_metric([name], float(getattr(space, f"{which}_bytes")))
+            yield family
+
+    def _statistics(self) -> Iterator[Metric]:
+        statistics = self._storage.statistics()
         for each in fields(StorageStatistics):
-            name, text = f"quire_bookie_storage_{each.name}", each.name.replace("_", " ")
+            described = STORAGE[each.name]
             value = float(getattr(statistics, each.name))
-            if each.name in _STORAGE_GAUGES:
-                yield GaugeMetricFamily(name, text, value)
-            else:
-                yield CounterMetricFamily(name, text, value)
+            name = f"{PREFIX}_storage_{each.name}"
+            yield _metric(name, described.kind, described.text, value)
+
+
+def _metric(name: str, kind: Kind, text: str, value: float) -> Metric:
+    family = GaugeMetricFamily if kind is Kind.GAUGE else CounterMetricFamily
+    return family(name, text, value)
 
 
 def _adds(by_status: list[int]) -> Metric:
     counts = ((status.name.lower(), by_status[status]) for status in Status)
-    return labelled_counter("quire_bookie_adds", "answers to adds", "status", counts)
+    text = "Batches answered, by the status of the answer."
+    return labelled_counter(f"{PREFIX}_adds", text, "status", counts)

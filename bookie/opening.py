@@ -9,28 +9,44 @@ every segment that is left, in limbo.
 Source: protocol rules 2.4, 10.2; storage design, "One log" and "Index".
 """
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Final, TypeVar
+from typing import Final, TypeVar, cast
 
-from bookie import index_pages, ledger_state, records, replay
+from bookie import (
+    horizon_pages,
+    index_pages,
+    ledger_state,
+    records,
+    replay,
+    stored_segments,
+    stored_states,
+)
+from bookie.cold_ledgers import load_states
 from bookie.config import StorageConfig
 from bookie.disk import Disk
-from bookie.errors import FormatError
+from bookie.errors import DiskFullError, FormatError
 from bookie.index import Index
-from bookie.index_pages import FLAG_FENCES_LOST, FLAG_LIMBO, INDEX_VERSION, Meta
+from bookie.index_pages import (
+    FLAG_FENCES_LOST,
+    FLAG_LIMBO,
+    INDEX_VERSION,
+    Meta,
+)
 from bookie.index_store import OrderedStore, Transaction
-from bookie.ledger_state import LedgerState
-from bookie.ledgers import Ledgers
+from bookie.ledgers import RUNS_LEFT_MAX, Ledgers
 from bookie.records import RECORD_HEADER_BYTES, Record, RecordKind
 from bookie.recovery_scan import LogReplay, ReplayOutcome, find_segments
+from bookie.reserve import Reserve
 from bookie.segments import Segments, segment_name
+from bookie.start_checkpoints import StartCheckpoints, Verdict
+from bookie.stored_states import StatesCheck
 from bookie.wire.batch import Buffer, parse_header
 from bookie.wire.errors import BatchError
-from metadata.ids import LedgerId
 
 INDEX_NAME: Final = "index"
+_NO_INDEX: Final = "the index was lost or is damaged"
 Value = TypeVar("Value")
 
 
@@ -42,85 +58,149 @@ class Opened:
     index: Index
     segments: Segments
     outcome: ReplayOutcome
+    limbo_reason: str
+    """Why this start entered limbo; empty when it did not."""
 
 
-async def open_parts(disk: Disk, config: StorageConfig, *, has_lost_data: bool = False) -> Opened:
+@dataclass(frozen=True, slots=True)
+class KnownDisk:
+    """What is known of a disk before it is read (rule 2.6)."""
+
+    lost_data: str = ""
+    """Why the disk may lack what was stored; empty when there is no reason."""
+    recorded_end_lsn: int = 0
+    """A log that ends before it lacks what was stored."""
+
+
+WHOLE: Final = KnownDisk()
+
+
+async def open_parts(disk: Disk, config: StorageConfig, known: KnownDisk = WHOLE) -> Opened:
     """Load and replay. Raises FormatError for files of a newer release, DirectoryLockedError,
     DiskFailedError.
     """
     await disk.lock()
     segments = await find_segments(disk)
     store = await disk.open_index(INDEX_NAME, config.index_map_bytes)
-    ledgers = Ledgers()
-    meta = await _load_meta(store, ledgers, is_new=not segments.by_number)
+    ledgers = Ledgers(config.hot_ledgers_max)
+    reserve = Reserve(disk, config)
+    meta = await _load_meta(store, ledgers, reserve, is_new=not segments.by_number)
     await disk.sync_directory(INDEX_NAME)  # the store syncs its file, not the name of it
+    await _load_segments(store, segments, meta)
+    index = Index(store, config, meta)
+    applier = _Applier(ledgers, index, segments)
+    verdict = Verdict(ledgers, index, has_lost_data=bool(known.lost_data))
+    checkpoints = StartCheckpoints(config, reserve, index, segments, verdict)
+    store_if_due = partial(checkpoints.store_if_due, ledgers)
+    if not meta.mark_lsn and meta.flags & FLAG_LIMBO:
+        await _apply_cleaned(disk, segments, applier, store_if_due)
+    log = LogReplay(disk, segments, meta.mark_lsn, applier.apply, applier.prepare, store_if_due)
+    verdict.outcome = log.outcome
+    await log.read()
+    lost_data = known.lost_data or missing_end(log.outcome.end_lsn, known.recorded_end_lsn)
+    if lost_data:
+        # Durable before the tail is copied: the copy lies behind every recorded position.
+        verdict.note_lost_data()
+        await verdict.note_loss()
+    outcome = await _with_room(reserve, log.settle)
+    await checkpoints.finish(ledgers, outcome.end_lsn)
+    reason = lost_data or (outcome.describe_loss() if outcome.corrupt else _NO_INDEX)
+    return Opened(ledgers, index, segments, outcome, reason if verdict.flags is not None else "")
+
+
+def missing_end(end_lsn: int, recorded_end_lsn: int) -> str:
+    """Return why a log that ends at `end_lsn` lacks what was stored; empty when it does not."""
+    if end_lsn >= recorded_end_lsn:
+        return ""
+    return (
+        f"the log ends at LSN {end_lsn}, before the position that was recorded, {recorded_end_lsn}:"
+        " this is an old copy, or its newest part was lost"
+    )
+
+
+async def _with_room(reserve: Reserve, work: Callable[[], Awaitable[Value]]) -> Value:
+    """Do what a start cannot do without; on a full disk, in the room of the reserve."""
+    try:
+        return await work()
+    except DiskFullError:
+        await reserve.give_up()
+        return await work()
+
+
+async def _load_segments(store: OrderedStore, segments: Segments, meta: Meta) -> None:
+    """Take over what the index says of the segments, and number new ones above all that it ever
+    named: a missing one's places may still be named.
+    """
+    segments.note_used(records.segment_of(meta.mark_lsn))
+    named = partial(_scan_segments, stored_segments.LIVE_BYTES)
+    for number, is_whole in await _load_all(store, named):
+        if is_whole:
+            segments.note_used(number)
     for number, live_bytes in await _load_all(store, index_pages.scan_live_bytes):
         if number in segments.by_number:
             segments.by_number[number].live_bytes = live_bytes
-    index = Index(store, config, meta)
-    applier = _Applier(ledgers, index, segments)
-    if not meta.mark_lsn and meta.flags & FLAG_LIMBO:
-        await _apply_cleaned(disk, segments, applier.apply)
-    outcome = await LogReplay(disk, segments, meta.mark_lsn, applier.apply).run()
-    flags = meta.flags
-    if outcome.corrupt:
-        flags |= FLAG_LIMBO | FLAG_FENCES_LOST * outcome.may_have_lost_fences
-    if has_lost_data:
-        flags |= FLAG_LIMBO | FLAG_FENCES_LOST
-    if flags != 0 and (outcome.corrupt or has_lost_data or not meta.mark_lsn):
-        ledgers.enter_limbo(fence=bool(flags & FLAG_FENCES_LOST))
-        await index.set_flags(flags)
-    return Opened(ledgers, index, segments, outcome)
+    damaged = partial(_scan_segments, stored_segments.DAMAGED)
+    for number, is_whole in await _load_all(store, damaged):
+        if is_whole and number in segments.by_number:
+            segments.by_number[number].is_damaged = True
 
 
-async def _load_meta(store: OrderedStore, ledgers: Ledgers, *, is_new: bool) -> Meta:
+def _scan_segments(kind: bytes, transaction: Transaction, after: int) -> list[tuple[int, bool]]:
+    return stored_segments.scan_numbers(transaction, kind, after)
+
+
+async def _load_meta(
+    store: OrderedStore, ledgers: Ledgers, reserve: Reserve, *, is_new: bool
+) -> Meta:
     """Return the checkpoint's mark with the states loaded; where some are damaged or missing, a
     fresh one in limbo, with those that are left: each has its own CRC.
+
+    What this process finds in the store may be in the page cache alone; so it commits once, which
+    proves all that the store now holds, before anything is done on the strength of it (rule 2.5).
     """
     meta = await store.view(index_pages.read_meta)
     if meta is not None and meta.version > INDEX_VERSION:
         raise FormatError(INDEX_NAME, f"it has format version {meta.version}, of a newer release")
-    count, xor, damaged = await _load_states(store, ledgers)
-    if meta is not None and not damaged and (count, xor) == (meta.state_count, meta.state_xor):
-        return meta
+    check = await _check_states(store)
+    ledgers.count, ledgers.tombstone_count = check.held_count, check.deleted_count
+    ledgers.highest_id = check.last_id
+    ledgers.raise_horizon(check.horizon)
+    ledgers.runs_left.update(dict.fromkeys(check.runs_left))
+    ledgers.has_more_runs_left = check.has_more_runs_left
+    found = (check.count, check.xor)
+    is_damaged = bool(check.damaged) or check.is_horizon_damaged
+    if meta is not None and not is_damaged and found == (meta.state_count, meta.state_xor):
+        stamped = replace(meta, version=INDEX_VERSION)
+        stamp = partial(_write_meta, stamped)
+        await _with_room(reserve, lambda: store.update(stamp))
+        return stamped
     is_lost = not is_new or not await store.view(index_pages.is_empty)
     fresh = Meta(INDEX_VERSION, (FLAG_LIMBO | FLAG_FENCES_LOST) * is_lost, 0, 0, 0)
 
     def begin(transaction: Transaction) -> None:
-        for ledger_id in damaged:
+        for ledger_id in check.damaged:
             transaction.delete(index_pages.state_key(ledger_id))
-        index_pages.write_meta(transaction, replace(fresh, **_totals(transaction)))
+        if check.is_horizon_damaged:
+            horizon_pages.forget_horizon(transaction)
+        index_pages.write_meta(
+            transaction, replace(fresh, state_count=check.count, state_xor=check.xor)
+        )
 
-    await store.update(begin)
+    await _with_room(reserve, lambda: store.update(begin))
     return fresh
 
 
-def _totals(transaction: Transaction) -> dict[str, int]:
-    """Count the states that are stored, and XOR their CRCs."""
-    count, xor, after = 0, 0, -1
-    while found := index_pages.scan_states(transaction, after):
-        for after, value in found:  # noqa: B007 - the last one is where the next scan begins
-            count, xor = count + 1, xor ^ index_pages.crc_of_state(value)
-    return {"state_count": count, "state_xor": xor}
+def _write_meta(meta: Meta, transaction: Transaction) -> None:
+    index_pages.write_meta(transaction, meta)
 
 
-async def _load_states(store: OrderedStore, ledgers: Ledgers) -> tuple[int, int, list[int]]:
-    """Load every ledger's state; return how many there are, the XOR of their CRCs, and whose are
-    damaged.
-    """
-    count = xor = 0
-    damaged: list[int] = []
-    for number, value in await _load_all(store, index_pages.scan_states):
-        state = ledger_state.decode(LedgerId(number), value)
-        if state is None:
-            damaged.append(number)
-            continue
-        if isinstance(state, LedgerState):
-            ledgers.states[number] = state
-        else:
-            ledgers.deleted[number] = state
-        count, xor = count + 1, xor ^ index_pages.crc_of_state(value)
-    return count, xor, damaged
+async def _check_states(store: OrderedStore) -> StatesCheck:
+    """Verify every stored state, without keeping any."""
+    check = StatesCheck()
+    while not check.is_done:
+        go_on = partial(stored_states.check_some, check=check, runs_left_max=RUNS_LEFT_MAX)
+        check = await store.view(go_on)
+    return check
 
 
 async def _load_all(
@@ -142,7 +222,12 @@ def _scan_from(
     return scan(transaction, after)
 
 
-async def _apply_cleaned(disk: Disk, segments: Segments, apply: Callable[[Record], None]) -> None:
+async def _apply_cleaned(
+    disk: Disk,
+    segments: Segments,
+    applier: "_Applier",
+    store_if_due: Callable[[int], Awaitable[None]],
+) -> None:
     """Apply the adds of rewritten segments, which the log does not hold any more."""
     for number, segment in sorted(segments.by_number.items()):
         if segment.is_cleaned:
@@ -150,8 +235,10 @@ async def _apply_cleaned(disk: Disk, segments: Segments, apply: Callable[[Record
             reader = replay.SegmentReader(file, number, 0)
             while (part := await reader.next()) is not None:
                 if not isinstance(part, replay.Damage):
+                    await applier.prepare(part)
                     for record in part:
-                        apply(record)
+                        applier.apply(record)
+                    await store_if_due(0)
             await file.close()
 
 
@@ -163,8 +250,21 @@ class _Applier:
         self._index = index
         self._segments = segments
 
+    async def prepare(self, found: list[Record]) -> None:
+        """Bring the states of the ledgers that some records are about into memory, and remove from
+        the store what a release gave up: a crash may have come before that.
+        """
+        ledger_ids = dict.fromkeys(map(_ledger_of, found))
+        ledger_ids.pop(None, None)
+        await load_states(self._ledgers, self._index, cast("Iterable[int]", ledger_ids))
+        for record in found:
+            if record.header.kind is RecordKind.RELEASED:
+                await self._index.delete_all(
+                    records.decode_ledger(record.body), self._segments.free
+                )
+
     def apply(self, record: Record) -> None:
-        """Apply one record."""
+        """Apply one record, whose ledger is not cold."""
         header, body = record.header, record.body
         if header.kind is RecordKind.ADDS:
             self._apply_adds(header.lsn, body)
@@ -172,16 +272,19 @@ class _Applier:
         if header.kind in (RecordKind.HEAD, RecordKind.FOOTER):
             return
         ledger_id = records.decode_ledger(body)
-        if ledger_id in self._ledgers.deleted:
+        if self._ledgers.is_deleted(ledger_id):
             return
         if header.kind is RecordKind.TOMBSTONE:
             self._segments.free(self._index.drop(ledger_id))
             self._ledgers.delete(ledger_id, has_runs=True)
             return
         state = self._ledgers.get_or_make(ledger_id)
-        state.is_dirty = True
+        state.touch()
         if header.kind is RecordKind.FENCE:
             state.fenced = state.is_fence_durable = True
+        elif header.kind is RecordKind.RELEASED:
+            self._segments.free(self._index.drop(ledger_id))
+            ledger_state.release(state)
         elif header.kind is RecordKind.EXPLICIT_LAC:
             ledger_state.note_lac(state, records.decode_lac(body))
         elif header.kind is RecordKind.MASTER_KEY:
@@ -194,7 +297,7 @@ class _Applier:
             name = segment_name(records.segment_of(lsn), is_cleaned=False)
             raise FormatError(name, f"the batch at LSN {lsn} makes no sense: {error}") from error
         ledger_id = header.ledger_id
-        if ledger_id in self._ledgers.deleted:
+        if self._ledgers.is_deleted(ledger_id):
             return
         state = self._ledgers.get_or_make(ledger_id)
         size = RECORD_HEADER_BYTES + len(body)
@@ -204,3 +307,16 @@ class _Applier:
         if not header.is_slice:
             ledger_state.note_lac(state, header.lac)
         ledger_state.note_stored(state, header)
+
+
+def _ledger_of(record: Record) -> int | None:
+    """Return the ledger that a record is about, None when it is about none, or makes no sense."""
+    kind = record.header.kind
+    if kind in (RecordKind.HEAD, RecordKind.FOOTER):
+        return None
+    if kind is not RecordKind.ADDS:
+        return records.decode_ledger(record.body)
+    try:
+        return parse_header(record.body).ledger_id
+    except BatchError:
+        return None  # applying it says where it is

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from metadata.location import UNKNOWN_LOCATION
 from serving.errors import OptionError
 from serving.option_reading import (
     OptionTable,
@@ -41,13 +42,23 @@ class BookieOptions:
     advertised_host: str = option("", "the name that clients connect to; host when empty")
     admin_host: str = option("127.0.0.1", "the address of the admin HTTP server")
     admin_port: int = option(0, "its port; 0: the kernel chooses", low=0, high=_PORT_MAX)
-    location: str = option("/default/default/default", "/region/rack/host, for placement")
+    location: str = option(
+        UNKNOWN_LOCATION,
+        "/region/rack/host: no two copies of an entry on one host, if others are up; a host of"
+        " `default` is replaced by the machine's name",
+    )
     weight: int = option(1, "share of new ledgers relative to others", low=0, high=1_000)
     session_timeout_s: float = option(
         10.0,
         "how long the metadata service keeps the registration of a dead bookie",
         low=1,
         high=300,
+    )
+    position_interval_s: float = option(
+        1.0,
+        "how often the end of a growing log is recorded outside the disk, against old copies of it",
+        low=0.05,
+        high=3_600,
     )
     connections_max: int = option(1_000, "connections at once", low=1, high=100_000)
     frame_bytes_max: int = option(
@@ -70,6 +81,12 @@ class BookieOptions:
     collect_reads_per_s: int = option(
         50, "metadata reads per second while looking for deleted ledgers", low=1, high=10_000
     )
+    disk_hung_s: float = option(
+        30.0,
+        "a write or sync that takes longer counts as a hung disk, and the bookie deregisters",
+        low=0.1,
+        high=3_600,
+    )
     disk_high_mark: float = option(
         0.95, "share of the disk in use at which the bookie becomes read-only", low=0.1, high=1.0
     )
@@ -78,12 +95,39 @@ class BookieOptions:
     )
     reserve_bytes_min: int = option(
         256 * 2**20,
-        "least room kept for fences and the index on a full disk",
+        "room kept for fences, deletions and the index, besides that for one log file",
         low=0,
         high=1024 * _GIB,
     )
     reserve_share: float = option(
         0.01, "share of the whole disk kept so, if that is more", low=0.0, high=0.5
+    )
+    capacity_bytes: int = option(
+        0, "use at most this much of the disk; 0: all of it", low=0, high=1024 * 1024 * _GIB
+    )
+    disk_check_interval_s: float = option(
+        5.0, "how often the room on the disks is measured", low=0.1, high=300
+    )
+    clean_interval_s: float = option(
+        60.0, "how often cleaning looks for work while it has none", low=0.1, high=86_400
+    )
+    clean_live_share_max: float = option(
+        0.5, "log files with less live bytes than this share are rewritten", low=0.0, high=0.9
+    )
+    clean_bytes_per_s_min: int = option(
+        16 * 2**20, "cleaning writes at this rate when little is due", low=2**16, high=_GIB
+    )
+    clean_bytes_per_s_max: int = option(
+        128 * 2**20,
+        "and at this rate when much is due or the disk is nearly full",
+        low=2**16,
+        high=16 * _GIB,
+    )
+    checkpoint_log_bytes: int = option(
+        256 * 2**20, "bytes of log between two checkpoints", low=2**16, high=16 * _GIB
+    )
+    checkpoint_records: int = option(
+        100_000, "and at most so many records", low=1_000, high=10_000_000
     )
     segment_bytes_max: int = option(256 * 2**20, "size of a log file", low=2**16, high=2 * _GIB)
     queue_bytes_max: int = option(
@@ -95,11 +139,21 @@ class BookieOptions:
     cached_bytes_max: int = option(
         0, "the end of each log file left in the system's page cache", low=0, high=2 * _GIB
     )
+    tombstones_max: int = option(
+        100_000, "deleted ledger ids remembered one by one", low=0, high=100_000_000
+    )
+    feed_age_h: float = option(
+        24.0, "age at which entries of the deletion feed are removed", low=0.01, high=8_760
+    )
+    hot_ledgers_max: int = option(
+        20_000, "ledger states without changes kept in memory", low=1, high=10_000_000
+    )
     die_with_parent: bool = option(False, "stop when standard input ends")  # noqa: FBT003
     log_level: str = option("info", "debug, info, warning or error")
 
 
 OPTIONS: Final = describe_options(BookieOptions())
+OPTION_TABLE: Final = OptionTable(TABLE, VARIABLE_PREFIX, OPTIONS)
 
 
 def load_options(
@@ -108,8 +162,12 @@ def load_options(
     """Merge the file's text, environment variables and flags, in ascending order. Raises
     OptionError.
     """
-    table = OptionTable(TABLE, VARIABLE_PREFIX, OPTIONS)
-    values = read_options(table, file_text, variables, flags)
+    values = read_options(OPTION_TABLE, file_text, variables, flags)
+    return checked_options(values)
+
+
+def checked_options(values: Mapping[str, Value]) -> BookieOptions:
+    """Return the options with these values, the others at their defaults. Raises OptionError."""
     options = BookieOptions(**values)  # type: ignore[arg-type]  # each was checked against its own type
     _check_together(options)
     return options
@@ -121,6 +179,8 @@ def _check_together(options: BookieOptions) -> None:
     check_log_level(options.log_level)
     if options.disk_low_mark > options.disk_high_mark:
         raise OptionError("disk_low_mark must not be above disk_high_mark")
+    if options.clean_bytes_per_s_min > options.clean_bytes_per_s_max:
+        raise OptionError("clean_bytes_per_s_min must not be above clean_bytes_per_s_max")
     if options.entry_bytes_max + 1024 > options.frame_bytes_max:
         raise OptionError("frame_bytes_max must exceed entry_bytes_max by at least 1024")
     parts = options.location.split("/")

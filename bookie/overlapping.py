@@ -88,13 +88,14 @@ class OverlappingAdds:
         """
         header = add.batch.header
         last = header.last_entry_id
-        found = self._recent.find(header.ledger_id, header.first_entry_id, last, 1)
+        found = self._recent.find(header.ledger_id, header.first_entry_id, last, 1, 1)
         if found and found[0].data == add.batch.data:
             add.done(Status.OK)
             return
         number = self._task_count
         self._task_count += 1
         self.queued_bytes += len(add.batch.data) + COMPARISON_OVERHEAD_BYTES
+        add.state.use_count += 1
         self._tasks[number] = asyncio.create_task(self._run(number, add))
 
     async def settle(self) -> None:
@@ -114,6 +115,7 @@ class OverlappingAdds:
                 raise
         finally:
             self.queued_bytes -= len(add.batch.data) + COMPARISON_OVERHEAD_BYTES
+            add.state.use_count -= 1
             del self._tasks[number]
             if not self._tasks:
                 self._locks.clear()
@@ -159,7 +161,7 @@ class OverlappingAdds:
         entry_id, last = int(batch.header.first_entry_id), int(batch.header.last_entry_id)
         gaps: Gaps = []
         while entry_id <= last:
-            result = await self._reader.read(state, entry_id, last, len(batch.data))
+            result = await self._reader.read_surely(state, entry_id, last, len(batch.data))
             for buffer in result.batches:
                 if not _is_same(BatchView(buffer), batch):
                     return None

@@ -9,12 +9,12 @@ Source: protocol rules 2.4, 8.3; storage design, "Index".
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from bookie import ledger_state, records
 from bookie.answers import EntryRangesResult, ReadResult
-from bookie.errors import DamagedRecordError, DiskFailedError
+from bookie.errors import DamagedRecordError, DescriptorsExhaustedError, DiskFailedError
 from bookie.index import Index
 from bookie.index_runs import Run
 from bookie.ledger_state import LedgerState
@@ -33,17 +33,29 @@ more.
 """
 LOOKUPS_MAX: Final = 4
 """How often a run is looked up again because cleaning moved it."""
+BATCHES_PER_ANSWER_MAX: Final = 2_048
+"""Each batch costs some microseconds of the event loop, whatever its size; the reader asks for the
+rest.
+"""
 DAMAGED_RANGES_MAX: Final = 10_000
 
 
 @dataclass(slots=True)
 class _Wanted:
-    """What is left to read."""
+    """What is left to read, and what was read."""
 
     ledger_id: int
     next_entry_id: int
     last_entry_id: int
     room: int
+    batches: list[Buffer] = field(default_factory=list)
+
+    @property
+    def is_full(self) -> bool:
+        """Tell whether the answer is as long as it may be; it has one batch at least."""
+        return bool(self.batches) and (
+            self.room <= 0 or len(self.batches) >= BATCHES_PER_ANSWER_MAX
+        )
 
 
 class Reader:
@@ -57,8 +69,8 @@ class Reader:
         """Damaged places found, as (ledger id, entry id), for repair; bounded."""
         self.entries_read = 0
         self.bytes_read = 0
-        self.unproven: dict[int, None] = {}
-        """Ledgers whose runs the index cannot account for: they wait to be rebuilt."""
+        self.unproven: dict[int, int] = {}
+        """Ledgers whose runs the index cannot account for, each with an entry that was missed."""
         self._index = index
         self._segments = segments
         self._recent = recent
@@ -69,7 +81,7 @@ class Reader:
     ) -> ReadResult | None:
         """Return the answer when the memory has it, else None."""
         room = min(bytes_max, self._read_bytes_max)
-        found = self._recent.find(state.ledger_id, first, last, room)
+        found = self._recent.find(state.ledger_id, first, last, room, BATCHES_PER_ANSWER_MAX)
         if found:
             end = found[-1].header.last_entry_id
             next_entry_id = min(end, last) + 1
@@ -81,17 +93,28 @@ class Reader:
         return None
 
     async def read(self, state: LedgerState, first: int, last: int, bytes_max: int) -> ReadResult:
-        """Return the answer, from the disk where it must be."""
+        """Return the answer, from the disk if need be; UNKNOWN while no descriptor is left."""
+        try:
+            return await self.read_surely(state, first, last, bytes_max)
+        except DescriptorsExhaustedError:  # nothing is damaged: the reader may ask again
+            return self._result(state, Status.UNKNOWN, first, ())
+
+    async def read_surely(
+        self, state: LedgerState, first: int, last: int, bytes_max: int
+    ) -> ReadResult:
+        """Return the answer, from the disk if need be. Raises DescriptorsExhaustedError, so that
+        UNKNOWN means that what was stored cannot be read later either.
+        """
         wanted = _Wanted(state.ledger_id, first, last, min(bytes_max, self._read_bytes_max))
-        batches: list[Buffer] = []
+        batches = wanted.batches
         status = Status.OK
         attempts = LOOKUPS_MAX
-        while wanted.next_entry_id <= last and (wanted.room > 0 or not batches):
+        while wanted.next_entry_id <= last and not wanted.is_full:
             start = wanted.next_entry_id
             found = await self._index.look_up(
                 state.ledger_id, start, last, state.indexed_highest, LOOKUP_RUNS
             )
-            status = await self._read_runs(found.runs, wanted, batches)
+            status = await self._read_runs(found.runs, wanted)
             if wanted.next_entry_id > start:
                 continue
             if (
@@ -106,7 +129,7 @@ class Reader:
                     state, start, found.known_to, is_unproven=found.is_unproven
                 )
             break
-        if wanted.next_entry_id > last or wanted.room <= 0 < len(batches):
+        if wanted.next_entry_id > last or wanted.is_full:
             status = Status.OK
         self._count(batches, wanted.next_entry_id - first)
         return self._result(state, status, wanted.next_entry_id, tuple(batches))
@@ -122,39 +145,39 @@ class Reader:
         if entry_id <= known_to:
             return self._negative(state)
         if is_unproven:
-            self.unproven[state.ledger_id] = None
+            self.unproven[state.ledger_id] = entry_id
         return Status.UNKNOWN
 
     async def _has_moved(self, state: LedgerState, run: Run) -> bool:
         found = await self._index.look_up(state.ledger_id, run[1], run[1], state.indexed_highest, 1)
         return bool(found.runs) and found.runs[0][2] != run[2]
 
-    async def _read_runs(self, runs: list[Run], wanted: _Wanted, batches: list[Buffer]) -> Status:
+    async def _read_runs(self, runs: list[Run], wanted: _Wanted) -> Status:
         """Read runs as long as they follow each other; UNKNOWN when the next entry is in a damaged
         one.
         """
         for run in runs:
-            if run[1] > wanted.next_entry_id or (wanted.room <= 0 and batches):
+            if run[1] > wanted.next_entry_id or wanted.is_full:
                 break
             try:
-                await self._read_run(run, wanted, batches)
+                await self._read_run(run, wanted)
             except (DamagedRecordError, DiskFailedError, BatchError):
                 if len(self.damaged) < DAMAGED_RANGES_MAX:
                     self.damaged[wanted.ledger_id, wanted.next_entry_id] = None
                 return Status.UNKNOWN
         return Status.OK
 
-    async def _read_run(self, run: Run, wanted: _Wanted, batches: list[Buffer]) -> None:
+    async def _read_run(self, run: Run, wanted: _Wanted) -> None:
         last, _, location, size = run
         segment, position = records.segment_of(location), records.offset_of(location)
         end = position + size
         chunk = min(size, max(FIRST_READ_BYTES, wanted.room + RECORD_HEADER_BYTES))
-        while position < end and wanted.next_entry_id <= last and (wanted.room > 0 or not batches):
+        while position < end and wanted.next_entry_id <= last and not wanted.is_full:
             asked = min(chunk, end - position)
             data = self._segments.read_nowait(segment, position, asked)
             if data is None:
                 data = await self._segments.read(segment, position, asked)
-            taken, needed = _walk(memoryview(data), segment, position, last, wanted, batches)
+            taken, needed = _walk(memoryview(data), segment, position, last, wanted)
             is_cut_short = len(data) < asked or position + needed > end
             if not taken and (needed <= len(data) or is_cut_short):
                 raise DamagedRecordError(f"segment {segment} at {position}")
@@ -175,14 +198,14 @@ class Reader:
 
 
 def _walk(
-    data: memoryview, segment: int, position: int, last: int, wanted: _Wanted, batches: list[Buffer]
+    data: memoryview, segment: int, position: int, last: int, wanted: _Wanted
 ) -> tuple[int, int]:
     """Take the wanted batches out of whole records at the start of `data`; return the bytes of the
     records passed, and how many the record behind them needs, 0 when it is damaged. Raises
     BatchError.
     """
-    offset = 0
-    while wanted.next_entry_id <= last and (wanted.room > 0 or not batches):
+    offset = _skip(data, records.lsn_of(segment, position), wanted)
+    while wanted.next_entry_id <= last and not wanted.is_full:
         if len(data) - offset < RECORD_HEADER_BYTES:
             return offset, RECORD_HEADER_BYTES
         header = records.decode_header(data, offset, records.lsn_of(segment, position + offset))
@@ -202,10 +225,34 @@ def _walk(
         batch.verify_crc()
         stop = min(found.last_entry_id, last)
         cut = _cut(batch, wanted.next_entry_id, stop)
-        batches.append(cut)
+        wanted.batches.append(cut)
         wanted.room -= len(cut)
         wanted.next_entry_id = stop + 1
     return offset, 0
+
+
+def _skip(data: memoryview, base_lsn: int, wanted: _Wanted) -> int:
+    """Return the offset of the record that holds the next wanted entry, or of the first one that is
+    not whole in `data`, found by lengths alone: a run of a megabyte may hold ten thousand records.
+    0 when anything looks wrong: then each record is checked.
+    """
+    offset, end = 0, len(data) - records.PEEK_BYTES
+    next_entry_id = wanted.next_entry_id
+    while offset <= end:
+        prefix, size, lsn, count, ledger_id, first = records.peek_adds(data, offset)
+        if (
+            prefix != records.ADDS_PREFIX
+            or lsn != base_lsn + offset
+            or ledger_id != wanted.ledger_id
+        ):
+            return 0
+        if first + count > next_entry_id:
+            return offset if first <= next_entry_id else 0
+        behind = offset + RECORD_HEADER_BYTES + size
+        if behind > len(data):
+            return offset
+        offset = behind
+    return offset
 
 
 def _cut(batch: BatchView, first: int, last: int) -> Buffer:

@@ -64,16 +64,19 @@ class RecentEntries:
         while self.size > self._bytes_max:
             self._evict()
 
-    def find(self, ledger_id: int, first: int, last: int, bytes_max: int) -> list[BatchView]:
+    def find(
+        self, ledger_id: int, first: int, last: int, bytes_max: int, batches_max: int
+    ) -> list[BatchView]:
         """Return batches that hold `first` and, without a gap, what follows up to `last` or about
-        `bytes_max`; none when `first` is not kept.
+        `bytes_max`, at most `batches_max` of them; none when `first` is not kept.
         """
         kept = self._ledgers.get(ledger_id)
         found: list[BatchView] = []
         if kept is None:
             return found
         place = bisect_left(kept.lasts, first, kept.start)
-        while first <= last and bytes_max > 0 and place < len(kept.lasts):
+        stop = min(len(kept.lasts), place + batches_max)
+        while first <= last and bytes_max > 0 and place < stop:
             stored = kept.batches[place]
             batch = BatchView(stored) if isinstance(stored, bytes) else stored
             if batch is None or batch.header.first_entry_id > first:

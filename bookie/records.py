@@ -20,8 +20,6 @@ Source: storage design, "One log".
 """
 
 import struct
-from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, NamedTuple
 
@@ -41,7 +39,11 @@ OFFSET_MAX: Final = 2**SEGMENT_SHIFT - 1
 _CHECKED = struct.Struct("<HBBIQQI")
 _HEADER = struct.Struct("<HBBIQQII")
 _CRC = struct.Struct("<I")
+_PEEK = struct.Struct("<4sIQ16x4xIQQ")
 _MAGIC_BYTES: Final = struct.pack("<HB", RECORD_MAGIC, RECORD_VERSION)
+ADDS_PREFIX: Final = struct.pack("<HBB", RECORD_MAGIC, RECORD_VERSION, 1)
+"""How every adds record begins."""
+PEEK_BYTES: Final = _PEEK.size
 _LEDGER = struct.Struct("<Q")
 _LEDGER_LAC = struct.Struct("<Qq")
 _HEAD = struct.Struct("<QII")
@@ -73,6 +75,8 @@ class RecordKind(IntEnum):
     """Last in a sealed segment: its runs, then this record's own offset u32, so that it is found
     from the file's end.
     """
+    RELEASED = 8
+    """Ledger id u64: the ledger moved away, and its entries before this record are given up."""
 
 
 ADDS: Final = int(RecordKind.ADDS)
@@ -82,6 +86,7 @@ _CONTROL_BODY_BYTES: Final = {
     RecordKind.TOMBSTONE: _LEDGER.size,
     RecordKind.MASTER_KEY: _LEDGER.size + MASTER_KEY_BYTES,
     RecordKind.HEAD: _HEAD.size,
+    RecordKind.RELEASED: _LEDGER.size,
 }
 _KINDS: Final = {int(kind): kind for kind in RecordKind}
 
@@ -108,13 +113,14 @@ class Record(NamedTuple):
     body: memoryview
 
 
-@dataclass(frozen=True, slots=True)
-class FooterRun:
-    """One adds record, as a footer lists it; `size` is the record's, header included."""
+class FooterRun(NamedTuple):
+    """One adds record, as a footer lists it; `size` is the record's, header included. It is a
+    tuple, since a footer lists up to a million.
+    """
 
+    count: int  # type: ignore[assignment]  # nobody counts its fields
     ledger_id: LedgerId
     first_entry_id: EntryId
-    count: int
     offset: int
     size: int
 
@@ -144,6 +150,13 @@ def decode_header(data: Buffer, offset: int, lsn: int) -> RecordHeader | None:
     if body_bytes > BODY_BYTES_MAX:
         return None
     return RecordHeader(_KINDS[kind], body_bytes, lsn, synced_lsn, body_crc)
+
+
+def peek_adds(data: Buffer, offset: int) -> tuple[bytes, int, int, int, int, int]:
+    """Return what an adds record at `offset` says, without checking any of it: its first four
+    bytes, body bytes, LSN, entry count, ledger id and first entry id. `PEEK_BYTES` must be there.
+    """
+    return _PEEK.unpack_from(data, offset)
 
 
 def newer_version(data: Buffer) -> int | None:
@@ -192,7 +205,7 @@ def may_be_body(kind: RecordKind, size: int) -> bool:
 
 
 def encode_ledger(ledger_id: LedgerId) -> bytes:
-    """Return the body of a fence or a tombstone."""
+    """Return the body of a fence, a tombstone or a release."""
     return _LEDGER.pack(ledger_id)
 
 
@@ -252,7 +265,11 @@ def footer_offset(tail: Buffer) -> int:
     return int(offset)
 
 
-def decode_footer(body: Buffer) -> Iterator[FooterRun]:
-    """List the runs of a footer's body."""
-    for count, ledger_id, first, offset, size in _FOOTER_RUN.iter_unpack(body[: -_CRC.size]):
-        yield FooterRun(LedgerId(ledger_id), EntryId(first), count, offset, size)
+def packed_runs(body: Buffer) -> memoryview:
+    """Return the runs of a footer's body, packed as `footer_run` makes them."""
+    return memoryview(body)[: -_CRC.size]
+
+
+def decode_runs(packed: Buffer) -> list[FooterRun]:
+    """Return the runs of joined `footer_run`s."""
+    return list(map(FooterRun._make, _FOOTER_RUN.iter_unpack(packed)))

@@ -18,7 +18,9 @@ from bookie.disk import File
 from bookie.records import RECORD_HEADER_BYTES, Record, RecordHeader, RecordKind
 from bookie.wire.batch import Buffer, is_intact
 
-CHUNK_BYTES: Final = 4 * 1024 * 1024
+CHUNK_BYTES: Final = 256 * 1024
+"""Read and checked at once: thousands of records, if they are tiny, in one callback of the loop."""
+HEAD_RECORD_BYTES: Final = RECORD_HEADER_BYTES + len(records.encode_head(0, 0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,20 +60,35 @@ def is_whole(header: RecordHeader, body: Buffer) -> bool:
     return is_intact(body)
 
 
-class SegmentReader:
-    """Reads a segment from an offset to the end of the file, in chunks."""
+def predecessor_end(data: Buffer, segment: int) -> int | None:
+    """Return where the log before a log segment ended, as the head at the start of `data` says;
+    None when there is no head, or it names no place before its own segment.
+    """
+    found, _, _ = scan(memoryview(data)[:HEAD_RECORD_BYTES], records.lsn_of(segment, 0))
+    if not found or found[0].header.kind is not RecordKind.HEAD:
+        return None
+    end_lsn, flags = records.decode_head(found[0].body)
+    if flags & records.HEAD_IS_CLEANED or end_lsn >= records.lsn_of(segment, 0):
+        return None
+    return end_lsn
 
-    def __init__(self, file: File, segment: int, start: int) -> None:
+
+class SegmentReader:
+    """Reads a segment from an offset to the end of the file, or to `end`, in chunks."""
+
+    def __init__(self, file: File, segment: int, start: int, end: int | None = None) -> None:
         self._file = file
         self._segment = segment
         self._offset = start
+        self._end = file.size if end is None else min(file.size, end)
         self._wanted = CHUNK_BYTES
 
     async def next(self) -> list[Record] | Damage | None:
         """Return the next records, the next damage, or None at the end of the file."""
-        file, segment = self._file, self._segment
-        while self._offset < file.size:
-            data = memoryview(await file.read(self._offset, self._wanted))
+        file, segment, file_end = self._file, self._segment, self._end
+        while self._offset < file_end:
+            room = file_end - self._offset
+            data = memoryview(await file.read(self._offset, min(self._wanted, room)))
             base_lsn = records.lsn_of(segment, self._offset)
             found, taken, stopper = scan(data, base_lsn)
             if found:
@@ -81,7 +98,9 @@ class SegmentReader:
                 self._wanted = stopper.size
                 continue
             resumed = await _find_next(file, segment, self._offset, stopper)
-            damaged, self._offset = self._offset, file.size if resumed is None else resumed
+            if resumed is not None and resumed >= file_end:
+                resumed = None
+            damaged, self._offset = self._offset, file_end if resumed is None else resumed
             self._wanted = CHUNK_BYTES
             next_lsn = None if resumed is None else records.lsn_of(segment, resumed)
             is_one = stopper is not None and self._offset == damaged + stopper.size
@@ -112,10 +131,12 @@ async def _find_next(
     return None
 
 
-async def largest_synced_lsn(file: File, segment: int, start: int) -> int:
-    """Return the largest synced LSN that any whole record from `start` on names; 0 without one."""
+async def largest_synced_lsn(file: File, segment: int, start: int, end: int) -> int:
+    """Return the largest synced LSN that any whole record from `start` to `end` names; 0 without
+    one.
+    """
     largest = 0
-    reader = SegmentReader(file, segment, start)
+    reader = SegmentReader(file, segment, start, end)
     while (part := await reader.next()) is not None:
         if not isinstance(part, Damage):
             largest = max(largest, part[-1].header.synced_lsn)

@@ -3,20 +3,23 @@
 Leaves writing to `bookie.log`, and which of them may go to `bookie.cleaning`.
 
 Format of a name: the segment number as 8 hexadecimal digits, then `.log` (written in log order) or
-`.clean` (rewritten by cleaning, never replayed), and `.clean.new` while that is being written: what
-a crash left of it is removed at the next start.
+`.clean` (rewritten by cleaning, never replayed), and a further `.new` while a rewritten segment or
+a copy of the log's tail is being written: what a crash left of it is removed at the next start.
 Invariant: at most `OPEN_FILES_MAX` files are open for reading at a time.
 """
 
 import asyncio
+import contextlib
 from dataclasses import dataclass
 from typing import Final
 
 from bookie.disk import Buffer, Disk, File
-from bookie.errors import DamagedRecordError
+from bookie.errors import DamagedRecordError, DescriptorsExhaustedError
 
 DIRECTORY: Final = "log"
 OPEN_FILES_MAX: Final = 256
+DESCRIPTOR_WAIT_S: Final = 1.0
+"""Background work that finds no descriptor left tries again after this."""
 UNFINISHED_SUFFIX: Final = ".new"
 _SUFFIXES: Final = {".log": False, ".clean": True}
 _DIGITS: Final = 8
@@ -34,8 +37,18 @@ class Segment:
     """Bytes that the index names, about; cleaning looks for itself before it drops anything."""
     mean_run_bytes: int | None = None
     """Mean bytes of its runs, adjacent records taken together; None until cleaning looked."""
+    record_count: int | None = None
+    """Adds records that its footer lists, 0 without a footer; None until cleaning looked."""
+    is_counted: bool = False
+    """Whether cleaning compared `live_bytes` with the index in this turn."""
+    is_kept: bool = False
+    """The last pass could not account for its runs, or not move them: others come first."""
     is_damaged: bool = False
     """Holds damage: it is kept whatever its live bytes."""
+    predecessor_end: int | None = None
+    """Where its head says that the log before it ended, as found at the start; None when it says
+    nothing.
+    """
 
     @property
     def name(self) -> str:
@@ -73,7 +86,15 @@ class Segments:
     def add(self, segment: Segment) -> None:
         """Take note of a file."""
         self.by_number[segment.number] = segment
-        self.next_number = max(self.next_number, segment.number + 1)
+        self.note_used(segment.number)
+
+    def note_used(self, number: int) -> None:
+        """Give no segment this number, nor one below it, from now on."""
+        self.next_number = max(self.next_number, number + 1)
+
+    def damaged(self) -> list[int]:
+        """Return the segments that hold damage."""
+        return [number for number, segment in self.by_number.items() if segment.is_damaged]
 
     def free(self, freed: dict[int, int]) -> None:
         """Take note of bytes, by segment, that the index names no more."""
@@ -99,7 +120,7 @@ class Segments:
 
     async def read(self, number: int, offset: int, size: int) -> Buffer:
         """Return bytes of a segment, fewer at its end. Raises DamagedRecordError when it is
-        missing.
+        missing, DescriptorsExhaustedError.
         """
         file = self._files.get(number)
         if file is None:
@@ -109,8 +130,23 @@ class Segments:
                 raise DamagedRecordError(f"segment {number}, which was removed,")
         return await file.read(offset, size)
 
+    async def read_patiently(self, number: int, offset: int, size: int) -> Buffer:
+        """Return what `read` does; while no descriptor is left, wait for one."""
+        while True:
+            with contextlib.suppress(DescriptorsExhaustedError):
+                return await self.read(number, offset, size)
+            await asyncio.sleep(DESCRIPTOR_WAIT_S)
+
     async def open_file(self, number: int) -> File:
-        """Return a file of the caller's own to read all of a segment; the caller closes it."""
+        """Return a file of the caller's own to read all of a segment; the caller closes it. While
+        no descriptor is left, this waits for one.
+        """
+        while True:
+            with contextlib.suppress(DescriptorsExhaustedError):
+                return await self._open_own(number)
+            await asyncio.sleep(DESCRIPTOR_WAIT_S)
+
+    async def _open_own(self, number: int) -> File:
         segment = self.by_number.get(number)
         if segment is None:
             raise DamagedRecordError(f"segment {number}, which is missing,")
@@ -153,7 +189,7 @@ class Segments:
             task.exception()  # whoever waits has it; it is no news when all went away
 
     async def _open(self, number: int) -> None:
-        file = await self.open_file(number)
+        file = await self._open_own(number)
         if number in self._files or number not in self.by_number:
             await file.close()
             return

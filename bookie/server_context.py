@@ -84,6 +84,12 @@ class ServerContext:
         self.connections[connection] = transport
         self.counters.connections_now = len(self.connections)
 
+    def abort_connections(self) -> None:
+        """Close every connection at once and accept none: nothing may be answered any more."""
+        self.is_closing = True
+        for connection in list(self.connections):
+            connection.abort()
+
     def connection_lost(self, connection: Connection) -> None:
         """Count a connection out."""
         self.connections.pop(connection, None)

@@ -4,14 +4,9 @@ Leaves their names for monitoring systems to `bookie.metrics`.
 """
 
 from dataclasses import dataclass, field
-from typing import Final
 
 from bookie.wire.messages import Status
-from serving.latency import LatencyCounts
-
-LATENCY_BOUNDS_S: Final = (
-    0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0
-)  # fmt: skip
+from serving.latency import BOUNDS_S, LatencyCounts
 
 
 @dataclass(slots=True)
@@ -36,4 +31,5 @@ class ServerCounters:
     long_polls_expired: int = 0
     reading_paused: int = 0
     adds_by_status: list[int] = field(default_factory=lambda: [0] * (max(Status) + 1))
-    add_latency: LatencyCounts = field(default_factory=lambda: LatencyCounts(LATENCY_BOUNDS_S))
+    add_latency: LatencyCounts = field(default_factory=lambda: LatencyCounts(BOUNDS_S))
+    read_latency: LatencyCounts = field(default_factory=lambda: LatencyCounts(BOUNDS_S))

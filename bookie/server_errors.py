@@ -70,3 +70,45 @@ class CannotListenError(BookieError):
         super().__init__(f"{what} cannot listen on {host}:{port}: {why}")
         self.host = host
         self.port = port
+
+
+class OriginalLivesError(BookieError):
+    """Another process serves as this bookie (rule 2.6); nothing was written."""
+
+    def __init__(self, bookie_id: str, address: str) -> None:
+        super().__init__(
+            f"bookie {bookie_id} is served by another process, at {address}: this directory is a "
+            "copy of its directory, and nothing was changed. Leave that process alone and remove "
+            "the copy; to add a bookie, run `quire bookie format` in empty directories"
+        )
+        self.bookie_id = bookie_id
+        self.address = address
+
+
+class OriginalRegisteredError(BookieError):
+    """Another process stays registered as this bookie and does not answer (rule 2.6); nothing was
+    written.
+    """
+
+    def __init__(self, bookie_id: str, address: str, waited_s: float) -> None:
+        super().__init__(
+            f"bookie {bookie_id} is still registered by another process, at {address}, after "
+            f"{waited_s:.0f} s: it keeps its session but does not answer here. Nothing was "
+            "changed. Stop that process, or connect this machine to its address, and start again"
+        )
+        self.bookie_id = bookie_id
+        self.address = address
+
+
+class PositionTakenError(BookieError):
+    """Another process recorded its position as this bookie (rule 2.6): this one must not answer any
+    more.
+    """
+
+    def __init__(self, bookie_id: str) -> None:
+        super().__init__(
+            f"another process has recorded its position as bookie {bookie_id}; this process stops "
+            "before its next answer. It may be a resumed virtual machine, or one of two copies of "
+            "a directory: keep the one that serves now and remove the other"
+        )
+        self.bookie_id = bookie_id

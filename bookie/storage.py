@@ -1,6 +1,6 @@
 """Adds, reads, fences and checkpoints in terms of the log, the index and the ledger states.
 
-Leaves sockets and frames to `bookie.server`.
+Leaves sockets and frames to `bookie.server`, and which requests are refused to `bookie.admission`.
 Source: protocol rules 2.4, 4.3, 7.2, 8.3, 10; storage design.
 """
 
@@ -8,27 +8,33 @@ import asyncio
 import contextlib
 import random
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from typing import Final
 
 from bookie import ledger_state, records
+from bookie.admission import Admission
 from bookie.answers import EntryRangesResult, LedgerSnapshot, ReadResult, StorageStatistics
+from bookie.cold_ledgers import ColdLedgers, find_held, list_held
 from bookie.commits import Answer, Commits, resolve
 from bookie.config import StorageConfig
-from bookie.disk import Disk
+from bookie.deletions import Deletions
+from bookie.disk import Disk, DiskSpace
 from bookie.errors import DiskFullError
+from bookie.ledger_reads import LedgerReads
 from bookie.log import Log
-from bookie.opening import Opened, open_parts
+from bookie.opening import WHOLE, KnownDisk, Opened, open_parts
 from bookie.overlapping import OverlappingAdd, OverlappingAdds
-from bookie.reading import Reader, list_ranges
+from bookie.reading import Reader
 from bookie.recent import RecentEntries
 from bookie.records import RecordKind
+from bookie.standing import StandingReader
 from bookie.upkeep import Upkeep, UpkeepParts
 from bookie.wire.batch import BatchView
 from bookie.wire.errors import BatchError
 from bookie.wire.messages import Status
-from metadata.ids import ENTRY_ID_MAX, NO_ENTRY, EntryId, LedgerId
+from bookie.writability import Writability
+from metadata.ids import EntryId, LedgerId
+from serving.latency import LatencyCounts
 
 RECORDS_AHEAD_MAX: Final = 4
 """Adds wait once this many checkpoints' worth of records are in memory."""
@@ -40,50 +46,56 @@ class BookieStorage:
     def __init__(
         self, disk: Disk, config: StorageConfig, opened: Opened, rng: random.Random
     ) -> None:
+        self.limbo_reason = opened.limbo_reason
         self._disk = disk
         self._config = config
-        self._ledgers = opened.ledgers
-        self._index = opened.index
-        self._segments = opened.segments
+        self._ledgers = ledgers = opened.ledgers
+        self._index = index = opened.index
+        self._segments = segments = opened.segments
         self._recent = RecentEntries(config.recent_bytes_max)
-        self._reader = Reader(self._index, self._segments, self._recent, config.read_bytes_max)
-        self._commits = Commits(self._ledgers, self._index, self._segments, self._recent)
-        self._log = self._commits.log = Log(
-            disk, config, self._segments, opened.outcome.end_lsn, self._commits.on_group
-        )
+        self._reader = Reader(index, segments, self._recent, config.read_bytes_max)
+        self._commits = Commits(ledgers, index, segments, self._recent)
+        end_lsn, on_group = opened.outcome.end_lsn, self._commits.on_group
+        self._log = self.log = self._commits.log = Log(disk, config, segments, end_lsn, on_group)
+        self._cold = ColdLedgers(ledgers, index, self._wake)
         parts = UpkeepParts(
-            self._ledgers, self._index, self._segments, self._log, self._reader, self._recent
+            ledgers, self._cold, index, segments, self._log, self._reader, self._recent
         )
-        self._upkeep = Upkeep(disk, config, parts, self._wake, rng)
+        loss = opened.outcome.describe_loss()
+        self._upkeep = Upkeep(disk, config, parts, self._wake, rng, loss)
         self._commits.on_disk_full = self._upkeep.note_disk_full
         self._commits.callbacks += (self._upkeep.note_stored, self._wake)
         self._overlapping = OverlappingAdds(
-            self._log, self._index, self._reader, self._recent, self._wake
+            self._log, index, self._reader, self._recent, self._wake
         )
-        self._deleting: dict[int, None] = {}
+        self._admission = Admission(ledgers, self._cold, self._log, self._upkeep)
+        self._reads = LedgerReads(
+            ledgers, self._cold, self._admission, self._reader, index, self._log
+        )
+        self._deletions = Deletions(
+            parts, self._admission, self._commits, self._upkeep.checkpointing
+        )
         self._room: asyncio.Future[None] | None = None
-        self._is_closing = False
         self._log_task = asyncio.create_task(self._log.run())
 
     @classmethod
     async def open(
-        cls, disk: Disk, config: StorageConfig, *, rng: random.Random, has_lost_data: bool = False
+        cls, disk: Disk, config: StorageConfig, *, rng: random.Random, known: KnownDisk = WHOLE
     ) -> "BookieStorage":
-        """Replay the log over the index and return the storage, ready. `background()` must then run
-        as a task. `has_lost_data`: the disk is an old copy of itself (rule 2.4).
-
-        Raises FormatError for files of a newer release, DiskFailedError when the disk refuses.
+        """Replay the log over the index and return the storage, ready; run `background()` as a
+        task. What is `known` of the disk may put it in limbo. Raises FormatError, DiskFailedError.
         """
-        opened = await open_parts(disk, config, has_lost_data=has_lost_data)
+        opened = await open_parts(disk, config, known)
         return cls(disk, config, opened, rng)
 
     async def close(self) -> None:
         """Wait for what is queued, checkpoint, seal the log and release every file. Watches are
         dropped silently.
         """
-        if self._is_closing:
+        if self._admission.is_closing:
             return
-        self._is_closing = True
+        self._admission.is_closing = True
+        await self._cold.settle()
         await self._overlapping.settle()
         self._log.close()
         await asyncio.gather(self._log_task, return_exceptions=True)
@@ -98,7 +110,11 @@ class BookieStorage:
         """Checkpoint, clean and watch the disk's marks until cancelled. Raises DiskFailedError once
         the disk failed: the process must then stop. Run it as one task from open to close.
         """
-        await self._upkeep.run(self._log_task)
+        watching = asyncio.create_task(self._cold.wait_for_failure())
+        try:
+            await asyncio.gather(self._upkeep.run(self._log_task), watching)
+        finally:
+            watching.cancel()
 
     def add(
         self,
@@ -109,7 +125,8 @@ class BookieStorage:
         done: Callable[[Status], None],
     ) -> None:
         """Accept and queue a batch in this loop step, or refuse it; `done` is called once: in this
-        call when that is decided, else in the loop step in which its group became durable.
+        call when that is decided, else in the loop step in which its group became durable. A batch
+        of a cold ledger is decided on when the ledger's state has arrived, in the order of calls.
 
         The batch's buffer must not change afterwards; its CRC is checked here. Statuses: OK,
         BAD_REQUEST (CRC), FENCED, CONFLICT, READ_ONLY, UNAUTHORIZED, DELETED, UNKNOWN (a duplicate
@@ -121,7 +138,18 @@ class BookieStorage:
         except BatchError:
             done(Status.BAD_REQUEST)
             return
-        refusal = self._refuse_add(header.ledger_id, master_key, recovery=recovery)
+        ledger_id = header.ledger_id
+        if ledger_id not in self._ledgers.states and self._cold.must_wait(ledger_id):
+            decide = partial(self._add, batch, done, master_key, recovery=recovery)
+            self._cold.defer(ledger_id, len(batch.data), decide, stores=True)
+        else:
+            self._add(batch, done, master_key, recovery=recovery)
+
+    def _add(
+        self, batch: BatchView, done: Answer, master_key: bytes | None, *, recovery: bool
+    ) -> None:
+        header = batch.header
+        refusal = self._admission.refuse_add(header.ledger_id, master_key, recovery=recovery)
         if refusal is not None:
             done(refusal)
             return
@@ -134,10 +162,14 @@ class BookieStorage:
                 state,
                 batch,
                 done,
-                lambda: self._refuse_add(header.ledger_id, master_key, recovery=recovery),
+                lambda: self._admission.refuse_held_add(state, master_key, recovery=recovery),
                 lambda gaps: self._commits.accept(state, batch, gaps, master_key, done),
             )
         )
+
+    def set_standing_reader(self, reader: StandingReader) -> None:
+        """Set what is asked for unknown ledgers at or below the horizon (rule 10.3)."""
+        self._cold.ask_standing = reader
 
     def on_group_durable(self, callback: Callable[[], None]) -> None:
         """Register what is called after each group's `done` callbacks, in the same loop step."""
@@ -151,13 +183,11 @@ class BookieStorage:
     @property
     def queued_bytes(self) -> int:
         """Bytes accepted and not yet durable."""
-        return self._log.queued_bytes + self._overlapping.queued_bytes
+        return self._log.queued_bytes + self._overlapping.queued_bytes + self._cold.queued_bytes
 
     @property
     def has_room(self) -> bool:
-        """Tell whether the queue is below its bound; when not, stop reading sockets and
-        `wait_for_room()`.
-        """
+        """Tell whether the queue is below its bound; otherwise, `wait_for_room()`."""
         return (
             self.queued_bytes < self._config.queue_bytes_max
             and self._index.record_count < RECORDS_AHEAD_MAX * self._config.checkpoint_records
@@ -170,39 +200,52 @@ class BookieStorage:
             await asyncio.shield(self._room)
 
     async def fence(self, ledger_id: LedgerId, master_key: bytes | None) -> LedgerSnapshot:
-        """Refuse ordinary adds to the ledger for ever, durably, also for a ledger never seen (rule
-        7.2).
+        """Refuse ordinary adds to a ledger for ever, durably, to one never seen too (rule 7.2).
 
         The snapshot is taken after everything accepted before is durable. Statuses: OK,
         UNAUTHORIZED, DELETED, READ_ONLY (no room even in the reserve), UNKNOWN (limbo, or the disk
         failed).
         """
-        refusal = self._refuse(ledger_id, master_key)
-        if refusal is not None:
-            return self._snapshot(ledger_id, refusal)
-        state = self._ledgers.get_or_make(ledger_id)
-        if not state.fenced:
-            state.fenced = state.is_dirty = True
-            self._ledgers.notify(ledger_id)
+        begin = partial(self._begin_fence, ledger_id, master_key)
+        state = await self._cold.run(ledger_id, begin, stores=True)
+        if isinstance(state, Status):
+            return self._reads.snapshot(ledger_id, state)
         status = Status.OK
-        if not state.is_fence_durable:
-            self._commits.keep_key(state, master_key)
-            status = await self._commits.append(RecordKind.FENCE, records.encode_ledger(ledger_id))
-            if status is Status.OK:
-                state.is_fence_durable = True
-        elif state.queued_count:
-            await self._log.barrier()
-            status = Status.OK if self._log.failure is None else Status.UNKNOWN
-        return self._snapshot(ledger_id, self._refuse(ledger_id, master_key) or status)
+        try:
+            if not state.is_fence_durable:
+                self._commits.keep_key(state, master_key)
+                fence = records.encode_ledger(ledger_id)
+                status = await self._commits.append(RecordKind.FENCE, fence)
+                if status is Status.OK:
+                    state.is_fence_durable = True
+            elif state.queued_count:
+                await self._log.barrier()
+                status = Status.OK if self._log.failure is None else Status.UNKNOWN
+            refusal = self._admission.refuse_held(state, master_key)
+            return self._reads.snapshot(ledger_id, refusal or status)
+        finally:
+            state.use_count -= 1
+
+    def _begin_fence(
+        self, ledger_id: LedgerId, master_key: bytes | None
+    ) -> ledger_state.LedgerState | Status:
+        """Refuse ordinary adds from here on; the state is held."""
+        admission = self._admission
+        refusal = admission.refuse(ledger_id, master_key)
+        refusal = refusal or admission.refuse_trimmed(ledger_id, exists_is_enough=True)
+        if refusal is not None:
+            return refusal
+        state = self._ledgers.get_or_make(ledger_id)
+        state.use_count += 1
+        if not state.fenced:
+            state.fenced = True
+            state.touch()
+            self._ledgers.notify(ledger_id)
+        return state
 
     async def read_lac(self, ledger_id: LedgerId, master_key: bytes | None) -> LedgerSnapshot:
-        """Return what is known of a ledger. Statuses: OK, NO_SUCH_LEDGER, UNKNOWN, UNAUTHORIZED,
-        DELETED.
-        """
-        refusal = self._refuse(ledger_id, master_key)
-        if refusal is None and ledger_id not in self._ledgers.states:
-            refusal = ledger_state.negative(None, is_limbo=self._reader.is_limbo)
-        return self._snapshot(ledger_id, refusal or Status.OK)
+        """Return what is known of a ledger. Statuses: as `read`, without NO_SUCH_ENTRY."""
+        return await self._reads.read_lac(ledger_id, master_key)
 
     async def write_lac(
         self, ledger_id: LedgerId, lac: EntryId, master_key: bytes | None
@@ -210,15 +253,23 @@ class BookieStorage:
         """Store an explicit LAC, durably (rule 8.4). Statuses: as `add`, without CONFLICT."""
         stored: asyncio.Future[Status] = asyncio.get_running_loop().create_future()
         self.tell_lac(ledger_id, lac, master_key, partial(resolve, stored))
-        return self._snapshot(ledger_id, await stored)
+        snapshot = partial(self._reads.snapshot, ledger_id, await stored)
+        return await self._cold.run(ledger_id, snapshot)
 
     def tell_lac(
         self, ledger_id: LedgerId, lac: EntryId, master_key: bytes | None, done: Answer
     ) -> None:
-        """Advertise an explicit LAC at once, a read-only bookie too, and queue it; `done` as in
-        `add`.
-        """
-        refusal = self._refuse_add(ledger_id, master_key, recovery=False)
+        """Advertise an explicit LAC at once, read-only or not, and queue it; `done` as in `add`."""
+        if ledger_id not in self._ledgers.states and self._cold.must_wait(ledger_id):
+            decide = partial(self._tell_lac, ledger_id, lac, master_key, done)
+            self._cold.defer(ledger_id, 0, decide, stores=True)
+        else:
+            self._tell_lac(ledger_id, lac, master_key, done)
+
+    def _tell_lac(
+        self, ledger_id: LedgerId, lac: EntryId, master_key: bytes | None, done: Answer
+    ) -> None:
+        refusal = self._admission.refuse_add(ledger_id, master_key, recovery=False)
         if refusal in (None, Status.READ_ONLY):
             self._commits.advertise_lac(self._ledgers.get_or_make(ledger_id), lac)
         if refusal is None:
@@ -236,30 +287,15 @@ class BookieStorage:
         *,
         after_fence: bool,
     ) -> ReadResult:
-        """Return entries first..last, at most about `bytes_max` (at least one batch), in order and
-        without gaps.
+        """Return entries first..last, without gaps, at most about `bytes_max` (at least one batch).
 
         `after_fence`: the caller fenced the ledger just before (rule 7.3). Statuses: OK,
         NO_SUCH_ENTRY, NO_SUCH_LEDGER, UNKNOWN (damaged or limbo), UNAUTHORIZED, DELETED,
         BAD_REQUEST.
         """
-        state = self._ledgers.states.get(ledger_id)
-        refusal = self._refuse_read(ledger_id, first_entry_id, last_entry_id, master_key)
-        if refusal is not None or state is None:
-            refusal = refusal or ledger_state.negative(None, is_limbo=self._reader.is_limbo)
-            return ReadResult(refusal, self.lac_of(ledger_id), first_entry_id, ())
-        if after_fence and state.queued_count:
-            await self._log.barrier()
-        result = await self._reader.read(state, first_entry_id, last_entry_id, bytes_max)
-        if result.status is Status.NO_SUCH_ENTRY and state.queued_count:
-            # What is missing may be queued: a negative never overtakes an accepted add.
-            await self._log.barrier()
-            result = await self._reader.read(state, first_entry_id, last_entry_id, bytes_max)
-        if result.status is Status.NO_SUCH_ENTRY and self._log.failure is not None:
-            return replace(result, status=Status.UNKNOWN)
-        if ledger_id in self._ledgers.deleted:
-            return ReadResult(Status.DELETED, NO_ENTRY, first_entry_id, ())
-        return result
+        return await self._reads.read(
+            ledger_id, first_entry_id, last_entry_id, bytes_max, master_key, after_fence=after_fence
+        )
 
     def try_read(
         self,
@@ -270,16 +306,11 @@ class BookieStorage:
         master_key: bytes | None,
     ) -> ReadResult | None:
         """Return what `read` would if all is in the recent-entries cache. Not for recovery."""
-        state = self._ledgers.states.get(ledger_id)
-        if state is None or self._log.failure is not None:
-            return None
-        if self._refuse_read(ledger_id, first_entry_id, last_entry_id, master_key) is not None:
-            return None
-        return self._reader.read_nowait(state, first_entry_id, last_entry_id, bytes_max)
+        return self._reads.try_read(ledger_id, first_entry_id, last_entry_id, bytes_max, master_key)
 
     def watch_lac(self, ledger_id: LedgerId, callback: Callable[[], None]) -> Callable[[], None]:
         """Call back on the loop when the ledger's LAC advances, and when it is fenced or deleted;
-        returns what cancels the watch. A ledger never seen may be watched.
+        return what cancels the watch. A ledger never seen may be watched.
         """
         return self._ledgers.watch(ledger_id, callback)
 
@@ -291,24 +322,23 @@ class BookieStorage:
         self, ledger_id: LedgerId, first_entry_id: EntryId, limit: int
     ) -> EntryRangesResult:
         """List the ranges held from `first_entry_id` on, at most `limit`."""
-        state = self._ledgers.states.get(ledger_id)
-        if ledger_id in self._ledgers.deleted:
-            return EntryRangesResult(Status.DELETED, (), complete=True)
-        if state is None:
-            status = ledger_state.negative(None, is_limbo=self._reader.is_limbo)
-            return EntryRangesResult(status, (), complete=True)
-        if state.queued_count:
-            await self._log.barrier()
-        return await list_ranges(self._index, state, first_entry_id, limit)
+        return await self._reads.entry_ranges(ledger_id, first_entry_id, limit)
 
-    def ledger_ids(self) -> list[LedgerId]:
-        """List every ledger held or fenced here, ascending; deleted ones are left out."""
-        return [LedgerId(ledger_id) for ledger_id in sorted(self._ledgers.states)]
+    async def list_ledgers(self, after: int, limit: int) -> tuple[list[LedgerId], int | None]:
+        """List ledgers held or fenced here with ids above `after`, ascending, at most `limit`; also
+        return up to which id the list is complete, None when nothing follows. A ledger that comes
+        or goes during the call may or may not be listed.
+        """
+        return await list_held(self._ledgers, self._index, after, limit)
+
+    async def find_held(self, ledger_ids: list[LedgerId]) -> list[LedgerId]:
+        """Return those of some ledgers that are held or fenced here."""
+        return await find_held(self._ledgers, self._index, ledger_ids)
 
     @property
     def ledger_count(self) -> int:
         """How many ledgers are held or fenced here."""
-        return len(self._ledgers.states)
+        return self._ledgers.count
 
     async def delete_ledger(self, ledger_id: LedgerId) -> Status:
         """Refuse the ledger's id for ever, durably (rule 10.2), and give its bytes to the next
@@ -316,35 +346,43 @@ class BookieStorage:
 
         The caller has made sure by rule 10.1 that it may. Statuses: OK, READ_ONLY, UNKNOWN.
         """
-        if ledger_id in self._ledgers.deleted:
-            return Status.OK
-        self._deleting[ledger_id] = None
-        try:
-            return await self._commits.append(
-                RecordKind.TOMBSTONE, records.encode_ledger(ledger_id)
-            )
-        finally:
-            self._deleting.pop(ledger_id, None)
+        return await self._deletions.delete(ledger_id)
 
-    def set_read_only(self, read_only: bool) -> None:  # noqa: FBT001 - it is the switch itself
-        """Refuse (or accept again) ordinary adds by an operator's wish; fences, recovery adds and
-        reads go on.
+    async def release_ledger(self, ledger_id: LedgerId) -> Status:
+        """Give up the entries of a ledger that moved away, durably; it stays fenced (rule 10.1).
+
+        Statuses: OK, NO_SUCH_LEDGER, READ_ONLY, UNKNOWN.
         """
-        self._upkeep.is_read_only_wished = read_only
-        self._upkeep.note_writable()
+        return await self._deletions.release(ledger_id)
+
+    async def is_released(self, ledger_id: LedgerId) -> bool:
+        """Tell whether a ledger was released and nothing was stored for it since."""
+        return await self._deletions.is_released(ledger_id)
+
+    @property
+    def writability(self) -> Writability:
+        """Return what refuses ordinary adds, or makes negatives unsure, and why."""
+        return self._upkeep.writability
 
     @property
     def is_writable(self) -> bool:
         """Tell whether ordinary adds are accepted: no operator, disk mark or limbo forbids it."""
-        return self._upkeep.is_writable and not self._is_closing
+        return self._upkeep.is_writable and not self._admission.is_closing
 
-    def on_writable_change(self, callback: Callable[[], None]) -> None:
-        """Register what is called on the loop whenever `is_writable` may have changed."""
-        self._upkeep.on_writable_change(callback)
+    @property
+    def disk_spaces(self) -> dict[str, DiskSpace]:
+        """Return the room of the file systems of `log`, `index` and `identity`, as of the last look
+        at them.
+        """
+        return self._upkeep.disk_spaces
 
     def statistics(self) -> StorageStatistics:
         """Return counters and gauges."""
         return self._upkeep.statistics(self._commits.counts, self.queued_bytes)
+
+    def latencies(self) -> dict[str, LatencyCounts]:
+        """Return how long syncs of the log and checkpoints took, by name."""
+        return {"sync": self._log.sync_latency, "checkpoint": self._upkeep.checkpoint_latency}
 
     async def checkpoint(self) -> None:
         """Move what the memory holds into the index, and advance the mark."""
@@ -354,47 +392,8 @@ class BookieStorage:
         """Drop dead segments and rewrite low-live ones that are due; returns the bytes freed."""
         return await self._upkeep.clean()
 
-    def _refuse(self, ledger_id: int, master_key: bytes | None) -> Status | None:
-        """Return why any request for a ledger is refused."""
-        if self._is_closing:
-            return Status.CLOSING
-        if self._log.failure is not None:
-            return Status.UNKNOWN
-        if ledger_id in self._ledgers.deleted or ledger_id in self._deleting:
-            return Status.DELETED
-        state = self._ledgers.states.get(ledger_id)
-        if state is not None and not ledger_state.is_authorized(state, master_key):
-            return Status.UNAUTHORIZED
-        return None
-
-    def _refuse_add(
-        self, ledger_id: int, master_key: bytes | None, *, recovery: bool
-    ) -> Status | None:
-        refusal = self._refuse(ledger_id, master_key)
-        if refusal is not None or recovery:
-            return refusal
-        state = self._ledgers.states.get(ledger_id)
-        if state is not None and state.fenced:
-            return Status.FENCED
-        if state is None and self._upkeep.may_have_lost_fences:
-            return Status.UNKNOWN  # it may have been fenced in what was lost (rule 2.4)
-        return None if self._upkeep.is_writable else Status.READ_ONLY
-
-    def _refuse_read(
-        self, ledger_id: int, first: int, last: int, master_key: bytes | None
-    ) -> Status | None:
-        if not 0 <= first <= last <= ENTRY_ID_MAX:
-            return Status.BAD_REQUEST
-        return self._refuse(ledger_id, master_key)
-
     def _wake(self) -> None:
         """Let those go on who waited for room, when there is some or never will be."""
         if self._room is not None and (self.has_room or self._log.failure is not None):
             room, self._room = self._room, None
             room.set_result(None)
-
-    def _snapshot(self, ledger_id: LedgerId, status: Status) -> LedgerSnapshot:
-        state = self._ledgers.states.get(ledger_id)
-        if state is None or status in (Status.UNAUTHORIZED, Status.DELETED):
-            return LedgerSnapshot(status, NO_ENTRY, NO_ENTRY, fenced=False)
-        return LedgerSnapshot(status, EntryId(state.lac), EntryId(state.highest), state.fenced)

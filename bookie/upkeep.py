@@ -18,19 +18,25 @@ from typing import Final
 from bookie import records
 from bookie.answers import StorageStatistics
 from bookie.cleaner import Cleaner
+from bookie.cleaning import CleaningRoom
+from bookie.cold_ledgers import ColdLedgers
 from bookie.commits import Counts
 from bookie.config import StorageConfig
 from bookie.disk import Disk, DiskSpace
+from bookie.disk_watch import DiskWatch
 from bookie.errors import DiskFullError
+from bookie.horizon import trim_tombstones
 from bookie.index import Index
 from bookie.index_pages import FLAG_FENCES_LOST, FLAG_LIMBO
 from bookie.ledgers import Ledgers
 from bookie.log import Log
 from bookie.reading import Reader
-from bookie.rebuild import rebuild_ledgers
+from bookie.rebuild import Rebuilder
 from bookie.recent import RecentEntries
 from bookie.reserve import Reserve
 from bookie.segments import Segments
+from bookie.writability import Reason, Writability
+from serving.latency import BOUNDS_S, LatencyCounts
 
 REST_SHARE: Final = 9.0
 """A checkpoint that nothing waits for rests nine times as long as it works: bookies that have the
@@ -38,6 +44,8 @@ same load have their checkpoints at the same time, and a hundred thousand small 
 second of a processor each.
 """
 REST_S_MAX: Final = 0.1
+EVICTION_LOOKS_MAX: Final = 5_000
+"""States that eviction looks at in one loop step behind a checkpoint."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +53,7 @@ class UpkeepParts:
     """The parts of the storage that need upkeep."""
 
     ledgers: Ledgers
+    cold: ColdLedgers
     index: Index
     segments: Segments
     log: Log
@@ -62,24 +71,40 @@ class Upkeep:
         parts: UpkeepParts,
         wake: Callable[[], None],
         rng: random.Random,
+        limbo_text: str,
     ) -> None:
-        self.is_read_only_wished = False
+        self.writability = Writability(asyncio.get_running_loop().time)
         self._disk = disk
         self._config = config
         self._parts = parts
         self._wake = wake
         self._cleaner = Cleaner(disk, config, parts.ledgers, parts.index, parts.segments, rng)
         self._reserve = Reserve(disk, config)
-        self._is_full = False
-        self._space = DiskSpace(0, 0)
+        self._watch = DiskWatch(
+            disk,
+            config,
+            self._reserve,
+            self.writability,
+            lambda: parts.log.written_bytes,
+            parts.index.sizes,
+        )
+        self._rebuilder = Rebuilder(
+            parts.ledgers, parts.cold, parts.index, parts.segments, parts.reader.unproven
+        )
         self._checkpoint_count = 0
+        self.checkpoint_latency = LatencyCounts(BOUNDS_S)
         self._checkpoint_at_bytes = config.checkpoint_log_bytes - self._replayed_bytes()
-        self._checkpointing = asyncio.Lock()
+        self.checkpointing = asyncio.Lock()
         self._cleaning = asyncio.Lock()
         self._due = asyncio.Event()
         self._pressed = asyncio.Event()
-        self._writable_callbacks: list[Callable[[], None]] = []
+        self._look_now = asyncio.Event()
+        self._clean_now = asyncio.Event()
         parts.reader.is_limbo = bool(parts.index.meta.flags & FLAG_LIMBO)
+        if parts.reader.is_limbo:
+            self.writability.begin(Reason.LIMBO, limbo_text)
+        if self.may_have_lost_fences:
+            self.writability.begin(Reason.FENCES_LOST, limbo_text)
 
     @property
     def may_have_lost_fences(self) -> bool:
@@ -89,32 +114,33 @@ class Upkeep:
     @property
     def is_writable(self) -> bool:
         """Tell whether ordinary adds are accepted."""
-        return not (self.is_read_only_wished or self._is_full or self.may_have_lost_fences)
+        return self.writability.is_writable
 
-    def on_writable_change(self, callback: Callable[[], None]) -> None:
-        """Register a callback."""
-        self._writable_callbacks.append(callback)
+    @property
+    def takes_recovery_adds(self) -> bool:
+        """Tell whether recovery adds leave enough room for fences, tombstones and cleaning."""
+        return self._watch.takes_recovery_adds
 
-    def note_writable(self) -> None:
-        """Tell whoever wants to know that `is_writable` may have changed."""
-        for callback in self._writable_callbacks:
-            callback()
+    @property
+    def disk_spaces(self) -> dict[str, DiskSpace]:
+        """Return the room of each directory's file system at the last look."""
+        return self._watch.spaces
 
     def note_stored(self) -> None:
         """Take note that a group is durable: a checkpoint may be due."""
         index, config = self._parts.index, self._config
         if (
             index.record_count >= config.checkpoint_records
+            or self._parts.ledgers.unsaved_count >= config.checkpoint_records
             or self._parts.log.written_bytes >= self._checkpoint_at_bytes
         ):
             self._due.set()
 
     def note_disk_full(self) -> None:
         """Become read-only at once, and look after the disk soon."""
-        if not self._is_full:
-            self._is_full = True
-            self.note_writable()
+        self._watch.note_full()
         self._pressed.set()
+        self._look_now.set()
 
     async def run(self, log_task: asyncio.Task[None]) -> None:
         """Work until cancelled or until the log ends."""
@@ -124,6 +150,7 @@ class Upkeep:
                 self._watch_disk,
                 self._checkpoint_on,
                 self._clean_on,
+                self._rebuild_on,
                 self._reserve.keep,
             )
         ]
@@ -137,55 +164,56 @@ class Upkeep:
         """Move what the memory holds into the index's store, and advance the mark; resting between
         its transactions if nothing waits for it. Raises DiskFullError.
         """
-        async with self._checkpointing:
+        async with self.checkpointing:
             self._due.clear()
+            began_s = asyncio.get_running_loop().time()
             parts = self._parts
             log_bytes = parts.log.written_bytes
             self._checkpoint_at_bytes = log_bytes + self._config.checkpoint_log_bytes
             unsaved = parts.ledgers.take_unsaved()
-            live: list[tuple[int, int | None]] = [
-                (number, segment.live_bytes) for number, segment in parts.segments.by_number.items()
-            ]
-            live += [(number, None) for number in self._cleaner.take_removed()]
+            removed = self._cleaner.take_removed()
             try:
-                moved = await parts.index.checkpoint(
+                await parts.index.store_damaged(parts.segments.damaged())
+                await parts.index.checkpoint(
                     parts.log.durable_lsn,
                     unsaved,
                     parts.ledgers.encode,
-                    live,
+                    removed,
                     parts.ledgers.indexed_highest_of,
                     self._rest if rests else None,
                 )
             except BaseException as error:  # also when cancelled: what was taken is not stored
-                parts.ledgers.unsave(unsaved)
+                parts.ledgers.unsave()
                 self._checkpoint_at_bytes = log_bytes
+                self._cleaner.put_back_removed(removed)
                 if isinstance(error, DiskFullError):
                     self.note_disk_full()
                 raise
-            parts.ledgers.note_indexed(moved)
+            parts.ledgers.note_saved()
+            for number, segment in parts.segments.by_number.items():
+                segment.live_bytes = parts.index.live_bytes(number)
             self._checkpoint_count += 1
+            self.checkpoint_latency.record(asyncio.get_running_loop().time() - began_s)
             self._wake()
+            looks = 2 * len(parts.ledgers.states)  # the first one spares what was used since
+            while parts.ledgers.evict(EVICTION_LOOKS_MAX) and looks > 0:
+                looks -= EVICTION_LOOKS_MAX
+                await asyncio.sleep(0)
+            with contextlib.suppress(DiskFullError):  # the next checkpoint tries again
+                await trim_tombstones(parts.ledgers, parts.index, self._config.tombstones_max)
 
     async def clean(self) -> int:
-        """Clean what is due; return the bytes freed."""
+        """Do one pass of cleaning; return the bytes freed. Raises DiskFullError."""
         async with self._cleaning:
-            return await self._cleaner.clean(is_emergency=self._is_full)
-
-    async def rebuild(self) -> None:
-        """Index again the ledgers whose runs the index could not account for."""
-        parts = self._parts
-        unproven = list(parts.reader.unproven)
-        if unproven:
-            async with self._cleaning:
-                await rebuild_ledgers(unproven, parts.ledgers, parts.index, parts.segments)
-            for ledger_id in unproven:
-                parts.reader.unproven.pop(ledger_id, None)
-            self._due.set()
+            if not self._watch.space.total_bytes:
+                await self._watch.look(is_pressed=False)
+            return await self._cleaner.clean(self._room())
 
     def statistics(self, counts: Counts, queue_bytes: int) -> StorageStatistics:
         """Return counters and gauges."""
         parts = self._parts
         segments = list(parts.segments.by_number.values())
+        index_sizes = parts.index.sizes()
         return StorageStatistics(
             entries_added=counts.entries,
             bytes_added=counts.bytes,
@@ -195,7 +223,7 @@ class Upkeep:
             syncs=parts.log.sync_count,
             log_bytes_written=parts.log.written_bytes,
             queue_bytes=queue_bytes,
-            ledgers=len(parts.ledgers.states),
+            ledgers=parts.ledgers.count,
             segments=len(segments),
             segment_bytes=sum(segment.size for segment in segments),
             live_bytes=sum(segment.live_bytes for segment in segments),
@@ -208,8 +236,12 @@ class Upkeep:
             damaged_ranges=len(parts.reader.damaged),
             cleaned_segments=self._cleaner.cleaned_count,
             cleaned_bytes=self._cleaner.freed_bytes,
-            disk_total_bytes=self._space.total_bytes,
-            disk_free_bytes=self._space.free_bytes,
+            index_bytes=index_sizes.used_bytes,
+            index_map_bytes=index_sizes.map_bytes,
+            cleaning_written_bytes=self._cleaner.written_bytes,
+            cleaning_backlog_bytes=self._cleaner.plan(self._watch.room(0)).backlog_bytes,
+            disk_total_bytes=self._watch.space.total_bytes,
+            disk_free_bytes=self._watch.space.free_bytes,
             is_writable=self.is_writable,
             is_limbo=parts.reader.is_limbo,
         )
@@ -235,40 +267,67 @@ class Upkeep:
         if not self._due.is_set():
             await asyncio.sleep(min(REST_S_MAX, REST_SHARE * worked_s))
 
+    def _room(self) -> CleaningRoom:
+        """Return what the next pass of cleaning may use, at a pace that follows the backlog."""
+        return self._watch.room(self._cleaner.plan(self._watch.room(0)).backlog_bytes)
+
     async def _clean_on(self) -> None:
+        """Clean pass after pass while passes free something, and look for work now and then."""
+        config = self._config
         while True:
-            await asyncio.sleep(self._config.clean_interval_s)
-            try:
-                await self.clean()
-            except DiskFullError:
-                self.note_disk_full()
+            self._clean_now.clear()
+            freed = await self._clean_once()
+            if freed:
+                if self._watch.is_full:
+                    self._look_now.set()
+                await asyncio.sleep(0)
+                continue
+            self._cleaner.retry_kept()
+            if await self._count_once():
+                continue
+            is_full = self._watch.is_full
+            seconds = config.disk_check_interval_s if is_full else config.clean_interval_s
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await self._clean_now.wait()
+
+    async def _clean_once(self) -> int:
+        try:
+            if self._watch.is_full:
+                # What is above the mark cannot be cleaned. Without room for index pages, the rest
+                # can.
+                with contextlib.suppress(DiskFullError):
+                    await self.checkpoint()
+            return await self.clean()
+        except DiskFullError:
+            self.note_disk_full()
+            return 0
+
+    async def _count_once(self) -> bool:
+        """Check one segment's live bytes; return whether garbage was found."""
+        try:
+            async with self._cleaning:
+                return await self._cleaner.count_next()
+        except DiskFullError:
+            self.note_disk_full()
+            return False
+
+    async def _rebuild_on(self) -> None:
+        """Search the segments for what the index lost, in a task of its own: it may take long."""
+        while True:
+            await asyncio.sleep(self._config.disk_check_interval_s)
+            if await self._rebuilder.search(self._cleaning):
+                self._due.set()
 
     async def _watch_disk(self) -> None:
         while True:
-            self._space = space = await self._disk.space()
-            used = 1.0 - space.free_bytes / max(1, space.total_bytes)
-            if used >= self._config.disk_high_mark or self._pressed.is_set():
-                await self._relieve()
-            elif used < self._config.disk_low_mark and self._is_full:
-                self._is_full = False
-                self._reserve.want()
-                self.note_writable()
+            is_pressed = self._pressed.is_set()
             self._pressed.clear()
-            await self.rebuild()
-            try:
+            self._look_now.clear()
+            was_full = self._watch.is_full
+            await self._watch.look(is_pressed=is_pressed)
+            if self._watch.is_full and (is_pressed or not was_full):
+                self._clean_now.set()
+            with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._config.disk_check_interval_s):
-                    await self._pressed.wait()
-            except TimeoutError:
-                continue
-
-    async def _relieve(self) -> None:
-        """Become read-only, give the reserve to fences, recovery adds, tombstones and index pages,
-        and free dead segments.
-        """
-        if not self._is_full:
-            self._is_full = True
-            self.note_writable()
-        await self._reserve.give_up()
-        for work in (self.checkpoint, self.clean):
-            with contextlib.suppress(DiskFullError):  # the next look at the disk tries again
-                await work()
+                    await self._look_now.wait()

@@ -10,6 +10,7 @@ Format of standard output: one JSON line once the broker serves: {"id", "address
 import asyncio
 import os
 import random
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -21,6 +22,7 @@ from ledger_client import LedgerClient
 from ledger_client.errors import LedgerError
 from metadata.errors import MetadataError
 from metadata.zookeeper import open_store
+from serving.descriptors import share_descriptors
 from serving.process import (
     ServerProcess,
     build,
@@ -34,6 +36,10 @@ COLLECT_AFTER_OBJECTS: Final = 200_000
 """A small Produce under way is about 25 tracked objects, and some thousand may be: at 20,000 the
 collector took 11 % of the time under 1,000 partitions, and found 3 objects in a thousand batches.
 """
+OWN_DESCRIPTORS: Final = 1_152
+"""What a broker has open besides connections that it accepted: 1,000 connections to bookies and to
+other brokers, the metadata service's, the admin port, and connections that are being refused.
+"""
 
 
 def run_broker(options: BrokerOptions) -> int:
@@ -42,8 +48,15 @@ def run_broker(options: BrokerOptions) -> int:
     Returns the process's exit status; a failure was then written to standard error.
     """
     failures = (BrokerError, LedgerError, MetadataError)
+    connections_max, warning = share_descriptors(options.connections_max, OWN_DESCRIPTORS)
+    options = replace(options, connections_max=connections_max)
     process = ServerProcess(
-        "broker", options.log_level, options.die_with_parent, failures, COLLECT_AFTER_OBJECTS
+        "broker",
+        options.log_level,
+        options.die_with_parent,
+        failures,
+        COLLECT_AFTER_OBJECTS,
+        warning,
     )
     return run_server(process, partial(_serve, options))
 

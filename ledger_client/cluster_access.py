@@ -10,7 +10,11 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from random import Random
 
+from ledger_client.client_services import DirectoryAddresses
+from ledger_client.config import ClientConfig
+from ledger_client.digest import LedgerKeys
 from ledger_client.errors import LedgerNotFoundError
+from ledger_client.pool import BookiePool
 from metadata.cookies import CookieStore
 from metadata.directory import BookieDirectory
 from metadata.errors import NodeNotFoundError
@@ -57,6 +61,19 @@ async def read_ledger(cluster: Cluster, ledger_id: LedgerId) -> tuple[LedgerMeta
     except NodeNotFoundError as error:
         text = "there is no such ledger: see `quire ledger list`"
         raise LedgerNotFoundError(text, ledger_id=ledger_id) from error
+
+
+@asynccontextmanager
+async def open_pool(cluster: Cluster, keys: LedgerKeys) -> AsyncIterator[BookiePool]:
+    """Open connections to single bookies that present one ledger's key, until the block's end."""
+    addresses = DirectoryAddresses(cluster.directory, cluster.store)
+    pool = BookiePool(addresses, config=ClientConfig(), rng=cluster.rng)
+    pool.attach(keys.ledger_id, keys.master_key)
+    try:
+        yield pool
+    finally:
+        pool.detach(keys.ledger_id)
+        await pool.aclose()
 
 
 def wall_clock_ms() -> int:

@@ -20,6 +20,7 @@ from ledger_client.connection_calls import BookieCallError
 from ledger_client.digest import LedgerKeys
 from ledger_client.errors import (
     LedgerError,
+    LedgerExistsError,
     LedgerNotFoundError,
     NotEnoughBookiesError,
     Outcome,
@@ -42,9 +43,14 @@ from metadata.ledger_metadata import (
     LedgerState,
     QuorumSpec,
 )
+from metadata.paths import chosen_id_path
 
 LIST_READS_AT_ONCE: Final = 32
 INFO_READS_AT_ONCE: Final = 256
+ID_IS_USED_UP: Final = (
+    "a ledger with this id existed and was deleted; an id that was chosen is never used again: "
+    "choose another id, or leave the choice to the client"
+)
 ID_ATTEMPTS_MAX: Final = 100
 """Ids that others chose by hand may lie in our block; so many are skipped."""
 PASSWORD_ASKED_MAX: Final = 3
@@ -112,10 +118,14 @@ class LedgerCalls:
                     ledger_id = await self._services.ledger_ids.allocate()
                 metadata = await self._new_metadata(ledger_id, wanted)
                 try:
-                    version = await self._services.ledgers.create(metadata)
-                except NodeExistsError:
-                    if wanted.ledger_id is not None:
-                        raise
+                    is_chosen = wanted.ledger_id is not None
+                    version = await self._services.ledgers.create(metadata, is_chosen=is_chosen)
+                except NodeExistsError as error:
+                    if wanted.ledger_id is None:
+                        continue
+                    if error.path == chosen_id_path(ledger_id):
+                        raise LedgerExistsError(ID_IS_USED_UP, ledger_id=ledger_id) from error
+                    raise
                 else:
                     return metadata, version, LedgerKeys.of(metadata, wanted.password)
         raise LedgerError(f"{ID_ATTEMPTS_MAX} ledger ids in a row are taken")

@@ -1,21 +1,24 @@
 """Chooses the bookies of an ensemble, and those that replace failed ones.
 
-Leaves which bookies are up, and which are avoided, to `ledger_client.placement`.
+Leaves which bookies are up, and which are avoided, to `ledger_client.placement`, and the search for
+bookies on different racks and hosts to `ledger_client.placement_search`.
 
 Invariants: pure but for the given `rng`; the bookies chosen are distinct, writable and not
-excluded; as many racks as possible are in every write set (the soft rule), never fewer than the
-hard rule demands; the same inputs and the same `rng` give the same choice.
+excluded; every write set spans as many racks as possible, then as many hosts as possible (the soft
+rules), and never fewer racks than the hard rule demands; the same inputs and the same `rng` give
+the same choice.
 
-Source: protocol rules 3.1, 5.1 and 5.5.
+Source: protocol rules 3.1, 3.3, 5.1 and 5.5.
 """
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from random import Random
 from statistics import median
 from typing import Final, Protocol
 
+from ledger_client.placement_search import Spread, SpreadSearch
 from metadata.ids import BookieId
 from metadata.ledger_metadata import QuorumSpec
 from metadata.registration import BookieRegistration
@@ -23,7 +26,10 @@ from metadata.registration import BookieRegistration
 FREE_MULTIPLE_MAX: Final = 3.0
 """An empty disk among full ones gets at most so many times the load of the median."""
 WEIGHT_MIN: Final = 1e-6
-SEARCH_STEPS_MAX: Final = 2_000
+SEARCH_STEPS_MAX: Final = 4_000
+"""Steps for all searches of one choice: each search gets half of those that are left. The last
+search, for the hard rule alone, gets as many as the first one. So a choice takes some 60 ms at
+most."""
 
 Candidates = Mapping[BookieId, BookieRegistration]
 
@@ -70,7 +76,7 @@ class PlacementPolicy(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SpreadPolicy:
-    """Spreads write sets over racks, and load over bookies by their weight and free disk."""
+    """Spreads write sets over racks and hosts, and load over bookies by weight and free disk."""
 
     by_racks: bool = True
     by_free_disk: bool = True
@@ -119,21 +125,37 @@ class SpreadPolicy:
         needed = ensemble.count(None)
         if len(usable) < needed:
             return Shortage(needed, len(usable), why_not)
-        racks = {bookie_id: rack_of(each.location) for bookie_id, each in candidates.items()}
-        search = _Search(quorum, ensemble, self._in_random_order(usable, rng), racks)
-        for rack_count in range(self._racks_wanted(quorum, search), 0, -1):
-            if rack_count < self.min_racks_per_write_quorum:
-                break
-            found = search.run(rack_count)
+        places = {bookie_id: each.place for bookie_id, each in candidates.items()}
+        order = self._in_random_order(usable, rng)
+        search = SpreadSearch(quorum.write_quorum, ensemble, order, places)
+        found = self._search(search)
+        if found is None:
+            rule = f"every write set in at least {self.min_racks_per_write_quorum} racks"
+            return Shortage(needed, len(usable), why_not, rule)
+        chosen = iter(found)
+        return [next(chosen) if each is None else each for each in ensemble]
+
+    def _search(self, search: SpreadSearch) -> list[BookieId] | None:
+        """Ask for ever less spread until a choice is found: first for fewer hosts, then for fewer
+        racks.
+        """
+        racks_min = max(1, self.min_racks_per_write_quorum)
+        if search.least_racks < racks_min:
+            return None
+        racks_max = min(search.most.racks, search.write_quorum) if self.by_racks else racks_min
+        hosts_max = min(search.most.hosts, search.write_quorum)
+        wanted = [
+            Spread(racks, hosts)
+            for racks in range(racks_max, racks_min - 1, -1)
+            for hosts in range(max(racks, hosts_max), racks - 1, -1)
+        ]
+        steps_left = SEARCH_STEPS_MAX
+        for each in wanted[:-1]:
+            found = search.run(each, steps_left // 2)
             if found is not None:
                 return found
-        rule = f"every write set in at least {self.min_racks_per_write_quorum} racks"
-        return Shortage(needed, len(usable), why_not, rule)
-
-    def _racks_wanted(self, quorum: QuorumSpec, search: "_Search") -> int:
-        if not self.by_racks:
-            return max(1, self.min_racks_per_write_quorum)
-        return min(quorum.write_quorum, search.rack_count)
+            steps_left -= search.steps
+        return search.run(wanted[-1], SEARCH_STEPS_MAX // 2) if wanted else None
 
     def _in_random_order(self, usable: Sequence[BookieRegistration], rng: Random) -> list[BookieId]:
         """Draw without replacement, each in proportion to its weight."""
@@ -146,86 +168,6 @@ class SpreadPolicy:
                 weight *= max(min(free / typical, FREE_MULTIPLE_MAX), WEIGHT_MIN)
             keys.append((-math.log(1.0 - rng.random()) / weight, each.bookie_id))
         return [bookie_id for _, bookie_id in sorted(keys)]
-
-
-@dataclass(slots=True)
-class _Search:
-    """Fills the open positions so that each write set spans enough racks; bounded in steps."""
-
-    quorum: QuorumSpec
-    ensemble: list[BookieId | None]
-    order: Sequence[BookieId]
-    racks: Mapping[BookieId, str]
-    wanted: int = 1
-    steps_left: int = 0
-    open_positions: list[int] = field(default_factory=list)
-
-    @property
-    def rack_count(self) -> int:
-        """How many racks the usable bookies and the members that stay are in."""
-        staying = [bookie_id for bookie_id in self.ensemble if bookie_id is not None]
-        return len({self._rack(bookie_id) for bookie_id in (*self.order, *staying)})
-
-    def run(self, wanted: int) -> list[BookieId] | None:
-        """Return the filled ensemble, each write set in at least `wanted` racks."""
-        self.wanted, self.steps_left = wanted, SEARCH_STEPS_MAX
-        self.open_positions = [p for p, bookie in enumerate(self.ensemble) if bookie is None]
-        filled = list(self.ensemble)
-        if not self._fill_from(0, filled):
-            return None
-        return [bookie_id for bookie_id in filled if bookie_id is not None]
-
-    def _fill_from(self, depth: int, filled: list[BookieId | None]) -> bool:
-        if depth == len(self.open_positions):
-            return True
-        position = self.open_positions[depth]
-        tried: dict[str, None] = {}
-        for bookie_id in self._by_clashes(position, filled):
-            rack = self._rack(bookie_id)
-            if rack in tried:  # bookies of one rack are alike here
-                continue
-            tried[rack] = None
-            self.steps_left -= 1
-            if self.steps_left < 0:
-                return False
-            filled[position] = bookie_id
-            if self._is_spread(position, filled) and self._fill_from(depth + 1, filled):
-                return True
-            filled[position] = None
-        return False
-
-    def _by_clashes(self, position: int, filled: list[BookieId | None]) -> list[BookieId]:
-        """Return the bookies that are left, those in the rack of fewest neighbours first."""
-        clashes: dict[str, int] = {}
-        for neighbour in self._neighbours(position, filled):
-            rack = self._rack(neighbour)
-            clashes[rack] = clashes.get(rack, 0) + 1
-        left = [bookie_id for bookie_id in self.order if bookie_id not in filled]
-        return sorted(left, key=lambda bookie_id: clashes.get(self._rack(bookie_id), 0))
-
-    def _neighbours(self, position: int, filled: list[BookieId | None]) -> list[BookieId]:
-        size, reach = len(filled), self.quorum.write_quorum - 1
-        places = dict.fromkeys((position + i) % size for i in range(-reach, reach + 1))
-        return [each for p in places if p != position and (each := filled[p]) is not None]
-
-    def _is_spread(self, position: int, filled: list[BookieId | None]) -> bool:
-        """Tell whether the write sets that hold a position, as far as filled, can still do."""
-        size, width = len(filled), self.quorum.write_quorum
-        for start in range(position - width + 1, position + 1):
-            window = [filled[(start + i) % size] for i in range(width)]
-            racks = {self._rack(each) for each in window if each is not None}
-            if len(racks) + window.count(None) < self.wanted:
-                return False
-        return True
-
-    def _rack(self, bookie_id: BookieId) -> str:
-        # A member that has left the registration: counted as a rack of its own.
-        return self.racks.get(bookie_id, bookie_id)
-
-
-def rack_of(location: str) -> str:
-    """Return the rack, with its region, of a location `/region/rack/host`."""
-    return location.rstrip("/").rpartition("/")[0] or location
 
 
 def _reasons(candidates: Candidates, excluded: Mapping[BookieId, str]) -> dict[BookieId, str]:

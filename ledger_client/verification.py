@@ -1,6 +1,7 @@
 """Reads every entry of every replica of a ledger, straight from each bookie, and compares them.
 
-Leaves connections to `ledger_client.pool`, and what is done about findings to people.
+Leaves reading one replica to `ledger_client.replica_reading`, and what is done about findings to
+people.
 
 Invariants: nothing is fenced and nothing is written; a bookie that cannot be asked is a finding,
 never taken for a bookie that holds nothing; replicas are compared by the writer's entry digests,
@@ -12,22 +13,16 @@ Source: protocol rules 3.2 and 9.4.
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final
 
 from crc32c import crc32c
 
-from bookie.wire.batch import BatchView
-from bookie.wire.errors import BatchError
-from bookie.wire.messages import ListEntries, ReadEntries, Status
 from ledger_client.connection_calls import BookieCallError
-from ledger_client.digest import LedgerKeys, verify
+from ledger_client.digest import LedgerKeys
 from ledger_client.entry_ranges import Range, entry_count, expected_ranges, merged, without
 from ledger_client.pool import BookiePool
-from metadata.ids import BookieId, EntryId, LedgerId
+from ledger_client.replica_reading import Outcome, Piece, ReplicaReading
+from metadata.ids import BookieId
 from metadata.ledger_metadata import LedgerMetadata
-
-READ_BYTES: Final = 4 * 1024 * 1024
-CALL_TIMEOUT_S: Final = 15.0
 
 
 @dataclass(slots=True)
@@ -92,82 +87,29 @@ class _ReplicaReader:
 
     async def run(self) -> None:
         report = self._report
+        reading = ReplicaReading(self._pool, report.bookie_id, self._keys)
         try:
-            held = await self._held()
+            held = merged([each async for each in reading.held()])
             report.missing = without(report.expected, held)
             for first, last in without(report.expected, report.missing):
-                await self._read(first, last)
+                async for piece in reading.read(first, last):
+                    self._note(piece)
         except BookieCallError as error:
             report.error = str(error)
         report.bad = merged(report.bad)
         report.missing = merged(report.missing)
 
-    async def _held(self) -> list[Range]:
-        held: list[Range] = []
-        at = 0
-        while True:
-            answer = await self._pool.list_entries(
-                self._report.bookie_id,
-                ListEntries(self._keys.ledger_id, EntryId(at)),
-                timeout_s=CALL_TIMEOUT_S,
-            )
-            if answer.status in (Status.NO_SUCH_LEDGER, Status.NO_SUCH_ENTRY):
-                return merged(held)
-            if answer.status is not Status.OK:
-                raise BookieCallError(
-                    self._report.bookie_id, "it cannot list what it holds", status=answer.status
-                )
-            held += answer.ranges
-            if answer.complete or not answer.ranges:
-                return merged(held)
-            at = answer.ranges[-1][1] + 1
-
-    async def _read(self, first: int, last: int) -> None:
-        ledger_id: LedgerId = self._keys.ledger_id
-        at = first
-        while at <= last:
-            request = ReadEntries(ledger_id, EntryId(at), EntryId(last), READ_BYTES, fence=False)
-            answer = await self._pool.read_entries(
-                self._report.bookie_id, request, timeout_s=CALL_TIMEOUT_S
-            )
-            end = min(answer.next_entry_id, last + 1)
-            self._take(answer.batches, at, end)
-            has_moved, at = end > at, max(at, end)
-            if has_moved and answer.status is Status.OK:
-                continue
-            if at <= last:  # this one cannot be read; those behind it may be
-                gone = answer.status in (Status.NO_SUCH_ENTRY, Status.NO_SUCH_LEDGER)
-                (self._report.missing if gone else self._report.bad).append((at, at))
-                at += 1
-
-    def _take(self, batches: tuple[BatchView, ...], first: int, end: int) -> None:
-        """Check the batches, which are to hold the entries from `first` to below `end`."""
-        at = first
-        for batch in batches:
-            header = batch.header
-            begins, ends = header.first_entry_id, header.last_entry_id
-            if not begins <= at <= ends:
-                break
-            last = min(ends, end - 1)
-            try:
-                verify(batch, self._keys)
-                batch.verify_digests(self._keys.seed)
-            except BatchError:
-                self._report.bad.append((at, last))
-            else:
-                self._note(batch, at, last)
-            at = last + 1
-        if at < end:
-            self._report.bad.append((at, end - 1))
-
-    def _note(self, batch: BatchView, first: int, last: int) -> None:
+    def _note(self, piece: Piece) -> None:
         report, size = self._report, self._stripe_entries
-        count = last - first + 1
+        if piece.outcome is not Outcome.READ:
+            listed = report.missing if piece.outcome is Outcome.MISSING else report.bad
+            listed.append((piece.first, piece.last))
+            return
+        count = len(piece.digests)
         report.verified_count += count
         self._on_verified(count)
-        skip = first - batch.header.first_entry_id
-        for offset, digest in enumerate(batch.digests[skip : skip + count]):
-            stripe = (first + offset) // size
+        for entry_id, digest in enumerate(piece.digests, piece.first):
+            stripe = entry_id // size
             told = digest.to_bytes(4, "little")
             report.digests[stripe] = crc32c(told, report.digests.get(stripe, 0))
 

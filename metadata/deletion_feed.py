@@ -32,6 +32,8 @@ from metadata.pauses import Pauses
 from metadata.store import Cancel, Create, MetadataStore
 
 SHARD_INTERVAL_S: Final = 1.0
+LOOKS_MAX: Final = 10_000
+"""Entries that one call of `expire` looks at."""
 
 _FORMAT_VERSION: Final = 1
 _MS_MAX: Final = 2**63 - 1
@@ -67,13 +69,15 @@ class DeletionFeed:
         path = deletion_path(ledger_id)
         return _deleted_ms(path, (await self._store.get(path)).value)
 
-    async def expire(self, shard: int, before_ms: int) -> int:
-        """Remove a shard's entries of deletions before a time, and return how many.
+    async def expire(self, shard: int, before_ms: int, looks_max: int = LOOKS_MAX) -> int:
+        """Remove a shard's entries of deletions before a time, and return how many; at most the
+        `looks_max` lowest ids are looked at.
 
-        Only after every bookie has made a full pass over its own ledgers since that time.
+        The feed is a hint: a bookie that misses an entry finds the deletion in its next pass over
+        its own ledgers (rule 10.4).
         """
         count = 0
-        for ledger_id in await self.entries(shard):
+        for ledger_id in (await self.entries(shard))[:looks_max]:
             path = deletion_path(ledger_id)
             try:
                 stored = await self._store.get(path)

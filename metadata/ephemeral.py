@@ -77,16 +77,19 @@ class EphemeralKeeper:
         content: bytes,
         rng: Random,
         *,
+        incarnation: bytes | None = None,
         dead_incarnations: tuple[bytes, ...] = (),
         on_lost: Callable[[NameHeldError], None] | None = None,
     ) -> None:
+        """Take the incarnation of this process, or draw one."""
         self._store = store
         self._path = path
         self._content = content
         self._rng = rng
         self._dead_incarnations = dead_incarnations
         self._on_lost = on_lost
-        self.incarnation = rng.randbytes(INCARNATION_BYTES)
+        self.incarnation = incarnation or rng.randbytes(INCARNATION_BYTES)
+        self._is_wanted = True
         self._wake = asyncio.Event()
         self._cancel: Cancel | None = None
         self._task: asyncio.Task[None] | None = None
@@ -121,6 +124,11 @@ class EphemeralKeeper:
         if content != self._content:
             self._content = content
             self._wake.set()
+
+    def want(self, *, held: bool) -> None:
+        """Hold the node, or take it away until it is wanted again, as soon as can be."""
+        self._is_wanted = held
+        self._wake.set()
 
     async def aclose(self) -> None:
         """Stop keeping, and remove the node if it is ours and the store answers; the session's end
@@ -158,7 +166,11 @@ class EphemeralKeeper:
                 self._wake.set()
 
     async def _ensure(self) -> bool:
-        """Make the node be there, of this session and with this content; False: look again."""
+        """Make the node be there, of this session and with this content, or not be there while it
+        is not wanted; False: look again.
+        """
+        if not self._is_wanted:
+            return await self._remove_own()
         value = pack_held(HeldNode(self.incarnation, self._store.session_id, self._content))
         stored = await self._read()
         if stored is None:
@@ -182,6 +194,14 @@ class EphemeralKeeper:
             await self._store.create(self._path, value, ephemeral=True)
         except NodeExistsError:
             return False  # another's, or an earlier attempt of ours
+        return True
+
+    async def _remove_own(self) -> bool:
+        stored = await self._read()
+        if stored is None:
+            return True
+        if unpack_held(self._path, stored.value).incarnation == self.incarnation:
+            await self._store.delete(self._path, stored.version)
         return True
 
     def _is_live_ours(self, stored: Stored) -> bool:

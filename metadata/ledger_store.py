@@ -4,7 +4,7 @@ decided.
 Leaves what to write, and what to do about a conflict, to the protocols that ask for it.
 
 Invariants: a change is known to have applied by its token and by nothing else (rule 1.3); a ledger
-is deleted in one step with the news of it (rule 10.1).
+is deleted in one step with the news of it (rule 10.1); an id that a client chose is used once.
 
 Source: protocol rules 1.2-1.4 and 10.1; metadata.md, Ledgers, Storms, Deletion.
 """
@@ -32,6 +32,7 @@ from metadata.paths import (
     DELETION_SHARDS,
     LEDGERS,
     LEVEL_DIGITS,
+    chosen_id_path,
     deletion_shard_path,
     is_level_name,
     ledger_id_of,
@@ -39,7 +40,7 @@ from metadata.paths import (
     level_names,
 )
 from metadata.pauses import Pauses
-from metadata.store import Cancel, CompareAndSet, Delete, MetadataStore, WatchCallback
+from metadata.store import Cancel, CompareAndSet, Create, Delete, MetadataStore, WatchCallback
 
 FIRST_VERSION: Final = Version(0)
 FIRST_LEDGER_ID: Final = LedgerId(0)
@@ -54,20 +55,27 @@ class LedgerStore:
         self._rng = rng
         self._wall_clock_ms = wall_clock_ms
 
-    async def create(self, metadata: LedgerMetadata) -> Version:
+    async def create(self, metadata: LedgerMetadata, *, is_chosen: bool = False) -> Version:
         """Store a new ledger and return its version; an unknown outcome is decided by the creation
-        token.
+        token. `is_chosen`: the id was chosen by the client, not allocated; it is never used again.
 
-        Raises NodeExistsError when another ledger has this id, ValueTooLargeError, and
-        StoreUnavailableError when nothing was written.
+        Raises NodeExistsError when another ledger has this id (its path is the ledger's), or when
+        a client chose the id for a ledger that was deleted since (`chosen_id_path`). Raises
+        ValueTooLargeError, and StoreUnavailableError when nothing was written.
         """
-        path = ledger_path(metadata.ledger_id)
-        value = encode_ledger_metadata(metadata)
+        path, chosen = ledger_path(metadata.ledger_id), chosen_id_path(metadata.ledger_id)
+        create = Create(path, encode_ledger_metadata(metadata))
+        # Creating and removing the node in one step only succeeds where nobody chose the id.
+        operations: list[Create | Delete] = [Create(chosen, b""), Delete(chosen, FIRST_VERSION)]
+        operations = [create, Create(chosen, b"")] if is_chosen else [*operations, create]
         pauses = Pauses(self._rng)
         is_unknown = False
         while True:
             try:
-                return await self._store.create(path, value)
+                await self._store.multi(operations)
+            except NodeNotFoundError:
+                await self._make_parents(path, chosen)
+                continue
             except OutcomeUnknownError:
                 is_unknown = True
             except StoreUnavailableError:
@@ -77,6 +85,8 @@ class LedgerStore:
                 if await self._is_ours(metadata, pauses):
                     return FIRST_VERSION
                 raise
+            else:
+                return FIRST_VERSION
             await asyncio.sleep(pauses.next_s())
 
     async def get(
@@ -216,6 +226,13 @@ class LedgerStore:
             await self._store.create(deletion_shard_path(ledger_id % DELETION_SHARDS), b"")
         except (NodeExistsError, OutcomeUnknownError):
             return
+
+    async def _make_parents(self, *paths: str) -> None:
+        for path in paths:
+            try:
+                await self._store.create(path.rpartition("/")[0], b"")
+            except (NodeExistsError, OutcomeUnknownError):
+                continue
 
     async def _drop_empty_parents(self, path: str) -> None:
         """Remove the levels above that hold nothing any more; whoever creates there makes them

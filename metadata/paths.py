@@ -6,11 +6,14 @@ Format: a ledger id is 19 decimal digits, split into one level of 4 and five of 
 
     /ledgers/0000/000/000/000/001/234     ledger 1234, value: `codec.py`
     /ids/ledgers                          the next ledger id to give out, value: `ledger_ids.py`
+    /ids/chosen/17/1234                   an id that a client chose, in shard `ledger id mod 64`; no
+                                          value, and never removed
     /deleted/17/1234                      a deletion, in shard `ledger id mod 64`, value:
                                           `deletion_feed.py`
     /bookies/<bookie id>                  ephemeral, value: `registration.py`
     /clients/<client id>                  ephemeral, value: `registration.py`
     /cookies/<bookie id>                  a bookie's identity, value: `cookies.py`
+    /positions/<bookie id>                the end of a bookie's log, value: `positions.py`
     /instance                             the cluster's identity, value: `cookies.py`
     /chains/<name>                        the head of a chain, value: `chain.py`
     /chains/<name>/links/0000/012/345     link 12345 of it, value: `chain.py`
@@ -45,10 +48,12 @@ from metadata.topic import TopicId
 
 LEDGERS: Final = "/ledgers"
 LEDGER_IDS: Final = "/ids/ledgers"
+CHOSEN_IDS: Final = "/ids/chosen"
 DELETED: Final = "/deleted"
 BOOKIES: Final = "/bookies"
 CLIENTS: Final = "/clients"
 COOKIES: Final = "/cookies"
+POSITIONS: Final = "/positions"
 INSTANCE: Final = "/instance"
 CHAINS: Final = "/chains"
 TOPICS: Final = "/topics"
@@ -63,6 +68,7 @@ IN_SYNC: Final = "/in-sync"
 
 LEVEL_DIGITS: Final = (4, 3, 3, 3, 3, 3)
 DELETION_SHARDS: Final = 64
+CHOSEN_ID_SHARDS: Final = 64
 
 LINK_LEVEL_DIGITS: Final = (4, 3, 3)
 APPLICATION_HASH_DIGITS: Final = 32
@@ -102,6 +108,11 @@ def ledger_id_of(names: Sequence[str]) -> LedgerId | None:
     return LedgerId(value) if is_ledger_id(value) else None
 
 
+def chosen_id_path(ledger_id: LedgerId) -> str:
+    """Return what is there for ever once a client chose this id for a ledger."""
+    return f"{CHOSEN_IDS}/{ledger_id % CHOSEN_ID_SHARDS}/{ledger_id}"
+
+
 def deletion_shard_path(shard: int) -> str:
     """Return the node above a shard of the deletion feed."""
     assert 0 <= shard < DELETION_SHARDS, shard
@@ -126,6 +137,11 @@ def client_path(client_id: ClientId) -> str:
 def cookie_path(bookie_id: BookieId) -> str:
     """Return where a bookie's cookie is."""
     return f"{COOKIES}/{bookie_id}"
+
+
+def position_path(bookie_id: BookieId) -> str:
+    """Return where the end of a bookie's log is recorded."""
+    return f"{POSITIONS}/{bookie_id}"
 
 
 def chain_path(name: str) -> str:

@@ -26,9 +26,9 @@ CLIENT_ID_BYTES: Final = 8
 class BookieRegistrar:
     """Keeps one bookie registered, from session to session.
 
-    `dead_incarnations` are those of earlier processes that the caller knows to have ended, because
-    it holds the lock on their directories: their registration is replaced at once. `on_lost` is
-    told when another process has come to hold the id: this one must stop serving.
+    `incarnation` names this process, as its position does. `dead_incarnations` are those of
+    processes that the caller has proved dead (rule 2.6): their registration is replaced at once.
+    `on_lost` is told when another process has come to hold the id: this one must stop serving.
     """
 
     def __init__(
@@ -37,6 +37,7 @@ class BookieRegistrar:
         registration: BookieRegistration,
         rng: Random,
         *,
+        incarnation: bytes | None = None,
         dead_incarnations: tuple[bytes, ...] = (),
         on_lost: Callable[[NameHeldError], None] | None = None,
     ) -> None:
@@ -48,13 +49,14 @@ class BookieRegistrar:
             bookie_path(registration.bookie_id),
             pack_registration(registration),
             rng,
+            incarnation=incarnation,
             dead_incarnations=dead_incarnations,
             on_lost=on_lost,
         )
 
     @property
     def incarnation(self) -> bytes:
-        """What this process's registration carries; to be kept beside the bookie's lock."""
+        """What this process's registration carries."""
         return self._keeper.incarnation
 
     async def start(self, *, held_wait_s: float = HELD_WAIT_S) -> None:
@@ -74,6 +76,10 @@ class BookieRegistrar:
             self._write(registration)
         elif due_s is not None:
             self._rewrite = loop.call_later(due_s, self._write, registration)
+
+    def want(self, *, registered: bool) -> None:
+        """Stay registered, or take the registration away until it is wanted again."""
+        self._keeper.want(held=registered)
 
     async def aclose(self) -> None:
         """Leave."""

@@ -12,7 +12,7 @@ Format: a msgpack array
     3      port            int
     4      tls             bool
     5      admin url       str, "" without an admin server
-    6      location        str, "/region/rack/host"
+    6      location        str, "/region/rack/host" (`location.py` says what "default" means)
     7      capacity        int, bytes
     8      free            int, bytes
     9      weight          float
@@ -32,6 +32,7 @@ from typing import Final
 
 from metadata.errors import MetadataFormatError
 from metadata.ids import BookieId, is_bookie_id
+from metadata.location import UNKNOWN_LOCATION, Place, place_of
 from metadata.packed import (
     FieldError,
     Packed,
@@ -68,7 +69,7 @@ class BookieRegistration:
     port: int
     tls: bool = False
     admin_url: str = ""
-    location: str = "/default/default/default"
+    location: str = UNKNOWN_LOCATION
     capacity_bytes: int = 0
     free_bytes: int = 0
     weight: float = 1.0
@@ -77,6 +78,11 @@ class BookieRegistration:
     wire_versions: VersionRange = (1, 1)
     disk_versions: VersionRange = (1, 1)
     features: tuple[str, ...] = ()
+
+    @property
+    def place(self) -> Place:
+        """The rack and the host of the bookie."""
+        return place_of(self.location, self.host)
 
 
 def encode_registration(registration: BookieRegistration) -> list[Packed]:

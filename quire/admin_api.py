@@ -1,4 +1,4 @@
-"""Asks a bookie's admin server one question.
+"""Calls to a bookie's admin server: one question, or one change.
 
 Leaves what is asked to the commands. Speaks just enough HTTP, so that a client's installation needs
 no HTTP library.
@@ -25,20 +25,31 @@ class AdminApiError(Exception):
 
 async def get_json(url: str, *, timeout_s: float = TIMEOUT_S) -> Json:
     """Return the decoded answer of a GET. Raises AdminApiError."""
+    return await _call(url, "GET", b"", timeout_s)
+
+
+async def post_json(url: str, value: Json, *, timeout_s: float = TIMEOUT_S) -> Json:
+    """Return the decoded answer of a POST. Raises AdminApiError: after a timeout the change may or
+    may not have been made.
+    """
+    return await _call(url, "POST", json.dumps(value).encode(), timeout_s)
+
+
+async def _call(url: str, method: str, body: bytes, timeout_s: float) -> Json:
     try:
         async with asyncio.timeout(timeout_s):
-            head, body = await _exchange(url)
+            head, answered = await _exchange(url, method, body)
         words = head.split(b"\r\n", 1)[0].split()
         status = int(words[1]) if len(words) > 1 else 0
         if status != HTTP_OK:
-            raise AdminApiError(f"{url} answered {status}: {body[:200]!r}")
-        answer: Json = json.loads(body)
+            raise AdminApiError(f"{url} answered {status}: {answered[:200]!r}")
+        answer: Json = json.loads(answered)
         return answer
     except (OSError, TimeoutError, ValueError, asyncio.IncompleteReadError) as error:
         raise AdminApiError(f"{url} did not answer: {error or type(error).__name__}") from error
 
 
-async def _exchange(url: str) -> tuple[bytes, bytes]:
+async def _exchange(url: str, method: str, body: bytes) -> tuple[bytes, bytes]:
     parts = urlsplit(url)
     if parts.scheme != "http" or parts.hostname is None or parts.port is None:
         raise AdminApiError(f"{url} is not http://host:port/...")
@@ -46,11 +57,13 @@ async def _exchange(url: str) -> tuple[bytes, bytes]:
     try:
         target = parts.path + (f"?{parts.query}" if parts.query else "")
         # HTTP/1.0: the answer ends with the connection, so nothing is chunked.
-        writer.write(f"GET {target} HTTP/1.0\r\nHost: {parts.netloc}\r\n\r\n".encode())
+        length = f"Content-Length: {len(body)}\r\n" if method == "POST" else ""
+        begin = f"{method} {target} HTTP/1.0\r\nHost: {parts.netloc}\r\n{length}\r\n"
+        writer.write(begin.encode() + body)
         answer = await reader.read(ANSWER_BYTES_MAX)
         while chunk := await reader.read(ANSWER_BYTES_MAX - len(answer)):
             answer += chunk
     finally:
         writer.close()
-    head, _, body = answer.partition(b"\r\n\r\n")
-    return head, body
+    head, _, answered = answer.partition(b"\r\n\r\n")
+    return head, answered

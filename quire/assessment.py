@@ -2,14 +2,16 @@
 
 Leaves reading it to the commands. Pure.
 
-Source: protocol rules 1.1, 3.1, 9.1; metadata design.
+Source: protocol rules 1.1, 3.1, 3.3, 9.1; metadata design.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
+from bookie.writability import ADVICE, BLOCKS_NO_ADDS, DESCRIPTIONS, reasons_of
 from metadata.ids import BookieId
 from metadata.ledger_metadata import LedgerMetadata, LedgerState
+from metadata.registration import BookieRegistration
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +21,23 @@ class Finding:
     where: str
     what: str
     advice: str
+
+
+def bookie_findings(bookie: BookieRegistration) -> list[Finding]:
+    """List why a bookie that is up takes no new entries, or may not be sure of what it lacks."""
+    where, shown = f"bookie {bookie.bookie_id}", f"quire bookie info {bookie.bookie_id}"
+    reasons = reasons_of(bookie.features)
+    findings = [
+        Finding(
+            where,
+            f"{DESCRIPTIONS[reason]} ({reason.value})",
+            ADVICE[reason].replace("ID", bookie.bookie_id),
+        )
+        for reason in reasons
+    ]
+    if not bookie.writable and not any(reason not in BLOCKS_NO_ADDS for reason in reasons):
+        findings.append(Finding(where, "takes no new entries", f"{shown} tells why"))
+    return findings
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +97,54 @@ def _short_findings(ledger: LedgerMetadata) -> list[Finding]:
         "an open ledger's writer copies to members that come back; a closed one waits for repair"
     )
     return [Finding(f"ledger {ledger.ledger_id}", what, advice)]
+
+
+def cluster_host_warnings(up: Mapping[BookieId, BookieRegistration]) -> list[Finding]:
+    """Warn of several bookies that are all on one host."""
+    hosts = dict.fromkeys(each.place for each in up.values())
+    if len(hosts) != 1 or len(up) == 1:
+        return []
+    (place,) = hosts
+    what = f"all {len(up)} bookies that are up are on host {place.host}: all copies fail with it"
+    advice = "add bookies on other hosts; if they are on several, give each bookie its location"
+    return [Finding("cluster", what, advice)]
+
+
+def ledger_host_warnings(
+    ledger: LedgerMetadata, up: Mapping[BookieId, BookieRegistration]
+) -> list[Finding]:
+    """Warn of two copies of an entry on one host, if the bookies that are up are on as many hosts
+    as there are copies (rule 3.3).
+    """
+    for fragment in ledger.fragments:
+        size, width = len(fragment.ensemble), ledger.quorum_of(fragment).write_quorum
+        for start in range(size):
+            members = [fragment.ensemble[(start + i) % size] for i in range(width)]
+            pair = _on_one_host([up[each] for each in members if each in up])
+            if pair is None:
+                continue
+            host_count = len(dict.fromkeys(each.place for each in up.values()))
+            if host_count < width:
+                return []
+            one, other = pair
+            what = (
+                f"entries from {fragment.first_entry_id} on have copies on {one.bookie_id} and"
+                f" {other.bookie_id}, both on host {one.place.host}; {host_count} hosts are up"
+            )
+            advice = "what is written to a new ledger is placed on different hosts"
+            return [Finding(f"ledger {ledger.ledger_id}", what, advice)]
+    return []
+
+
+def _on_one_host(
+    bookies: Iterable[BookieRegistration],
+) -> tuple[BookieRegistration, BookieRegistration] | None:
+    seen: dict[object, BookieRegistration] = {}
+    for each in bookies:
+        first = seen.setdefault(each.place, each)
+        if first is not each:
+            return first, each
+    return None
 
 
 def record_findings(ledger: LedgerMetadata, formatted: Collection[BookieId]) -> list[Finding]:

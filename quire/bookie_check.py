@@ -15,11 +15,11 @@ from bookie import records
 from bookie.cookie import COOKIE_BYTES_MAX, COOKIE_NAME, DIRECTORIES, Cookie, decode_cookie
 from bookie.disk import Disk
 from bookie.disk_real import RealDisk
-from bookie.recovery_scan import find_segments
 from bookie.replay import Damage, SegmentReader
 from bookie.server_errors import CookieDamagedError
 from bookie.wire.batch import parse_header
 from metadata.ids import LedgerId
+from quire.inspection.stopped import list_segments
 
 
 @dataclass(slots=True)
@@ -72,7 +72,7 @@ async def _check_cookies(disk: Disk, report: LogReport) -> None:
 
 
 async def _check_log(disk: Disk, report: LogReport) -> None:
-    segments = await find_segments(disk)
+    segments = await list_segments(disk)
     damages: list[tuple[str, Damage, int]] = []
     synced_lsn = 0
     for number, segment in sorted(segments.by_number.items()):

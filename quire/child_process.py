@@ -4,7 +4,8 @@ Leaves what the process is, and how it shows that it is ready, to `quire.local_c
 
 Invariants: the child's standard input is a pipe whose other end only this process holds, so a
 server that stops when its input ends never outlives us, however we end. Its standard output carries
-one line, when it is ready; what it has to say otherwise goes to its log file.
+one line, when it is ready; what it has to say otherwise goes to its log file, or to our standard
+error.
 """
 
 import asyncio
@@ -12,7 +13,7 @@ import contextlib
 import os
 import signal
 from asyncio.subprocess import PIPE, Process
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -33,8 +34,17 @@ def child_variables() -> dict[str, str]:
 class ChildProcess:
     """One program, started at most once at a time."""
 
-    def __init__(self, name: str, command: Sequence[str], log_path: Path) -> None:
+    def __init__(
+        self,
+        name: str,
+        command: Sequence[str],
+        log_path: Path | None,
+        *,
+        stop_timeout_s: float = STOP_TIMEOUT_S,
+    ) -> None:
+        """With no `log_path` the program writes to our standard error."""
         self.name = name
+        self._stop_timeout_s = stop_timeout_s
         self.log_path = log_path
         self._command = tuple(command)
         self._process: Process | None = None
@@ -55,8 +65,11 @@ class ChildProcess:
         """Start the program with this environment. Raises LocalClusterError if it runs already."""
         if self.is_running:
             raise LocalClusterError(f"{self.name} runs already, as process {self.pid}")
-        self.log_path.parent.mkdir(parents=True, exist_ok=True)
-        with self.log_path.open("ab") as log:
+        with contextlib.ExitStack() as files:
+            log = None
+            if self.log_path is not None:
+                self.log_path.parent.mkdir(parents=True, exist_ok=True)
+                log = files.enter_context(self.log_path.open("ab"))
             self._process = await asyncio.create_subprocess_exec(
                 *self._command,
                 stdin=PIPE,
@@ -82,6 +95,13 @@ class ChildProcess:
             raise self.failure(f"ended with status {status} instead of getting ready")
         return line.decode(errors="replace").strip()
 
+    async def pass_lines_on(self, take: Callable[[str], None]) -> None:
+        """Hand over each line that it prints, until it closes its standard output."""
+        assert self._process is not None, "it was never started"
+        assert self._process.stdout is not None, "its output is a pipe"
+        while line := await self._process.stdout.readline():
+            take(line.decode(errors="replace"))
+
     def kill(self) -> None:
         """End it with SIGKILL, now."""
         self._signal(signal.SIGKILL)
@@ -98,7 +118,7 @@ class ChildProcess:
         self._is_paused = False
 
     async def stop(self) -> None:
-        """End it in order, with SIGTERM; with SIGKILL after STOP_TIMEOUT_S. No-op once ended."""
+        """End it in order, with SIGTERM; with SIGKILL after `stop_timeout_s`. No-op once ended."""
         if self._process is None:
             return
         if self.is_running:
@@ -107,7 +127,7 @@ class ChildProcess:
                 if self._is_paused:
                     self.resume()
         try:
-            await asyncio.wait_for(self._process.wait(), STOP_TIMEOUT_S)
+            await asyncio.wait_for(self._process.wait(), self._stop_timeout_s)
         except TimeoutError:
             self.kill()
         await self.wait_ended()
@@ -122,6 +142,8 @@ class ChildProcess:
 
     def log_tail(self) -> str:
         """Return the end of what it printed, for messages."""
+        if self.log_path is None:
+            return ""
         try:
             with self.log_path.open("rb") as log:
                 log.seek(0, os.SEEK_END)
@@ -132,6 +154,8 @@ class ChildProcess:
 
     def failure(self, what: str) -> LocalClusterError:
         """Build the error that says what went wrong, with the tail of the log."""
+        if self.log_path is None:
+            return LocalClusterError(f"{self.name} {what}")
         tail = self.log_tail() or "(nothing)"
         return LocalClusterError(f"{self.name} {what}; its log, {self.log_path}, ends:\n{tail}")
 

@@ -5,6 +5,7 @@ Leaves hurting it to `quire.local_server`, and the bookie to `quire bookie run`.
 Invariant: a restarted bookie has its old directory, hence its old id; its port may be another.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -13,14 +14,22 @@ from quire.local_server import LocalServer
 READY_TIMEOUT_S: Final = 30.0
 RESERVE_BYTES: Final = 1024 * 1024
 """A bookie of its own disk keeps far more for emergencies; several on a laptop must not."""
-SEGMENT_BYTES: Final = 64 * 1024 * 1024
-"""Some file systems are given a whole segment at once: four bookies share this disk."""
+SEGMENT_BYTES: Final = 16 * 1024 * 1024
+"""Each bookie keeps room for one more segment, and four bookies share this disk."""
 
 
 class LocalBookie(LocalServer):
     """A bookie: its id and its directory."""
 
-    def __init__(self, name: str, data_dir: Path, log_path: Path, metadata_uri: str) -> None:
+    def __init__(
+        self,
+        name: str,
+        data_dir: Path,
+        log_path: Path,
+        metadata_uri: str,
+        other_options: Mapping[str, str],
+    ) -> None:
+        """Take also options of `quire bookie run`, which win over those of a local cluster."""
         self.data_dir = data_dir
         options = {
             "data-dir": str(data_dir),
@@ -29,9 +38,10 @@ class LocalBookie(LocalServer):
             "reserve-share": "0",
             "segment-bytes-max": str(SEGMENT_BYTES),
             "disk-high-mark": "1.0",
-            "disk-low-mark": "1.0",
+            "disk-low-mark": "0.99",
             "location": f"/local/{name}/{name}",
             "format-if-empty": name,
+            **other_options,
         }
         super().__init__("bookie", name, options, log_path, ready_timeout_s=READY_TIMEOUT_S)
 

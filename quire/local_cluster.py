@@ -19,7 +19,7 @@ import os
 import shutil
 import socket
 import tempfile
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Final, Self
@@ -42,7 +42,8 @@ class LocalCluster:
     """ZooKeeper, bookies, brokers, each a process of its own; `async with` starts and stops them.
 
     `bookies` is how many there are at least: those found in `data_dir` are all started. `broker` is
-    how many brokers there are. Without `data_dir` the data is temporary.
+    how many brokers there are. `bookie_options` are more options of `quire bookie run`. Without
+    `data_dir` the data is temporary.
     """
 
     def __init__(
@@ -53,6 +54,7 @@ class LocalCluster:
         console: bool = False,  # noqa: FBT001, FBT002  the name and default are a promise
         *,
         zookeeper_port: int = 0,
+        bookie_options: Mapping[str, str] | None = None,
     ) -> None:
         if not 0 <= broker <= BROKERS_MAX:
             raise LocalClusterError(f"a local cluster has 0 to {BROKERS_MAX} brokers")
@@ -64,6 +66,7 @@ class LocalCluster:
         self._given_dir = None if data_dir is None else Path(data_dir).absolute()
         self._wanted = bookies
         self._zookeeper_port = zookeeper_port
+        self._bookie_options = dict(bookie_options or {})
         self._data_dir: Path | None = None
         self._zookeeper: EmbeddedZooKeeper | None = None
         self._lock: IO[bytes] | None = None
@@ -177,7 +180,8 @@ class LocalCluster:
     def _make_bookie(self, number: int) -> LocalBookie:
         name = f"{BOOKIE_PREFIX}{number}"
         log_path = self.data_dir / "logs" / f"{name}.log"
-        return LocalBookie(name, self.data_dir / name, log_path, self.metadata_uri)
+        directory, options = self.data_dir / name, self._bookie_options
+        return LocalBookie(name, directory, log_path, self.metadata_uri, options)
 
     def _make_broker(self, number: int) -> LocalBroker:
         name = f"{BROKER_PREFIX}{number}"

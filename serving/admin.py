@@ -17,6 +17,7 @@ from aiohttp.typedefs import Middleware
 from prometheus_client.registry import Collector
 
 from serving.metrics import CONTENT_TYPE, metrics_text
+from serving.process_metrics import ProcessMetrics
 from serving.server_log import ServerLog
 
 BODY_BYTES_MAX: Final = 4_096
@@ -49,6 +50,7 @@ class AdminServer:
     def __init__(self, administered: Administered, log: ServerLog) -> None:
         self._administered = administered
         self._log = log
+        self._process = ProcessMetrics(administered.kind)
         self._runner: web.AppRunner | None = None
 
     async def start(self, host: str, port: int) -> tuple[str, int]:
@@ -73,16 +75,18 @@ class AdminServer:
         except OSError:
             await self._runner.cleanup()
             raise
+        self._process.start()
         name = self._runner.addresses[0]
         return str(name[0]), int(name[1])
 
     async def close(self) -> None:
         """Stop listening."""
+        self._process.stop()
         if self._runner is not None:
             await self._runner.cleanup()
 
     async def _metrics(self, _: web.Request) -> web.Response:
-        body = metrics_text(self._administered.metrics)
+        body = metrics_text(self._administered.metrics, self._process)
         return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE})
 
 

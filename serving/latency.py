@@ -4,6 +4,12 @@ Leaves showing them to `metrics`.
 """
 
 from bisect import bisect_left
+from typing import Final
+
+BOUNDS_S: Final = (
+    0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0
+)  # fmt: skip
+"""Bounds that suit requests, syncs and checkpoints alike."""
 
 
 class LatencyCounts:

@@ -17,10 +17,11 @@ from serving.latency import LatencyCounts
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
 
 
-def metrics_text(metrics: Collector) -> bytes:
+def metrics_text(*collectors: Collector) -> bytes:
     """Return every metric in Prometheus's text format."""
     registry = CollectorRegistry()
-    registry.register(metrics)
+    for collector in collectors:
+        registry.register(collector)
     return generate_latest(registry)
 
 
@@ -28,7 +29,7 @@ def counter_metric(prefix: str, name: str, value: float | LatencyCounts) -> Metr
     """Name one counter: `*_now` is a gauge, latencies are a histogram."""
     full_name, text = f"{prefix}_{name}", name.replace("_", " ")
     if isinstance(value, LatencyCounts):
-        return _histogram(f"{full_name}_seconds", value)
+        return histogram_metric(f"{full_name}_seconds", "from arrival to answer", value)
     if name.endswith("_now"):
         text = f"{text.removesuffix(' now')} at this moment"
         return GaugeMetricFamily(full_name, text, value)
@@ -45,10 +46,11 @@ def labelled_counter(
     return family
 
 
-def _histogram(name: str, latency: LatencyCounts) -> Metric:
+def histogram_metric(name: str, text: str, latency: LatencyCounts) -> Metric:
+    """Name one histogram of times; the name should end in `_seconds`."""
     buckets: list[tuple[str, float]] = []
     total = 0
     for bound, count in zip([*map(str, latency.bounds_s), "+Inf"], latency.counts, strict=True):
         total += count
         buckets.append((bound, total))
-    return HistogramMetricFamily(name, "from arrival to answer", buckets, latency.sum_s)
+    return HistogramMetricFamily(name, text, buckets, latency.sum_s)

@@ -14,7 +14,7 @@ from typing import ClassVar, Final, Protocol, TypeVar
 
 from serving.errors import OptionError
 
-TABLES: Final = ("bookie", "broker", "client", "console", "repair")
+TABLES: Final = ("bookie", "bookie_defaults", "broker", "client", "console", "repair")
 METADATA_VARIABLE: Final = "QUIRE_METADATA"
 LOG_LEVELS: Final = ("debug", "info", "warning", "error")
 
@@ -84,10 +84,24 @@ def read_options(
     flags: Mapping[str, Value],
 ) -> dict[str, Value]:
     """Merge the three sources, in ascending order. Raises OptionError."""
+    given = table_of(parse_file(file_text), table.name)
+    return merge_options(table, {f"[{table.name}]": given}, variables, flags)
+
+
+def merge_options(
+    table: OptionTable,
+    given: Mapping[str, Mapping[str, object]],
+    variables: Mapping[str, str],
+    flags: Mapping[str, Value],
+) -> dict[str, Value]:
+    """Merge the tables of a file (by the name that messages use), variables and flags, in ascending
+    order. Raises OptionError.
+    """
     options, values = table.options, dict[str, Value]()
-    for name, value in _from_file(table, file_text).items():
-        known = _known(name, list(options), f"option in [{table.name}]")
-        values[known] = _typed(options[known], value, f"[{table.name}] {name}")
+    for title, content in given.items():
+        for name, value in content.items():
+            known = _known(name, list(options), f"option in {title}")
+            values[known] = _typed(options[known], value, f"{title} {name}")
     for name, text in _own_variables(table, variables).items():
         values[name] = _parsed(options[name], text, f"{table.variable_prefix}{name.upper()}")
     for name, value in flags.items():
@@ -96,7 +110,8 @@ def read_options(
     return values
 
 
-def _from_file(table: OptionTable, text: str | None) -> Mapping[str, object]:
+def parse_file(text: str | None) -> Mapping[str, object]:
+    """Return the tables of a configuration file by their names. Raises OptionError."""
     if text is None:
         return {}
     try:
@@ -105,9 +120,14 @@ def _from_file(table: OptionTable, text: str | None) -> Mapping[str, object]:
         raise OptionError(f"the configuration file is not TOML: {error}") from None
     for name in document:
         _known(name, TABLES, "table in the configuration file")
-    found = document.get(table.name, {})
+    return document
+
+
+def table_of(document: Mapping[str, object], name: str) -> Mapping[str, object]:
+    """Return one table of a file; an empty one if there is none. Raises OptionError."""
+    found = document.get(name, {})
     if not isinstance(found, dict):
-        text = f"{table.name} in the configuration file is not a table: write [{table.name}]"
+        text = f"{name} in the configuration file is not a table: write [{name}]"
         raise OptionError(text)
     return found
 

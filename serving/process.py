@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from importlib import metadata as distributions
 from typing import Final, TypeVar
 
+from serving.descriptors import ConnectionRefuser
 from serving.server_log import LOGGER, start_logging
 
 COLLECT_AFTER_OBJECTS: Final = 20_000
@@ -53,6 +54,9 @@ class ServerProcess:
     them again and again, and find nothing.
     """
 
+    warning: str = ""
+    """What an operator should know from the start on; empty for nothing."""
+
 
 def run_server(
     process: ServerProcess, serve: Callable[[asyncio.Event], Coroutine[None, None, None]]
@@ -63,11 +67,16 @@ def run_server(
     """
     refuse_optimised_mode()
     start_logging(sys.stderr, process.log_level)
+    if process.warning:
+        logging.getLogger(LOGGER).warning(process.warning)
     gc.set_threshold(process.collect_after_objects)
     gc.freeze()  # what was imported is there until the end: no collection need look at it
 
     async def serve_until_told() -> None:
-        await serve(_stopping_event(with_parent=process.die_with_parent))
+        refuser = ConnectionRefuser()
+        refuser.install(asyncio.get_running_loop())
+        with contextlib.closing(refuser):
+            await serve(_stopping_event(with_parent=process.die_with_parent))
 
     try:
         run_on_a_loop(serve_until_told)

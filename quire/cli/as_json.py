@@ -6,6 +6,7 @@ Leaves printing to `quire.cli.output`.
 import base64
 from collections.abc import Sequence
 
+from bookie.writability import reasons_of
 from metadata.ledger_metadata import Fragment, LedgerMetadata
 from metadata.registration import BookieRegistration
 from quire.cli.output import Json
@@ -17,8 +18,10 @@ def registration_as_json(registration: BookieRegistration) -> dict[str, Json]:
         "id": registration.bookie_id,
         "address": f"{registration.host}:{registration.port}",
         "state": "up" if registration.writable else "read-only",
+        "conditions": [reason.value for reason in reasons_of(registration.features)],
         "admin_url": registration.admin_url or None,
         "location": registration.location,
+        "host": registration.place.host,
         "capacity_bytes": registration.capacity_bytes,
         "free_bytes": registration.free_bytes,
         "weight": registration.weight,

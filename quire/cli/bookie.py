@@ -1,4 +1,4 @@
-"""`quire bookie format|run|list|info|check`: declares the verbs and their arguments.
+"""`quire bookie VERB`: declares the verbs and their arguments.
 
 Leaves what they do to `bookie_server` and `bookie_registry`, of which only the one that is needed
 is imported: a bookie's process should hold nothing of the client.
@@ -7,11 +7,13 @@ is imported: a bookie's process should hold nothing of the client.
 import argparse
 
 from bookie.options import OPTIONS, TABLE
-from quire.cli.command_line import Noun, later
+from quire.cli.command_line import Noun, later, ledger_id, not_negative, positive
 from quire.cli.server_options import add_option_flags
 
 SERVER = "quire.cli.bookie_server"
 REGISTRY = "quire.cli.bookie_registry"
+OFFLINE = "quire.cli.bookie_offline"
+REPLICA = "quire.cli.bookie_replica"
 
 
 def parser() -> argparse.ArgumentParser:
@@ -25,7 +27,12 @@ def parser() -> argparse.ArgumentParser:
     )
     add_option_flags(make, TABLE, OPTIONS, "store_true")
     make.add_argument("--prefix", default="bookie", help="how its id begins (default: bookie)")
-    run = noun.verb("run", later(SERVER, "run"), "run a bookie", needs_cluster=False)
+    run = noun.verb(
+        "run",
+        later(SERVER, "run"),
+        "run a bookie, or one for each [[bookie]] table of the file",
+        needs_cluster=False,
+    )
     add_option_flags(run, TABLE, OPTIONS, "store_true")
     run.add_argument(
         "--format-if-empty", metavar="PREFIX", help="first make a new bookie if there is none"
@@ -37,7 +44,79 @@ def parser() -> argparse.ArgumentParser:
         needs_cluster=False,
     )
     check.add_argument("data_dir", metavar="DIR")
+    _add_offline_verbs(noun)
     noun.verb("list", later(REGISTRY, "list_all"), "list every bookie, up or not")
     info = noun.verb("info", later(REGISTRY, "info"), "print what one bookie says of itself")
     info.add_argument("bookie", metavar="ID")
+    readonly = noun.verb(
+        "readonly",
+        later(REGISTRY, "switch_read_only"),
+        "let a bookie take no new entries (on), or take them again (off); survives a restart",
+    )
+    readonly.add_argument("bookie", metavar="ID")
+    readonly.add_argument("switch", choices=("on", "off"))
+    accept = noun.verb(
+        "accept-metadata",
+        later(REGISTRY, "accept_metadata"),
+        "let a bookie remove ledgers again after the metadata service was restored from a backup",
+    )
+    accept.add_argument("bookie", metavar="ID")
+    _add_replica_verbs(noun)
     return noun.parser
+
+
+def _add_offline_verbs(noun: Noun) -> None:
+    segments = noun.verb(
+        "segments",
+        later(OFFLINE, "segments"),
+        "list a stopped bookie's segment files, and what each holds",
+        needs_cluster=False,
+    )
+    segments.add_argument("data_dir", metavar="DIR")
+    dump = noun.verb(
+        "dump",
+        later(OFFLINE, "dump"),
+        "print the records of one segment file of a stopped bookie",
+        needs_cluster=False,
+    )
+    dump.add_argument("segment", metavar="SEGMENT_FILE")
+    dump.add_argument("--ledger", metavar="ID", type=ledger_id, help="only this ledger's records")
+    dump.add_argument(
+        "--from", dest="first", metavar="OFFSET", type=not_negative, default=0, help="begin there"
+    )
+    dump.add_argument("--limit", metavar="N", type=positive, help="print at most so many records")
+    rebuild = noun.verb(
+        "rebuild-index",
+        later(OFFLINE, "rebuild"),
+        "make a stopped bookie's index anew from the old one and every segment",
+        needs_cluster=False,
+    )
+    rebuild.add_argument("data_dir", metavar="DIR")
+    rebuild.add_argument(
+        "--discard", action="store_true", help="do not keep the old index as data.mdb.old-N"
+    )
+    rebuild.add_argument(
+        "--accept-limbo",
+        action="store_true",
+        help="go on where fences or deletions may be lost: the bookie is then in limbo",
+    )
+
+
+def _add_replica_verbs(noun: Noun) -> None:
+    entry = noun.verb(
+        "entry", later(REPLICA, "entry"), "read one bookie's own copy of an entry, and judge it"
+    )
+    entry.add_argument("bookie", metavar="ID")
+    entry.add_argument("ledger", metavar="LEDGER", type=ledger_id)
+    entry.add_argument("entry", metavar="ENTRY", type=not_negative)
+    payload = entry.add_mutually_exclusive_group()
+    payload.add_argument("--raw", action="store_true", help="print the payload alone")
+    payload.add_argument("--to", metavar="FILE", help="write the payload to a file")
+    compare = noun.verb(
+        "compare", later(REPLICA, "compare"), "compare what two bookies hold of a ledger"
+    )
+    compare.add_argument("a", metavar="A")
+    compare.add_argument("b", metavar="B")
+    compare.add_argument("ledger", metavar="LEDGER", type=ledger_id)
+    for verb in (entry, compare):
+        verb.add_argument("--password-file", metavar="FILE", help="holds the ledger's password")

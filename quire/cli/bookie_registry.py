@@ -1,4 +1,4 @@
-"""What `quire bookie list|info` do: tell which bookies there are, and what each says of itself.
+"""`quire bookie list|info|readonly|accept-metadata`: which bookies there are, and what each says.
 
 Leaves registrations to `metadata.directory`, and a bookie's own numbers to its admin server.
 """
@@ -6,19 +6,35 @@ Leaves registrations to `metadata.directory`, and a bookie's own numbers to its 
 import argparse
 
 from ledger_client.cluster_access import open_cluster
-from quire.admin_api import AdminApiError, get_json
+from metadata.registration import BookieRegistration
+from quire.admin_api import AdminApiError, get_json, post_json
 from quire.cli.as_json import registration_as_json
 from quire.cli.command_line import metadata_address
 from quire.cli.output import Output
 from quire.errors import CommandError, ExitCode
 
-COLUMNS = ("id", "state", "address", "location", "free_bytes", "admin_url")
+COLUMNS = (
+    "id",
+    "state",
+    "conditions",
+    "address",
+    "location",
+    "host",
+    "free_bytes",
+    "admin_url",
+)
 
 
 class NoSuchBookieError(CommandError):
     """No bookie has this id."""
 
     code = ExitCode.NOT_FOUND
+
+
+class BookieDownError(CommandError):
+    """The bookie, or its admin server, cannot be reached now."""
+
+    code = ExitCode.UNAVAILABLE
 
 
 async def list_all(arguments: argparse.Namespace, output: Output) -> int:
@@ -38,15 +54,9 @@ async def list_all(arguments: argparse.Namespace, output: Output) -> int:
 
 async def info(arguments: argparse.Namespace, output: Output) -> int:
     """Print a bookie's registration, and its state as its admin server tells it."""
-    wanted: str = arguments.bookie
-    async with open_cluster(metadata_address(arguments)) as cluster:
-        up = dict(cluster.directory.bookies)
-        known = await cluster.cookies.list_bookie_ids()
-    registration = next((each for each in up.values() if each.bookie_id == wanted), None)
+    registration = await _find(arguments)
     if registration is None:
-        if wanted not in known:
-            raise NoSuchBookieError(f"there is no bookie {wanted}", try_next="quire bookie list")
-        output.record({"id": wanted, "state": "down"})
+        output.record({"id": arguments.bookie, "state": "down"})
         return ExitCode.FINDINGS
     row = registration_as_json(registration)
     if registration.admin_url:
@@ -56,3 +66,48 @@ async def info(arguments: argparse.Namespace, output: Output) -> int:
             row["admin_error"] = str(error)
     output.record(row)
     return ExitCode.DONE
+
+
+async def switch_read_only(arguments: argparse.Namespace, output: Output) -> int:
+    """Switch a bookie to read-only or back, durably."""
+    wanted = arguments.switch == "on"
+    return await _ask_to_change(arguments, output, "read-only", {"read_only": wanted})
+
+
+async def accept_metadata(arguments: argparse.Namespace, output: Output) -> int:
+    """Let a bookie take the metadata service as it is for the newest, and remove ledgers again."""
+    return await _ask_to_change(arguments, output, "accept-metadata", {})
+
+
+async def _ask_to_change(
+    arguments: argparse.Namespace, output: Output, route: str, body: dict[str, bool]
+) -> int:
+    registration = await _find(arguments)
+    if registration is None:
+        raise BookieDownError(
+            f"bookie {arguments.bookie} is not up: only a running bookie can be changed",
+            try_next="quire bookie run --data-dir DIR",
+        )
+    try:
+        answer = await post_json(f"{registration.admin_url}/api/v1/{route}", body)
+    except AdminApiError as error:
+        raise BookieDownError(
+            f"bookie {arguments.bookie} was not changed: {error}",
+            try_next="run this on the bookie's machine, or give the bookie an --admin-host that "
+            "can be reached from here",
+        ) from error
+    row = answer if isinstance(answer, dict) else {}
+    output.record({"id": arguments.bookie, **row})
+    return ExitCode.DONE
+
+
+async def _find(arguments: argparse.Namespace) -> BookieRegistration | None:
+    """Return a bookie's registration, None while it is down. Raises NoSuchBookieError."""
+    wanted: str = arguments.bookie
+    async with open_cluster(metadata_address(arguments)) as cluster:
+        up = dict(cluster.directory.bookies)
+        known = await cluster.cookies.list_bookie_ids()
+    registration = next((each for each in up.values() if each.bookie_id == wanted), None)
+    if registration is None and wanted not in known:
+        raise NoSuchBookieError(f"there is no bookie {wanted}", try_next="quire bookie list")
+    return registration

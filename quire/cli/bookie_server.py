@@ -4,29 +4,43 @@ Leaves the bookie itself to `bookie.main`.
 """
 
 import argparse
+import asyncio
 from pathlib import Path
 from typing import Final
 
 from bookie.errors import BookieError
 from bookie.main import format_bookie, run_bookie
 from bookie.options import OPTIONS, BookieOptions, load_options
+from bookie.several_options import has_several, load_several
 from quire.bookie_check import check_directory
+from quire.bookie_group import BookieGroup
 from quire.cli.output import Output
 from quire.cli.server_options import load_given, read_config_file
 from quire.errors import CommandError, ExitCode, UsageError
+from serving.errors import OptionError
+from serving.option_reading import Value
+from serving.process import ServerProcess, run_server
+from serving.server_log import ServerLog
 
 LOCK_NAME: Final = "lock"
+TRY_NEXT: Final = "quire config show"
 
 
 def format_directory(arguments: argparse.Namespace, output: Output) -> int:
-    """Make a new bookie in an empty directory."""
-    options = _options(arguments)
-    output.record({"id": _format(options, arguments.prefix), "data_dir": options.data_dir})
+    """Make a new bookie in an empty directory, or one for each `[[bookie]]` table of the file."""
+    several = _several(arguments)
+    for options in several or (_options(arguments),):
+        output.record({"id": _format(options, arguments.prefix), "data_dir": options.data_dir})
     return ExitCode.DONE
 
 
 def run(arguments: argparse.Namespace, output: Output) -> int:
-    """Run a bookie until it is told to stop; prints one JSON line once it serves."""
+    """Run a bookie until it is told to stop; prints one JSON line once it serves. With several
+    `[[bookie]]` tables in the file, run them all.
+    """
+    several = _several(arguments)
+    if several:
+        return _run_group(several, arguments.format_if_empty, output)
     options = _options(arguments)
     if arguments.format_if_empty is not None and _is_empty(Path(options.data_dir)):
         _format(options, arguments.format_if_empty)
@@ -34,11 +48,39 @@ def run(arguments: argparse.Namespace, output: Output) -> int:
     return ExitCode.REFUSED if run_bookie(options) else ExitCode.DONE
 
 
-def _options(arguments: argparse.Namespace) -> BookieOptions:
-    flags = {name: getattr(arguments, name) for name in OPTIONS}
-    return load_given(
-        load_options, read_config_file(arguments.config), flags, try_next="quire config show"
+def _run_group(several: tuple[BookieOptions, ...], prefix: str | None, output: Output) -> ExitCode:
+    ended_in_order: list[bool] = []
+
+    async def serve(stopping: asyncio.Event) -> None:
+        log = ServerLog(asyncio.get_running_loop().time)
+        group = BookieGroup(several, prefix, output.results, log)
+        ended_in_order.append(await group.run(stopping))
+
+    first = several[0]
+    process = ServerProcess("bookie group", first.log_level, first.die_with_parent, (OSError,))
+    return (
+        ExitCode.REFUSED if run_server(process, serve) or not all(ended_in_order) else ExitCode.DONE
     )
+
+
+def _several(arguments: argparse.Namespace) -> tuple[BookieOptions, ...]:
+    """Return the bookies of a file with `[[bookie]]` tables; nothing for any other file."""
+    text = read_config_file(arguments.config)
+    try:
+        if text is None or not has_several(text):
+            return ()
+    except OptionError as error:
+        raise UsageError(str(error), try_next=TRY_NEXT) from error
+    return load_given(load_several, text, _flags(arguments), try_next=TRY_NEXT)
+
+
+def _options(arguments: argparse.Namespace) -> BookieOptions:
+    text = read_config_file(arguments.config)
+    return load_given(load_options, text, _flags(arguments), try_next=TRY_NEXT)
+
+
+def _flags(arguments: argparse.Namespace) -> dict[str, Value | None]:
+    return {name: getattr(arguments, name) for name in OPTIONS}
 
 
 def _format(options: BookieOptions, prefix: str) -> str:

@@ -5,18 +5,33 @@ Leaves the judgement to `quire.assessment`.
 
 import argparse
 import asyncio
+from dataclasses import dataclass
 from typing import Final
 
 from ledger_client.cluster_access import Cluster, open_cluster
 from metadata.errors import MetadataFormatError, NodeNotFoundError
 from metadata.ledger_metadata import LedgerState
-from quire.assessment import Finding, ledger_findings
+from quire.assessment import (
+    Finding,
+    bookie_findings,
+    cluster_host_warnings,
+    ledger_findings,
+    ledger_host_warnings,
+)
 from quire.cli.command_line import Noun, metadata_address
 from quire.cli.output import Json, Output
 from quire.cli.progress import Progress
 from quire.errors import ExitCode
 
 FINDINGS_SHOWN_MAX: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class _Judged:
+    """What is wrong, and what deserves a look though nothing is wrong."""
+
+    findings: list[Finding]
+    warnings: list[Finding]
 
 
 def parser() -> argparse.ArgumentParser:
@@ -41,12 +56,11 @@ async def _health(arguments: argparse.Namespace, output: Output) -> int:
             for each in known
             if each not in up
         ]
-        findings += [
-            Finding(f"bookie {each.bookie_id}", "takes no new entries", "is its disk full?")
-            for each in up.values()
-            if not each.writable
-        ]
-        counts = {} if arguments.quick else await _judge_ledgers(cluster, findings, output)
+        for each in up.values():
+            findings += bookie_findings(each)
+        warnings = cluster_host_warnings(up)
+        judged = _Judged(findings, warnings)
+        counts = {} if arguments.quick else await _judge_ledgers(cluster, judged, output)
     writable = sum(each.writable for each in up.values())
     row: dict[str, Json] = {
         "metadata": cluster.address,
@@ -54,17 +68,17 @@ async def _health(arguments: argparse.Namespace, output: Output) -> int:
         "bookies_known": len(known),
         "bookies_up": len(up),
         "bookies_writable": writable,
+        "hosts_up": len(dict.fromkeys(each.place for each in up.values())),
         "ledgers": counts,
         "finding_count": len(findings),
+        "warning_count": len(warnings),
         "is_healthy": not findings,
     }
-    _print(row, findings, output)
+    _print(row, judged, output)
     return ExitCode.FINDINGS if findings else ExitCode.DONE
 
 
-async def _judge_ledgers(
-    cluster: Cluster, findings: list[Finding], output: Output
-) -> dict[str, int]:
+async def _judge_ledgers(cluster: Cluster, judged: _Judged, output: Output) -> dict[str, int]:
     counts = {str(state): 0 for state in LedgerState}
     progress = Progress(output, "looked at", "ledgers")
     async for ledger_id in cluster.ledgers.list_ledger_ids():
@@ -74,27 +88,36 @@ async def _judge_ledgers(
         except NodeNotFoundError:
             continue  # deleted since it was listed
         except MetadataFormatError as error:
-            findings.append(
+            judged.findings.append(
                 Finding(f"ledger {ledger_id}", str(error), "see `quire metadata check`")
             )
             continue
         counts[str(ledger.state)] += 1
-        findings += ledger_findings(ledger, cluster.directory.bookies)
+        up = cluster.directory.bookies
+        judged.findings.extend(ledger_findings(ledger, up))
+        judged.warnings.extend(ledger_host_warnings(ledger, up))
     progress.end()
     return counts
 
 
-def _print(row: dict[str, Json], findings: list[Finding], output: Output) -> None:
-    shown = findings[:FINDINGS_SHOWN_MAX]
+def _print(row: dict[str, Json], judged: _Judged, output: Output) -> None:
+    kinds = (("findings", judged.findings), ("warnings", judged.warnings))
     if output.as_json:
-        told = [{"where": f.where, "what": f.what, "advice": f.advice} for f in shown]
-        output.record(row | {"findings": told})
+        shown = {
+            name: [_fields(each) for each in found[:FINDINGS_SHOWN_MAX]] for name, found in kinds
+        }
+        output.record(row | shown)
         return
     output.record(row)
-    if shown:
-        output.line("")
-        with output.listing("where", "what", "advice") as listing:
-            for f in shown:
-                listing.add({"where": f.where, "what": f.what, "advice": f.advice})
-    if len(findings) > len(shown):
-        output.remark(f"and {len(findings) - len(shown)} more")
+    for name, found in kinds:
+        if found:
+            output.line("")
+            with output.listing("where", "what", "advice") as listing:
+                for each in found[:FINDINGS_SHOWN_MAX]:
+                    listing.add(_fields(each))
+        if len(found) > FINDINGS_SHOWN_MAX:
+            output.remark(f"and {len(found) - FINDINGS_SHOWN_MAX} more {name}")
+
+
+def _fields(finding: Finding) -> dict[str, Json]:
+    return {"where": finding.where, "what": finding.what, "advice": finding.advice}

@@ -9,6 +9,7 @@ import os
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from quire.cli.command_line import METADATA_VARIABLE, Noun
 from quire.cli.output import Output
@@ -22,12 +23,13 @@ TRY_NEXT = "quire config show"
 
 @dataclass(frozen=True, slots=True)
 class _Server:
-    """One kind of server: its table of the file, its variables, its options, and who reads them."""
+    """One server: its name, its variables, its options, what the file gives, and who reads them."""
 
-    table: str
+    name: str
     variable_prefix: str
     options: Mapping[str, OptionInfo]
-    load: Callable[[str | None], object]
+    given: Mapping[str, object]
+    load: Callable[[], object]
 
 
 def parser() -> argparse.ArgumentParser:
@@ -46,12 +48,12 @@ def parser() -> argparse.ArgumentParser:
 
 def _show(arguments: argparse.Namespace, output: Output) -> int:
     text = read_config_file(arguments.config)
-    loaded = [(server, _values(server, text)) for server in _servers()]
+    loaded = [(server, _values(server)) for server in _servers(text)]
     with output.listing("server", "option", "value", "origin", "help") as listing:
         for server, values in loaded:
             for name, info in server.options.items():
-                row = {"server": server.table, "option": name, "value": values[name]}
-                origin = _origin(server, name, text, arguments.config)
+                row = {"server": server.name, "option": name, "value": values[name]}
+                origin = _origin(server, name, arguments.config)
                 limits = {"least": info.low, "most": info.high}
                 listing.add({**row, "help": info.help, "origin": origin, **limits})
     return ExitCode.DONE
@@ -59,27 +61,63 @@ def _show(arguments: argparse.Namespace, output: Output) -> int:
 
 def _check(arguments: argparse.Namespace, output: Output) -> int:
     text = read_config_file(arguments.file)
-    for server in _servers():
-        _values(server, text)
+    for server in _servers(text):
+        _values(server)
     output.record({"file": arguments.file, "is_valid": True})
     return ExitCode.DONE
 
 
-def _servers() -> tuple[_Server, _Server]:
+def _servers(text: str | None) -> tuple[_Server, ...]:
+    """Return the servers of a file: one bookie, or as many as it has tables, and one broker."""
     from bookie import options as bookie
     from broker_layer import options as broker
 
-    return (
-        _Server(bookie.TABLE, bookie.VARIABLE_PREFIX, bookie.OPTIONS, _load_bookie),
-        _Server(broker.TABLE, broker.VARIABLE_PREFIX, broker.OPTIONS, _load_broker),
+    tables = _tables(text).get(bookie.TABLE, {})
+    several = tables if isinstance(tables, list) else []
+    names = [f"{bookie.TABLE} {number}" for number, _ in enumerate(several, 1)] or [bookie.TABLE]
+    bookies = [
+        _Server(
+            name,
+            bookie.VARIABLE_PREFIX,
+            bookie.OPTIONS,
+            _given_to_bookie(text, number),
+            partial(_load_bookie, text, number),
+        )
+        for number, name in enumerate(names)
+    ]
+    load = partial(_load_broker, text)
+    given = _tables(text).get(broker.TABLE, {})
+    brokers = _Server(
+        broker.TABLE,
+        broker.VARIABLE_PREFIX,
+        broker.OPTIONS,
+        given if isinstance(given, dict) else {},
+        load,
     )
+    return (*bookies, brokers)
 
 
-def _load_bookie(text: str | None) -> object:
+def _load_bookie(text: str | None, number: int) -> object:
     from bookie.options import load_options
+    from bookie.several_options import load_several
 
-    flags = {} if _is_given(text, "data_dir") else {"data_dir": GIVEN_LATER}
+    if isinstance(_tables(text).get("bookie"), list):
+        return load_given(load_several, text, {}, try_next=TRY_NEXT)[number]
+    is_given = "QUIRE_BOOKIE_DATA_DIR" in os.environ or "data_dir" in _given_to_bookie(text, 0)
+    flags = {} if is_given else {"data_dir": GIVEN_LATER}
     return load_given(load_options, text, flags, try_next=TRY_NEXT)
+
+
+def _given_to_bookie(text: str | None, number: int) -> Mapping[str, object]:
+    """Return what the file says of one bookie."""
+    from bookie.options import TABLE
+    from bookie.several_options import DEFAULTS_TABLE
+
+    table, defaults = _tables(text).get(TABLE, {}), _tables(text).get(DEFAULTS_TABLE, {})
+    if isinstance(table, list):
+        own = table[number]
+        return {**(defaults if isinstance(defaults, dict) else {}), **own}
+    return table if isinstance(table, dict) else {}
 
 
 def _load_broker(text: str | None) -> object:
@@ -88,29 +126,22 @@ def _load_broker(text: str | None) -> object:
     return load_given(load_options, text, {}, try_next=TRY_NEXT)
 
 
-def _values(server: _Server, text: str | None) -> Mapping[str, Value]:
-    options = server.load(text)
+def _values(server: _Server) -> Mapping[str, Value]:
+    options = server.load()
     return {name: getattr(options, name) for name in server.options}
 
 
-def _is_given(text: str | None, name: str) -> bool:
-    from bookie.options import TABLE, VARIABLE_PREFIX
-
-    return VARIABLE_PREFIX + name.upper() in os.environ or name in _table(text, TABLE)
-
-
-def _origin(server: _Server, name: str, text: str | None, path: str | None) -> str:
+def _origin(server: _Server, name: str, path: str | None) -> str:
     own = server.variable_prefix + name.upper()
     shared = METADATA_VARIABLE if name == "metadata" else own
     for each in (own, shared):
         if each in os.environ:
             return each
-    return str(path) if name in _table(text, server.table) else "default"
+    return str(path) if name in server.given else "default"
 
 
-def _table(text: str | None, name: str) -> Mapping[str, object]:
+def _tables(text: str | None) -> Mapping[str, object]:
     try:
-        table = tomllib.loads(text or "").get(name, {})
+        return tomllib.loads(text or "")
     except tomllib.TOMLDecodeError:
         return {}  # `load_options` says what is wrong with it
-    return table if isinstance(table, dict) else {}

@@ -5,12 +5,10 @@ Leaves the reading and comparing to `ledger_client.verification`.
 
 import argparse
 
-from ledger_client import ClientConfig, LedgerClient
-from ledger_client.client_services import DirectoryAddresses
-from ledger_client.cluster_access import open_cluster, read_ledger
+from ledger_client import LedgerClient
+from ledger_client.cluster_access import open_cluster, open_pool, read_ledger
 from ledger_client.digest import LedgerKeys
 from ledger_client.entry_ranges import describe_ranges
-from ledger_client.pool import BookiePool
 from ledger_client.verification import ReplicaReport, expected_count, verify_replicas
 from metadata.ids import LedgerId
 from metadata.ledger_metadata import LedgerMetadata
@@ -29,15 +27,11 @@ async def verify(arguments: argparse.Namespace, output: Output) -> int:
         ledger, _ = await read_ledger(cluster, ledger_id)
         last = await _last_entry(address, ledger, password)
         keys = LedgerKeys.of(ledger, password)
-        addresses = DirectoryAddresses(cluster.directory, cluster.store)
-        pool = BookiePool(addresses, config=ClientConfig(), rng=cluster.rng)
         progress = Progress(output, "verified", "copies", expected_count(ledger, last))
-        pool.attach(ledger_id, keys.master_key)
         try:
-            reports = await verify_replicas(pool, ledger, keys, last, progress.advance)
+            async with open_pool(cluster, keys) as pool:
+                reports = await verify_replicas(pool, ledger, keys, last, progress.advance)
         finally:
-            pool.detach(ledger_id)
-            await pool.aclose()
             progress.end()
     is_well = all(report.is_well for report in reports)
     if output.as_json:

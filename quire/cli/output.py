@@ -46,6 +46,15 @@ class Output:
         yield listing
         listing.end()
 
+    @contextmanager
+    def lines(self, *columns: str) -> Iterator["Listing"]:
+        """Print many things as they come: a table of the given fields, or one JSON object in each
+        line.
+        """
+        listing = JsonLines(self) if self.as_json else TableListing(self, columns)
+        yield listing
+        listing.end()
+
     def line(self, text: str) -> None:
         """Print one line of the result."""
         self.results.write(text + "\n")
@@ -85,6 +94,22 @@ class JsonListing:
     def end(self) -> None:
         """Close the array."""
         self._output.line("[]" if self.count == 0 else "\n]")
+
+
+class JsonLines:
+    """Prints each row as one line of JSON."""
+
+    def __init__(self, output: Output) -> None:
+        self._output = output
+        self.count = 0
+
+    def add(self, row: Row) -> None:
+        """Print one more row."""
+        self._output.line(json.dumps(row))
+        self.count += 1
+
+    def end(self) -> None:
+        """Do nothing: every line is whole."""
 
 
 class TableListing:
@@ -143,7 +168,7 @@ class TableListing:
         return True
 
 
-Listing = JsonListing | TableListing
+Listing = JsonListing | JsonLines | TableListing
 
 
 def _heading(column: str) -> str:

@@ -43,6 +43,12 @@ def parser() -> argparse.ArgumentParser:
         metavar="N",
         help="of Kafka's protocol; default 0",
     )
+    command.add_argument(
+        "--capacity",
+        type=positive,
+        metavar="BYTES",
+        help="how much of the disk each bookie may use; default: all of it",
+    )
     command.add_argument("--console", action="store_true", help="not there yet")
     return command
 
@@ -59,6 +65,7 @@ async def _run(arguments: argparse.Namespace, output: Output) -> int:
         data_dir=arguments.data,
         broker=arguments.brokers,
         console=arguments.console,
+        bookie_options={"capacity-bytes": str(arguments.capacity)} if arguments.capacity else None,
     )
     ended: dict[str, None] = {}
     starting = asyncio.create_task(cluster.start())

@@ -13,6 +13,7 @@ from typing import Final
 
 from tests.faults import (
     cluster_kills,
+    old_copies,
     pause_fence_resume,
     power_cut,
     single_log,
@@ -27,6 +28,7 @@ CAMPAIGNS: Final[dict[str, Callable[[Budget], Summary]]] = {
     "power_cut": power_cut.run,
     "pause_fence_resume": pause_fence_resume.run,
     "cluster_kills": cluster_kills.run,
+    "old_copies": old_copies.run,
     "zookeeper_proxy": zookeeper_proxy.run,
 }
 

@@ -1,4 +1,5 @@
-"""Makes of the process that installs it a build that leaves syncs out: it must lose what it told.
+"""Makes of the process that installs it a build that leaves out syncs, or the copy that a start
+makes of what no sync proves: it must lose what it told.
 
 Leaves losing to `forgetful_files`, and noticing to `power_cut`.
 
@@ -13,21 +14,26 @@ import lmdb
 
 from bookie import disk_calls
 from bookie.disk_real import RealDisk
+from bookie.recovery_scan import LogReplay
 from tests.faults.crash_points import wrap
 
 VARIABLE: Final = "QUIRE_FAULTS_WITHOUT"
-KINDS: Final = ("files", "names", "index")
+KINDS: Final = ("syncs of files", "syncs of names", "syncs of index", "copies of the tail")
 
 
 def install(wanted: str) -> None:
-    """Leave out the syncs of the log's files, of names, or of the index."""
+    """Leave out the syncs of the log's files, of names, or of the index; or take for durable what a
+    start reads.
+    """
     for kind in wanted.split(",") if wanted else ():
-        assert kind in KINDS, f"no syncs are named {kind}"
+        assert kind in KINDS, f"nothing is named {kind}"
         match kind:
-            case "files":
+            case "syncs of files":
                 wrap(disk_calls, "sync", _nothing)
-            case "names":
+            case "syncs of names":
                 wrap(RealDisk, "_sync_directory", _nothing)
+            case "copies of the tail":
+                wrap(LogReplay, "settle", _trusting)
             case _:
                 wrap(lmdb, "open", _without_sync)
 
@@ -37,6 +43,15 @@ def _nothing(_: Callable[..., Any]) -> object:
         os.getpid()  # a system call, as there was one
 
     return do_nothing
+
+
+def _trusting(real: Callable[..., Any]) -> object:
+    async def settle(replay: LogReplay) -> object:
+        replay._proved_lsn = max(replay._proved_lsn, replay.outcome.end_lsn)
+        await replay._apply_proved()
+        return await real(replay)
+
+    return settle
 
 
 def _without_sync(real: Callable[..., Any]) -> object:

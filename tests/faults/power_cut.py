@@ -2,9 +2,11 @@
 
 Leaves the file system to `forgetful_server` and `forgetful_files`, the work to `storage_writer`.
 The power goes at a drawn change of the file system, or when the process is killed; what a device
-may have kept is examined, and the next process starts on it.
+may have kept is examined, and the next process starts on it. Before that, processes die with the
+power on: the next one finds what they wrote and did not sync, and answers for it.
 
-The same is done with builds that leave syncs out. Each must be found out, or this shows nothing.
+The same is done with builds that leave syncs out, and one that takes what it reads for durable.
+Each must be found out, or this shows nothing.
 """
 
 import shutil
@@ -14,7 +16,7 @@ from random import Random
 from typing import Final
 
 from bookie import disk_calls
-from tests.faults import fuse_wire, left_out_syncs, storage_writer
+from tests.faults import crash_points, fuse_wire, left_out_syncs, storage_writer
 from tests.faults.budget import Budget, Summary
 from tests.faults.children import Child, make_directory
 from tests.faults.crash_points import wrap
@@ -30,6 +32,10 @@ CONTROL_CYCLES_MAX: Final = 60
 LIVES_OF_A_DIRECTORY: Final = 6
 CHANGES: Final = (20, 100, 300, 1_000)
 LIFE_S_MAX: Final = 1.0
+WARM_STARTS: Final = (0, 1, 1, 2)
+"""How many processes die before the power goes."""
+DEATHS: Final = ("write.unsynced", "write.unsynced", "write.half", "head.unsynced", "rename.after")
+DEATHS_AFTER_MAX: Final = 40
 SERVER_S_MAX: Final = 20.0
 UNMOUNT_TRIES: Final = 50
 UNMOUNT_PAUSE_S: Final = 0.02
@@ -40,6 +46,7 @@ class PowerCuts:
 
     def __init__(self, summary: Summary, without: str) -> None:
         self.shortcomings: list[str] = []
+        self.fences_promised = 0
         self._summary = summary
         self._without = without
         self._rng = Random(f"power cut {without} {summary.budget.seed}")
@@ -60,6 +67,7 @@ class PowerCuts:
                     return number
         finally:
             shutil.rmtree(parent, ignore_errors=True)
+            self.fences_promised += self._promises.fence_count
         return lives
 
     def _do_cycle(self, parent: Path) -> None:
@@ -88,14 +96,22 @@ class PowerCuts:
             counts["entries served"] += verdict.served
 
     def _live(self, mounted: Path) -> None:
+        for _ in range(self._rng.choice(WARM_STARTS)):
+            after = self._rng.randint(1, DEATHS_AFTER_MAX)
+            self._live_until(mounted, f"{self._rng.choice(DEATHS)}:{after}")
+            if not self._without:
+                self._summary.counts["starts with the power on"] += 1
+        self._live_until(mounted, "")
+
+    def _live_until(self, mounted: Path, death: str) -> None:
         seed, preallocates = str(self._rng.random()), self._preallocates
 
         def work() -> None:
             wrap(disk_calls, "preallocation_pays", always(answer=preallocates))
             storage_writer.main([str(mounted), "--seed", seed])
 
-        end = Child(work, {left_out_syncs.VARIABLE: self._without}).wait(LIFE_S_MAX)
-        self._promises.take(end.output)
+        build = {left_out_syncs.VARIABLE: self._without, crash_points.VARIABLE: death}
+        self._promises.take(Child(work, build).wait(LIFE_S_MAX).output)
 
 
 def _unmount(mounted: Path) -> None:
@@ -122,11 +138,12 @@ def run(budget: Budget) -> Summary:
         summary.cycles += cuts.live_on_one_directory(lives)
         summary.violations += cuts.shortcomings
         cuts.shortcomings = []
+    summary.counts["fences promised"] = cuts.fences_promised
     for without in left_out_syncs.KINDS:
         found_after = cycles_until_found_out(summary, without)
-        summary.counts[f"without syncs of {without}, found out in cycle"] = found_after
+        summary.counts[f"without {without}, found out in cycle"] = found_after
         if not found_after:
-            summary.violations.append(f"a build without syncs of {without} lost nothing")
+            summary.violations.append(f"a build without {without} lost nothing")
     return summary
 
 
@@ -136,6 +153,6 @@ def cycles_until_found_out(summary: Summary, without: str) -> int:
     while done < CONTROL_CYCLES_MAX:
         done += cuts.live_on_one_directory(LIVES_OF_A_DIRECTORY)
         if cuts.shortcomings:
-            summary.notes.append(f"without syncs of {without}: {cuts.shortcomings[0]}")
+            summary.notes.append(f"without {without}: {cuts.shortcomings[0]}")
             return done
     return 0

@@ -89,6 +89,11 @@ class Promises:
         """How many entries were acknowledged."""
         return sum(len(each.added) for each in self.ledgers.values())
 
+    @property
+    def fence_count(self) -> int:
+        """How many fences were acknowledged."""
+        return sum(each.is_fenced for each in self.ledgers.values())
+
     def take(self, output: bytes) -> None:
         """Take in whole lines of a writer's output; the last may be cut."""
         for line in output[: output.rfind(b"\n") + 1].splitlines():

@@ -49,7 +49,9 @@ class SlotWriter:
 
     async def run(self) -> None:
         """Write until the storage fails or this task is cancelled."""
+        await self._repeat_fences()
         await self._find_ledger()
+        await self._repeat_adds()
         while self._storage.is_writable:
             draw = self._rng.random()
             if draw < 0.82:
@@ -79,6 +81,28 @@ class SlotWriter:
             if snapshot.status not in (Status.OK, Status.DELETED):
                 raise RuntimeError(f"ledger {self._ledger_id} is {snapshot.status.name}")
             self._ledger_id += SLOTS
+
+    async def _repeat_fences(self) -> None:
+        """Ask again for what an earlier process may not have been told of, as clients do."""
+        ledger_id = self._ledger_id
+        while True:
+            snapshot = await self._storage.read_lac(LedgerId(ledger_id), KEY)
+            if snapshot.status is Status.OK and snapshot.fenced:
+                tell(Word.FENCING, ledger_id)
+                if (await self._storage.fence(LedgerId(ledger_id), KEY)).status is Status.OK:
+                    tell(Word.FENCED, ledger_id)
+            elif snapshot.status is not Status.DELETED:
+                return
+            ledger_id += SLOTS
+
+    async def _repeat_adds(self) -> None:
+        first = max(0, self._next - BATCH_ENTRIES_MAX)
+        if first == self._next:
+            return
+        last = self._next - 1
+        tell(Word.ADDING, self._ledger_id, first, last)
+        if await self._store(first, self._next - first, recovery=True) is Status.OK:
+            tell(Word.ADDED, self._ledger_id, first, last)
 
     async def _add(self, *, recovery: bool) -> None:
         count = self._rng.randrange(1, BATCH_ENTRIES_MAX)

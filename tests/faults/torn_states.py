@@ -15,6 +15,9 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
+from bookie.disk_real import RealDisk
+from bookie.index_pages import read_meta
+from bookie.opening import INDEX_NAME
 from tests.faults import crash_points, storage_writer
 from tests.faults.budget import Budget, Summary
 from tests.faults.children import Child, make_directory
@@ -30,7 +33,7 @@ from tests.faults.log_damage import (
     load,
     survival_of,
 )
-from tests.faults.promises import Promises, open_storage
+from tests.faults.promises import CONFIG, Promises
 
 STATES_SMALL: Final = 300
 STATES_FULL: Final = 10_000
@@ -175,14 +178,16 @@ def _live(directory: Path, crash: str, rng: Random, promises: Promises, life_s: 
 
 
 def _mark_of(directory: Path) -> int:
-    """Return the checkpoint's mark, as a copy of the directory says when it is opened."""
+    """Return the checkpoint's mark, as a copy of the directory says: a start may move it."""
     parent = make_directory("mark", in_memory=True)
 
     async def read() -> int:
-        storage = await open_storage(parent / "copy")
-        mark = storage.statistics().checkpoint_mark
-        await storage.close()
-        return mark
+        disk = RealDisk(parent / "copy")
+        store = await disk.open_index(INDEX_NAME, CONFIG.index_map_bytes)
+        meta = await store.view(read_meta)
+        await store.close()
+        await disk.close()
+        return 0 if meta is None else meta.mark_lsn
 
     try:
         shutil.copytree(directory, parent / "copy")

@@ -35,7 +35,9 @@ GOLDEN: Final = Path(__file__).parents[1] / "golden"
 FIRST: Final = "00000001.log"
 SECOND: Final = "00000002.log"
 CLEANED: Final = "00000003.clean"
-CONFIG: Final = StorageConfig(index_map_bytes=KIB, reserve_bytes_min=KIB, reserve_share=0.0)
+CONFIG: Final = StorageConfig(
+    segment_bytes_max=64 * KIB, index_map_bytes=KIB, reserve_bytes_min=KIB, reserve_share=0.0
+)
 RECORD_LSN: Final = records.lsn_of(1, 0)
 _FIELDS: Final = ((2, 1), (3, 1), (4, 4), (8, 8), (16, 8), (24, 4), (36, 4), (40, 8), (48, 8))
 
@@ -51,7 +53,8 @@ def build_segment(number: int, bodies: list[tuple[RecordKind, bytes]], *, end_be
         if kind is RecordKind.ADDS:
             size = records.RECORD_HEADER_BYTES + len(body)
             runs += records.footer_run(body, len(data), size)
-        data += records.encode_header(kind, body, lsn, lsn) + body
+        synced_lsn = lsn if data else end_before
+        data += records.encode_header(kind, body, lsn, synced_lsn) + body
     footer = records.encode_footer(runs, len(data))
     lsn = records.lsn_of(number, len(data))
     return bytes(data + records.encode_header(RecordKind.FOOTER, footer, lsn, lsn) + footer)
@@ -114,6 +117,10 @@ _STORED: Final = {
     for key in _records_of(data, number)
 }
 
+_STORED_CONTENT: Final = {(kind, body): None for kind, _, body in _STORED}
+_COPIES_LSN: Final = records.lsn_of(2, 0)
+"""A start copies the unproved tail of the log into a segment behind the first."""
+
 
 def check_segment(data: bytes, _origin: bytes, is_sealed: bool) -> bool:
     """Start a bookie on a segment, alone or with others behind it, and start it again."""
@@ -130,14 +137,15 @@ def check_segment(data: bytes, _origin: bytes, is_sealed: bool) -> bool:
         return False
     if not is_sealed:
         for key in applied:
-            require(key in _STORED, "a damaged record was taken for a stored one")
+            is_copy = (key[0], key[2]) in _STORED_CONTENT and key[1] >= _COPIES_LSN
+            require(is_copy or key in _STORED, "a damaged record was taken for a stored one")
     platter.locked = False
     try:
         drive(_start(platter, outcome, is_sealed=is_sealed))
     except FormatError:
         require(is_sealed, "damage is never taken for another format")
         return False
-    return len(applied) > 1
+    return bool(applied)
 
 
 async def _replay(platter: Platter, applied: list[Key]) -> ReplayOutcome:
@@ -151,14 +159,17 @@ async def _start(platter: Platter, before: ReplayOutcome, *, is_sealed: bool) ->
     outcome = opened.outcome
     require(outcome.record_count == before.record_count, "a second start finds the same records")
     require(not outcome.torn_bytes, "a second start finds no torn tail")
-    require(outcome.corrupt == before.corrupt, "a second start finds the same damage")
+    is_same = outcome.corrupt == before.corrupt
+    require(is_same or is_sealed, "a second start finds the same damage")
     for number in sorted(opened.segments.by_number):
         segment = opened.segments.by_number[number]
         listed = await list_records(opened.segments, segment)
         require(listed is not None or segment.is_damaged, "what cannot be listed is damaged")
         file = await opened.segments.open_file(number)
-        for run in listed or ():
-            lies_within = run.offset + run.size <= file.size
+        if listed is None:
+            continue
+        async for runs in listed.slices():
+            lies_within = all(run.offset + run.size <= file.size for run in runs)
             require(lies_within or is_sealed, "a footer names what the segment holds")
 
 

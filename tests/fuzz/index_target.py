@@ -24,7 +24,9 @@ from tests.fuzz.targets import ParserTarget
 from tests.simulation.disk import Platter
 from tests.simulation.index_store import MemoryStore, MemoryTransaction
 
-CONFIG: Final = StorageConfig(index_map_bytes=KIB, reserve_bytes_min=KIB, reserve_share=0.0)
+CONFIG: Final = StorageConfig(
+    segment_bytes_max=64 * KIB, index_map_bytes=KIB, reserve_bytes_min=KIB, reserve_share=0.0
+)
 LEDGERS: Final = (7, 8)
 HIGHEST: Final = 2**63 - 2
 RUNS_MAX: Final = 16
@@ -75,7 +77,7 @@ def sample_index() -> Pairs:
             (10 * i + 6, 10 * i, (1 << 32) + 1000 * i, 900 + ledger) for i in range(6)
         ]
         index_pages.put_runs(transaction, ledger, runs, -1)
-    index_pages.write_live_bytes(transaction, [(1, 5_000), (2, 9)])
+    index_pages.add_live_bytes(transaction, {1: 5_000, 2: 9})
     return [(key, store.pairs[key]) for key in store.keys]
 
 

@@ -13,9 +13,12 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
 
 from bookie import ledger_state, records
+from bookie.admission import Admission
 from bookie.answers import ReadResult
+from bookie.cold_ledgers import ColdLedgers
 from bookie.commits import Commits
 from bookie.index_runs import Lookup
+from bookie.ledger_reads import LedgerReads
 from bookie.ledger_state import LedgerState
 from bookie.ledgers import Ledgers
 from bookie.log import LogItem
@@ -133,8 +136,15 @@ class _Parts:
         self.commits.log = cast("Any", self.log)
         storage: Any = BookieStorage.__new__(BookieStorage)
         storage._ledgers, storage._log, storage._commits = ledgers, self.log, self.commits
-        storage._reader, storage._is_closing, storage._deleting = self, False, {}
-        storage._upkeep = SimpleNamespace(is_writable=True, may_have_lost_fences=False)
+        storage._reader = self
+        writability: Any = SimpleNamespace(
+            is_writable=True, may_have_lost_fences=False, takes_recovery_adds=True
+        )
+        cold = storage._cold = ColdLedgers(ledgers, parts, lambda: None)
+        admission = storage._admission = Admission(
+            ledgers, cold, cast("Any", self.log), writability
+        )
+        storage._reads = LedgerReads(ledgers, cold, admission, parts, parts, cast("Any", self.log))
         storage._overlapping = _Overlapping(self)
         self.storage: BookieStorage = storage
         self.is_limbo = False
@@ -204,6 +214,11 @@ class _Parts:
         negative = ledger_state.negative(state, is_limbo=self.is_limbo)
         status = Status.OK if stop > last else negative
         return ReadResult(status, EntryId(state.lac), entry(stop), tuple(batches))
+
+    async def read_surely(
+        self, state: LedgerState, first: int, last: int, bytes_max: int
+    ) -> ReadResult:
+        return await self.read(state, first, last, bytes_max)
 
     def _holds(self, entry_id: int) -> bool:
         return entry_id < len(self.held) and self.held[entry_id] != NOT_HELD

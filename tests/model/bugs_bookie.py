@@ -6,6 +6,7 @@ Leaves finding them to `bugs`. Source: protocol rules 4.3, 7.2, 7.4.
 from typing import Any
 
 from bookie import opening, overlapping
+from bookie.admission import Admission
 from bookie.commits import Commits
 from bookie.records import RecordKind
 from bookie.storage import BookieStorage
@@ -14,13 +15,13 @@ from tests.model.patches import Patches
 
 
 def adds_are_accepted_behind_a_fence(patches: Patches) -> None:
-    original = BookieStorage._refuse_add
+    original = Admission.refuse_add
 
     def refuse_add(self: Any, ledger_id: int, master_key: Any, *, recovery: bool) -> Status | None:
         status = original(self, ledger_id, master_key, recovery=recovery)
         return None if status is Status.FENCED else status
 
-    patches.set(BookieStorage, "_refuse_add", refuse_add)
+    patches.set(Admission, "refuse_add", refuse_add)
 
 
 def an_add_is_answered_before_its_sync(patches: Patches) -> None:
@@ -39,7 +40,7 @@ def a_fence_is_answered_before_its_sync(patches: Patches) -> None:
         if not state.fenced:
             state.fenced = True
             self._log.append(RecordKind.FENCE, b"", lambda _status: None)
-        return self._snapshot(ledger_id, Status.OK)
+        return self._reads.snapshot(ledger_id, Status.OK)
 
     patches.set(BookieStorage, "fence", fence)
 
@@ -60,7 +61,7 @@ def a_negative_overtakes_an_accepted_add(patches: Patches) -> None:
     async def fence(self: Any, ledger_id: Any, _key: Any) -> Any:
         state = self._ledgers.get_or_make(ledger_id)
         state.fenced = state.is_fence_durable = True
-        return self._snapshot(ledger_id, Status.OK)
+        return self._reads.snapshot(ledger_id, Status.OK)
 
     async def read(
         self: Any, ledger_id: Any, first: Any, last: Any, size: int, *_: Any, **_to: Any

@@ -6,9 +6,15 @@ and the metadata service to the one in memory.
 Set-up: `disks serving` (formatted, and the bookie started) or `disks empty`.
 
 Events, about ledger 7 unless `ledger=N` is given; `me` is this bookie's id:
-    format | start | stop | crash | pass SECONDS
+    format | start | stop | crash | pass SECONDS       crash: the power fails, by a draw
+    tear                                               it fails; every other unsynced sector is lost
+    kill | cut-power                                   the process dies alone; then the machine
     empty DIRECTORY | empty all | swap DIRECTORY       lost; exchanged for another bookie's
-    keep-copy | put-copy-back                          of all directories
+    keep-copy | put-copy-back                          of all directories, block by block
+    keep-copy-of-files                                 of all directories, file by file
+    another-process                                    records its position as this bookie
+    back-up-metadata | restore-metadata                all that the metadata service holds
+    accept-metadata                                    by an operator
     damage ID                                          a bit of that entry flips in the log
     hold-syncs | release-syncs | fail-sync
     hello NAME [low=N high=N] | hello-and-add NAME     on a connection of its own; `any`: no name
@@ -19,6 +25,8 @@ Events, about ledger 7 unless `ledger=N` is given; `me` is this bookie's id:
     metadata-is-stale | metadata-is-fresh              to reads that do not ask for a fresh one
     hold-metadata N | release-metadata                 the bookie's Nth request from now on
     collect                                            look whether the ledger's data may go
+    trim                                               clean, and trim every tombstone
+    expire-feed                                        remove its deletion from the feed
 
 An action is an answer: the event that asked, a colon, and what the bookie said. What is not said
 within a second of virtual time comes with a later event. An event plays the transcript so far again
@@ -26,40 +34,45 @@ from its beginning: one seed, one history, and no event loop that outlives a cal
 """
 
 import asyncio
+import copy
 import random
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from typing_extensions import override  # `typing` has it from 3.12 on
-
 from bookie.collector import Collector
 from bookie.config import KIB, StorageConfig
 from bookie.errors import BookieError
-from bookie.identity import LIMBO_NAME, format_directories, prove_identity, remove_mark
+from bookie.horizon import trim_tombstones
+from bookie.identity import LIMBO_NAME, format_directories, prove_identity
+from bookie.opening import KnownDisk
 from bookie.server_context import ServerContext
 from bookie.server_counters import ServerCounters
 from bookie.server_errors import CookieMismatchError, CookieMissingError
 from bookie.server_limits import ServerLimits
+from bookie.small_files import remove_mark
+from bookie.standing import standing_reader
 from bookie.storage import BookieStorage
 from bookie.wire import messages as m
+from metadata.deletion_feed import DeletionFeed
 from metadata.errors import MetadataError, NodeNotFoundError
 from metadata.ids import BookieId, LedgerId, Version
 from metadata.ledger_metadata import Fragment, LedgerMetadata, LedgerState
 from metadata.ledger_store import LedgerStore
 from metadata.memory import MemoryMetadataServer, MemoryMetadataStore
-from metadata.memory_faults import NoFaults, StoreCall
+from metadata.paths import DELETION_SHARDS
 from serving.server_log import ServerLog
 from tests.scenarios import words as w
+from tests.scenarios.bookie_metadata import Claimed, MetadataFaults, claim, record_as_another
 from tests.scenarios.bookie_wire import Wire, batch_of, hello_of, request_of
 from tests.simulation.disk import CrashableDisk, DiskFaults, Platter
 from tests.simulation.loop import run_simulation, simulation_loop
 from tests.unit.bookie.batches import payload_of
 
-SEED: Final = 1
+SEED: Final = 11
 SETTLE_S: Final = 1.0
 KEY: Final = b"k" * 32
 LEDGERS: Final = (w.LEDGER, LedgerId(8))
-CONFIG: Final = StorageConfig(reserve_bytes_min=KIB, reserve_share=0.0)
+CONFIG: Final = StorageConfig(segment_bytes_max=64 * KIB, reserve_bytes_min=KIB, reserve_share=0.0)
 
 
 class BookiePlayer:
@@ -82,28 +95,6 @@ class BookiePlayer:
         return happened
 
 
-class _MetadataFaults(NoFaults):
-    """Keeps the bookie's session behind, or one of its requests waiting."""
-
-    def __init__(self) -> None:
-        self.bookie_session = -1
-        self.is_stale = False
-        self.requests_until_held = 0
-        self.released = asyncio.Event()
-
-    @override
-    async def before(self, call: StoreCall) -> None:
-        await super().before(call)
-        if call.session_id == self.bookie_session and self.requests_until_held:
-            self.requests_until_held -= 1
-            if not self.requests_until_held:
-                await self.released.wait()
-
-    @override
-    def missed_changes(self, call: StoreCall) -> int:
-        return 1_000 if self.is_stale and call.session_id == self.bookie_session else 0
-
-
 class _Machine:
     """Performs the events of a transcript."""
 
@@ -112,12 +103,14 @@ class _Machine:
         self._platter = Platter()
         self._copy: Platter | None = None
         self._disk_faults = DiskFaults()
-        self._metadata_faults = _MetadataFaults()
-        server = MemoryMetadataServer(faults=self._metadata_faults)
+        self._metadata_faults = MetadataFaults()
+        self._server = server = MemoryMetadataServer(faults=self._metadata_faults)
+        self._backup = copy.deepcopy(server.tree)
         self._store = MemoryMetadataStore(server)
         self._metadata_faults.bookie_session = self._store.session_id
         self._others = LedgerStore(MemoryMetadataStore(server), self._rng, lambda: 0)
         self._bookie_ids: list[BookieId] = []
+        self._claimed: Claimed | None = None
         self._node = 0
         self._context: ServerContext | None = None
         self._wire: Wire | None = None
@@ -129,19 +122,31 @@ class _Machine:
         match words:
             case ["pass", seconds]:
                 await asyncio.sleep(float(seconds))
-            case ["format" | "start" | "stop" | "crash", *_]:
+            case ["cut-power"]:
+                self._platter.lose_power()
+            case ["format" | "start" | "stop" | "crash" | "tear" | "kill", *_]:
                 await self._live(words[0])
-            case ["empty" | "swap" | "keep-copy" | "put-copy-back" | "damage", *where]:
+            case [
+                "empty" | "swap" | "keep-copy" | "keep-copy-of-files" | "put-copy-back" | "damage",
+                *where,
+            ]:
                 await self._hurt(words[0], "".join(where))
+            case [
+                "another-process" | "back-up-metadata" | "restore-metadata" | "accept-metadata"
+                | "metadata-is-stale" | "metadata-is-fresh"
+            ]:  # fmt: skip
+                await self._change_service(words[0])
             case ["hold-syncs" | "release-syncs" | "fail-sync"]:
                 self._slow(words[0])
             case ["metadata", state, *_]:
                 await self._store_metadata(state, w.parse_options(words[1:]))
-            case ["metadata-is-stale" | "metadata-is-fresh"]:
-                self._metadata_faults.is_stale = words[0] == "metadata-is-stale"
             case ["hold-metadata", count]:
                 self._metadata_faults.requests_until_held = int(count)
                 self._metadata_faults.released = asyncio.Event()
+            case ["expire-feed"]:
+                feed = DeletionFeed(self._store)
+                expired = await feed.expire(w.LEDGER % DELETION_SHARDS, before_ms=1)
+                self._lines.append(f"expired {expired}")
             case ["release-metadata"]:
                 self._metadata_faults.released.set()
             case _:
@@ -171,14 +176,39 @@ class _Machine:
                 self._wire = loop.run_in(node, self._connect)
         elif self._context is not None:
             if what == "stop":
-                closing = self._context.storage.close
-                await loop.run_in(self._node, lambda: loop.create_task(closing()))
+                await loop.run_in(self._node, lambda: loop.create_task(self._stop()))
             loop.kill(self._node)
             if what == "crash":
                 self._platter.crash(self._rng)
+            elif what == "tear":
+                self._platter.lose_power(lambda sector: sector % 2 == 1)
+            elif what == "kill":
+                self._platter.kill(self._rng)
             if self._wire is not None:
                 self._wire.lose()
             self._context = self._wire = self._disk_faults.paused = None
+
+    async def _stop(self) -> None:
+        assert self._context is not None
+        assert self._claimed is not None
+        self._claimed.recording.cancel()
+        await asyncio.gather(self._claimed.recording, return_exceptions=True)
+        await self._context.storage.close()
+        await self._claimed.keeper.record_orderly()
+
+    async def _change_service(self, how: str) -> None:
+        match how:
+            case "another-process":
+                await record_as_another(self._store, self._bookie_ids[0])
+            case "metadata-is-stale" | "metadata-is-fresh":
+                self._metadata_faults.is_stale = how == "metadata-is-stale"
+            case "back-up-metadata":
+                self._backup = copy.deepcopy(self._server.tree)
+            case "restore-metadata":
+                self._server.tree = copy.deepcopy(self._backup)
+            case _:
+                assert self._claimed is not None
+                await self._claimed.age.accept()
 
     async def _format(self, platter: Platter) -> None:
         disk = CrashableDisk(platter, self._rng)
@@ -195,21 +225,25 @@ class _Machine:
         disk = CrashableDisk(self._platter, self._rng, self._disk_faults)
         try:
             await disk.lock()
-            identity = await prove_identity(disk, self._store)
+            marks = CrashableDisk(self._platter, random.Random(SEED))
+            identity = await prove_identity(marks, self._store)
         except BookieError as error:
             await disk.close()
             self._lines.append(_show_refusal(error))
             started.set_result(None)
             return
-        is_stale = identity.is_stale
-        storage = await BookieStorage.open(disk, CONFIG, rng=self._rng, has_lost_data=is_stale)
-        if is_stale:
+        known = KnownDisk(identity.limbo_reason, identity.recorded_end_lsn)
+        storage = await BookieStorage.open(disk, CONFIG, rng=self._rng, known=known)
+        if identity.limbo_reason:
             await storage.checkpoint()
-            await remove_mark(disk, LIMBO_NAME)
+            await remove_mark(marks, LIMBO_NAME)
+        ledgers = LedgerStore(self._store, self._rng, lambda: 0)
+        storage.set_standing_reader(standing_reader(ledgers, identity.bookie_id))
         now = simulation_loop().time
         self._context = ServerContext(
             identity.bookie_id, storage, ServerLimits(), ServerCounters(), ServerLog(now), now
         )
+        self._claimed = await claim(self._store, identity, marks, self._context, self._lines)
         is_limbo = storage.statistics().is_limbo
         self._lines.append(f"started {identity.bookie_id}{' in limbo' if is_limbo else ''}")
         started.set_result(None)
@@ -223,6 +257,8 @@ class _Machine:
         match how:
             case "keep-copy":
                 self._copy = platter.copied()
+            case "keep-copy-of-files":
+                self._copy = platter.copied("copied")
             case "put-copy-back":
                 assert self._copy is not None
                 self._platter = self._copy
@@ -277,8 +313,10 @@ class _Machine:
 
     async def _collect(self, context: ServerContext) -> None:
         ledgers = LedgerStore(self._store, self._rng, lambda: 0)
+        assert self._claimed is not None
+        age = self._claimed.age
         collector = Collector(
-            context, self._store, ledgers, self._rng, pass_interval_s=1.0, reads_per_s=1
+            context, self._store, ledgers, self._rng, age, pass_interval_s=1.0, reads_per_s=1
         )
         try:
             is_removed = await collector.look_at(w.LEDGER)
@@ -286,6 +324,14 @@ class _Machine:
             self._lines.append(f"collect: {type(error).__name__}")
         else:
             self._lines.append(f"collect: {'removed' if is_removed else 'kept'}")
+
+    async def _trim(self, storage: BookieStorage) -> None:
+        await storage.checkpoint()
+        await storage.clean()
+        await storage.checkpoint()
+        count = await trim_tombstones(storage._ledgers, storage._index, 0)
+        storage._ledgers._recent_tombstones.clear()
+        self._lines.append(f"trimmed {count}")
 
     # -- its clients
 
@@ -316,6 +362,9 @@ class _Machine:
                 if words[0] == "hello-and-add":
                     wire.ask("", m.AttachLedger(ledger_id, KEY))
                     wire.add("its add", batch_of(ledger_id, "0..0", {}), recovery=False)
+            case ["trim"]:
+                trimming = self._trim(self._context.storage)
+                simulation_loop().create_task(trimming).add_done_callback(asyncio.Task.result)
             case ["collect"]:
                 collecting = self._collect(self._context)
                 simulation_loop().create_task(collecting).add_done_callback(asyncio.Task.result)

@@ -39,6 +39,7 @@ PLAYERS: Final[Mapping[str, str]] = {
     "append": "tests.scenarios.append_player:AppendPlayer",
     "handle": "tests.scenarios.read_player:HandlePlayer",
     "metadata": "tests.scenarios.metadata_player:MetadataPlayer",
+    "placement": "tests.scenarios.placement_player:PlacementPlayer",
     "read": "tests.scenarios.read_player:ReadPlayer",
     "bookie": "tests.scenarios.bookie_player:BookiePlayer",
     "recovery": "tests.scenarios.recovery_player:RecoveryPlayer",

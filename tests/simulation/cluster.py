@@ -21,6 +21,7 @@ from tests.simulation.checkers.durability import DurabilityChecker
 from tests.simulation.checkers.fencing import FencingChecker
 from tests.simulation.checkers.fragments import FragmentsChecker
 from tests.simulation.checkers.holders import HoldersChecker
+from tests.simulation.checkers.hosts import HostsChecker
 from tests.simulation.checkers.marks import MarksChecker
 from tests.simulation.checkers.members import MembersChecker
 from tests.simulation.checkers.negatives import NegativesChecker
@@ -54,6 +55,7 @@ class Cluster:
         self.metadata = MemoryMetadataServer(self.store_faults)
         self.damaged: dict[str, None] = {}
         """Hosts whose synced bytes were lost or altered."""
+        self.choices = HostsChecker(model)
         self.checkers = Checkers(
             model,
             [
@@ -61,6 +63,7 @@ class Cluster:
                 ClosingChecker(model),
                 CopiesChecker(model),
                 FragmentsChecker(model),
+                self.choices,
                 ReadingChecker(model),
                 FencingChecker(model),
                 NegativesChecker(model),

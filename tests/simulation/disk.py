@@ -1,9 +1,11 @@
 """A disk in memory that forgets, tears and reorders what was not synced when the power fails.
 
-Leaves the choice of faults to the test: every one is a field of `DiskFaults`.
+Leaves the choice of faults to the test: every one is a field of `DiskFaults`, or a method of
+`Platter`: `crash` cuts the power, `kill` ends the process alone, so that the page cache lives on.
 
 Invariants: what a returned `commit` wrote survives every crash; of anything else any 512-byte
-sector may be kept or lost.
+sector may be kept or lost. What a failed sync was to write stays readable and counts as clean: no
+later sync writes it, and it is gone once its pages are evicted.
 Source: reliability D7-D14, D20; assurance design.
 """
 
@@ -14,10 +16,10 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from bookie.disk import Buffer, DiskSpace
-from bookie.errors import DirectoryLockedError, DiskFailedError, DiskFullError
+from bookie.errors import DirectoryLockedError, DiskFailedError, DiskFullError, SyncFullError
+from tests.simulation.file_content import Content
 from tests.simulation.index_store import MemoryStore
 
-SECTOR_BYTES: Final = 512
 SIGNATURE_BYTES: Final = 48
 """A batch is known by its header, which holds its CRC."""
 
@@ -28,10 +30,14 @@ class DiskFaults:
 
     delay_s_max: float = 0.01
     capacity_bytes: int = 2**40
+    index_capacity_bytes: int | None = None
+    """When given, the index has a disk of its own, of this size."""
     failing_syncs: int = 0
-    """This many of the next syncs fail; everything after them would succeed again, and must not be
-    tried.
+    """This many of the next syncs fail, and what they were to write stays in the page cache alone.
+    Everything after them would succeed again, and must not be tried.
     """
+    full_syncs: int = 0
+    """The same of the next syncs, which find no room."""
     failing_writes: int = 0
     """The same of the next writes: nothing of such a commit is durable, though some of it may be in
     the page cache.
@@ -45,29 +51,11 @@ class DiskFaults:
 
 
 @dataclass(slots=True)
-class _Content:
-    durable: bytearray = field(default_factory=bytearray)
-    current: bytearray = field(default_factory=bytearray)
-    writes: list[tuple[int, bytes]] = field(default_factory=list)
-    dropped: list[tuple[int, int]] = field(default_factory=list)
-    """(Offset, size) of what the process wanted out of the page cache, in order."""
-
-    def make_durable(self) -> None:
-        """Bring what was written since the last sync to the medium."""
-        durable, size = self.durable, len(self.current)
-        del durable[size:]
-        durable.extend(bytes(size - len(durable)))
-        for offset, data in self.writes:
-            durable[offset : offset + len(data)] = self.current[offset : offset + len(data)]
-        self.writes.clear()
-
-
-@dataclass(slots=True)
 class Platter:
     """What outlives the process: give it to the next `CrashableDisk`."""
 
-    names: dict[str, _Content] = field(default_factory=dict)
-    durable_names: dict[str, _Content] = field(default_factory=dict)
+    names: dict[str, Content] = field(default_factory=dict)
+    durable_names: dict[str, Content] = field(default_factory=dict)
     stores: dict[str, MemoryStore] = field(default_factory=dict)
     generation: int = 0
     locked: bool = False
@@ -75,6 +63,11 @@ class Platter:
     """How each buffer begins that was ever synced as such; a quick way to know a batch again."""
     is_formatted: bool = False
     """Whether whoever runs the bookie saw its formatting succeed."""
+    label: str = "disk"
+    """Part of the identity of the lock and of each file that is made; a file-level copy has its
+    own.
+    """
+    made_count: int = 0
 
     def crash(self, rng: random.Random) -> None:
         """Cut the power."""
@@ -85,9 +78,38 @@ class Platter:
                 _set_or_remove(self.names, name, self.durable_names.get(name))
         self.durable_names = dict(self.names)
         for name in sorted(self.names):
-            _lose(self.names[name], rng)
+            self.names[name].crash(rng)
         for name in sorted(self.stores):
             self.stores[name].crash(rng)
+
+    def lose_power(self, is_kept: Callable[[int], bool] = lambda _sector: False) -> None:
+        """Cut the power, without a draw: unsynced names and commits are lost, and of unsynced bytes
+        all but the chosen sectors.
+        """
+        self.generation += 1
+        self.locked = False
+        self.names = dict(self.durable_names)
+        for content in self.names.values():
+            longest = max(len(content.durable), len(content.current))
+            content.lose_power(longest, is_kept)
+        for store in self.stores.values():
+            store.lose_unsynced()
+
+    def kill(self, rng: random.Random) -> None:
+        """End the process; the kernel lives on. Pages that no sync wrote may be evicted while no
+        process runs.
+        """
+        self.generation += 1
+        self.locked = False
+        for name in sorted(self.stores):
+            self.stores[name].kill(rng)
+        if rng.random() < 0.5:
+            self.evict()
+
+    def evict(self) -> None:
+        """Drop every clean page from the page cache."""
+        for content in self.names.values():
+            content.evict()
 
     def holds(self, data: bytes) -> bool:
         """Tell whether the log holds these bytes durably."""
@@ -96,18 +118,28 @@ class Platter:
         names = sorted((name for name in self.names if name.startswith("log/")), reverse=True)
         return any(self.names[name].durable.find(data) >= 0 for name in names)
 
-    def copied(self) -> "Platter":
-        """Return a copy, as another disk that holds the same bytes."""
-        contents: dict[int, _Content] = {}
+    def copied(self, label: str = "") -> "Platter":
+        """Return a copy, as another disk that holds the same bytes.
+
+        A block-level copy keeps the identity of every file; with a label, the files are copied one
+        by one and get identities of their own.
+        """
+        contents: dict[int, Content] = {}
         for content in (*self.names.values(), *self.durable_names.values()):
-            contents[id(content)] = _Content(
-                bytearray(content.durable), bytearray(content.current), list(content.writes)
+            contents[id(content)] = Content(
+                f"{label} {len(contents)}" if label else content.identity,
+                bytearray(content.durable),
+                bytearray(content.current),
+                list(content.writes),
+                list(content.unwritten),
             )
         return Platter(
             {name: contents[id(each)] for name, each in self.names.items()},
             {name: contents[id(each)] for name, each in self.durable_names.items()},
             {name: store.copied() for name, store in self.stores.items()},
             is_formatted=self.is_formatted,
+            label=label or self.label,
+            made_count=self.made_count,
         )
 
     def flip_bit(self, name: str, bit: int) -> None:
@@ -117,35 +149,17 @@ class Platter:
         content.durable[bit // 8] ^= 1 << bit % 8
 
 
-def _set_or_remove(names: dict[str, _Content], name: str, content: _Content | None) -> None:
+def _set_or_remove(names: dict[str, Content], name: str, content: Content | None) -> None:
     if content is None:
         del names[name]
     else:
         names[name] = content
 
 
-def _lose(content: _Content, rng: random.Random) -> None:
-    kept_share = rng.choice((0.0, 0.3, 0.7, 1.0))
-    shorter, longer = sorted((len(content.durable), len(content.current)))
-    size = rng.choice((shorter, longer, rng.randint(shorter, longer)))
-    survived = bytearray(content.durable[:size])
-    survived.extend(bytes(size - len(survived)))
-    for offset, data in content.writes:
-        start = 0
-        while start < len(data):
-            stop = min(
-                len(data), (offset + start) // SECTOR_BYTES * SECTOR_BYTES + SECTOR_BYTES - offset
-            )
-            if rng.random() < kept_share and offset + stop <= size:
-                survived[offset + start : offset + stop] = data[start:stop]
-            start = stop
-    content.durable, content.current, content.writes = survived, bytearray(survived), []
-
-
 class CrashableFile:
     """One file of a `CrashableDisk`."""
 
-    def __init__(self, disk: "CrashableDisk", name: str, content: _Content) -> None:
+    def __init__(self, disk: "CrashableDisk", name: str, content: Content) -> None:
         self.name = name
         self._disk = disk
         self._content = content
@@ -197,6 +211,7 @@ class CrashableFile:
 
     async def truncate(self, size: int) -> None:
         """See `File.truncate`."""
+        assert not self._is_failed, "a file was used after its disk had failed"
         await self._disk.pause()
         del self._content.current[size:]
         await self._sync()
@@ -225,7 +240,13 @@ class CrashableFile:
         faults = self._disk.faults
         if faults.failing_syncs:
             faults.failing_syncs -= 1
+            self._content.fail_write_back()
             raise self._failure("the sync failed")
+        if faults.full_syncs:
+            faults.full_syncs -= 1
+            self._content.fail_write_back()
+            self._failure("a sync found no room")
+            raise SyncFullError(self.name)
         if not faults.forgets_syncs:
             self._content.make_durable()
 
@@ -246,8 +267,9 @@ class CrashableDisk:
         self.platter = platter
         self.rng = rng
         self.faults = faults or DiskFaults()
+        self.boot_id = "boot"
+        """Names the run of the machine's system, of which there is a new one after a power cut."""
         self._generation = platter.generation
-        self._holds_lock = False
         self._is_locked = False
 
     def check(self) -> None:
@@ -272,11 +294,14 @@ class CrashableDisk:
             raise DirectoryLockedError("the simulated disk")
         self._is_locked = self.platter.locked = True
 
-    async def create(self, name: str, *, preallocate_bytes: int = 0) -> CrashableFile:
+    async def create(
+        self, name: str, *, preallocate_bytes: int = 0, background: bool = False
+    ) -> CrashableFile:
         """See `Disk.create`."""
         await self.pause()
         assert name not in self.platter.names
-        content = _Content()
+        self.platter.made_count += 1
+        content = Content(f"{self.platter.label} made {self.platter.made_count}")
         if preallocate_bytes and self.faults.preallocates:
             if self.room_for(preallocate_bytes) < preallocate_bytes:
                 raise DiskFullError(name)
@@ -321,9 +346,24 @@ class CrashableDisk:
                 else:
                     del platter.durable_names[name]
 
-    async def space(self) -> DiskSpace:
+    async def file_identity(self, name: str) -> str:
+        """See `Disk.file_identity`."""
+        await self.pause()
+        if name not in self.platter.names:
+            raise FileNotFoundError(name)
+        return self.platter.names[name].identity
+
+    async def lock_identity(self) -> str:
+        """See `Disk.lock_identity`."""
+        return f"{self.boot_id}:{self.platter.label}" if self._is_locked else ""
+
+    async def space(self, directory: str = "") -> DiskSpace:
         """See `Disk.space`."""
         await self.pause()
+        index_bytes = self.faults.index_capacity_bytes
+        if directory == "index" and index_bytes is not None:
+            used = sum(each.sizes().used_bytes for each in self.platter.stores.values())
+            return DiskSpace(index_bytes, max(0, index_bytes - used), device=1)
         return DiskSpace(self.faults.capacity_bytes, self.room_for(self.faults.capacity_bytes))
 
     async def open_index(self, name: str, map_bytes: int) -> MemoryStore:

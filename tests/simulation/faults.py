@@ -21,6 +21,7 @@ from tests.simulation.workloads import recover_one
 
 Fault = Callable[[], Coroutine[None, None, None]]
 FULL_ROOM_BYTES: Final = 2_000
+OLD_DISK_S: Final = 30.0
 OLD_DISK_WAIT_S: Final = 120.0
 TAKE_OVER_S: Final = 15.0
 DOWN_S: Final = (0.1, 1.0, 5.0, 20.0, 60.0)
@@ -40,6 +41,7 @@ class Faults:
         self._old_platters: dict[str, Platter] = {}
         self._damaged = cluster.damaged
         self._take_over_count = 0
+        self._copy_count = 0
         self._kinds: dict[str, Fault] = {
             "kill_bookie": self._kill_bookie,
             "restart_bookie": self._restart_bookie,
@@ -331,23 +333,25 @@ class Faults:
             await self._come_back(bookie, 1.0 + self._rng.random() * 10)
 
     async def _old_disk(self) -> None:
-        """Keep a copy of a disk, and put it in the place of the disk some time later."""
+        """Copy a disk at any time, running or not, and put the copy in its place some time later.
+
+        A block-level copy is put there only when all of the log is recorded: what was acknowledged
+        after the last record is not protected against it (rule 2.6).
+        """
         bookie = self._victim()
-        if bookie is None:
+        if bookie is None or not bookie.platter.is_formatted:
             return
-        old, wipes = bookie.platter.copied(), bookie.wipes
-        # A copy from before the last start is known by its cookie; one of the same start is not.
-        starts = bookie.starts
-        bookie.kill(power_off=True)
-        await self._come_back(bookie, 1.0)
-        cluster = self._cluster
-        is_back = await cluster.wait_until(
-            lambda: bookie.is_serving and bookie.starts > starts, OLD_DISK_WAIT_S
-        )
-        await asyncio.sleep(self._rng.random() * 30)
-        if not is_back or bookie.wipes != wipes:
+        self._copy_count += 1
+        label = f"copy {self._copy_count}" if self._rng.random() < 0.5 else ""
+        old, wipes = bookie.platter.copied(label), bookie.wipes
+        await asyncio.sleep(self._rng.random() * OLD_DISK_S)
+        if not label and not await self._cluster.wait_until(
+            lambda: bookie.has_recorded_all, OLD_DISK_WAIT_S
+        ):
             return
-        bookie.kill(power_off=True)
+        if bookie.wipes != wipes:
+            return
+        bookie.kill(power_off=self._rng.random() < 0.5)
         old.crash(self._rng)
         bookie.platter = old
         await self._come_back(bookie, 1.0 + self._rng.random() * 5)

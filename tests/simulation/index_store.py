@@ -1,9 +1,10 @@
-"""An ordered key-value store in memory whose last, unsynced commit a crash may lose.
+"""An ordered key-value store in memory whose unsynced commits a crash may lose.
 
 Leaves the meaning of keys and values to `bookie.index_pages`.
 
-Invariants: a returned `update` survives every crash; one that was under way is applied whole or not
-at all.
+Invariants: a returned `update` survives every crash, and makes all before it durable; one that was
+under way is applied whole or not at all, and may be seen by the next process without being durable;
+after a commit that failed no other is made; a view never sees one that is under way.
 Source: storage design, "Threads"; reliability D5, D20.
 """
 
@@ -14,7 +15,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from bookie.errors import DiskFailedError, DiskFullError
-from bookie.index_store import Transaction
+from bookie.index_store import StoreSizes, Transaction
 
 Result = TypeVar("Result")
 
@@ -70,10 +71,14 @@ class MemoryStore:
         self.puts_left: int | None = None
         """When given, the store is full after this many more."""
         self._unsynced: list[tuple[bytes, bytes | None]] = []
+        self._unproved: list[list[tuple[bytes, bytes | None]]] = []
+        """Commits that dead processes left in the page cache: what undoes each, in order."""
+        self._failed: DiskFailedError | None = None
         self._pause: Callable[[], Awaitable[None]] | None = None
         self._fails: Callable[[], bool] = bool
         self._on_stored: Callable[[], object] = bool
         self._lock = asyncio.Lock()
+        self._viewing = asyncio.Lock()
 
     def attach(
         self,
@@ -82,22 +87,28 @@ class MemoryStore:
         on_stored: Callable[[], object] = bool,
     ) -> None:
         """Take the delays, faults and observer of the disk of this incarnation; the last is called
-        whenever what is held is durable: now, and after each commit.
+        whenever what is held is durable: now, unless that is not sure, and after each commit.
         """
         self._pause, self._fails, self._on_stored = pause, fails, on_stored
-        on_stored()
-        self._lock = asyncio.Lock()
+        self._failed = None
+        if not self._unproved:
+            on_stored()
+        self._lock, self._viewing = asyncio.Lock(), asyncio.Lock()
 
     async def view(self, job: Callable[[Transaction], Result]) -> Result:
-        """See `OrderedStore.view`."""
-        async with self._lock:
+        """See `OrderedStore.view`; updates may begin and end before and after the job runs."""
+        async with self._viewing:
             await self._wait()
-            return job(MemoryTransaction(self))
+            result = self._run_on_committed(job)
+            await self._wait()
+            return result
 
     async def update(self, job: Callable[[Transaction], Result]) -> Result:
         """See `OrderedStore.update`."""
         async with self._lock:
             await self._wait()
+            if self._failed is not None:
+                raise self._failed
             transaction = MemoryTransaction(self)
             try:
                 result = job(transaction)
@@ -107,26 +118,54 @@ class MemoryStore:
             self._unsynced = transaction.undo
             await self._wait()
             if self._fails():
-                raise DiskFailedError("the simulated index", "the commit did not sync")
+                self._failed = DiskFailedError("the simulated index", "the commit did not sync")
+                raise self._failed
             self._unsynced = []
+            self._unproved.clear()
             self._on_stored()
             return result
+
+    def sizes(self) -> StoreSizes:
+        """See `OrderedStore.sizes`."""
+        return StoreSizes(sum(map(len, self.pairs.values())), 2**40)
+
+    def growth_bytes(self, changes: int) -> int:
+        """See `OrderedStore.growth_bytes`: this store takes no room of the simulated disk."""
+        return 0 * changes
 
     async def close(self) -> None:
         """See `OrderedStore.close`."""
         await self._wait()
 
-    def crash(self, rng: random.Random) -> None:
-        """Cut the power: the commit under way may be lost."""
+    def kill(self, rng: random.Random) -> None:
+        """End the process alone: the commit under way is there, in the page cache, or it is not."""
         if rng.random() < 0.5:
             self._undo(self._unsynced)
+        elif self._unsynced:
+            self._unproved.append(self._unsynced)
         self._unsynced = []
+
+    def crash(self, rng: random.Random) -> None:
+        """Cut the power: the commit under way may be lost, and others since the last one that
+        synced.
+        """
+        self.kill(rng)
+        for _ in range(rng.randint(0, len(self._unproved))):
+            self._undo(self._unproved.pop())
+        self._unproved.clear()
+
+    def lose_unsynced(self) -> None:
+        """Cut the power: all commits since the last one that synced are lost."""
+        for undo in reversed([*self._unproved, self._unsynced]):
+            self._undo(undo)
+        self._unsynced, self._unproved = [], []
 
     def copied(self) -> "MemoryStore":
         """Return a store that holds the same, and is not open."""
         copy = MemoryStore()
         copy.keys, copy.pairs = list(self.keys), dict(self.pairs)
         copy._unsynced = list(self._unsynced)
+        copy._unproved = list(self._unproved)
         return copy
 
     def flip_bit(self, rng: random.Random) -> bytes:
@@ -153,6 +192,16 @@ class MemoryStore:
         if key not in self.pairs:
             bisect.insort(self.keys, key)
         self.pairs[key] = value
+
+    def _run_on_committed(self, job: Callable[[Transaction], Result]) -> Result:
+        """Run a job on the store without the update under way."""
+        under_way = [(key, self.pairs.get(key)) for key, _ in self._unsynced]
+        self._undo(self._unsynced)
+        try:
+            return job(MemoryTransaction(self))
+        finally:
+            for key, value in under_way:
+                self.assign(key, value)
 
     def _undo(self, undo: list[tuple[bytes, bytes | None]]) -> None:
         for key, value in reversed(undo):

@@ -4,7 +4,7 @@ Leaves putting a cluster together to `tests.simulation.cluster`, and hurting it 
 `tests.simulation.faults`.
 
 Invariants: a bookie's platter outlives its processes; one process at a time uses a platter; a
-killed process runs nothing more, and what it had not synced may be lost.
+killed process runs nothing more, and what it had not synced may be lost when the power fails.
 Source: assurance design; `bookie/main.py`.
 """
 
@@ -44,6 +44,7 @@ class Node:
         self.node: int | None = None
         self.store: NodeStore | None = None
         self.starts = 0
+        self.boots = 0
         self.is_paused = False
         self.is_wanted = True
         self.is_on_purpose = False
@@ -73,12 +74,13 @@ class Node:
             return
         node, self.node = self.node, None
         self.is_paused = False
+        self.boots += power_off
         self.cluster.loop.kill(node)
         self.cluster.network.kill(node, self.host, power_off=power_off)
         if self.store is not None:
             self.store.leave_behind(self.cluster.rng.random() * self.cluster.plan.session_timeout_s)
             self.store = None
-        self.after_death()
+        self.after_death(power_off=power_off)
 
     def pause(self) -> None:
         """Stop the process."""
@@ -97,8 +99,8 @@ class Node:
         """Tell whether nothing is left to be done here."""
         return False
 
-    def after_death(self) -> None:
-        """Do to the machine what the end of its process does."""
+    def after_death(self, *, power_off: bool) -> None:
+        """Do to the machine what the end of its process, or of its power, does."""
 
     def draw(self) -> random.Random:
         """Return what the next process takes its randomness from."""
@@ -132,6 +134,7 @@ class BookieNode(Node):
     def __init__(self, cluster: "Cluster", number: int) -> None:
         super().__init__(cluster, f"bookie-{number}")
         self.number = number
+        self.machine = f"machine-{number // cluster.plan.bookies_per_host}"
         self.platter = Platter()
         self.disk_faults = DiskFaults(
             delay_s_max=cluster.plan.disk_delay_s, preallocates=cluster.plan.preallocates
@@ -139,7 +142,14 @@ class BookieNode(Node):
         self.bookie_id: str | None = None
         self.addresses: Addresses | None = None
         self.wipes = 0
+        self.process: BookieProcess | None = None
         self.stopping = asyncio.Event()
+
+    @property
+    def has_recorded_all(self) -> bool:
+        """Tell whether everything durable is covered by the position that the process recorded."""
+        keeper = None if self.process is None else self.process._keeper
+        return self.is_serving and keeper is not None and keeper.age_s == 0.0
 
     @property
     def is_serving(self) -> bool:
@@ -161,6 +171,7 @@ class BookieNode(Node):
             self.platter = Platter()
         platter = self.platter
         disk = CrashableDisk(platter, rng, self.disk_faults)
+        disk.boot_id = f"{self.host} {self.boots}"
         disk.on_index_stored = lambda store: cluster.checkers.on_index_stored(self.host, store)
         await disk.lock()
         try:
@@ -183,8 +194,8 @@ class BookieNode(Node):
 
     async def _serve(self, disk: CrashableDisk, store: NodeStore, rng: random.Random) -> None:
         cluster = self.cluster
-        process = BookieProcess(
-            options_of(cluster.plan.options, self.host),
+        self.process = process = BookieProcess(
+            options_of(cluster.plan.options, self.host, self.machine),
             disk,
             store,
             rng,
@@ -198,17 +209,19 @@ class BookieNode(Node):
             await process.stop()
 
     @override
-    def after_death(self) -> None:
-        """Lose what was not synced."""
+    def after_death(self, *, power_off: bool) -> None:
+        """Lose what was not synced, if the power is off: the page cache outlives the process."""
         self.addresses = None
-        self.platter.crash(self.cluster.rng)
+        if power_off:
+            self.platter.crash(self.cluster.rng)
+        else:
+            self.platter.kill(self.cluster.rng)
 
     @override
     def after_end(self, error: BaseException | None) -> None:
-        """After a failed disk, what was not synced may be gone from the page cache."""
-        self.addresses = None
+        """At times the machine ends with the process, or follows it."""
         self.disk_faults.index_commit_fails = False
-        self.platter.crash(self.cluster.rng)
+        self.after_death(power_off=self.cluster.rng.random() < 0.3)
 
 
 class ClientNode(Node):
@@ -230,7 +243,7 @@ class ClientNode(Node):
         return self.cluster.is_over
 
     @override
-    def after_death(self) -> None:
+    def after_death(self, *, power_off: bool) -> None:
         """Leave what it wrote to whoever recovers it."""
         live = self.cluster.live_ledgers
         for ledger_id in [each for each, host in live.items() if host == self.host]:
@@ -256,10 +269,11 @@ class ClientNode(Node):
 Work = Callable[[ClientNode, LedgerClient, random.Random], Coroutine[None, None, None]]
 
 
-def options_of(options: BookieOptions, host: str) -> BookieOptions:
-    """Return what a bookie on a host is started with."""
+def options_of(options: BookieOptions, host: str, machine: str) -> BookieOptions:
+    """Return what a bookie at a host's address is started with; several may share a machine."""
     fields = {name: getattr(options, name) for name in options.__dataclass_fields__}
-    placed = {"host": host, "admin_host": host, "data_dir": host, "location": f"/sim/sim/{host}"}
+    placed = {"host": host, "admin_host": host, "data_dir": host}
+    placed["location"] = f"/sim/sim/{machine}"
     return BookieOptions(**{**fields, **placed, "port": PORT, "admin_port": ADMIN_PORT})
 
 

@@ -107,6 +107,8 @@ class Plan:
     theme: str
     beyond_budget: bool
     bookie_count: int
+    bookies_per_host: int
+    """Disks of one machine, each with a bookie of its own."""
     duration_s: float
     quorums: tuple[Quorum, ...]
     workload: Workload
@@ -153,6 +155,7 @@ def make_plan(seed: int, *, beyond_budget: bool = False) -> Plan:
         theme=theme,
         beyond_budget=beyond_budget,
         bookie_count=bookie_count,
+        bookies_per_host=random.Random(f"hosts {seed}").choice((1, 1, 2)),
         duration_s=duration_s,
         quorums=quorums,
         workload=_workload(rng, theme, duration_s),
@@ -162,7 +165,7 @@ def make_plan(seed: int, *, beyond_budget: bool = False) -> Plan:
         preallocates=rng.random() < 0.3,
         fault_every_s=faults,
         damage_max=bookie_count if beyond_budget else budget,
-        options=_options(rng, duration_s),
+        options=_options(rng, duration_s, random.Random(f"memory {seed}")),
         config=in_sync_plan.with_patience(_config(rng), seed),
         session_timeout_s=rng.choice((4.0, 10.0, 20.0)),
         pools_small_bodies=rng.random() < 0.5,
@@ -248,7 +251,7 @@ def _faults(
     return rates
 
 
-def _options(rng: random.Random, duration_s: float) -> BookieOptions:
+def _options(rng: random.Random, duration_s: float, memory_rng: random.Random) -> BookieOptions:
     return BookieOptions(
         segment_bytes_max=rng.choice((2**16, 2**18)),
         recent_bytes_max=rng.choice((0, 2**14, 2**20)),
@@ -258,6 +261,9 @@ def _options(rng: random.Random, duration_s: float) -> BookieOptions:
         collect_interval_s=max(2.0, duration_s / rng.choice((2, 5, 20))),
         collect_reads_per_s=50,
         drain_timeout_s=rng.choice((0.5, 5.0)),
+        hot_ledgers_max=memory_rng.choice((1, 3, 100)),
+        tombstones_max=memory_rng.choice((0, 2, 100_000)),
+        feed_age_h=memory_rng.choice((0.01, 24.0)),
     )
 
 

@@ -18,6 +18,7 @@ from typing import Final
 from unittest.mock import patch
 
 from bookie.wire import bodies, frames
+from tests.simulation.checkers.hosts import watched_choices
 from tests.simulation.checkers.least import watched_confirmations
 from tests.simulation.checkers.liveness import check_liveness, wait_for_work
 from tests.simulation.checkers.replicas import read_replicas
@@ -159,6 +160,10 @@ class _Run:
 
     async def main(self) -> None:
         cluster = self._cluster = Cluster(self._loop, self._plan, self._model)
+        with watched_choices(cluster.choices):
+            await self._run(cluster)
+
+    async def _run(self, cluster: Cluster) -> None:
         for bookie in cluster.bookies:
             bookie.start()
         bookies = cluster.bookies

@@ -8,9 +8,13 @@ Invariants: pure; every text is escaped; a picture refers to nothing outside its
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 from xml.sax.saxutils import escape, quoteattr
 
 Attributes = Mapping[str, str | float]
+
+HIGH_MIN: Final = 1e-300
+"""Values below it count as 0: their logarithm would not be exact, or not exist."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +103,7 @@ def decades(low: float, high: float) -> list[float]:
 
 def steps(high: float, count: int = 6) -> list[float]:
     """Return round values from 0 to at least `high`, about so many."""
-    if high <= 0:
+    if high < HIGH_MIN:
         return [0.0, 1.0]
     raw = high / count
     magnitude = 10.0 ** math.floor(math.log10(raw))

@@ -41,6 +41,7 @@ class Site:
             "data_dir": str(self.root / name),
             "metadata": self.uri,
             "reserve_bytes_min": 1,
+            "segment_bytes_max": 2**20,
             "disk_high_mark": 1.0,  # the machine's disk may be nearly full
             "session_timeout_s": 4.0,
             "die_with_parent": True,

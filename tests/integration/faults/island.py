@@ -107,7 +107,7 @@ def _bookie(namespace: str, host: str, uri: str, directory: Path) -> ChildProces
         "admin-host": host,
         "reserve-bytes-min": "1048576",
         "reserve-share": "0",
-        "segment-bytes-max": "67108864",
+        "segment-bytes-max": "16777216",
         "disk-high-mark": "1.0",
         "disk-low-mark": "1.0",
         "location": "/island/island/island",

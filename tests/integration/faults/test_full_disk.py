@@ -1,16 +1,22 @@
 """A bookie's disk fills up: it becomes read-only, nothing is lost, and it is writable again."""
 
 import asyncio
+import contextlib
 import json
+import os
 import shutil
 import subprocess
+import sys
 import urllib.request
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from ledger_client import LedgerClient, NotEnoughBookiesError, Quorum
+from bookie.errors import DiskFullError
+from bookie.index_lmdb import LmdbStore
+from bookie.index_store import Transaction
+from ledger_client import LedgerClient, LedgerError, NotEnoughBookiesError, Quorum
 from quire.local_bookie import LocalBookie
 from quire.local_cluster import LocalCluster
 from tests.integration.faults.appending import appending, check_kept
@@ -24,15 +30,14 @@ SPARE_KNOWN_S = 2.5
 """Clients look at who is up only so often."""
 
 
-@pytest.fixture
-async def cluster_with_a_small_disk(tmp_path: Path) -> AsyncIterator[LocalCluster]:
-    """Start four bookies, the first of them on a small disk of its own."""
-    disk = tmp_path / "cluster" / "bookie-1"
-    disk.mkdir(parents=True)
+@contextlib.contextmanager
+def small_disk(directory: Path, size: str) -> Iterator[None]:
+    """Mount a file system of this size in memory; skip the test where that is not possible."""
+    directory.mkdir(parents=True)
     if shutil.which("mount") is None:
         pytest.skip("no small disk can be mounted here: there is no `mount`")
     mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", f"size={DISK}", "tmpfs", str(disk)],
+        ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(directory)],
         capture_output=True,
         text=True,
         check=False,
@@ -40,10 +45,94 @@ async def cluster_with_a_small_disk(tmp_path: Path) -> AsyncIterator[LocalCluste
     if mounted.returncode:
         pytest.skip(f"no small disk can be mounted here: {mounted.stderr.strip()}")
     try:
+        yield
+    finally:
+        subprocess.run(["umount", "-l", str(directory)], check=True)
+
+
+@pytest.fixture
+async def cluster_with_a_small_disk(tmp_path: Path) -> AsyncIterator[LocalCluster]:
+    """Start four bookies, the first of them on a small disk of its own."""
+    with small_disk(tmp_path / "cluster" / "bookie-1", DISK):
         async with LocalCluster(4, tmp_path / "cluster") as cluster:
             yield cluster
-    finally:
-        subprocess.run(["umount", "-l", str(disk)], check=True)
+
+
+async def test_a_bookie_starts_on_a_disk_that_is_full(tmp_path: Path) -> None:
+    """It serves what it has, is read-only at the latest after a write, and writable once there is
+    room.
+    """
+    with small_disk(tmp_path / "cluster" / "bookie-1", DISK):
+        async with LocalCluster(1, tmp_path / "cluster") as cluster:
+            bookie = cluster.bookies[0]
+            reserve = bookie.data_dir / "log" / "reserve"
+            await _until(reserve.exists)
+            await _until(lambda: reserve.stat().st_size > 18 * PIECE_BYTES)
+            async with LedgerClient(cluster.metadata_uri) as client:
+                async with client.create_ledger(Quorum.all(1)) as ledger:
+                    await ledger.append(b"kept")
+                bookie.kill()
+                filler = bookie.data_dir / "filler"
+                _fill(filler)
+                await bookie.restart()
+                with pytest.raises(LedgerError):
+                    async with client.create_ledger(Quorum.all(1), timeout=10) as other:
+                        for _ in range(40):
+                            await other.append(bytes(PIECE_BYTES), timeout=5)
+                await _until(lambda: not _state(bookie)["writable"])
+                async with client.open_ledger(ledger.id) as reader:
+                    kept = [bytes(each.data) async for batch in reader.read(0, 0) for each in batch]
+                assert kept == [b"kept"]
+                filler.unlink()
+                await _until(lambda: bool(_state(bookie)["writable"]))
+                await _until(reserve.exists)
+
+
+async def test_a_disk_smaller_than_the_reserve_is_not_formatted(tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    with small_disk(disk, "160m"):
+        async with LocalCluster(0, tmp_path / "cluster") as cluster:
+            words = ["bookie", "format", "--data-dir", str(disk), "--metadata"]
+            words += [cluster.metadata_uri]
+            refused = await _run(words)
+            assert refused.returncode
+            for part in ("reserve_bytes_min", "segment_bytes_max", "larger disk", "167772160"):
+                assert part in refused.stderr, refused.stderr
+            assert [path for path in disk.iterdir() if path.name != "lock"] == []
+            smaller = ["--reserve-bytes-min", "8388608", "--segment-bytes-max", "16777216"]
+            done = await _run([*words, *smaller])
+            assert done.returncode == 0, done.stderr
+
+
+async def test_an_index_whose_file_system_is_full_goes_on_once_there_is_room(
+    tmp_path: Path,
+) -> None:
+    """LMDB reports a short write as an input/output error, which is no failure of the disk."""
+    disk = tmp_path / "disk"
+    with small_disk(disk, "4m"):
+        store = await LmdbStore.open(disk / "index", PIECE_BYTES * 64)
+        _fill(disk / "filler")
+
+        def put_much(transaction: Transaction) -> None:
+            for number in range(1_000):
+                transaction.put(b"%d" % number, bytes(1_000))
+
+        for spare in (0, 100_000, 600_000):  # with some room left, the write is short
+            os.truncate(disk / "filler", (disk / "filler").stat().st_size - spare)
+            with pytest.raises(DiskFullError):
+                await store.update(put_much)
+        (disk / "filler").unlink()
+        await store.update(put_much)
+        assert await store.view(lambda t: t.get(b"999")) == bytes(1_000)
+        assert store.sizes().used_bytes >= 1_000_000
+        await store.close()
+
+
+async def _run(words: list[str]) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-m", "quire.cli.main", *words]
+    return await asyncio.to_thread(
+        subprocess.run, command, capture_output=True, text=True, check=False, timeout=60
+    )
 
 
 async def test_a_full_disk(cluster_with_a_small_disk: LocalCluster, tmp_path: Path) -> None:

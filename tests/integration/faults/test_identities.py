@@ -173,19 +173,8 @@ async def payloads_of(client: LedgerClient, ledger_id: int) -> list[bytes]:
 
 async def refusal(cluster: LocalCluster, bookie: LocalBookie) -> str:
     """Run a bookie that must not start, on its directories as they are; return what it says."""
-    options = {
-        "data-dir": bookie.data_dir,
-        "metadata": cluster.metadata_uri,
-        "reserve-bytes-min": 1,
-        "disk-high-mark": 1.0,
-        "disk-low-mark": 1.0,
-    }
-    words = [str(word) for key, value in options.items() for word in (f"--{key}", value)]
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "quire.cli.main", "bookie", "run", *words),
-        stdin=DEVNULL,
-        stdout=PIPE,
-        stderr=PIPE,
+        *run_words(cluster, bookie.data_dir), stdin=DEVNULL, stdout=PIPE, stderr=PIPE
     )
     try:
         output, errors = await asyncio.wait_for(process.communicate(), REFUSAL_S)
@@ -196,3 +185,17 @@ async def refusal(cluster: LocalCluster, bookie: LocalBookie) -> str:
     assert process.returncode != 0
     assert output == b"", "nothing says that it serves"
     return errors.decode()
+
+
+def run_words(cluster: LocalCluster, directory: Path) -> list[str]:
+    """Return the command line of a bookie on a directory."""
+    options = {
+        "data-dir": directory,
+        "metadata": cluster.metadata_uri,
+        "reserve-bytes-min": 1,
+        "segment-bytes-max": 2**20,
+        "disk-high-mark": 1.0,
+        "disk-low-mark": 1.0,
+    }
+    words = [str(word) for key, value in options.items() for word in (f"--{key}", value)]
+    return [sys.executable, "-m", "quire.cli.main", "bookie", "run", *words]

@@ -4,7 +4,9 @@ import json
 import os
 import signal
 import socket
+import time
 from pathlib import Path
+from typing import Any
 from urllib.request import urlopen
 
 from quire.errors import ExitCode
@@ -42,8 +44,10 @@ def test_a_table_for_people(cluster: RunningCluster) -> None:
     assert lines[0].split() == [
         "ID",
         "STATE",
+        "CONDITIONS",
         "ADDRESS",
         "LOCATION",
+        "HOST",
         "FREE",
         "BYTES",
         "ADMIN",
@@ -56,8 +60,38 @@ def test_a_healthy_cluster(cluster: RunningCluster) -> None:
     cluster.json("ledger", "append", stdin=b"one\n")
     told = cluster.json("cluster", "health")
     assert told["is_healthy"]
-    assert (told["bookies_up"], told["bookies_writable"]) == (4, 4)
+    assert (told["bookies_up"], told["bookies_writable"], told["hosts_up"]) == (4, 4, 4)
+    assert told["warnings"] == []
     assert told["ledgers"]["closed"] >= 1
+
+
+def test_an_operator_makes_a_bookie_read_only_and_writable_again(cluster: RunningCluster) -> None:
+    bookie = cluster.told["bookies"][2]["id"]
+    told = cluster.json("bookie", "readonly", bookie, "on")
+    assert (told["read_only"], told["writable"]) == (True, False)
+    try:
+        info = wait_for_conditions(cluster, bookie, ["operator"])
+        assert (info["state"], info["admin"]["writable"]) == ("read-only", False)
+        assert info["admin"]["conditions"][0]["try_next"] == "quire bookie readonly ID off"
+        health = cluster.run("cluster", "health", "-o", "json")
+        assert health.returncode == ExitCode.FINDINGS
+        (finding,) = json.loads(health.stdout)["findings"]
+        assert finding["where"] == f"bookie {bookie}"
+        assert finding["advice"] == f"quire bookie readonly {bookie} off"
+        with urlopen(f"{info['admin_url']}/metrics", timeout=5) as answer:
+            assert b'quire_bookie_read_only{reason="operator"} 1.0' in answer.read()
+    finally:
+        assert cluster.json("bookie", "readonly", bookie, "off")["writable"] is True
+    assert wait_for_conditions(cluster, bookie, [])["state"] == "up"
+    assert cluster.json("cluster", "health")["is_healthy"]
+
+
+def wait_for_conditions(cluster: RunningCluster, bookie: str, wanted: list[str]) -> Any:
+    """Wait until a bookie's registration names these conditions; return what `info` prints."""
+    deadline = time.monotonic() + TIMEOUT_S
+    while (info := cluster.json("bookie", "info", bookie))["conditions"] != wanted:
+        assert time.monotonic() < deadline, info["conditions"]
+    return info
 
 
 def test_metadata_is_sound_and_dumped(cluster: RunningCluster) -> None:

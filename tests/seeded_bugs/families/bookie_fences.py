@@ -18,13 +18,13 @@ from tests.seeded_bugs.seeded_bug import (
 )
 
 STORAGE = "bookie/storage.py"
+ADMISSION = "bookie/admission.py"
+READS = "bookie/ledger_reads.py"
 STORAGE_TESTS = "tests/unit/bookie/test_storage.py"
 FENCE_NOT_AWAITED = Edit(
     STORAGE,
-    "            status = await self._commits.append(RecordKind.FENCE,"
-    " records.encode_ledger(ledger_id))\n",
-    "            self._commits.queue(RecordKind.FENCE, records.encode_ledger(ledger_id),"
-    " lambda _: None)\n",
+    "                status = await self._commits.append(RecordKind.FENCE, fence)\n",
+    "                self._commits.queue(RecordKind.FENCE, fence, lambda _: None)\n",
 )
 ASKED_ANEW = hidden_from_model(
     "an add that waits for its comparison is asked anew behind it, and checked anew"
@@ -54,19 +54,20 @@ BUGS = (
             FENCE_NOT_AWAITED,
             Edit(
                 STORAGE,
-                "        elif state.queued_count:\n            await self._log.barrier()\n"
-                "            status = Status.OK if self._log.failure is None else"
+                "            elif state.queued_count:\n"
+                "                await self._log.barrier()\n"
+                "                status = Status.OK if self._log.failure is None else"
                 " Status.UNKNOWN\n",
                 "",
             ),
             Edit(
-                STORAGE,
+                READS,
                 "        if after_fence and state.queued_count:\n"
                 "            await self._log.barrier()\n",
                 "",
             ),
             Edit(
-                STORAGE,
+                READS,
                 "        if result.status is Status.NO_SUCH_ENTRY and state.queued_count:\n",
                 "        if False and state.queued_count:\n",
             ),
@@ -89,13 +90,14 @@ BUGS = (
         (
             Edit(
                 STORAGE,
-                "            state.fenced = state.is_dirty = True\n",
+                "            state.fenced = True\n            state.touch()\n",
                 "            state.fenced = True\n",
             ),
             Edit(
                 "bookie/opening.py",
-                "        state.is_dirty = True\n        if header.kind is RecordKind.FENCE:\n",
-                "        state.is_dirty = header.kind is not RecordKind.FENCE\n"
+                "        state.touch()\n        if header.kind is RecordKind.FENCE:\n",
+                "        if header.kind is not RecordKind.FENCE:\n"
+                "            state.touch()\n"
                 "        if header.kind is RecordKind.FENCE:\n",
             ),
         ),
@@ -109,11 +111,10 @@ BUGS = (
         (
             Edit(
                 "bookie/opening.py",
-                "        state = self._ledgers.get_or_make(ledger_id)\n"
-                "        state.is_dirty = True\n",
+                "        state = self._ledgers.get_or_make(ledger_id)\n        state.touch()\n",
                 "        if ledger_id not in self._ledgers.states:\n            return\n"
                 "        state = self._ledgers.get_or_make(ledger_id)\n"
-                "        state.is_dirty = True\n",
+                "        state.touch()\n",
             ),
         ),
         (
@@ -131,21 +132,22 @@ BUGS = (
             Edit(
                 STORAGE,
                 "        state = self._ledgers.get_or_make(ledger_id)\n"
-                "        if not state.fenced:\n",
-                "        state = self._ledgers.states.get(ledger_id)\n"
-                "        is_known = state is not None\n"
-                "        if state is None:\n"
-                "            state = ledger_state.LedgerState(ledger_id)\n"
-                "        if not state.fenced:\n",
+                "        state.use_count += 1\n",
+                "        known = self._ledgers.states.get(ledger_id)\n"
+                "        state = known or ledger_state.LedgerState(ledger_id)\n"
+                "        state.use_count += 1\n",
             ),
             Edit(
                 STORAGE,
-                "        return self._snapshot(ledger_id, self._refuse(ledger_id, master_key) or"
-                " status)\n",
-                "        if not is_known:\n"
-                "            return LedgerSnapshot(status, NO_ENTRY, NO_ENTRY, fenced=True)\n"
-                "        return self._snapshot(ledger_id, self._refuse(ledger_id, master_key) or"
-                " status)\n",
+                "            refusal = self._admission.refuse_held(state, master_key)\n",
+                "            if ledger_id not in self._ledgers.states:\n"
+                "                return LedgerSnapshot(status, NO_ENTRY, NO_ENTRY, fenced=True)\n"
+                "            refusal = self._admission.refuse_held(state, master_key)\n",
+            ),
+            Edit(
+                STORAGE,
+                "from metadata.ids import EntryId, LedgerId\n",
+                "from metadata.ids import NO_ENTRY, EntryId, LedgerId\n",
             ),
         ),
         (
@@ -181,7 +183,7 @@ BUGS = (
         ("4.3", "7.4"),
         (
             Edit(
-                STORAGE,
+                ADMISSION,
                 "        if refusal is not None or recovery:\n            return refusal\n"
                 "        state = self._ledgers.states.get(ledger_id)\n",
                 "        state = self._ledgers.states.get(ledger_id)\n"
@@ -201,7 +203,7 @@ BUGS = (
         ("4.3", "7.2"),
         (
             Edit(
-                STORAGE,
+                ADMISSION,
                 "        if state is not None and state.fenced:\n"
                 "            return Status.FENCED\n",
                 "",
@@ -212,5 +214,26 @@ BUGS = (
             model("pair, recovery, at once"),
             simulation("takeovers"),
         ),
+    ),
+    SeededBug(
+        "not_in_memory_means_never_seen",
+        "A ledger whose state is not in memory is taken for one that was never seen.",
+        ("4.3", "7.2", "10.2"),
+        (
+            Edit(
+                "bookie/ledgers.py",
+                "            ledger_id <= self.highest_id\n",
+                "            ledger_id <= -1\n",
+            ),
+        ),
+        (
+            units(
+                "tests/unit/bookie/test_cold_ledgers.py"
+                "::test_a_cold_ledger_that_is_not_in_memory_was_seen",
+                STORAGE_CRASHES,
+            ),
+            simulation("takeovers"),
+        ),
+        (hidden_from_model("the model has one ledger, which stays in memory"),),
     ),
 )

@@ -52,10 +52,7 @@ BUGS = (
             ),
         ),
         (
-            units(
-                f"{UPKEEP}::"
-                "test_a_ledger_whose_runs_went_missing_is_unknown_and_then_rebuilt_in_limbo"
-            ),
+            units(f"{UPKEEP}::test_a_ledger_whose_runs_went_missing_is_unknown_and_then_rebuilt"),
             simulation("damage"),
         ),
         (DISK_ONLY,),

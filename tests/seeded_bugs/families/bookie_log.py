@@ -12,6 +12,7 @@ from tests.seeded_bugs.seeded_bug import (
     STORAGE_CRASHES,
     Edit,
     SeededBug,
+    hidden_from_simulation,
     simulation,
     units,
 )
@@ -21,6 +22,7 @@ SCAN = "bookie/recovery_scan.py"
 DAMAGE = "tests/unit/bookie/test_replay_damage.py"
 BODIES = "tests/unit/wire/test_bodies.py"
 UPKEEP = "tests/unit/bookie/test_storage_upkeep.py"
+HEALTH = "tests/unit/bookie/test_disk_health.py"
 
 BUGS = (
     SeededBug(
@@ -99,9 +101,9 @@ BUGS = (
         ("4.3",),
         (
             Edit(
-                LOG,
-                "        await self._disk.sync_directory(DIRECTORY)\n        self._active,",
-                "        self._active,",
+                "bookie/next_segment.py",
+                "        await self._disk.sync_directory(DIRECTORY)\n        return",
+                "        return",
             ),
         ),
         (units(LOG_CRASHES, STORAGE_CRASHES), simulation("crashes")),
@@ -115,8 +117,8 @@ BUGS = (
         (
             Edit(
                 SCAN,
-                "        if damage.lsn < self._synced_lsn:\n            return False\n",
-                "        if damage.lsn < self._synced_lsn or damage.next_lsn is not None:\n"
+                "        if damage.lsn < self._proved_lsn:\n            return False\n",
+                "        if damage.lsn < self._proved_lsn or damage.next_lsn is not None:\n"
                 "            return False\n",
             ),
         ),
@@ -130,7 +132,7 @@ BUGS = (
         (
             Edit(
                 SCAN,
-                "        if damage.lsn < self._synced_lsn:\n            return False\n"
+                "        if damage.lsn < self._proved_lsn:\n            return False\n"
                 "        synced_lsn = 0\n",
                 "        if damage.lsn >= 0:\n            return True\n        synced_lsn = 0\n",
             ),
@@ -155,14 +157,19 @@ BUGS = (
     ),
     SeededBug(
         "torn_tail_not_cut",
-        "A torn tail is passed over and left in its file: the next start finds a later segment"
-        " behind it, and takes it for corruption.",
+        "A torn tail is left in its file, and the head of the next segment is not asked where the"
+        " log before it ended: the next start takes the tail for corruption.",
         ("2.4",),
         (
             Edit(
                 SCAN,
-                "        await file.truncate(offset)\n        segment.size = offset\n",
-                "        segment.size = offset\n",
+                "            await file.truncate(size)\n",
+                "            pass\n",
+            ),
+            Edit(
+                SCAN,
+                "        if ended_at is not None and records.segment_of(ended_at)",
+                "        if not segment and records.segment_of(ended_at)",
             ),
         ),
         (units(STORAGE_CRASHES, LOG_CRASHES, DAMAGE), simulation("crashes")),
@@ -190,9 +197,9 @@ BUGS = (
         ("2.4",),
         (
             Edit(
-                "bookie/opening.py",
-                "        ledgers.enter_limbo(fence=bool(flags & FLAG_FENCES_LOST))\n",
-                "        ledgers.enter_limbo(fence=False)\n",
+                "bookie/start_checkpoints.py",
+                "            is_fenced = bool(self.flags & FLAG_FENCES_LOST)\n",
+                "            is_fenced = False\n",
             ),
             Edit(
                 "bookie/upkeep.py",
@@ -202,5 +209,20 @@ BUGS = (
         ),
         (units(DAMAGE, UPKEEP), simulation("damage")),
         (DISK_ONLY,),
+    ),
+    SeededBug(
+        "a_hung_disk_goes_unnoticed",
+        "A write that does not return is never taken for a hang: the bookie stays registered, and"
+        " writers wait for it.",
+        ("2.1",),
+        (
+            Edit(
+                "bookie/disk_health.py",
+                "        elif oldest.number == self._suspect:\n",
+                "        elif oldest.number < 0:\n",
+            ),
+        ),
+        (units(HEALTH),),
+        (DISK_ONLY, hidden_from_simulation("its disks are slow, and none of them stops for long")),
     ),
 )

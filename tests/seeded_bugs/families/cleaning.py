@@ -7,6 +7,7 @@ Source: protocol rules 10.1, 10.2; reliability D20; BookKeeper #3466, #870, #446
 
 from tests.seeded_bugs.seeded_bug import (
     DISK_ONLY,
+    SCENARIOS,
     STORAGE_CRASHES,
     Edit,
     SeededBug,
@@ -20,7 +21,12 @@ CLEANER = "bookie/cleaner.py"
 COLLECTOR = "bookie/collector.py"
 COLLECTOR_TESTS = "tests/unit/bookie_server/test_collector.py"
 EDGES = "tests/unit/bookie/test_storage_edges.py"
+FULL_DISK = "tests/unit/bookie/test_full_disk.py"
 UPKEEP = "tests/unit/bookie/test_storage_upkeep.py"
+NEVER_FULL = hidden_from_simulation("a simulated disk never fills up")
+HORIZON = "tests/unit/bookie/test_horizon.py"
+NOT_MOVED = hidden_from_simulation("without repair no ledger moves away from a bookie")
+NOT_TRIMMED = hidden_from_simulation("its clients seldom send adds for ledgers that they deleted")
 NOT_COLLECTED = hidden_from_model("the model deletes nothing")
 
 BUGS = (
@@ -31,9 +37,8 @@ BUGS = (
         (
             Edit(
                 CLEANER,
-                "            unmoved |= await self._index.move("
-                "rewrite.moves[start : start + limit])\n",
-                "            moving = self._index.move(rewrite.moves[start : start + limit])\n"
+                "            unmoved |= await self._index.move(moves)\n",
+                "            moving = self._index.move(moves)\n"
                 "            self._moving = asyncio.get_running_loop().create_task(moving)\n",
             ),
         ),
@@ -83,10 +88,8 @@ BUGS = (
         (
             Edit(
                 COLLECTOR,
-                "            if not may_remove(await self._read(ledger_id, fresh=True),"
-                " bookie_id):\n",
-                "            if not may_remove(await self._read(ledger_id, fresh=False),"
-                " bookie_id):\n",
+                "            metadata = await self._read(ledger_id, fresh=True)\n",
+                "            metadata = await self._read(ledger_id, fresh=False)\n",
             ),
         ),
         (simulation("metadata"),),
@@ -138,12 +141,118 @@ BUGS = (
         ("10.2",),
         (
             Edit(
-                "bookie/storage.py",
-                "        if ledger_id in self._ledgers.deleted or ledger_id in self._deleting:\n",
-                "        if ledger_id in self._deleting:\n",
+                "bookie/admission.py",
+                "        if self._ledgers.is_deleted(ledger_id) or ledger_id in self.deleting:\n",
+                "        if ledger_id in self.deleting:\n",
             ),
         ),
         (units(f"{UPKEEP}::test_a_deleted_ledger_never_comes_back", COLLECTOR_TESTS), simulation()),
         (NOT_COLLECTED,),
+    ),
+    SeededBug(
+        "emergency_never_rewrites",
+        "On a full disk only dead segments are dropped: a fragmented bookie stays read-only.",
+        ("4.3",),
+        (
+            Edit(
+                "bookie/cleaning.py",
+                "        if needed_bytes > room.free_bytes:\n",
+                "        if room.is_full or needed_bytes > room.free_bytes:\n",
+            ),
+        ),
+        (units(FULL_DISK),),
+        (DISK_ONLY, NEVER_FULL),
+    ),
+    SeededBug(
+        "recovery_adds_eat_the_reserve",
+        "Recovery adds are stored on a full disk until no room is left for fences and deletions.",
+        ("4.3",),
+        (
+            Edit(
+                "bookie/admission.py",
+                "            refusal = Status.READ_ONLY\n        if refusal is None and",
+                "            refusal = None\n        if refusal is None and",
+            ),
+        ),
+        (units(FULL_DISK),),
+        (DISK_ONLY, NEVER_FULL),
+    ),
+    SeededBug(
+        "live_bytes_lost_at_a_crash",
+        "A deletion removes runs in one transaction, and their bytes from what is known of the"
+        " segment in none: after a crash the segment looks alive.",
+        ("10.2",),
+        (
+            Edit(
+                "bookie/index_pages.py",
+                "    add_live_bytes(transaction, {number: -size for number, size in"
+                " freed.items()})\n",
+                "",
+            ),
+        ),
+        (units("tests/unit/bookie/test_live_bytes.py"),),
+        (
+            DISK_ONLY,
+            hidden_from_simulation("garbage that is collected late is no fault of safety"),
+        ),
+    ),
+    SeededBug(
+        "moved_away_forgets_its_fence",
+        "A ledger that moved away is taken for a new one: a late add of its writer is stored.",
+        ("10.1",),
+        (
+            Edit(
+                "bookie/ledger_state.py",
+                "    state.fenced = state.is_fence_durable = True\n"
+                "    state.limbo = state.released = True\n",
+                "    state.limbo = state.released = True\n",
+            ),
+        ),
+        (units("tests/unit/bookie/test_released.py"),),
+        (NOT_COLLECTED, NOT_MOVED),
+    ),
+    SeededBug(
+        "horizon_not_raised_with_the_trim",
+        "Tombstones are trimmed, and the horizon above them is kept in memory alone.",
+        ("10.3",),
+        (
+            Edit(
+                "bookie/horizon_pages.py",
+                "            horizon = max(horizon, ledger_id)\n",
+                "",
+            ),
+        ),
+        (units(HORIZON, STORAGE_CRASHES),),
+        (NOT_COLLECTED, NOT_TRIMMED),
+    ),
+    SeededBug(
+        "trimmed_tombstone_admits_adds",
+        "An ordinary add for an unknown ledger at or below the horizon is stored without a read of"
+        " its metadata.",
+        ("10.3",),
+        (
+            Edit(
+                "bookie/admission.py",
+                "        if ledger_id > self._ledgers.horizon or ledger_id in"
+                " self._ledgers.states:\n",
+                "        if ledger_id >= 0:\n",
+            ),
+        ),
+        (units(HORIZON, STORAGE_CRASHES, SCENARIOS),),
+        (NOT_COLLECTED, NOT_TRIMMED),
+    ),
+    SeededBug(
+        "stale_read_admits_adds",
+        "The read that admits an add at or below the horizon may be older than the deletion.",
+        ("10.3",),
+        (
+            Edit(
+                "bookie/standing.py",
+                "            metadata, _ = await ledgers.get(ledger_id, fresh=True)\n",
+                "            metadata, _ = await ledgers.get(ledger_id, fresh=False)\n",
+            ),
+        ),
+        (units("tests/unit/bookie_server/test_standing.py", SCENARIOS),),
+        (NOT_COLLECTED, NOT_TRIMMED),
     ),
 )

@@ -9,6 +9,7 @@ from tests.seeded_bugs.seeded_bug import (
     Edit,
     SeededBug,
     hidden_from_model,
+    hidden_from_simulation,
     simulation,
     units,
 )
@@ -16,6 +17,7 @@ from tests.seeded_bugs.seeded_bug import (
 IDENTITY = "bookie/identity.py"
 TESTS = "tests/unit/bookie_server/test_identity.py"
 NO_IDENTITY = hidden_from_model("the model's bookies are who they are")
+NOT_DRAWN = hidden_from_simulation("the faults of a run bring it about too seldom")
 
 BUGS = (
     SeededBug(
@@ -85,5 +87,95 @@ BUGS = (
             simulation("damage"),
         ),
         (NO_IDENTITY,),
+    ),
+    SeededBug(
+        "position_recorded_before_the_sync",
+        "A bookie records how far its log is written, not how far it is durable: a start after a"
+        " power cut takes the disk for an old copy.",
+        ("2.6",),
+        (
+            Edit(
+                "bookie/log.py",
+                "        try:\n            await self._file.commit(segment.size, buffers)\n",
+                "        self.durable_lsn = records.lsn_of(segment.number, offset)\n"
+                "        try:\n            await self._file.commit(segment.size, buffers)\n",
+            ),
+        ),
+        (units("tests/unit/bookie_server/test_position.py"),),
+        (NO_IDENTITY, NOT_DRAWN),
+    ),
+    SeededBug(
+        "position_of_another_process_overwritten",
+        "A bookie that finds its position recorded by another process takes it over and goes on.",
+        ("2.6",),
+        (
+            Edit(
+                "bookie/position.py",
+                "            self._news.taken(taken)\n            raise taken\n",
+                "            self._log.warning(str(taken))\n"
+                "            self._record, self.version = found.record, found.version\n"
+                "            self._pending = None\n",
+            ),
+        ),
+        (
+            units(
+                "tests/unit/bookie_server/test_position.py",
+                "tests/unit/bookie_server/test_copies.py",
+            ),
+        ),
+        (NO_IDENTITY, NOT_DRAWN),
+    ),
+    SeededBug(
+        "copied_files_not_noticed",
+        "A start after an unclean stop does not compare the identity of the bookie's files.",
+        ("2.6",),
+        (
+            Edit(
+                IDENTITY,
+                "record.is_orderly or are_same_files(record.files, files):\n",
+                "record.is_orderly or len(record.files) == len(files):\n",
+            ),
+            Edit(
+                IDENTITY,
+                "from bookie.anchors import are_same_files, make_anchors, read_anchors\n",
+                "from bookie.anchors import make_anchors, read_anchors\n",
+            ),
+        ),
+        (units("tests/unit/bookie_server/test_copies.py"),),
+        (NO_IDENTITY, NOT_DRAWN),
+    ),
+    SeededBug(
+        "short_log_not_noticed",
+        "A start does not compare the end of the log with the recorded position.",
+        ("2.6",),
+        (
+            Edit(
+                "bookie/opening.py",
+                "    if end_lsn >= recorded_end_lsn:\n",
+                "    if end_lsn >= 0 * recorded_end_lsn:\n",
+            ),
+        ),
+        (
+            units(
+                "tests/unit/bookie_server/test_copies.py",
+                "tests/unit/bookie_server/test_old_copies.py",
+            ),
+            simulation("damage"),
+        ),
+        (NO_IDENTITY,),
+    ),
+    SeededBug(
+        "collected_on_the_word_of_old_metadata",
+        "The collector removes ledgers that a restored metadata service does not know.",
+        ("10.5",),
+        (
+            Edit(
+                "bookie/collector.py",
+                "            if not await self._age.may_collect():\n                return False\n",
+                "            await self._age.may_collect()\n",
+            ),
+        ),
+        (units("tests/unit/bookie_server/test_collector.py"),),
+        (NO_IDENTITY, NOT_DRAWN),
     ),
 )

@@ -33,7 +33,7 @@ BUGS = (
                 "    return NO_ENTRY if state is None else EntryId(max(state.lac, highest))\n",
             ),
             Edit(
-                "bookie/storage.py",
+                "bookie/ledger_reads.py",
                 "        return LedgerSnapshot(status, EntryId(state.lac), EntryId(state.highest),"
                 " state.fenced)\n",
                 "        lac = ledger_state.advertised_lac(state)\n"

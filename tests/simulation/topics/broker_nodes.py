@@ -132,7 +132,7 @@ class BrokerNode(Node):
         )
 
     @override
-    def after_death(self) -> None:
+    def after_death(self, *, power_off: bool) -> None:
         """Serve no more."""
         self.serving = self.process = None
 

@@ -243,6 +243,7 @@ def _base(rng: random.Random, seed: int, theme: str, duration_s: float, bookie_c
         theme=theme,
         beyond_budget=False,
         bookie_count=bookie_count,
+        bookies_per_host=1,
         duration_s=duration_s,
         quorums=(Quorum(3, 3, 2),),
         workload=Workload(0, 0, 0, 0, 0, 0.0, 0, 0, 0, 0.0, 0.0, b""),

@@ -1,14 +1,20 @@
 """Which segments cleaning chooses."""
 
-from bookie.cleaning import mean_run_bytes, plan_cleaning, spans
+import asyncio
+import struct
+
+from bookie.cleaning import CleaningRoom, live_bytes_of, pace_of, plan_cleaning
 from bookie.config import StorageConfig
-from bookie.records import FooterRun
+from bookie.listed_runs import SLICE_RUNS, ListedRuns
 from bookie.segments import Segment, parse_name, segment_name
-from metadata.ids import EntryId, LedgerId
 
 CONFIG = StorageConfig(
     segment_bytes_max=1000, clean_live_share_max=0.5, clean_mean_run_bytes_min=100
 )
+
+
+AMPLE = CleaningRoom(10**9, is_full=False, bytes_per_s=1.0)
+FULL = CleaningRoom(10**9, is_full=True, bytes_per_s=1.0)
 
 
 def segment(number: int, live: int, **fields: int | bool | None) -> Segment:
@@ -19,8 +25,8 @@ def segment(number: int, live: int, **fields: int | bool | None) -> Segment:
     return made
 
 
-def run(ledger_id: int, first: int, count: int, offset: int, size: int) -> FooterRun:
-    return FooterRun(LedgerId(ledger_id), EntryId(first), count, offset, size)
+def run(ledger_id: int, first: int, count: int, offset: int, size: int) -> bytes:
+    return struct.pack("<IQQII", count, ledger_id, first, offset, size)
 
 
 def test_the_plan() -> None:
@@ -35,16 +41,63 @@ def test_the_plan() -> None:
         segment(8, 900, mean=None),
         segment(9, 0),
     ]
-    plan = plan_cleaning(segments, 9, CONFIG, is_emergency=False)
+    plan = plan_cleaning(segments, 9, CONFIG, AMPLE)
     assert plan.dead == (1,)
-    assert plan.rewrite == (4, 3, 6)
-    emergency = plan_cleaning(segments, 10, CONFIG, is_emergency=True)
-    assert (emergency.dead, emergency.rewrite) == ((1, 9), ())
+    assert plan.rewrite == (4, 3)  # the scattered one would make more than one segment
+    assert plan.backlog_bytes == 1000 + sum(1000 - live - 256 for live in (400, 100))
 
 
-def test_one_pass_rewrites_about_one_segment() -> None:
+def test_a_scattered_segment_is_rewritten_once() -> None:
+    segments = [segment(6, 900, mean=50), segment(7, 900, mean=50, is_cleaned=True)]
+    assert plan_cleaning(segments, 9, CONFIG, AMPLE).rewrite == (6,)
+
+
+def test_one_pass_rewrites_at_most_one_segment() -> None:
     segments = [segment(number, 400) for number in range(1, 9)]
-    assert plan_cleaning(segments, 99, CONFIG, is_emergency=False).rewrite == (1, 2, 3)
+    assert plan_cleaning(segments, 99, CONFIG, AMPLE).rewrite == (1, 2)
+    assert plan_cleaning([segment(1, 5000)], 99, CONFIG, FULL).rewrite == ()
+
+
+def test_a_full_disk_has_anything_rewritten_that_frees_enough_the_cheapest_first() -> None:
+    large = segment(3, 600)
+    large.size = 4000
+    segments = [segment(1, 700), segment(2, 735), large, segment(4, 0), segment(5, 650)]
+    assert plan_cleaning(segments, 99, CONFIG, AMPLE).rewrite == (3,)
+    plan = plan_cleaning(segments, 99, CONFIG, FULL)
+    assert (plan.dead, plan.rewrite) == ((4,), (3,))
+    segments.remove(large)
+    assert plan_cleaning(segments, 99, CONFIG, FULL).rewrite == (5,)
+    assert plan_cleaning([segment(2, 735)], 99, CONFIG, FULL).rewrite == ()  # frees less than 1/64
+
+
+def test_only_what_fits_is_rewritten() -> None:
+    segments = [segment(1, 100), segment(2, 300)]
+    for free_bytes, rewrite in ((355, ()), (356, (1,)), (911, (1,)), (912, (1, 2))):
+        room = CleaningRoom(free_bytes, is_full=True, bytes_per_s=1.0)
+        assert plan_cleaning(segments, 99, CONFIG, room).rewrite == rewrite
+
+
+def test_the_room_counts_the_entries_of_the_footer() -> None:
+    one = segment(1, 500)
+    one.record_count = 10
+    room = CleaningRoom(500 + 256 + 139, is_full=True, bytes_per_s=1.0)
+    assert plan_cleaning([one], 99, CONFIG, room).rewrite == ()
+
+
+def test_the_pace_follows_the_backlog_and_the_disk() -> None:
+    config = StorageConfig(
+        segment_bytes_max=100, clean_bytes_per_s_min=10, clean_bytes_per_s_max=110
+    )
+    assert pace_of(0, 0.5, config, is_full=False) == 10
+    assert pace_of(400, 0.5, config, is_full=False) == 60
+    assert pace_of(10**6, 0.5, config, is_full=False) == 110
+    assert 59 < pace_of(0, config.disk_high_mark - 0.05, config, is_full=False) < 61
+    assert pace_of(0, 0.5, config, is_full=True) == 110
+
+
+def test_bytes_that_several_runs_share_count_once() -> None:
+    assert live_bytes_of([(9, 6, 100, 50), (3, 0, 100, 50), (5, 4, 300, 10)]) == 60
+    assert live_bytes_of([]) == 0
 
 
 def test_runs_are_joined_only_where_entries_and_bytes_touch() -> None:
@@ -55,9 +108,33 @@ def test_runs_are_joined_only_where_entries_and_bytes_touch() -> None:
         run(1, 3, 1, 150, 50),
         run(1, 5, 1, 200, 100),
     ]
-    assert mean_run_bytes(runs) == 300 // 4
-    assert mean_run_bytes([]) == 0
-    assert spans(runs) == [(1, 0, 5), (2, 0, 0)]
+    listed = ListedRuns(b"".join(runs))
+    assert asyncio.run(listed.mean_bytes()) == 300 // 4
+    assert asyncio.run(ListedRuns(b"").mean_bytes()) == 0
+    assert asyncio.run(listed.spans()) == {1: (0, 5), 2: (0, 0)}
+
+
+def test_runs_are_listed_in_slices_with_pauses() -> None:
+    count = 2 * SLICE_RUNS + 5
+    listed = ListedRuns(b"".join(run(1, number, 1, number * 50, 50) for number in range(count)))
+    assert len(listed) == count
+
+    async def firsts(*, newest_first: bool) -> list[int]:
+        found: list[int] = []
+        pauses: list[int] = []
+        async for runs in listed.slices(newest_first=newest_first):
+            asyncio.get_running_loop().call_soon(pauses.append, len(found))
+            found += [each.first_entry_id for each in runs]
+        assert pauses == [
+            0,
+            *([SLICE_RUNS, 2 * SLICE_RUNS] if not newest_first else [5, SLICE_RUNS + 5]),
+        ]
+        return found
+
+    assert asyncio.run(firsts(newest_first=False)) == list(range(count))
+    assert asyncio.run(firsts(newest_first=True)) == list(reversed(range(count)))
+    assert asyncio.run(listed.mean_bytes()) == 50 * count
+    assert asyncio.run(listed.spans()) == {1: (0, count - 1)}
 
 
 def test_names() -> None:

@@ -1,10 +1,13 @@
 """What cleaning leaves alone because the index changed while it worked."""
 
 from bookie import records
+from bookie.cleaning import CleaningRoom
 from bookie.index_pages import Move
 from bookie.wire.messages import Status
 from tests.unit.bookie.batches import make_run, payload_of
 from tests.unit.bookie.storage_fixture import Bench, add, entries_of, read, simulate
+
+AMPLE = CleaningRoom(10**9, is_full=False, bytes_per_s=10**6)
 
 
 def test_a_run_that_a_checkpoint_cuts_back_while_it_is_cleaned_is_kept() -> None:
@@ -25,7 +28,7 @@ def test_a_run_that_a_checkpoint_cuts_back_while_it_is_cleaned_is_kept() -> None
 
         index.move = move_late  # type: ignore[method-assign]
         index.insert(7, 3, 5, records.lsn_of(9, 48), 300)  # as an overlapping add leaves it
-        await storage._upkeep._cleaner._clean_segments([1], may_write=True)
+        await storage._upkeep._cleaner._clean_segments([1], AMPLE)
         index.move = move  # type: ignore[method-assign]
         assert entries_of(await read(storage, 7, 0, 2)) == {i: payload_of(7, i) for i in range(3)}
 

@@ -10,12 +10,13 @@ from pathlib import Path
 
 from bookie import index_pages, ledger_state, records
 from bookie.config import StorageConfig
-from bookie.index_pages import INDEX_VERSION, Meta
+from bookie.index_pages import Meta
 from bookie.index_store import Transaction
 from bookie.ledger_state import LedgerState
 from bookie.log import Log
 from bookie.records import Record, RecordKind
 from bookie.recovery_scan import LogReplay, find_segments
+from bookie.replay import scan
 from metadata.ids import EntryId, LedgerId
 from tests.simulation.disk import CrashableDisk, DiskFaults, Platter
 from tests.simulation.index_store import MemoryStore
@@ -68,10 +69,12 @@ def test_a_segment_of_version_1_is_read() -> None:
         assert not outcome.corrupt
         return found
 
-    head, *content, footer = run_simulation(main, 1)
+    head, *content = run_simulation(main, 1)
     assert head == (RecordKind.HEAD, records.encode_head(0, 0))
     assert content == CONTENT
-    runs = list(records.decode_footer(footer[1]))
+    stored, _, _ = scan(memoryview(SEGMENT.read_bytes()), 1 << 32)
+    assert stored[-1].header.kind is RecordKind.FOOTER
+    runs = records.decode_runs(records.packed_runs(stored[-1].body))
     assert [(run.ledger_id, run.first_entry_id, run.count) for run in runs] == [
         (7, 0, 3),
         (7, 3, 1),
@@ -86,7 +89,7 @@ def index_pairs() -> list[tuple[bytes, bytes]]:
         deleted = LedgerId(2**63 - 1)
 
         def fill(transaction: Transaction) -> None:
-            index_pages.write_meta(transaction, Meta(INDEX_VERSION, 0, 0x1_0000_0040, 0, 0))
+            index_pages.write_meta(transaction, Meta(1, 0, 0x1_0000_0040, 0, 0))
             index_pages.put_runs(
                 transaction, 7, [(2, 0, 2**32 + 80, 99), (9, 3, 2**32 + 500, 70)], -1
             )
@@ -95,7 +98,7 @@ def index_pairs() -> list[tuple[bytes, bytes]]:
                 (deleted, ledger_state.encode_deleted(deleted, has_runs=True)),
             ]
             index_pages.write_states(transaction, values)
-            index_pages.write_live_bytes(transaction, [(1, 169)])
+            index_pages.add_live_bytes(transaction, {1: 169})
 
         await store.update(fill)
         return [(key, store.pairs[key]) for key in store.keys]

@@ -5,6 +5,7 @@ values.
 import asyncio
 import dataclasses
 import random
+from collections.abc import Callable
 from itertools import pairwise
 
 import pytest
@@ -14,7 +15,7 @@ from bookie.config import StorageConfig
 from bookie.errors import DiskFullError
 from bookie.index import Index
 from bookie.index_pages import INDEX_VERSION, Meta, Move
-from bookie.index_runs import Run
+from bookie.index_runs import Lookup, Run
 from bookie.index_store import Transaction
 from bookie.ledger_state import LedgerState
 from metadata.ids import LedgerId
@@ -65,19 +66,18 @@ class Twins:
         self.next_location += 10
 
     def encode(self, ledger_id: int, highest_moved: int) -> bytes:
-        state = LedgerState(LedgerId(ledger_id))
-        return state.encode(max(highest_moved, self.indexed_highest[ledger_id]))
+        highest = max(highest_moved, self.indexed_highest[ledger_id])
+        self.indexed_highest[ledger_id] = highest
+        return LedgerState(LedgerId(ledger_id)).encode(highest)
 
     async def checkpoint(self) -> None:
-        moved = await self.index.checkpoint(
+        await self.index.checkpoint(
             self.next_location,
-            [1],
+            {1: None},
             self.encode,
-            [(1, 5), (2, None)],
+            [2],
             self.indexed_highest.__getitem__,
         )
-        for ledger_id, highest in moved:
-            self.indexed_highest[ledger_id] = max(self.indexed_highest[ledger_id], highest)
 
     async def check(self) -> None:
         for ledger_id, places in self.places.items():
@@ -243,6 +243,42 @@ def test_a_lookup_beside_a_checkpoint_misses_nothing(steps: int) -> None:
     run_simulation(main, steps)
 
 
+def test_a_lookup_whose_store_answers_late_sees_what_checkpoints_stored_meanwhile() -> None:
+    async def main() -> None:
+        twins = Twins(random.Random(1))
+        await twins.begin()
+        index, store = twins.index, twins.store
+        index.insert(1, 0, 9, 1 << 32, 10)
+        await index.checkpoint(1, {}, lambda *_: None, [], lambda _: -1)
+        may_answer = asyncio.Event()
+        view = store.view
+
+        async def view_late(job: Callable[[Transaction], Lookup]) -> Lookup:
+            found = await view(job)
+            await may_answer.wait()
+            return found
+
+        store.view = view_late  # type: ignore[method-assign,assignment]
+        asking = asyncio.create_task(index.look_up(1, 5, 40, 9, 64))
+        await asyncio.sleep(1)
+        for number in (1, 2):  # two checkpoints begin and end
+            index.insert(1, 10 * number, 10 * number + 9, (1 << 32) + 1000 * number, 10)
+            await index.checkpoint(number + 1, {}, lambda *_: None, [], lambda _: -1)
+        index.insert(1, 15, 19, 2 << 32, 5)
+        assert not asking.done()
+        may_answer.set()
+        found = await asking
+        assert found.known_to == 40
+        assert found.runs == [
+            (9, 5, 1 << 32, 10),
+            (14, 10, (1 << 32) + 1000, 10),
+            (19, 15, 2 << 32, 5),
+            (29, 20, (1 << 32) + 2000, 10),
+        ]
+
+    run_simulation(main, 1)
+
+
 def test_a_checkpoint_rests_after_each_transaction_of_runs_and_all_stays_readable() -> None:
     worked: list[float] = []
 
@@ -256,11 +292,13 @@ def test_a_checkpoint_rests_after_each_transaction_of_runs_and_all_stays_readabl
         async def rest(worked_s: float) -> None:
             worked.append(worked_s)
             assert twins.index.record_count == 0
-            found = await twins.index.look_up(1, 0, 18, -1, 3)
+            found = await twins.index.look_up(1, 0, 18, -1, 64)
             assert [run[1] for run in found.runs] == list(range(0, 20, 2))
 
         state = twins.encode
-        await twins.index.checkpoint(1, [1], state, [], twins.indexed_highest.__getitem__, rest)
+        await twins.index.checkpoint(
+            1, {1: None}, state, [], twins.indexed_highest.__getitem__, rest
+        )
 
     run_simulation(main, 1)
     assert worked == pytest.approx([0.5] * 3)  # four runs at a time; the store waits twice for each

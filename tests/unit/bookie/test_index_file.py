@@ -1,14 +1,20 @@
-"""The index's file has its name only once its first pages are durable (LMDB does not see to it)."""
+"""The index's file: it has its name only once its first pages are durable (LMDB does not see to
+it), views do not wait for updates, and its map grows only between transactions.
+"""
 
+import asyncio
 import os
+import threading
 from pathlib import Path
 
 import pytest
 
 from bookie import disk_calls
 from bookie.index_lmdb import DATA_NAME, LmdbStore
+from bookie.index_store import Transaction
 
 MAP_BYTES = 2**20
+DEADLINE_S = 30.0
 
 
 async def test_the_first_pages_are_durable_before_the_file_has_its_name(
@@ -33,4 +39,54 @@ async def test_what_a_cut_left_of_the_making_is_made_anew(tmp_path: Path) -> Non
     store = await LmdbStore.open(tmp_path, MAP_BYTES)
     await store.update(lambda transaction: transaction.put(b"key", b"value"))
     assert await store.view(lambda transaction: transaction.get(b"key")) == b"value"
+    await store.close()
+
+
+async def test_a_view_does_not_wait_for_an_update(tmp_path: Path) -> None:
+    store = await LmdbStore.open(tmp_path, MAP_BYTES)
+    await store.update(lambda transaction: transaction.put(b"key", b"old"))
+    is_updating, may_commit = threading.Event(), threading.Event()
+
+    def update(transaction: Transaction) -> None:
+        transaction.put(b"key", b"new")
+        is_updating.set()
+        may_commit.wait()
+
+    updating = asyncio.ensure_future(store.update(update))
+    await asyncio.to_thread(is_updating.wait)
+    try:
+        view = store.view(lambda transaction: transaction.get(b"key"))
+        assert await asyncio.wait_for(view, DEADLINE_S) == b"old"
+    finally:
+        may_commit.set()
+    await updating
+    assert await store.view(lambda transaction: transaction.get(b"key")) == b"new"
+    await store.close()
+
+
+async def test_the_map_grows_only_between_views(tmp_path: Path) -> None:
+    store = await LmdbStore.open(tmp_path, MAP_BYTES)
+    values = {b"%06d" % number: bytes([number % 251]) * 1000 for number in range(8_000)}
+    await store.update(lambda transaction: transaction.put(b"first", b"value"))
+    is_viewing, may_end = threading.Event(), threading.Event()
+
+    def view(transaction: Transaction) -> bytes | None:
+        is_viewing.set()
+        may_end.wait()
+        return transaction.get(b"first")
+
+    def update(transaction: Transaction) -> None:
+        for key, value in values.items():
+            transaction.put(key, value)
+
+    viewing = asyncio.ensure_future(store.view(view))
+    await asyncio.to_thread(is_viewing.wait)
+    updating = asyncio.ensure_future(store.update(update))
+    await asyncio.wait([updating], timeout=0.5)
+    assert not updating.done(), "the map moved below a view"
+    may_end.set()
+    assert await viewing == b"value"
+    await updating
+    pairs = await store.view(lambda transaction: transaction.scan(b"0", len(values)))
+    assert dict(pairs) == values
     await store.close()

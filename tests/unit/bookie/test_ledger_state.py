@@ -84,14 +84,17 @@ def test_a_stored_state_is_read_back(fenced: bool, limbo: bool, key: bytes | Non
 
 def test_what_changes_after_it_was_taken_is_unsaved_again() -> None:
     ledgers = Ledgers()
-    ledgers.get_or_make(LedgerId(1)).is_dirty = True
-    ledgers.get_or_make(LedgerId(2))
+    ledgers.get_or_make(LedgerId(1))
     ledgers.delete(3, has_runs=False)
-    assert ledgers.take_unsaved() == [1, 3]
-    assert ledgers.take_unsaved() == []
-    ledgers.states[1].is_dirty = True
-    ledgers.unsave([2, 3, 4])
-    assert ledgers.take_unsaved() == [1, 2, 3]
+    assert [*ledgers.take_unsaved()] == [1, 3]
+    ledgers.note_saved()
+    assert [*ledgers.take_unsaved()] == []
+    ledgers.note_saved()
+    ledgers.states[1].touch()
+    assert [*ledgers.take_unsaved()] == [1]
+    ledgers.get_or_make(LedgerId(2))
+    ledgers.unsave()
+    assert [*ledgers.take_unsaved()] == [2, 1]
 
 
 def test_a_watch_is_called_until_cancelled() -> None:

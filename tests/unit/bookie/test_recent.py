@@ -44,7 +44,7 @@ def test_what_is_found_is_contiguous_and_bounded(seed: int) -> None:
                 wanted = header.last_entry_id + 1
                 if wanted > stop:
                     break
-        found = recent.find(asked, start, stop, 1 << 30)
+        found = recent.find(asked, start, stop, 1 << 30, 1 << 30)
         assert [batch.data for batch in found] == [batch.data for batch in expected]
         assert [batch.header for batch in found] == [batch.header for batch in expected]
 
@@ -73,10 +73,10 @@ def test_a_dropped_ledger_and_one_that_goes_back_are_not_found() -> None:
     recent = RecentEntries(1 << 20)
     recent.put(make_run(1, 5, 2))
     recent.put(make_run(1, 3, 2))
-    assert recent.find(1, 3, 3, 10) == []
-    assert len(recent.find(1, 5, 9, 10)) == 1
+    assert recent.find(1, 3, 3, 10, 9) == []
+    assert len(recent.find(1, 5, 9, 10, 9)) == 1
     recent.drop(1)
-    assert recent.find(1, 5, 5, 10) == []
+    assert recent.find(1, 5, 5, 10, 9) == []
 
 
 def test_a_small_batch_does_not_hold_the_buffer_that_it_came_in() -> None:
@@ -85,4 +85,4 @@ def test_a_small_batch_does_not_hold_the_buffer_that_it_came_in() -> None:
     stored = bytes(buffer)
     recent.put(BatchView(buffer))
     buffer[:] = bytes(len(buffer))
-    assert [bytes(batch.data) for batch in recent.find(1, 0, 1, 10)] == [stored]
+    assert [bytes(batch.data) for batch in recent.find(1, 0, 1, 10, 9)] == [stored]

@@ -101,7 +101,7 @@ def test_a_read_only_bookie_still_tells_a_lac() -> None:
     async def main(bench: Bench) -> None:
         storage = await bench.open()
         assert await add(storage, make_run(7, 0, 3)) is Status.OK
-        storage.set_read_only(True)
+        storage.writability.set_by_operator(is_read_only=True)
         assert (await storage.write_lac(L, EntryId(2), KEY)).status is Status.READ_ONLY
         assert storage.lac_of(L) == 2
 
@@ -291,12 +291,12 @@ def test_read_only_by_an_operator() -> None:
     async def main(bench: Bench) -> None:
         storage = await bench.open()
         changes: list[bool] = []
-        storage.on_writable_change(lambda: changes.append(storage.is_writable))
-        storage.set_read_only(True)
+        storage.writability.on_change(lambda _: changes.append(storage.is_writable))
+        storage.writability.set_by_operator(is_read_only=True)
         assert await add(storage, make_run(7, 0, 1)) is Status.READ_ONLY
         assert await add(storage, make_run(7, 0, 1), recovery=True) is Status.OK
         assert (await storage.fence(L, KEY)).status is Status.OK
-        storage.set_read_only(False)
+        storage.writability.set_by_operator(is_read_only=False)
         assert await add(storage, make_run(8, 0, 1)) is Status.OK
         assert changes == [False, True]
 

@@ -108,7 +108,7 @@ def test_a_deleted_ledger_never_comes_back() -> None:
             assert await add(storage, make_run(7, 20, 1), recovery=True) is Status.DELETED
             assert (await read(storage, 7, 0, 0)).status is Status.DELETED
             assert (await storage.fence(L, KEY)).status is Status.DELETED
-            assert storage.ledger_ids() == [8]
+            assert await storage.list_ledgers(-1, 10) == ([8], None)
             await storage.clean()
             storage = await bench.reopen(storage)
         assert len(entries_of(await read(storage, 8, 0, 19))) == 20
@@ -195,7 +195,7 @@ def test_a_segment_that_was_cut_short_is_unknown_and_never_negative() -> None:
     simulate(main)
 
 
-def test_a_ledger_whose_runs_went_missing_is_unknown_and_then_rebuilt_in_limbo() -> None:
+def test_a_ledger_whose_runs_went_missing_is_unknown_and_then_rebuilt() -> None:
     async def main(bench: Bench) -> None:
         storage = await bench.open()
         for first in range(0, 200, 10):
@@ -214,12 +214,58 @@ def test_a_ledger_whose_runs_went_missing_is_unknown_and_then_rebuilt_in_limbo()
             assert entries_of(await read(storage, 7, 0, 199)) == {
                 i: payload_of(7, i) for i in range(200)
             }
-            assert (await read(storage, 7, 200, 200)).status is Status.UNKNOWN
-            assert (await storage.read_lac(L, KEY)).fenced
+            assert (await read(storage, 7, 200, 200)).status is Status.NO_SUCH_ENTRY
+            assert not (await storage.read_lac(L, KEY)).fenced
             assert (await read(storage, 8, 200, 200)).status is Status.NO_SUCH_ENTRY
             assert not (await storage.read_lac(LedgerId(8), KEY)).fenced
             running.cancel()
             storage = await bench.reopen(storage)
+
+    simulate(main)
+
+
+def test_what_the_segments_do_not_hold_either_is_searched_for_once() -> None:
+    async def main(bench: Bench) -> None:
+        storage = await bench.open()
+        for first in range(40):
+            assert await add(storage, make_run(7, first, 1, size=300)) is Status.OK
+        await storage.checkpoint()
+        store = bench.platter.stores["index"]
+        store.assign(max(key for key in store.keys if key.startswith(b"r")), None)
+        name = max(name for name in bench.platter.names if name.startswith("log/"))
+        bench.platter.flip_bit(name, 8 * (len(bench.platter.names[name].current) - 40))
+        running = asyncio.create_task(storage.background())
+        for _ in range(300):
+            assert (await read(storage, 7, 39, 39)).status is Status.UNKNOWN
+            await asyncio.sleep(1)
+        assert storage._upkeep._rebuilder.search_count == 1
+        # The ledger takes adds, and the entry when it is stored again.
+        assert await add(storage, make_run(7, 40, 1)) is Status.OK
+        assert (await read(storage, 7, 99, 99)).status is Status.UNKNOWN
+        assert await add(storage, make_run(7, 39, 1, size=300), recovery=True) is Status.OK
+        assert len(entries_of(await read(storage, 7, 39, 40))) == 2
+        assert not running.done()
+        running.cancel()
+
+    simulate(main)
+
+
+def test_a_search_of_the_segments_does_not_stop_the_watch_of_the_disk(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def never(*_: object) -> None:
+        await asyncio.sleep(10**6)
+
+    async def main(bench: Bench) -> None:
+        storage = await bench.open()
+        running = asyncio.create_task(storage.background())
+        monkeypatch.setattr("bookie.listing.list_records", never)
+        storage._reader.unproven[7] = 1
+        await asyncio.sleep(60)
+        bench.faults.capacity_bytes = 1000
+        await asyncio.sleep(20)
+        assert not storage.is_writable
+        running.cancel()
 
     simulate(main)
 

@@ -24,10 +24,16 @@ from metadata.ledger_metadata import (
 )
 from metadata.ledger_store import LedgerStore
 from metadata.memory import MemoryMetadataServer, MemoryMetadataStore
+from metadata.paths import bookie_path
 from metadata.store import MetadataStore
 from tests.unit.bookie_server.wire_client import WireClient
 
-SMALL = {"reserve_bytes_min": 1, "drain_timeout_s": 2.0, "disk_high_mark": 1.0}
+SMALL = {
+    "reserve_bytes_min": 1,
+    "segment_bytes_max": 2**20,
+    "drain_timeout_s": 2.0,
+    "disk_high_mark": 1.0,
+}
 
 
 class Machine:
@@ -80,6 +86,7 @@ class Machine:
 class Running:
     """One bookie that serves."""
 
+    server: MemoryMetadataServer
     process: BookieProcess
     disk: RealDisk
     store: MemoryMetadataStore
@@ -101,7 +108,7 @@ class Running:
                 build="test",
                 wall_clock_ms=lambda: 5,
             )
-            return cls(process, disk, store, *await process.start())
+            return cls(machine.server, process, disk, store, *await process.start())
         except BaseException:
             if process is not None:
                 await process.stop()
@@ -116,6 +123,20 @@ class Running:
     @property
     def admin_url(self) -> str:
         return f"http://{self.addresses.admin_host}:{self.addresses.admin_port}"
+
+    async def cut_off(self, *, stays_registered: bool = False) -> MemoryMetadataStore | None:
+        """End without what an orderly stop records; return the session that keeps the registration,
+        if it stays.
+        """
+        path = bookie_path(self.bookie_id)
+        registration = (await self.store.get(path, fresh=True)).value
+        self.process._has_failed = True  # then it records nothing
+        await self.stop()
+        if not stays_registered:
+            return None
+        session = MemoryMetadataStore(self.server)
+        await session.create(path, registration, ephemeral=True)
+        return session
 
     async def stop(self) -> None:
         await self.process.stop()

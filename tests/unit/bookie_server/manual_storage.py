@@ -9,11 +9,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 
 from bookie.answers import EntryRangesResult, LedgerSnapshot, ReadResult, StorageStatistics
+from bookie.disk import DiskSpace
 from bookie.storage import BookieStorage
 from bookie.wire.batch import BatchView, Buffer
 from bookie.wire.errors import BatchError
 from bookie.wire.messages import Status
+from bookie.writability import Writability
 from metadata.ids import NO_ENTRY, EntryId, LedgerId
+from serving.latency import LatencyCounts
 from serving.overriding import override
 
 
@@ -40,8 +43,10 @@ class ManualStorage(BookieStorage):
         self.raises: Exception | None = None
         self.caches_reads = False
         self.read_only = False
+        self._writability = Writability(lambda: 0.0)
         self.add_count = 0
         self.deletions_begun = 0
+        self.released: dict[LedgerId, None] = {}
         self.reads_running = 0
         self.reads_running_most = 0
         self._kept: dict[LedgerId, _Ledger] = {}
@@ -275,9 +280,17 @@ class ManualStorage(BookieStorage):
         ]
         return EntryRangesResult(Status.OK, tuple(ranges[:limit]), len(ranges) <= limit)
 
-    @override
     def ledger_ids(self) -> list[LedgerId]:
         return sorted(self._kept)
+
+    @override
+    async def list_ledgers(self, after: int, limit: int) -> tuple[list[LedgerId], int | None]:
+        page = [each for each in self.ledger_ids() if each > after]
+        return (page, None) if len(page) <= limit else (page[:limit], page[limit - 1])
+
+    @override
+    async def find_held(self, ledger_ids: list[LedgerId]) -> list[LedgerId]:
+        return [each for each in ledger_ids if each in self._kept]
 
     @property
     @override
@@ -292,9 +305,22 @@ class ManualStorage(BookieStorage):
         self._kept.pop(ledger_id, None)
         return Status.OK
 
+    @property
     @override
-    def set_read_only(self, read_only: bool) -> None:
-        self.read_only = read_only
+    def writability(self) -> Writability:
+        return self._writability
+
+    @override
+    async def release_ledger(self, ledger_id: LedgerId) -> Status:
+        await self._wait()
+        self._kept[ledger_id].batches.clear()
+        self._kept[ledger_id].fenced = True
+        self.released[ledger_id] = None
+        return Status.OK
+
+    @override
+    async def is_released(self, ledger_id: LedgerId) -> bool:
+        return ledger_id in self.released
 
     @property
     @override
@@ -302,13 +328,18 @@ class ManualStorage(BookieStorage):
         return not self.read_only
 
     @override
-    def on_writable_change(self, callback: Callable[[], None]) -> None:
-        return None
-
-    @override
     def statistics(self) -> StorageStatistics:
         zeros = dict.fromkeys((each.name for each in fields(StorageStatistics)), 0)
         return StorageStatistics(**zeros)  # type: ignore[arg-type]  # 0 is false
+
+    @property
+    @override
+    def disk_spaces(self) -> dict[str, DiskSpace]:
+        return {"log": DiskSpace(100, 30), "index": DiskSpace(50, 20)}
+
+    @override
+    def latencies(self) -> dict[str, LatencyCounts]:
+        return {}
 
     @override
     async def checkpoint(self) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import random
+import socket
 import struct
 from dataclasses import replace
 
@@ -18,6 +19,8 @@ from serving.server_log import LOGGER
 from tests.unit.bookie_server.conftest import BOOKIE, LIMITS, Served, serve
 from tests.unit.bookie_server.wire_client import WireClient, batch_of, hello
 from tests.until import until
+
+SOCKET_BUFFER_BYTES = 64 * 1024
 
 
 def _request(values: object, request_id: int = 900) -> bytes:
@@ -165,6 +168,16 @@ async def test_a_peer_that_does_not_read_is_stopped_then_dropped(served: Served)
     client.abort()
 
 
+def _limit_socket_buffers(client: WireClient, served: Served) -> None:
+    """Limit what the kernel holds of answers, whatever its defaults are."""
+    near = client.writer.get_extra_info("socket")
+    near.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, SOCKET_BUFFER_BYTES)
+    for connection in served.server.connections:
+        assert connection._transport is not None
+        far = connection._transport.get_extra_info("socket")
+        far.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SOCKET_BUFFER_BYTES)
+
+
 async def test_what_all_peers_leave_unread_is_bounded() -> None:
     limits = replace(LIMITS, write_stall_s=60, unread_bytes_max=1_200_000)
     served = await serve(limits)
@@ -175,6 +188,7 @@ async def test_what_all_peers_leave_unread_is_bounded() -> None:
     server = served.server
     for _ in range(4):
         client = await served.client(1)
+        _limit_socket_buffers(client, served)
         client.writer.transport.pause_reading()  # type: ignore[attr-defined]  # ours reads
         for _ in range(20):
             client.send_request(wanted)

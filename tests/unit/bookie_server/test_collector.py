@@ -10,10 +10,12 @@ from pathlib import Path
 import pytest
 
 from bookie.collector import Collector, may_remove
+from bookie.metadata_age import MetadataAge
 from bookie.wire.messages import Status
 from metadata.cookies import CookieRecord, CookieStore
-from metadata.ids import BookieId, ClientId, EntryId, LedgerId, UpdateToken
+from metadata.ids import BookieId, ClientId, EntryId, LedgerId, UpdateToken, Version
 from metadata.ledger_metadata import DigestType, Fragment, LedgerMetadata, LedgerState, QuorumSpec
+from tests.simulation.disk import CrashableDisk, DiskFaults, Platter
 from tests.unit.bookie_server.conftest import BOOKIE, Served
 from tests.unit.bookie_server.machine import Machine
 from tests.unit.bookie_server.wire_client import batch_of
@@ -32,11 +34,14 @@ class Collecting:
         self.machine = machine
         self.store = machine.store()
         self.ledgers = machine.ledgers(self.store)
+        disk = CrashableDisk(Platter(), machine.rng, DiskFaults(delay_s_max=0))
+        self.age = MetadataAge(disk, self.store, BOOKIE, served.storage.writability)
         self.collector = Collector(
             served.context,
             self.store,
             self.ledgers,
             machine.rng,
+            self.age,
             pass_interval_s=0.01,
             reads_per_s=10_000,
         )
@@ -106,7 +111,13 @@ async def test_a_ledger_that_went_elsewhere_goes_when_closed(collecting: Collect
     assert not await collecting.collector.look_at(ONE)
     await collecting.close_ledger(metadata)
     assert await collecting.collector.look_at(ONE)
-    assert collecting.served.storage.ledger_ids() == []
+    storage = collecting.served.storage
+    assert storage.ledger_ids() == [*storage.released] == [ONE], "it may come back by a repair"
+    assert not await collecting.collector.look_at(ONE), "once is enough"
+    client = await collecting.served.client(1)
+    assert await client.add(batch_of(1, 1)) is Status.FENCED
+    assert await client.add(batch_of(1, 0), recovery=True) is Status.OK
+    await client.close()
 
 
 async def test_a_deleted_ledger_goes_and_its_adds_are_refused(collecting: Collecting) -> None:
@@ -146,6 +157,24 @@ async def test_an_emptied_metadata_service_removes_nothing(collecting: Collectin
     await CookieStore(collecting.store).delete(BOOKIE, version)
     with pytest.raises(Exception, match="does not exist"):
         await collecting.collector.look_at(ONE)
+    assert collecting.served.storage.ledger_ids() == [ONE]
+
+
+async def test_a_restored_metadata_service_removes_nothing(collecting: Collecting) -> None:
+    await collecting.add(1)
+    await collecting.age.note_position(Version(3), Version(9))
+    assert not await collecting.collector.look_at(ONE)
+    assert collecting.served.storage.ledger_ids() == [ONE]
+    await collecting.age.accept()
+    assert await collecting.collector.look_at(ONE)
+
+
+async def test_a_service_that_is_restored_during_the_look_removes_nothing(
+    collecting: Collecting,
+) -> None:
+    await collecting.add(1)
+    collecting.age.follow(lambda: Version(9))  # what it recorded, and what is not there any more
+    assert not await collecting.collector.look_at(ONE)
     assert collecting.served.storage.ledger_ids() == [ONE]
 
 

@@ -1,6 +1,7 @@
 """A whole bookie in one process, with its real storage: through its port and its admin port."""
 
 import asyncio
+import re
 import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -9,7 +10,11 @@ import aiohttp
 import pytest
 
 from bookie.errors import DirectoryLockedError
-from bookie.server_errors import CannotListenError, CookieMismatchError, CookieMissingError
+from bookie.server_errors import (
+    CannotListenError,
+    CookieMismatchError,
+    CookieMissingError,
+)
 from bookie.wire.messages import (
     EntryRanges,
     LacReply,
@@ -23,7 +28,6 @@ from bookie.wire.messages import (
     WriteLac,
 )
 from metadata.directory import BookieDirectory
-from metadata.errors import NameHeldError
 from metadata.ids import NO_ENTRY, EntryId, LedgerId
 from tests.unit.bookie_server.machine import Machine, Running
 from tests.unit.bookie_server.wire_client import batch_of, payloads_of
@@ -168,7 +172,9 @@ async def test_read_only_lets_recovery_through(bookie: Running) -> None:
     assert await client.add(batch_of(1, 0)) is Status.OK
     async with aiohttp.ClientSession(bookie.admin_url) as http:
         async with http.post("/api/v1/read-only", json={"read_only": True}) as answer:
-            assert await answer.json() == {"read_only": True, "writable": False}
+            told = await answer.json()
+            assert (told["read_only"], told["writable"]) == (True, False)
+            assert [each["reason"] for each in told["conditions"]] == ["operator"]
         assert await client.add(batch_of(1, 1)) is Status.READ_ONLY
         assert await client.add(batch_of(1, 1), recovery=True) is Status.OK
         assert await client.ask(Ping()) == Pong(writable=False)
@@ -207,6 +213,11 @@ async def test_the_admin_port_shows_what_is_held(bookie: Running) -> None:
     assert 'quire_bookie_adds_total{status="ok"} 3.0' in text
     assert "quire_bookie_storage_ledgers 3.0" in text
     assert 'quire_bookie_add_latency_seconds_bucket{le="+Inf"} 3.0' in text
+    for name in ("storage_sync", "storage_checkpoint"):
+        (counted,) = re.findall(rf"^quire_bookie_{name}_latency_seconds_count (.+)$", text, re.M)
+        assert float(counted) > 0
+    assert 'quire_bookie_read_only{reason="operator"} 0.0' in text
+    assert "quire_bookie_limbo 0.0" in text
     await client.close()
 
 
@@ -256,16 +267,6 @@ async def test_a_web_page_may_change_nothing(bookie: Running) -> None:
 async def test_two_processes_on_one_directory(machine: Machine, bookie: Running) -> None:
     with pytest.raises(DirectoryLockedError):
         await machine.start()
-
-
-async def test_a_copy_of_a_running_bookie_finds_its_id_held(
-    machine: Machine, bookie: Running, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    shutil.copytree(machine.root / "a", machine.root / "b")
-    (machine.root / "b/identity/holder").unlink()
-    monkeypatch.setattr("bookie.registration.HELD_WAIT_S", 0.0)
-    with pytest.raises(NameHeldError):
-        await machine.start("b")
 
 
 async def test_wiped_and_swapped_directories(machine: Machine) -> None:
@@ -344,3 +345,30 @@ async def _get(http: aiohttp.ClientSession, path: str) -> tuple[int, dict[str, o
     async with http.get(path) as answer:
         found: dict[str, object] = await answer.json()
         return answer.status, found
+
+
+async def test_read_only_by_an_operator_survives_a_restart(tmp_path: Path) -> None:
+    machine = Machine(tmp_path)
+    await machine.format()
+    for wanted in (True, False):
+        running = await machine.start()
+        try:
+            async with (
+                aiohttp.ClientSession(running.admin_url) as http,
+                http.post("/api/v1/read-only", json={"read_only": wanted}) as answer,
+            ):
+                assert answer.status == 200
+        finally:
+            await running.stop()
+        running = await machine.start()
+        try:
+            async with aiohttp.ClientSession(running.admin_url) as http:
+                _, state = await _get(http, "/api/v1/state")
+            assert state["writable"] is not wanted
+            directory = BookieDirectory(running.store, machine.rng)
+            await directory.start()
+            (registered,) = directory.bookies.values()
+            await directory.aclose()
+            assert registered.features == (("condition:operator",) if wanted else ())
+        finally:
+            await running.stop()

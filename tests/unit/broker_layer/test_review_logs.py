@@ -220,7 +220,7 @@ async def test_readers_that_are_in_use_are_not_closed_for_others(setting: LogSet
     try:
         for _ in range(5):
             counts = await asyncio.gather(*[read(each) for each in ledgers])
-            assert min(counts) > 1
+            assert min(counts) >= 1
     finally:
         await readers.aclose()
 

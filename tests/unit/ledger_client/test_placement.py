@@ -8,7 +8,6 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from ledger_client.placement import Placement, Shortage, SpreadPolicy
-from ledger_client.placement_policy import rack_of
 from ledger_client.quarantine import Quarantine
 from metadata.ids import BookieId
 from metadata.ledger_metadata import QuorumSpec
@@ -40,7 +39,7 @@ def racks_of_write_sets(
     quorum: QuorumSpec, ensemble: tuple[BookieId, ...], bookies: Bookies
 ) -> list[int]:
     size = quorum.ensemble_size
-    racks = [rack_of(bookies[each].location) for each in ensemble]
+    racks = [bookies[each].place.rack for each in ensemble]
     return [
         len({racks[(start + i) % size] for i in range(quorum.write_quorum)})
         for start in range(size)

@@ -19,7 +19,7 @@ from metadata.ids import LEDGER_ID_MAX, EntryId, LedgerId, Version
 from metadata.ledger_metadata import Fragment
 from metadata.ledger_store import LedgerStore
 from metadata.memory import MemoryMetadataStore
-from metadata.paths import DELETION_SHARDS, LEDGERS, ledger_path
+from metadata.paths import CHOSEN_ID_SHARDS, DELETION_SHARDS, LEDGERS, chosen_id_path, ledger_path
 from tests.unit.metadata.conftest import ScriptedFaults
 from tests.unit.metadata.samples import A, B, C, D, E, open_ledger, token
 
@@ -37,6 +37,38 @@ async def test_create_refuses_an_id_of_another_ledger(ledgers: LedgerStore) -> N
     other = open_ledger(7, Fragment(EntryId(0), (A, B, D)))
     with pytest.raises(NodeExistsError):
         await ledgers.create(replace(other, creation_token=token(99)))
+
+
+async def test_a_chosen_id_is_used_once(ledgers: LedgerStore, store: MemoryMetadataStore) -> None:
+    await ledgers.create(open_ledger(), is_chosen=True)
+    assert await ledgers.delete(SEVEN)
+    assert await DeletionFeed(store).expire(7, 2**62) == 1
+    for is_chosen in (True, False):
+        again = replace(open_ledger(), creation_token=token(99))
+        with pytest.raises(NodeExistsError) as raised:
+            await ledgers.create(again, is_chosen=is_chosen)
+        assert raised.value.path == chosen_id_path(SEVEN)
+        assert await ledgers.is_deleted(SEVEN)
+
+
+async def test_an_allocated_id_leaves_nothing_behind(
+    ledgers: LedgerStore, store: MemoryMetadataStore
+) -> None:
+    await ledgers.create(open_ledger())
+    with pytest.raises(NodeNotFoundError):
+        await store.get(chosen_id_path(SEVEN), fresh=True)
+
+
+async def test_a_creation_applied_late_does_not_bring_a_chosen_id_back(
+    ledgers: LedgerStore, other_ledgers: LedgerStore, faults: ScriptedFaults
+) -> None:
+    await ledgers.create(open_ledger(8))  # makes the parents of ledgers
+    await ledgers.create(open_ledger(7 + CHOSEN_ID_SHARDS))  # and of chosen ids
+    faults.acts = ["late"]
+    await ledgers.create(open_ledger(), is_chosen=True)
+    await other_ledgers.delete(SEVEN)
+    await asyncio.sleep(2 * faults.late_s)
+    assert await ledgers.is_deleted(SEVEN)
 
 
 @pytest.mark.parametrize("acts", [["lost"], ["dropped"], ["late"], ["dropped", "refused", "lost"]])

@@ -12,7 +12,15 @@ from metadata.ledger_metadata import (
     LedgerState,
     QuorumSpec,
 )
-from quire.assessment import fragment_health, ledger_findings, record_findings
+from metadata.registration import BookieRegistration
+from quire.assessment import (
+    bookie_findings,
+    cluster_host_warnings,
+    fragment_health,
+    ledger_findings,
+    ledger_host_warnings,
+    record_findings,
+)
 
 A, B, C, D = (BookieId(name) for name in "abcd")
 LEDGER = LedgerMetadata(
@@ -60,6 +68,36 @@ def test_findings_name_the_bookies_and_what_to_do() -> None:
     assert "a, d down" in at_risk.what
 
 
+def test_copies_on_one_host_are_warned_of_where_there_are_other_hosts() -> None:
+    def up(**hosts: str) -> dict[BookieId, BookieRegistration]:
+        return {
+            BookieId(name): BookieRegistration(BookieId(name), "", 1, location=f"/r/1/{host}")
+            for name, host in hosts.items()
+        }
+
+    assert ledger_host_warnings(LEDGER, up(a="h1", b="h2", c="h3", d="h4")) == []
+    (warning,) = ledger_host_warnings(LEDGER, up(a="h1", b="h2", c="h3", d="h2"))
+    assert warning.where == "ledger 7"
+    assert "entries from 10 on have copies on b and d, both on host h2; 3 hosts" in warning.what
+    assert ledger_host_warnings(LEDGER, up(a="h1", b="h2", c="h1", d="h2")) == []  # two hosts only
+    striped = replace(
+        LEDGER, quorum=QuorumSpec(4, 2, 2), fragments=(Fragment(EntryId(0), (A, B, C, D)),)
+    )
+    assert ledger_host_warnings(striped, up(a="h1", b="h2", c="h1", d="h2")) == []
+    assert len(ledger_host_warnings(striped, up(a="h1", b="h2", c="h2", d="h3"))) == 1
+
+
+def test_a_cluster_on_one_host_is_warned_of() -> None:
+    def up(*addresses: str) -> dict[BookieId, BookieRegistration]:
+        names = [BookieId(f"bookie-{number}") for number, _ in enumerate(addresses)]
+        return {b: BookieRegistration(b, at, 1) for b, at in zip(names, addresses, strict=True)}
+
+    (warning,) = cluster_host_warnings(up("127.0.0.1", "127.0.0.1", "localhost"))
+    assert "all 3 bookies" in warning.what
+    for enough in ((), ("127.0.0.1",), ("10.0.0.1", "10.0.0.2")):
+        assert cluster_host_warnings(up(*enough)) == []
+
+
 def test_a_record_that_names_unknown_bookies_is_found() -> None:
     assert record_findings(LEDGER, [A, B, C, D]) == []
     (finding,) = record_findings(LEDGER, [A, B, C])
@@ -69,3 +107,19 @@ def test_a_record_that_names_unknown_bookies_is_found() -> None:
 def test_a_fragment_behind_the_end_is_found() -> None:
     closed = replace(LEDGER, state=LedgerState.CLOSED, last_entry_id=EntryId(8), length=9)
     assert ["it ends at 8" in each.what for each in record_findings(closed, [A, B, C, D])] == [True]
+
+
+def test_a_bookie_is_judged_by_the_reasons_that_it_registers() -> None:
+    well = BookieRegistration(A, "host", 1)
+    assert bookie_findings(well) == []
+    full = replace(well, writable=False, features=("condition:disk-full", "condition:limbo", "x"))
+    assert [(each.where, each.advice.split()[0]) for each in bookie_findings(full)] == [
+        ("bookie a", "delete"),
+        ("bookie a", "replace"),
+    ]
+    operator = replace(well, writable=False, features=("condition:operator", "condition:newer"))
+    (finding,) = bookie_findings(operator)
+    assert finding.advice == "quire bookie readonly a off"
+    for features in ((), ("condition:limbo",), ("condition:newer",)):
+        findings = bookie_findings(replace(well, writable=False, features=features))
+        assert findings[-1].advice == "quire bookie info a tells why"

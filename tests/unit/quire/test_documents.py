@@ -1,9 +1,18 @@
 """What the documents name exists."""
 
 import re
+import shlex
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+
+from bookie.metrics import BookieMetrics
+from bookie.server_counters import ServerCounters
+from quire.cli.bookie import parser
+from serving.process_metrics import ProcessMetrics
+from tests.unit.bookie_server.manual_storage import ManualStorage
 
 ROOT = Path(__file__).parents[3]
 DOCUMENTS = ("README.md", "ARCHITECTURE.md", "docs/operating.md")
@@ -22,6 +31,28 @@ def test_every_named_file_exists(document: str) -> None:
 def test_the_stories_name_most_of_the_code() -> None:
     named = NAMED.findall((ROOT / "ARCHITECTURE.md").read_text())
     assert len(set(named)) > 50
+
+
+def test_every_documented_metric_of_a_bookie_exists() -> None:
+    text = (ROOT / "docs/operating.md").read_text()
+    named = set(re.findall(r"`(quire_bookie_\w+)", text))
+    position: Any = SimpleNamespace(age_s=0.0, unrecorded_bytes=0)
+    metrics = BookieMetrics("b", ServerCounters(), ManualStorage(), position)
+    found = {metric.name for metric in metrics.collect()}
+    found |= {metric.name for metric in ProcessMetrics("bookie").collect()}
+    found |= {f"quire_bookie_storage_{name}_latency_seconds" for name in ("sync", "checkpoint")}
+    assert len(named) > 8
+    assert named <= found
+
+
+def test_every_documented_command_about_bookies_can_be_read() -> None:
+    text = (ROOT / "docs/operating.md").read_text()
+    commands = [line.split("#")[0] for line in re.findall(r"^\$ quire bookie (.*)$", text, re.M)]
+    for words in commands:
+        parser().parse_args(shlex.split(words))
+    assert {"entry", "compare", "segments", "dump", "rebuild-index", "readonly"} <= {
+        words.split()[0] for words in commands
+    }
 
 
 def _beside(document: str, link: str) -> str:

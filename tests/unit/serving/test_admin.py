@@ -69,6 +69,8 @@ async def test_every_answer_is_json(
         await server.close()
     assert "thing_polls_now 4.0" in lines
     assert "thing_adds_total 5.0" in lines
+    for name in ("descriptors_open", "descriptors_max", "loop_lag_longest_seconds"):
+        assert any(line.startswith(f"quire_thing_{name} ") for line in lines)
     buckets = [line for line in lines if line.startswith("thing_add_latency_seconds_bucket")]
     assert [line.split()[1] for line in buckets] == ["2.0", "3.0", "4.0"]
 

@@ -18,7 +18,7 @@ from tests.simulation.run import run_seed
 
 ROOT = Path(__file__).parents[3]
 SEEDS = 3
-POOLING_SEED, OTHER_SEED = 18, 4
+POOLING_SEED, OTHER_SEED = 13, 4
 """By their plans; the first has many frames that arrive in pieces."""
 
 
@@ -87,7 +87,7 @@ def test_a_disk_that_forgets_its_syncs_is_noticed(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(nodes, "DiskFaults", partial(DiskFaults, forgets_syncs=True))
-    assert main(["--first-seed", "1", "--seeds", "4", "--stop-at-first"]) == 1
+    assert main(["--first-seed", "3", "--seeds", "4", "--stop-at-first"]) == 1
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("seed ")
     assert "--trace" in lines[0]

@@ -1,0 +1,117 @@
+"""Record of the writes, syncs and changes of names that a disk has under way.
+
+Leaves what a long one means to `bookie.disk_health`. Reads are left out: under load they wait in a
+queue for long, and nothing is wrong with the disk.
+
+Invariant: whatever a disk does that changes it is recorded from the call until it returns.
+"""
+
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar, cast
+
+from bookie.disk import Buffer, Disk, File
+from bookie.index_store import OrderedStore, Transaction
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One call that has not returned."""
+
+    number: int
+    what: str
+    began_s: float
+
+
+class UnderWay:
+    """The operations that are under way. `oldest` may be called by any thread."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self._count = 0
+        self._operations: dict[int, Operation] = {}
+
+    async def run(self, what: str, call: Coroutine[Any, Any, Result]) -> Result:
+        """Await a call, recorded meanwhile."""
+        self._count = number = self._count + 1
+        self._operations[number] = Operation(number, what, self._now())
+        try:
+            return await call
+        finally:
+            del self._operations[number]
+
+    def oldest(self) -> Operation | None:
+        """Return the operation that began first; None when nothing is under way."""
+        try:
+            return next(iter(self._operations.values()), None)
+        except RuntimeError:  # another thread changed the record: operations come and go
+            return None
+
+
+def watched(disk: Disk, under_way: UnderWay) -> Disk:
+    """Return the same disk, which records what it has under way."""
+    return cast("Disk", _WatchedDisk(disk, under_way))
+
+
+class _WatchedDisk:
+    def __init__(self, disk: Disk, under_way: UnderWay) -> None:
+        self._disk = disk
+        self._under_way = under_way
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._disk, name)
+
+    async def create(self, name: str, **options: Any) -> File:
+        call = self._disk.create(name, **options)
+        return self._file(await self._under_way.run(f"the creation of {name}", call))
+
+    async def open(self, name: str) -> File:
+        return self._file(await self._disk.open(name))
+
+    async def rename(self, old: str, new: str) -> None:
+        await self._under_way.run(f"the renaming of {old}", self._disk.rename(old, new))
+
+    async def unlink(self, name: str) -> None:
+        await self._under_way.run(f"the removal of {name}", self._disk.unlink(name))
+
+    async def sync_directory(self, directory: str) -> None:
+        call = self._disk.sync_directory(directory)
+        await self._under_way.run(f"the sync of {directory}", call)
+
+    async def open_index(self, name: str, map_bytes: int) -> OrderedStore:
+        store = await self._disk.open_index(name, map_bytes)
+        return cast("OrderedStore", _WatchedStore(store, self._under_way))
+
+    def _file(self, file: File) -> File:
+        return cast("File", _WatchedFile(file, self._under_way))
+
+
+class _WatchedFile:
+    def __init__(self, file: File, under_way: UnderWay) -> None:
+        self._file = file
+        self._under_way = under_way
+        self._what = f"a write to {file.name}"
+        self.read, self.read_nowait = file.read, file.read_nowait  # the hot ones
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+    async def commit(self, offset: int, buffers: Sequence[Buffer]) -> None:
+        await self._under_way.run(self._what, self._file.commit(offset, buffers))
+
+    async def truncate(self, size: int) -> None:
+        await self._under_way.run(self._what, self._file.truncate(size))
+
+
+class _WatchedStore:
+    def __init__(self, store: OrderedStore, under_way: UnderWay) -> None:
+        self._store = store
+        self._under_way = under_way
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def update(self, job: Callable[[Transaction], Result]) -> Result:
+        return await self._under_way.run("a commit of the index", self._store.update(job))

@@ -1,0 +1,56 @@
+"""Place of a bookie: the rack and the host that its location names.
+
+Leaves choosing among places to the client's placement.
+
+Format: a location is `/region/rack/host`. A host of `default` is unknown: the host is then the
+address that the bookie advertises, and all loopback addresses are one host.
+
+Source: protocol rule 3.3.
+"""
+
+from dataclasses import dataclass
+from ipaddress import ip_address
+from typing import Final
+
+UNKNOWN_LOCATION: Final = "/default/default/default"
+UNKNOWN_HOST: Final = "default"
+"""The last part of a location that names no host."""
+LOOPBACK_HOST: Final = "localhost"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Place:
+    """Where a bookie is. Bookies of one place fail together with its machine."""
+
+    rack: str
+    """The location without its last part: `/region/rack`."""
+    host: str
+    """The machine's name or address. Hosts of different racks are different hosts."""
+
+
+def place_of(location: str, address_host: str) -> Place:
+    """Return the place of a bookie from its location and the host that it advertises."""
+    rack, _, host = location.rstrip("/").rpartition("/")
+    if host == UNKNOWN_HOST:
+        host = LOOPBACK_HOST if _is_loopback(address_host) else address_host
+    return Place(rack or location, host)
+
+
+def with_host_name(location: str, host_name: str) -> str:
+    """Return a location whose unknown host is replaced by a machine's name.
+
+    A name that is the same on every machine (`localhost`), or that cannot be a part of a location,
+    changes nothing.
+    """
+    rack, _, host = location.rpartition("/")
+    is_of_use = host_name and "/" not in host_name and host_name.partition(".")[0] != LOOPBACK_HOST
+    if host != UNKNOWN_HOST or not is_of_use:
+        return location
+    return f"{rack}/{host_name}"
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == LOOPBACK_HOST

@@ -1,0 +1,1 @@
+"""Inspection of a stopped bookie's directory, offline."""

@@ -1,0 +1,391 @@
+"""A new index for a stopped bookie, made from its old index and every segment.
+
+Leaves putting it in the old one's place to `quire.inspection.index_swap`, and the stored forms to
+`bookie.index_pages`.
+
+What the result vouches for is what the old index vouched for, and no more:
+
+- Ledger states (fences, keys, tombstones) and all other values but runs are copied as they are,
+  with their own CRCs. The log holds most of them no longer.
+- Runs with a valid CRC are copied. What the segments hold of a live ledger and no run names is
+  added: valid records below the checkpoint's mark.
+- A ledger of which the old index could not prove all runs is put into limbo and fenced, as the
+  bookie itself does (rule 2.4): it answers UNKNOWN for what is not found.
+- The checkpoint's mark stays: the next start replays the log from there as it would have.
+
+Where the old index cannot account for its states, a tombstone or a fence may be lost. Then nothing
+is made without consent; with it, the states that are left are kept, and the next start indexes
+every segment in limbo.
+
+Invariants: the old index is only read; memory is bounded by one page and one segment's list.
+Source: protocol rules 2.4, 10.2; storage design, "Index".
+"""
+
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Final
+
+from bookie import (
+    horizon_pages,
+    index_pages,
+    index_runs,
+    ledger_state,
+    records,
+    stored_segments,
+)
+from bookie.disk import Disk
+from bookie.errors import BookieError
+from bookie.index_pages import FLAG_FENCES_LOST, FLAG_LIMBO, INDEX_VERSION, Meta
+from bookie.index_runs import Run
+from bookie.index_scan import StoredRun, highest_run, scan_runs
+from bookie.index_store import OrderedStore, Transaction
+from bookie.ledger_state import LedgerState
+from bookie.opening import INDEX_NAME
+from bookie.records import FooterRun
+from bookie.segments import Segment
+from bookie.stored_states import StatesCheck, check_some
+from metadata.ids import NO_ENTRY, LedgerId
+from quire.inspection.stopped import MAP_BYTES, list_segments, read_segment
+
+NEW_NAME: Final = "index/rebuild.new"
+PAIRS_PER_PAGE: Final = 2_000
+RECORDS_PER_PAGE: Final = 500
+_REBUILT_PREFIXES: Final = (b"r", b"g")
+"""Runs, and the live bytes that follow from them, are made anew; every other value is copied."""
+_META_KEY: Final = b"m"
+RUN_ID_MAX: Final = 2**64 - 1
+"""No run ends behind it."""
+
+
+class IndexUnprovenError(BookieError):
+    """The old index cannot account for its ledger states."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(
+            f"the index cannot account for its ledger states ({why}): a fence or the trace of a "
+            "deleted ledger may be lost. A new index would put the whole bookie into limbo. "
+            "Nothing was changed"
+        )
+
+
+@dataclass(slots=True)
+class RebuildReport:
+    """What a rebuild found and made."""
+
+    ledger_count: int = 0
+    deleted_count: int = 0
+    damaged_states: int = 0
+    """States that fail their CRC, left out."""
+    runs_copied: int = 0
+    runs_added: int = 0
+    """Runs for records that no valid run of the old index named."""
+    damaged_runs: int = 0
+    segment_count: int = 0
+    limbo_ledgers: int = 0
+    """Ledgers put into limbo, because the old index could not prove what it held of them."""
+    is_limbo: bool = False
+    """The whole bookie is in limbo: the states could not be accounted for, or it was before."""
+    mark_lsn: int = 0
+
+
+async def rebuild_index(
+    disk: Disk, *, accepts_limbo: bool, on_read: Callable[[int], None]
+) -> RebuildReport:
+    """Make a new index in `NEW_NAME`, which must not exist; the old one must, and the directory be
+    locked. Raises IndexUnprovenError, DiskFailedError, DiskFullError: the old one is as it was.
+    """
+    old = await disk.open_index(INDEX_NAME, MAP_BYTES)
+    try:
+        new = await disk.open_index(NEW_NAME, MAP_BYTES)
+        try:
+            return await _Rebuild(disk, old, new, on_read).run(accepts_limbo=accepts_limbo)
+        finally:
+            await new.close()
+    finally:
+        await old.close()
+
+
+class _Chain:
+    """Whether the runs of one ledger name each other without a gap, up to the highest entry."""
+
+    __slots__ = ("_highest", "_is_whole", "_last")
+
+    def __init__(self, highest: int) -> None:
+        self._highest = highest
+        self._is_whole = True
+        self._last = int(NO_ENTRY)
+
+    def note(self, stored: StoredRun) -> None:
+        """Take the next run."""
+        if stored.run is None or stored.previous != self._last:
+            self._is_whole = False
+        self._last = stored.last
+
+    @property
+    def is_proven(self) -> bool:
+        """Tell whether all runs up to the highest entry were there and undamaged."""
+        return self._is_whole and self._last == self._highest
+
+
+class _Rebuild:
+    """One rebuild, from one store to another."""
+
+    def __init__(
+        self, disk: Disk, old: OrderedStore, new: OrderedStore, on_read: Callable[[int], None]
+    ) -> None:
+        self._disk = disk
+        self._old = old
+        self._new = new
+        self._on_read = on_read
+        self._report = RebuildReport()
+        self._unproven: dict[int, None] = {}
+        self._grown: dict[int, None] = {}
+        """Ledgers of which records were found that the old index did not name."""
+
+    async def run(self, *, accepts_limbo: bool) -> RebuildReport:
+        report = self._report
+        meta = await self._old.view(index_pages.read_meta)
+        why = await self._copy_values(meta)
+        if why:
+            if not accepts_limbo:
+                raise IndexUnprovenError(why)
+            flags = FLAG_LIMBO | FLAG_FENCES_LOST
+            meta = Meta(INDEX_VERSION, flags, mark_lsn=0, state_count=0, state_xor=0)
+        else:
+            assert meta is not None
+            await self._keep_segment_numbers()
+            await self._copy_runs()
+            await self._add_from_segments(meta.mark_lsn)
+            await self._settle_states()
+        totals = await _check_states(self._new)
+        stored = replace(meta, state_count=totals.count, state_xor=totals.xor)
+        await self._new.update(lambda t: index_pages.write_meta(t, stored))
+        report.is_limbo, report.mark_lsn = bool(meta.flags & FLAG_LIMBO), meta.mark_lsn
+        return report
+
+    async def _copy_values(self, meta: Meta | None) -> str:
+        """Copy everything but the mark, runs and live bytes; return why the states cannot be
+        accounted for, empty when they can.
+        """
+        report, check = self._report, await _check_states(self._old)
+        report.ledger_count, report.deleted_count = check.held_count, check.deleted_count
+        report.damaged_states = len(check.damaged)
+        async for pairs in self._pages(self._old):
+            await self._new.update(partial(_put_sound, pairs))
+        if check.is_horizon_damaged:
+            await self._new.update(horizon_pages.forget_horizon)
+            return "the horizon of deleted ledgers is damaged"
+        if meta is None:
+            return "the checkpoint's mark is lost or damaged"
+        if check.damaged:
+            return f"{len(check.damaged)} of them are damaged"
+        if (check.count, check.xor) != (meta.state_count, meta.state_xor):
+            return f"it names {meta.state_count}, and there are {check.count}"
+        return ""
+
+    async def _keep_segment_numbers(self) -> None:
+        """Name every segment that the old index names: no number is used for other bytes again."""
+        after = -1
+        while found := await self._old.view(partial(_scan_segments, after)):
+            after = found[-1][0]
+            numbers = [number for number, is_whole in found if is_whole]
+            await self._new.update(partial(_name_segments, numbers))
+
+    async def _copy_runs(self) -> None:
+        """Copy the valid runs of ledgers that are held, and find out of which ledgers some are
+        missing.
+        """
+        async for pairs in self._pages(self._old, b"s"):
+            chains: dict[int, _Chain] = {}
+            for key, value in pairs:
+                state = ledger_state.decode(_ledger_of(key), value)
+                if isinstance(state, LedgerState):
+                    chains[state.ledger_id] = _Chain(state.highest)
+            first, last = _ledger_of(pairs[0][0]), _ledger_of(pairs[-1][0])
+            await self._copy_runs_between(first, last, chains)
+            unproven = [ledger_id for ledger_id, chain in chains.items() if not chain.is_proven]
+            self._unproven |= dict.fromkeys(unproven)
+
+    async def _copy_runs_between(self, first: int, last: int, chains: dict[int, "_Chain"]) -> None:
+        """Copy the runs of those of the ledgers first..last that have a chain."""
+        after = (first - 1, RUN_ID_MAX) if first else (-1, -1)
+        while page := await self._old.view(partial(_scan_all, after)):
+            copied: dict[int, list[Run]] = {}
+            for stored in page:
+                chain = chains.get(stored.ledger_id)
+                if chain is None or stored.ledger_id > last:
+                    continue
+                chain.note(stored)
+                if stored.run is None:
+                    self._report.damaged_runs += 1
+                else:
+                    self._report.runs_copied += 1
+                    copied.setdefault(stored.ledger_id, []).append(stored.run)
+            if copied:
+                await self._new.update(partial(_put_runs_of, copied))
+            if page[-1].ledger_id > last or len(page) < PAIRS_PER_PAGE:
+                return
+            after = (page[-1].ledger_id, page[-1].last)
+
+    async def _add_from_segments(self, mark_lsn: int) -> None:
+        """Index what valid records below the mark hold and no run names; the newest segment wins,
+        as in the bookie's own rebuilding of a ledger.
+        """
+        segments = await list_segments(self._disk)
+        self._report.segment_count = len(segments.by_number)
+        for number, segment in sorted(segments.by_number.items(), reverse=True):
+            end = segment.size
+            if not segment.is_cleaned and records.lsn_of(number, 0) >= mark_lsn:
+                continue  # replayed by the next start
+            if not segment.is_cleaned and number == records.segment_of(mark_lsn):
+                end = records.offset_of(mark_lsn)
+            await self._add_from_segment(segment, end)
+            self._on_read(segment.size)
+
+    async def _add_from_segment(self, segment: Segment, end: int) -> None:
+        file = await self._disk.open(segment.name)
+        try:
+            async for found in read_segment(file, segment.number):
+                below = [run for run in found if run.offset < end]
+                for start in range(0, len(below), RECORDS_PER_PAGE):
+                    await self._add_page(segment.number, below[start : start + RECORDS_PER_PAGE])
+        finally:
+            await file.close()
+
+    async def _add_page(self, number: int, page: list[FooterRun]) -> None:
+        unnamed = await self._new.view(partial(_find_unnamed, page))
+        if not unnamed:
+            return
+        added = await self._new.update(partial(_add_unnamed, number, unnamed))
+        self._report.runs_added += len(added)
+        self._grown |= dict.fromkeys(added)
+
+    async def _settle_states(self) -> None:
+        """Store how high the runs go of each ledger that changed, and put into limbo those that
+        could not be proved.
+        """
+        changed = list({**self._unproven, **self._grown})
+        self._report.limbo_ledgers = len(self._unproven)
+        for start in range(0, len(changed), PAIRS_PER_PAGE):
+            part = changed[start : start + PAIRS_PER_PAGE]
+            await self._new.update(partial(_settle, part, self._unproven))
+
+    @staticmethod
+    async def _pages(
+        store: OrderedStore, prefix: bytes = b""
+    ) -> AsyncIterator[list[tuple[bytes, bytes]]]:
+        """Yield the pairs of a prefix, or all that are copied as they are."""
+        start: bytes | None = prefix or b"\0"
+        while start is not None:
+            page, start = await store.view(partial(_copied_pairs, prefix, start))
+            if page:
+                yield page
+
+
+def _copied_pairs(
+    prefix: bytes, start: bytes, transaction: Transaction
+) -> tuple[list[tuple[bytes, bytes]], bytes | None]:
+    """Return pairs from a key on, and where to go on, None at the end."""
+    pairs = transaction.scan(start, PAIRS_PER_PAGE)
+    found: list[tuple[bytes, bytes]] = []
+    for key, value in pairs:
+        if key.startswith(_REBUILT_PREFIXES):
+            return found, _behind_prefix(key[:1])
+        if not key.startswith(prefix):
+            return found, None
+        if key != _META_KEY:
+            found.append((key, value))
+    return found, pairs[-1][0] + b"\0" if len(pairs) == PAIRS_PER_PAGE else None
+
+
+def _behind_prefix(prefix: bytes) -> bytes:
+    return bytes([prefix[0] + 1])
+
+
+def _ledger_of(key: bytes) -> LedgerId:
+    return LedgerId(int.from_bytes(key[1:9], "big"))
+
+
+def _put_sound(pairs: list[tuple[bytes, bytes]], transaction: Transaction) -> None:
+    """Store values as they are, but for damaged states."""
+    for key, value in pairs:
+        if not key.startswith(b"s") or not ledger_state.is_stored_damaged(key, value):
+            transaction.put(key, value)
+
+
+async def _check_states(store: OrderedStore) -> StatesCheck:
+    """Count what the mark accounts for, as a start does."""
+    check = StatesCheck()
+    while not check.is_done:
+        check = await store.view(partial(check_some, check=check, runs_left_max=0))
+    return check
+
+
+def _scan_all(after: tuple[int, int], transaction: Transaction) -> list[StoredRun]:
+    return scan_runs(transaction, after, PAIRS_PER_PAGE)
+
+
+def _scan_segments(after: int, transaction: Transaction) -> list[tuple[int, bool]]:
+    return stored_segments.scan_numbers(transaction, stored_segments.LIVE_BYTES, after)
+
+
+def _name_segments(numbers: list[int], transaction: Transaction) -> None:
+    stored_segments.name_segments(transaction, numbers)
+
+
+def _put_runs_of(runs_by_ledger: dict[int, list[Run]], transaction: Transaction) -> None:
+    for ledger_id, runs in runs_by_ledger.items():
+        changes = index_pages.put_runs(transaction, ledger_id, runs, NO_ENTRY)
+        index_pages.add_live_bytes(transaction, changes)
+
+
+def _is_held(transaction: Transaction, ledger_id: LedgerId) -> bool:
+    value = transaction.get(index_pages.state_key(ledger_id))
+    return value is not None and isinstance(ledger_state.decode(ledger_id, value), LedgerState)
+
+
+def _gaps_of(transaction: Transaction, run: FooterRun) -> list[tuple[int, int]]:
+    """Return the entries of a record that no run names. One run names all of them nearly always,
+    so the others are looked up only where it does not.
+    """
+    first, last = int(run.first_entry_id), run.first_entry_id + run.count - 1
+    known = index_pages.look_up(transaction, run.ledger_id, first, last, 1)
+    if index_runs.find_gaps(known.runs, first, last):
+        known = index_pages.look_up(transaction, run.ledger_id, first, last, run.count)
+    return index_runs.find_gaps(known.runs, first, last)
+
+
+def _find_unnamed(page: list[FooterRun], transaction: Transaction) -> list[FooterRun]:
+    """Return the records of held ledgers that have entries which no run names."""
+    held: dict[LedgerId, bool] = {}
+    found: list[FooterRun] = []
+    for run in page:
+        if run.ledger_id not in held:
+            held[run.ledger_id] = _is_held(transaction, run.ledger_id)
+        if held[run.ledger_id] and _gaps_of(transaction, run):
+            found.append(run)
+    return found
+
+
+def _add_unnamed(number: int, page: list[FooterRun], transaction: Transaction) -> list[int]:
+    """Index the gaps of some records; return the ledger of each run that was added."""
+    added: list[int] = []
+    for run in reversed(page):
+        location = records.lsn_of(number, run.offset)
+        for first, last in _gaps_of(transaction, run):
+            _put_runs_of({run.ledger_id: [(last, first, location, run.size)]}, transaction)
+            added.append(int(run.ledger_id))
+    return added
+
+
+def _settle(ledgers: list[int], unproven: dict[int, None], transaction: Transaction) -> None:
+    for ledger_id in ledgers:
+        key = index_pages.state_key(ledger_id)
+        value = transaction.get(key)
+        state = None if value is None else ledger_state.decode(LedgerId(ledger_id), value)
+        assert isinstance(state, LedgerState), "it was copied"
+        if ledger_id in unproven:
+            state.limbo = state.fenced = True
+        highest = highest_run(transaction, ledger_id)
+        transaction.put(key, state.encode(max(highest, state.highest)))

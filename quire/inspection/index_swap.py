@@ -1,0 +1,51 @@
+"""The exchange of a stopped bookie's index for a new one.
+
+Leaves making the new one to `quire.inspection.index_rebuild`.
+
+Format: the old index stays as `index/data.mdb.old-N`, N from 1, unless it is to be discarded.
+Invariant: at every moment `index/data.mdb` is the whole old index or the whole new one, also after
+a loss of power.
+"""
+
+import os
+import shutil
+from pathlib import Path
+
+from bookie.index_lmdb import DATA_NAME
+from bookie.opening import INDEX_NAME
+from quire.inspection.index_rebuild import NEW_NAME
+
+OLD_PREFIX = f"{DATA_NAME}.old-"
+
+
+def remove_unfinished(data_dir: Path) -> None:
+    """Remove what an interrupted rebuild left."""
+    if (data_dir / NEW_NAME).exists():
+        shutil.rmtree(data_dir / NEW_NAME)
+
+
+def swap_index(data_dir: Path, *, discards_old: bool) -> Path | None:
+    """Put the new index in the old one's place, durably; return where the old one is kept."""
+    index, new = data_dir / INDEX_NAME, data_dir / NEW_NAME / DATA_NAME
+    current = index / DATA_NAME
+    kept = None if discards_old else index / f"{OLD_PREFIX}{_next_number(index)}"
+    if kept is not None:
+        kept.hardlink_to(current)
+        _sync_directory(index)
+    new.replace(current)
+    _sync_directory(index)
+    shutil.rmtree(new.parent)
+    return kept
+
+
+def _next_number(index: Path) -> int:
+    digits = [path.name.removeprefix(OLD_PREFIX) for path in index.glob(f"{OLD_PREFIX}*")]
+    return 1 + max((int(each) for each in digits if each.isdecimal()), default=0)
+
+
+def _sync_directory(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

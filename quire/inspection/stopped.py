@@ -1,0 +1,83 @@
+"""Access to the directory of a bookie that does not run: its lock, its segment files, its index.
+
+Leaves what is in them to the other modules of this package.
+
+Invariants: the directory is locked as long as it is open; nothing is made or removed here, so a
+directory without an index keeps none.
+Source: protocol rule 2.2; storage design, "One log".
+"""
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Final
+
+from bookie import records, replay
+from bookie.config import StorageConfig
+from bookie.disk import Disk, File
+from bookie.disk_real import RealDisk
+from bookie.errors import FormatError
+from bookie.index_lmdb import DATA_NAME
+from bookie.opening import INDEX_NAME
+from bookie.records import FooterRun, Record, RecordKind
+from bookie.segments import DIRECTORY, Segment, Segments, parse_name
+from bookie.wire.batch import parse_header
+
+MAP_BYTES: Final = StorageConfig().index_map_bytes
+
+
+@asynccontextmanager
+async def open_directory(data_dir: Path) -> AsyncIterator[RealDisk]:
+    """Lock a bookie's directory until the end of the block. Raises NotADirectoryError,
+    DirectoryLockedError while the bookie runs.
+    """
+    if not (data_dir / DIRECTORY).is_dir():
+        raise NotADirectoryError(f"{data_dir} is not a bookie's directory: it has no {DIRECTORY}/")
+    disk = RealDisk(data_dir)
+    try:
+        await disk.lock()
+        yield disk
+    finally:
+        await disk.close()
+
+
+async def list_segments(disk: Disk) -> Segments:
+    """List the segment files, ascending, and leave everything else alone. Raises FormatError for
+    one of a newer release.
+    """
+    segments = Segments(disk)
+    for name in await disk.list_names(DIRECTORY):
+        parsed = parse_name(name)
+        if parsed is not None:
+            number, is_cleaned = parsed
+            file = await disk.open(f"{DIRECTORY}/{name}")
+            try:
+                version = records.newer_version(await file.read(0, records.RECORD_HEADER_BYTES))
+                if version is not None:
+                    why = f"it has format version {version}, written by a newer release"
+                    raise FormatError(name, why)
+                segments.add(Segment(number, is_cleaned=is_cleaned, size=file.size))
+            finally:
+                await file.close()
+    return segments
+
+
+def has_index(data_dir: Path) -> bool:
+    """Tell whether there is an index: opening it would make an empty one."""
+    return (data_dir / INDEX_NAME / DATA_NAME).is_file()
+
+
+async def read_segment(file: File, number: int) -> AsyncIterator[list[FooterRun]]:
+    """Yield the adds records of a segment in pieces of the file's order, damage left out."""
+    reader = replay.SegmentReader(file, number, 0)
+    while (part := await reader.next()) is not None:
+        if not isinstance(part, replay.Damage):
+            yield list(_adds_of(part))
+
+
+def _adds_of(found: list[Record]) -> Iterator[FooterRun]:
+    for record in found:
+        if record.header.kind is RecordKind.ADDS:
+            batch = parse_header(record.body)
+            offset, size = records.offset_of(record.header.lsn), record.header.size
+            yield FooterRun(batch.count, batch.ledger_id, batch.first_entry_id, offset, size)

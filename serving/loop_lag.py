@@ -1,0 +1,48 @@
+"""How late the event loop calls its timers.
+
+Leaves showing it to `serving.process_metrics`. A long callback, a garbage collection and a thread
+that keeps the interpreter all make timers late, and every request with them.
+
+Invariant: one timer is pending at a time, so a stall is counted once.
+"""
+
+import asyncio
+from typing import Final
+
+from serving.latency import LatencyCounts
+
+INTERVAL_S: Final = 0.05
+"""Between two looks. Only the part of a stall that lies behind the timer's time is seen, so half an
+interval of it is missed on average.
+"""
+BOUNDS_S: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
+
+
+class LoopLag:
+    """Counts of how late the timers of the running loop are, in seconds."""
+
+    def __init__(self, interval_s: float = INTERVAL_S) -> None:
+        self.counts = LatencyCounts(BOUNDS_S)
+        self.longest_s = 0.0
+        """Since the process started."""
+        self._interval_s = interval_s
+        self._due_s = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        """Begin to measure the running loop."""
+        loop = asyncio.get_running_loop()
+        self._due_s = loop.time() + self._interval_s
+        self._timer = loop.call_at(self._due_s, self._look)
+
+    def stop(self) -> None:
+        """Measure no more."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _look(self) -> None:
+        late_s = max(0.0, asyncio.get_running_loop().time() - self._due_s)
+        self.counts.record(late_s)
+        self.longest_s = max(self.longest_s, late_s)
+        self.start()

@@ -1,0 +1,24 @@
+"""A tiny run of the benchmark that ages a bookie."""
+
+import asyncio
+import json
+import sys
+from asyncio.subprocess import PIPE
+
+import pytest
+
+TIMEOUT_S = 150.0
+
+
+@pytest.mark.timeout(180)
+async def test_an_ageing_bookie_loses_nothing_and_does_not_stay_read_only() -> None:
+    command = ["-m", "benchmarks.ageing", "--smoke", "--seed", "3"]
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, *command, stdout=PIPE, stderr=PIPE
+    )
+    out, error = await asyncio.wait_for(process.communicate(), TIMEOUT_S)
+    assert process.returncode == 0, (out[-2000:], error[-2000:])
+    found = json.loads(out.splitlines()[-1])
+    assert found["failure"] is None
+    assert found["overwrites"] >= 3
+    assert found["verified_entries"] > 0

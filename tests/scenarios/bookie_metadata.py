@@ -1,0 +1,91 @@
+"""Metadata service of a transcript of one bookie: late reads, held requests, other processes.
+
+Leaves the events that do so to `bookie_player.py`.
+"""
+
+import asyncio
+from dataclasses import dataclass, replace
+from random import Random
+from typing import Final
+
+from typing_extensions import override  # `typing` has it from 3.12 on
+
+from bookie.identity import Identity
+from bookie.metadata_age import MetadataAge
+from bookie.position import Claim, PositionKeeper, PositionNews
+from bookie.server_context import ServerContext
+from metadata.ids import BookieId
+from metadata.memory_faults import NoFaults, StoreCall
+from metadata.positions import RUN_BYTES, PositionStore
+from metadata.store import MetadataStore
+from tests.simulation.disk import CrashableDisk
+
+RECORD_INTERVAL_S: Final = 0.1
+
+
+class MetadataFaults(NoFaults):
+    """Keeps the bookie's session behind, or one of its requests waiting."""
+
+    def __init__(self) -> None:
+        self.bookie_session = -1
+        self.is_stale = False
+        self.requests_until_held = 0
+        self.released = asyncio.Event()
+
+    @override
+    async def before(self, call: StoreCall) -> None:
+        await super().before(call)
+        if call.session_id == self.bookie_session and self.requests_until_held:
+            self.requests_until_held -= 1
+            if not self.requests_until_held:
+                await self.released.wait()
+
+    @override
+    def missed_changes(self, call: StoreCall) -> int:
+        return 1_000 if self.is_stale and call.session_id == self.bookie_session else 0
+
+
+async def record_as_another(store: MetadataStore, bookie_id: BookieId) -> None:
+    """Record a bookie's position as a process other than the one that recorded it last."""
+    positions = PositionStore(store)
+    found = await positions.get(bookie_id)
+    assert found.record is not None
+    other = replace(found.record, run=b"another process!")
+    await positions.put(bookie_id, other, found.version)
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """What a start made before it served."""
+
+    age: MetadataAge
+    keeper: PositionKeeper
+    recording: "asyncio.Task[None]"
+
+
+async def claim(
+    store: MetadataStore,
+    identity: Identity,
+    disk: CrashableDisk,
+    context: ServerContext,
+    lines: list[str],
+) -> Claimed:
+    """Do what a start does before it serves: compare the service's age, and claim the position."""
+    age = MetadataAge(disk, store, identity.bookie_id, context.storage.writability)
+    await age.restore()
+    rng = Random(f"run {identity.starts}")
+    keeper = PositionKeeper(
+        store,
+        Claim(identity.bookie_id, rng.randbytes(RUN_BYTES), identity.files, identity.lock),
+        identity.position,
+        context.storage.log,
+        interval_s=RECORD_INTERVAL_S,
+        rng=rng,
+        log=context.log,
+        news=PositionNews(
+            lambda error: lines.append(f"ended {type(error).__name__}"), age.note_position
+        ),
+    )
+    await keeper.claim()
+    age.follow(lambda: keeper.version)
+    return Claimed(age, keeper, asyncio.get_running_loop().create_task(keeper.run()))

@@ -1,0 +1,151 @@
+"""Two bookies of one write set share a host only where no choice of the client's could avoid it.
+
+Each choice of a client is compared with the best of all choices among the bookies that this client
+saw and did not avoid. What is stored for an open ledger must be what its client chose.
+
+Source: protocol rules 3.3, 5.1.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import permutations
+from random import Random
+from unittest.mock import patch
+
+from typing_extensions import override
+
+from ledger_client.placement_policy import Candidates, Shortage, SpreadPolicy
+from metadata.ids import BookieId
+from metadata.ledger_metadata import LedgerMetadata, LedgerState, QuorumSpec
+from metadata.location import Place
+from tests.simulation.checkers.checker import Checker
+from tests.simulation.model import LedgerModel, Model
+
+Ensemble = tuple[BookieId, ...]
+Reached = tuple[int, int]
+"""How many racks and hosts each write set spans at least."""
+
+
+class HostsChecker(Checker):
+    """Looks at every choice of bookies, and at every ensemble that is stored."""
+
+    name = "hosts"
+
+    def __init__(self, model: Model) -> None:
+        super().__init__(model)
+        self._chosen: dict[Ensemble, None] = {}
+        self._best: dict[object, Reached | None] = {}
+
+    def on_choice(
+        self,
+        quorum: QuorumSpec,
+        kept: Sequence[BookieId | None],
+        chosen: Ensemble,
+        candidates: Candidates,
+        excluded: Mapping[BookieId, str],
+    ) -> None:
+        """Look at an ensemble that a client chose; `kept` has None where it chose."""
+        self._chosen[chosen] = None
+        places = {each: _place_in(candidates[each].location) for each in candidates}
+        filled = [places.get(each, Place(each, each)) for each in chosen]
+        held = [at if each is not None else None for each, at in zip(kept, filled, strict=True)]
+        spare = [
+            places[each]
+            for each, registration in candidates.items()
+            if registration.writable and each not in excluded and each not in kept
+        ]
+        key = quorum.write_quorum, tuple(held), tuple(sorted((p.rack, p.host) for p in spare))
+        if key not in self._best:
+            self._best[key] = best_of_all(quorum, held, spare)
+        best = self._best[key]
+        if best is not None and reached(quorum, held, filled) < best:
+            self.report(f"{chosen} with {kept} kept: {filled}, and {best} could be had")
+
+    @override
+    def on_metadata(self, ledger: LedgerModel, before: LedgerMetadata | None) -> None:
+        now = ledger.metadata
+        if now is None or now.state is not LedgerState.OPEN or now.quorum.is_in_sync:
+            return  # in-sync members leave, and change places, without a choice
+        ensemble = now.last_fragment.ensemble
+        is_new = before is None or before.last_fragment.ensemble != ensemble
+        if is_new and ensemble not in self._chosen:
+            self.report(f"ledger {ledger.ledger_id}: {ensemble} is stored, and nobody chose it")
+
+
+@contextmanager
+def watched_choices(checker: HostsChecker) -> Iterator[None]:
+    """Show the checker every choice of every client, with what the client saw."""
+    new_ensemble, replacements = SpreadPolicy.new_ensemble, SpreadPolicy.replacements
+
+    def watched_new(
+        self: SpreadPolicy,
+        quorum: QuorumSpec,
+        candidates: Candidates,
+        excluded: Mapping[BookieId, str],
+        rng: Random,
+    ) -> Ensemble | Shortage:
+        chosen = new_ensemble(self, quorum, candidates, excluded, rng)
+        if not isinstance(chosen, Shortage):
+            nobody = [None] * quorum.ensemble_size
+            checker.on_choice(quorum, nobody, chosen, candidates, excluded)
+        return chosen
+
+    def watched_replacements(
+        self: SpreadPolicy,
+        quorum: QuorumSpec,
+        ensemble: Ensemble,
+        positions: frozenset[int],
+        candidates: Candidates,
+        excluded: Mapping[BookieId, str],
+        rng: Random,
+    ) -> Mapping[int, BookieId] | Shortage:
+        found = replacements(self, quorum, ensemble, positions, candidates, excluded, rng)
+        if not isinstance(found, Shortage):
+            kept = [None if p in positions else each for p, each in enumerate(ensemble)]
+            chosen = tuple(found.get(p, each) for p, each in enumerate(ensemble))
+            avoided = {**dict.fromkeys(ensemble, "a member"), **excluded}
+            checker.on_choice(quorum, kept, chosen, candidates, avoided)
+        return found
+
+    with (
+        patch.object(SpreadPolicy, "new_ensemble", watched_new),
+        patch.object(SpreadPolicy, "replacements", watched_replacements),
+    ):
+        yield
+
+
+def reached(quorum: QuorumSpec, kept: Sequence[Place | None], filled: Sequence[Place]) -> Reached:
+    """Return the racks and hosts that every write set spans that had an open position. What the
+    kept members share already is not held against a choice.
+    """
+    size, width = quorum.ensemble_size, quorum.write_quorum
+    racks, hosts = width, width
+    for start in range(size):
+        window = [(start + i) % size for i in range(width)]
+        members = [each for p in window if (each := kept[p]) is not None]
+        if len(members) == width:
+            continue
+        lost_racks = len(members) - len({each.rack for each in members})
+        lost_hosts = len(members) - len(set(members))
+        got_racks = len({filled[p].rack for p in window})
+        got_hosts = len({filled[p] for p in window})
+        racks = min(racks, got_racks if got_racks < width - lost_racks else width)
+        hosts = min(hosts, got_hosts if got_hosts < width - lost_hosts else width)
+    return racks, hosts
+
+
+def best_of_all(
+    quorum: QuorumSpec, kept: Sequence[Place | None], spare: Sequence[Place]
+) -> Reached | None:
+    """Try every choice; return the most racks, and with so many racks the most hosts."""
+    best: Reached | None = None
+    for chosen in dict.fromkeys(permutations(spare, list(kept).count(None))):
+        rest = iter(chosen)
+        filled = [next(rest) if each is None else each for each in kept]
+        best = max(best or (0, 0), reached(quorum, kept, filled))
+    return best
+
+
+def _place_in(location: str) -> Place:
+    rack, _, host = location.rpartition("/")
+    return Place(rack, host)

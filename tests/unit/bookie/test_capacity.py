@@ -1,0 +1,50 @@
+"""A real directory that is bounded to a number of bytes."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from bookie.disk_real import RealDisk
+from bookie.errors import DiskFullError
+
+LIMIT = 100_000
+
+
+def test_writes_beyond_the_bound_are_refused_until_something_goes(tmp_path: Path) -> None:
+    async def main() -> None:
+        disk = RealDisk(tmp_path, LIMIT)
+        before = await disk.space("log")
+        assert before.total_bytes == LIMIT
+        file = await disk.create("log/a")
+        await file.commit(0, [bytes(60_000)])
+        other = await disk.create("log/b")
+        with pytest.raises(DiskFullError):
+            await other.commit(0, [bytes(60_000)])
+        assert other.size == 0
+        await other.commit(0, [bytes(20_000)])
+        assert before.free_bytes - (await disk.space("log")).free_bytes in range(80_000, 95_000)
+        await disk.unlink("log/a")
+        await other.commit(20_000, [bytes(60_000)])
+        await other.truncate(0)
+        await other.commit(0, [bytes(80_000)])
+        await file.close()
+        await other.close()
+        await disk.close()
+
+    asyncio.run(main())
+
+
+def test_what_was_there_before_counts(tmp_path: Path) -> None:
+    async def main() -> None:
+        (tmp_path / "log").mkdir()
+        (tmp_path / "log" / "old").write_bytes(bytes(LIMIT))
+        disk = RealDisk(tmp_path, LIMIT)
+        assert (await disk.space()).free_bytes == 0
+        file = await disk.create("log/new")
+        with pytest.raises(DiskFullError):
+            await file.commit(0, [b"x"])
+        await file.close()
+        await disk.close()
+
+    asyncio.run(main())

@@ -1,0 +1,166 @@
+"""Nothing is removed on the word of a metadata service that was restored from a backup (10.5)."""
+
+import asyncio
+import copy
+import random
+from dataclasses import replace
+
+import pytest
+
+from bookie.errors import DiskFullError, FormatError
+from bookie.metadata_age import MetadataAge, Seen, decode_seen, encode_seen
+from bookie.writability import Reason, Writability
+from metadata.ids import BookieId, Version
+from metadata.memory import MemoryMetadataServer, MemoryMetadataStore
+from metadata.number_blocks import pack_block
+from metadata.paths import LEDGER_IDS
+from metadata.positions import NO_POSITION, PositionRecord, PositionStore
+from tests.simulation.disk import CrashableDisk, DiskFaults, Platter
+
+BOOKIE = BookieId("bookie-test")
+RECORD = PositionRecord(b"r" * 16, 7, is_orderly=False, files=("1", "2", "3"), lock="")
+
+
+class Bench:
+    """A bookie's disk, and a metadata service that can be restored from a backup."""
+
+    def __init__(self) -> None:
+        self.server = MemoryMetadataServer()
+        self.store = MemoryMetadataStore(self.server)
+        self.positions = PositionStore(self.store)
+        self.platter = Platter()
+        self.faults = DiskFaults(delay_s_max=0)
+        self.writability = Writability(lambda: 0.0)
+
+    async def start(self) -> MetadataAge:
+        """Return what a new process remembers."""
+        self.writability = Writability(lambda: 0.0)
+        disk = CrashableDisk(self.platter, random.Random(1), self.faults)
+        age = MetadataAge(disk, self.store, BOOKIE, self.writability)
+        await age.restore()
+        return age
+
+    async def grow(self, *, ledger_ids: int) -> None:
+        """Record a position, and give out ids up to `ledger_ids`."""
+        version = (await self.positions.get(BOOKIE)).version
+        await self.positions.put(BOOKIE, RECORD, version)
+        value = pack_block(LEDGER_IDS, ledger_ids)
+        if version == NO_POSITION:
+            await self.store.create(LEDGER_IDS, value)
+        else:
+            stored = await self.store.get(LEDGER_IDS)
+            await self.store.compare_and_set(LEDGER_IDS, value, stored.version)
+
+
+async def test_a_service_that_only_grows_may_be_believed() -> None:
+    bench = Bench()
+    age = await bench.start()
+    for ledger_ids in (1_001, 2_001, 2_001):
+        await bench.grow(ledger_ids=ledger_ids)
+        assert await age.may_collect()
+    assert not age.went_back
+    await age.keep()
+    again = await bench.start()
+    assert await again.may_collect()
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+async def test_a_restored_service_is_not_believed_until_an_operator_accepts_it(
+    *, restarts: bool
+) -> None:
+    bench = Bench()
+    age = await bench.start()
+    await bench.grow(ledger_ids=1_001)
+    backup = copy.deepcopy(bench.server.tree)
+    await bench.grow(ledger_ids=2_001)
+    assert await age.may_collect()
+    await age.keep()
+    bench.server.tree = backup
+    if restarts:
+        age = await bench.start()
+    assert not await age.may_collect()
+    await bench.grow(ledger_ids=9_001)  # newer than it ever was, and other ledgers
+    await bench.grow(ledger_ids=9_001)
+    assert not await age.may_collect()
+    for _ in range(2):
+        age = await bench.start()
+        assert not await age.may_collect(), "a restart does not clear it"
+        (condition,) = bench.writability.conditions()
+        assert condition.reason is Reason.METADATA_OLD
+        assert not condition.blocks_adds
+    await age.accept()
+    assert bench.writability.conditions() == ()
+    assert await age.may_collect()
+    assert await (await bench.start()).may_collect()
+
+
+@pytest.mark.parametrize("what", ["position", "ledger ids"])
+async def test_each_of_the_two_numbers_tells(what: str) -> None:
+    bench = Bench()
+    await bench.grow(ledger_ids=1_001)
+    await bench.grow(ledger_ids=1_001)
+    age = await bench.start()
+    if what == "position":
+        await bench.store.delete(f"/positions/{BOOKIE}", Version(1))
+    else:
+        stored = await bench.store.get(LEDGER_IDS)
+        await bench.store.compare_and_set(LEDGER_IDS, pack_block(LEDGER_IDS, 501), stored.version)
+    assert not await age.may_collect()
+    assert ("position" if what == "position" else "ledger id") in age.went_back
+
+
+async def test_what_this_process_recorded_counts_before_it_was_read_back() -> None:
+    bench = Bench()
+    age = await bench.start()
+    age.follow(lambda: Version(5))
+    await bench.grow(ledger_ids=1_001)
+    assert not await age.may_collect()
+
+
+async def test_a_full_disk_does_not_hide_it() -> None:
+    bench = Bench()
+    await bench.grow(ledger_ids=1_001)
+    age = await bench.start()
+    bench.faults.capacity_bytes = 0
+    with pytest.raises(DiskFullError):
+        await age.note_position(NO_POSITION, Version(4))
+    assert not await age.may_collect()
+    bench.faults.capacity_bytes = 2**40
+    await age.keep()
+    assert not await (await bench.start()).may_collect()
+
+
+async def test_the_note_is_durable_when_it_returns() -> None:
+    bench = Bench()
+    await bench.grow(ledger_ids=1_001)
+    age = await bench.start()
+    await age.note_position(NO_POSITION, Version(4))
+    bench.platter.crash(random.Random(3))
+    assert not await (await bench.start()).may_collect()
+
+
+def test_the_mark_is_read_as_it_was_written() -> None:
+    seen = Seen(Version(17), 3_001, "it went back: 3 and was 5")
+    assert decode_seen(encode_seen(seen)) == seen
+    fresh = replace(seen, went_back="")
+    assert decode_seen(encode_seen(fresh)) == fresh
+
+
+@pytest.mark.parametrize("damage", ["cut", "flipped", "newer", "no text"])
+def test_a_damaged_mark_is_refused(damage: str) -> None:
+    data = encode_seen(Seen(Version(17), 3_001))
+    damaged = {
+        "cut": data[:-3],
+        "flipped": data.replace(b"17", b"18"),
+        "newer": data.replace(b"quire-seen 1", b"quire-seen 2"),
+        "no text": b"\xff" + data,
+    }[damage]
+    with pytest.raises(FormatError):
+        decode_seen(damaged)
+
+
+async def test_checks_at_the_same_time_agree() -> None:
+    bench = Bench()
+    await bench.grow(ledger_ids=1_001)
+    age = await bench.start()
+    assert all(await asyncio.gather(*[age.may_collect() for _ in range(5)]))

@@ -1,0 +1,47 @@
+"""The place of a bookie follows from its location, and from its address where that says nothing."""
+
+import pytest
+
+from metadata.ids import BookieId
+from metadata.location import Place, place_of, with_host_name
+from metadata.registration import BookieRegistration
+
+
+@pytest.mark.parametrize(
+    ("location", "address", "expected"),
+    [
+        ("/eu/r1/h2", "10.0.0.5", Place("/eu/r1", "h2")),
+        ("/eu/r1/h2/", "10.0.0.5", Place("/eu/r1", "h2")),
+        ("/eu/r1/default", "10.0.0.5", Place("/eu/r1", "10.0.0.5")),
+        (
+            "/default/default/default",
+            "bookie-1.example",
+            Place("/default/default", "bookie-1.example"),
+        ),
+        ("/default/default/default", "127.0.0.1", Place("/default/default", "localhost")),
+        ("/default/default/default", "127.0.0.9", Place("/default/default", "localhost")),
+        ("/default/default/default", "::1", Place("/default/default", "localhost")),
+        ("/default/default/default", "localhost", Place("/default/default", "localhost")),
+        ("h1", "10.0.0.5", Place("h1", "h1")),  # no bookie registers these two, but a reader lives
+        ("", "10.0.0.5", Place("", "")),
+    ],
+)
+def test_the_place_of_a_bookie(location: str, address: str, expected: Place) -> None:
+    assert place_of(location, address) == expected
+    assert BookieRegistration(BookieId("a"), address, 1, location=location).place == expected
+
+
+@pytest.mark.parametrize(
+    ("location", "name", "expected"),
+    [
+        ("/default/default/default", "vm-7", "/default/default/vm-7"),
+        ("/eu/r1/default", "vm-7", "/eu/r1/vm-7"),
+        ("/eu/default/h2", "vm-7", "/eu/default/h2"),
+        ("/eu/r1/default", "", "/eu/r1/default"),
+        ("/eu/r1/default", "a/b", "/eu/r1/default"),
+        ("/eu/r1/default", "localhost", "/eu/r1/default"),
+        ("/eu/r1/default", "localhost.localdomain", "/eu/r1/default"),
+    ],
+)
+def test_a_machine_names_a_host_that_is_unknown(location: str, name: str, expected: str) -> None:
+    assert with_host_name(location, name) == expected
