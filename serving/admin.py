@@ -75,13 +75,11 @@ class AdminServer:
         except OSError:
             await self._runner.cleanup()
             raise
-        self._process.start()
         name = self._runner.addresses[0]
         return str(name[0]), int(name[1])
 
     async def close(self) -> None:
         """Stop listening."""
-        self._process.stop()
         if self._runner is not None:
             await self._runner.cleanup()
 

@@ -35,7 +35,7 @@ class LoopLag:
         self._due_s = loop.time() + self._interval_s
         self._timer = loop.call_at(self._due_s, self._look)
 
-    def stop(self) -> None:
+    def close(self) -> None:
         """Measure no more."""
         if self._timer is not None:
             self._timer.cancel()
@@ -46,3 +46,9 @@ class LoopLag:
         self.counts.record(late_s)
         self.longest_s = max(self.longest_s, late_s)
         self.start()
+
+
+PROCESS_LAG: Final = LoopLag()
+"""Of the one loop that a server process runs (`serving.process`). A simulated server has no loop of
+its own, and measures nothing.
+"""

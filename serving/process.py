@@ -22,6 +22,7 @@ from importlib import metadata as distributions
 from typing import Final, TypeVar
 
 from serving.descriptors import ConnectionRefuser
+from serving.loop_lag import PROCESS_LAG
 from serving.server_log import LOGGER, start_logging
 
 COLLECT_AFTER_OBJECTS: Final = 20_000
@@ -75,7 +76,8 @@ def run_server(
     async def serve_until_told() -> None:
         refuser = ConnectionRefuser()
         refuser.install(asyncio.get_running_loop())
-        with contextlib.closing(refuser):
+        PROCESS_LAG.start()
+        with contextlib.closing(refuser), contextlib.closing(PROCESS_LAG):
             await serve(_stopping_event(with_parent=process.die_with_parent))
 
     try:

@@ -10,25 +10,16 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from serving import descriptors
-from serving.loop_lag import LoopLag
+from serving.loop_lag import PROCESS_LAG
 from serving.metrics import histogram_metric
 from serving.overriding import override
 
 
 class ProcessMetrics(Collector):
-    """The metrics of this process, from `start` to `stop`."""
+    """The metrics of this process."""
 
     def __init__(self, kind: str) -> None:
         self._prefix = f"quire_{kind}"
-        self._lag = LoopLag()
-
-    def start(self) -> None:
-        """Begin to measure the running loop."""
-        self._lag.start()
-
-    def stop(self) -> None:
-        """Measure no more."""
-        self._lag.stop()
 
     @override
     def collect(self) -> Iterator[Metric]:
@@ -46,10 +37,10 @@ class ProcessMetrics(Collector):
         yield histogram_metric(
             f"{self._prefix}_loop_lag_seconds",
             "How late the event loop called a timer; one is set every 50 ms.",
-            self._lag.counts,
+            PROCESS_LAG.counts,
         )
         yield GaugeMetricFamily(
             f"{self._prefix}_loop_lag_longest_seconds",
             "The longest of these times since the process started.",
-            self._lag.longest_s,
+            PROCESS_LAG.longest_s,
         )

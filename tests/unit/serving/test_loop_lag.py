@@ -17,6 +17,6 @@ async def test_a_stall_is_counted_once_with_its_length() -> None:
     await asyncio.sleep(0)
     assert lag.longest_s >= 0.2
     assert sum(lag.counts.counts) == looks + 1
-    lag.stop()
+    lag.close()
     await asyncio.sleep(0.03)
     assert sum(lag.counts.counts) == looks + 1
