@@ -52,12 +52,13 @@ def _look_for(chosen: Sequence[SeededBug], plan: Plan) -> tuple[list[Verdict], b
         done[verdict.bug.name] = verdict
         _tell_progress(verdict)
 
+    is_whole = True
     try:
         asyncio.run(look_for(chosen, plan, tell))
     except KeyboardInterrupt:
         sys.stderr.write("stopped half way\n")
-    verdicts = [done[bug.name] for bug in chosen if bug.name in done]
-    return verdicts, len(verdicts) == len(chosen)
+        is_whole = False
+    return [done[bug.name] for bug in chosen if bug.name in done], is_whole
 
 
 def _arguments() -> argparse.Namespace:

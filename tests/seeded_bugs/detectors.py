@@ -1,9 +1,10 @@
 """Runs what may find a bug in a patched copy, and judges whether it did.
 
-Leaves the copies to `trees` and the order to `runner`.
+Leaves the copies to `trees`, comparing with the tree without any bug to `plain`, and the order to
+`runner`.
 
-Invariants: only a failed test, a failed seed or a violated invariant counts: an error of import,
-syntax or naming does not; what found a bug is run once more without the bug, where it must pass.
+Invariant: only a failed test, a failed seed or a violated invariant counts: an error of import,
+syntax or naming does not.
 
 Format: the model and the simulation end with status 1 when they found something. The model says it
 in a line that begins with "violated: "; a simulation's last line is JSON that names the `failing`
@@ -17,7 +18,8 @@ import re
 import signal
 import sys
 import tempfile
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, assert_never
 
@@ -77,18 +79,18 @@ async def run_command(
     timeout_s: float,
     *,
     enough: bytes = b"",
-    report: Path | None = None,
+    told: Mapping[str, str] | None = None,
 ) -> Finished:
     """Run a module of a copy, with all that it starts, no longer than it may take; not further
-    than a line that begins with `enough`, which means that it found something. Pytest's reporter
-    writes to `report`.
+    than a line that begins with `enough`, which means that it found something. `told` is added to
+    the environment.
     """
     began = asyncio.get_running_loop().time()
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         *arguments,
         cwd=root,
-        env=environment(root) | ({"SEEDED_BUGS_REPORT": str(report)} if report else {}),
+        env=environment(root) | dict(told or {}),
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
@@ -114,54 +116,17 @@ async def run_command(
     return Finished(status, kept.decode(errors="replace"), seconds)
 
 
-class Plain:
-    """The tree without any bug, and what fails in it all the same."""
-
-    def __init__(self, root: Path) -> None:
-        self.root = root
-        self._red: dict[tuple[Kind, str, str], asyncio.Task[bool]] = {}
-
-    async def is_red(self, detector: Detector, finding: Finding) -> bool:
-        """Tell whether what found a bug finds something here too; asked once for each."""
-        key = finding.kind, detector.module, finding.culprit
-        if key not in self._red:
-            self._red[key] = asyncio.create_task(self._look(detector, finding))
-        return await self._red[key]
-
-    async def _look(self, detector: Detector, finding: Finding) -> bool:
-        if finding.kind is Kind.SIMULATION:
-            everything = replace(detector, theme="")
-            arguments = _simulation_arguments(everything, int(finding.culprit), 1)
-            done = await run_command(arguments, self.root, detector.budget_s)
-            return done.status != 0
-        again = await look(replace(detector, targets=(finding.culprit,)), self.root)
-        return again.verdict != "missed"
-
-
-async def detect(detector: Detector, patched: Path, plain: Plain) -> Finding:
-    """Run one detector until it finds the bug or its budget ends.
-
-    A seed that is red without the bug is passed over, so that the others can find it.
+async def look(
+    detector: Detector, root: Path, first_seed: int = 0, modules: Sequence[str] = ()
+) -> Finding:
+    """Run one detector in a copy, without comparing. Unit tests import `modules` before they begin:
+    where that fails, they are broken.
     """
-    first_seed, seconds = 0, 0.0
-    while True:
-        left = replace(detector, budget_s=max(1.0, detector.budget_s - seconds))
-        finding = await look(left, patched, first_seed)
-        finding = replace(finding, seconds=finding.seconds + seconds)
-        if not finding.is_found or not await plain.is_red(detector, finding):
-            return finding
-        finding = replace(finding, verdict="red")
-        first_seed, seconds = finding.count, finding.seconds
-        is_over = first_seed >= detector.seeds_max or seconds >= detector.budget_s
-        if finding.kind is not Kind.SIMULATION or is_over:
-            return finding
-
-
-async def look(detector: Detector, root: Path, first_seed: int = 0) -> Finding:
-    """Run one detector in a copy, without comparing."""
     match detector.kind:
         case Kind.UNITS:
-            return await _run_units(detector.targets, detector.budget_s, root)
+            return judge_units(
+                *await run_tests(detector.targets, detector.budget_s, root, ("-x",), modules)
+            )
         case Kind.MODEL:
             return await _run_model(detector.targets, detector.budget_s, root)
         case Kind.SIMULATION:
@@ -173,23 +138,30 @@ async def look(detector: Detector, root: Path, first_seed: int = 0) -> Finding:
 # -- unit tests, scenarios, storage crash tests ----------------------------------------------------
 
 
-async def _run_units(targets: tuple[str, ...], budget_s: float, root: Path) -> Finding:
-    options = ["-x", "-q", "--tb=short", "-p", "no:cacheprovider", "--hypothesis-seed=0"]
+async def run_tests(
+    targets: Sequence[str],
+    budget_s: float,
+    root: Path,
+    more: Sequence[str] = (),
+    modules: Sequence[str] = (),
+) -> tuple[Finished, dict[str, Any]]:
+    """Run tests in a copy; return how that ended, and what the reporter wrote down."""
+    options = ["-q", "--tb=short", "-p", "no:cacheprovider", "--hypothesis-seed=0", *more]
     options += [f"--timeout={TEST_TIMEOUT_S}", "-p", "tests.seeded_bugs.reporter"]
     # Of its own: several may look into the tree without any bug at a time.
     with tempfile.TemporaryDirectory(prefix="report-", dir=root) as directory:
         report = Path(directory) / "report.json"
-        arguments = ["-m", "pytest", *options, *targets]
-        done = await run_command(arguments, root, budget_s, report=report)
+        told = {"SEEDED_BUGS_REPORT": str(report), "SEEDED_BUGS_MODULES": " ".join(modules)}
+        done = await run_command(["-m", "pytest", *options, *targets], root, budget_s, told=told)
         result: dict[str, Any] = {}
         if done.status is not None and report.exists():
             result = json.loads(report.read_text())
-    return judge_units(done, result)
+    return done, result
 
 
 def judge_units(done: Finished, result: dict[str, Any]) -> Finding:
     """Judge a run of pytest by its status and what the reporter wrote down."""
-    count = int(result.get("passed", 0))
+    count = len(result.get("passed", ()))
     if done.status == 0:
         return Finding(Kind.UNITS, "missed", count, done.seconds)
     evidence = shortened([str(line) for line in result.get("text", ())])
@@ -231,7 +203,7 @@ def judge_model(done: Finished) -> Finding:
 # -- the simulation -------------------------------------------------------------------------------
 
 
-def _simulation_arguments(detector: Detector, first_seed: int, count: int) -> list[str]:
+def simulation_arguments(detector: Detector, first_seed: int, count: int) -> list[str]:
     given = ["--first-seed", str(first_seed), "--seeds", str(count), "--stop-at-first"]
     theme = ["--theme", detector.theme] if detector.theme else []
     return ["-m", detector.module, *given, *theme]
@@ -243,7 +215,7 @@ async def _run_simulation(detector: Detector, root: Path, first_seed: int) -> Fi
     seconds, first = 0.0, first_seed
     while first < detector.seeds_max and seconds < detector.budget_s:
         count = min(SEEDS_PER_RUN, detector.seeds_max - first)
-        arguments = _simulation_arguments(detector, first, count)
+        arguments = simulation_arguments(detector, first, count)
         done = await run_command(arguments, root, detector.budget_s - seconds)
         seconds += done.seconds
         finding = judge_simulation(done, first, seconds)

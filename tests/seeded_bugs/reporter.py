@@ -2,10 +2,13 @@
 
 Leaves judging it to `detectors`. It is loaded by `-p tests.seeded_bugs.reporter`.
 
-Format: the file named by SEEDED_BUGS_REPORT holds `passed`, and of the first failure `test` (its
-node id), `kinds` (the exception's class and those above it) and `text`.
+Format: the file named by SEEDED_BUGS_REPORT holds `passed`, the node ids of the tests that passed,
+and of the first failure `test` (its node id), `kinds` (the exception's class and those above it)
+and `text`. SEEDED_BUGS_MODULES names modules, separated by spaces, that must be importable from
+the current directory; otherwise no test runs and nothing is written.
 """
 
+import importlib
 import json
 import os
 from pathlib import Path
@@ -17,16 +20,16 @@ TEXT_LINES_MAX = 40
 
 
 class Reporter:
-    """Counts what passed, and keeps the first failure."""
+    """Keeps the names of what passed, and keeps the first failure."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._result: dict[str, Any] = {"passed": 0}
+        self._result: dict[str, Any] = {"passed": []}
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Count a test that passed."""
+        """Keep the name of a test that passed."""
         if report.when == "call" and report.passed:
-            self._result["passed"] += 1
+            self._result["passed"].append(report.nodeid)
 
     def pytest_exception_interact(
         self, node: pytest.Item, call: pytest.CallInfo[object], report: pytest.TestReport
@@ -45,7 +48,18 @@ class Reporter:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Report, if somebody wants it."""
+    """Import what must be importable; report, if somebody wants it."""
+    for name in os.environ.get("SEEDED_BUGS_MODULES", "").split():
+        _check_module(name)
     path = os.environ.get("SEEDED_BUGS_REPORT")
     if path is not None:
         config.pluginmanager.register(Reporter(Path(path)))
+
+
+def _check_module(name: str) -> None:
+    try:
+        found = importlib.import_module(name).__file__
+    except Exception as error:
+        raise pytest.UsageError(f"{name} cannot be imported: {error!r}") from error
+    if found is None or not Path(found).is_relative_to(Path.cwd()):
+        raise pytest.UsageError(f"{found} is not the copy")

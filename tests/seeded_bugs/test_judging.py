@@ -14,29 +14,34 @@ from tests.seeded_bugs.catalogue import BUGS
 from tests.seeded_bugs.detectors import (
     Finding,
     Finished,
-    Plain,
     judge_model,
     judge_simulation,
     judge_units,
     look,
     run_command,
 )
+from tests.seeded_bugs.plain import Plain
 from tests.seeded_bugs.runner import Plan, Verdict, is_missing, judge, planned
 from tests.seeded_bugs.seeded_bug import Detector, Kind
 
 
 def failure(*kinds: str) -> dict[str, Any]:
-    return {"passed": 3, "test": "tests/x.py::test_y", "kinds": kinds, "text": ["lost entry 7"]}
+    return {
+        "passed": ["a", "b", "c"],
+        "test": "tests/x.py::test_y",
+        "kinds": kinds,
+        "text": ["lost entry 7"],
+    }
 
 
 @pytest.mark.parametrize(
     ("status", "result", "verdict", "count"),
     [
-        (0, {"passed": 9}, "missed", 9),
+        (0, {"passed": ["a", "b"]}, "missed", 2),
         (1, failure("AssertionError", "Exception"), "found", 4),
         (1, failure("UnboundLocalError", "NameError", "Exception"), "broken", 3),
         (1, failure("AttributeError", "Exception"), "broken", 3),
-        (2, {"passed": 0, "test": "", "kinds": ["SyntaxError"], "text": []}, "broken", 0),
+        (2, {"passed": [], "test": "", "kinds": ["SyntaxError"], "text": []}, "broken", 0),
         (4, {}, "broken", 0),
         (None, {}, "broken", 0),
     ],
@@ -52,10 +57,42 @@ def test_a_run_of_tests(
         assert finding.evidence == ("lost entry 7",)
 
 
-async def test_runs_in_one_tree_at_a_time_are_told_apart(tmp_path: Path) -> None:
-    (tmp_path / "tests/seeded_bugs").mkdir(parents=True)
+def put_reporter(root: Path) -> None:
+    (root / "tests/seeded_bugs").mkdir(parents=True)
     reporter = Path(__file__).with_name("reporter.py").read_text()
-    (tmp_path / "tests/seeded_bugs/reporter.py").write_text(reporter)
+    (root / "tests/seeded_bugs/reporter.py").write_text(reporter)
+
+
+async def test_a_test_that_fails_without_any_bug_is_red(tmp_path: Path) -> None:
+    put_reporter(tmp_path)
+    texts = ("assert False", "pass", "import pytest; pytest.skip('not here')")
+    for number, text in enumerate(texts):
+        (tmp_path / f"test_{number}.py").write_text(f"def test_it():\n    {text}\n")
+    plain = Plain(tmp_path)
+    await plain.run((f"test_{number}.py::test_it" for number in range(3)), 2)
+    assert plain.red_tests == {"test_0.py::test_it", "test_2.py::test_it"}
+    finding = Finding(Kind.UNITS, "found", culprit="test_0.py::test_it")
+    assert await plain.is_red(Detector(Kind.UNITS, 40.0), finding)
+    finding = Finding(Kind.UNITS, "found", culprit="test_1.py::test_it")
+    assert not await plain.is_red(Detector(Kind.UNITS, 40.0), finding)
+
+
+@pytest.mark.parametrize("text", ["import nothing_like_it", "raise ValueError"])
+async def test_tests_of_a_module_that_cannot_be_imported_are_broken(
+    tmp_path: Path, text: str
+) -> None:
+    put_reporter(tmp_path)
+    (tmp_path / "patched.py").write_text(text)
+    (tmp_path / "test_0.py").write_text("def test_it():\n    assert False\n")
+    detector = Detector(Kind.UNITS, 40.0, ("test_0.py",))
+    assert (await look(detector, tmp_path)).verdict == "found"
+    finding = await look(detector, tmp_path, modules=("patched",))
+    assert finding.verdict == "broken"
+    assert "patched cannot be imported" in "".join(finding.evidence)
+
+
+async def test_runs_in_one_tree_at_a_time_are_told_apart(tmp_path: Path) -> None:
+    put_reporter(tmp_path)
     for number in range(2):
         (tmp_path / f"test_{number}.py").write_text(
             "import pathlib, time\n"

@@ -37,8 +37,10 @@ def copy_listed(root: Path, target: Path) -> None:
 
 
 def copy_tree(source: Path, target: Path) -> None:
-    """Copy a whole directory, with its compiled modules."""
-    shutil.copytree(source, target, symlinks=True)
+    """Copy a whole directory, with its compiled modules; the copy shares its files with the source
+    until they are replaced. Nothing writes into a file that is there.
+    """
+    shutil.copytree(source, target, symlinks=True, copy_function=os.link)
 
 
 def patched_text(edits: tuple[Edit, ...], path: str, text: str) -> str:
@@ -63,6 +65,7 @@ def patched_files(bug: SeededBug, root: Path) -> dict[str, str]:
 def apply_bug(bug: SeededBug, root: Path) -> None:
     """Patch a copy. Raises PatchError."""
     for path, text in patched_files(bug, root).items():
+        (root / path).unlink()  # other copies may share it
         (root / path).write_text(text)
 
 
