@@ -11,6 +11,7 @@ Wanted: at most 150 MB with 1,000,000 ledgers, and no step over 50 ms.
 import argparse
 import asyncio
 import gc
+import sys
 from asyncio import events
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import ProcessPoolExecutor
@@ -28,6 +29,7 @@ from bookie.storage import BookieStorage
 from bookie.wire.batch import BatchView, build_batch
 from bookie.wire.messages import Status
 from metadata.ids import NO_ENTRY, EntryId, LedgerId
+from serving.process import COLLECT_AFTER_OBJECTS
 
 LEDGERS: Final = 1_000_000
 WAVE: Final = 1_000
@@ -91,7 +93,7 @@ async def _fill(directory: Path, count: int) -> dict[str, float]:
     for first in range(0, count, WAVE):
         await storage.wait_for_room()
         await _add_wave(storage, first, min(WAVE, count - first), 0)
-        if first % (50 * WAVE) == 0:
+        if first % (5 * WAVE) == 0:
             peak_mb = max(peak_mb, _anonymous_mb())
     adding_s = perf_counter() - start
     adding_ms = steps.take_ms()
@@ -144,6 +146,9 @@ async def _find_held(storage: BookieStorage, ledger_ids: list[LedgerId]) -> None
 def _phase(
     work: Callable[[Path, int], Coroutine[Any, Any, dict[str, float]]], directory: Path, count: int
 ) -> dict[str, float]:
+    sys.setswitchinterval(0.00005)  # as a bookie's process does
+    gc.set_threshold(COLLECT_AFTER_OBJECTS)
+    gc.freeze()
     return asyncio.run(work(directory, count))
 
 

@@ -330,6 +330,7 @@ def storage_config(options: BookieOptions) -> StorageConfig:
         clean_bytes_per_s_max=options.clean_bytes_per_s_max,
         checkpoint_log_bytes=options.checkpoint_log_bytes,
         checkpoint_records=options.checkpoint_records,
+        checkpoint_ledgers=options.checkpoint_ledgers,
     )
 
 

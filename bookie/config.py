@@ -22,6 +22,8 @@ class StorageConfig:
     """Accepted and not yet durable; beyond it sockets are not read."""
     checkpoint_log_bytes: int = 256 * MIB
     checkpoint_records: int = 100_000
+    checkpoint_ledgers: int = 25_000
+    """A checkpoint is due once so many ledgers changed; each takes about a kilobyte until then."""
     transaction_runs_max: int = 2_000
     index_map_bytes: int = 64 * MIB
     """The index's map at first; it doubles when it is nearly full."""

@@ -27,6 +27,11 @@ StateEncoder = Callable[[int, int], bytes | None]
 None when it is gone.
 """
 
+Runs = list[Run] | tuple[Run]
+"""A ledger's runs in memory. A ledger with one run, as most of a great many have, has a tuple: the
+collector of garbage looks at it once, and at a list again and again.
+"""
+
 
 class Index:
     """The runs of every ledger."""
@@ -36,15 +41,17 @@ class Index:
         """As of the last finished checkpoint."""
         self.record_count = 0
         """Records inserted since the last checkpoint began."""
+        self.moving_count = 0
+        """Records on their way to the store."""
         self._store = store
         self._config = config
-        self._current: dict[int, list[Run]] = {}
-        self._frozen: dict[int, list[Run]] = {}
+        self._current: dict[int, Runs] = {}
+        self._frozen: dict[int, Runs] = {}
         self._frozen_mark_lsn = 0
         self._stored_damaged: list[int] = []
         self._stored_bytes: dict[int, int] = {}
         self._unstored_bytes: dict[int, int] = {}
-        self._stored_meanwhile: dict[object, list[dict[int, list[Run]]]] = {}
+        self._stored_meanwhile: dict[object, list[dict[int, Runs]]] = {}
         """By look-up under way: what checkpoints have moved out of the memory since it began."""
 
     @property
@@ -59,8 +66,11 @@ class Index:
         self._unstored_bytes[number] = self._unstored_bytes.get(number, 0) + size
         runs = self._current.get(ledger_id)
         if runs is None:
-            self._current[ledger_id] = [(last, first, location, size)]
-        elif first > runs[-1][0]:
+            self._current[ledger_id] = ((last, first, location, size),)
+            return
+        if isinstance(runs, tuple):
+            runs = self._current[ledger_id] = list(runs)
+        if first > runs[-1][0]:
             index_runs.append_run(runs, (last, first, location, size), self._config.run_bytes_max)
         else:
             index_runs.splice_run(runs, (last, first, location, size))
@@ -69,7 +79,7 @@ class Index:
         """Forget a ledger's runs in memory, and return their bytes by segment; those in the store,
         and on their way there, are deleted by `delete_some`.
         """
-        freed = index_pages.bytes_by_segment(self._current.pop(ledger_id, []))
+        freed = index_pages.bytes_by_segment(self._current.pop(ledger_id, ()))
         for number, size in freed.items():
             self._unstored_bytes[number] = self._unstored_bytes.get(number, 0) - size
         return freed
@@ -88,8 +98,8 @@ class Index:
 
     def in_memory(self, ledger_id: int, first: int, last: int) -> list[Run]:
         """Return what the memory holds of first..last, cut to it."""
-        upper = index_runs.find_runs(self._current.get(ledger_id, []), first, last)
-        lower = index_runs.find_runs(self._frozen.get(ledger_id, []), first, last)
+        upper = index_runs.find_runs(self._current.get(ledger_id, ()), first, last)
+        lower = index_runs.find_runs(self._frozen.get(ledger_id, ()), first, last)
         return index_runs.overlay(upper, lower, first, last)
 
     def look_up_nowait(
@@ -114,13 +124,13 @@ class Index:
         call: those runs are kept for the call. Where they overlap, the latest insert wins.
         """
         for part in (self._current, self._frozen):
-            last = index_runs.reach(part.get(ledger_id, []), first, last, limit)
+            last = index_runs.reach(part.get(ledger_id, ()), first, last, limit)
         found = self.look_up_nowait(ledger_id, first, last, indexed_highest)
         if found is not None:
             return found
         before = self.in_memory(ledger_id, first, last)
         stored_last = min(last, indexed_highest)
-        call, meanwhile = object(), list[dict[int, list[Run]]]()
+        call, meanwhile = object(), list[dict[int, Runs]]()
         self._stored_meanwhile[call] = meanwhile
         try:
             stored = await self._store.view(
@@ -132,7 +142,7 @@ class Index:
         known_to = last if is_whole else stored.known_to
         runs = index_runs.overlay(before, stored.runs, first, last)
         for moved in meanwhile:
-            newer = index_runs.find_runs(moved.get(ledger_id, []), first, last)
+            newer = index_runs.find_runs(moved.get(ledger_id, ()), first, last)
             runs = index_runs.overlay(newer, runs, first, last)
         runs = index_runs.overlay(self.in_memory(ledger_id, first, last), runs, first, last)
         return Lookup(runs, known_to, is_unproven=stored.is_unproven and not is_whole)
@@ -154,7 +164,8 @@ class Index:
         """
         if not self._frozen:
             self._frozen, self._current, self._unstored_bytes = self._current, {}, {}
-            self._frozen_mark_lsn, self.record_count = mark_lsn, 0
+            self._frozen_mark_lsn = mark_lsn
+            self.moving_count, self.record_count = self.record_count, 0
         frozen, mark = self._frozen, self._frozen_mark_lsn
         now = asyncio.get_running_loop().time
         for job in self._run_jobs(frozen, highest_of):
@@ -172,7 +183,7 @@ class Index:
             return _change_meta(transaction, mark_lsn=mark), live
 
         self.meta, self._stored_bytes = await self._store.update(finish)
-        self._frozen = {}
+        self._frozen, self.moving_count = {}, 0
         for stored_meanwhile in self._stored_meanwhile.values():
             stored_meanwhile.append(frozen)
 
@@ -259,9 +270,9 @@ class Index:
         await self._store.close()
 
     def _run_jobs(
-        self, frozen: dict[int, list[Run]], highest_of: Callable[[int], int]
+        self, frozen: dict[int, Runs], highest_of: Callable[[int], int]
     ) -> Iterator[Callable[[Transaction], None]]:
-        part: list[tuple[int, list[Run], int]] = []
+        part: list[tuple[int, Sequence[Run], int]] = []
         room = limit = self._config.transaction_runs_max
         for ledger_id, runs in frozen.items():
             highest = highest_of(ledger_id)
@@ -277,7 +288,7 @@ class Index:
             yield _put_all(part)
 
     def _state_jobs(
-        self, frozen: dict[int, list[Run]], chosen: Iterator[int], encode: StateEncoder
+        self, frozen: dict[int, Runs], chosen: Iterator[int], encode: StateEncoder
     ) -> Iterator[Callable[[Transaction], None]]:
         while part := list(itertools.islice(chosen, self._config.transaction_runs_max)):
             values: list[tuple[int, bytes]] = []
@@ -289,7 +300,7 @@ class Index:
             yield _write_states(values)
 
 
-def _put_all(part: list[tuple[int, list[Run], int]]) -> Callable[[Transaction], None]:
+def _put_all(part: list[tuple[int, Sequence[Run], int]]) -> Callable[[Transaction], None]:
     def job(transaction: Transaction) -> None:
         changes: dict[int, int] = {}
         for ledger_id, runs, highest in part:

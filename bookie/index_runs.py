@@ -9,6 +9,7 @@ Source: storage design, "Index".
 """
 
 from bisect import bisect_left
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 Run = tuple[int, int, int, int]
@@ -58,7 +59,7 @@ def splice_run(runs: list[Run], run: Run) -> None:
     runs[start:stop] = replacement
 
 
-def find_runs(runs: list[Run], first: int, last: int) -> list[Run]:
+def find_runs(runs: Sequence[Run], first: int, last: int) -> list[Run]:
     """Return what lies in first..last, cut to it."""
     place = bisect_left(runs, (first,))
     found: list[Run] = []
@@ -69,7 +70,7 @@ def find_runs(runs: list[Run], first: int, last: int) -> list[Run]:
     return found
 
 
-def reach(runs: list[Run], first: int, last: int, limit: int) -> int:
+def reach(runs: Sequence[Run], first: int, last: int, limit: int) -> int:
     """Return `last`, or less of it: up to there, at most `limit` of the runs touch first..last."""
     place = bisect_left(runs, (first,)) + limit
     return min(last, runs[place - 1][0]) if place <= len(runs) else last

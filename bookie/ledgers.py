@@ -62,6 +62,11 @@ class Ledgers:
         """Return how many ledgers' stored form is out of date."""
         return len(self.unsaved.ledger_ids)
 
+    @property
+    def changed_count(self) -> int:
+        """Return how many ledgers `changed_ids` returns; one that changed again counts twice."""
+        return len(self.unsaved.ledger_ids) + len(self._saving)
+
     def changed_ids(self) -> Iterator[int]:
         """Return the ledgers of which the index may have nothing, or something older."""
         return itertools.chain(self.unsaved.ledger_ids, self._saving)

@@ -129,6 +129,9 @@ class BookieOptions:
     checkpoint_records: int = option(
         100_000, "and at most so many records", low=1_000, high=10_000_000
     )
+    checkpoint_ledgers: int = option(
+        25_000, "and at most so many changed ledgers", low=1_000, high=10_000_000
+    )
     segment_bytes_max: int = option(256 * 2**20, "size of a log file", low=2**16, high=2 * _GIB)
     queue_bytes_max: int = option(
         64 * 2**20, "accepted and not yet durable; beyond it nothing is read", low=2**20, high=_GIB

@@ -4,7 +4,8 @@ Leaves everything older to `bookie.reading`.
 
 A small batch is kept as a copy of its bytes, and made a view again for who reads it: a view is six
 objects that the collector of garbage looks at, tens of thousands of them at a time for tens of
-milliseconds. A large one is kept as it came.
+milliseconds. A large one is kept as it came. For the same reason a ledger's only batch is kept in a
+tuple.
 
 Invariants: only durable batches are kept; those of one ledger ascend; the oldest go first once the
 bound in bytes is reached.
@@ -24,12 +25,17 @@ COPIED_BYTES_MAX: Final = 4096
 _COMPACT_AT: Final = 64
 
 
+_Kept = bytes | BatchView
+_OnlyBatch = tuple[int, _Kept]
+"""The batch and, before it, its last entry id."""
+
+
 class _LedgerBatches:
     __slots__ = ("batches", "lasts", "start")
 
-    def __init__(self) -> None:
-        self.lasts: list[int] = []
-        self.batches: list[bytes | BatchView | None] = []
+    def __init__(self, only: _OnlyBatch) -> None:
+        self.lasts = [only[0]]
+        self.batches: list[_Kept | None] = [only[1]]
         self.start = 0
 
 
@@ -39,7 +45,7 @@ class RecentEntries:
     def __init__(self, bytes_max: int) -> None:
         self.size = 0
         self._bytes_max = bytes_max
-        self._ledgers: dict[int, _LedgerBatches] = {}
+        self._ledgers: dict[int, _LedgerBatches | _OnlyBatch] = {}
         self._order: deque[int] = deque()
         self._costs: deque[int] = deque()
 
@@ -50,13 +56,17 @@ class RecentEntries:
         header = batch.header
         ledger_id, last = header.ledger_id, header.first_entry_id + header.count - 1
         kept = self._ledgers.get(ledger_id)
-        if kept is None:
-            kept = self._ledgers[ledger_id] = _LedgerBatches()
-        elif kept.lasts[-1] >= header.first_entry_id:
+        if isinstance(kept, tuple):
+            kept = self._ledgers[ledger_id] = _LedgerBatches(kept)
+        if kept is not None and kept.lasts[-1] >= header.first_entry_id:
             return
-        kept.lasts.append(last)
         size = len(batch.data)
-        kept.batches.append(bytes(batch.data) if size <= COPIED_BYTES_MAX else batch)
+        stored = bytes(batch.data) if size <= COPIED_BYTES_MAX else batch
+        if kept is None:
+            self._ledgers[ledger_id] = (last, stored)
+        else:
+            kept.lasts.append(last)
+            kept.batches.append(stored)
         cost = size + OVERHEAD_BYTES
         self._order.append(ledger_id)
         self._costs.append(cost)
@@ -74,6 +84,8 @@ class RecentEntries:
         found: list[BatchView] = []
         if kept is None:
             return found
+        if isinstance(kept, tuple):
+            kept = _LedgerBatches(kept)
         place = bisect_left(kept.lasts, first, kept.start)
         stop = min(len(kept.lasts), place + batches_max)
         while first <= last and bytes_max > 0 and place < stop:
@@ -96,6 +108,9 @@ class RecentEntries:
         self.size -= self._costs.popleft()
         kept = self._ledgers.get(ledger_id)
         if kept is None:
+            return
+        if isinstance(kept, tuple):
+            del self._ledgers[ledger_id]
             return
         kept.start += 1
         if kept.start >= len(kept.lasts):

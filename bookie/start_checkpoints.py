@@ -88,7 +88,10 @@ class StartCheckpoints:
         """Checkpoint if enough is in memory; everything below `applied_lsn` was applied, and is
         durable.
         """
-        if max(self._index.record_count, ledgers.unsaved_count) >= self._config.checkpoint_records:
+        if (
+            self._index.record_count >= self._config.checkpoint_records
+            or ledgers.unsaved_count >= self._config.checkpoint_ledgers
+        ):
             await self._verdict.note_loss()
             await self._store(ledgers, applied_lsn)
 

@@ -9,7 +9,6 @@ import contextlib
 import random
 from collections.abc import Callable
 from functools import partial
-from typing import Final
 
 from bookie import ledger_state, records
 from bookie.admission import Admission
@@ -36,9 +35,6 @@ from bookie.writability import Writability
 from metadata.ids import EntryId, LedgerId
 from serving.latency import LatencyCounts
 
-RECORDS_AHEAD_MAX: Final = 4
-"""Adds wait once this many checkpoints' worth of records are in memory."""
-
 
 class BookieStorage:
     """The storage of one bookie. Every method belongs to the event loop that opened it."""
@@ -64,7 +60,7 @@ class BookieStorage:
         loss = opened.outcome.describe_loss()
         self._upkeep = Upkeep(disk, config, parts, self._wake, rng, loss)
         self._commits.on_disk_full = self._upkeep.note_disk_full
-        self._commits.callbacks += (self._upkeep.note_stored, self._wake)
+        self._commits.callbacks += (self._upkeep.note_changes, self._wake)
         self._overlapping = OverlappingAdds(
             self._log, index, self._reader, self._recent, self._wake
         )
@@ -187,15 +183,15 @@ class BookieStorage:
 
     @property
     def has_room(self) -> bool:
-        """Tell whether the queue is below its bound; otherwise, `wait_for_room()`."""
-        return (
-            self.queued_bytes < self._config.queue_bytes_max
-            and self._index.record_count < RECORDS_AHEAD_MAX * self._config.checkpoint_records
-        )
+        """Tell whether the queue and what waits for checkpoints are below their bounds; otherwise,
+        `wait_for_room()`.
+        """
+        return self.queued_bytes < self._config.queue_bytes_max and self._upkeep.has_room
 
     async def wait_for_room(self) -> None:
-        """Return once the queue is below its bound, or the log has failed."""
+        """Return once there is room, or the log has failed."""
         while not self.has_room and self._log.failure is None:
+            self._upkeep.note_changes()
             self._room = self._room or asyncio.get_running_loop().create_future()
             await asyncio.shield(self._room)
 

@@ -44,6 +44,10 @@ same load have their checkpoints at the same time, and a hundred thousand small 
 second of a processor each.
 """
 REST_S_MAX: Final = 0.1
+CHECKPOINTS_AHEAD_MAX: Final = 3
+"""Adds wait once this many checkpoints' worth of records or of changed ledgers are in memory,
+those of the checkpoint under way included.
+"""
 EVICTION_LOOKS_MAX: Final = 5_000
 """States that eviction looks at in one loop step behind a checkpoint."""
 
@@ -92,6 +96,8 @@ class Upkeep:
             parts.ledgers, parts.cold, parts.index, parts.segments, parts.reader.unproven
         )
         self._checkpoint_count = 0
+        self._may_wait = True
+        """Whether waiting helps: the last checkpoint did not fail for lack of room."""
         self.checkpoint_latency = LatencyCounts(BOUNDS_S)
         self._checkpoint_at_bytes = config.checkpoint_log_bytes - self._replayed_bytes()
         self.checkpointing = asyncio.Lock()
@@ -126,12 +132,26 @@ class Upkeep:
         """Return the room of each directory's file system at the last look."""
         return self._watch.spaces
 
-    def note_stored(self) -> None:
-        """Take note that a group is durable: a checkpoint may be due."""
+    @property
+    def has_room(self) -> bool:
+        """Tell whether the memory has room for more that waits for a checkpoint. Nothing waits for
+        that while the disk has no room for a checkpoint: ordinary adds are refused then, and
+        fences and reads must go on.
+        """
+        index, config = self._parts.index, self._config
+        records_max = CHECKPOINTS_AHEAD_MAX * config.checkpoint_records
+        ledgers_max = CHECKPOINTS_AHEAD_MAX * config.checkpoint_ledgers
+        return not self._may_wait or (
+            index.record_count + index.moving_count < records_max
+            and self._parts.ledgers.changed_count < ledgers_max
+        )
+
+    def note_changes(self) -> None:
+        """Take note that something changed: a checkpoint may be due."""
         index, config = self._parts.index, self._config
         if (
             index.record_count >= config.checkpoint_records
-            or self._parts.ledgers.unsaved_count >= config.checkpoint_records
+            or self._parts.ledgers.unsaved_count >= config.checkpoint_ledgers
             or self._parts.log.written_bytes >= self._checkpoint_at_bytes
         ):
             self._due.set()
@@ -187,13 +207,17 @@ class Upkeep:
                 self._checkpoint_at_bytes = log_bytes
                 self._cleaner.put_back_removed(removed)
                 if isinstance(error, DiskFullError):
+                    self._may_wait = False
                     self.note_disk_full()
+                    self._wake()
                 raise
+            self._may_wait = True
             parts.ledgers.note_saved()
             for number, segment in parts.segments.by_number.items():
                 segment.live_bytes = parts.index.live_bytes(number)
             self._checkpoint_count += 1
             self.checkpoint_latency.record(asyncio.get_running_loop().time() - began_s)
+            self.note_changes()
             self._wake()
             looks = 2 * len(parts.ledgers.states)  # the first one spares what was used since
             while parts.ledgers.evict(EVICTION_LOOKS_MAX) and looks > 0:

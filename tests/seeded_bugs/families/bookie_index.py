@@ -81,8 +81,8 @@ BUGS = (
         (
             Edit(
                 INDEX,
-                "            self._frozen_mark_lsn, self.record_count = mark_lsn, 0\n",
-                "            self.record_count = 0\n        self._frozen_mark_lsn = mark_lsn\n",
+                "            self._frozen_mark_lsn = mark_lsn\n",
+                "        self._frozen_mark_lsn = mark_lsn\n        if not self.moving_count:\n",
             ),
         ),
         (units(INDEX_TESTS, STORAGE_CRASHES), simulation("crashes")),
@@ -96,7 +96,7 @@ BUGS = (
         (
             Edit(
                 INDEX,
-                "        lower = index_runs.find_runs(self._frozen.get(ledger_id, []),"
+                "        lower = index_runs.find_runs(self._frozen.get(ledger_id, ()),"
                 " first, last)\n",
                 "        lower = index_runs.find_runs([], first, last)\n",
             ),

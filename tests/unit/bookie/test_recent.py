@@ -11,15 +11,16 @@ from bookie.wire.batch import BatchView
 from tests.unit.bookie.batches import make_run
 
 
+@pytest.mark.parametrize("ledger_count", [3, 15])
 @pytest.mark.parametrize("seed", range(20))
-def test_what_is_found_is_contiguous_and_bounded(seed: int) -> None:
+def test_what_is_found_is_contiguous_and_bounded(seed: int, ledger_count: int) -> None:
     rng = random.Random(seed)
     bytes_max = 20 * (OVERHEAD_BYTES + COPIED_BYTES_MAX)
     recent = RecentEntries(bytes_max)
-    highest = dict.fromkeys(range(3), -1)
+    highest = dict.fromkeys(range(ledger_count), -1)
     kept: list[BatchView] = []
     for _ in range(600):
-        ledger_id = rng.randrange(3)
+        ledger_id = rng.randrange(ledger_count)
         first = highest[ledger_id] + rng.choice((1, 1, 1, 2))
         size = rng.choice((20, 20, COPIED_BYTES_MAX))  # the last are kept as they came
         batch = make_run(ledger_id, first, rng.randint(1, 3), size=size)
@@ -29,7 +30,7 @@ def test_what_is_found_is_contiguous_and_bounded(seed: int) -> None:
         while sum(len(b.data) + OVERHEAD_BYTES for b in kept) > bytes_max:
             del kept[0]
         assert recent.size <= bytes_max
-        asked = rng.randrange(3)
+        asked = rng.randrange(ledger_count)
         start = rng.randint(0, max(0, highest[asked]) + 2)
         stop = start + rng.randrange(8)
         expected: list[BatchView] = []
