@@ -12,6 +12,7 @@ Source: storage design, "Cleaning"; reliability D20.
 
 import asyncio
 import random
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -27,6 +28,7 @@ from bookie.index_runs import Run
 from bookie.ledgers import RUNS_LEFT_MAX, Ledgers
 from bookie.records import ADDS, RECORD_HEADER_BYTES, Record, RecordKind
 from bookie.segments import DIRECTORY, UNFINISHED_SUFFIX, Segment, Segments
+from bookie.slices import cut, in_order, in_slices
 from bookie.wire.batch import parse_header
 
 PIECE_BYTES = 1024 * 1024
@@ -107,7 +109,7 @@ class Cleaner:
         found = None if segment.is_damaged else await self._named_runs(segment)
         if found is None:
             return False
-        change = cleaning.live_bytes_of(run for _, run in found[0]) - segment.live_bytes
+        change = await live_bytes_of(found[0]) - segment.live_bytes
         if abs(change) <= segment.size * cleaning.GAIN_SHARE_MIN:
             return False
         await self._index.correct_live_bytes(segment.number, change)
@@ -172,18 +174,17 @@ class Cleaner:
                 segment.is_kept = True
                 continue
             runs, footer_bytes = found
-            segment.live_bytes = cleaning.live_bytes_of(run for _, run in runs)
+            segment.live_bytes = await live_bytes_of(runs)
             needed_bytes += segment.live_bytes + footer_bytes
             if runs and needed_bytes > room.free_bytes:
                 segment.is_kept = not cleared  # the first one: nothing of this plan fits
                 break
-            named.update({(ledger_id, run[1]): run for ledger_id, run in runs})
+            async for part in in_slices(runs):
+                named.update({(ledger_id, run[1]): run for ledger_id, run in part})
             cleared.append(number)
         unmoved: dict[int, None] = {}
         if named:
-            unmoved = await self._rewrite(
-                [(ledger_id, named[ledger_id, first]) for ledger_id, first in sorted(named)], room
-            )
+            unmoved = await self._rewrite(named, room)
         gone = [
             number
             for number in cleared
@@ -212,39 +213,47 @@ class Cleaner:
             return None
         named: list[tuple[int, Run]] = []
         spans = await listed.spans()
-        deleted, released = await find_gone(self._ledgers, self._index, list(spans))
-        for ledger_id, (first, last) in spans.items():
-            if ledger_id in deleted:
-                continue
-            # Before the store is asked: a checkpoint that ends meanwhile takes them out of memory.
-            in_memory = self._index.in_memory(ledger_id, first, last)
-            if any(records.segment_of(run[2]) == segment.number for run in in_memory):
-                return None  # a rebuilt ledger's runs are not stored yet
-            runs = await self._index.stored_runs(ledger_id, first, last)
-            if runs is None or ((not runs or runs[-1][0] < last) and ledger_id not in released):
-                return None  # entries of this segment are missing from the index
-            named += [(ledger_id, r) for r in runs if records.segment_of(r[2]) == segment.number]
+        for part in cut(spans.items()):
+            ledger_ids = [ledger_id for ledger_id, _ in part]
+            deleted, released = await find_gone(self._ledgers, self._index, ledger_ids)
+            for ledger_id, (first, last) in part:
+                if ledger_id in deleted:
+                    continue
+                # Before the store is asked: a checkpoint that ends meanwhile takes them out of
+                # memory.
+                in_memory = self._index.in_memory(ledger_id, first, last)
+                if any(records.segment_of(run[2]) == segment.number for run in in_memory):
+                    return None  # a rebuilt ledger's runs are not stored yet
+                runs = await self._index.stored_runs(ledger_id, first, last)
+                if runs is None or ((not runs or runs[-1][0] < last) and ledger_id not in released):
+                    return None  # entries of this segment are missing from the index
+                named += [
+                    (ledger_id, r) for r in runs if records.segment_of(r[2]) == segment.number
+                ]
         footer_bytes = len(listed) * records.FOOTER_RUN_BYTES + cleaning.SEGMENT_OVERHEAD_BYTES
         return named, footer_bytes
 
-    async def _rewrite(self, runs: list[tuple[int, Run]], room: CleaningRoom) -> dict[int, None]:
-        """Write runs, sorted by ledger and entry, into a new segment, and let the index name it;
-        return the old segments that it may still name.
+    async def _rewrite(
+        self, named: dict[tuple[int, int], Run], room: CleaningRoom
+    ) -> dict[int, None]:
+        """Write runs, by ledger and first entry id and in that order, into a new segment, and have
+        the index name it; return the old segments that it may still name.
         """
         segment = Segment(self._segments.take_number(), is_cleaned=True, size=0)
         unfinished = segment.name + UNFINISHED_SUFFIX
         rewrite = _Rewrite(segment, await self._disk.create(unfinished, background=True))
         try:
             self._put(rewrite, RecordKind.HEAD, records.encode_head(0, records.HEAD_IS_CLEANED))
-            for ledger_id, run in runs:
-                found = await self._read_run(run)
-                if found is not None:
-                    self._put_run(rewrite, ledger_id, run, found)
-                if segment.size - rewrite.written >= PIECE_BYTES:
-                    await self._flush(rewrite, room.bytes_per_s)
-            self._put(
-                rewrite, RecordKind.FOOTER, records.encode_footer(rewrite.footer, segment.size)
-            )
+            async for keys in in_order(named):
+                for ledger_id, first in keys:
+                    run = named[ledger_id, first]
+                    found = await self._read_run(run)
+                    if found is not None:
+                        self._put_run(rewrite, ledger_id, run, found)
+                    if segment.size - rewrite.written >= PIECE_BYTES:
+                        await self._flush(rewrite, room.bytes_per_s)
+            records.end_footer(rewrite.footer, segment.size)
+            self._put(rewrite, RecordKind.FOOTER, rewrite.footer)
             await self._flush(rewrite, room.bytes_per_s)
         except DiskFullError:
             await rewrite.file.close()
@@ -326,3 +335,15 @@ class Cleaner:
         self.written_bytes += size
         pace = 0.9 + 0.2 * self._rng.random()  # bookies that began together drift apart
         await asyncio.sleep(pace * size / bytes_per_s)
+
+
+async def live_bytes_of(runs: Iterable[tuple[int, Run]]) -> int:
+    """Return how many bytes of a segment runs (ledger id, run) take; what several of them share
+    counts once.
+    """
+    total = end = 0
+    async for part in in_order((run[2], run[3]) for _, run in runs):
+        for start, size in part:
+            total += max(0, start + size - max(start, end))
+            end = max(end, start + size)
+    return total

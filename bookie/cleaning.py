@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from bookie.config import StorageConfig
-from bookie.index_runs import Run
 from bookie.records import FOOTER_RUN_BYTES
 from bookie.segments import Segment
 
@@ -123,12 +122,3 @@ def pace_of(
     distance = config.disk_high_mark - used_share
     by_disk = 1.0 if is_full else 1.0 - distance / FULL_RATE_DISK_SHARE
     return slowest + (fastest - slowest) * min(1.0, max(by_backlog, by_disk, 0.0))
-
-
-def live_bytes_of(runs: Iterable[Run]) -> int:
-    """Return how many bytes of a segment its runs take; what several of them share counts once."""
-    total = end = 0
-    for start, size in sorted((run[2], run[3]) for run in runs):
-        total += max(0, start + size - max(start, end))
-        end = max(end, start + size)
-    return total

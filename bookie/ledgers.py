@@ -11,6 +11,7 @@ every id that was ever seen here, or after the index was asked.
 Source: protocol rules 8.4, 10.2, 10.3.
 """
 
+import asyncio
 import itertools
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -24,6 +25,8 @@ from metadata.ids import NO_ENTRY, LedgerId
 HOT_LEDGERS_MAX: Final = 20_000
 RUNS_LEFT_MAX: Final = 100_000
 """Deleted ledgers whose runs wait in memory to be removed; the index has the rest of the list."""
+NOTIFIED_AT_ONCE: Final = 1_000
+"""Watches of one ledger that are called in one loop step."""
 RECENT_TOMBSTONES_MAX: Final = 10_000
 """Stored tombstones that are kept in memory, for writers that ask again and again."""
 
@@ -229,11 +232,25 @@ class Ledgers:
         return cancel
 
     def notify(self, ledger_id: int) -> None:
-        """Call whoever watches a ledger."""
+        """Call every watch of a ledger, a bounded number of them now and in each later loop step.
+        One that is cancelled before its turn is not called.
+        """
         watchers = self._watchers.get(ledger_id)
-        if watchers:
-            for callback in list(watchers.values()):
+        if not watchers:
+            return
+        if len(watchers) > NOTIFIED_AT_ONCE:
+            self._notify_some(ledger_id, deque(watchers))
+            return
+        for callback in list(watchers.values()):
+            callback()
+
+    def _notify_some(self, ledger_id: int, tokens: deque[int]) -> None:
+        for _ in range(min(len(tokens), NOTIFIED_AT_ONCE)):
+            callback = self._watchers.get(ledger_id, {}).get(tokens.popleft())
+            if callback is not None:
                 callback()
+        if tokens:
+            asyncio.get_running_loop().call_soon(self._notify_some, ledger_id, tokens)
 
     def _keep(self, ledger_id: int, state: LedgerState) -> None:
         self.states[ledger_id] = state

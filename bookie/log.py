@@ -127,7 +127,7 @@ class Log:
                 await self._seal()
             await self._next.discard()
         except Exception as error:
-            self._die(error)
+            await self._die(error)
             raise
 
     async def _commit_groups(self) -> None:
@@ -142,7 +142,7 @@ class Log:
                 await self._commit(group)
             except (DiskFullError, DescriptorsExhaustedError) as error:
                 self._committing = []
-                self._answer(group + self._take_all(), error)
+                await self._refuse(group, error)
             else:
                 self._committing = []
                 self._answer(group, None)
@@ -260,8 +260,8 @@ class Log:
         segment, file = self._active, self._file
         if segment is None or file is None:
             return
-        footer = LogItem(RecordKind.FOOTER, records.encode_footer(self._footer, segment.size), None)
-        await self._write(segment, [footer])
+        records.end_footer(self._footer, segment.size)
+        await self._write(segment, [LogItem(RecordKind.FOOTER, self._footer, None)])
         if file.size > segment.size:
             await file.truncate(segment.size)
         self._forget_active()
@@ -271,13 +271,25 @@ class Log:
         self._footer = bytearray()
         self._dropped = 0
 
-    def _die(self, error: Exception) -> None:
+    async def _die(self, error: Exception) -> None:
         """Answer everything as failed; nothing is stored any more."""
         self.failure = (
             error if isinstance(error, DiskFailedError) else DiskFailedError("log", repr(error))
         )
         group, self._committing = self._committing, []
-        self._answer(group + self._take_all(), self.failure)
+        await self._refuse(group, self.failure)
+
+    async def _refuse(self, group: list[LogItem], error: BookieError) -> None:
+        """Answer a group, and all that is queued now, as not stored, a bounded number of records in
+        each callback. What is queued meanwhile is left for the next commit.
+        """
+        left = len(self._queue)
+        self._answer(group, error)
+        while left:
+            await asyncio.sleep(0)
+            part = [self._queue.popleft() for _ in range(min(left, GROUP_RECORDS_MAX))]
+            left -= len(part)
+            self._answer(part, error)
 
     def _answer(self, group: list[LogItem], error: BookieError | None) -> None:
         self._answered_count += len(group)
@@ -286,7 +298,7 @@ class Log:
         )
         if group:
             self._on_group(group, error)
-        while self._waiters and (error is not None or self._waiters[0][0] <= self._answered_count):
+        while self._waiters and self._waiters[0][0] <= self._answered_count:
             _, future = self._waiters.popleft()
             if not future.done():
                 future.set_result(None)

@@ -254,9 +254,11 @@ def footer_run(batch: Buffer, offset: int, record_size: int) -> bytes:
     return bytes(batch[4:24]) + _PLACE.pack(offset, record_size)
 
 
-def encode_footer(runs: Buffer, offset: int) -> bytes:
-    """Return the body of the footer that lies at `offset`; `runs` are joined `footer_run`s."""
-    return bytes(runs) + _CRC.pack(offset)
+def end_footer(runs: bytearray, offset: int) -> None:
+    """Make joined `footer_run`s the body of the footer that lies at `offset`, in place: they may be
+    a million.
+    """
+    runs += _CRC.pack(offset)
 
 
 def footer_offset(tail: Buffer) -> int:

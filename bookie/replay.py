@@ -20,6 +20,10 @@ from bookie.wire.batch import Buffer, is_intact
 
 CHUNK_BYTES: Final = 256 * 1024
 """Read and checked at once: thousands of records, if they are tiny, in one callback of the loop."""
+SEARCH_BYTES: Final = 64 * 1024
+"""Searched at once for the next record behind damage: each third byte may begin what looks like a
+header.
+"""
 HEAD_RECORD_BYTES: Final = RECORD_HEADER_BYTES + len(records.encode_head(0, 0))
 
 
@@ -121,7 +125,7 @@ async def _find_next(
             return after
     offset = damaged + 1
     while offset < file.size:
-        data = await file.read(offset, CHUNK_BYTES)
+        data = await file.read(offset, SEARCH_BYTES)
         found = records.find_header(data, 0, records.lsn_of(segment, offset))
         if found is not None:
             return offset + found

@@ -66,5 +66,6 @@ def _encode(
         if header.kind == ADDS:
             footer += records.footer_run(record.body, offset, header.size)
         copied.append(Record(header, record.body))
-    put(RecordKind.FOOTER, records.encode_footer(footer, segment.size))
+    records.end_footer(footer, segment.size)
+    put(RecordKind.FOOTER, footer)
     return copied, buffers

@@ -55,9 +55,9 @@ def build_segment(number: int, bodies: list[tuple[RecordKind, bytes]], *, end_be
             runs += records.footer_run(body, len(data), size)
         synced_lsn = lsn if data else end_before
         data += records.encode_header(kind, body, lsn, synced_lsn) + body
-    footer = records.encode_footer(runs, len(data))
+    records.end_footer(runs, len(data))
     lsn = records.lsn_of(number, len(data))
-    return bytes(data + records.encode_header(RecordKind.FOOTER, footer, lsn, lsn) + footer)
+    return bytes(data + records.encode_header(RecordKind.FOOTER, runs, lsn, lsn) + runs)
 
 
 def _bodies(ledger: int) -> list[tuple[RecordKind, bytes]]:

@@ -45,15 +45,15 @@ BUGS = (
             ),
             Edit(
                 LOG,
-                "                self._answer(group + self._take_all(), error)\n",
-                "                self._answer(self._take_all(), error)\n",
+                "                await self._refuse(group, error)\n",
+                "                await self._refuse([], error)\n",
             ),
             Edit(
                 LOG,
                 "        group, self._committing = self._committing, []\n"
-                "        self._answer(group + self._take_all(), self.failure)\n",
+                "        await self._refuse(group, self.failure)\n",
                 "        self._committing = []\n"
-                "        self._answer(self._take_all(), self.failure)\n",
+                "        await self._refuse([], self.failure)\n",
             ),
         ),
         (units(STORAGE_CRASHES, LOG_CRASHES), simulation("crashes")),

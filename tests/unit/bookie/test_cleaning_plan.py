@@ -3,7 +3,7 @@
 import asyncio
 import struct
 
-from bookie.cleaning import CleaningRoom, live_bytes_of, pace_of, plan_cleaning
+from bookie.cleaning import CleaningRoom, pace_of, plan_cleaning
 from bookie.config import StorageConfig
 from bookie.listed_runs import SLICE_RUNS, ListedRuns
 from bookie.segments import Segment, parse_name, segment_name
@@ -93,11 +93,6 @@ def test_the_pace_follows_the_backlog_and_the_disk() -> None:
     assert pace_of(10**6, 0.5, config, is_full=False) == 110
     assert 59 < pace_of(0, config.disk_high_mark - 0.05, config, is_full=False) < 61
     assert pace_of(0, 0.5, config, is_full=True) == 110
-
-
-def test_bytes_that_several_runs_share_count_once() -> None:
-    assert live_bytes_of([(9, 6, 100, 50), (3, 0, 100, 50), (5, 4, 300, 10)]) == 60
-    assert live_bytes_of([]) == 0
 
 
 def test_runs_are_joined_only_where_entries_and_bytes_touch() -> None:

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from bookie import records
-from bookie.cleaning import live_bytes_of
+from bookie.cleaner import live_bytes_of
 from bookie.segments import Segment
 from bookie.storage import BookieStorage
 from bookie.wire.messages import Status
@@ -31,7 +31,7 @@ async def live_share(storage: BookieStorage, segment: Segment) -> float:
     """Return the share of a segment that the index names."""
     found = await storage._upkeep._cleaner._named_runs(segment)
     assert found is not None
-    return live_bytes_of(run for _, run in found[0]) / segment.size
+    return await live_bytes_of(found[0]) / segment.size
 
 
 async def run_for(storage: BookieStorage, seconds: float) -> None:
