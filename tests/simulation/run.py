@@ -30,7 +30,8 @@ from tests.simulation.observing import described
 from tests.simulation.plan import Plan, make_plan
 from tests.simulation.workloads import add_clients
 
-START_S_MAX: Final = 120.0
+START_S_MAX: Final = 600.0
+"""A start may fail and be repeated many times before the metadata service has answered in time."""
 LOOK_EVERY_S: Final = 0.5
 UNTIL_S: Final = 100_000.0
 MESSAGES_MAX: Final = 20_000

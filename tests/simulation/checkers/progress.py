@@ -8,11 +8,12 @@ enough bookies progresses", "every tailer reaches LAC".
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from ledger_client import LedgerClient, LedgerWriter, Quorum
 from ledger_client.client_opening import Opening
+from tests.simulation.checkers.wholeness import RETURN_S
 from tests.simulation.cluster import Cluster
 from tests.simulation.model import LedgerModel
 from tests.simulation.nodes import BookieNode
@@ -71,7 +72,7 @@ class ProgressCheck:
                 if self._wants_all_copies:
                     await self._in_time("the entries on all of their write set", writer, self._full)
                 await self._in_time("the tailing reader at the LAC", writer, self._caught_up)
-                if self._can_lose_one:
+                if self._can_lose_one and await self._is_ready_to_lose_one(writer):
                     await self._append(ledger, writer, dead, kills=True)
                     await self._in_time(
                         "the tailing reader behind a change", writer, self._caught_up
@@ -93,6 +94,9 @@ class ProgressCheck:
         try:
             async with asyncio.timeout(PROGRESS_S):
                 await self._append(ledger, writer, dead)
+            if not await self._is_ready_to_lose_one(writer):
+                return
+            async with asyncio.timeout(PROGRESS_S):
                 dead.append(self._kill_member(writer))
                 await recover(self._cluster, self._client, ledger, 2 * PROGRESS_S)
                 count = await read_all(self._cluster, self._client, ledger)
@@ -153,6 +157,20 @@ class ProgressCheck:
         while self._seen < writer.last_confirmed:  # noqa: ASYNC110 - virtual time costs nothing
             await asyncio.sleep(0.1)
 
+    async def _is_ready_to_lose_one(self, writer: LedgerWriter) -> bool:
+        """Wait until the ledger gets on without any one of its members; tell whether it does.
+
+        That it is whole some time after healing is demanded by `wholeness`.
+        """
+        quorum = self._quorum
+        return await self._cluster.wait_until(
+            lambda: all(
+                gets_on_without(quorum, writer.in_sync, each)
+                for each in writer.info.fragments[-1].ensemble
+            ),
+            RETURN_S,
+        )
+
     def _kill_member(self, writer: LedgerWriter) -> BookieNode:
         members = writer.info.fragments[-1].ensemble
         up = [each for each in self._cluster.bookies if each.bookie_id in members]
@@ -176,6 +194,16 @@ class ProgressCheck:
 
     def _report(self, text: str) -> None:
         self._cluster.model.report(NAME, f"{self._quorum}: {text}")
+
+
+def gets_on_without(quorum: Quorum, in_sync: Sequence[str], bookie_id: str | None) -> bool:
+    """Tell whether enough members of an in-sync ledger are in sync besides a bookie. Without them,
+    appends wait for it to come back, and a recovery does not know where the ledger ends.
+    """
+    if not quorum.spec.is_in_sync:
+        return True
+    others = [each for each in in_sync if each != bookie_id]
+    return len(others) >= min(quorum.min_in_sync, quorum.ensemble - 1)
 
 
 def _can_lose_one(cluster: Cluster, quorum: Quorum, *, has_spare: bool) -> bool:

@@ -11,7 +11,7 @@ from typing import Final
 from typing_extensions import override
 
 from ledger_client import LedgerWriter
-from tests.simulation.checkers.progress import ProgressCheck
+from tests.simulation.checkers.progress import ProgressCheck, gets_on_without
 from tests.simulation.checkers.wholeness import see_members_return
 from tests.simulation.model import LedgerModel
 from tests.simulation.nodes import BookieNode
@@ -46,10 +46,18 @@ class ReturnCheck(ProgressCheck):
     async def _lose_one(
         self, ledger: LedgerModel, writer: LedgerWriter, dead: list[BookieNode]
     ) -> None:
-        """Kill a member while the writer is idle or busy, and bring it back some time later."""
-        dead.append(self._kill_member(writer))
+        """Kill a member while the writer is idle or busy, and bring it back some time later.
+
+        It may be the only member in sync: then appends would wait for it to come back.
+        """
+        bookie = self._kill_member(writer)
+        dead.append(bookie)
         away_s = self._rng.choice(AWAY_S)
-        if self._quorum.min_in_sync < self._quorum.ensemble and self._rng.random() < 0.5:
+        quorum = self._quorum
+        takes_appends = quorum.min_in_sync < quorum.ensemble and gets_on_without(
+            quorum, writer.in_sync, bookie.bookie_id
+        )
+        if takes_appends and self._rng.random() < 0.5:
             await self._append(ledger, writer, dead)
         await asyncio.sleep(away_s)
         await self._revive(dead)
