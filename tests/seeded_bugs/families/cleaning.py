@@ -18,9 +18,9 @@ from tests.seeded_bugs.seeded_bug import (
 )
 
 CLEANER = "bookie/cleaner.py"
+CLEANING_POWER = "tests/unit/bookie/test_cleaning_power.py"
 COLLECTOR = "bookie/collector.py"
 COLLECTOR_TESTS = "tests/unit/bookie_server/test_collector.py"
-EDGES = "tests/unit/bookie/test_storage_edges.py"
 FULL_DISK = "tests/unit/bookie/test_full_disk.py"
 UPKEEP = "tests/unit/bookie/test_storage_upkeep.py"
 NEVER_FULL = hidden_from_simulation("a simulated disk never fills up")
@@ -78,7 +78,7 @@ BUGS = (
                 "        await self._disk.rename(unfinished, segment.name)\n",
             ),
         ),
-        (units(STORAGE_CRASHES, EDGES), simulation("crashes")),
+        (units(CLEANING_POWER), simulation("crashes")),
         (DISK_ONLY,),
     ),
     SeededBug(
