@@ -15,8 +15,10 @@ from typing import Final
 from tests.simulation.administration import post
 from tests.simulation.cluster import Cluster
 from tests.simulation.damage import draw_known_synced
+from tests.simulation.deaths import UnsyncedDeaths
 from tests.simulation.disk import Platter
 from tests.simulation.nodes import BookieNode, ClientNode
+from tests.simulation.second_start import SecondStarts
 from tests.simulation.workloads import recover_one
 
 Fault = Callable[[], Coroutine[None, None, None]]
@@ -42,6 +44,8 @@ class Faults:
         self._damaged = cluster.damaged
         self._take_over_count = 0
         self._copy_count = 0
+        self._second_starts = SecondStarts(cluster, random.Random(f"copies {cluster.plan.seed}"))
+        self._deaths = UnsyncedDeaths(cluster, random.Random(f"deaths {cluster.plan.seed}"))
         self._kinds: dict[str, Fault] = {
             "kill_bookie": self._kill_bookie,
             "restart_bookie": self._restart_bookie,
@@ -68,6 +72,10 @@ class Faults:
             "flip_index_bit": self._flip_index_bit,
             "wipe_disk": self._wipe_disk,
             "old_disk": self._old_disk,
+            "die_unsynced": self._deaths.die_unsynced,
+            "fence_unsynced": self._deaths.fence_unsynced,
+            "full_sync": self._full_sync,
+            "start_copy": self._start_copy,
         }
 
     def start(self) -> None:
@@ -89,10 +97,11 @@ class Faults:
             node.resume()
             if node.store is not None:
                 node.store.resume()
+        self._deaths.heal()
         for bookie in cluster.bookies:
             faults = bookie.disk_faults
             faults.delay_s_max = self._plan.disk_delay_s
-            faults.failing_syncs, faults.failing_writes = 0, 0
+            faults.failing_syncs, faults.failing_writes, faults.full_syncs = 0, 0, 0
             faults.capacity_bytes, faults.index_commit_fails = 2**40, False
             bookie.is_wanted, bookie.is_on_purpose = True, False
             bookie.start()
@@ -115,17 +124,7 @@ class Faults:
         bookie = self._rng.choice(self._cluster.bookies)
         if bookie.is_running:
             bookie.kill(power_off=self._rng.random() < 0.5)
-            await self._come_back(bookie, self._rng.choice(DOWN_S) * self._rng.random())
-
-    async def _come_back(self, bookie: BookieNode, after_s: float) -> None:
-        bookie.is_on_purpose = True
-        self._cluster.loop.call_later(
-            after_s, self._start_again, bookie, context=self._cluster.context
-        )
-
-    def _start_again(self, bookie: BookieNode) -> None:
-        bookie.is_on_purpose = False
-        bookie.start()
+            bookie.start_after(self._rng.choice(DOWN_S) * self._rng.random())
 
     async def _restart_bookie(self) -> None:
         bookie = self._rng.choice(self._cluster.bookies)
@@ -138,7 +137,7 @@ class Faults:
         for bookie in running:
             if self._rng.random() < share:
                 bookie.kill(power_off=True)
-                await self._come_back(bookie, 0.5 + 5.0 * self._rng.random())
+                bookie.start_after(0.5 + 5.0 * self._rng.random())
 
     async def _pause_bookie(self) -> None:
         bookie = self._rng.choice(self._cluster.bookies)
@@ -187,7 +186,7 @@ class Faults:
             for bookie in [each for each in cluster.bookies if each.is_running]:
                 if self._rng.random() < share:
                     bookie.kill(power_off=self._rng.random() < 0.5)
-                    await self._come_back(bookie, 0.2)
+                    bookie.start_after(0.2)
             bookies = cluster.bookies
             await cluster.wait_until(lambda: all(each.is_serving for each in bookies), 20.0)
         writer.resume()
@@ -257,6 +256,10 @@ class Faults:
 
     async def _fail_write(self) -> None:
         self._rng.choice(self._cluster.bookies).disk_faults.failing_writes = 1
+
+    async def _full_sync(self) -> None:
+        """Have a sync find no room that the writes before it had found."""
+        self._rng.choice(self._cluster.bookies).disk_faults.full_syncs = 1
 
     async def _fill_disk(self) -> None:
         bookie = self._rng.choice(self._cluster.bookies)
@@ -330,7 +333,12 @@ class Faults:
             bookie.kill(power_off=True)
             bookie.platter = Platter()
             bookie.wipes += 1
-            await self._come_back(bookie, 1.0 + self._rng.random() * 10)
+            bookie.start_after(1.0 + self._rng.random() * 10)
+
+    async def _start_copy(self) -> None:
+        bookie = self._victim()
+        if bookie is not None:
+            await self._second_starts.start_copy(bookie)
 
     async def _old_disk(self) -> None:
         """Copy a disk at any time, running or not, and put the copy in its place some time later.
@@ -354,4 +362,4 @@ class Faults:
         bookie.kill(power_off=self._rng.random() < 0.5)
         old.crash(self._rng)
         bookie.platter = old
-        await self._come_back(bookie, 1.0 + self._rng.random() * 5)
+        bookie.start_after(1.0 + self._rng.random() * 5)

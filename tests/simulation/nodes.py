@@ -48,6 +48,8 @@ class Node:
         self.is_paused = False
         self.is_wanted = True
         self.is_on_purpose = False
+        self.last_error: BaseException | None = None
+        """What the last process ended with that was not killed."""
 
     @property
     def is_running(self) -> bool:
@@ -115,7 +117,7 @@ class Node:
         self.node = None
         self.store = None
         self.is_paused = False
-        error = None if task.cancelled() else task.exception()
+        self.last_error = error = None if task.cancelled() else task.exception()
         self.cluster.model.note("ended", f"{self.host}: {error!r}")
         self.cluster.network.kill(node, self.host, power_off=False)  # its sockets go with it
         if error is not None and not isinstance(error, BookieError | MetadataError | LedgerError):
@@ -161,6 +163,15 @@ class BookieNode(Node):
         self.stopping.set()
         while self.is_running:  # noqa: ASYNC110 - virtual time costs nothing
             await asyncio.sleep(0.1)
+
+    def start_after(self, after_s: float) -> None:
+        """Start the process that was killed, some time later and no earlier."""
+        self.is_on_purpose = True
+        self.cluster.loop.call_later(after_s, self._start_again, context=self.cluster.context)
+
+    def _start_again(self) -> None:
+        self.is_on_purpose = False
+        self.start()
 
     @override
     async def _main(self) -> None:

@@ -42,6 +42,8 @@ KINDS: Final = (
     "fail_write",
 )
 DAMAGE_KINDS: Final = ("flip_log_bit", "flip_index_bit", "wipe_disk", "old_disk")
+BUDGETED_KINDS: Final = (*DAMAGE_KINDS, "start_copy")
+"""A copy may take the place of an original that died or lost its session meanwhile."""
 THEMES: Final[dict[str, tuple[str, ...]]] = {
     "anything": (),
     "takeovers": ("take_over", "checkpoint", "restart_bookie", "pause_client"),
@@ -53,10 +55,23 @@ THEMES: Final[dict[str, tuple[str, ...]]] = {
     in_sync_plan.THEME: ("kill_bookie", "pause_bookie", "isolate_bookie", "slow_disk", "take_over"),
 }
 """Faults that make trouble together. Drawn one by one, they would seldom meet."""
+LATER_KINDS: Final = {
+    "die_unsynced": ("crashes", "takeovers"),
+    "fence_unsynced": ("takeovers",),
+    "full_sync": ("crashes",),
+    "start_copy": ("damage",),
+}
+"""Kinds with the themes to which they belong, drawn by a generator of their own: the rest of a
+seed's plan is the same without them.
+"""
+LATER_SHARE: Final = 0.2
+"""Of the runs of other themes: those in which such a kind occurs."""
 WRITING_THEMES: Final = ("takeovers", "changes", "metadata", "recoveries", in_sync_plan.THEME)
 THEME_COUNT: Final = 12.0
 """How often each fault of a run's theme comes, about."""
 FAULT_EVERY_S_MIN: Final = 1.5
+BUSY_S: Final = 1_200.0
+"""However long a run is, it has as many faults as one of this length."""
 PATIENT_EVERY: Final = 9
 """No divisor of it divides the count of themes, so that every theme has its turn."""
 PATIENT_S: Final = 6_600.0
@@ -150,6 +165,9 @@ def make_plan(seed: int, *, beyond_budget: bool = False) -> Plan:
     duration_s = PATIENT_S if is_patient else rng.choice((20.0, 40.0, 80.0, 160.0, 300.0))
     budget = min(in_sync_plan.losses_borne(each) for each in quorums)
     faults = _faults(rng, theme, duration_s, beyond_budget=beyond_budget, budget=budget)
+    later = _later_faults(random.Random(f"later faults {seed}"), theme, duration_s)
+    may_damage = budget > 0 or beyond_budget
+    faults |= {k: every_s for k, every_s in later.items() if may_damage or k not in BUDGETED_KINDS}
     return Plan(
         seed=seed,
         theme=theme,
@@ -235,7 +253,7 @@ def _faults(
 ) -> dict[str, float]:
     rates = {}
     roughness = rng.choice((0.3, 1.0, 3.0))
-    busy_s = min(duration_s, 1200.0)
+    busy_s = min(duration_s, BUSY_S)
     for kind in KINDS:
         draw = rng.random()
         if draw < 0.4:
@@ -248,6 +266,15 @@ def _faults(
         draw = rng.random()
         if (budget or beyond_budget) and (draw < 0.35 or kind in THEMES[theme]):
             rates[kind] = duration_s / rng.uniform(1.0, 4.0)
+    return rates
+
+
+def _later_faults(rng: random.Random, theme: str, duration_s: float) -> dict[str, float]:
+    rates = {}
+    for kind, themes in LATER_KINDS.items():
+        draw, wanted = rng.random(), THEME_COUNT * rng.uniform(0.5, 1.5)
+        if theme in themes or draw < LATER_SHARE:
+            rates[kind] = max(FAULT_EVERY_S_MIN, min(duration_s, BUSY_S) / wanted)
     return rates
 
 

@@ -42,7 +42,7 @@ BUGS = (
                 "        copy, copied = await copy_tail(",
             ),
         ),
-        (units(STARTS), simulation("crashes")),
+        (units(STARTS), simulation("takeovers")),
         (DISK_ONLY,),
     ),
     SeededBug(

@@ -165,6 +165,20 @@ BUGS = (
         (NO_IDENTITY,),
     ),
     SeededBug(
+        "living_original_displaced",
+        "A start takes over the registration of a process that serves, without asking it.",
+        ("2.6",),
+        (
+            Edit(
+                "bookie/original.py",
+                "                await _refuse_if_alive(bookie_id, registration)\n",
+                "                return held.incarnation\n",
+            ),
+        ),
+        (units("tests/unit/bookie_server/test_original.py"), simulation("damage")),
+        (NO_IDENTITY,),
+    ),
+    SeededBug(
         "collected_on_the_word_of_old_metadata",
         "The collector removes ledgers that a restored metadata service does not know.",
         ("10.5",),

@@ -1,0 +1,121 @@
+"""Ends bookies between a write and its sync, and cuts their power once they have started again.
+
+What such a process wrote is in the page cache alone. Its next start can read it, and must not vouch
+for it; only the power cut shows whether it did.
+
+Leaves how often this happens to `tests.simulation.plan`, and other faults to
+`tests.simulation.faults`.
+
+Invariants: no disk hangs longer than a moment; nothing that was synced is lost.
+Source: protocol rule 2.5.
+"""
+
+import asyncio
+import random
+from collections.abc import Sequence
+from typing import Final
+
+from tests.simulation.cluster import Cluster
+from tests.simulation.nodes import BookieNode, ClientNode
+from tests.simulation.workloads import recover_one
+
+HANG_S: Final = (0.05, 0.3, 1.0)
+BEFORE_CUT_S: Final = (1.0, 4.0, 12.0)
+DOWN_S: Final = 0.2
+UP_S: Final = 30.0
+"""More than a session of a bookie whose power was cut."""
+FENCE_S: Final = 15.0
+FAILED_SYNC_SHARE: Final = 0.4
+
+
+class UnsyncedDeaths:
+    """The faults of one run that leave unsynced bytes to a next process."""
+
+    def __init__(self, cluster: Cluster, rng: random.Random) -> None:
+        self._cluster = cluster
+        self._rng = rng
+        self._taker_count = 0
+
+    def heal(self) -> None:
+        """Have every disk go on."""
+        for bookie in self._cluster.bookies:
+            faults = bookie.disk_faults
+            if faults.paused is not None:
+                faults.paused.set()
+            faults.paused = None
+
+    async def die_unsynced(self) -> None:
+        """Have some bookies write and not sync, or fail to sync; cut the power some time later."""
+        rng, running = self._rng, self._running(self._cluster.bookies)
+        share = rng.choice((0.3, 1.0, 1.0))
+        chosen = [each for each in running if rng.random() < share]
+        if rng.random() < FAILED_SYNC_SHARE:
+            for bookie in chosen:
+                bookie.disk_faults.failing_syncs = 1  # its process ends, and is started again
+        else:
+            await self._die_writing(chosen, rng.choice(HANG_S) * rng.random())
+        await asyncio.sleep(rng.choice(BEFORE_CUT_S) * rng.random())
+        self._cut_power([each for each in chosen if rng.random() < share])
+
+    async def fence_unsynced(self) -> None:
+        """Have the bookies of a live ledger die with a fence written and not synced, fence it once
+        more, cut the power, and have the writer go on, which hears of nothing meanwhile.
+        """
+        cluster, rng = self._cluster, self._rng
+        live = list(cluster.live_ledgers.items())
+        if not live:
+            return
+        ledger_id, host = rng.choice(live)
+        metadata = cluster.model.ledger(ledger_id).metadata
+        writer = next(each for each in cluster.clients if each.host == host)
+        store = writer.store
+        if metadata is None or store is None:
+            return
+        named = metadata.last_fragment.ensemble
+        members = self._running([each for each in cluster.bookies if each.bookie_id in named])
+        store.suspend()
+        writer.pause()
+        first = self._taker(ledger_id)
+        first.start()
+        await self._die_writing(members, 0.1 + rng.choice(HANG_S))
+        first.kill(power_off=False)
+        await cluster.wait_until(lambda: _all_serve(members), UP_S)
+        second = self._taker(ledger_id)
+        second.start()
+        await cluster.wait_until(lambda: not second.is_running, FENCE_S)
+        self._cut_power(members)
+        await cluster.wait_until(lambda: _all_serve(members), UP_S)
+        writer.resume()
+        await asyncio.sleep(FENCE_S * rng.random())
+        store.resume()
+
+    async def _die_writing(self, chosen: Sequence[BookieNode], hang_s: float) -> None:
+        """Have disks hang before each sync, and then the processes end."""
+        hung = asyncio.Event()
+        for bookie in chosen:
+            bookie.disk_faults.paused = hung
+        await asyncio.sleep(hang_s)
+        for bookie in chosen:
+            bookie.disk_faults.paused = None
+            bookie.kill(power_off=False)
+            bookie.start_after(DOWN_S * self._rng.random())
+        hung.set()  # those of processes that other faults started meanwhile
+
+    def _cut_power(self, chosen: Sequence[BookieNode]) -> None:
+        for bookie in self._running(chosen):
+            bookie.kill(power_off=True)
+            bookie.start_after(DOWN_S * self._rng.random())
+
+    def _running(self, bookies: Sequence[BookieNode]) -> list[BookieNode]:
+        return [each for each in bookies if each.is_running]
+
+    def _taker(self, ledger_id: int) -> ClientNode:
+        self._taker_count += 1
+        name = f"second-taker-{self._taker_count}"
+        taker = ClientNode(self._cluster, name, recover_one(ledger_id, FENCE_S))
+        taker.is_on_purpose = True
+        return taker
+
+
+def _all_serve(bookies: Sequence[BookieNode]) -> bool:
+    return all(each.is_serving for each in bookies)
