@@ -29,6 +29,9 @@ SPARK_STAMP := .venv/spark-installed
 PACKAGES := $(wildcard metadata serving bookie ledger_client broker_layer spark_io quire benchmarks)
 CANDIDATES := $(PYTHON) python3.14 python3.13 python3.12 python3.11 python3 python
 
+# Tests start thousands of processes: each would compile the product again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help venv test test-spark test-kafka check demo bench bench-compare bench-peers bench-topic-tools campaign campaign-topics sim sim-topics seeded-bugs model faults fuzz flood clean
 
 help:

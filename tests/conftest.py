@@ -1,5 +1,9 @@
-"""Settings that every test shares: markers by directory, and Hypothesis without deadlines."""
+"""Settings that every test shares: markers by directory, Hypothesis without deadlines, and compiled
+modules that are kept.
+"""
 
+import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,6 +13,11 @@ MARKED_DIRECTORIES = ("integration", "spark", "browser", "campaign", "kafka")
 SPARK_TIMEOUT_S = 180
 """The first of its tests starts a Java and a cluster; one stopped midway fails all that follow."""
 TESTS = Path(__file__).parent
+
+# Some systems set this for all processes. Tests start thousands, of which each would compile the
+# product again.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 # No timed assertions: a busy machine must not fail a property. A failing example can be replayed.
 settings.register_profile("quire", deadline=None, print_blob=True)
