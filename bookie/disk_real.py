@@ -224,7 +224,8 @@ class RealDisk:
 
     async def open_index(self, name: str, map_bytes: int) -> LmdbStore:
         """See `Disk.open_index`."""
-        return await LmdbStore.open(self._root / name, map_bytes)
+        has_own_disk = await self._control(self._has_own_disk, name)
+        return await LmdbStore.open(self._root / name, map_bytes, has_own_disk=has_own_disk)
 
     async def close(self) -> None:
         """See `Disk.close`."""
@@ -318,6 +319,11 @@ class RealDisk:
             raise
         except OSError as error:
             raise DiskFailedError(name, str(error)) from error
+
+    def _has_own_disk(self, directory: str) -> bool:
+        """Tell whether a directory is on another file system than the log."""
+        found = [self._root / each for each in (directory, "log")]
+        return len({path.stat().st_dev for path in found if path.exists()}) > 1
 
     def _space(self, directory: str) -> DiskSpace:
         path = self._root / directory

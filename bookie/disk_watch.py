@@ -47,6 +47,8 @@ class DiskWatch:
         self._disk = disk
         self._config = config
         self._reserve = reserve
+        self._index_refuses = False
+        """An update of the index found no room, and none was stored since."""
         self._writability = writability
         self._written_bytes = written_bytes
         self._index_sizes = index_sizes
@@ -66,7 +68,7 @@ class DiskWatch:
             for reason in FULL:
                 self._writability.end(reason, where=LOG)
         for name in self.other_mounts:
-            self._judge_other(name)
+            self._judge_other(name, is_pressed=is_pressed)
         if self.is_full and self.free_bytes < self._config.floor_bytes:
             await self._reserve.give_up()
             self.spaces[LOG] = await self._disk.space(LOG)
@@ -74,10 +76,17 @@ class DiskWatch:
         elif not self.is_full:
             self._reserve.want()
 
-    def note_full(self) -> None:
-        """Count the disk as full from now on: a write found no room."""
-        text = "the disk refused a write: no space left"
-        self._writability.begin(Reason.DISK_FULL, text, where=LOG)
+    def note_full(self, what: str) -> None:
+        """Count a disk as full from now on: a write found no room, to the index or to the log."""
+        where = LOG
+        if what.rpartition("/")[2] == INDEX and INDEX in self.other_mounts:
+            where, self._index_refuses = INDEX, True
+        text = f"the disk of {where}/ refused a write: no space left"
+        self._writability.begin(Reason.DISK_FULL, text, where=where)
+
+    def note_index_stored(self) -> None:
+        """Take note that the index had room for an update."""
+        self._index_refuses = False
 
     def _note_use(self) -> None:
         """Count the disk as full from now on, because of the room that is left."""
@@ -90,7 +99,7 @@ class DiskWatch:
             text = f"{text}, which leaves no room for the reserve of {missing} bytes"
             self._writability.begin(Reason.RESERVE_MISSING, text, where=LOG)
 
-    def _judge_other(self, name: str) -> None:
+    def _judge_other(self, name: str, *, is_pressed: bool) -> None:
         """Count a mount besides the log's as full or not by its marks."""
         space = self.spaces[name]
         free_bytes = space.free_bytes + self._reusable_bytes(name)
@@ -100,6 +109,8 @@ class DiskWatch:
             self._writability.begin(Reason.DISK_HIGH_MARK, text, where=name)
         elif used < self._config.disk_low_mark:
             self._writability.end(Reason.DISK_HIGH_MARK, where=name)
+            if not is_pressed and not self._index_refuses:
+                self._writability.end(Reason.DISK_FULL, where=name)
 
     def _reusable_bytes(self, name: str) -> int:
         """Return the bytes of the index's file that the index may fill again."""

@@ -11,7 +11,7 @@ Source: storage design, "Index".
 
 import asyncio
 import itertools
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -147,6 +147,14 @@ class Index:
         runs = index_runs.overlay(self.in_memory(ledger_id, first, last), runs, first, last)
         return Lookup(runs, known_to, is_unproven=stored.is_unproven and not is_whole)
 
+    def drop_unstored(self, ledger_ids: Iterable[int]) -> None:
+        """Forget the runs of deleted ledgers that a checkpoint without room left in memory: where
+        it found no room for them, only deletions make room. Not while a checkpoint is under way.
+        """
+        if self._frozen:
+            for ledger_id in ledger_ids:
+                self._frozen.pop(ledger_id, None)
+
     async def checkpoint(
         self,
         mark_lsn: int,
@@ -170,13 +178,13 @@ class Index:
         now = asyncio.get_running_loop().time
         for job in self._run_jobs(frozen, highest_of):
             began_s = now()
-            await self._store.update(job)
+            await self._store.update(job, keeps_room=True)
             if rest is not None:
                 await rest(now() - began_s)
         # The state of every ledger whose runs moved is stored too: it says how high they go.
         chosen = itertools.chain(unsaved, (each for each in frozen if each not in unsaved))
         for job in self._state_jobs(frozen, chosen, encode):
-            await self._store.update(job)
+            await self._store.update(job, keeps_room=True)
 
         def finish(transaction: Transaction) -> tuple[Meta, dict[int, int]]:
             live = index_pages.remove_live_bytes(transaction, removed)
@@ -231,7 +239,8 @@ class Index:
         """Give stored runs their new places where the store still names the old ones, durably;
         return the segments of those that it names otherwise by now.
         """
-        return await self._store.update(lambda t: index_pages.move_runs(t, moves))
+        job = partial(index_pages.move_runs, moves=moves)
+        return await self._store.update(job, keeps_room=True)
 
     def sizes(self) -> StoreSizes:
         """Return how many bytes the store uses."""

@@ -4,7 +4,8 @@ look-ups do not wait behind a checkpoint.
 Leaves the meaning of keys and values to `bookie.index_pages`.
 
 Invariants: a commit is synced before it is reported; a commit that fails to sync ends the store;
-the map grows while neither thread has a transaction; keys ascend, whatever a damaged page says
+the map changes while neither thread has a transaction; on a disk of its own the store leaves the
+room that a start needs, and for deletions some more; keys ascend, whatever a damaged page says
 (LMDB's have no checksums): what is out of order is taken for missing, which the index notices.
 Source: storage design, "Index" and "Limits and refusals".
 """
@@ -33,6 +34,13 @@ SHORT_WRITE: Final = "mdb_txn_commit: Input/output error"
 SHORT_WRITE_FREE_BYTES_MAX: Final = 16 * 1024 * 1024
 """A short write on a file system with less free than this is one that is full: LMDB writes the
 pages of a transaction in pieces of at most some megabytes.
+"""
+START_BYTES: Final = 64 * 1024
+"""Room that a store leaves on a disk of its own, for the cookie that the next start writes."""
+DELETION_BYTES_MAX: Final = 16 * 1024 * 1024
+DELETION_SHARE: Final = 16
+"""Room that an update which can wait leaves there: this part of the disk, up to the bytes above. A
+deletion copies pages before it frees any.
 """
 BRANCH_PAGES_MAX: Final = 32
 """Pages above the leaves and of the list of free pages that one transaction copies, about."""
@@ -92,36 +100,41 @@ class LmdbTransaction:
 class LmdbStore:
     """See `bookie.index_store.OrderedStore`."""
 
-    def __init__(self, path: Path, environment: lmdb.Environment, writer: Threads) -> None:
+    def __init__(
+        self, path: Path, environment: lmdb.Environment, writer: Threads, *, has_own_disk: bool
+    ) -> None:
         self._path = path
         self._environment = environment
         self._writer = writer
+        self._has_own_disk = has_own_disk
+        self._sizes = _sizes_of(environment)
         self._reader = Threads("index-read")
         self._viewing = threading.Lock()
         """Held during each view: LMDB must not move its map while a transaction uses it."""
         self._failed: DiskFailedError | None = None
 
     @classmethod
-    async def open(cls, path: Path, map_bytes: int) -> "LmdbStore":
-        """Open or make the store in a directory. Raises DiskFullError, DiskFailedError."""
+    async def open(cls, path: Path, map_bytes: int, *, has_own_disk: bool = False) -> "LmdbStore":
+        """Open or make the store in a directory; `has_own_disk`: nothing else fills the file system
+        that it is on. Raises DiskFullError, DiskFailedError.
+        """
         writer = Threads("index")
-        return cls(path, await writer.run(_open_environment, path, map_bytes), writer)
+        environment = await writer.run(_open_environment, path, map_bytes)
+        return cls(path, environment, writer, has_own_disk=has_own_disk)
 
     async def view(self, job: Callable[[Transaction], Result]) -> Result:
         """See `OrderedStore.view`."""
         return await self._reader.run(self._view, job)
 
-    async def update(self, job: Callable[[Transaction], Result]) -> Result:
+    async def update(
+        self, job: Callable[[Transaction], Result], *, keeps_room: bool = False
+    ) -> Result:
         """See `OrderedStore.update`. The job is run again when the map had to grow for it."""
-        return await self._writer.run(self._update, job)
+        return await self._writer.run(self._update, job, keeps_room)
 
     def sizes(self) -> StoreSizes:
-        """See `OrderedStore.sizes`."""
-        info, stat = self._environment.info(), self._environment.stat()
-        pages, page_bytes = info["last_pgno"] + 1, stat["psize"]
-        filled = sum(stat[each] for each in ("branch_pages", "leaf_pages", "overflow_pages"))
-        reusable = max(0, pages - filled - META_PAGES) * page_bytes
-        return StoreSizes(pages * page_bytes, info["map_size"], reusable)
+        """See `OrderedStore.sizes`; as of the last update."""
+        return self._sizes
 
     def growth_bytes(self, changes: int) -> int:
         """See `OrderedStore.growth_bytes`. A change copies at most one leaf page, and the pages of
@@ -143,20 +156,24 @@ class LmdbStore:
         except lmdb.Error as error:
             raise DiskFailedError(str(self._path), str(error)) from error
 
-    def _update(self, job: Callable[[Transaction], Result]) -> Result:
+    def _update(self, job: Callable[[Transaction], Result], keeps_room: bool) -> Result:  # noqa: FBT001 - threads take no keywords
         while True:
             if self._failed is not None:
                 raise self._failed
+            self._bound_map(keeps_room=keeps_room)
             try:
                 with self._environment.begin(write=True) as transaction:
-                    return job(LmdbTransaction(transaction))
+                    result = job(LmdbTransaction(transaction))
             except lmdb.MapFullError:
-                self._grow()
+                self._grow(keeps_room=keeps_room)
+                continue
             except lmdb.Error as error:
                 if _is_no_space(error) or self._is_full(error):
                     raise DiskFullError(str(self._path)) from error
                 self._failed = DiskFailedError(str(self._path), str(error))
                 raise self._failed from error
+            self._sizes = _sizes_of(self._environment)
+            return result
 
     def _is_full(self, error: lmdb.Error) -> bool:
         """Tell whether a commit failed for lack of room: LMDB reports a short write as an
@@ -165,15 +182,50 @@ class LmdbStore:
         is_short = SHORT_WRITE in str(error)
         return is_short and shutil.disk_usage(self._path).free < SHORT_WRITE_FREE_BYTES_MAX
 
-    def _grow(self) -> None:
+    def _bound_map(self, *, keeps_room: bool) -> None:
+        """On a disk of its own, let the map end before the room that is to stay free: an update
+        that would need it fails before it writes anything.
+        """
+        if self._has_own_disk:
+            most = self._map_bytes_max(keeps_room=keeps_room)
+            if self._sizes.map_bytes > most:
+                self._set_map(most)
+
+    def _grow(self, *, keeps_room: bool) -> None:
         """Double the map, between views; the file grows only as pages are written, so the room for
         them is asked for here.
         """
-        size: int = self._environment.info()["map_size"]
-        if shutil.disk_usage(self._path).free < size // 8 or size >= MAP_BYTES_MAX:
+        size = self._sizes.map_bytes
+        wanted = min(2 * size, MAP_BYTES_MAX)
+        if self._has_own_disk:
+            wanted = min(wanted, self._map_bytes_max(keeps_room=keeps_room))
+        elif shutil.disk_usage(self._path).free < size // 8:
             raise DiskFullError(str(self._path))
+        if wanted <= size:
+            raise DiskFullError(str(self._path))
+        self._set_map(wanted)
+
+    def _map_bytes_max(self, *, keeps_room: bool) -> int:
+        """Return how large the file may become on a disk of its own, in whole pages."""
+        disk = shutil.disk_usage(self._path)
+        kept = START_BYTES
+        if keeps_room:
+            kept += min(DELETION_BYTES_MAX, disk.total // DELETION_SHARE)
+        most = self._sizes.used_bytes + max(0, disk.free - kept)
+        return most - most % PAGE_BYTES
+
+    def _set_map(self, size: int) -> None:
         with self._viewing:
-            self._environment.set_mapsize(size * 2)
+            self._environment.set_mapsize(size)
+        self._sizes = _sizes_of(self._environment)
+
+
+def _sizes_of(environment: lmdb.Environment) -> StoreSizes:
+    info, stat = environment.info(), environment.stat()
+    pages, page_bytes = info["last_pgno"] + 1, stat["psize"]
+    filled = sum(stat[each] for each in ("branch_pages", "leaf_pages", "overflow_pages"))
+    reusable = max(0, pages - filled - META_PAGES) * page_bytes
+    return StoreSizes(pages * page_bytes, info["map_size"], reusable)
 
 
 def _nothing() -> None:

@@ -56,8 +56,11 @@ class OrderedStore(Protocol):
         acknowledged before the call, and perhaps later ones, each of them whole or not at all.
         """
 
-    async def update(self, job: Callable[[Transaction], Result]) -> Result:
-        """Run a job and commit it durably.
+    async def update(
+        self, job: Callable[[Transaction], Result], *, keeps_room: bool = False
+    ) -> Result:
+        """Run a job and commit it durably. `keeps_room`: a job that can wait does not take the last
+        room of a disk that only the store fills; deletions need it.
 
         Raises DiskFullError (nothing was applied), DiskFailedError (the commit did not sync: the
         bookie stops).

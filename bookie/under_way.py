@@ -113,5 +113,8 @@ class _WatchedStore:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
 
-    async def update(self, job: Callable[[Transaction], Result]) -> Result:
-        return await self._under_way.run("a commit of the index", self._store.update(job))
+    async def update(
+        self, job: Callable[[Transaction], Result], *, keeps_room: bool = False
+    ) -> Result:
+        updating = self._store.update(job, keeps_room=keeps_room)
+        return await self._under_way.run("a commit of the index", updating)

@@ -156,9 +156,9 @@ class Upkeep:
         ):
             self._due.set()
 
-    def note_disk_full(self) -> None:
-        """Become read-only at once, and look after the disk soon."""
-        self._watch.note_full()
+    def note_disk_full(self, error: DiskFullError | None = None) -> None:
+        """Become read-only at once, and look after the disk soon; without an error, the log's."""
+        self._watch.note_full("" if error is None else error.what)
         self._pressed.set()
         self._look_now.set()
 
@@ -190,6 +190,7 @@ class Upkeep:
             parts = self._parts
             log_bytes = parts.log.written_bytes
             self._checkpoint_at_bytes = log_bytes + self._config.checkpoint_log_bytes
+            parts.index.drop_unstored(parts.ledgers.runs_left)
             unsaved = parts.ledgers.take_unsaved()
             removed = self._cleaner.take_removed()
             try:
@@ -208,10 +209,11 @@ class Upkeep:
                 self._cleaner.put_back_removed(removed)
                 if isinstance(error, DiskFullError):
                     self._may_wait = False
-                    self.note_disk_full()
+                    self.note_disk_full(error)
                     self._wake()
                 raise
             self._may_wait = True
+            self._watch.note_index_stored()
             parts.ledgers.note_saved()
             for number, segment in parts.segments.by_number.items():
                 segment.live_bytes = parts.index.live_bytes(number)
@@ -323,8 +325,8 @@ class Upkeep:
                 with contextlib.suppress(DiskFullError):
                     await self.checkpoint()
             return await self.clean()
-        except DiskFullError:
-            self.note_disk_full()
+        except DiskFullError as error:
+            self.note_disk_full(error)
             return 0
 
     async def _count_once(self) -> bool:
@@ -332,8 +334,8 @@ class Upkeep:
         try:
             async with self._cleaning:
                 return await self._cleaner.count_next()
-        except DiskFullError:
-            self.note_disk_full()
+        except DiskFullError as error:
+            self.note_disk_full(error)
             return False
 
     async def _rebuild_on(self) -> None:

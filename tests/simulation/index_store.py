@@ -103,7 +103,9 @@ class MemoryStore:
             await self._wait()
             return result
 
-    async def update(self, job: Callable[[Transaction], Result]) -> Result:
+    async def update(
+        self, job: Callable[[Transaction], Result], *, keeps_room: bool = False
+    ) -> Result:
         """See `OrderedStore.update`."""
         async with self._lock:
             await self._wait()

@@ -85,6 +85,39 @@ async def test_a_bookie_starts_on_a_disk_that_is_full(tmp_path: Path) -> None:
                 await _until(reserve.exists)
 
 
+async def test_a_bookie_starts_and_frees_room_when_its_index_has_filled_a_disk_of_its_own(
+    tmp_path: Path,
+) -> None:
+    options = {"checkpoint-records": "1000", "collect-reads-per-s": "1000"}
+    with small_disk(tmp_path / "cluster" / "bookie-1" / "index", "1m"):
+        async with LocalCluster(1, tmp_path / "cluster", bookie_options=options) as cluster:
+            bookie = cluster.bookies[0]
+            async with LedgerClient(cluster.metadata_uri) as client:
+                ids = await _append_until_read_only(client, bookie)
+                assert "disk of index/" in str(_state(bookie)["conditions"])
+                for _ in range(2):  # what a start writes leaves room for the next one
+                    bookie.kill()
+                    await bookie.restart()
+                for ledger_id in ids:
+                    await client.delete_ledger(ledger_id)
+                await _until(lambda: bool(_state(bookie)["writable"]))
+                async with client.create_ledger(Quorum.all(1)) as ledger:
+                    await ledger.append(b"after")
+
+
+async def _append_until_read_only(client: LedgerClient, bookie: LocalBookie) -> list[int]:
+    """Append entries of many ledgers in turn, so that each is a run of its own in the index."""
+    ledgers = [await client.create_ledger(Quorum.all(1)) for _ in range(64)]
+    while _state(bookie)["writable"]:
+        for _ in range(10):
+            appends = [ledger.append(b"x") for ledger in ledgers]
+            await asyncio.gather(*appends, return_exceptions=True)
+    for ledger in ledgers:
+        with contextlib.suppress(LedgerError):
+            await ledger.aclose()
+    return [ledger.id for ledger in ledgers]
+
+
 async def test_a_disk_smaller_than_the_reserve_is_not_formatted(tmp_path: Path) -> None:
     disk = tmp_path / "disk"
     with small_disk(disk, "160m"):

@@ -9,7 +9,7 @@ import pytest
 
 from bookie.config import GIB, MIB, StorageConfig
 from bookie.disk import DiskSpace
-from bookie.errors import DiskTooSmallError
+from bookie.errors import DiskFullError, DiskTooSmallError
 from bookie.reserve import check_room, make_room
 from bookie.storage import BookieStorage
 from bookie.wire.messages import Status
@@ -174,6 +174,28 @@ def test_an_index_on_a_full_disk_of_its_own_makes_the_bookie_read_only() -> None
             bench.faults.index_capacity_bytes = 100_000
             await asyncio.sleep(10)
             assert storage.is_writable
+
+    simulate(main)
+
+
+def test_runs_that_found_no_room_in_the_index_need_none_once_their_ledgers_are_deleted() -> None:
+    async def main(bench: Bench) -> None:
+        storage = await bench.open()
+        for ledger_id in range(1, 20):
+            assert await add(storage, make_run(ledger_id, 0, 2)) is Status.OK
+        bench.platter.stores["index"].puts_left = 10
+        with pytest.raises(DiskFullError):
+            await storage.checkpoint()
+        for ledger_id in range(1, 20):
+            assert await storage.delete_ledger(LedgerId(ledger_id)) is Status.OK
+        with pytest.raises(DiskFullError):  # the tombstones
+            await storage.checkpoint()
+        assert storage.statistics().runs_in_memory == 0
+        bench.platter.stores["index"].puts_left = None
+        await storage.clean()
+        await storage.checkpoint()
+        assert storage.statistics().live_bytes == 0
+        await storage.close()
 
     simulate(main)
 

@@ -147,8 +147,10 @@ def test_no_crash_comes_between_a_trim_and_its_horizon() -> None:
         store, looks = storage._index._store, list[int]()
         update = store.update
 
-        async def update_and_look(job: Callable[[Transaction], object]) -> object:
-            result = await update(job)
+        async def update_and_look(
+            job: Callable[[Transaction], object], *, keeps_room: bool = False
+        ) -> object:
+            result = await update(job, keeps_room=keeps_room)
             horizon = await store.view(horizon_pages.read_horizon)
             assert horizon is not None
             values = await storage._index.stored_states(list(DELETED))

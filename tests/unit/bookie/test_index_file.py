@@ -1,16 +1,21 @@
 """The index's file: it has its name only once its first pages are durable (LMDB does not see to
-it), views do not wait for updates, and its map grows only between transactions.
+it), views do not wait for updates, its map grows only between transactions, and on a disk of its
+own it leaves room for a start.
 """
 
 import asyncio
+import itertools
 import os
+import shutil
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from bookie import disk_calls
-from bookie.index_lmdb import DATA_NAME, LmdbStore
+from bookie.errors import DiskFullError
+from bookie.index_lmdb import DATA_NAME, DELETION_SHARE, START_BYTES, LmdbStore
 from bookie.index_store import Transaction
 
 MAP_BYTES = 2**20
@@ -89,4 +94,43 @@ async def test_the_map_grows_only_between_views(tmp_path: Path) -> None:
     await updating
     pairs = await store.view(lambda transaction: transaction.scan(b"0", len(values)))
     assert dict(pairs) == values
+    await store.close()
+
+
+async def test_a_store_leaves_room_for_deletions_and_a_start_on_a_disk_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk_bytes = 2**21
+
+    def free_bytes() -> int:
+        return disk_bytes - (tmp_path / DATA_NAME).stat().st_size
+
+    def usage(_: Path) -> SimpleNamespace:
+        return SimpleNamespace(total=disk_bytes, free=free_bytes())
+
+    numbers = itertools.count()
+
+    def put_some(transaction: Transaction) -> None:
+        for number in itertools.islice(numbers, 20):
+            transaction.put(b"%06d" % number, bytes(1000))
+
+    async def fill(*, keeps_room: bool) -> None:
+        with pytest.raises(DiskFullError):
+            for _ in range(1000):
+                await store.update(put_some, keeps_room=keeps_room)
+
+    monkeypatch.setattr(shutil, "disk_usage", usage)
+    store = await LmdbStore.open(tmp_path, MAP_BYTES, has_own_disk=True)
+    await fill(keeps_room=True)
+    assert free_bytes() >= START_BYTES + disk_bytes // DELETION_SHARE
+    for number in range(200):
+        key = b"%06d" % number
+        await store.update(lambda transaction, key=key: transaction.delete(key))  # type: ignore[misc]
+    await store.update(put_some, keeps_room=True)  # in the pages that the deletions freed
+    await fill(keeps_room=False)
+    assert free_bytes() >= START_BYTES
+    await store.close()
+    store = await LmdbStore.open(tmp_path, MAP_BYTES, has_own_disk=True)
+    await fill(keeps_room=False)
+    assert free_bytes() >= START_BYTES
     await store.close()
