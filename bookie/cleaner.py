@@ -12,13 +12,11 @@ Source: storage design, "Cleaning"; reliability D20.
 
 import asyncio
 import random
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
 from bookie import cleaning, listing, records, replay
 from bookie.cleaning import CleaningPlan, CleaningRoom
-from bookie.cold_ledgers import find_gone
 from bookie.config import StorageConfig
 from bookie.disk import Buffer, Disk, File
 from bookie.errors import DamagedRecordError, DiskFailedError, DiskFullError
@@ -26,12 +24,18 @@ from bookie.index import Index
 from bookie.index_pages import Move
 from bookie.index_runs import Run
 from bookie.ledgers import RUNS_LEFT_MAX, Ledgers
+from bookie.listed_runs import ListedRuns
+from bookie.named_runs import find_named, live_bytes_of
 from bookie.records import ADDS, RECORD_HEADER_BYTES, Record, RecordKind
 from bookie.segments import DIRECTORY, UNFINISHED_SUFFIX, Segment, Segments
-from bookie.slices import cut, in_order, in_slices
+from bookie.slices import in_order, in_slices
 from bookie.wire.batch import parse_header
 
 PIECE_BYTES = 1024 * 1024
+PART_RECORDS: Final = 65_536
+"""About so many records are looked up and rewritten at a time: each takes up to a kilobyte of
+memory meanwhile. A segment with more of them is rewritten as several.
+"""
 FULL_DISK_MOVES_MAX: Final = 64
 """Runs moved in one index transaction on a full disk: it copies few of the index's pages."""
 
@@ -106,15 +110,30 @@ class Cleaner:
                 each.is_counted = False
             return False
         segment.is_counted = True
-        found = None if segment.is_damaged else await self._named_runs(segment)
-        if found is None:
+        live_bytes = None if segment.is_damaged else await self.live_bytes(segment)
+        if live_bytes is None:
             return False
-        change = await live_bytes_of(found[0]) - segment.live_bytes
+        change = live_bytes - segment.live_bytes
         if abs(change) <= segment.size * cleaning.GAIN_SHARE_MIN:
             return False
         await self._index.correct_live_bytes(segment.number, change)
         segment.live_bytes += change
         return change < 0
+
+    async def live_bytes(self, segment: Segment) -> int | None:
+        """Return how many bytes of a segment the index names; None when it cannot account for
+        them.
+        """
+        listed = await listing.list_records(self._segments, segment)
+        if listed is None:
+            return None
+        total = 0
+        for part in await listed.parts(PART_RECORDS):
+            runs = await self._named(segment, part)
+            if runs is None:
+                return None
+            total += await live_bytes_of(runs)
+        return total
 
     async def clean(self, room: CleaningRoom) -> int:
         """Do one pass; return the bytes freed. Raises DiskFullError."""
@@ -157,25 +176,27 @@ class Cleaner:
 
     async def _clean_segments(self, numbers: list[int], room: CleaningRoom) -> None:
         """Move what the index names in some segments to a new one, as far as it fits, and remove
-        them.
+        them. What is left out is left to the next pass.
         """
         named: dict[tuple[int, int], Run] = {}
         cleared: list[int] = []
-        needed_bytes = 0
-        growth_bytes = self._index.growth_bytes(self._moves_max(room))
-        if room.index_bytes is None:
-            needed_bytes = growth_bytes
-        elif growth_bytes > room.index_bytes:
-            needed_bytes = room.free_bytes  # nothing can be moved, and dead segments can still go
+        needed_bytes = self._index_growth(room)
         for number in numbers:
             segment = self._segments.by_number[number]
-            found = await self._named_runs(segment)
-            if found is None:
+            listed = await listing.list_records(self._segments, segment)
+            if listed is not None and len(listed) > PART_RECORDS:
+                if not cleared:
+                    await self._clean_in_parts(segment, listed, room)
+                    return
+                break
+            runs = None if listed is None else await self._named(segment, listed)
+            if listed is None or runs is None:
                 segment.is_kept = True
                 continue
-            runs, footer_bytes = found
+            if cleared and len(named) + len(runs) > PART_RECORDS:
+                break
             segment.live_bytes = await live_bytes_of(runs)
-            needed_bytes += segment.live_bytes + footer_bytes
+            needed_bytes += segment.live_bytes + _footer_bytes(listed)
             if runs and needed_bytes > room.free_bytes:
                 segment.is_kept = not cleared  # the first one: nothing of this plan fits
                 break
@@ -185,6 +206,43 @@ class Cleaner:
         unmoved: dict[int, None] = {}
         if named:
             unmoved = await self._rewrite(named, room)
+        await self._remove(cleared, unmoved)
+
+    async def _clean_in_parts(
+        self, segment: Segment, listed: ListedRuns, room: CleaningRoom
+    ) -> None:
+        """Move what the index names in a segment with many records to several new ones, and remove
+        it when nothing of it is left.
+        """
+        free_bytes = room.free_bytes - self._index_growth(room)
+        unmoved: dict[int, None] = {}
+        for part in await listed.parts(PART_RECORDS):
+            runs = await self._named(segment, part)
+            if runs is None:
+                unmoved[segment.number] = None
+                continue
+            if not runs:
+                continue
+            live_bytes = await live_bytes_of(runs)
+            free_bytes -= live_bytes + _footer_bytes(part)
+            if free_bytes < 0:
+                unmoved[segment.number] = None
+                break
+            named = {(ledger_id, run[1]): run for ledger_id, run in runs}
+            unmoved |= await self._rewrite(named, room)
+            segment.live_bytes -= live_bytes
+        await self._remove([segment.number], unmoved)
+
+    def _index_growth(self, room: CleaningRoom) -> int:
+        """Return how many bytes of the room the index may need for moves."""
+        growth_bytes = self._index.growth_bytes(self._moves_max(room))
+        if room.index_bytes is None:
+            return growth_bytes
+        # Without room for the index nothing can be moved, and dead segments can still go.
+        return room.free_bytes if growth_bytes > room.index_bytes else 0
+
+    async def _remove(self, cleared: list[int], unmoved: dict[int, None]) -> None:
+        """Remove segments from which all was moved, and keep the others."""
         gone = [
             number
             for number in cleared
@@ -200,38 +258,12 @@ class Cleaner:
         if gone:
             await self._disk.sync_directory(DIRECTORY)
 
+    async def _named(self, segment: Segment, listed: ListedRuns) -> list[tuple[int, Run]] | None:
+        return await find_named(self._ledgers, self._index, segment.number, listed)
+
     def _moves_max(self, room: CleaningRoom) -> int:
         limit = self._config.transaction_runs_max
         return min(limit, FULL_DISK_MOVES_MAX) if room.is_full else limit
-
-    async def _named_runs(self, segment: Segment) -> tuple[list[tuple[int, Run]], int] | None:
-        """Return the runs (ledger id, run) that the index has in a segment, and the bytes that a
-        footer for all of its records needs; None when the index cannot account for them.
-        """
-        listed = await listing.list_records(self._segments, segment)
-        if listed is None:
-            return None
-        named: list[tuple[int, Run]] = []
-        spans = await listed.spans()
-        for part in cut(spans.items()):
-            ledger_ids = [ledger_id for ledger_id, _ in part]
-            deleted, released = await find_gone(self._ledgers, self._index, ledger_ids)
-            for ledger_id, (first, last) in part:
-                if ledger_id in deleted:
-                    continue
-                # Before the store is asked: a checkpoint that ends meanwhile takes them out of
-                # memory.
-                in_memory = self._index.in_memory(ledger_id, first, last)
-                if any(records.segment_of(run[2]) == segment.number for run in in_memory):
-                    return None  # a rebuilt ledger's runs are not stored yet
-                runs = await self._index.stored_runs(ledger_id, first, last)
-                if runs is None or ((not runs or runs[-1][0] < last) and ledger_id not in released):
-                    return None  # entries of this segment are missing from the index
-                named += [
-                    (ledger_id, r) for r in runs if records.segment_of(r[2]) == segment.number
-                ]
-        footer_bytes = len(listed) * records.FOOTER_RUN_BYTES + cleaning.SEGMENT_OVERHEAD_BYTES
-        return named, footer_bytes
 
     async def _rewrite(
         self, named: dict[tuple[int, int], Run], room: CleaningRoom
@@ -337,13 +369,6 @@ class Cleaner:
         await asyncio.sleep(pace * size / bytes_per_s)
 
 
-async def live_bytes_of(runs: Iterable[tuple[int, Run]]) -> int:
-    """Return how many bytes of a segment runs (ledger id, run) take; what several of them share
-    counts once.
-    """
-    total = end = 0
-    async for part in in_order((run[2], run[3]) for _, run in runs):
-        for start, size in part:
-            total += max(0, start + size - max(start, end))
-            end = max(end, start + size)
-    return total
+def _footer_bytes(listed: ListedRuns) -> int:
+    """Return the bytes that a new segment needs for some records besides them."""
+    return len(listed) * records.FOOTER_RUN_BYTES + cleaning.SEGMENT_OVERHEAD_BYTES

@@ -8,6 +8,7 @@ Source: storage design, "One log" and "Cleaning".
 """
 
 import asyncio
+from bisect import bisect_right
 from collections.abc import AsyncIterator
 from typing import Final
 
@@ -16,6 +17,8 @@ from bookie.records import FOOTER_RUN_BYTES, FooterRun
 from bookie.wire.batch import Buffer
 
 SLICE_RUNS: Final = 8_192
+SAMPLED_ONE_IN: Final = 64
+"""Of the records: where to cut a list is decided by a sample."""
 
 
 class ListedRuns:
@@ -36,6 +39,27 @@ class ListedRuns:
             found = records.decode_runs(self._packed[start * FOOTER_RUN_BYTES : end])
             yield found[::-1] if newest_first else found
             await asyncio.sleep(0)
+
+    async def parts(self, records_max: int) -> list["ListedRuns"]:
+        """Cut the list into lists of about `records_max` records, by ledger and first entry id,
+        ascending. Every record is in exactly one of them.
+        """
+        if len(self) <= records_max:
+            return [self]
+        sample: list[tuple[int, int]] = []
+        async for found in self.slices():
+            sample += [(run.ledger_id, run.first_entry_id) for run in found[::SAMPLED_ONE_IN]]
+        sample.sort()
+        step = max(1, records_max // SAMPLED_ONE_IN)
+        bounds = sample[step::step]
+        parts = [bytearray() for _ in range(len(bounds) + 1)]
+        place = 0
+        async for found in self.slices():
+            for _, ledger_id, first, _, _ in found:
+                part = parts[bisect_right(bounds, (ledger_id, first))]
+                part += self._packed[place : place + FOOTER_RUN_BYTES]
+                place += FOOTER_RUN_BYTES
+        return [ListedRuns(part) for part in parts]
 
     async def mean_bytes(self) -> int:
         """Return the mean size of the segment's runs when records of one ledger that touch are

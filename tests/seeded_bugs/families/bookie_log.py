@@ -52,8 +52,7 @@ BUGS = (
                 LOG,
                 "        group, self._committing = self._committing, []\n"
                 "        await self._refuse(group, self.failure)\n",
-                "        self._committing = []\n"
-                "        await self._refuse([], self.failure)\n",
+                "        self._committing = []\n        await self._refuse([], self.failure)\n",
             ),
         ),
         (units(STORAGE_CRASHES, LOG_CRASHES), simulation("crashes")),

@@ -7,7 +7,6 @@ import random
 import pytest
 
 from bookie import records
-from bookie.cleaner import live_bytes_of
 from bookie.segments import Segment
 from bookie.storage import BookieStorage
 from bookie.wire.messages import Status
@@ -29,9 +28,9 @@ def below_mark(storage: BookieStorage) -> list[Segment]:
 
 async def live_share(storage: BookieStorage, segment: Segment) -> float:
     """Return the share of a segment that the index names."""
-    found = await storage._upkeep._cleaner._named_runs(segment)
+    found = await storage._upkeep._cleaner.live_bytes(segment)
     assert found is not None
-    return await live_bytes_of(found[0]) / segment.size
+    return found / segment.size
 
 
 async def run_for(storage: BookieStorage, seconds: float) -> None:

@@ -7,12 +7,12 @@ from collections.abc import Callable, Coroutine
 import pytest
 
 from bookie import records, replay
-from bookie.cleaner import live_bytes_of
 from bookie.config import StorageConfig
 from bookie.disk import Buffer
 from bookie.errors import BookieError, DiskFailedError, DiskFullError
 from bookie.ledgers import NOTIFIED_AT_ONCE, Ledgers
 from bookie.log import GROUP_RECORDS_MAX, Log, LogItem
+from bookie.named_runs import live_bytes_of
 from bookie.records import ADDS
 from bookie.segments import Segments
 from bookie.slices import SLICE_ITEMS, in_order, in_slices
