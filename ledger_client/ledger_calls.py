@@ -311,7 +311,8 @@ def not_enough_bookies(short: Shortage, ledger_id: LedgerId) -> NotEnoughBookies
         f"{short.needed} writable bookies are needed and {short.seen} can be used"
         + (f" ({reasons})" if reasons else "")
         + (f", which cannot satisfy: {short.rule}" if short.rule else "")
-        + ": start more bookies, or ask for a smaller ensemble"
+        + ": start more bookies, or ask for a smaller ensemble; `quire cluster health` shows why a "
+        "bookie is read-only"
     )
     return NotEnoughBookiesError(
         text,

@@ -74,10 +74,12 @@ def no_replacement(
     metadata: LedgerMetadata, gone: list[BookieId], event: NoReplacement
 ) -> NotEnoughBookiesError:
     """Return the error of a writer whose bookies are gone and that finds no others (rule 5.5)."""
+    excluded = ", ".join(f"{each}: {why}" for each, why in event.excluded.items())
     text = (
         f"no replacement for {', '.join(gone)}: {event.needed} more needed, {event.seen} bookies "
-        f"seen, excluded {dict(event.excluded)}: start bookies, then write a new ledger "
-        "(this one is closed at its last confirmed entry)"
+        f"can be used ({excluded}): `quire cluster health` shows why a bookie is read-only; free "
+        "its disk or start bookies, then write a new ledger (this one is closed at its last "
+        "confirmed entry)"
     )
     return NotEnoughBookiesError(
         text,

@@ -89,7 +89,9 @@ async def dump(arguments: argparse.Namespace, output: Output) -> int:
     """Print the records of one segment file; status 1 if some of it is damaged."""
     path = Path(arguments.segment)
     parsed = parse_name(path.name)
-    if parsed is None or not path.is_file():  # noqa: ASYNC240 - nothing else runs
+    if parsed is not None and not path.is_file():  # noqa: ASYNC240 - nothing else runs
+        raise UsageError(f"there is no file {path}", try_next="quire bookie segments DIR")
+    if parsed is None:
         raise UsageError(
             f"{path} is not a segment file, such as DIR/log/00000001.log or DIR/log/0000000a.clean",
             try_next="quire bookie segments DIR",

@@ -24,7 +24,7 @@ from quire.cli.bookie_registry import BookieDownError, NoSuchBookieError
 from quire.cli.command_line import metadata_address
 from quire.cli.ledger_options import password_of
 from quire.cli.output import Json, Output
-from quire.errors import CommandError, ExitCode
+from quire.errors import CommandError, ExitCode, UsageError
 
 COMPARED_COLUMNS: Final = ("first", "last", "entries", "verdict", "finding")
 
@@ -62,6 +62,8 @@ async def compare(arguments: argparse.Namespace, output: Output) -> int:
     """Compare what two bookies hold of a ledger; status 1 if anything is bad or missing."""
     a, b = BookieId(arguments.a), BookieId(arguments.b)
     ledger_id, password = LedgerId(arguments.ledger), password_of(arguments)
+    if a == b:
+        raise UsageError(f"A and B are both {a}", try_next="quire ledger show " + str(ledger_id))
     has_findings = False
     async with open_cluster(metadata_address(arguments)) as cluster:
         ledger, _ = await read_ledger(cluster, ledger_id)

@@ -105,6 +105,16 @@ def not_negative(text: str) -> int:
     return value
 
 
+def entry_id(text: str) -> int:
+    """Read an entry id, for argparse."""
+    from metadata.ids import ENTRY_ID_MAX
+
+    value = not_negative(text)
+    if value > ENTRY_ID_MAX:
+        raise argparse.ArgumentTypeError(f"{text!r} is not an entry id: they end at 2^63 - 2")
+    return value
+
+
 def ledger_id(text: str) -> int:
     """Read a ledger id, for argparse."""
     from metadata.ids import is_ledger_id

@@ -9,6 +9,7 @@ from quire.cli import ledger_copy, ledger_data, ledger_manage, ledger_verify
 from quire.cli.command_line import (
     Noun,
     add_consent_option,
+    entry_id,
     ledger_id,
     not_negative,
     positive,
@@ -61,11 +62,11 @@ def _add_data_verbs(noun: Noun) -> None:
     _add_creation_options(append)
     read = noun.verb("read", ledger_data.read, "print entries, one line each")
     _add_ledger(read)
-    read.add_argument("--first", type=not_negative, default=0, metavar="N")
-    read.add_argument("--last", type=not_negative, metavar="N", help="default: the last confirmed")
+    read.add_argument("--first", type=entry_id, default=0, metavar="N")
+    read.add_argument("--last", type=entry_id, metavar="N", help="default: the last confirmed")
     tail = noun.verb("tail", ledger_data.tail, "print entries as they are confirmed")
     _add_ledger(tail)
-    tail.add_argument("--first", type=not_negative, metavar="N", help="from entry N on")
+    tail.add_argument("--first", type=entry_id, metavar="N", help="from entry N on")
     tail.add_argument(
         "--lines", type=not_negative, default=10, metavar="N", help="from the last N (default 10)"
     )

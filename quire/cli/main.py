@@ -26,7 +26,10 @@ NOUNS: Final = {
     ),
     "chain": ("quire.cli.chain", "list, show, create, trim, collect, delete: lists of ledgers"),
     "spark": ("quire.cli.spark", "scrub, archive, restore, ingest, tail-to-table, run by Spark"),
-    "bookie": ("quire.cli.bookie", "format, run, list, info, check"),
+    "bookie": (
+        "quire.cli.bookie",
+        "format, run, list, info, readonly, entry, compare, check, segments, dump, ...",
+    ),
     "topic": (
         "quire.cli.topic",
         "create, list, show, produce, consume, grow, config, elect, trim, delete",

@@ -69,6 +69,31 @@ def test_a_wrong_ledger_id_is_refused(text: str) -> None:
     assert ended.value.code == ExitCode.USAGE
 
 
+def test_an_entry_id_that_no_entry_can_have_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    too_large = str(2**63 - 1)
+    for words in (
+        ["bookie", "entry", "bookie-1", "7", too_large],
+        ["ledger", "read", "7", "--first", too_large],
+    ):
+        with pytest.raises(SystemExit) as ended:
+            main([*words, "--metadata", "memory://"])
+        assert ended.value.code == ExitCode.USAGE
+        assert "not an entry id" in capsys.readouterr().err
+
+
+def test_a_bookie_is_not_compared_with_itself(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["bookie", "compare", "bookie-1", "bookie-1", "7", "--metadata", "memory://"]
+    assert main(words) == ExitCode.USAGE
+    assert "both bookie-1" in capsys.readouterr().err
+
+
+def test_a_segment_file_that_is_missing_is_called_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["bookie", "dump", str(tmp_path / "log" / "00000001.log")]) == ExitCode.USAGE
+    assert "there is no file" in capsys.readouterr().err
+
+
 def test_python_without_asserts_is_refused() -> None:
     command = [sys.executable, "-O", "-m", "quire.cli.main", "--help"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
