@@ -20,7 +20,9 @@ from tests.campaign.payloads import Payloads, digest_of_payloads
 
 DEPTH: Final = 4
 BATCH_ENTRIES: Final = 25
-PAUSE_S: Final = 0.002
+PAUSE_S: Final = 0.06
+"""After each `DEPTH` batches: 1,600 entries a second are enough to have some under way at any time,
+and leave the processor to what is tested."""
 
 
 class Appender:
@@ -49,7 +51,8 @@ class Appender:
             while not stopping.is_set():
                 under_way.append(asyncio.create_task(self._append(ledger, given)))
                 given += BATCH_ENTRIES
-                await asyncio.sleep(PAUSE_S)
+                is_deep = given // BATCH_ENTRIES % DEPTH == 0
+                await asyncio.sleep(PAUSE_S if is_deep else 0)
                 while len(under_way) > DEPTH:
                     await under_way.popleft()
             while under_way:
