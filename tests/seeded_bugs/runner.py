@@ -77,7 +77,7 @@ async def look_for(
     try:
         pristine, plain = work / "pristine", Plain(work / "plain")
         trees.copy_listed(trees.ROOT, pristine)
-        await run_command(["-m", "compileall", "-q", "."], pristine, COMPILE_TIMEOUT_S)
+        await _compile(pristine, bugs)
         trees.copy_tree(pristine, plain.root)
 
         async def look(bug: SeededBug) -> Verdict:
@@ -101,6 +101,16 @@ async def look_for(
                 verdicts[n] = await look(verdicts[n].bug)
     finally:
         shutil.rmtree(work, ignore_errors=True)
+
+
+async def _compile(root: Path, bugs: Sequence[SeededBug]) -> None:
+    """Compile all modules, and the tests that look for these bugs as pytest does, for all copies."""
+    await run_command(["-m", "compileall", "-q", "-j", "0", "."], root, COMPILE_TIMEOUT_S)
+    targets = [target for bug in bugs for each in bug.detectors for target in each.targets]
+    files = sorted({target.partition("::")[0] for target in targets if ".py" in target})
+    if files:
+        collect = ["-m", "pytest", "-q", "--collect-only", "-p", "no:cacheprovider", *files]
+        await run_command(collect, root, COMPILE_TIMEOUT_S)
 
 
 async def judge(bug: SeededBug, plan: Plan, patched: Path, plain: Plain) -> Verdict:
