@@ -104,7 +104,7 @@ async def look_for(
 
 
 async def _compile(root: Path, bugs: Sequence[SeededBug]) -> None:
-    """Compile all modules, and the tests that look for these bugs as pytest does, for all copies."""
+    """Compile all modules, and as pytest does, the tests of these bugs: for all copies."""
     await run_command(["-m", "compileall", "-q", "-j", "0", "."], root, COMPILE_TIMEOUT_S)
     targets = [target for bug in bugs for each in bug.detectors for target in each.targets]
     files = sorted({target.partition("::")[0] for target in targets if ".py" in target})
