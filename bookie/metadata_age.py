@@ -41,7 +41,7 @@ from metadata.positions import NO_POSITION, PositionStore
 from metadata.store import MetadataStore
 
 SEEN_NAME: Final = "seen"
-KEEP_INTERVAL_S: Final = 60.0
+KEEP_INTERVAL_S: Final = 10.0
 """The mark is rewritten at most this often while what was seen grows."""
 
 _NAMES: Final = ("quire-seen", "position-version", "ledger-ids", "went-back", "crc32c")
