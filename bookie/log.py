@@ -88,6 +88,7 @@ class Log:
         self._active: Segment | None = None
         self._file: File | None = None
         self._footer = bytearray()
+        self._footer_bytes_max = config.segment_records_max * records.FOOTER_RUN_BYTES
         self._dropped = 0
         self._is_closing = False
         self._now = asyncio.get_running_loop().time
@@ -173,17 +174,17 @@ class Log:
 
     async def _commit(self, group: list[LogItem]) -> None:
         segment = self._active
-        if segment is None or self._share_filled(segment) >= 1.0:
+        if segment is None or self._is_filled(segment, 1.0):
             segment = await self._roll()
         await self._write(segment, group)
-        if self._share_filled(segment) >= BEGIN_AT_SHARE:
+        if self._is_filled(segment, BEGIN_AT_SHARE):
             self._next.begin()
 
-    def _share_filled(self, segment: Segment) -> float:
-        """Return how full a segment is, by its bytes or by its records."""
-        footer_bytes_max = self._config.segment_records_max * records.FOOTER_RUN_BYTES
-        return max(
-            segment.size / self._config.segment_bytes_max, len(self._footer) / footer_bytes_max
+    def _is_filled(self, segment: Segment, share: float) -> bool:
+        """Tell whether a share of a segment is filled, by its bytes or by its records."""
+        return (
+            segment.size >= share * self._config.segment_bytes_max
+            or len(self._footer) >= share * self._footer_bytes_max
         )
 
     async def _write(self, segment: Segment, group: list[LogItem]) -> None:

@@ -31,23 +31,33 @@ class UnderWay:
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
         self._count = 0
-        self._operations: dict[int, Operation] = {}
+        self._operations: dict[int, tuple[str, float]] = {}
+
+    def begin(self, what: str) -> int:
+        """Record an operation; return its number, for `end`."""
+        self._count = number = self._count + 1
+        self._operations[number] = (what, self._now())
+        return number
+
+    def end(self, number: int) -> None:
+        """Take note that an operation returned."""
+        del self._operations[number]
 
     async def run(self, what: str, call: Coroutine[Any, Any, Result]) -> Result:
         """Await a call, recorded meanwhile."""
-        self._count = number = self._count + 1
-        self._operations[number] = Operation(number, what, self._now())
+        number = self.begin(what)
         try:
             return await call
         finally:
-            del self._operations[number]
+            self.end(number)
 
     def oldest(self) -> Operation | None:
         """Return the operation that began first; None when nothing is under way."""
         try:
-            return next(iter(self._operations.values()), None)
-        except RuntimeError:  # another thread changed the record: operations come and go
-            return None
+            number, (what, began_s) = next(iter(self._operations.items()))
+        except (StopIteration, RuntimeError):
+            return None  # nothing, or another thread changed the record: operations come and go
+        return Operation(number, what, began_s)
 
 
 def watched(disk: Disk, under_way: UnderWay) -> Disk:
@@ -93,13 +103,19 @@ class _WatchedFile:
         self._file = file
         self._under_way = under_way
         self._what = f"a write to {file.name}"
-        self.read, self.read_nowait = file.read, file.read_nowait  # the hot ones
+        # What each group and each read calls; anything else goes through __getattr__.
+        self.read, self.read_nowait = file.read, file.read_nowait
+        self._commit, self.drop_cached = file.commit, file.drop_cached
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._file, name)
 
     async def commit(self, offset: int, buffers: Sequence[Buffer]) -> None:
-        await self._under_way.run(self._what, self._file.commit(offset, buffers))
+        number = self._under_way.begin(self._what)
+        try:
+            await self._commit(offset, buffers)
+        finally:
+            self._under_way.end(number)
 
     async def truncate(self, size: int) -> None:
         await self._under_way.run(self._what, self._file.truncate(size))
