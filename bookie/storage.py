@@ -367,9 +367,7 @@ class BookieStorage:
 
     @property
     def disk_spaces(self) -> dict[str, DiskSpace]:
-        """Return the room of the file systems of `log`, `index` and `identity`, as of the last look
-        at them.
-        """
+        """Return the room of each directory's file system at the last look."""
         return self._upkeep.disk_spaces
 
     def statistics(self) -> StorageStatistics:
@@ -389,7 +387,7 @@ class BookieStorage:
         return await self._upkeep.clean()
 
     def _wake(self) -> None:
-        """Let those go on who waited for room, when there is some or never will be."""
+        """Wake tasks that wait for room once there is some, or never will be."""
         if self._room is not None and (self.has_room or self._log.failure is not None):
             room, self._room = self._room, None
             room.set_result(None)

@@ -7,7 +7,6 @@ a second start finds what the first one left.
 """
 
 import random
-from pathlib import Path
 from typing import Final
 
 from bookie import records, replay
@@ -29,9 +28,9 @@ from tests.fuzz.instant import InstantDisk, drive, platter_with
 from tests.fuzz.sealing import seal_cookie, seal_first_record, seal_segment
 from tests.fuzz.targets import ParserTarget
 from tests.fuzz.wire_targets import BATCHES
+from tests.golden import GOLDEN
 from tests.simulation.disk import Platter
 
-GOLDEN: Final = Path(__file__).parents[1] / "golden"
 FIRST: Final = "00000001.log"
 SECOND: Final = "00000002.log"
 CLEANED: Final = "00000003.clean"

@@ -5,7 +5,6 @@ Leaves the bookie's own files to `tests.fuzz.disk_targets`.
 
 import io
 from collections.abc import Callable
-from pathlib import Path
 from random import Random
 from typing import Final, TypeVar
 
@@ -27,10 +26,10 @@ from tests.fuzz.findings import Check, require
 from tests.fuzz.sealing import seal_export
 from tests.fuzz.targets import KIB, ParserTarget
 from tests.fuzz.wire_targets import HOSTILE_MSGPACK
+from tests.golden import GOLDEN
 from tests.unit.metadata.samples import A, B, C, D, open_ledger
 
 Value = TypeVar("Value")
-GOLDEN: Final = Path(__file__).parents[1] / "golden"
 EXPORT_HEADER: Final = FileHeader(7, "closed", 3, 3, 2, "crc32c", {"app": "orders", "key": b"\xff"})
 _INT64_MAX: Final = 2**63 - 1
 

@@ -29,13 +29,13 @@ CALLS = "ledger_client/ledger_calls.py"
 WRITER = "ledger_client/writer.py"
 METADATA = "metadata/ledger_metadata.py"
 
-UNIT = "tests/unit/ledger_client"
+IN_SYNC_TESTS = "tests/unit/ledger_client/test_in_sync.py"
+MEMBERSHIP_TESTS = "tests/unit/ledger_client/test_membership.py"
+RECOVERY_TESTS = "tests/unit/ledger_client/test_recovery_protocol.py"
 HISTORY: Final = "test_every_in_sync_history_keeps_the_rules"
-END_TO_END = units(f"{UNIT}/test_in_sync.py")
-WRITING = units(f"{UNIT}/test_membership.py::{HISTORY}", SCENARIOS, f"{UNIT}/test_in_sync.py")
-RECOVERING = units(
-    f"{UNIT}/test_recovery_protocol.py::{HISTORY}", SCENARIOS, f"{UNIT}/test_in_sync.py"
-)
+END_TO_END = units(IN_SYNC_TESTS)
+WRITING = units(f"{MEMBERSHIP_TESTS}::{HISTORY}", SCENARIOS, IN_SYNC_TESTS)
+RECOVERING = units(f"{RECOVERY_TESTS}::{HISTORY}", SCENARIOS, IN_SYNC_TESTS)
 IN_CLUSTERS = simulation("in_sync")
 IN_THE_MODELS_LIST = hidden_from_model("the model has in-sync bugs of its own: tests/model/bugs.py")
 SAFE_ALL_THE_SAME = hidden_from_simulation(
@@ -206,7 +206,7 @@ BUGS = (
                 "",
             ),
         ),
-        (units(f"{UNIT}/test_acks.py", f"{UNIT}/test_membership.py"), IN_CLUSTERS),
+        (units("tests/unit/ledger_client/test_acks.py", MEMBERSHIP_TESTS), IN_CLUSTERS),
         (SHELL_ONLY,),
     ),
     SeededBug(

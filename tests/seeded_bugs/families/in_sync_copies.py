@@ -17,7 +17,6 @@ from tests.seeded_bugs.families.in_sync import (
     READ,
     RECOVERING,
     SAFE_ALL_THE_SAME,
-    UNIT,
     WRITE,
 )
 from tests.seeded_bugs.seeded_bug import (
@@ -29,7 +28,10 @@ from tests.seeded_bugs.seeded_bug import (
 )
 
 COPYING = "ledger_client/copying.py"
-COPIES = units(f"{UNIT}/test_copying.py", f"{UNIT}/test_copying_conflicts.py")
+COPIES = units(
+    "tests/unit/ledger_client/test_copying.py",
+    "tests/unit/ledger_client/test_copying_conflicts.py",
+)
 
 BUGS = (
     SeededBug(

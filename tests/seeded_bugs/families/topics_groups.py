@@ -10,11 +10,10 @@ from typing import Final
 
 from tests.seeded_bugs.seeded_bug import LEDGERS_ONLY, Edit, SeededBug, topics, units
 
-GROUPS: Final = "broker_layer/groups"
-RECONCILIATION: Final = f"{GROUPS}/reconciliation.py"
-CLASSIC: Final = f"{GROUPS}/classic_group.py"
-CONSUMERS: Final = f"{GROUPS}/consumer_group.py"
-SHARD: Final = f"{GROUPS}/shard.py"
+RECONCILIATION: Final = "broker_layer/groups/reconciliation.py"
+CLASSIC: Final = "broker_layer/groups/classic_group.py"
+CONSUMERS: Final = "broker_layer/groups/consumer_group.py"
+SHARD: Final = "broker_layer/groups/shard.py"
 RECORD: Final = "metadata/partition.py"
 CHAIN: Final = "broker_layer/log/ledger_chain.py"
 ROLLING: Final = "broker_layer/log/log_rolling.py"

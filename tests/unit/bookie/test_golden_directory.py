@@ -21,10 +21,11 @@ from bookie.opening import INDEX_NAME
 from bookie.storage import BookieStorage
 from bookie.wire.messages import Status
 from metadata.ids import LedgerId
+from tests.golden import GOLDEN
 from tests.unit.bookie.batches import make_run, payload_of
 from tests.unit.bookie.storage_fixture import KEY, OTHER_KEY, add, entries_of, read
 
-GOLDEN = Path(__file__).parents[2] / "golden" / "bookie_directory_v1.tar.xz"
+STORED = GOLDEN / "bookie_directory_v1.tar.xz"
 ENTRY_BYTES = 60
 CONFIG = StorageConfig(
     segment_bytes_max=4 * KIB, index_map_bytes=64 * KIB, reserve_bytes_min=KIB, reserve_share=0.0
@@ -67,7 +68,7 @@ async def check(storage: BookieStorage) -> None:
 
 def test_a_directory_of_version_1_opens_and_is_stamped(tmp_path: Path) -> None:
     async def main() -> None:
-        with tarfile.open(GOLDEN) as archive:
+        with tarfile.open(STORED) as archive:
             archive.extractall(tmp_path, filter="data")
         assert await version_of(tmp_path) == 1
         storage = await open_at(tmp_path)

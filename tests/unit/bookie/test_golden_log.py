@@ -6,7 +6,6 @@ After a change of format that is meant: a new version, a new golden file, and th
 
 import asyncio
 import random
-from pathlib import Path
 
 from bookie import index_pages, ledger_state, records
 from bookie.config import StorageConfig
@@ -18,12 +17,12 @@ from bookie.records import Record, RecordKind
 from bookie.recovery_scan import LogReplay, find_segments
 from bookie.replay import scan
 from metadata.ids import EntryId, LedgerId
+from tests.golden import GOLDEN
 from tests.simulation.disk import CrashableDisk, DiskFaults, Platter
 from tests.simulation.index_store import MemoryStore
 from tests.simulation.loop import run_simulation
 from tests.unit.bookie.batches import make_batch
 
-GOLDEN = Path(__file__).parents[2] / "golden"
 SEGMENT = GOLDEN / "bookie_segment_v1.log"
 INDEX = GOLDEN / "bookie_index_v1.txt"
 NAME = "log/00000001.log"

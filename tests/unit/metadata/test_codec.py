@@ -3,7 +3,6 @@ else.
 """
 
 from dataclasses import replace
-from pathlib import Path
 
 import msgpack
 import pytest
@@ -15,10 +14,11 @@ from metadata.errors import MetadataFormatError, ValueTooLargeError
 from metadata.ids import BookieId, EntryId
 from metadata.ledger_metadata import FRAGMENTS_MAX, Fragment, LedgerMetadata
 from metadata.store import VALUE_BYTES_MAX
+from tests.golden import GOLDEN
 from tests.unit.metadata.samples import A, B, C, D, E, open_ledger, token
 from tests.unit.metadata.strategies import ledger_metadata
 
-GOLDEN = Path(__file__).parents[2] / "golden" / "ledger_metadata_v1.bin"
+STORED = GOLDEN / "ledger_metadata_v1.bin"
 
 
 def golden_ledger() -> LedgerMetadata:
@@ -36,8 +36,8 @@ def test_round_trip(metadata: LedgerMetadata) -> None:
 
 
 def test_golden_bytes() -> None:
-    assert encode_ledger_metadata(golden_ledger()) == GOLDEN.read_bytes()
-    assert decode_ledger_metadata(GOLDEN.read_bytes()) == golden_ledger()
+    assert encode_ledger_metadata(golden_ledger()) == STORED.read_bytes()
+    assert decode_ledger_metadata(STORED.read_bytes()) == golden_ledger()
 
 
 def test_bookie_ids_are_stored_once() -> None:
@@ -62,7 +62,7 @@ def test_refuses_a_value_over_the_limit() -> None:
 
 
 def test_refuses_a_newer_format() -> None:
-    fields = msgpack.unpackb(GOLDEN.read_bytes())
+    fields = msgpack.unpackb(STORED.read_bytes())
     fields[0] = 2
     with pytest.raises(MetadataFormatError, match="version 2"):
         decode_ledger_metadata(msgpack.packb(fields), "ledger 7")
@@ -98,7 +98,7 @@ def test_refuses_a_newer_format() -> None:
     ],
 )
 def test_refuses_a_field_out_of_range(index: int, value: object) -> None:
-    fields = msgpack.unpackb(GOLDEN.read_bytes())
+    fields = msgpack.unpackb(STORED.read_bytes())
     fields[index] = value
     with pytest.raises(MetadataFormatError):
         decode_ledger_metadata(msgpack.packb(fields))
@@ -112,7 +112,7 @@ def test_garbage_is_a_format_error(garbage: bytes) -> None:
 
 @given(st.data())
 def test_a_damaged_value_is_metadata_or_a_format_error(data: st.DataObject) -> None:
-    value = bytearray(GOLDEN.read_bytes())
+    value = bytearray(STORED.read_bytes())
     for _ in range(data.draw(st.integers(1, 4))):
         value[data.draw(st.integers(0, len(value) - 1))] = data.draw(st.integers(0, 255))
     cut = data.draw(st.integers(0, len(value)))
