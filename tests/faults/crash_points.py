@@ -159,7 +159,9 @@ def _wrap_commits(point: CrashPoint, count: int) -> None:
     """`checkpoint.during` is a timer: LMDB's commit is one call that is not ours."""
 
     def around(real: Callable[..., Any]) -> object:
-        def update(store: LmdbStore, job: Callable[[Transaction], object]) -> object:
+        def update(
+            store: LmdbStore, job: Callable[[Transaction], object], keeps_room: object
+        ) -> object:
             def doomed(transaction: Transaction) -> object:
                 result = job(transaction)
                 point.hit("checkpoint.before")
@@ -167,7 +169,7 @@ def _wrap_commits(point: CrashPoint, count: int) -> None:
                     signal.setitimer(signal.ITIMER_REAL, _COMMIT_S[count % len(_COMMIT_S)])
                 return result
 
-            result = real(store, doomed)
+            result = real(store, doomed, keeps_room)
             point.hit("checkpoint.after")
             return result
 

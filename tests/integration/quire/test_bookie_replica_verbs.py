@@ -90,7 +90,7 @@ async def test_one_replica_that_is_damaged_is_found_by_entry_and_compare(
         (3, 3, "unreadable-b"),
         (4, 5, "equal"),
     ]
-    assert run(cluster, "compare", a.id, a.id, str(ledger.id))[0] == ExitCode.DONE
+    assert run(cluster, "compare", a.id, a.id, str(ledger.id))[0] == ExitCode.USAGE
 
 
 async def test_each_refusal_has_its_status_and_names_what_to_do(cluster: LocalCluster) -> None:

@@ -1,7 +1,7 @@
 """A bookie says "no such entry" only of what it never acknowledged, and keeps to it once fenced.
 
-Source: protocol rules 2.4, 3.2, 4.3; invariant "no such entry only from a bookie that never acked
-it".
+Source: protocol rules 2.4, 3.2, 4.3, 10.3; invariant "no such entry only from a bookie that
+never acked it".
 """
 
 from typing_extensions import override
@@ -27,7 +27,7 @@ class NegativesChecker(Checker):
         if asked_at_s is None:  # it is answered while it is being read
             asked_at_s = self.model.loop.time()
         ids = held if entry_id is None else (entry_id,)
-        if held and ids:
+        if held and ids and not self._may_be_trimmed(asked.ledger_id, entry_id):
             for each in ids:
                 if held.get(each, asked_at_s) < asked_at_s:
                     self.report(
@@ -39,6 +39,11 @@ class NegativesChecker(Checker):
             key = (bookie_id, asked.ledger_id)
             denied = asked.first_entry_id if entry_id is None else entry_id
             self._denied_from[key] = min(denied, self._denied_from.get(key, denied))
+
+    def _may_be_trimmed(self, ledger_id: int, entry_id: int | None) -> bool:
+        """Tell whether a ledger was deleted, and so need not be known any more (rule 10.3)."""
+        ledger = self.model.ledgers.get(ledger_id)
+        return entry_id is None and ledger is not None and ledger.metadata is None
 
     @override
     def on_stored(self, bookie_id: str, host: str, asked: Asked, new: list[int]) -> None:
