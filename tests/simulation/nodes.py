@@ -20,7 +20,10 @@ from bookie.errors import BookieError
 from bookie.identity import format_directories
 from bookie.options import BookieOptions
 from ledger_client import LedgerClient, LedgerError
-from metadata.errors import MetadataError
+from metadata.ephemeral import unpack_held
+from metadata.errors import MetadataError, NodeNotFoundError
+from metadata.ids import BookieId
+from metadata.paths import bookie_path
 from tests.simulation.disk import CrashableDisk, DiskFaults, Platter
 from tests.simulation.network import HOST
 from tests.simulation.observing import described
@@ -157,6 +160,18 @@ class BookieNode(Node):
     def is_serving(self) -> bool:
         """Tell whether the process has started to serve."""
         return self.is_running and self.addresses is not None
+
+    @property
+    def is_registered(self) -> bool:
+        """Tell whether the process serves, and its session holds the bookie's registration."""
+        if self.store is None or self.bookie_id is None or not self.is_serving:
+            return False
+        path = bookie_path(BookieId(self.bookie_id))
+        try:
+            held = unpack_held(path, self.cluster.metadata.tree.get(path).value)
+        except NodeNotFoundError:
+            return False
+        return held.session_id == self.store.session_id
 
     async def stop(self) -> None:
         """Ask the process to end in order, and start it again at once."""

@@ -23,13 +23,23 @@ from tests.simulation.store import NodeStore
 NAME: Final = "replicas"
 CALL_TIMEOUT_S: Final = 10.0
 READ_BYTES: Final = 2**20
+REGISTERED_S: Final = 60.0
+"""More than the calls to the metadata service that a stall before the healing still holds up."""
 
 
 async def read_replicas(cluster: Cluster, excused: list[str]) -> int:
     """Compare every copy of every closed ledger; return how many entries were read.
 
-    Bookies in `excused` were damaged: they may say UNKNOWN, but nothing false.
+    Bookies in `excused` were damaged: they may say UNKNOWN, but nothing false. The others must
+    register first: only bookies that are registered can be asked.
     """
+    asked = [each for each in cluster.bookies if each.host not in excused]
+    await cluster.wait_until(lambda: all(each.is_registered for each in asked), REGISTERED_S)
+    missing = [each.host for each in asked if not each.is_registered]
+    if missing:
+        text = f"{missing} did not register within {REGISTERED_S} s of the end of the work"
+        cluster.model.report("liveness", text)
+        return 0
     rng = random.Random(f"replicas {cluster.plan.seed}")
     store = NodeStore(
         cluster.metadata, cluster.store_faults, session_timeout_s=cluster.plan.session_timeout_s
