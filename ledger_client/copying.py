@@ -37,6 +37,7 @@ from ledger_client.pool import BookieCallError, BookiePool, CallFailure
 from ledger_client.protocol.copy import (
     CopyPlan,
     CopyRefused,
+    Mark,
     Standing,
     is_mark_unbroken,
     plan_copy,
@@ -117,6 +118,17 @@ class FragmentCopier:
         finally:
             self._pool.detach(ledger_id)
 
+    async def remove_stray(self, mark: Mark) -> Stored:
+        """Take off a mark that an earlier copy left, unless its target is a member again; return
+        what is then stored. Raises LedgerNotFoundError and MetadataUnavailableError.
+        """
+
+        def remove(now: LedgerMetadata, _version: Version) -> LedgerMetadata | None:
+            return mark.removed(now, self._token()) if mark.is_stray(now) else None
+
+        async with self._metadata_call("taking the mark of an incoming bookie off"):
+            return await self._change(await self._stored_now(), remove)
+
     # -- the steps ---------------------------------------------------------------------------------
 
     async def _copy_under_mark(self, plan: CopyPlan, stored: Stored) -> Stored:
@@ -194,7 +206,9 @@ class FragmentCopier:
             return await self._change(stored, name)
 
     async def _unmark(self, plan: CopyPlan) -> None:
-        """Take the mark off. Where that fails it does no harm: the next attempt takes it over."""
+        """Take the mark off. Where that fails, the next attempt takes it over, or `remove_stray`
+        takes it off.
+        """
         try:
             async with asyncio.timeout(self._config.close_timeout_s):
                 await self._change(

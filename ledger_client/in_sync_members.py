@@ -6,9 +6,10 @@ members that failed and could not leave to `parked_members.py`.
 A member that left is asked, each period, whether it takes adds again; once it has been away for
 `spare_after_s` a spare may take its place. Whoever joins is *catching up* until each older fragment
 was copied to it, one after the other, and names it (the metadata then says that it is in sync).
+A copy that failed may have left its mark; the mark of a bookie that is no member is taken off.
 
-Invariants: one copy is under way at a time; nothing here makes a member leave that the protocol
-would not let go.
+Invariants: one copy is under way at a time, and no mark is taken off meanwhile; nothing here makes
+a member leave that the protocol would not let go.
 
 Source: protocol rules 11.2 and 11.3; KIP-16 for lag by time.
 """
@@ -28,6 +29,7 @@ from ledger_client.observability import MemberCaughtUp, MemberCopied, MemberCopy
 from ledger_client.parked_members import RETURN_BYTES
 from ledger_client.placement import Shortage
 from ledger_client.protocol import append_events as e
+from ledger_client.protocol.copy import Mark, stray_marks
 from ledger_client.tasks import BackgroundTasks
 from metadata.errors import MetadataError, NodeNotFoundError
 from metadata.ids import BookieId, EntryId
@@ -91,12 +93,13 @@ class InSyncMembers:
             if self._shell.protocol.lacks_in_sync and not self._is_looking:
                 self._is_looking = True
                 self._tasks.start(self._see_stored())
-            if not self._is_copying and self._next_behind(now) is not None:
+            if not self._is_copying and self._has_copying_to_do(now):
                 self._is_copying = True
                 self._tasks.start(self._catch_up())
         metadata, protocol = self._shell.protocol.metadata, self._shell.protocol
         is_whole = len(metadata.last_fragment.ensemble) == metadata.quorum.ensemble_size
         is_busy = not is_whole or len(protocol.in_sync) < metadata.quorum.ensemble_size
+        is_busy = is_busy or bool(stray_marks(metadata))
         self._steady = None if is_busy else metadata
         return is_busy
 
@@ -217,13 +220,28 @@ class InSyncMembers:
 
         return next_behind(protocol.metadata, may_copy)
 
+    def _next_stray(self, now: float) -> Mark | None:
+        marks = stray_marks(self._shell.protocol.metadata)
+        may_try = self._failures.may_try
+        return next((m for m in marks if may_try(m.first_entry_id, m.target, now)), None)
+
+    def _has_copying_to_do(self, now: float) -> bool:
+        return self._next_behind(now) is not None or self._next_stray(now) is not None
+
     async def _catch_up(self) -> None:
-        """Copy fragment after fragment, until nobody is behind or a copy fails."""
+        """Copy fragment after fragment, then take stray marks off, until all is done or one of
+        these fails.
+        """
         loop = asyncio.get_running_loop()
         try:
             while not self._is_closed and not self._shell.protocol.has_ended:
                 behind = self._next_behind(loop.time())
-                if behind is None or not await self._copy(*behind):
+                if behind is not None:
+                    if not await self._copy(*behind):
+                        return
+                    continue
+                stray = self._next_stray(loop.time())
+                if stray is None or not await self._remove(stray):
                     return
         finally:
             self._is_copying = False
@@ -245,6 +263,18 @@ class InSyncMembers:
         if target in protocol.in_sync and not was_in_sync:
             self._report(MemberCaughtUp(ledger_id, target))
         return target in protocol.metadata.fragment_of(first).ensemble
+
+    async def _remove(self, mark: Mark) -> bool:
+        """Take a stray mark off; tell whether the writer knows that it is gone."""
+        first, target = mark.first_entry_id, mark.target
+        try:
+            stored = await self._copier.remove_stray(mark)
+        except LedgerError:
+            self._failures.note(first, target, asyncio.get_running_loop().time())
+            return False
+        self._failures.forget(first, target)
+        self._shell.dispatch(e.MetadataSeen(*stored))
+        return mark not in stray_marks(self._shell.protocol.metadata)
 
     def _on_progress(self, progress: CopyProgress) -> None:
         self._report(

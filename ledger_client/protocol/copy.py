@@ -44,6 +44,32 @@ class CopyRefused:
 
 
 @dataclass(frozen=True, slots=True)
+class Mark:
+    """One bookie that is stored as incoming for one fragment of a ledger."""
+
+    creation_token: UpdateToken
+    """The ledger's."""
+    first_entry_id: EntryId
+    target: BookieId
+
+    def removed(self, now: LedgerMetadata, token: UpdateToken) -> LedgerMetadata | None:
+        """Return the metadata without the mark; None if it is not there."""
+        index = _index_of(now, self.first_entry_id)
+        if now.creation_token != self.creation_token or index is None:
+            return None
+        fragment = now.fragments[index]
+        if self.target not in fragment.incoming:
+            return None
+        others = tuple(b for b in fragment.incoming if b != self.target)
+        return now.with_fragment(index, replace(fragment, incoming=others), token)
+
+    def is_stray(self, now: LedgerMetadata) -> bool:
+        """Tell whether no copy of the writer will take the mark over: its target is no member."""
+        is_open = now.state is LedgerState.OPEN
+        return is_open and self.target not in now.last_fragment.ensemble
+
+
+@dataclass(frozen=True, slots=True)
 class CopyPlan:
     """One copy to one bookie, of one fragment as it was when the copy began."""
 
@@ -104,13 +130,7 @@ class CopyPlan:
 
     def unmarked(self, now: LedgerMetadata, token: UpdateToken) -> LedgerMetadata | None:
         """Take the mark off, whatever else became of the fragment; None if there is none."""
-        index = _index_of(now, self.first_entry_id)
-        if now.creation_token != self.creation_token or index is None:
-            return None
-        if self.target not in now.fragments[index].incoming:
-            return None
-        fragment = replace(now.fragments[index], incoming=self._other_marks(now))
-        return self._with(now, fragment, token)
+        return Mark(self.creation_token, self.first_entry_id, self.target).removed(now, token)
 
     def ranges(self) -> Iterator[tuple[EntryId, EntryId]]:
         """Yield the ranges (first, last) that the target is to hold, ascending."""
@@ -191,6 +211,19 @@ def plan_copy(
         target,
         position,
     )
+
+
+def stray_marks(now: LedgerMetadata) -> list[Mark]:
+    """Return the marks of an open in-sync ledger whose targets are no members.
+
+    Each was left by a copy that failed while the metadata service did not answer.
+    """
+    marks = [
+        Mark(now.creation_token, fragment.first_entry_id, target)
+        for fragment in now.fragments
+        for target in fragment.incoming
+    ]
+    return [mark for mark in marks if mark.is_stray(now)]
 
 
 def is_mark_unbroken(version: Version, now: LedgerMetadata, version_now: Version) -> bool:

@@ -13,6 +13,7 @@ from ledger_client.errors import (
     MetadataConflictError,
     MetadataUnavailableError,
 )
+from ledger_client.protocol.copy import Mark, stray_marks
 from metadata.errors import OutcomeUnknownError, StoreUnavailableError
 from metadata.ids import BookieId, EntryId, UpdateToken
 from metadata.ledger_metadata import LedgerMetadata, LedgerState
@@ -54,6 +55,11 @@ def mark_off(now: LedgerMetadata) -> LedgerMetadata:
 
 def mark_on(now: LedgerMetadata) -> LedgerMetadata:
     return now.with_fragment(0, replace(now.fragments[0], incoming=(BookieId("d"),)), TOKEN)
+
+
+def take_in(now: LedgerMetadata) -> LedgerMetadata:
+    """Make the target a member: it catches up."""
+    return now.with_ensemble_change(EntryId(50), fragments((0, "abd"))[0].ensemble, TOKEN)
 
 
 def swap_another(now: LedgerMetadata) -> LedgerMetadata:
@@ -286,5 +292,42 @@ def test_a_copy_begins_once_the_metadata_service_is_back() -> None:
             await world.copy()
         asyncio.get_running_loop().call_later(5.0, setattr, faults, "is_away", False)
         assert (await world.copy())[0].fragments[0] == fragments((0, "dbc"))[0]
+
+    run(scenario, faults=faults)
+
+
+@pytest.mark.parametrize(
+    ("changes", "is_removed"),
+    [((mark_on,), True), ((mark_on, take_in), False), ((mark_on, close), False), ((), False)],
+)
+def test_a_mark_is_taken_off_when_no_copy_will_take_it_over(
+    changes: tuple[Change, ...], *, is_removed: bool
+) -> None:
+    """Its target is no member of the open ledger."""
+
+    async def scenario(world: World) -> None:
+        await world.change(*changes)
+        mark = Mark(world.metadata.creation_token, EntryId(0), BookieId("d"))
+        before = await world.now()
+        assert stray_marks(before) == ([mark] if is_removed else [])
+        after, _ = await world.copier().remove_stray(mark)
+        assert after == await world.now()
+        assert after.fragments == (mark_off(before).fragments if is_removed else before.fragments)
+
+    run(scenario)
+
+
+def test_a_stray_mark_stays_while_the_metadata_service_is_away() -> None:
+    faults = Away()
+
+    async def scenario(world: World) -> None:
+        await world.change(mark_on)
+        (mark,) = stray_marks(await world.now())
+        faults.is_away = True
+        with pytest.raises(MetadataUnavailableError):
+            await world.copier().remove_stray(mark)
+        faults.is_away = False
+        await world.copier().remove_stray(mark)
+        assert stray_marks(await world.now()) == []
 
     run(scenario, faults=faults)

@@ -1,6 +1,8 @@
 """In-sync mode end to end: members leave, catch up and come back (protocol section 11)."""
 
 import asyncio
+from dataclasses import replace
+from random import Random
 
 import pytest
 
@@ -14,6 +16,8 @@ from ledger_client import (
     RecoveryUndecidedError,
 )
 from ledger_client.observability import MemberCaughtUp
+from metadata.ids import BookieId, UpdateToken
+from metadata.ledger_store import LedgerStore
 from tests.unit.ledger_client.cluster import TestCluster, entries_of
 from tests.unit.ledger_client.storing_bookie import StoringBookie
 from tests.until import until
@@ -95,6 +99,30 @@ async def test_a_spare_takes_the_place_of_one_that_stays_away_and_catches_up(
         *(b"%d" % n for n in range(100)),
         b"notices",
     ]
+
+
+async def test_a_mark_that_a_failed_copy_left_is_taken_off(cluster: TestCluster) -> None:
+    """Its bookie is no member any more, so no copy takes the mark over (rule 11.2)."""
+    client = cluster.client(spare_after_s=0.1)
+    writer = await client.create_ledger(THREE_MIN_TWO)
+    await writer.append(b"on three")
+    first = members(writer)[0]
+    await lose(cluster, first)
+    await writer.append(b"on two")
+    ledgers = LedgerStore(cluster.stores[0], Random(1), lambda: 0)
+    stored, version = await ledgers.get(writer.id, fresh=True)
+    marked = replace(stored.fragments[0], incoming=(BookieId("bookie-gone"),))
+    stored = stored.with_fragment(0, marked, UpdateToken(bytes(16)))
+    await ledgers.compare_and_set(stored, version)
+
+    await until(lambda: len(writer.in_sync) == 3)
+
+    async with asyncio.timeout(WAIT_S):
+        while any(fragment.incoming for fragment in stored.fragments):
+            await asyncio.sleep(0.05)
+            stored, _ = await ledgers.get(writer.id, fresh=True)
+    await writer.append(b"goes on")
+    await writer.aclose()
 
 
 async def test_who_catches_up_does_not_count(cluster: TestCluster) -> None:
