@@ -24,8 +24,8 @@ from typing import Any, Final
 from benchmarks.measures import MEGABYTE
 from benchmarks.runner import Bench, run
 from bookie.config import StorageConfig
-from bookie.disk_real import RealDisk
-from bookie.storage import BookieStorage
+from bookie.files.disk_real import RealDisk
+from bookie.storage.bookie_storage import BookieStorage
 from bookie.wire.batch import BatchView, build_batch
 from bookie.wire.messages import Status
 from metadata.ids import NO_ENTRY, EntryId, LedgerId

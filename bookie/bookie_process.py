@@ -18,34 +18,34 @@ from functools import partial
 from random import Random
 from typing import Final
 
-from bookie.admin import BookieAdmin
-from bookie.collector import Collector, FeedExpiry
 from bookie.config import StorageConfig
-from bookie.disk import Disk
-from bookie.disk_health import DiskHealth
 from bookie.errors import BookieError, DiskFailedError
-from bookie.identity import LIMBO_NAME, Identity, prove_identity
-from bookie.limbo import keep_reason
-from bookie.metadata_age import MetadataAge
-from bookie.metrics import BookieMetrics
-from bookie.opening import KnownDisk
-from bookie.operator_switch import OperatorSwitch
+from bookie.files.disk import Disk
+from bookie.files.small_files import remove_mark
+from bookie.files.under_way import UnderWay, watched
+from bookie.identity.identity import LIMBO_NAME, Identity, prove_identity
+from bookie.identity.limbo import keep_reason
+from bookie.identity.metadata_age import MetadataAge
+from bookie.identity.operator_switch import OperatorSwitch
+from bookie.identity.original import OriginalCheck, registration_wait_s
+from bookie.identity.position import Claim, PositionKeeper, PositionNews
+from bookie.log.reserve import make_room
 from bookie.options import BookieOptions
-from bookie.original import OriginalCheck, registration_wait_s
-from bookie.position import Claim, PositionKeeper, PositionNews
-from bookie.registration import Registration, describe
-from bookie.reserve import make_room
-from bookie.server import BookieServer
-from bookie.server_context import ServerContext
-from bookie.server_counters import ServerCounters
+from bookie.server.admin import BookieAdmin
+from bookie.server.collector import Collector, FeedExpiry
+from bookie.server.metrics import BookieMetrics
+from bookie.server.registration import Registration, describe
+from bookie.server.server import BookieServer
+from bookie.server.server_context import ServerContext
+from bookie.server.server_counters import ServerCounters
+from bookie.server.server_limits import ServerLimits
 from bookie.server_errors import CannotListenError
-from bookie.server_limits import ServerLimits
-from bookie.small_files import remove_mark
-from bookie.standing import standing_reader
-from bookie.storage import BookieStorage
-from bookie.under_way import UnderWay, watched
+from bookie.storage.bookie_storage import BookieStorage
+from bookie.storage.disk_health import DiskHealth
+from bookie.storage.opening import KnownDisk
+from bookie.storage.standing import standing_reader
+from bookie.storage.writability import ADVICE, Change, Writability
 from bookie.wire.messages import WIRE_VERSION, WIRE_VERSION_MIN
-from bookie.writability import ADVICE, Change, Writability
 from metadata.errors import MetadataError
 from metadata.ids import BookieId
 from metadata.ledger_store import LedgerStore

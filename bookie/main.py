@@ -20,13 +20,13 @@ from pathlib import Path
 from typing import Final
 
 from bookie.bookie_process import Addresses, BookieProcess, storage_config
-from bookie.disk_health import HangGuard
-from bookie.disk_real import RealDisk
 from bookie.errors import BookieError
-from bookie.identity import format_directories
+from bookie.files.disk_real import RealDisk
+from bookie.identity.identity import format_directories
+from bookie.log.reserve import check_room
+from bookie.log.segments import OPEN_FILES_MAX
 from bookie.options import BookieOptions
-from bookie.reserve import check_room
-from bookie.segments import OPEN_FILES_MAX
+from bookie.storage.disk_health import HangGuard
 from metadata.errors import MetadataError
 from metadata.ids import BookieId
 from metadata.location import with_host_name

@@ -8,7 +8,7 @@ Source: protocol rules 1.1, 3.1, 3.3, 9.1; metadata design.
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from bookie.writability import ADVICE, BLOCKS_NO_ADDS, DESCRIPTIONS, reasons_of
+from bookie.storage.writability import ADVICE, BLOCKS_NO_ADDS, DESCRIPTIONS, reasons_of
 from metadata.ids import BookieId
 from metadata.ledger_metadata import LedgerMetadata, LedgerState
 from metadata.registration import BookieRegistration

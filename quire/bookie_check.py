@@ -1,6 +1,6 @@
 """Reads the whole log of a bookie that does not run, and says what in it is damaged.
 
-Leaves the format of records to `bookie.records` and `bookie.replay`; changes nothing.
+Leaves the format of records to `bookie.log.records` and `bookie.log.replay`; changes nothing.
 
 Invariants: the directory is locked while it is read; bytes behind everything that is known to have
 been synced are a torn tail, which the next start cuts, and no finding.
@@ -11,11 +11,17 @@ Source: protocol rules 2.2, 2.4; storage design, "One log".
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bookie import records
-from bookie.cookie import COOKIE_BYTES_MAX, COOKIE_NAME, DIRECTORIES, Cookie, decode_cookie
-from bookie.disk import Disk
-from bookie.disk_real import RealDisk
-from bookie.replay import Damage, SegmentReader
+from bookie.files.disk import Disk
+from bookie.files.disk_real import RealDisk
+from bookie.identity.cookie import (
+    COOKIE_BYTES_MAX,
+    COOKIE_NAME,
+    DIRECTORIES,
+    Cookie,
+    decode_cookie,
+)
+from bookie.log import records
+from bookie.log.replay import Damage, SegmentReader
 from bookie.server_errors import CookieDamagedError
 from bookie.wire.batch import parse_header
 from metadata.ids import LedgerId

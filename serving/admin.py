@@ -1,6 +1,6 @@
 """Serves the admin port of any server over HTTP: health, metrics, and whatever else it is given.
 
-Leaves what a server tells and does beyond that to `bookie.admin` and
+Leaves what a server tells and does beyond that to `bookie.server.admin` and
 `broker_layer.server.admin_http`. There is no authentication: it listens on the loopback address
 unless told otherwise.
 

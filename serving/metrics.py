@@ -1,7 +1,7 @@
 """Shows a server's counters in Prometheus's text format.
 
-Leaves which metrics there are to `bookie.metrics` and `broker_layer.server.metrics`: nothing here
-runs unless somebody asks.
+Leaves which metrics there are to `bookie.server.metrics` and `broker_layer.server.metrics`: nothing
+here runs unless somebody asks.
 """
 
 from collections.abc import Iterable

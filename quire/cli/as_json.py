@@ -6,7 +6,7 @@ Leaves printing to `quire.cli.output`.
 import base64
 from collections.abc import Sequence
 
-from bookie.writability import reasons_of
+from bookie.storage.writability import reasons_of
 from metadata.ledger_metadata import Fragment, LedgerMetadata
 from metadata.registration import BookieRegistration
 from quire.cli.output import Json

@@ -10,9 +10,9 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Final
 
-from bookie.disk_real import RealDisk
 from bookie.errors import BookieError, DirectoryLockedError
-from bookie.segments import DIRECTORY, parse_name
+from bookie.files.disk_real import RealDisk
+from bookie.log.segments import DIRECTORY, parse_name
 from quire.cli.output import Json, Output
 from quire.cli.progress import Progress
 from quire.errors import CommandError, ExitCode, UsageError

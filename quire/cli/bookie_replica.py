@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 from typing import Final
 
+from bookie.storage.writability import Reason, reasons_of
 from bookie.wire.messages import Status
-from bookie.writability import Reason, reasons_of
 from ledger_client.cluster_access import Cluster, open_cluster, open_pool, read_ledger
 from ledger_client.connection_calls import BookieCallError, CallFailure
 from ledger_client.digest import LedgerKeys

@@ -1,6 +1,6 @@
 """The records of one segment file, with their places and checksums.
 
-Leaves the format to `bookie.records`, and following damage to `bookie.replay`.
+Leaves the format to `bookie.log.records`, and following damage to `bookie.log.replay`.
 
 Invariant: memory is bounded by one piece of the file.
 Source: protocol rule 2.4; storage design, "One log".
@@ -9,10 +9,10 @@ Source: protocol rule 2.4; storage design, "One log".
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 
-from bookie import records
-from bookie.disk import File
-from bookie.records import Record, RecordKind
-from bookie.replay import Damage, SegmentReader
+from bookie.files.disk import File
+from bookie.log import records
+from bookie.log.records import Record, RecordKind
+from bookie.log.replay import Damage, SegmentReader
 from bookie.wire.batch import parse_header
 
 DAMAGE = "damage"

@@ -1,7 +1,7 @@
 """A new index for a stopped bookie, made from its old index and every segment.
 
 Leaves putting it in the old one's place to `quire.inspection.index_swap`, and the stored forms to
-`bookie.index_pages`.
+`bookie.index.index_pages`.
 
 What the result vouches for is what the old index vouched for, and no more:
 
@@ -26,25 +26,25 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
-from bookie import (
+from bookie.errors import BookieError
+from bookie.files.disk import Disk
+from bookie.files.index_store import OrderedStore, Transaction
+from bookie.index import (
     horizon_pages,
     index_pages,
     index_runs,
     ledger_state,
-    records,
     stored_segments,
 )
-from bookie.disk import Disk
-from bookie.errors import BookieError
-from bookie.index_pages import FLAG_FENCES_LOST, FLAG_LIMBO, INDEX_VERSION, Meta
-from bookie.index_runs import Run
-from bookie.index_scan import StoredRun, highest_run, scan_runs
-from bookie.index_store import OrderedStore, Transaction
-from bookie.ledger_state import LedgerState
-from bookie.opening import INDEX_NAME
-from bookie.records import FooterRun
-from bookie.segments import Segment
-from bookie.stored_states import StatesCheck, check_some
+from bookie.index.index_pages import FLAG_FENCES_LOST, FLAG_LIMBO, INDEX_VERSION, Meta
+from bookie.index.index_runs import Run
+from bookie.index.index_scan import StoredRun, highest_run, scan_runs
+from bookie.index.ledger_state import LedgerState
+from bookie.index.stored_states import StatesCheck, check_some
+from bookie.log import records
+from bookie.log.records import FooterRun
+from bookie.log.segments import Segment
+from bookie.storage.opening import INDEX_NAME
 from metadata.ids import NO_ENTRY, LedgerId
 from quire.inspection.stopped import MAP_BYTES, list_segments, read_segment
 

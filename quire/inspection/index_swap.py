@@ -11,8 +11,8 @@ import os
 import shutil
 from pathlib import Path
 
-from bookie.index_lmdb import DATA_NAME
-from bookie.opening import INDEX_NAME
+from bookie.files.index_lmdb import DATA_NAME
+from bookie.storage.opening import INDEX_NAME
 from quire.inspection.index_rebuild import NEW_NAME
 
 OLD_PREFIX = f"{DATA_NAME}.old-"

@@ -1,6 +1,6 @@
 """What each segment file of a stopped bookie holds, one row for each file.
 
-Leaves reading records to `bookie.replay`, and single records to `quire.inspection.dump`.
+Leaves reading records to `bookie.log.replay`, and single records to `quire.inspection.dump`.
 
 Invariant: memory is bounded by one piece of one file, and by the ledgers that one file names.
 Source: storage design, "One log" and "Index".
@@ -11,14 +11,15 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from bookie import index_pages, records
-from bookie.disk import Disk
-from bookie.index_scan import StoredRun, scan_runs
-from bookie.index_store import OrderedStore, Transaction
-from bookie.opening import INDEX_NAME
-from bookie.records import Record, RecordKind
-from bookie.replay import Damage, SegmentReader
-from bookie.segments import Segment
+from bookie.files.disk import Disk
+from bookie.files.index_store import OrderedStore, Transaction
+from bookie.index import index_pages
+from bookie.index.index_scan import StoredRun, scan_runs
+from bookie.log import records
+from bookie.log.records import Record, RecordKind
+from bookie.log.replay import Damage, SegmentReader
+from bookie.log.segments import Segment
+from bookie.storage.opening import INDEX_NAME
 from bookie.wire.batch import parse_header
 from quire.inspection.stopped import MAP_BYTES, list_segments
 

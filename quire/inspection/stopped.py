@@ -12,15 +12,15 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
 
-from bookie import records, replay
 from bookie.config import StorageConfig
-from bookie.disk import Disk, File
-from bookie.disk_real import RealDisk
 from bookie.errors import FormatError
-from bookie.index_lmdb import DATA_NAME
-from bookie.opening import INDEX_NAME
-from bookie.records import FooterRun, Record, RecordKind
-from bookie.segments import DIRECTORY, Segment, Segments, parse_name
+from bookie.files.disk import Disk, File
+from bookie.files.disk_real import RealDisk
+from bookie.files.index_lmdb import DATA_NAME
+from bookie.log import records, replay
+from bookie.log.records import FooterRun, Record, RecordKind
+from bookie.log.segments import DIRECTORY, Segment, Segments, parse_name
+from bookie.storage.opening import INDEX_NAME
 from bookie.wire.batch import parse_header
 
 MAP_BYTES: Final = StorageConfig().index_map_bytes

@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from bookie.disk import Disk
 from bookie.errors import DirectoryLockedError
-from bookie.index_store import Transaction
+from bookie.files.disk import Disk
+from bookie.files.index_store import Transaction
 
 
 class DiskContract:

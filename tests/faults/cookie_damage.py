@@ -12,10 +12,10 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
-from bookie.cookie import COOKIE_NAME, DIRECTORIES
-from bookie.disk_real import RealDisk
 from bookie.errors import BookieError
-from bookie.identity import Identity, format_directories, prove_identity
+from bookie.files.disk_real import RealDisk
+from bookie.identity.cookie import COOKIE_NAME, DIRECTORIES
+from bookie.identity.identity import Identity, format_directories, prove_identity
 from metadata.ids import BookieId
 from metadata.memory import MemoryMetadataServer, MemoryMetadataStore
 from tests.faults.children import make_directory

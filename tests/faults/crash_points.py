@@ -13,13 +13,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from bookie import disk_calls, records
-from bookie.disk import Buffer
-from bookie.disk_real import RealDisk, RealFile
-from bookie.index_lmdb import LmdbStore
-from bookie.index_store import Transaction
-from bookie.records import RecordKind
-from bookie.segments import UNFINISHED_SUFFIX
+from bookie.files import disk_calls
+from bookie.files.disk import Buffer
+from bookie.files.disk_real import RealDisk, RealFile
+from bookie.files.index_lmdb import LmdbStore
+from bookie.files.index_store import Transaction
+from bookie.log import records
+from bookie.log.records import RecordKind
+from bookie.log.segments import UNFINISHED_SUFFIX
 
 VARIABLE: Final = "QUIRE_FAULTS_CRASH"
 _WRITES: Final = ("before", "half", "unsynced", "synced")

@@ -12,9 +12,9 @@ from typing import Any, Final
 
 import lmdb
 
-from bookie import disk_calls
-from bookie.disk_real import RealDisk
-from bookie.recovery_scan import LogReplay
+from bookie.files import disk_calls
+from bookie.files.disk_real import RealDisk
+from bookie.log.recovery_scan import LogReplay
 from tests.faults.crash_points import wrap
 
 VARIABLE: Final = "QUIRE_FAULTS_WITHOUT"

@@ -15,9 +15,9 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
-from bookie import records
-from bookie.records import RECORD_HEADER_BYTES, RecordKind
-from bookie.segments import parse_name
+from bookie.log import records
+from bookie.log.records import RECORD_HEADER_BYTES, RecordKind
+from bookie.log.segments import parse_name
 from bookie.wire.batch import parse_header
 from tests.faults.promises import Promised, Promises
 

@@ -20,11 +20,11 @@ from typing import Final
 
 from bookie.config import KIB, StorageConfig
 from bookie.errors import BookieError
-from bookie.identity import format_directories, prove_identity
-from bookie.opening import KnownDisk
-from bookie.position import Claim, PositionKeeper, PositionNews
+from bookie.identity.identity import format_directories, prove_identity
+from bookie.identity.position import Claim, PositionKeeper, PositionNews
 from bookie.server_errors import PositionTakenError
-from bookie.storage import BookieStorage
+from bookie.storage.bookie_storage import BookieStorage
+from bookie.storage.opening import KnownDisk
 from bookie.wire.messages import Status
 from metadata.errors import MetadataError
 from metadata.ids import BookieId, EntryId, LedgerId, Version

@@ -15,7 +15,7 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
-from bookie import disk_calls
+from bookie.files import disk_calls
 from tests.faults import crash_points, fuse_wire, left_out_syncs, storage_writer
 from tests.faults.budget import Budget, Summary
 from tests.faults.children import Child, make_directory

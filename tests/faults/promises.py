@@ -13,10 +13,10 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
-from bookie.answers import ReadResult
 from bookie.config import KIB, StorageConfig
-from bookie.disk_real import RealDisk
-from bookie.storage import BookieStorage
+from bookie.files.disk_real import RealDisk
+from bookie.storage.answers import ReadResult
+from bookie.storage.bookie_storage import BookieStorage
 from bookie.wire.batch import BatchView
 from bookie.wire.errors import BatchError
 from bookie.wire.messages import Status

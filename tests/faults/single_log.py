@@ -12,7 +12,7 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
-from bookie import disk_calls
+from bookie.files import disk_calls
 from tests.faults import crash_points, storage_writer
 from tests.faults.budget import Budget, Summary
 from tests.faults.children import Child, ChildEnd, make_directory

@@ -20,7 +20,7 @@ from random import Random
 from typing import Final
 
 from bookie.errors import BookieError, StorageClosedError
-from bookie.storage import BookieStorage
+from bookie.storage.bookie_storage import BookieStorage
 from bookie.wire.messages import Status
 from metadata.ids import EntryId, LedgerId
 from tests.faults import crash_points, left_out_syncs

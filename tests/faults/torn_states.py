@@ -15,9 +15,9 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
-from bookie.disk_real import RealDisk
-from bookie.index_pages import read_meta
-from bookie.opening import INDEX_NAME
+from bookie.files.disk_real import RealDisk
+from bookie.index.index_pages import read_meta
+from bookie.storage.opening import INDEX_NAME
 from tests.faults import crash_points, storage_writer
 from tests.faults.budget import Budget, Summary
 from tests.faults.children import Child, make_directory

@@ -9,16 +9,16 @@ a second start finds what the first one left.
 import random
 from typing import Final
 
-from bookie import records, replay
 from bookie.config import KIB, StorageConfig
-from bookie.cookie import Cookie, cookies_of, decode_cookie, encode_cookie
 from bookie.errors import FormatError
-from bookie.ledger_state import LedgerState, decode, encode_deleted
-from bookie.listing import list_records
-from bookie.opening import open_parts
-from bookie.records import Record, RecordKind
-from bookie.recovery_scan import LogReplay, ReplayOutcome, find_segments
+from bookie.identity.cookie import Cookie, cookies_of, decode_cookie, encode_cookie
+from bookie.index.ledger_state import LedgerState, decode, encode_deleted
+from bookie.log import records, replay
+from bookie.log.listing import list_records
+from bookie.log.records import Record, RecordKind
+from bookie.log.recovery_scan import LogReplay, ReplayOutcome, find_segments
 from bookie.server_errors import CookieDamagedError
+from bookie.storage.opening import open_parts
 from bookie.wire.batch import BatchView, build_batch
 from metadata.cookies import CookieRecord
 from metadata.ids import BookieId, EntryId, LedgerId

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from enum import StrEnum
 from typing import Final
 
-from bookie.server_limits import ServerLimits
+from bookie.server.server_limits import ServerLimits
 from bookie.wire.batch import build_batch
 from bookie.wire.codec import decode_acks, encode_message
 from bookie.wire.frames import (

@@ -7,7 +7,7 @@ import asyncio
 import random
 from typing import Final
 
-from bookie.connection import BookieConnection
+from bookie.server.connection import BookieConnection
 from bookie.wire.batch import build_batch
 from bookie.wire.codec import decode_acks, decode_reply, encode_message
 from bookie.wire.entries import decode_entries

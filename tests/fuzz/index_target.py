@@ -11,13 +11,13 @@ from typing import Final
 
 from crc32c import crc32c
 
-from bookie import index_pages
 from bookie.config import KIB, StorageConfig
 from bookie.errors import FormatError
-from bookie.index_pages import INDEX_VERSION, Meta, Move
-from bookie.index_runs import Run
-from bookie.index_store import Transaction
-from bookie.opening import open_parts
+from bookie.files.index_store import Transaction
+from bookie.index import index_pages
+from bookie.index.index_pages import INDEX_VERSION, Meta, Move
+from bookie.index.index_runs import Run
+from bookie.storage.opening import open_parts
 from tests.fuzz.findings import require
 from tests.fuzz.instant import InstantDisk, drive
 from tests.fuzz.targets import ParserTarget

@@ -12,8 +12,8 @@ from typing import Final
 
 from crc32c import crc32c
 
-from bookie import records
-from bookie.records import RECORD_HEADER_BYTES, RecordKind
+from bookie.log import records
+from bookie.log.records import RECORD_HEADER_BYTES, RecordKind
 from bookie.wire.batch import BATCH_HEADER_BYTES, BYTES_PER_ENTRY, FLAG_KEYED, MAC_BYTES
 
 MAC_KEY: Final = bytes(range(32))

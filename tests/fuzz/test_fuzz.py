@@ -10,10 +10,10 @@ from collections.abc import Callable
 import pytest
 from crc32c import crc32c
 
-from bookie.answers import LedgerSnapshot
-from bookie.connection import BookieConnection
-from bookie.ledger_requests import LedgerRequests
-from bookie.storage import BookieStorage
+from bookie.server.connection import BookieConnection
+from bookie.server.ledger_requests import LedgerRequests
+from bookie.storage.answers import LedgerSnapshot
+from bookie.storage.bookie_storage import BookieStorage
 from bookie.wire import codec, messages
 from ledger_client.connection import BookieConnection as ClientConnection
 from metadata.ids import EntryId, LedgerId
@@ -90,7 +90,7 @@ def test_a_check_left_out_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_finding_is_met_again_in_a_replay(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bookie.replay.is_whole", lambda _header, _body: True)
+    monkeypatch.setattr("bookie.log.replay.is_whole", lambda _header, _body: True)
     target, tally = all_targets()["record"], Tally()
     target.run_block(5, 1, tally)
     finding = next(each for each in tally.findings if not each.is_forged)
@@ -99,7 +99,7 @@ def test_a_finding_is_met_again_in_a_replay(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_record_whose_body_is_not_checked_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bookie.replay.is_whole", lambda _header, _body: True)
+    monkeypatch.setattr("bookie.log.replay.is_whole", lambda _header, _body: True)
     assert "the same encoded again" in _found_in("record")
     assert "damaged record" in _found_in("segment")
 
@@ -108,7 +108,7 @@ def test_a_run_whose_checksum_is_not_checked_is_found(monkeypatch: pytest.Monkey
     def unseal(_key: bytes, value: bytes, size: int) -> bytes | None:
         return value[:size] if len(value) == size + 4 else None
 
-    monkeypatch.setattr("bookie.index_pages.unseal", unseal)
+    monkeypatch.setattr("bookie.index.index_pages.unseal", unseal)
     assert _found_in("index")
 
 

@@ -12,20 +12,21 @@ from collections.abc import Coroutine, Generator
 from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
 
-from bookie import ledger_state, records
-from bookie.admission import Admission
-from bookie.answers import ReadResult
-from bookie.cold_ledgers import ColdLedgers
-from bookie.commits import Commits
-from bookie.index_runs import Lookup
-from bookie.ledger_reads import LedgerReads
-from bookie.ledger_state import LedgerState
-from bookie.ledgers import Ledgers
-from bookie.log import LogItem
-from bookie.opening import _Applier
-from bookie.overlapping import OverlappingAdd, OverlappingAdds, PendingAdd
-from bookie.records import ADDS, Record, RecordHeader, RecordKind
-from bookie.storage import BookieStorage
+from bookie.index import ledger_state
+from bookie.index.index_runs import Lookup
+from bookie.index.ledger_state import LedgerState
+from bookie.log import records
+from bookie.log.log import LogItem
+from bookie.log.records import ADDS, Record, RecordHeader, RecordKind
+from bookie.storage.admission import Admission
+from bookie.storage.answers import ReadResult
+from bookie.storage.bookie_storage import BookieStorage
+from bookie.storage.cold_ledgers import ColdLedgers
+from bookie.storage.commits import Commits
+from bookie.storage.ledger_reads import LedgerReads
+from bookie.storage.ledgers import Ledgers
+from bookie.storage.opening import _Applier
+from bookie.storage.overlapping import OverlappingAdd, OverlappingAdds, PendingAdd
 from bookie.wire.batch import BatchView, Buffer, build_batch
 from bookie.wire.messages import Status
 from metadata.ids import NO_ENTRY, EntryId

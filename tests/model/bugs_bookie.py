@@ -5,11 +5,11 @@ Leaves finding them to `bugs`. Source: protocol rules 4.3, 7.2, 7.4.
 
 from typing import Any
 
-from bookie import opening, overlapping
-from bookie.admission import Admission
-from bookie.commits import Commits
-from bookie.records import RecordKind
-from bookie.storage import BookieStorage
+from bookie.log.records import RecordKind
+from bookie.storage import opening, overlapping
+from bookie.storage.admission import Admission
+from bookie.storage.bookie_storage import BookieStorage
+from bookie.storage.commits import Commits
 from bookie.wire.messages import Status
 from tests.model.patches import Patches
 

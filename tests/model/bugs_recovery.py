@@ -6,7 +6,7 @@ Leaves finding them to `bugs`. Source: protocol section 7.
 from dataclasses import replace
 from typing import Any
 
-from bookie.storage import BookieStorage
+from bookie.storage.bookie_storage import BookieStorage
 from bookie.wire.messages import Status
 from ledger_client.protocol import recovery, recovery_fence, recovery_read, recovery_write
 from ledger_client.protocol import recovery_events as r

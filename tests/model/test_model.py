@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from bookie.storage import BookieStorage
+from bookie.storage.bookie_storage import BookieStorage
 from ledger_client.protocol import recovery_events as r
 from ledger_client.protocol.append import AppendProtocol
 from ledger_client.protocol.recovery import RecoveryProtocol

@@ -10,10 +10,10 @@ from typing import Final
 
 from typing_extensions import override  # `typing` has it from 3.12 on
 
-from bookie.identity import Identity
-from bookie.metadata_age import MetadataAge
-from bookie.position import Claim, PositionKeeper, PositionNews
-from bookie.server_context import ServerContext
+from bookie.identity.identity import Identity
+from bookie.identity.metadata_age import MetadataAge
+from bookie.identity.position import Claim, PositionKeeper, PositionNews
+from bookie.server.server_context import ServerContext
 from metadata.ids import BookieId
 from metadata.memory_faults import NoFaults, StoreCall
 from metadata.positions import RUN_BYTES, PositionStore

@@ -39,19 +39,19 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from bookie.collector import Collector
 from bookie.config import KIB, StorageConfig
 from bookie.errors import BookieError
-from bookie.horizon import trim_tombstones
-from bookie.identity import LIMBO_NAME, format_directories, prove_identity
-from bookie.opening import KnownDisk
-from bookie.server_context import ServerContext
-from bookie.server_counters import ServerCounters
+from bookie.files.small_files import remove_mark
+from bookie.identity.identity import LIMBO_NAME, format_directories, prove_identity
+from bookie.server.collector import Collector
+from bookie.server.server_context import ServerContext
+from bookie.server.server_counters import ServerCounters
+from bookie.server.server_limits import ServerLimits
 from bookie.server_errors import CookieMismatchError, CookieMissingError
-from bookie.server_limits import ServerLimits
-from bookie.small_files import remove_mark
-from bookie.standing import standing_reader
-from bookie.storage import BookieStorage
+from bookie.storage.bookie_storage import BookieStorage
+from bookie.storage.horizon import trim_tombstones
+from bookie.storage.opening import KnownDisk
+from bookie.storage.standing import standing_reader
 from bookie.wire import messages as m
 from metadata.deletion_feed import DeletionFeed
 from metadata.errors import MetadataError, NodeNotFoundError

@@ -10,8 +10,8 @@ from typing import Final
 
 from typing_extensions import override  # `typing` has it from 3.12 on
 
-from bookie.connection import BookieConnection
-from bookie.server_context import ServerContext
+from bookie.server.connection import BookieConnection
+from bookie.server.server_context import ServerContext
 from bookie.wire import messages as m
 from bookie.wire.codec import decode_acks, decode_reply, encode_message
 from bookie.wire.entries import Entries, decode_entries

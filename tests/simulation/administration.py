@@ -1,6 +1,6 @@
 """Speaks a little HTTP to a simulated bookie's administration, as an operator's tool would.
 
-Leaves what the requests do to `bookie/admin.py`.
+Leaves what the requests do to `bookie/server/admin.py`.
 """
 
 import asyncio

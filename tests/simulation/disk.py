@@ -15,8 +15,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from bookie.disk import Buffer, DiskSpace
 from bookie.errors import DirectoryLockedError, DiskFailedError, DiskFullError, SyncFullError
+from bookie.files.disk import Buffer, DiskSpace
 from tests.simulation.file_content import Content
 from tests.simulation.index_store import MemoryStore
 
@@ -257,7 +257,7 @@ class CrashableFile:
 
 
 class CrashableDisk:
-    """See `bookie.disk.Disk`; one incarnation of the process that uses the platter."""
+    """See `bookie.files.disk.Disk`; one incarnation of the process that uses the platter."""
 
     def __init__(
         self, platter: Platter, rng: random.Random, faults: DiskFaults | None = None

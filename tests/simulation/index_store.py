@@ -1,6 +1,6 @@
 """An ordered key-value store in memory whose unsynced commits a crash may lose.
 
-Leaves the meaning of keys and values to `bookie.index_pages`.
+Leaves the meaning of keys and values to `bookie.index.index_pages`.
 
 Invariants: a returned `update` survives every crash, and makes all before it durable; one that was
 under way is applied whole or not at all, and may be seen by the next process without being durable;
@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from bookie.errors import DiskFailedError, DiskFullError
-from bookie.index_store import StoreSizes, Transaction
+from bookie.files.index_store import StoreSizes, Transaction
 
 Result = TypeVar("Result")
 
@@ -63,7 +63,7 @@ class MemoryTransaction:
 
 
 class MemoryStore:
-    """See `bookie.index_store.OrderedStore`."""
+    """See `bookie.files.index_store.OrderedStore`."""
 
     def __init__(self) -> None:
         self.keys: list[bytes] = []

@@ -17,7 +17,7 @@ from typing_extensions import override  # `typing` has it from 3.12 on
 
 from bookie.bookie_process import Addresses, BookieProcess
 from bookie.errors import BookieError
-from bookie.identity import format_directories
+from bookie.identity.identity import format_directories
 from bookie.options import BookieOptions
 from ledger_client import LedgerClient, LedgerError
 from metadata.ephemeral import unpack_held

@@ -5,8 +5,8 @@ import random
 from collections.abc import Callable
 from unittest.mock import patch
 
-from bookie.index_pages import Meta, write_meta
-from bookie.index_store import Transaction
+from bookie.files.index_store import Transaction
+from bookie.index.index_pages import Meta, write_meta
 from tests.simulation.checkers.checker import Checkers
 from tests.simulation.checkers.marks import MarksChecker
 from tests.simulation.disk import CrashableDisk, Platter

@@ -38,10 +38,10 @@ BANNED_WORDS = {
 
 # A method that reaches past the three doors, and where it belongs.
 SIDE_DOORS = {
-    "read_bytes": "files go through bookie/disk.py",
-    "read_text": "files go through bookie/disk.py",
-    "write_bytes": "files go through bookie/disk.py",
-    "write_text": "files go through bookie/disk.py",
+    "read_bytes": "files go through bookie/files/disk.py",
+    "read_text": "files go through bookie/files/disk.py",
+    "write_bytes": "files go through bookie/files/disk.py",
+    "write_text": "files go through bookie/files/disk.py",
     "run_in_executor": "threads live behind the doors",
 }
 
@@ -114,7 +114,7 @@ def find_side_doors(source: Source) -> list[str]:
     for node in ast.walk(source.tree):
         match node:
             case ast.Call(func=ast.Name(id="open")):
-                findings.append(f"{node.lineno}: open(): files go through bookie/disk.py")
+                findings.append(f"{node.lineno}: open(): files go through bookie/files/disk.py")
             case ast.Call(func=ast.Attribute(attr=name)) if name in SIDE_DOORS:
                 findings.append(f"{node.lineno}: {name}(): {SIDE_DOORS[name]}")
             case _:

@@ -26,8 +26,8 @@ PRODUCT_PACKAGES = (
 
 # The doors to files, threads and processes; per-file-ignores in pyproject.toml name the same.
 DOORS = (
-    "bookie/disk*.py",
-    "bookie/index*.py",
+    "bookie/files/*.py",
+    "bookie/storage/disk_health.py",
     "metadata/zookeeper*.py",
     "metadata/embedded*.py",
     "ledger_client/sync*.py",
@@ -51,8 +51,8 @@ PURE_MODULES = (
     "metadata.broker_registration",
     "metadata.in_sync",
     "bookie.wire",
-    "bookie.ledger_state",
-    "bookie.records",
+    "bookie.index.ledger_state",
+    "bookie.log.records",
     "ledger_client.protocol",
 )
 PURITY_CONTRACT = "Pure modules see no clock, randomness, socket, file or thread"

@@ -15,8 +15,8 @@ from time import monotonic
 import pytest
 
 from bookie.errors import DiskFullError
-from bookie.index_lmdb import LmdbStore
-from bookie.index_store import Transaction
+from bookie.files.index_lmdb import LmdbStore
+from bookie.files.index_store import Transaction
 from ledger_client import LedgerClient, LedgerError, NotEnoughBookiesError, Quorum
 from quire.local_bookie import LocalBookie
 from quire.local_cluster import LocalCluster

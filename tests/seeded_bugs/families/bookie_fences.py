@@ -17,9 +17,9 @@ from tests.seeded_bugs.seeded_bug import (
     units,
 )
 
-STORAGE = "bookie/storage.py"
-ADMISSION = "bookie/admission.py"
-READS = "bookie/ledger_reads.py"
+STORAGE = "bookie/storage/bookie_storage.py"
+ADMISSION = "bookie/storage/admission.py"
+READS = "bookie/storage/ledger_reads.py"
 STORAGE_TESTS = "tests/unit/bookie/test_storage.py"
 FENCE_NOT_AWAITED = Edit(
     STORAGE,
@@ -94,7 +94,7 @@ BUGS = (
                 "            state.fenced = True\n",
             ),
             Edit(
-                "bookie/opening.py",
+                "bookie/storage/opening.py",
                 "        state.touch()\n        if header.kind is RecordKind.FENCE:\n",
                 "        if header.kind is not RecordKind.FENCE:\n"
                 "            state.touch()\n"
@@ -110,7 +110,7 @@ BUGS = (
         ("7.2",),
         (
             Edit(
-                "bookie/opening.py",
+                "bookie/storage/opening.py",
                 "        state = self._ledgers.get_or_make(ledger_id)\n        state.touch()\n",
                 "        if ledger_id not in self._ledgers.states:\n            return\n"
                 "        state = self._ledgers.get_or_make(ledger_id)\n"
@@ -163,7 +163,7 @@ BUGS = (
         ("4.3",),
         (
             Edit(
-                "bookie/overlapping.py",
+                "bookie/storage/overlapping.py",
                 "            refusal = add.refusal()\n            if refusal is not None:\n",
                 "            refusal = None\n            if refusal is not None:\n",
             ),
@@ -221,7 +221,7 @@ BUGS = (
         ("4.3", "7.2", "10.2"),
         (
             Edit(
-                "bookie/ledgers.py",
+                "bookie/storage/ledgers.py",
                 "            ledger_id <= self.highest_id\n",
                 "            ledger_id <= -1\n",
             ),

@@ -14,9 +14,9 @@ from tests.seeded_bugs.seeded_bug import (
     units,
 )
 
-INDEX = "bookie/index.py"
+INDEX = "bookie/index/index.py"
 INDEX_TESTS = "tests/unit/bookie/test_index.py"
-READING = "bookie/reading.py"
+READING = "bookie/storage/reading.py"
 UPKEEP = "tests/unit/bookie/test_storage_upkeep.py"
 
 BUGS = (
@@ -110,7 +110,7 @@ BUGS = (
         ("8.4",),
         (
             Edit(
-                "bookie/ledger_state.py",
+                "bookie/index/ledger_state.py",
                 "        return _seal(self.ledger_id, flags, self.lac, highest, self.length,"
                 " self.master_key)\n",
                 "        lac = NO_ENTRY\n"

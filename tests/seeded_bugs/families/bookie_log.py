@@ -17,8 +17,8 @@ from tests.seeded_bugs.seeded_bug import (
     units,
 )
 
-LOG = "bookie/log.py"
-SCAN = "bookie/recovery_scan.py"
+LOG = "bookie/log/log.py"
+SCAN = "bookie/log/recovery_scan.py"
 DAMAGE = "tests/unit/bookie/test_replay_damage.py"
 BODIES = "tests/unit/wire/test_bodies.py"
 UPKEEP = "tests/unit/bookie/test_storage_upkeep.py"
@@ -100,7 +100,7 @@ BUGS = (
         ("4.3",),
         (
             Edit(
-                "bookie/next_segment.py",
+                "bookie/log/next_segment.py",
                 "        await self._disk.sync_directory(DIRECTORY)\n        return",
                 "        return",
             ),
@@ -180,7 +180,7 @@ BUGS = (
         ("2.4",),
         (
             Edit(
-                "bookie/ledger_state.py",
+                "bookie/index/ledger_state.py",
                 "    if is_limbo or (state is not None and state.limbo):\n"
                 "        return Status.UNKNOWN\n"
                 "    return",
@@ -196,12 +196,12 @@ BUGS = (
         ("2.4",),
         (
             Edit(
-                "bookie/start_checkpoints.py",
+                "bookie/storage/start_checkpoints.py",
                 "            is_fenced = bool(self.flags & FLAG_FENCES_LOST)\n",
                 "            is_fenced = False\n",
             ),
             Edit(
-                "bookie/upkeep.py",
+                "bookie/storage/upkeep.py",
                 "        return bool(self._parts.index.meta.flags & FLAG_FENCES_LOST)\n",
                 "        return bool(self._parts.index.meta.flags & 0 * FLAG_FENCES_LOST)\n",
             ),
@@ -216,7 +216,7 @@ BUGS = (
         ("2.1",),
         (
             Edit(
-                "bookie/disk_health.py",
+                "bookie/storage/disk_health.py",
                 "        elif oldest.number == self._suspect:\n",
                 "        elif oldest.number < 0:\n",
             ),

@@ -17,9 +17,9 @@ from tests.seeded_bugs.seeded_bug import (
     units,
 )
 
-CLEANER = "bookie/cleaner.py"
+CLEANER = "bookie/storage/cleaner.py"
 CLEANING_POWER = "tests/unit/bookie/test_cleaning_power.py"
-COLLECTOR = "bookie/collector.py"
+COLLECTOR = "bookie/server/collector.py"
 COLLECTOR_TESTS = "tests/unit/bookie_server/test_collector.py"
 FULL_DISK = "tests/unit/bookie/test_full_disk.py"
 UPKEEP = "tests/unit/bookie/test_storage_upkeep.py"
@@ -141,7 +141,7 @@ BUGS = (
         ("10.2",),
         (
             Edit(
-                "bookie/admission.py",
+                "bookie/storage/admission.py",
                 "        if self._ledgers.is_deleted(ledger_id) or ledger_id in self.deleting:\n",
                 "        if ledger_id in self.deleting:\n",
             ),
@@ -155,7 +155,7 @@ BUGS = (
         ("4.3",),
         (
             Edit(
-                "bookie/cleaning.py",
+                "bookie/storage/cleaning.py",
                 "        if needed_bytes > room.free_bytes:\n",
                 "        if room.is_full or needed_bytes > room.free_bytes:\n",
             ),
@@ -169,7 +169,7 @@ BUGS = (
         ("4.3",),
         (
             Edit(
-                "bookie/admission.py",
+                "bookie/storage/admission.py",
                 "            refusal = Status.READ_ONLY\n        if refusal is None and",
                 "            refusal = None\n        if refusal is None and",
             ),
@@ -184,7 +184,7 @@ BUGS = (
         ("10.2",),
         (
             Edit(
-                "bookie/index_pages.py",
+                "bookie/index/index_pages.py",
                 "    add_live_bytes(transaction, {number: -size for number, size in"
                 " freed.items()})\n",
                 "",
@@ -202,7 +202,7 @@ BUGS = (
         ("10.1",),
         (
             Edit(
-                "bookie/ledger_state.py",
+                "bookie/index/ledger_state.py",
                 "    state.fenced = state.is_fence_durable = True\n"
                 "    state.limbo = state.released = True\n",
                 "    state.limbo = state.released = True\n",
@@ -217,7 +217,7 @@ BUGS = (
         ("10.3",),
         (
             Edit(
-                "bookie/horizon_pages.py",
+                "bookie/index/horizon_pages.py",
                 "            horizon = max(horizon, ledger_id)\n",
                 "",
             ),
@@ -232,7 +232,7 @@ BUGS = (
         ("10.3",),
         (
             Edit(
-                "bookie/admission.py",
+                "bookie/storage/admission.py",
                 "        if ledger_id > self._ledgers.horizon or ledger_id in"
                 " self._ledgers.states:\n",
                 "        if ledger_id >= 0:\n",
@@ -247,7 +247,7 @@ BUGS = (
         ("10.3",),
         (
             Edit(
-                "bookie/standing.py",
+                "bookie/storage/standing.py",
                 "            metadata, _ = await ledgers.get(ledger_id, fresh=True)\n",
                 "            metadata, _ = await ledgers.get(ledger_id, fresh=False)\n",
             ),

@@ -14,7 +14,7 @@ from tests.seeded_bugs.seeded_bug import (
     units,
 )
 
-IDENTITY = "bookie/identity.py"
+IDENTITY = "bookie/identity/identity.py"
 TESTS = "tests/unit/bookie_server/test_identity.py"
 NO_IDENTITY = hidden_from_model("the model's bookies are who they are")
 NOT_DRAWN = hidden_from_simulation("the faults of a run bring it about too seldom")
@@ -60,7 +60,7 @@ BUGS = (
         ("2.4",),
         (
             Edit(
-                "bookie/cookie.py",
+                "bookie/identity/cookie.py",
                 "    return found.starts < starts\n",
                 "    return found.starts < 0 * starts\n",
             ),
@@ -74,7 +74,7 @@ BUGS = (
         ("2.3",),
         (
             Edit(
-                "bookie/server_context.py",
+                "bookie/server/server_context.py",
                 "        if hello.bookie_id and hello.bookie_id != self.bookie_id:\n",
                 "        if hello.bookie_id and not self.bookie_id:\n",
             ),
@@ -95,7 +95,7 @@ BUGS = (
         ("2.6",),
         (
             Edit(
-                "bookie/log.py",
+                "bookie/log/log.py",
                 "        try:\n            await self._file.commit(segment.size, buffers)\n",
                 "        self.durable_lsn = records.lsn_of(segment.number, offset)\n"
                 "        try:\n            await self._file.commit(segment.size, buffers)\n",
@@ -110,7 +110,7 @@ BUGS = (
         ("2.6",),
         (
             Edit(
-                "bookie/position.py",
+                "bookie/identity/position.py",
                 "            self._news.taken(taken)\n            raise taken\n",
                 "            self._log.warning(str(taken))\n"
                 "            self._record, self.version = found.record, found.version\n"
@@ -137,8 +137,8 @@ BUGS = (
             ),
             Edit(
                 IDENTITY,
-                "from bookie.anchors import are_same_files, make_anchors, read_anchors\n",
-                "from bookie.anchors import make_anchors, read_anchors\n",
+                "from bookie.identity.anchors import are_same_files, make_anchors, read_anchors\n",
+                "from bookie.identity.anchors import make_anchors, read_anchors\n",
             ),
         ),
         (units("tests/unit/bookie_server/test_copies.py"),),
@@ -150,7 +150,7 @@ BUGS = (
         ("2.6",),
         (
             Edit(
-                "bookie/opening.py",
+                "bookie/storage/opening.py",
                 "    if end_lsn >= recorded_end_lsn:\n",
                 "    if end_lsn >= 0 * recorded_end_lsn:\n",
             ),
@@ -170,7 +170,7 @@ BUGS = (
         ("2.6",),
         (
             Edit(
-                "bookie/original.py",
+                "bookie/identity/original.py",
                 "                await _refuse_if_alive(bookie_id, registration)\n",
                 "                return held.incarnation\n",
             ),
@@ -184,7 +184,7 @@ BUGS = (
         ("10.5",),
         (
             Edit(
-                "bookie/collector.py",
+                "bookie/server/collector.py",
                 "            if not await self._age.may_collect():\n                return False\n",
                 "            await self._age.may_collect()\n",
             ),

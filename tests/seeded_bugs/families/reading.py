@@ -27,13 +27,13 @@ BUGS = (
         ("8.1",),
         (
             Edit(
-                "bookie/ledger_state.py",
+                "bookie/index/ledger_state.py",
                 "    return NO_ENTRY if state is None else EntryId(state.lac)\n",
                 "    highest = NO_ENTRY if state is None else state.highest\n"
                 "    return NO_ENTRY if state is None else EntryId(max(state.lac, highest))\n",
             ),
             Edit(
-                "bookie/ledger_reads.py",
+                "bookie/storage/ledger_reads.py",
                 "        return LedgerSnapshot(status, EntryId(state.lac), EntryId(state.highest),"
                 " state.fenced)\n",
                 "        lac = ledger_state.advertised_lac(state)\n"
@@ -89,7 +89,7 @@ BUGS = (
         ("7.3", "8.2"),
         (
             Edit(
-                "bookie/reading.py",
+                "bookie/storage/reading.py",
                 "        batch.verify_crc()\n        stop",
                 "        stop",
             ),
@@ -168,7 +168,7 @@ BUGS = (
                 "            if (last := view.header.last_entry_id) > lac_before\n",
             ),
             Edit(
-                "bookie/reading.py",
+                "bookie/storage/reading.py",
                 "        EntryId(max(first, header.first_entry_id)),"
                 " EntryId(min(last, header.last_entry_id))\n",
                 "        EntryId(max(first, header.first_entry_id)), header.last_entry_id\n",

@@ -240,7 +240,7 @@ BUGS = (
         ("4.2", "4.3"),
         (
             Edit(
-                "bookie/overlapping.py",
+                "bookie/storage/overlapping.py",
                 "    return (\n        stored.lengths[mine]",
                 "    return (\n        ours.lac == theirs.lac\n        and stored.lengths[mine]",
             ),

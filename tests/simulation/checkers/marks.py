@@ -7,7 +7,7 @@ from collections.abc import Container
 
 from typing_extensions import override
 
-from bookie.index_pages import read_meta
+from bookie.index.index_pages import read_meta
 from tests.simulation.checkers.checker import Checker
 from tests.simulation.index_store import MemoryStore, MemoryTransaction
 from tests.simulation.model import Model

@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine
 from typing import TypeVar
 
 from bookie.config import StorageConfig
-from bookie.storage import BookieStorage
+from bookie.storage.bookie_storage import BookieStorage
 from bookie.wire.messages import Status
 from metadata.ids import LedgerId
 from tests.simulation.disk import CrashableDisk, DiskFaults, Platter

@@ -1,13 +1,13 @@
-"""Runs a storage on the simulated disk for the tests of `bookie.storage`."""
+"""Runs a storage on the simulated disk for the tests of `bookie.storage.bookie_storage`."""
 
 import asyncio
 import random
 from collections.abc import Callable, Coroutine
 from typing import TypeVar
 
-from bookie.answers import ReadResult
 from bookie.config import KIB, StorageConfig
-from bookie.storage import BookieStorage
+from bookie.storage.answers import ReadResult
+from bookie.storage.bookie_storage import BookieStorage
 from bookie.wire.batch import BatchView
 from bookie.wire.messages import Status
 from metadata.ids import EntryId, LedgerId

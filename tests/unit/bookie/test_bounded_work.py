@@ -7,14 +7,15 @@ import random
 
 import pytest
 
-from bookie import reading, records
 from bookie.config import MIB, StorageConfig
 from bookie.errors import BookieError
-from bookie.index_runs import reach
-from bookie.log import GROUP_RECORDS_MAX, Log, LogItem
-from bookie.reading import BATCHES_PER_ANSWER_MAX
-from bookie.records import ADDS
-from bookie.segments import Segments
+from bookie.index.index_runs import reach
+from bookie.log import records
+from bookie.log.log import GROUP_RECORDS_MAX, Log, LogItem
+from bookie.log.records import ADDS
+from bookie.log.segments import Segments
+from bookie.storage import reading
+from bookie.storage.reading import BATCHES_PER_ANSWER_MAX
 from bookie.wire.batch import Buffer
 from bookie.wire.messages import Status
 from tests.simulation.disk import CrashableDisk, Platter

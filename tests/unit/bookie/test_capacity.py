@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from bookie.disk_real import RealDisk
 from bookie.errors import DiskFullError
+from bookie.files.disk_real import RealDisk
 
 LIMIT = 100_000
 

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from bookie.cleaning import CleaningRoom, pace_of, plan_cleaning
 from bookie.config import MIB, StorageConfig
-from bookie.segments import Segment
+from bookie.log.segments import Segment
+from bookie.storage.cleaning import CleaningRoom, pace_of, plan_cleaning
 
 CONFIG = StorageConfig()
 WRITE_BYTES_PER_S = 50_000_000

@@ -7,13 +7,14 @@ from itertools import pairwise
 
 import pytest
 
-from bookie import cleaner, records
-from bookie.cleaning import CleaningRoom
-from bookie.index import Index
-from bookie.index_runs import Run
-from bookie.ledgers import Ledgers
-from bookie.listed_runs import SAMPLED_ONE_IN, ListedRuns
-from bookie.named_runs import find_named
+from bookie.index.index import Index
+from bookie.index.index_runs import Run
+from bookie.log import records
+from bookie.log.listed_runs import SAMPLED_ONE_IN, ListedRuns
+from bookie.storage import cleaner
+from bookie.storage.cleaning import CleaningRoom
+from bookie.storage.ledgers import Ledgers
+from bookie.storage.named_runs import find_named
 from bookie.wire.messages import Status
 from metadata.ids import LedgerId
 from tests.unit.bookie.batches import make_run

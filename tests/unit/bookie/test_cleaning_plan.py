@@ -3,10 +3,10 @@
 import asyncio
 import struct
 
-from bookie.cleaning import CleaningRoom, pace_of, plan_cleaning
 from bookie.config import StorageConfig
-from bookie.listed_runs import SLICE_RUNS, ListedRuns
-from bookie.segments import Segment, parse_name, segment_name
+from bookie.log.listed_runs import SLICE_RUNS, ListedRuns
+from bookie.log.segments import Segment, parse_name, segment_name
+from bookie.storage.cleaning import CleaningRoom, pace_of, plan_cleaning
 
 CONFIG = StorageConfig(
     segment_bytes_max=1000, clean_live_share_max=0.5, clean_mean_run_bytes_min=100

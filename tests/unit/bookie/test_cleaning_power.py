@@ -3,7 +3,7 @@
 import asyncio
 import dataclasses
 
-from bookie.storage import BookieStorage
+from bookie.storage.bookie_storage import BookieStorage
 from bookie.wire.messages import Status
 from tests.simulation.disk import DiskFaults, Platter
 from tests.unit.bookie.batches import make_run, payload_of

@@ -1,8 +1,8 @@
 """What cleaning leaves alone because the index changed while it worked."""
 
-from bookie import records
-from bookie.cleaning import CleaningRoom
-from bookie.index_pages import Move
+from bookie.index.index_pages import Move
+from bookie.log import records
+from bookie.storage.cleaning import CleaningRoom
 from bookie.wire.messages import Status
 from tests.unit.bookie.batches import make_run, payload_of
 from tests.unit.bookie.storage_fixture import Bench, add, entries_of, read, simulate

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import pytest
 
 from bookie.errors import DiskFailedError
-from bookie.opening import KnownDisk
-from bookie.storage import BookieStorage
+from bookie.storage.bookie_storage import BookieStorage
+from bookie.storage.opening import KnownDisk
 from bookie.wire.messages import Status
 from metadata.ids import EntryId, LedgerId
 from tests.simulation.disk import CrashableDisk

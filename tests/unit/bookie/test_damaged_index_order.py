@@ -6,9 +6,9 @@ from typing import cast
 import lmdb
 import pytest
 
-from bookie import index_pages
 from bookie.errors import DiskFailedError
-from bookie.index_lmdb import LmdbTransaction
+from bookie.files.index_lmdb import LmdbTransaction
+from bookie.index import index_pages
 
 
 class DamagedCursor:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bookie.disk_real import RealDisk
+from bookie.files.disk_real import RealDisk
 from tests.contracts.disk import CHECKS, DiskContract
 from tests.simulation.disk import CrashableDisk, DiskFaults, Platter
 from tests.simulation.loop import run_simulation

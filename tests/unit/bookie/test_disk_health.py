@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from bookie import disk_calls
-from bookie.disk import Buffer
-from bookie.disk_health import DiskHealth, HangGuard
-from bookie.disk_real import QUICK_COMMITS_MIN, RealDisk
-from bookie.under_way import UnderWay, watched
-from bookie.writability import Writability
+from bookie.files import disk_calls
+from bookie.files.disk import Buffer
+from bookie.files.disk_real import QUICK_COMMITS_MIN, RealDisk
+from bookie.files.under_way import UnderWay, watched
+from bookie.storage.disk_health import DiskHealth, HangGuard
+from bookie.storage.writability import Writability
 from tests.simulation.disk import CrashableDisk, DiskFaults, Platter
 from tests.simulation.loop import run_simulation
 

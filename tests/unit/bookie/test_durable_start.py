@@ -8,9 +8,9 @@ import random
 
 import pytest
 
-from bookie import records
 from bookie.errors import BookieError
-from bookie.storage import BookieStorage
+from bookie.log import records
+from bookie.storage.bookie_storage import BookieStorage
 from bookie.wire.messages import Status
 from tests.simulation.disk import CrashableDisk, DiskFaults, Platter
 from tests.simulation.loop import run_simulation, simulation_loop

@@ -8,10 +8,10 @@ from collections.abc import AsyncIterator
 import pytest
 
 from bookie.config import GIB, MIB, StorageConfig
-from bookie.disk import DiskSpace
 from bookie.errors import DiskFullError, DiskTooSmallError
-from bookie.reserve import check_room, make_room
-from bookie.storage import BookieStorage
+from bookie.files.disk import DiskSpace
+from bookie.log.reserve import check_room, make_room
+from bookie.storage.bookie_storage import BookieStorage
 from bookie.wire.messages import Status
 from metadata.ids import LedgerId
 from tests.simulation.disk import CrashableDisk

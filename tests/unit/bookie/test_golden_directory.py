@@ -13,12 +13,12 @@ import random
 import tarfile
 from pathlib import Path
 
-from bookie import index_pages
 from bookie.config import KIB, StorageConfig
-from bookie.disk_real import RealDisk
-from bookie.index_pages import INDEX_VERSION
-from bookie.opening import INDEX_NAME
-from bookie.storage import BookieStorage
+from bookie.files.disk_real import RealDisk
+from bookie.index import index_pages
+from bookie.index.index_pages import INDEX_VERSION
+from bookie.storage.bookie_storage import BookieStorage
+from bookie.storage.opening import INDEX_NAME
 from bookie.wire.messages import Status
 from metadata.ids import LedgerId
 from tests.golden import GOLDEN

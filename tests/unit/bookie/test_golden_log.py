@@ -7,15 +7,16 @@ After a change of format that is meant: a new version, a new golden file, and th
 import asyncio
 import random
 
-from bookie import index_pages, ledger_state, records
 from bookie.config import StorageConfig
-from bookie.index_pages import Meta
-from bookie.index_store import Transaction
-from bookie.ledger_state import LedgerState
-from bookie.log import Log
-from bookie.records import Record, RecordKind
-from bookie.recovery_scan import LogReplay, find_segments
-from bookie.replay import scan
+from bookie.files.index_store import Transaction
+from bookie.index import index_pages, ledger_state
+from bookie.index.index_pages import Meta
+from bookie.index.ledger_state import LedgerState
+from bookie.log import records
+from bookie.log.log import Log
+from bookie.log.records import Record, RecordKind
+from bookie.log.recovery_scan import LogReplay, find_segments
+from bookie.log.replay import scan
 from metadata.ids import EntryId, LedgerId
 from tests.golden import GOLDEN
 from tests.simulation.disk import CrashableDisk, DiskFaults, Platter

@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
-from bookie import horizon_pages
-from bookie.index_store import Transaction
-from bookie.standing import Standing
-from bookie.storage import BookieStorage
+from bookie.files.index_store import Transaction
+from bookie.index import horizon_pages
+from bookie.storage.bookie_storage import BookieStorage
+from bookie.storage.standing import Standing
 from bookie.wire.messages import Status
 from metadata.errors import StoreUnavailableError
 from metadata.ids import LedgerId

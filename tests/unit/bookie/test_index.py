@@ -10,14 +10,14 @@ from itertools import pairwise
 
 import pytest
 
-from bookie import index_pages, index_runs, ledger_state
 from bookie.config import StorageConfig
 from bookie.errors import DiskFullError
-from bookie.index import Index
-from bookie.index_pages import INDEX_VERSION, Meta, Move
-from bookie.index_runs import Lookup, Run
-from bookie.index_store import Transaction
-from bookie.ledger_state import LedgerState
+from bookie.files.index_store import Transaction
+from bookie.index import index_pages, index_runs, ledger_state
+from bookie.index.index import Index
+from bookie.index.index_pages import INDEX_VERSION, Meta, Move
+from bookie.index.index_runs import Lookup, Run
+from bookie.index.ledger_state import LedgerState
 from metadata.ids import LedgerId
 from tests.simulation.index_store import MemoryStore
 from tests.simulation.loop import run_simulation

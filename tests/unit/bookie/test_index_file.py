@@ -13,10 +13,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from bookie import disk_calls
 from bookie.errors import DiskFullError
-from bookie.index_lmdb import DATA_NAME, DELETION_SHARE, START_BYTES, LmdbStore
-from bookie.index_store import Transaction
+from bookie.files import disk_calls
+from bookie.files.index_lmdb import DATA_NAME, DELETION_SHARE, START_BYTES, LmdbStore
+from bookie.files.index_store import Transaction
 
 MAP_BYTES = 2**20
 DEADLINE_S = 30.0

@@ -2,9 +2,9 @@
 
 import pytest
 
-from bookie import ledger_state
-from bookie.ledger_state import LedgerState
-from bookie.ledgers import Ledgers
+from bookie.index import ledger_state
+from bookie.index.ledger_state import LedgerState
+from bookie.storage.ledgers import Ledgers
 from bookie.wire.messages import Status
 from metadata.ids import NO_ENTRY, LedgerId
 from tests.unit.bookie.batches import make_run

@@ -6,9 +6,9 @@ import random
 
 import pytest
 
-from bookie import records
-from bookie.segments import Segment
-from bookie.storage import BookieStorage
+from bookie.log import records
+from bookie.log.segments import Segment
+from bookie.storage.bookie_storage import BookieStorage
 from bookie.wire.messages import Status
 from metadata.ids import LedgerId
 from tests.simulation.loop import run_simulation, simulation_loop

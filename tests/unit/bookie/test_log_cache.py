@@ -6,9 +6,9 @@ import random
 import pytest
 
 from bookie.config import MIB, StorageConfig
-from bookie.log import CACHE_DROP_BYTES, Log
-from bookie.records import ADDS
-from bookie.segments import Segments
+from bookie.log.log import CACHE_DROP_BYTES, Log
+from bookie.log.records import ADDS
+from bookie.log.segments import Segments
 from tests.simulation.disk import CrashableDisk, Platter
 from tests.simulation.loop import run_simulation
 from tests.unit.bookie.batches import make_run

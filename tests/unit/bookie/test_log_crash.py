@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from bookie import records
 from bookie.config import StorageConfig
 from bookie.errors import BookieError
-from bookie.log import Log, LogItem
-from bookie.records import Record, RecordKind
-from bookie.recovery_scan import LogReplay, ReplayOutcome, find_segments
+from bookie.log import records
+from bookie.log.log import Log, LogItem
+from bookie.log.records import Record, RecordKind
+from bookie.log.recovery_scan import LogReplay, ReplayOutcome, find_segments
 from tests.simulation.disk import CrashableDisk, DiskFaults, Platter
 from tests.simulation.loop import run_simulation, simulation_loop
 from tests.unit.bookie.batches import make_run

@@ -9,10 +9,10 @@ import gc
 import pytest
 
 from bookie.errors import DiskFullError
-from bookie.index import Index
-from bookie.index_pages import Meta
-from bookie.recent import RecentEntries
-from bookie.upkeep import CHECKPOINTS_AHEAD_MAX
+from bookie.index.index import Index
+from bookie.index.index_pages import Meta
+from bookie.storage.recent import RecentEntries
+from bookie.storage.upkeep import CHECKPOINTS_AHEAD_MAX
 from bookie.wire.messages import Status
 from metadata.ids import EntryId, LedgerId
 from tests.simulation.index_store import MemoryStore

@@ -12,16 +12,16 @@ from pathlib import Path
 
 import pytest
 
-from bookie import disk_calls, disk_real
 from bookie.config import KIB, StorageConfig
-from bookie.disk import Buffer
-from bookie.disk_real import READ_THREADS, RealDisk
 from bookie.errors import BookieError, DescriptorsExhaustedError, DiskFullError
-from bookie.log import Log, LogItem
-from bookie.next_segment import BEGIN_AT_SHARE
-from bookie.records import ADDS
-from bookie.segments import Segments
-from bookie.storage import BookieStorage
+from bookie.files import disk_calls, disk_real
+from bookie.files.disk import Buffer
+from bookie.files.disk_real import READ_THREADS, RealDisk
+from bookie.log.log import Log, LogItem
+from bookie.log.next_segment import BEGIN_AT_SHARE
+from bookie.log.records import ADDS
+from bookie.log.segments import Segments
+from bookie.storage.bookie_storage import BookieStorage
 from bookie.wire.messages import Status
 from serving.overriding import override
 from tests.simulation.disk import CrashableDisk, CrashableFile, DiskFaults, Platter

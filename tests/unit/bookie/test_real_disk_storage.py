@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from bookie.config import KIB, StorageConfig
-from bookie.disk_real import RealDisk
 from bookie.errors import DirectoryLockedError
-from bookie.storage import BookieStorage
+from bookie.files.disk_real import RealDisk
+from bookie.storage.bookie_storage import BookieStorage
 from bookie.wire.messages import Status
 from metadata.ids import EntryId, LedgerId
 from tests.unit.bookie.batches import make_run, payload_of

@@ -6,7 +6,7 @@ import weakref
 
 import pytest
 
-from bookie.recent import COPIED_BYTES_MAX, OVERHEAD_BYTES, RecentEntries
+from bookie.storage.recent import COPIED_BYTES_MAX, OVERHEAD_BYTES, RecentEntries
 from bookie.wire.batch import BatchView
 from tests.unit.bookie.batches import make_run
 

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from bookie.storage import BookieStorage
+from bookie.storage.bookie_storage import BookieStorage
 from bookie.wire.messages import Status
 from metadata.ids import EntryId, LedgerId
 from tests.simulation.loop import run_simulation, simulation_loop

@@ -8,12 +8,12 @@ import random
 import pytest
 from crc32c import crc32c
 
-from bookie import records
 from bookie.config import StorageConfig
 from bookie.errors import FormatError
-from bookie.log import Log
-from bookie.records import Record, RecordKind
-from bookie.recovery_scan import LogReplay, ReplayOutcome, find_segments
+from bookie.log import records
+from bookie.log.log import Log
+from bookie.log.records import Record, RecordKind
+from bookie.log.recovery_scan import LogReplay, ReplayOutcome, find_segments
 from bookie.wire.batch import is_intact
 from tests.simulation.disk import CrashableDisk, DiskFaults, Platter
 from tests.simulation.loop import run_simulation

@@ -6,16 +6,16 @@ from collections.abc import Callable, Coroutine
 
 import pytest
 
-from bookie import records, replay
 from bookie.config import StorageConfig
-from bookie.disk import Buffer
 from bookie.errors import BookieError, DiskFailedError, DiskFullError
-from bookie.ledgers import NOTIFIED_AT_ONCE, Ledgers
-from bookie.log import GROUP_RECORDS_MAX, Log, LogItem
-from bookie.named_runs import live_bytes_of
-from bookie.records import ADDS
-from bookie.segments import Segments
+from bookie.files.disk import Buffer
+from bookie.log import records, replay
+from bookie.log.log import GROUP_RECORDS_MAX, Log, LogItem
+from bookie.log.records import ADDS
+from bookie.log.segments import Segments
 from bookie.slices import SLICE_ITEMS, in_order, in_slices
+from bookie.storage.ledgers import NOTIFIED_AT_ONCE, Ledgers
+from bookie.storage.named_runs import live_bytes_of
 from tests.simulation.disk import CrashableDisk, DiskFaults, Platter
 from tests.simulation.loop import run_simulation
 from tests.unit.bookie.batches import make_run

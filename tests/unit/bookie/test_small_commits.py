@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from bookie import disk_calls
-from bookie.disk import Buffer
-from bookie.disk_real import INLINE_BYTES_MAX, INLINE_S_MAX, QUICK_COMMITS_MIN, RealDisk
 from bookie.errors import DiskFullError
+from bookie.files import disk_calls
+from bookie.files.disk import Buffer
+from bookie.files.disk_real import INLINE_BYTES_MAX, INLINE_S_MAX, QUICK_COMMITS_MIN, RealDisk
 
 
 class Device:

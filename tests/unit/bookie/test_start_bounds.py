@@ -5,10 +5,11 @@ import dataclasses
 
 import pytest
 
-from bookie import index_pages, records
-from bookie.index_pages import INDEX_VERSION
-from bookie.recovery_scan import find_segments
-from bookie.storage import BookieStorage
+from bookie.index import index_pages
+from bookie.index.index_pages import INDEX_VERSION
+from bookie.log import records
+from bookie.log.recovery_scan import find_segments
+from bookie.storage.bookie_storage import BookieStorage
 from bookie.wire.messages import Status
 from metadata.ids import LedgerId
 from tests.simulation.disk import CrashableDisk, DiskFaults

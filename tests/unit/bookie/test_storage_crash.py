@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 import pytest
 
 from bookie.errors import BookieError
-from bookie.standing import Standing
-from bookie.storage import BookieStorage
+from bookie.storage.bookie_storage import BookieStorage
+from bookie.storage.standing import Standing
 from bookie.wire.messages import Status
 from metadata.ids import EntryId, LedgerId
 from tests.simulation.loop import run_simulation, simulation_loop

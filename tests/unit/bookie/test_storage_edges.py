@@ -8,10 +8,10 @@ import random
 
 import pytest
 
-from bookie import records
 from bookie.config import KIB
 from bookie.errors import DiskFailedError
-from bookie.storage import BookieStorage
+from bookie.log import records
+from bookie.storage.bookie_storage import BookieStorage
 from bookie.wire.messages import Status
 from metadata.ids import EntryId, LedgerId
 from serving.overriding import override

@@ -73,7 +73,7 @@ def test_checkpoints_come_as_often_as_the_log_grows() -> None:
 def test_a_checkpoint_of_its_own_rests_between_its_transactions(
     share: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bookie.upkeep.REST_SHARE", share)
+    monkeypatch.setattr("bookie.storage.upkeep.REST_SHARE", share)
     rests: list[float] = []
 
     async def main(bench: Bench) -> None:
@@ -259,7 +259,7 @@ def test_a_search_of_the_segments_does_not_stop_the_watch_of_the_disk(
     async def main(bench: Bench) -> None:
         storage = await bench.open()
         running = asyncio.create_task(storage.background())
-        monkeypatch.setattr("bookie.listing.list_records", never)
+        monkeypatch.setattr("bookie.log.listing.list_records", never)
         storage._reader.unproven[7] = 1
         await asyncio.sleep(60)
         bench.faults.capacity_bytes = 1000

@@ -5,10 +5,10 @@ import asyncio
 import pytest
 
 from bookie.errors import DiskFullError
-from bookie.index_pages import FLAG_FENCES_LOST, FLAG_LIMBO
-from bookie.operator_switch import OperatorSwitch
+from bookie.identity.operator_switch import OperatorSwitch
+from bookie.index.index_pages import FLAG_FENCES_LOST, FLAG_LIMBO
+from bookie.storage.writability import ADVICE, Change, Reason, Writability
 from bookie.wire.messages import Status
-from bookie.writability import ADVICE, Change, Reason, Writability
 from tests.simulation.disk import CrashableDisk
 from tests.unit.bookie.batches import make_run
 from tests.unit.bookie.storage_fixture import Bench, add, simulate

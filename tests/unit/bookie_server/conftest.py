@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from bookie.server import BookieServer
-from bookie.server_context import ServerContext
-from bookie.server_counters import ServerCounters
-from bookie.server_limits import ServerLimits
+from bookie.server.server import BookieServer
+from bookie.server.server_context import ServerContext
+from bookie.server.server_counters import ServerCounters
+from bookie.server.server_limits import ServerLimits
 from metadata.ids import BookieId
 from serving.server_log import ServerLog
 from tests.unit.bookie_server.manual_storage import ManualStorage

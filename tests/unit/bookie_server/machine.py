@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Self
 
 from bookie.bookie_process import Addresses, BookieProcess
-from bookie.disk_real import RealDisk
-from bookie.identity import format_directories
+from bookie.files.disk_real import RealDisk
+from bookie.identity.identity import format_directories
 from bookie.options import load_options
 from metadata.ids import BookieId, ClientId, EntryId, LedgerId, UpdateToken
 from metadata.ledger_metadata import (

@@ -8,13 +8,18 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 
-from bookie.answers import EntryRangesResult, LedgerSnapshot, ReadResult, StorageStatistics
-from bookie.disk import DiskSpace
-from bookie.storage import BookieStorage
+from bookie.files.disk import DiskSpace
+from bookie.storage.answers import (
+    EntryRangesResult,
+    LedgerSnapshot,
+    ReadResult,
+    StorageStatistics,
+)
+from bookie.storage.bookie_storage import BookieStorage
+from bookie.storage.writability import Writability
 from bookie.wire.batch import BatchView, Buffer
 from bookie.wire.errors import BatchError
 from bookie.wire.messages import Status
-from bookie.writability import Writability
 from metadata.ids import NO_ENTRY, EntryId, LedgerId
 from serving.latency import LatencyCounts
 from serving.overriding import override

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from bookie.collector import Collector, may_remove
-from bookie.metadata_age import MetadataAge
+from bookie.identity.metadata_age import MetadataAge
+from bookie.server.collector import Collector, may_remove
 from bookie.wire.messages import Status
 from metadata.cookies import CookieRecord, CookieStore
 from metadata.ids import BookieId, ClientId, EntryId, LedgerId, UpdateToken, Version

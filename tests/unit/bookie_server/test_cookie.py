@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bookie.cookie import (
+from bookie.identity.cookie import (
     DIRECTORIES,
     Cookie,
     decode_cookie,

@@ -8,8 +8,8 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from bookie import disk_calls
-from bookie.disk import Buffer
+from bookie.files import disk_calls
+from bookie.files.disk import Buffer
 from bookie.wire.messages import Status
 from metadata.errors import NodeNotFoundError
 from metadata.paths import bookie_path

@@ -7,9 +7,9 @@ from typing import cast
 
 import pytest
 
-from bookie.disk import Disk
 from bookie.errors import BookieError
-from bookie.identity import Identity, format_directories, prove_identity
+from bookie.files.disk import Disk
+from bookie.identity.identity import Identity, format_directories, prove_identity
 from bookie.server_errors import (
     AlreadyFormattedError,
     CookieDamagedError,

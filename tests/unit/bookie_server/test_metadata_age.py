@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from bookie.errors import DiskFullError, FormatError
-from bookie.metadata_age import MetadataAge, Seen, decode_seen, encode_seen
-from bookie.writability import Reason, Writability
+from bookie.identity.metadata_age import MetadataAge, Seen, decode_seen, encode_seen
+from bookie.storage.writability import Reason, Writability
 from metadata.ids import BookieId, Version
 from metadata.memory import MemoryMetadataServer, MemoryMetadataStore
 from metadata.number_blocks import pack_block

@@ -4,11 +4,11 @@ from dataclasses import fields
 from types import SimpleNamespace
 from typing import Any
 
-from bookie.answers import StorageStatistics
-from bookie.metric_help import LATENCIES, SERVER, STORAGE
-from bookie.metrics import BookieMetrics
-from bookie.server_counters import ServerCounters
-from bookie.writability import Reason
+from bookie.server.metric_help import LATENCIES, SERVER, STORAGE
+from bookie.server.metrics import BookieMetrics
+from bookie.server.server_counters import ServerCounters
+from bookie.storage.answers import StorageStatistics
+from bookie.storage.writability import Reason
 from serving.latency import LatencyCounts
 from serving.metrics import metrics_text
 from tests.unit.bookie_server.manual_storage import ManualStorage

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from bookie import original
-from bookie.disk_identity import file_identity, is_same_file
-from bookie.original import OriginalCheck, registration_wait_s
+from bookie.files.disk_identity import file_identity, is_same_file
+from bookie.identity import original
+from bookie.identity.original import OriginalCheck, registration_wait_s
 from bookie.server_errors import OriginalLivesError, OriginalRegisteredError
 from metadata.ephemeral import HeldNode, pack_held
 from metadata.memory import MemoryMetadataServer, MemoryMetadataStore

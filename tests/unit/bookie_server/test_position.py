@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 import pytest
 from typing_extensions import override
 
-from bookie.log import Log
-from bookie.position import Claim, PositionKeeper, PositionNews
+from bookie.identity.position import Claim, PositionKeeper, PositionNews
+from bookie.log.log import Log
 from bookie.server_errors import PositionTakenError
 from metadata.errors import MetadataFormatError, OutcomeUnknownError, StoreUnavailableError
 from metadata.ids import BookieId, Version

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from typing_extensions import override  # `typing` has it from 3.12 on
 
-from bookie.standing import Standing, standing_reader
+from bookie.storage.standing import Standing, standing_reader
 from metadata.ids import BookieId, EntryId, LedgerId, UpdateToken
 from metadata.memory_faults import NoFaults, StoreCall
 from tests.unit.bookie_server.conftest import BOOKIE

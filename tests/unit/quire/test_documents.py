@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from bookie.metrics import BookieMetrics
-from bookie.server_counters import ServerCounters
+from bookie.server.metrics import BookieMetrics
+from bookie.server.server_counters import ServerCounters
 from quire.cli.bookie import parser
 from serving.process_metrics import ProcessMetrics
 from tests.unit.bookie_server.manual_storage import ManualStorage

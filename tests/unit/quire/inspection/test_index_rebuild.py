@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from bookie import horizon_pages, stored_segments
-from bookie.storage import BookieStorage
+from bookie.index import horizon_pages, stored_segments
+from bookie.storage.bookie_storage import BookieStorage
 from bookie.wire.messages import Status
 from metadata.ids import LedgerId
 from quire.inspection.index_rebuild import (

@@ -1,6 +1,6 @@
 """What a stopped bookie's segment files hold, whole and damaged, on the simulated disk."""
 
-from bookie import records
+from bookie.log import records
 from bookie.wire.messages import Status
 from metadata.ids import LedgerId
 from quire.inspection.dump import DAMAGE, DumpedRecord, dump_records

@@ -1,0 +1,166 @@
+"""Makes the system calls of a real disk, with what each system lacks replaced by what it has.
+
+Leaves threads and the order of calls to `bookie.files.disk_real`.
+
+Invariants: `write_and_sync` returns only when the device has acknowledged a flush (on macOS,
+F_FULLFSYNC); every OSError leaves as DiskFullError or DiskFailedError.
+Source: reliability D7-D9.
+"""
+
+import contextlib
+import errno
+import fcntl
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from bookie.errors import (
+    BookieError,
+    DescriptorsExhaustedError,
+    DiskFailedError,
+    DiskFullError,
+    SyncFullError,
+)
+
+Buffer = bytes | bytearray | memoryview
+
+JOIN_BELOW_BYTES: Final = 16 * 1024
+"""Groups whose mean buffer is smaller are copied into one, which costs less than many short
+vectors.
+"""
+VECTORS_MAX: Final = 512
+FILE_MODE: Final = 0o600
+DIRECTORY_MODE: Final = 0o700
+PROBE_BYTES: Final = 1024
+PROBE_WRITES: Final = 24
+PREALLOCATION_COST_MAX: Final = 1.25
+
+_NO_SPACE: Final = (errno.ENOSPC, errno.EDQUOT)
+_NO_DESCRIPTOR: Final = (errno.EMFILE, errno.ENFILE)
+_FULL_FSYNC: Final[int | None] = getattr(fcntl, "F_FULLFSYNC", None)
+_fdatasync: Final[Callable[[int], None]] = getattr(os, "fdatasync", os.fsync)
+
+
+@contextmanager
+def translated(what: str) -> Iterator[None]:
+    """Raise an OSError as the fact that it is."""
+    try:
+        yield
+    except OSError as error:
+        raise translation(what, error) from error
+
+
+def translation(what: str, error: OSError) -> BookieError:
+    """Return the fact that an OSError is."""
+    if error.errno in _NO_DESCRIPTOR:
+        return DescriptorsExhaustedError(what, str(error))
+    if error.errno in _NO_SPACE:
+        return DiskFullError(what)
+    return DiskFailedError(what, str(error))
+
+
+def sync(descriptor: int) -> None:
+    """Make a file's bytes and size survive power loss."""
+    if _FULL_FSYNC is not None:
+        fcntl.fcntl(descriptor, _FULL_FSYNC)
+    else:
+        _fdatasync(descriptor)
+
+
+def sync_bytes(descriptor: int, what: str) -> None:
+    """Sync as `sync` does. Raises SyncFullError, DiskFailedError."""
+    try:
+        sync(descriptor)
+    except OSError as error:
+        if error.errno in _NO_SPACE:
+            raise SyncFullError(what) from error
+        raise translation(what, error) from error
+
+
+def write_and_sync(descriptor: int, what: str, offset: int, buffers: Sequence[Buffer]) -> float:
+    """Write the buffers at `offset`, continuing short writes, and sync once; return the seconds
+    that it took.
+    """
+    start = time.perf_counter()
+    with translated(what):
+        write_all(descriptor, offset, buffers)
+    sync_bytes(descriptor, what)
+    return time.perf_counter() - start
+
+
+def write_all(descriptor: int, offset: int, buffers: Sequence[Buffer]) -> None:
+    """Write the buffers one behind the other at `offset`. Raises OSError."""
+    if not hasattr(os, "pwritev") or sum(map(len, buffers)) < JOIN_BELOW_BYTES * len(buffers):
+        _write_one(descriptor, offset, b"".join(buffers))
+        return
+    for start in range(0, len(buffers), VECTORS_MAX):
+        offset = _write_vectors(descriptor, offset, buffers[start : start + VECTORS_MAX])
+
+
+def _write_one(descriptor: int, offset: int, data: bytes) -> None:
+    written = os.pwrite(descriptor, data, offset)
+    while written < len(data):
+        written += os.pwrite(descriptor, memoryview(data)[written:], offset + written)
+
+
+def _write_vectors(descriptor: int, offset: int, buffers: Sequence[Buffer]) -> int:
+    remaining = [memoryview(buffer) for buffer in buffers]
+    while remaining:
+        written = os.pwritev(descriptor, remaining, offset)
+        offset += written
+        done = 0
+        while done < len(remaining) and written >= len(remaining[done]):
+            written -= len(remaining[done])
+            done += 1
+        remaining = remaining[done:]
+        if remaining and written:
+            remaining[0] = remaining[0][written:]
+    return offset
+
+
+def read_all(descriptor: int, what: str, offset: int, size: int) -> bytes:
+    """Read `size` bytes, continuing short reads; fewer at the end of the file."""
+    with translated(what):
+        data = os.pread(descriptor, size, offset)
+        while len(data) < size and (
+            more := os.pread(descriptor, size - len(data), offset + len(data))
+        ):
+            data += more
+        return data
+
+
+def drop_cached(descriptor: int, offset: int, size: int) -> None:
+    """Tell the system that bytes will not be read soon, where it wants to know."""
+    if hasattr(os, "posix_fadvise"):
+        with contextlib.suppress(OSError):  # advice only; the file may be closed by now
+            os.posix_fadvise(descriptor, offset, size, os.POSIX_FADV_DONTNEED)
+
+
+def preallocation_pays(directory: Path) -> bool:
+    """Measure whether small synced writes into preallocated blocks cost about what appends cost."""
+    if not hasattr(os, "posix_fallocate"):
+        return False
+    appended = _probe(directory / "probe-append", 0)
+    preallocated = _probe(directory / "probe-preallocated", 16 * PROBE_BYTES * PROBE_WRITES)
+    return preallocated <= appended * PREALLOCATION_COST_MAX
+
+
+def _probe(path: Path, preallocate_bytes: int) -> float:
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, FILE_MODE)
+    try:
+        if preallocate_bytes:
+            os.posix_fallocate(descriptor, 0, preallocate_bytes)
+        os.fsync(descriptor)
+        times = []
+        for number in range(PROBE_WRITES):
+            start = time.perf_counter()
+            os.pwrite(descriptor, b"q" * PROBE_BYTES, number * PROBE_BYTES)
+            sync(descriptor)
+            times.append(time.perf_counter() - start)
+        return sorted(times)[PROBE_WRITES // 2]
+    finally:
+        os.close(descriptor)
+        os.unlink(path)

@@ -1,0 +1,73 @@
+"""Runs blocking calls on threads of its own and hands the results back to the event loop.
+
+Leaves what the calls do to `bookie.files.disk_real` and `bookie.files.index_lmdb`, its only users.
+
+Invariants: with one thread, calls run one after the other in the order in which they were given.
+Source: storage design, "Threads".
+"""
+
+import asyncio
+import contextlib
+import queue
+import threading
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+Result = TypeVar("Result")
+
+JOIN_S_MAX: Final = 30.0
+
+
+class Threads:
+    """A few daemon threads that share one queue of calls."""
+
+    def __init__(self, name: str, count: int = 1) -> None:
+        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._loop = asyncio.get_running_loop()
+        self._threads = [
+            threading.Thread(target=self._work, name=f"{name}-{number}", daemon=True)
+            for number in range(count)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def run(self, call: Callable[..., Result], *arguments: Any) -> "asyncio.Future[Result]":
+        """Queue a call; the future has its result or its exception."""
+        future: asyncio.Future[Result] = self._loop.create_future()
+        self._jobs.put((call, arguments, future))
+        return future
+
+    def close(self) -> None:
+        """End the threads once everything queued has run."""
+        for _ in self._threads:
+            self._jobs.put(None)
+        for thread in self._threads:
+            thread.join(JOIN_S_MAX)
+
+    def _work(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            call, arguments, future = job
+            try:
+                result = call(*arguments)
+            except BaseException as error:  # noqa: BLE001 - it is raised again where it is awaited
+                self._answer(_fail, future, error)
+            else:
+                self._answer(_succeed, future, result)
+            del job, call, arguments, future
+
+    def _answer(self, *call: Any) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            self._loop.call_soon_threadsafe(*call)
+
+
+_Job = tuple[Callable[..., Any], tuple[Any, ...], "asyncio.Future[Any]"]
+
+
+def _succeed(future: "asyncio.Future[Any]", result: object) -> None:
+    if not future.done():
+        future.set_result(result)
+
+
+def _fail(future: "asyncio.Future[Any]", error: BaseException) -> None:
+    if not future.done():
+        future.set_exception(error)

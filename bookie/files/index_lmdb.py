@@ -1,0 +1,267 @@
+"""Keeps an ordered key-value store in LMDB, with one thread for updates and one for views, so that
+look-ups do not wait behind a checkpoint.
+
+Leaves the meaning of keys and values to `bookie.index.index_pages`.
+
+Invariants: a commit is synced before it is reported; a commit that fails to sync ends the store;
+the map changes while neither thread has a transaction; on a disk of its own the store leaves the
+room that a start needs, and for deletions some more; keys ascend, whatever a damaged page says
+(LMDB's have no checksums): what is out of order is taken for missing, which the index notices.
+Source: storage design, "Index" and "Limits and refusals".
+"""
+
+import errno
+import shutil
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, TypeVar, cast
+
+import lmdb
+
+from bookie.errors import DiskFailedError, DiskFullError
+from bookie.files import disk_calls
+from bookie.files.disk_threads import Threads
+from bookie.files.index_store import StoreSizes, Transaction
+
+Result = TypeVar("Result")
+
+MAP_BYTES_MAX: Final = 2**40
+DATA_NAME: Final = "data.mdb"
+PAGE_BYTES: Final = 4096
+META_PAGES: Final = 2
+SHORT_WRITE: Final = "mdb_txn_commit: Input/output error"
+SHORT_WRITE_FREE_BYTES_MAX: Final = 16 * 1024 * 1024
+"""A short write on a file system with less free than this is one that is full: LMDB writes the
+pages of a transaction in pieces of at most some megabytes.
+"""
+START_BYTES: Final = 64 * 1024
+"""Room that a store leaves on a disk of its own, for the cookie that the next start writes."""
+DELETION_BYTES_MAX: Final = 16 * 1024 * 1024
+DELETION_SHARE: Final = 16
+"""Room that an update which can wait leaves there: this part of the disk, up to the bytes above. A
+deletion copies pages before it frees any.
+"""
+BRANCH_PAGES_MAX: Final = 32
+"""Pages above the leaves and of the list of free pages that one transaction copies, about."""
+
+
+class LmdbTransaction:
+    """One LMDB transaction behind the `Transaction` interface."""
+
+    def __init__(self, transaction: lmdb.Transaction) -> None:
+        self._transaction = transaction
+        self._cursor = transaction.cursor()
+
+    def get(self, key: bytes) -> bytes | None:
+        """See `Transaction.get`."""
+        return cast("bytes | None", self._transaction.get(key))
+
+    def put(self, key: bytes, value: bytes) -> None:
+        """See `Transaction.put`."""
+        self._transaction.put(key, value)
+
+    def delete(self, key: bytes) -> None:
+        """See `Transaction.delete`. Raises lmdb.CorruptedError for a key that is found from one
+        side and not from the other: whoever deletes until it is gone would never end.
+        """
+        if not self._transaction.delete(key) and self._cursor.set_key(key):
+            raise lmdb.CorruptedError("a key that is there cannot be deleted")
+
+    def seek(self, key: bytes) -> tuple[bytes, bytes] | None:
+        """See `Transaction.seek`."""
+        found = self._item() if self._cursor.set_range(key) else None
+        return found if found is not None and found[0] >= key else None
+
+    def before(self, key: bytes) -> tuple[bytes, bytes] | None:
+        """See `Transaction.before`."""
+        is_there = self._cursor.prev() if self._cursor.set_range(key) else self._cursor.last()
+        found = self._item() if is_there else None
+        return found if found is not None and found[0] < key else None
+
+    def scan(self, start: bytes, limit: int) -> list[tuple[bytes, bytes]]:
+        """See `Transaction.scan`."""
+        pairs: list[tuple[bytes, bytes]] = []
+        if self._cursor.set_range(start):
+            least = start
+            for pair in self._cursor.iternext(keys=True, values=True):
+                key, value = cast("tuple[bytes, bytes]", pair)
+                if len(pairs) >= limit or key < least:
+                    break
+                pairs.append((key, value))
+                least = key + b"\0"
+        return pairs
+
+    def _item(self) -> tuple[bytes, bytes]:
+        # The environment was asked for bytes (buffers=False); its types say both.
+        return cast("tuple[bytes, bytes]", self._cursor.item())
+
+
+class LmdbStore:
+    """See `bookie.files.index_store.OrderedStore`."""
+
+    def __init__(
+        self, path: Path, environment: lmdb.Environment, writer: Threads, *, has_own_disk: bool
+    ) -> None:
+        self._path = path
+        self._environment = environment
+        self._writer = writer
+        self._has_own_disk = has_own_disk
+        self._sizes = _sizes_of(environment)
+        self._reader = Threads("index-read")
+        self._viewing = threading.Lock()
+        """Held during each view: LMDB must not move its map while a transaction uses it."""
+        self._failed: DiskFailedError | None = None
+
+    @classmethod
+    async def open(cls, path: Path, map_bytes: int, *, has_own_disk: bool = False) -> "LmdbStore":
+        """Open or make the store in a directory; `has_own_disk`: nothing else fills the file system
+        that it is on. Raises DiskFullError, DiskFailedError.
+        """
+        writer = Threads("index")
+        environment = await writer.run(_open_environment, path, map_bytes)
+        return cls(path, environment, writer, has_own_disk=has_own_disk)
+
+    async def view(self, job: Callable[[Transaction], Result]) -> Result:
+        """See `OrderedStore.view`."""
+        return await self._reader.run(self._view, job)
+
+    async def update(
+        self, job: Callable[[Transaction], Result], *, keeps_room: bool = False
+    ) -> Result:
+        """See `OrderedStore.update`. The job is run again when the map had to grow for it."""
+        return await self._writer.run(self._update, job, keeps_room)
+
+    def sizes(self) -> StoreSizes:
+        """See `OrderedStore.sizes`; as of the last update."""
+        return self._sizes
+
+    def growth_bytes(self, changes: int) -> int:
+        """See `OrderedStore.growth_bytes`. A change copies at most one leaf page, and the pages of
+        the transaction before it are not free yet.
+        """
+        return 2 * PAGE_BYTES * (changes + BRANCH_PAGES_MAX)
+
+    async def close(self) -> None:
+        """See `OrderedStore.close`."""
+        await self._reader.run(_nothing)  # views that were given before have run now
+        await self._writer.run(self._environment.close)
+        self._reader.close()
+        self._writer.close()
+
+    def _view(self, job: Callable[[Transaction], Result]) -> Result:
+        try:
+            with self._viewing, self._environment.begin(buffers=False) as transaction:
+                return job(LmdbTransaction(transaction))
+        except lmdb.Error as error:
+            raise DiskFailedError(str(self._path), str(error)) from error
+
+    def _update(self, job: Callable[[Transaction], Result], keeps_room: bool) -> Result:  # noqa: FBT001 - threads take no keywords
+        while True:
+            if self._failed is not None:
+                raise self._failed
+            self._bound_map(keeps_room=keeps_room)
+            try:
+                with self._environment.begin(write=True) as transaction:
+                    result = job(LmdbTransaction(transaction))
+            except lmdb.MapFullError:
+                self._grow(keeps_room=keeps_room)
+                continue
+            except lmdb.Error as error:
+                if _is_no_space(error) or self._is_full(error):
+                    raise DiskFullError(str(self._path)) from error
+                self._failed = DiskFailedError(str(self._path), str(error))
+                raise self._failed from error
+            self._sizes = _sizes_of(self._environment)
+            return result
+
+    def _is_full(self, error: lmdb.Error) -> bool:
+        """Tell whether a commit failed for lack of room: LMDB reports a short write as an
+        input/output error, after which nothing of the transaction is stored.
+        """
+        is_short = SHORT_WRITE in str(error)
+        return is_short and shutil.disk_usage(self._path).free < SHORT_WRITE_FREE_BYTES_MAX
+
+    def _bound_map(self, *, keeps_room: bool) -> None:
+        """On a disk of its own, let the map end before the room that is to stay free: an update
+        that would need it fails before it writes anything.
+        """
+        if self._has_own_disk:
+            most = self._map_bytes_max(keeps_room=keeps_room)
+            if self._sizes.map_bytes > most:
+                self._set_map(most)
+
+    def _grow(self, *, keeps_room: bool) -> None:
+        """Double the map, between views; the file grows only as pages are written, so the room for
+        them is asked for here.
+        """
+        size = self._sizes.map_bytes
+        wanted = min(2 * size, MAP_BYTES_MAX)
+        if self._has_own_disk:
+            wanted = min(wanted, self._map_bytes_max(keeps_room=keeps_room))
+        elif shutil.disk_usage(self._path).free < size // 8:
+            raise DiskFullError(str(self._path))
+        if wanted <= size:
+            raise DiskFullError(str(self._path))
+        self._set_map(wanted)
+
+    def _map_bytes_max(self, *, keeps_room: bool) -> int:
+        """Return how large the file may become on a disk of its own, in whole pages."""
+        disk = shutil.disk_usage(self._path)
+        kept = START_BYTES
+        if keeps_room:
+            kept += min(DELETION_BYTES_MAX, disk.total // DELETION_SHARE)
+        most = self._sizes.used_bytes + max(0, disk.free - kept)
+        return most - most % PAGE_BYTES
+
+    def _set_map(self, size: int) -> None:
+        with self._viewing:
+            self._environment.set_mapsize(size)
+        self._sizes = _sizes_of(self._environment)
+
+
+def _sizes_of(environment: lmdb.Environment) -> StoreSizes:
+    info, stat = environment.info(), environment.stat()
+    pages, page_bytes = info["last_pgno"] + 1, stat["psize"]
+    filled = sum(stat[each] for each in ("branch_pages", "leaf_pages", "overflow_pages"))
+    reusable = max(0, pages - filled - META_PAGES) * page_bytes
+    return StoreSizes(pages * page_bytes, info["map_size"], reusable)
+
+
+def _nothing() -> None:
+    """Stand for a job that only waits for its turn."""
+
+
+def _open_environment(path: Path, map_bytes: int) -> lmdb.Environment:
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        data = path / DATA_NAME
+        if not data.exists():
+            _make_file(data)
+        held = data.stat().st_size
+        while map_bytes < 2 * held:
+            map_bytes *= 2
+        return lmdb.open(
+            str(path), map_size=map_bytes, subdir=True, mode=0o600, readahead=False, max_dbs=0
+        )
+    except (OSError, lmdb.Error) as error:
+        if _is_no_space(error):
+            raise DiskFullError(str(path)) from error
+        raise DiskFailedError(str(path), str(error)) from error
+
+
+def _make_file(data: Path) -> None:
+    """Make an empty store that is durable before it has its name: LMDB itself does not sync the
+    pages that it begins a file with, and after a loss of power takes such a file for no store.
+    """
+    new = data.with_name(f"{data.name}.new")
+    new.unlink(missing_ok=True)
+    lmdb.open(str(new), subdir=False, mode=0o600, lock=False).close()
+    with new.open("r+b") as file:
+        disk_calls.sync(file.fileno())
+    new.rename(data)
+
+
+def _is_no_space(error: Exception) -> bool:
+    number = getattr(error, "errno", None)
+    return number in (errno.ENOSPC, errno.EDQUOT) or "No space left" in str(error)

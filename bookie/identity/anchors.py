@@ -1,0 +1,51 @@
+"""Anchors: one file in each of a bookie's directories, by whose identity a copy is noticed.
+
+Leaves what a file's identity is to `bookie.files.disk`, and what a copy means to
+`bookie.identity.identity`.
+
+Format: `anchor` in each directory holds one line of text, "quire-anchor 1"; its bytes do not
+matter.
+
+Invariant: an anchor is made when the bookie is formatted, or at the first start of a release that
+knows anchors, and is never written again.
+
+Source: protocol rule 2.6.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from bookie.files.disk import Disk
+from bookie.files.disk_identity import is_same_file
+from bookie.files.small_files import write_small
+from bookie.identity.cookie import DIRECTORIES
+
+ANCHOR_NAME: Final = "anchor"
+_CONTENT: Final = b"quire-anchor 1\n"
+_MISSING: Final = ""
+
+
+async def read_anchors(disk: Disk) -> tuple[str, ...]:
+    """Return the identity of each directory's anchor; empty where there is none."""
+    return tuple([await _identity_in(disk, directory) for directory in DIRECTORIES])
+
+
+async def make_anchors(disk: Disk) -> tuple[str, ...]:
+    """Make the anchors that are missing, durably; return the identity of each."""
+    for directory in DIRECTORIES:
+        if ANCHOR_NAME not in await disk.list_names(directory):
+            await write_small(disk, directory, ANCHOR_NAME, _CONTENT)
+    return await read_anchors(disk)
+
+
+def are_same_files(one: Sequence[str], other: Sequence[str]) -> bool:
+    """Tell whether two lists of identities are of the same files."""
+    return len(one) == len(other) and all(
+        _MISSING not in (a, b) and is_same_file(a, b) for a, b in zip(one, other, strict=True)
+    )
+
+
+async def _identity_in(disk: Disk, directory: str) -> str:
+    if ANCHOR_NAME not in await disk.list_names(directory):
+        return _MISSING
+    return await disk.file_identity(f"{directory}/{ANCHOR_NAME}")

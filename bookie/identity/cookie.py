@@ -1,0 +1,176 @@
+"""Holds the identity stamped on each of a bookie's directories, its bytes, and how two are
+compared.
+
+Leaves reading and writing the files to `bookie.identity.identity`, and the cluster's copy to
+`metadata.cookies`.
+
+Format: text, so that it can be read when things are wrong; one `name value` per line, in this
+order:
+
+    quire-cookie   1
+    bookie-id      bookie-0f3a...
+    instance       32 hex digits, made when the bookie was formatted
+    cluster        32 hex digits, the cluster's instance
+    directory      the directory that this cookie is in: "identity", "log" or "index"
+    directories    all that belong together, separated by commas
+    created-ms     milliseconds since 1970
+    starts         how often the bookie was started
+    crc32c         8 hex digits, over all lines before
+
+Invariant: `starts` in a directory is the metadata service's count, or one more while a start is
+under way; one that is lower was copied before the bookie last started (rule 2.4).
+
+Source: protocol rules 2.1, 2.2, 2.4.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Final
+
+from crc32c import crc32c
+
+from bookie.server_errors import CookieDamagedError, Difference
+from metadata.cookies import CookieRecord
+from metadata.ids import BookieId, is_bookie_id
+
+COOKIE_NAME: Final = "cookie"
+COOKIE_BYTES_MAX: Final = 4_096
+DIRECTORIES: Final = ("identity", "log", "index")
+"""Below the data directory. Each may be a file system of its own, so each carries a cookie."""
+
+_FORMAT_VERSION: Final = 1
+_NAMES: Final = (
+    "quire-cookie",
+    "bookie-id",
+    "instance",
+    "cluster",
+    "directory",
+    "directories",
+    "created-ms",
+    "starts",
+    "crc32c",
+)
+_INSTANCE_BYTES: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Cookie:
+    """What one directory says about whose it is."""
+
+    bookie_id: BookieId
+    instance: bytes
+    cluster: bytes
+    directory: str
+    directories: tuple[str, ...]
+    created_ms: int
+    starts: int
+
+
+def cookies_of(
+    record: CookieRecord, cluster: bytes, starts: int, directories: Sequence[str] = DIRECTORIES
+) -> list[Cookie]:
+    """Return the cookies that a bookie's directories should carry, one for each."""
+    return [
+        Cookie(
+            record.bookie_id,
+            record.instance,
+            cluster,
+            directory,
+            tuple(directories),
+            record.created_ms,
+            starts,
+        )
+        for directory in directories
+    ]
+
+
+def hash_directories(directories: Sequence[str]) -> bytes:
+    """Return what the metadata service keeps of the directories' names."""
+    return hashlib.sha256("\n".join(directories).encode()).digest()
+
+
+def differences(found: Cookie, expected: Cookie) -> list[Difference]:
+    """Name each field in which two cookies differ; `starts` is judged apart."""
+    return [
+        Difference(each.name, _shown(found, each.name), _shown(expected, each.name))
+        for each in fields(Cookie)
+        if each.name != "starts" and getattr(found, each.name) != getattr(expected, each.name)
+    ]
+
+
+def is_stale(found: Cookie, starts: int) -> bool:
+    """Tell whether a directory is a copy made before the bookie was last started."""
+    return found.starts < starts
+
+
+def is_ahead(found: Cookie, starts: int) -> bool:
+    """Tell whether a directory counts more starts than the metadata service can have missed."""
+    return found.starts > starts + 1
+
+
+def encode_cookie(cookie: Cookie) -> bytes:
+    """Return a cookie's file."""
+    values = (
+        str(_FORMAT_VERSION),
+        cookie.bookie_id,
+        cookie.instance.hex(),
+        cookie.cluster.hex(),
+        cookie.directory,
+        ",".join(cookie.directories),
+        str(cookie.created_ms),
+        str(cookie.starts),
+    )
+    text = "".join(f"{name} {value}\n" for name, value in zip(_NAMES, values, strict=False))
+    return f"{text}crc32c {crc32c(text.encode()):08x}\n".encode()
+
+
+def decode_cookie(data: bytes, where: str) -> Cookie:
+    """Read a cookie's file. Raises CookieDamagedError."""
+    try:
+        *lines, rest = data.decode("ascii").split("\n")
+        pairs = [line.partition(" ") for line in lines]
+    except UnicodeDecodeError:
+        raise CookieDamagedError(where, "it is not text") from None
+    if not pairs or pairs[0][0] != _NAMES[0]:
+        raise CookieDamagedError(where, "it is no cookie")
+    if pairs[0][2] != str(_FORMAT_VERSION):
+        raise CookieDamagedError(
+            where, f"its format version is {pairs[0][2][:20]}, this release reads {_FORMAT_VERSION}"
+        )
+    if rest or tuple(name for name, _, _ in pairs) != _NAMES:
+        raise CookieDamagedError(where, "its lines are not those of a cookie")
+    values = [value for _, _, value in pairs]
+    checked = "".join([line + "\n" for line in lines[:-1]])
+    if values[-1] != f"{crc32c(checked.encode()):08x}":
+        raise CookieDamagedError(where, "its checksum does not match")
+    try:
+        return _from_values(values)
+    except ValueError as error:
+        raise CookieDamagedError(where, str(error)) from None
+
+
+def _from_values(values: Sequence[str]) -> Cookie:
+    _, bookie_id, instance, cluster, directory, directories, created, starts, _ = values
+    if not is_bookie_id(bookie_id):
+        raise ValueError(f"{bookie_id[:70]!r} is no bookie id")
+    numbers = bytes.fromhex(instance), bytes.fromhex(cluster)
+    if any(len(number) != _INSTANCE_BYTES for number in numbers):
+        raise ValueError(f"an instance has {_INSTANCE_BYTES} bytes")
+    if not created.isdigit() or not starts.isdigit():
+        raise ValueError("a count is not a number")
+    return Cookie(
+        BookieId(bookie_id),
+        *numbers,
+        directory,
+        tuple(directories.split(",")),
+        int(created),
+        int(starts),
+    )
+
+
+def _shown(cookie: Cookie, name: str) -> str:
+    value = getattr(cookie, name)
+    if isinstance(value, bytes):
+        return value.hex()
+    return ",".join(value) if isinstance(value, tuple) else str(value)

@@ -1,0 +1,35 @@
+"""Reason of a bookie's limbo, kept so that it can be shown as long as the limbo lasts.
+
+Leaves entering limbo to `bookie.storage.opening`, and showing the reason to its readers.
+
+Format: the mark `identity/limbo-reason` holds one line of text, UTF-8.
+
+Source: protocol rules 2.4, 2.6.
+"""
+
+import contextlib
+from typing import Final
+
+from bookie.errors import DiskFullError
+from bookie.files.disk import Disk
+from bookie.files.small_files import SMALL_BYTES_MAX, read_mark, remove_mark, write_mark
+from bookie.storage.bookie_storage import BookieStorage
+
+REASON_NAME: Final = "limbo-reason"
+UNKNOWN_REASON: Final = "an earlier release found that data was lost, and kept no reason"
+
+
+async def keep_reason(disk: Disk, storage: BookieStorage) -> str:
+    """Keep the reason that this start found, durably; return the reason of a storage that is in
+    limbo, and an empty text of one that is not.
+    """
+    if not storage.statistics().is_limbo:
+        await remove_mark(disk, REASON_NAME)
+        return ""
+    if storage.limbo_reason:
+        text = storage.limbo_reason.encode()[: SMALL_BYTES_MAX - 1]
+        with contextlib.suppress(DiskFullError):
+            await write_mark(disk, REASON_NAME, text + b"\n")
+        return storage.limbo_reason
+    kept = await read_mark(disk, REASON_NAME)
+    return UNKNOWN_REASON if kept is None else kept.decode(errors="replace").strip()

@@ -1,0 +1,213 @@
+"""Check that the metadata service is as new as it was, before any ledger's data is removed.
+
+Leaves removing to `bookie.server.collector`, and the position node to `bookie.identity.position`.
+
+A metadata service that was restored from a backup does not know the newer ledgers: they look
+deleted. What only grows shows its age: the version of this bookie's position node, and the next
+ledger id to give out.
+
+Format: the mark `identity/seen` is text, one `name value` per line, in this order:
+
+    quire-seen        1
+    position-version  the highest version seen of the position node; -1: there was none
+    ledger-ids        the highest next ledger id seen
+    went-back         why nothing is collected; empty while collecting is allowed
+    crc32c            8 hex digits, over all lines before
+
+Invariants: once the service was found older than it was, nothing is removed until an operator
+accepts it, also after a restart; the finding is durable before the position is recorded again.
+
+Source: protocol rule 10.5.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Final
+
+from crc32c import crc32c
+
+from bookie.errors import DiskFullError, FormatError
+from bookie.files.disk import Disk
+from bookie.files.small_files import MARKS, read_mark, write_mark
+from bookie.storage.writability import Reason, Writability
+from metadata.errors import MetadataError, NodeNotFoundError
+from metadata.ids import BookieId, Version
+from metadata.ledger_ids import FIRST_ID
+from metadata.number_blocks import unpack_block
+from metadata.paths import LEDGER_IDS
+from metadata.positions import NO_POSITION, PositionStore
+from metadata.store import MetadataStore
+
+SEEN_NAME: Final = "seen"
+KEEP_INTERVAL_S: Final = 10.0
+"""The mark is rewritten at most this often while what was seen grows."""
+
+_NAMES: Final = ("quire-seen", "position-version", "ledger-ids", "went-back", "crc32c")
+_FORMAT_VERSION: Final = "1"
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """The newest state of the metadata service that this bookie saw."""
+
+    position_version: Version = NO_POSITION
+    ledger_ids: int = 0
+    went_back: str = ""
+    """Why nothing is collected; empty while collecting is allowed."""
+
+
+class MetadataAge:
+    """Remembers what was seen of the metadata service, and says whether it went back."""
+
+    def __init__(
+        self, disk: Disk, store: MetadataStore, bookie_id: BookieId, writability: Writability
+    ) -> None:
+        self._disk = disk
+        self._store = store
+        self._bookie_id = bookie_id
+        self._writability = writability
+        self._recorded_version: Callable[[], Version] = lambda: NO_POSITION
+        self._seen = Seen()
+        self._kept: Seen | None = None
+        self._changing = asyncio.Lock()
+
+    @property
+    def went_back(self) -> str:
+        """Why nothing is collected; empty while collecting is allowed."""
+        return self._seen.went_back
+
+    def follow(self, recorded_version: Callable[[], Version]) -> None:
+        """Compare also with the version that this process recorded last."""
+        self._recorded_version = recorded_version
+
+    async def restore(self) -> None:
+        """Read what an earlier process saw, and compare; called once, before anything is recorded.
+
+        Raises FormatError, MetadataError.
+        """
+        data = await read_mark(self._disk, SEEN_NAME)
+        if data is not None:
+            self._seen = self._kept = decode_seen(data)
+        self._show()
+        await self.may_collect()
+        await self.keep()
+
+    async def may_collect(self) -> bool:
+        """Read freshly how new the metadata service is; tell whether data may be removed on its
+        word. Raises MetadataError.
+        """
+        async with self._changing:
+            # Before the read: what is recorded meanwhile need not show in it.
+            known = max(self._recorded_version(), self._seen.position_version)
+            self._seen = replace(self._seen, position_version=known)
+            found = await self._read()
+            if found.position_version < self._seen.position_version:
+                self._note_went_back(
+                    f"the position of this bookie is at version {found.position_version} and was "
+                    f"at {self._seen.position_version}"
+                )
+            elif found.ledger_ids < self._seen.ledger_ids:
+                self._note_went_back(
+                    f"the next ledger id is {found.ledger_ids} and was {self._seen.ledger_ids}"
+                )
+            self._seen = Seen(
+                max(found.position_version, self._seen.position_version),
+                max(found.ledger_ids, self._seen.ledger_ids),
+                self._seen.went_back,
+            )
+            went_back = bool(self._seen.went_back)
+        if went_back:
+            await self.keep()
+        return not went_back
+
+    async def note_position(self, version: Version, known: Version) -> None:
+        """Take note, durably, that the position node is at `version` and was at `known` before.
+
+        Raises DiskFullError, DiskFailedError: the note is then in effect and not durable.
+        """
+        async with self._changing:
+            seen = max(known, self._seen.position_version)
+            self._seen = replace(self._seen, position_version=seen)
+            self._note_went_back(
+                f"the position of this bookie is at version {version} and was at {seen}"
+            )
+            if self._seen != self._kept:
+                await self._write(self._seen)
+
+    async def accept(self) -> Seen:
+        """Take the metadata service as it is now for the newest, durably, at an operator's wish.
+
+        Raises DiskFullError, DiskFailedError, MetadataError: nothing has changed then.
+        """
+        async with self._changing:
+            accepted = await self._read()
+            await self._write(accepted)
+            self._seen = accepted
+        self._show()
+        return accepted
+
+    async def keep(self) -> None:
+        """Rewrite the mark if it is behind what was seen. A full disk leaves it as it is."""
+        async with self._changing:
+            if self._seen != self._kept:
+                with contextlib.suppress(DiskFullError):
+                    await self._write(self._seen)
+
+    async def run(self) -> None:
+        """Keep the mark current until cancelled."""
+        while True:
+            await asyncio.sleep(KEEP_INTERVAL_S)
+            with contextlib.suppress(MetadataError):
+                await self.may_collect()
+            await self.keep()
+
+    def _note_went_back(self, why: str) -> None:
+        if not self._seen.went_back:
+            text = f"the metadata service is older than it was: {why}"
+            self._seen = replace(self._seen, went_back=text)
+            self._show()
+
+    async def _read(self) -> Seen:
+        try:
+            value = (await self._store.get(LEDGER_IDS, fresh=True)).value
+            ledger_ids = unpack_block(LEDGER_IDS, value, FIRST_ID)
+        except NodeNotFoundError:
+            ledger_ids = 0
+        position = await PositionStore(self._store).get(self._bookie_id)
+        return Seen(position.version, ledger_ids)
+
+    async def _write(self, seen: Seen) -> None:
+        await write_mark(self._disk, SEEN_NAME, encode_seen(seen))
+        self._kept = seen
+
+    def _show(self) -> None:
+        if self._seen.went_back:
+            self._writability.begin(Reason.METADATA_OLD, self._seen.went_back)
+        else:
+            self._writability.end(Reason.METADATA_OLD)
+
+
+def encode_seen(seen: Seen) -> bytes:
+    """Return the mark."""
+    values = (_FORMAT_VERSION, str(seen.position_version), str(seen.ledger_ids), seen.went_back)
+    text = "".join(f"{name} {value}\n" for name, value in zip(_NAMES, values, strict=False))
+    return f"{text}crc32c {crc32c(text.encode()):08x}\n".encode()
+
+
+def decode_seen(data: bytes) -> Seen:
+    """Read the mark. Raises FormatError."""
+    where = f"{MARKS}/{SEEN_NAME}"
+    try:
+        *lines, rest = data.decode().split("\n")
+        pairs = [line.partition(" ") for line in lines]
+        names, values = [name for name, _, _ in pairs], [value for _, _, value in pairs]
+        checked = "".join([line + "\n" for line in lines[:-1]])
+        if rest or tuple(names) != _NAMES or values[0] != _FORMAT_VERSION:
+            raise FormatError(where, "its lines are not those of this release's mark")
+        if values[4] != f"{crc32c(checked.encode()):08x}":
+            raise FormatError(where, "its checksum does not match; remove it to start without it")
+        return Seen(Version(int(values[1])), int(values[2]), values[3])
+    except ValueError as error:
+        raise FormatError(where, str(error)) from None

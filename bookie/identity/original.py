@@ -1,0 +1,111 @@
+"""Check, before a bookie starts, that no other process still serves as the same bookie.
+
+Leaves comparing the directories to `bookie.identity.identity`, and the question itself to
+`bookie.identity.greeting`.
+
+Invariants: a process that answers at the registered address with the same identity is never
+displaced; a registration is replaced at once only where its process is proved dead: the position
+was recorded by that process while it held the lock that this process holds now, on the same run of
+the system. Silence proves nothing: the start waits until the registration's session ends.
+
+Source: protocol rule 2.6.
+"""
+
+import asyncio
+from typing import Final
+
+from bookie.identity.greeting import greet
+from bookie.server_errors import OriginalLivesError, OriginalRegisteredError
+from bookie.wire.messages import Status
+from metadata.ephemeral import HeldNode, unpack_held
+from metadata.errors import NodeNotFoundError
+from metadata.ids import BookieId
+from metadata.paths import bookie_path
+from metadata.positions import PositionRecord, PositionStore
+from metadata.registration import BookieRegistration, unpack_registration
+from metadata.store import MetadataStore
+from serving.server_log import ServerLog
+
+SESSIONS_WAITED: Final = 3.0
+"""A registration is waited for during this many of our own session timeouts."""
+WAIT_S_MIN: Final = 30.0
+"""At least so long: the other process may have a longer session timeout than this one."""
+LOOK_INTERVAL_S: Final = 0.2
+ASK_INTERVAL_S: Final = 2.0
+
+
+def registration_wait_s(session_timeout_s: float) -> float:
+    """Return how long a start waits for the session of a silent original to end, in seconds."""
+    return max(WAIT_S_MIN, SESSIONS_WAITED * session_timeout_s)
+
+
+class OriginalCheck:
+    """Looks for a living process of the same bookie."""
+
+    def __init__(self, store: MetadataStore, *, wait_s: float, log: ServerLog | None) -> None:
+        self._store = store
+        self._wait_s = wait_s
+        self._log = log
+
+    async def run(self, bookie_id: BookieId, lock: str) -> bytes | None:
+        """Return once no other process can serve as this bookie: the incarnation of a dead one
+        whose registration is still there, or None. `lock` is the identity of the lock held here.
+
+        Raises OriginalLivesError, OriginalRegisteredError, MetadataError.
+        """
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + self._wait_s
+        ask_at_s = loop.time()
+        is_told = False
+        while (held := await self._held(bookie_id)) is not None:
+            registration = unpack_registration(held.content, bookie_path(bookie_id))
+            if loop.time() >= ask_at_s:
+                await _refuse_if_alive(bookie_id, registration)
+                ask_at_s = loop.time() + ASK_INTERVAL_S
+            position = await PositionStore(self._store).get(bookie_id)
+            if is_proved_dead(held, position.record, lock):
+                return held.incarnation
+            if loop.time() >= deadline_s:
+                raise OriginalRegisteredError(bookie_id, _address(registration), self._wait_s)
+            if not is_told and self._log is not None:
+                is_told = True
+                self._log.warning(
+                    "waiting for the session of another process of this bookie to end",
+                    bookie=bookie_id,
+                    address=_address(registration),
+                    seconds_max=self._wait_s,
+                )
+            await asyncio.sleep(LOOK_INTERVAL_S)
+        return None
+
+    async def _held(self, bookie_id: BookieId) -> HeldNode | None:
+        path = bookie_path(bookie_id)
+        try:
+            return unpack_held(path, (await self._store.get(path, fresh=True)).value)
+        except NodeNotFoundError:
+            return None
+
+
+def is_proved_dead(held: HeldNode, position: PositionRecord | None, lock: str) -> bool:
+    """Tell whether the process that holds a registration cannot live: it held the lock that is held
+    here now.
+    """
+    return (
+        position is not None
+        and position.run == held.incarnation
+        and bool(lock)
+        and position.lock == lock
+    )
+
+
+async def _refuse_if_alive(bookie_id: BookieId, registration: BookieRegistration) -> None:
+    # Asked also where the lock proves that the process is dead: a virtual machine that was copied
+    # while it ran has the same boot id and the same lock file.
+    reply = await greet(registration.host, registration.port, bookie_id)
+    if reply is None or reply.bookie_id != bookie_id or reply.status is Status.CLOSING:
+        return
+    raise OriginalLivesError(bookie_id, _address(registration))
+
+
+def _address(registration: BookieRegistration) -> str:
+    return f"{registration.host}:{registration.port}"

@@ -1,0 +1,220 @@
+"""Position keeper: records outside the disk how far the log is durable, for the next start.
+
+Leaves the node to `metadata.positions`, and what a start concludes to `bookie.identity.identity`.
+
+Invariants: only what is durable is recorded; an unavailable metadata service stops nothing but the
+recording; one write is under way at a time, and one with an unknown outcome is repeated until it is
+decided; after another process has written the node, nothing is answered any more.
+
+Source: protocol rules 1.3, 2.6, 10.5.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from random import Random
+from typing import Final, Protocol
+
+from bookie.errors import DiskFullError
+from bookie.server_errors import PositionTakenError
+from metadata.errors import MetadataError, OutcomeUnknownError
+from metadata.ids import BookieId, Version
+from metadata.pauses import Pauses
+from metadata.positions import PositionRecord, PositionStore, StoredPosition
+from metadata.store import MetadataStore, SessionState
+from serving.server_log import ServerLog
+
+CHECK_INTERVAL_S: Final = 10.0
+"""A bookie whose log does not grow looks this often whether another process has recorded."""
+CLAIM_ATTEMPTS_MAX: Final = 20
+ORDERLY_S_MAX: Final = 5.0
+"""How long a stopping bookie tries to record its last position."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What this process is known by in the node."""
+
+    bookie_id: BookieId
+    run: bytes
+    files: tuple[str, ...]
+    lock: str
+
+
+@dataclass(frozen=True, slots=True)
+class PositionNews:
+    """What a keeper tells of the node."""
+
+    taken: Callable[[PositionTakenError], None]
+    """Called in the loop step in which the keeper learns that another process has recorded."""
+    went_back: Callable[[Version, Version], Awaitable[None]]
+    """Awaited, with the versions found and known, before anything is recorded on a node that is
+    older than it was.
+    """
+
+
+class Written(Protocol):
+    """The part of a log that the keeper reads."""
+
+    durable_lsn: int
+    """All records below it are durable."""
+    written_bytes: int
+    """Bytes written to the log since it was opened."""
+
+
+class PositionKeeper:
+    """Keeps one bookie's position: `claim` once, then `run` as a task, then `record_orderly`."""
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        claim: Claim,
+        known: StoredPosition,
+        written: Written,
+        *,
+        interval_s: float,
+        rng: Random,
+        log: ServerLog,
+        news: PositionNews,
+    ) -> None:
+        """Take the position that the start found, and the log that is written."""
+        self.version = known.version
+        """The version of the node that was seen last."""
+        self._store = store
+        self._positions = PositionStore(store)
+        self._claim = claim
+        self._record = known.record
+        self._written = written
+        self._interval_s = interval_s
+        self._rng = rng
+        self._log = log
+        self._news = news
+        self._pending: PositionRecord | None = None
+        self._wake = asyncio.Event()
+        self._recorded_lsn = -1
+        self._recorded_bytes = 0
+        self._recorded_s = 0.0
+        self._checked_s = 0.0
+        self._is_failing = False
+
+    @property
+    def age_s(self) -> float:
+        """Seconds since everything durable was recorded; 0 while it is."""
+        if self._written.durable_lsn == self._recorded_lsn:
+            return 0.0
+        return asyncio.get_running_loop().time() - self._recorded_s
+
+    @property
+    def unrecorded_bytes(self) -> int:
+        """Bytes of log written since the last record."""
+        return self._written.written_bytes - self._recorded_bytes
+
+    async def claim(self) -> None:
+        """Record that this process and its files are the bookie from now on.
+
+        Raises PositionTakenError when another start was faster, MetadataError.
+        """
+        pauses = Pauses(self._rng)
+        for _ in range(CLAIM_ATTEMPTS_MAX):
+            if await self._put(is_orderly=False):
+                return
+            await asyncio.sleep(pauses.next_s())
+        raise MetadataError(
+            f"the position of {self._claim.bookie_id} could not be recorded in "
+            f"{CLAIM_ATTEMPTS_MAX} attempts: start again when the metadata service answers"
+        )
+
+    async def run(self) -> None:
+        """Record until cancelled. Raises PositionTakenError."""
+        cancel = self._store.on_session(self._note_session)
+        try:
+            while True:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(self._interval_s):
+                        await self._wake.wait()
+                await self._keep_current()
+        finally:
+            cancel()
+
+    async def record_orderly(self) -> bool:
+        """Record the final position of a log that was sealed; tell whether that succeeded in
+        ORDERLY_S_MAX.
+        """
+        with contextlib.suppress(TimeoutError, MetadataError, PositionTakenError):
+            async with asyncio.timeout(ORDERLY_S_MAX):
+                pauses = Pauses(self._rng)
+                while self._record is None or not self._record.is_orderly:
+                    if not await self._put(is_orderly=True):
+                        await asyncio.sleep(pauses.next_s())
+                return True
+        return False
+
+    def _note_session(self, state: SessionState) -> None:
+        if state is SessionState.CONNECTED:  # a resumed machine learns here that it was replaced
+            self._wake.set()
+
+    async def _keep_current(self) -> None:
+        now_s = asyncio.get_running_loop().time()
+        is_woken = self._wake.is_set()
+        self._wake.clear()
+        try:
+            if self._pending is not None or self._written.durable_lsn != self._recorded_lsn:
+                await self._put(is_orderly=False)
+            elif is_woken or now_s - self._checked_s >= CHECK_INTERVAL_S:
+                await self._look()
+            self._note_success()
+        except (MetadataError, DiskFullError) as error:
+            if not self._is_failing:
+                self._log.warning("position not recorded", reason=str(error))
+            self._is_failing = True
+
+    def _note_success(self) -> None:
+        if self._is_failing:
+            self._log.info("position recorded again")
+        self._is_failing = False
+
+    async def _put(self, *, is_orderly: bool) -> bool:
+        """Try to record the end of the log, or first what is undecided; tell whether the end was
+        recorded.
+        """
+        end_lsn, end_bytes = self._written.durable_lsn, self._written.written_bytes
+        claim, now_s = self._claim, asyncio.get_running_loop().time()
+        wanted = PositionRecord(claim.run, end_lsn, is_orderly, claim.files, claim.lock)
+        record = self._pending or wanted
+        self._pending = record
+        try:
+            version = await self._positions.put(claim.bookie_id, record, self.version)
+        except OutcomeUnknownError:
+            version = None
+        if version is not None:
+            self._note_recorded(record, version)
+        else:
+            await self._look()
+        if self._record != wanted:
+            return False
+        self._recorded_lsn, self._recorded_bytes, self._recorded_s = end_lsn, end_bytes, now_s
+        return True
+
+    async def _look(self) -> None:
+        """Compare the node with what is known; settle what is undecided."""
+        found = await self._positions.get(self._claim.bookie_id)
+        self._checked_s = asyncio.get_running_loop().time()
+        if found.version == self.version and found.record == self._record:
+            return  # an undecided write may still be applied: it is repeated
+        if found.version < self.version:
+            await self._news.went_back(found.version, self.version)
+            self._record, self.version = found.record, found.version
+            self._pending = None
+        elif found == StoredPosition(self._pending, Version(self.version + 1)):
+            assert found.record is not None
+            self._note_recorded(found.record, found.version)
+        else:
+            taken = PositionTakenError(self._claim.bookie_id)
+            self._news.taken(taken)
+            raise taken
+
+    def _note_recorded(self, record: PositionRecord, version: Version) -> None:
+        self._record, self.version = record, version
+        self._pending = None
+        self._checked_s = asyncio.get_running_loop().time()

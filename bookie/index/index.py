@@ -1,0 +1,340 @@
+"""Finds where entries lie: in memory for what came since the last checkpoint, in the store for what
+is older.
+
+Leaves the stored form to `bookie.index.index_pages` and the ledger states to
+`bookie.storage.bookie_storage`.
+
+Invariants: only durable records are inserted, in the order of the log; the mark of a checkpoint is
+the LSN up to which the log was inserted when it began; what a checkpoint is moving stays readable
+in memory until its last transaction has synced.
+Source: storage design, "Index".
+"""
+
+import asyncio
+import itertools
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+
+from bookie.config import StorageConfig
+from bookie.files.index_store import OrderedStore, StoreSizes, Transaction
+from bookie.index import index_pages, index_runs, stored_segments, stored_states
+from bookie.index.index_pages import Meta, Move
+from bookie.index.index_runs import Lookup, Run
+from metadata.ids import ENTRY_ID_MAX
+
+StateEncoder = Callable[[int, int], bytes | None]
+"""Given a ledger id and the highest entry id that the store will hold, returns its sealed state;
+None when it is gone.
+"""
+
+Runs = list[Run] | tuple[Run]
+"""A ledger's runs in memory. A ledger with one run, as most of a great many have, has a tuple: the
+collector of garbage looks at it once, and at a list again and again.
+"""
+
+
+class Index:
+    """The runs of every ledger."""
+
+    def __init__(self, store: OrderedStore, config: StorageConfig, meta: Meta) -> None:
+        self.meta = meta
+        """As of the last finished checkpoint."""
+        self.record_count = 0
+        """Records inserted since the last checkpoint began."""
+        self.moving_count = 0
+        """Records on their way to the store."""
+        self._store = store
+        self._config = config
+        self._current: dict[int, Runs] = {}
+        self._frozen: dict[int, Runs] = {}
+        self._frozen_mark_lsn = 0
+        self._stored_damaged: list[int] = []
+        self._stored_bytes: dict[int, int] = {}
+        self._unstored_bytes: dict[int, int] = {}
+        self._stored_meanwhile: dict[object, list[dict[int, Runs]]] = {}
+        """By look-up under way: what checkpoints have moved out of the memory since it began."""
+
+    @property
+    def run_count(self) -> int:
+        """Runs in memory."""
+        return sum(map(len, self._current.values())) + sum(map(len, self._frozen.values()))
+
+    def insert(self, ledger_id: int, first: int, last: int, location: int, size: int) -> None:
+        """Index one adds record, or part of it; the latest insert wins."""
+        self.record_count += 1
+        number = location >> 32
+        self._unstored_bytes[number] = self._unstored_bytes.get(number, 0) + size
+        runs = self._current.get(ledger_id)
+        if runs is None:
+            self._current[ledger_id] = ((last, first, location, size),)
+            return
+        if isinstance(runs, tuple):
+            runs = self._current[ledger_id] = list(runs)
+        if first > runs[-1][0]:
+            index_runs.append_run(runs, (last, first, location, size), self._config.run_bytes_max)
+        else:
+            index_runs.splice_run(runs, (last, first, location, size))
+
+    def drop(self, ledger_id: int) -> dict[int, int]:
+        """Forget a ledger's runs in memory, and return their bytes by segment; those in the store,
+        and on their way there, are deleted by `delete_some`.
+        """
+        freed = index_pages.bytes_by_segment(self._current.pop(ledger_id, ()))
+        for number, size in freed.items():
+            self._unstored_bytes[number] = self._unstored_bytes.get(number, 0) - size
+        return freed
+
+    def live_bytes(self, number: int) -> int:
+        """Return the bytes of a segment's runs as of the last checkpoint, with what came since."""
+        return self._stored_bytes.get(number, 0) + self._unstored_bytes.get(number, 0)
+
+    def growth_bytes(self, changes: int) -> int:
+        """Return how many bytes the store's files may grow by when so many runs change."""
+        return self._store.growth_bytes(changes)
+
+    def is_moving(self, ledger_id: int) -> bool:
+        """Tell whether runs of a ledger are on their way to the store."""
+        return ledger_id in self._frozen
+
+    def in_memory(self, ledger_id: int, first: int, last: int) -> list[Run]:
+        """Return what the memory holds of first..last, cut to it."""
+        upper = index_runs.find_runs(self._current.get(ledger_id, ()), first, last)
+        lower = index_runs.find_runs(self._frozen.get(ledger_id, ()), first, last)
+        return index_runs.overlay(upper, lower, first, last)
+
+    def look_up_nowait(
+        self, ledger_id: int, first: int, last: int, indexed_highest: int
+    ) -> Lookup | None:
+        """Return what is known of first..last when the store need not be asked, else None."""
+        runs = self.in_memory(ledger_id, first, last)
+        if first > indexed_highest or not index_runs.find_gaps(runs, first, last):
+            return Lookup(runs, last, is_unproven=False)
+        return None
+
+    async def look_up(
+        self, ledger_id: int, first: int, last: int, indexed_highest: int, limit: int
+    ) -> Lookup:
+        """Return what is known of first..last, or less of it: at most `limit` runs come from the
+        store, and as many from each of the two parts of the memory.
+
+        The store is asked while checkpoints go on, so what it says may be older than a checkpoint
+        that ends meanwhile. The answer is complete all the same. A record that was durable when the
+        call began was in memory then (`before`) or in the store already. One that became durable
+        later is in memory at the end, or was moved out of it by a checkpoint that ended during the
+        call: those runs are kept for the call. Where they overlap, the latest insert wins.
+        """
+        for part in (self._current, self._frozen):
+            last = index_runs.reach(part.get(ledger_id, ()), first, last, limit)
+        found = self.look_up_nowait(ledger_id, first, last, indexed_highest)
+        if found is not None:
+            return found
+        before = self.in_memory(ledger_id, first, last)
+        stored_last = min(last, indexed_highest)
+        call, meanwhile = object(), list[dict[int, Runs]]()
+        self._stored_meanwhile[call] = meanwhile
+        try:
+            stored = await self._store.view(
+                lambda t: index_pages.look_up(t, ledger_id, first, stored_last, limit)
+            )
+        finally:
+            del self._stored_meanwhile[call]
+        is_whole = stored.known_to >= stored_last
+        known_to = last if is_whole else stored.known_to
+        runs = index_runs.overlay(before, stored.runs, first, last)
+        for moved in meanwhile:
+            newer = index_runs.find_runs(moved.get(ledger_id, ()), first, last)
+            runs = index_runs.overlay(newer, runs, first, last)
+        runs = index_runs.overlay(self.in_memory(ledger_id, first, last), runs, first, last)
+        return Lookup(runs, known_to, is_unproven=stored.is_unproven and not is_whole)
+
+    def drop_unstored(self, ledger_ids: Iterable[int]) -> None:
+        """Forget the runs of deleted ledgers that a checkpoint without room left in memory: where
+        it found no room for them, only deletions make room. Not while a checkpoint is under way.
+        """
+        if self._frozen:
+            for ledger_id in ledger_ids:
+                self._frozen.pop(ledger_id, None)
+
+    async def checkpoint(
+        self,
+        mark_lsn: int,
+        unsaved: dict[int, None],
+        encode: StateEncoder,
+        removed: list[int],
+        highest_of: Callable[[int], int],
+        rest: Callable[[float], Awaitable[None]] | None = None,
+    ) -> None:
+        """Move the memory's runs and the given ledgers' states to the store, then the mark.
+        `highest_of` says which one the store should hold already, so that a run lost at its end is
+        noticed. `removed` are segments that are gone. `rest` is told how long each of its
+        transactions took, and awaited. Raises DiskFullError: all stays in memory and the next
+        checkpoint begins with it.
+        """
+        if not self._frozen:
+            self._frozen, self._current, self._unstored_bytes = self._current, {}, {}
+            self._frozen_mark_lsn = mark_lsn
+            self.moving_count, self.record_count = self.record_count, 0
+        frozen, mark = self._frozen, self._frozen_mark_lsn
+        now = asyncio.get_running_loop().time
+        for job in self._run_jobs(frozen, highest_of):
+            began_s = now()
+            await self._store.update(job, keeps_room=True)
+            if rest is not None:
+                await rest(now() - began_s)
+        # The state of every ledger whose runs moved is stored too: it says how high they go.
+        chosen = itertools.chain(unsaved, (each for each in frozen if each not in unsaved))
+        for job in self._state_jobs(frozen, chosen, encode):
+            await self._store.update(job, keeps_room=True)
+
+        def finish(transaction: Transaction) -> tuple[Meta, dict[int, int]]:
+            live = index_pages.remove_live_bytes(transaction, removed)
+            return _change_meta(transaction, mark_lsn=mark), live
+
+        self.meta, self._stored_bytes = await self._store.update(finish)
+        self._frozen, self.moving_count = {}, 0
+        for stored_meanwhile in self._stored_meanwhile.values():
+            stored_meanwhile.append(frozen)
+
+    async def set_flags(self, flags: int) -> None:
+        """Store limbo durably, at once."""
+        self.meta = await self._store.update(lambda t: _change_meta(t, flags=flags))
+
+    async def delete_some(self, ledger_id: int) -> tuple[dict[int, int], bool]:
+        """Delete one transaction's worth of a ledger's stored runs; return the bytes freed by
+        segment and whether all went.
+        """
+        limit = self._config.transaction_runs_max
+        return await self._store.update(lambda t: index_pages.delete_runs(t, ledger_id, limit))
+
+    async def delete_all(self, ledger_id: int, free: Callable[[dict[int, int]], None]) -> None:
+        """Delete every stored run of a ledger; `free` is told the bytes by segment."""
+        is_done = False
+        while not is_done:
+            freed, is_done = await self.delete_some(ledger_id)
+            free(freed)
+
+    async def has_runs(self, ledger_id: int) -> bool:
+        """Tell whether runs of a ledger are in the store."""
+        return await self.stored_runs(ledger_id, 0, ENTRY_ID_MAX) != []
+
+    async def stored_runs(self, ledger_id: int, first: int, last: int) -> list[Run] | None:
+        """Return the store's runs that touch first..last, whole; None when it cannot account for
+        all of them.
+        """
+        return await self._store.view(lambda t: index_pages.list_runs(t, ledger_id, first, last))
+
+    async def store_damaged(self, numbers: list[int]) -> None:
+        """Store durably which segments hold damage, if that changed."""
+        if numbers != self._stored_damaged:
+            gone = [number for number in self._stored_damaged if number not in numbers]
+            await self._store.update(lambda t: stored_segments.change_damaged(t, numbers, gone))
+            self._stored_damaged = numbers
+
+    async def correct_live_bytes(self, number: int, change: int) -> None:
+        """Add to what the store says of a segment's live bytes."""
+        await self._store.update(lambda t: index_pages.add_live_bytes(t, {number: change}))
+        self._stored_bytes[number] = self._stored_bytes.get(number, 0) + change
+
+    async def move(self, moves: list[Move]) -> dict[int, None]:
+        """Give stored runs their new places where the store still names the old ones, durably;
+        return the segments of those that it names otherwise by now.
+        """
+        job = partial(index_pages.move_runs, moves=moves)
+        return await self._store.update(job, keeps_room=True)
+
+    def sizes(self) -> StoreSizes:
+        """Return how many bytes the store uses."""
+        return self._store.sizes()
+
+    async def stored_states(self, ledger_ids: Sequence[int]) -> list[bytes | None]:
+        """Return the stored forms of some ledgers' states, None for each that has none."""
+        return await self._store.view(lambda t: stored_states.get_states(t, ledger_ids))
+
+    async def list_held(self, after: int, limit: int) -> tuple[list[int], int | None]:
+        """See `stored_states.list_held`."""
+        return await self._store.view(lambda t: stored_states.list_held(t, after, limit))
+
+    async def list_runs_left(self, limit: int) -> list[int]:
+        """Return deleted ledgers whose runs are in the store, at most `limit`."""
+        return await self._store.view(lambda t: stored_states.list_runs_left(t, limit))
+
+    async def find_tombstones(self, after: int, limit: int) -> tuple[list[int], int | None]:
+        """See `stored_states.find_tombstones`."""
+        limit = min(limit, self._config.transaction_runs_max)
+        return await self._store.view(lambda t: stored_states.find_tombstones(t, after, limit))
+
+    async def trim_tombstones(self, ledger_ids: Sequence[int]) -> int:
+        """See `stored_states.trim_tombstones`. Durable on return."""
+        return await self._store.update(lambda t: stored_states.trim_tombstones(t, ledger_ids))
+
+    async def put_in_limbo(self, *, fence: bool) -> None:
+        """Put every stored ledger into limbo, durably; each transaction is bounded."""
+        after: int | None = -1
+        while after is not None:
+            job = partial(stored_states.put_in_limbo, after=after, fence=fence)
+            after = await self._store.update(job)
+
+    async def close(self) -> None:
+        """Release the store."""
+        await self._store.close()
+
+    def _run_jobs(
+        self, frozen: dict[int, Runs], highest_of: Callable[[int], int]
+    ) -> Iterator[Callable[[Transaction], None]]:
+        part: list[tuple[int, Sequence[Run], int]] = []
+        room = limit = self._config.transaction_runs_max
+        for ledger_id, runs in frozen.items():
+            highest = highest_of(ledger_id)
+            for start in range(0, len(runs), limit):
+                piece = runs[start : start + limit]
+                if len(piece) > room:
+                    yield _put_all(part)
+                    part, room = [], limit
+                part.append((ledger_id, piece, highest))
+                highest = max(highest, piece[-1][0])
+                room -= len(piece)
+        if part:
+            yield _put_all(part)
+
+    def _state_jobs(
+        self, frozen: dict[int, Runs], chosen: Iterator[int], encode: StateEncoder
+    ) -> Iterator[Callable[[Transaction], None]]:
+        while part := list(itertools.islice(chosen, self._config.transaction_runs_max)):
+            values: list[tuple[int, bytes]] = []
+            for ledger_id in part:
+                runs = frozen.get(ledger_id)
+                value = encode(ledger_id, runs[-1][0] if runs else -1)
+                if value is not None:
+                    values.append((ledger_id, value))
+            yield _write_states(values)
+
+
+def _put_all(part: list[tuple[int, Sequence[Run], int]]) -> Callable[[Transaction], None]:
+    def job(transaction: Transaction) -> None:
+        changes: dict[int, int] = {}
+        for ledger_id, runs, highest in part:
+            for number, change in index_pages.put_runs(
+                transaction, ledger_id, runs, highest
+            ).items():
+                changes[number] = changes.get(number, 0) + change
+        index_pages.add_live_bytes(transaction, changes)
+
+    return job
+
+
+def _write_states(values: list[tuple[int, bytes]]) -> Callable[[Transaction], None]:
+    return lambda transaction: index_pages.write_states(transaction, values)
+
+
+def _change_meta(
+    transaction: Transaction, *, mark_lsn: int | None = None, flags: int | None = None
+) -> Meta:
+    meta = index_pages.require_meta(transaction)
+    meta = replace(
+        meta,
+        mark_lsn=meta.mark_lsn if mark_lsn is None else mark_lsn,
+        flags=meta.flags if flags is None else flags,
+    )
+    index_pages.write_meta(transaction, meta)
+    return meta

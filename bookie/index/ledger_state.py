@@ -1,0 +1,265 @@
+"""Decides what a bookie does with an add, a fence or a read of one ledger; holds what it knows of
+that ledger.
+
+Leaves the log and the index to `bookie.storage.bookie_storage`, which performs what is decided.
+
+Format of a stored state, little-endian: flags u8 (1 fenced, 2 limbo, 4 deleted, 8 deleted but runs
+are left, 16 has a master key, 32 released), LAC i64, highest entry id i64, length u64, master key
+32 bytes; then the seal of `bookie.index.index_pages`.
+Invariants: a fence is never taken back; the LAC never goes back; no negative is sure in limbo (rule
+2.4).
+Source: protocol rules 2.4, 4.3, 7.2, 10.2.
+"""
+
+import hmac
+import struct
+from typing import Final
+
+from crc32c import crc32c
+
+from bookie.index import index_pages
+from bookie.wire.batch import BatchHeader
+from bookie.wire.messages import MASTER_KEY_BYTES, Status
+from metadata.ids import NO_ENTRY, EntryId, LedgerId
+
+_STATE = struct.Struct(f"<Bqqq{MASTER_KEY_BYTES}s")
+_CRC = struct.Struct("<I")
+STORED_BYTES: Final = _STATE.size + _CRC.size
+_FENCED: Final = 1
+_LIMBO: Final = 2
+_DELETED: Final = 4
+_HAS_RUNS: Final = 8
+_HAS_KEY: Final = 16
+_RELEASED: Final = 32
+
+
+class Unsaved:
+    """Ledgers whose stored form is out of date since the last checkpoint began."""
+
+    __slots__ = ("generation", "ledger_ids")
+
+    def __init__(self) -> None:
+        self.generation = 0
+        """Number of the checkpoints that began."""
+        self.ledger_ids: dict[int, None] = {}
+
+    def take(self) -> dict[int, None]:
+        """Return the ledgers, and regard their stored form as up to date from here on."""
+        taken, self.ledger_ids = self.ledger_ids, {}
+        self.generation += 1
+        return taken
+
+
+class LedgerState:
+    """What a bookie knows of one ledger while the ledger is in memory."""
+
+    __slots__ = (
+        "accepted_highest",
+        "changed_in",
+        "fenced",
+        "highest",
+        "indexed_highest",
+        "is_deleted",
+        "is_fence_durable",
+        "lac",
+        "ledger_id",
+        "length",
+        "limbo",
+        "master_key",
+        "queued_count",
+        "released",
+        "unsaved",
+        "use_count",
+        "was_used",
+    )
+
+    def __init__(self, ledger_id: LedgerId, unsaved: Unsaved | None = None) -> None:
+        self.ledger_id = ledger_id
+        self.unsaved = Unsaved() if unsaved is None else unsaved
+        self.changed_in = -1
+        """Generation of the last change."""
+        self.use_count = 0
+        """Requests that hold this object across a wait: it must stay in memory for them."""
+        self.was_used = True
+        """Whether the state was asked for since eviction last looked at it."""
+        self.is_deleted = False
+        """Whether the ledger was deleted while requests held this object."""
+        self.fenced = False
+        self.is_fence_durable = False
+        self.limbo = False
+        self.released = False
+        """Whether entries were given up here because the ledger moved away."""
+        self.master_key: bytes | None = None
+        self.lac: int = NO_ENTRY
+        """The largest LAC seen: true whoever stores it, so it may be told before it is durable."""
+        self.highest: int = NO_ENTRY
+        """The highest durable entry id."""
+        self.accepted_highest: int = NO_ENTRY
+        """The highest id accepted, durable or queued; an add beyond it overlaps nothing."""
+        self.indexed_highest: int = NO_ENTRY
+        """The highest id in the index's store: beyond it, what is not in memory is not held."""
+        self.length = 0
+        """The ledger's bytes up to the highest entry, from whole batches."""
+        self.queued_count = 0
+        """Adds accepted and not yet answered."""
+
+    @property
+    def is_dirty(self) -> bool:
+        """Tell whether the stored form is out of date."""
+        return self.changed_in == self.unsaved.generation
+
+    def touch(self) -> None:
+        """Note that the stored form is out of date."""
+        unsaved = self.unsaved
+        if self.changed_in != unsaved.generation:
+            self.changed_in = unsaved.generation
+            self.was_used = True
+            unsaved.ledger_ids[self.ledger_id] = None
+
+    def encode(self, highest: int) -> bytes:
+        """Return the stored form, with the highest id that the index's store will hold."""
+        flags = (
+            _FENCED * self.fenced
+            | _LIMBO * self.limbo
+            | _HAS_KEY * (self.master_key is not None)
+            | _RELEASED * self.released
+        )
+        return _seal(self.ledger_id, flags, self.lac, highest, self.length, self.master_key)
+
+
+def is_stored_damaged(key: bytes, value: bytes) -> bool:
+    """Tell whether a stored form does not match its CRC, without decoding it."""
+    return len(value) != STORED_BYTES or value[_STATE.size :] != _CRC.pack(
+        crc32c(value[: _STATE.size], crc32c(key))
+    )
+
+
+def is_stored_deleted(value: bytes) -> bool:
+    """Tell whether a stored form that is not damaged is that of a deleted ledger."""
+    return bool(value[0] & _DELETED)
+
+
+def is_stored_released(value: bytes) -> bool:
+    """Tell whether a stored form that is not damaged is that of a released ledger."""
+    return bool(value[0] & _RELEASED)
+
+
+def has_stored_runs_left(value: bytes) -> bool:
+    """Tell whether a stored form that is not damaged says that a deleted ledger has runs."""
+    return bool(value[0] & _DELETED and value[0] & _HAS_RUNS)
+
+
+def encode_deleted(ledger_id: LedgerId, *, has_runs: bool) -> bytes:
+    """Return the stored form of a deleted ledger."""
+    flags = _DELETED | _HAS_RUNS * has_runs
+    return _seal(ledger_id, flags, NO_ENTRY, NO_ENTRY, 0, None)
+
+
+def decode(
+    ledger_id: LedgerId, value: bytes, unsaved: Unsaved | None = None
+) -> LedgerState | bool | None:
+    """Read a stored form: a state; for a deleted ledger whether runs are left; None when it is
+    damaged. The state tells its changes to `unsaved`.
+    """
+    plain = index_pages.unseal(index_pages.state_key(ledger_id), value, _STATE.size)
+    if plain is None:
+        return None
+    flags, lac, highest, length, master_key = _STATE.unpack(plain)
+    if flags & _DELETED:
+        return bool(flags & _HAS_RUNS)
+    state = LedgerState(ledger_id, unsaved)
+    state.fenced = state.is_fence_durable = bool(flags & _FENCED)
+    state.limbo = bool(flags & _LIMBO)
+    state.released = bool(flags & _RELEASED)
+    state.master_key = master_key if flags & _HAS_KEY else None
+    state.lac = lac
+    state.highest = state.accepted_highest = state.indexed_highest = highest
+    state.length = length
+    return state
+
+
+def _seal(
+    ledger_id: int, flags: int, lac: int, highest: int, length: int, master_key: bytes | None
+) -> bytes:
+    packed = _STATE.pack(flags, lac, highest, length, master_key or bytes(MASTER_KEY_BYTES))
+    return index_pages.seal(index_pages.state_key(ledger_id), packed)
+
+
+def is_authorized(state: LedgerState, master_key: bytes | None) -> bool:
+    """Tell whether a key opens the ledger; None is administration, and a ledger without a key takes
+    any.
+    """
+    stored = state.master_key
+    if master_key is None or stored is None or stored is master_key:
+        return True
+    return hmac.compare_digest(stored, master_key)
+
+
+def note_accepted(state: LedgerState, header: BatchHeader) -> bool:
+    """Take note of an accepted batch; return whether the LAC advanced. A slice's LAC is not the
+    writer's.
+    """
+    last = header.first_entry_id + header.count - 1
+    state.accepted_highest = max(state.accepted_highest, last)
+    state.queued_count += 1
+    return header.lac > state.lac and not header.is_slice and note_lac(state, header.lac)
+
+
+def note_stored(state: LedgerState, header: BatchHeader) -> None:
+    """Take note of a batch that is durable and indexed."""
+    last = header.first_entry_id + header.count - 1
+    if last > state.highest:
+        state.highest = last
+        if not header.is_slice:
+            state.length = header.length_before + header.payload_bytes
+    state.accepted_highest = max(state.accepted_highest, state.highest)
+    state.touch()
+
+
+def note_unqueued(state: LedgerState) -> None:
+    """Take note of an answered add, stored or not; what was refused is forgotten once nothing is
+    queued.
+    """
+    state.queued_count -= 1
+    if not state.queued_count:
+        state.accepted_highest = state.highest
+
+
+def note_lac(state: LedgerState, lac: int) -> bool:
+    """Take note of a LAC; return whether it advanced."""
+    if lac <= state.lac:
+        return False
+    state.lac = lac
+    state.touch()
+    return True
+
+
+def enter_limbo(state: LedgerState, *, fence: bool) -> None:
+    """Note that something of the ledger may be lost, a fence too if `fence` says so (rule 2.4)."""
+    state.limbo = True
+    state.fenced = state.fenced or fence
+    state.is_fence_durable = state.is_fence_durable or fence
+    state.touch()
+
+
+def release(state: LedgerState) -> None:
+    """Give up every entry of a ledger that moved away. It stays fenced, so that no late add of its
+    writer is acknowledged, and what it does not hold is unknown (rule 10.1).
+    """
+    state.fenced = state.is_fence_durable = True
+    state.limbo = state.released = True
+    state.highest = state.accepted_highest = state.indexed_highest = NO_ENTRY
+    state.length = 0
+    state.touch()
+
+
+def negative(state: LedgerState | None, *, is_limbo: bool) -> Status:
+    """Return the answer for an entry that is not held (rule 2.4)."""
+    if is_limbo or (state is not None and state.limbo):
+        return Status.UNKNOWN
+    return Status.NO_SUCH_LEDGER if state is None else Status.NO_SUCH_ENTRY
+
+
+def advertised_lac(state: LedgerState | None) -> EntryId:
+    """Return the LAC to report."""
+    return NO_ENTRY if state is None else EntryId(state.lac)

@@ -1,0 +1,174 @@
+"""Reads and rewrites ledger states in the index, many in one transaction.
+
+Leaves the form of one state to `bookie.index.ledger_state`, and what is in memory to
+`bookie.storage.ledgers`.
+
+Invariants: the count of the states and the XOR of their CRCs in the checkpoint's mark stay true.
+Source: protocol rules 2.4, 10.2; storage design, "Index".
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from bookie.files.index_store import Transaction
+from bookie.index import horizon_pages, index_pages, ledger_state
+from bookie.index.ledger_state import LedgerState
+from metadata.ids import LEDGER_ID_MAX, LedgerId
+
+PAGE_STATES: Final = 5_000
+"""States that one transaction looks at."""
+
+
+@dataclass(slots=True)
+class StatesCheck:
+    """What a pass over the stored states found so far."""
+
+    last_id: int = -1
+    """The pass has come so far."""
+    is_done: bool = False
+    count: int = 0
+    """States and the horizon that are not damaged."""
+    held_count: int = 0
+    xor: int = 0
+    """Of the CRCs of what `count` counts."""
+    deleted_count: int = 0
+    damaged: list[int] = field(default_factory=list)
+    runs_left: list[int] = field(default_factory=list)
+    """Deleted ledgers that have runs, at most `runs_left_max` of them."""
+    has_more_runs_left: bool = False
+    horizon: int = -1
+    is_horizon_damaged: bool = False
+
+
+def check_some(transaction: Transaction, check: StatesCheck, runs_left_max: int) -> StatesCheck:
+    """Go on with a pass by one page of states, whose CRCs are verified; the horizon comes first."""
+    if check.last_id < 0:
+        _check_horizon(transaction, check)
+    is_damaged, is_deleted = ledger_state.is_stored_damaged, ledger_state.is_stored_deleted
+    pairs = _scan(transaction, check.last_id, PAGE_STATES)
+    check.is_done = len(pairs) < PAGE_STATES
+    for key, value in pairs:
+        if is_damaged(key, value):
+            check.damaged.append(_id_of(key))
+            continue
+        check.count += 1
+        check.xor ^= int.from_bytes(value[-4:], "little")
+        if not is_deleted(value):
+            check.held_count += 1
+        else:
+            check.deleted_count += 1
+            if ledger_state.has_stored_runs_left(value):
+                if len(check.runs_left) < runs_left_max:
+                    check.runs_left.append(_id_of(key))
+                else:
+                    check.has_more_runs_left = True
+    if pairs:
+        check.last_id = _id_of(pairs[-1][0])
+    return check
+
+
+def _check_horizon(transaction: Transaction, check: StatesCheck) -> None:
+    found = horizon_pages.read_horizon(transaction)
+    check.is_horizon_damaged = found is None
+    if found is not None and found[1]:
+        check.horizon = found[0]
+        check.count, check.xor = 1, index_pages.crc_of_state(found[1])
+
+
+def find_tombstones(
+    transaction: Transaction, after: int, limit: int
+) -> tuple[list[int], int | None]:
+    """Return deleted ledgers without runs on one page of the ids above `after`, at most `limit`;
+    and where to go on, None at the end.
+    """
+    found: list[int] = []
+    pairs = _scan(transaction, after, PAGE_STATES)
+    for key, value in pairs:
+        after = _id_of(key)
+        if ledger_state.is_stored_deleted(value) and not ledger_state.has_stored_runs_left(value):
+            found.append(after)
+            if len(found) == limit:
+                return found, after
+    return found, after if len(pairs) == PAGE_STATES else None
+
+
+def trim_tombstones(transaction: Transaction, ledger_ids: Sequence[int]) -> int:
+    """Remove tombstones and raise the horizon above them; return how many there were."""
+    values = zip(ledger_ids, get_states(transaction, ledger_ids), strict=True)
+    trimmed = [
+        ledger_id
+        for ledger_id, value in values
+        if value is not None
+        and ledger_state.is_stored_deleted(value)
+        and not ledger_state.has_stored_runs_left(value)
+    ]
+    horizon_pages.trim_states(transaction, trimmed)
+    return len(trimmed)
+
+
+def get_states(transaction: Transaction, ledger_ids: Sequence[int]) -> list[bytes | None]:
+    """Return the stored forms of some ledgers, None for each that has none."""
+    return [transaction.get(index_pages.state_key(ledger_id)) for ledger_id in ledger_ids]
+
+
+def list_held(transaction: Transaction, after: int, limit: int) -> tuple[list[int], int | None]:
+    """Return ids of ledgers that are held or fenced, above `after`, ascending; and up to where the
+    list is complete, None when there is no more.
+    """
+    found: list[int] = []
+    while len(found) < limit:
+        pairs = _scan(transaction, after, PAGE_STATES)
+        for key, value in pairs:
+            after = _id_of(key)
+            if not ledger_state.is_stored_deleted(value):
+                found.append(after)
+                if len(found) == limit:
+                    return found, after
+        if len(pairs) < PAGE_STATES:
+            return found, None
+    return found, after
+
+
+def list_runs_left(transaction: Transaction, limit: int) -> list[int]:
+    """Return deleted ledgers that have runs, at most `limit`."""
+    found: list[int] = []
+    after = -1
+    while pairs := _scan(transaction, after, PAGE_STATES):
+        for key, value in pairs:
+            after = _id_of(key)
+            if ledger_state.has_stored_runs_left(value):
+                found.append(after)
+                if len(found) == limit:
+                    return found
+    return found
+
+
+def put_in_limbo(transaction: Transaction, after: int, *, fence: bool) -> int | None:
+    """Put one page of the stored ledgers above `after` into limbo (rule 2.4), and fence them if
+    `fence`; return where to go on, None at the end.
+    """
+    pairs = _scan(transaction, after, PAGE_STATES)
+    changed: list[tuple[int, bytes]] = []
+    for key, value in pairs:
+        after = _id_of(key)
+        state = ledger_state.decode(LedgerId(after), value)
+        if isinstance(state, LedgerState):
+            ledger_state.enter_limbo(state, fence=fence)
+            changed.append((after, state.encode(state.highest)))
+    index_pages.write_states(transaction, changed)
+    return after if len(pairs) == PAGE_STATES else None
+
+
+def _scan(transaction: Transaction, after: int, limit: int) -> list[tuple[bytes, bytes]]:
+    if after >= LEDGER_ID_MAX:
+        return []
+    start = index_pages.state_key(after + 1)
+    pairs = transaction.scan(start, limit)
+    if pairs and (pairs[-1][0][:1] != b"s" or any(len(key) != len(start) for key, _ in pairs)):
+        return [pair for pair in pairs if pair[0][:1] == b"s" and len(pair[0]) == len(start)]
+    return pairs
+
+
+def _id_of(key: bytes) -> int:
+    return int.from_bytes(key[1:], "big")

@@ -1,0 +1,306 @@
+"""Appends records to the segmented log, group by group, and tells when they are durable.
+
+Leaves reading it back to `bookie.log.replay` and what a record means to
+`bookie.storage.bookie_storage`.
+
+Invariants: everything queued is one commit, and what comes while it runs is the next; groups are
+answered in the order of the log; a group is answered as stored only after its sync; after a failed
+sync nothing is written or answered as stored any more; a file whose sync found no room is not
+written or synced again, and the head of the next segment leaves out what its last group left there.
+Source: storage design, "One log" and "Limits and refusals"; protocol rules 2.5 and 4.3; reliability
+D7, D9.
+"""
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from bookie.config import StorageConfig
+from bookie.errors import (
+    BookieError,
+    DescriptorsExhaustedError,
+    DiskFailedError,
+    DiskFullError,
+    StorageClosedError,
+    SyncFullError,
+)
+from bookie.files.disk import Buffer, Disk, File
+from bookie.log import records
+from bookie.log.next_segment import BEGIN_AT_SHARE, NextSegment
+from bookie.log.records import ADDS, RECORD_HEADER_BYTES, RecordKind
+from bookie.log.segments import Segment, Segments
+from serving.latency import BOUNDS_S, LatencyCounts
+
+ITEM_OVERHEAD_BYTES: Final = 256
+"""What a queued record costs besides its body, counted against the queue's bound."""
+GROUP_RECORDS_MAX: Final = 2_048
+"""In one commit. A record costs about ten microseconds, in one callback for the whole group."""
+CACHE_DROP_BYTES: Final = 4 * 1024 * 1024
+"""Synced bytes are dropped from the system's page cache in steps of at least this."""
+
+
+class LogItem:
+    """One queued record; `lsn` is set when its group is gathered."""
+
+    __slots__ = ("body", "context", "kind", "lsn")
+
+    def __init__(self, kind: int, body: Buffer, context: object) -> None:
+        self.kind = kind
+        self.body = body
+        self.context = context
+        self.lsn = -1
+
+
+GroupHandler = Callable[[list[LogItem], BookieError | None], None]
+"""Called on the loop with each group: stored when the error is None."""
+
+
+class Log:
+    """The writing end of the log. `run()` must run as a task."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        config: StorageConfig,
+        segments: Segments,
+        end_lsn: int,
+        on_group: GroupHandler,
+    ) -> None:
+        self.durable_lsn = end_lsn
+        """All records below it are durable."""
+        self.queued_bytes = 0
+        self.sync_count = 0
+        self.written_bytes = 0
+        self.sync_latency = LatencyCounts(BOUNDS_S)
+        """How long it took to write and sync each group."""
+        self.failure: BookieError | None = None
+        self._config = config
+        self._segments = segments
+        self._on_group = on_group
+        self._queue: deque[LogItem] = deque()
+        self._committing: list[LogItem] = []
+        self._idle: asyncio.Future[None] | None = None
+        self._waiters: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self._appended_count = 0
+        self._answered_count = 0
+        self._next = NextSegment(disk, config, segments)
+        self._active: Segment | None = None
+        self._file: File | None = None
+        self._footer = bytearray()
+        self._footer_bytes_max = config.segment_records_max * records.FOOTER_RUN_BYTES
+        self._dropped = 0
+        self._is_closing = False
+        self._now = asyncio.get_running_loop().time
+
+    def append(self, kind: int, body: Buffer, context: object) -> None:
+        """Queue a record. Raises the failure once the log has failed, StorageClosedError when it is
+        closing.
+        """
+        if self.failure is not None:
+            raise self.failure
+        if self._is_closing:
+            raise StorageClosedError
+        self._queue.append(LogItem(kind, body, context))
+        self._appended_count += 1
+        self.queued_bytes += len(body) + ITEM_OVERHEAD_BYTES
+        if self._idle is not None and not self._idle.done():
+            self._idle.set_result(None)
+
+    def unanswered(self) -> list[LogItem]:
+        """Return what is queued or being committed, in order."""
+        return [*self._committing, *self._queue]
+
+    async def barrier(self) -> None:
+        """Return when everything queued before the call has been answered."""
+        if self._answered_count < self._appended_count and self.failure is None:
+            future = asyncio.get_running_loop().create_future()
+            self._waiters.append((self._appended_count, future))
+            await future
+
+    async def run(self) -> None:
+        """Commit groups until `close`. Raises DiskFailedError once the disk has failed. After any
+        error nothing is stored any more.
+        """
+        try:
+            await self._commit_groups()
+            with contextlib.suppress(DiskFullError):  # a segment without a footer is walked
+                await self._seal()
+            await self._next.discard()
+        except Exception as error:
+            await self._die(error)
+            raise
+
+    async def _commit_groups(self) -> None:
+        while not (self._is_closing and not self._queue):
+            if not self._queue:
+                self._idle = asyncio.get_running_loop().create_future()
+                await self._idle
+                self._idle = None
+                continue
+            group = self._committing = self._gather()
+            try:
+                await self._commit(group)
+            except (DiskFullError, DescriptorsExhaustedError) as error:
+                self._committing = []
+                await self._refuse(group, error)
+            else:
+                self._committing = []
+                self._answer(group, None)
+
+    def close(self) -> None:
+        """Let `run` end once everything queued is answered and the segment is sealed."""
+        self._is_closing = True
+        if self._idle is not None and not self._idle.done():
+            self._idle.set_result(None)
+
+    def _gather(self) -> list[LogItem]:
+        if (
+            self.queued_bytes <= self._config.group_bytes_max
+            and len(self._queue) <= GROUP_RECORDS_MAX
+        ):
+            return self._take_all()
+        queue, room, group = self._queue, self._config.group_bytes_max, list[LogItem]()
+        while queue and room > 0 and len(group) < GROUP_RECORDS_MAX:
+            item = queue.popleft()
+            room -= len(item.body) + RECORD_HEADER_BYTES
+            group.append(item)
+        return group
+
+    def _take_all(self) -> list[LogItem]:
+        items = list(self._queue)
+        self._queue.clear()
+        return items
+
+    async def _commit(self, group: list[LogItem]) -> None:
+        segment = self._active
+        if segment is None or self._is_filled(segment, 1.0):
+            segment = await self._roll()
+        await self._write(segment, group)
+        if self._is_filled(segment, BEGIN_AT_SHARE):
+            self._next.begin()
+
+    def _is_filled(self, segment: Segment, share: float) -> bool:
+        """Tell whether a share of a segment is filled, by its bytes or by its records."""
+        return (
+            segment.size >= share * self._config.segment_bytes_max
+            or len(self._footer) >= share * self._footer_bytes_max
+        )
+
+    async def _write(self, segment: Segment, group: list[LogItem]) -> None:
+        """Write records behind the segment's end and sync; on a full disk, take them back."""
+        assert self._file is not None
+        offset, listed = segment.size, len(self._footer)
+        buffers: list[Buffer] = []
+        segment_lsn, synced_lsn = records.lsn_of(segment.number, 0), self.durable_lsn
+        for item in group:
+            body, kind = item.body, item.kind
+            item.lsn = segment_lsn + offset
+            size = RECORD_HEADER_BYTES + len(body)
+            buffers += (records.encode_header(kind, body, item.lsn, synced_lsn), body)
+            if kind == ADDS:
+                self._footer += records.footer_run(body, offset, size)
+            offset += size
+        assert offset <= records.OFFSET_MAX, "a segment is smaller than its numbers are apart"
+        began_s = self._now()
+        try:
+            await self._file.commit(segment.size, buffers)
+        except DiskFullError as error:
+            del self._footer[listed:]
+            await self._take_back(segment, self._file, error)
+            raise
+        self.sync_latency.record(self._now() - began_s)
+        self.sync_count += 1
+        self.written_bytes += offset - segment.size
+        segment.size = offset
+        self.durable_lsn = records.lsn_of(segment.number, offset)
+        self._drop_cached(self._file, offset - self._config.cached_bytes_max)
+
+    async def _take_back(self, segment: Segment, file: File, error: DiskFullError) -> None:
+        """Cut what did not fit; where a sync found no room, leave the segment as it is instead."""
+        if isinstance(error, SyncFullError):
+            self._forget_active()
+            return
+        try:
+            await file.truncate(segment.size)
+        except SyncFullError:
+            self._forget_active()
+
+    def _drop_cached(self, file: File, end: int) -> None:
+        """Drop the synced bytes up to `end` from the page cache, so that the next group is written
+        to the memory that they had (decision 0007).
+        """
+        if end - self._dropped >= CACHE_DROP_BYTES:
+            file.drop_cached(self._dropped, end - self._dropped)
+            self._dropped = end
+
+    async def _roll(self) -> Segment:
+        """Seal the active segment and begin the next. Raises DiskFullError, with the old one still
+        active.
+        """
+        try:
+            await self._seal()
+        except DiskFullError:
+            self._forget_active()
+        empty = await self._next.take()
+        segment, file = empty.segment, empty.file
+        self._active, self._file = segment, file
+        head = LogItem(RecordKind.HEAD, records.encode_head(self.durable_lsn, 0), None)
+        try:
+            await self._write(segment, [head])
+        except DiskFullError:
+            self._forget_active()
+            await self._next.remove(empty)
+            raise
+        self._segments.adopt(segment, file)
+        self._segments.pinned = segment.number
+        return segment
+
+    async def _seal(self) -> None:
+        """Write the footer of the active segment and cut the file to its size."""
+        segment, file = self._active, self._file
+        if segment is None or file is None:
+            return
+        records.end_footer(self._footer, segment.size)
+        await self._write(segment, [LogItem(RecordKind.FOOTER, self._footer, None)])
+        if file.size > segment.size:
+            await file.truncate(segment.size)
+        self._forget_active()
+
+    def _forget_active(self) -> None:
+        self._active, self._file = None, None
+        self._footer = bytearray()
+        self._dropped = 0
+
+    async def _die(self, error: Exception) -> None:
+        """Answer everything as failed; nothing is stored any more."""
+        self.failure = (
+            error if isinstance(error, DiskFailedError) else DiskFailedError("log", repr(error))
+        )
+        group, self._committing = self._committing, []
+        await self._refuse(group, self.failure)
+
+    async def _refuse(self, group: list[LogItem], error: BookieError) -> None:
+        """Answer a group, and all that is queued now, as not stored, a bounded number of records in
+        each callback. What is queued meanwhile is left for the next commit.
+        """
+        left = len(self._queue)
+        self._answer(group, error)
+        while left:
+            await asyncio.sleep(0)
+            part = [self._queue.popleft() for _ in range(min(left, GROUP_RECORDS_MAX))]
+            left -= len(part)
+            self._answer(part, error)
+
+    def _answer(self, group: list[LogItem], error: BookieError | None) -> None:
+        self._answered_count += len(group)
+        self.queued_bytes -= sum([len(item.body) for item in group]) + ITEM_OVERHEAD_BYTES * len(
+            group
+        )
+        if group:
+            self._on_group(group, error)
+        while self._waiters and self._waiters[0][0] <= self._answered_count:
+            _, future = self._waiters.popleft()
+            if not future.done():
+                future.set_result(None)

@@ -1,0 +1,153 @@
+"""Keeps a file of written bytes that is given up when the disk is full.
+
+Leaves when to give it up to `bookie.storage.disk_watch`.
+
+Invariants: the file lies beside the segments, on the log's file system; it is written, not sparse;
+it is only made where that leaves the disk below its high mark.
+Source: docs/operating.md, "A full disk"; storage design, "Limits and refusals".
+"""
+
+import asyncio
+from typing import Final
+
+from bookie.config import StorageConfig
+from bookie.errors import DiskFullError, DiskTooSmallError
+from bookie.files.disk import Disk, DiskSpace
+from bookie.log.segments import DIRECTORY
+
+FILE_NAME: Final = "reserve"
+NAME: Final = f"{DIRECTORY}/{FILE_NAME}"
+OLD_DIRECTORY: Final = "reserve"
+"""Earlier releases kept the file `zeros` there, which may be another file system than the log's."""
+START_BYTES: Final = 1024 * 1024
+"""A start needs about this much for its cookies and the index's first commit."""
+SEGMENTS_MIN: Final = 2
+"""A disk that holds fewer segments besides the reserve is refused: the one being written cannot be
+cleaned.
+"""
+PIECE_BYTES: Final = 4 * 1024 * 1024
+
+
+class Reserve:
+    """The reserve of one storage."""
+
+    def __init__(self, disk: Disk, config: StorageConfig) -> None:
+        self.held_bytes = 0
+        """Bytes of the file."""
+        self._disk = disk
+        self._config = config
+        self._is_given_up = False
+        self._is_measured = False
+        self._wanted = asyncio.Event()
+        self._changing = asyncio.Lock()
+
+    async def measure(self) -> None:
+        """Find out, once, how much of the file an earlier process left."""
+        if self._is_measured:
+            return
+        async with self._changing:
+            await _remove_old(self._disk)
+            if FILE_NAME in await self._disk.list_names(DIRECTORY):
+                file = await self._disk.open(NAME)
+                self.held_bytes = file.size
+                await file.close()
+            self._is_measured = True
+
+    def want(self) -> None:
+        """Have the file made, if it is not there, by `keep`."""
+        self._is_given_up = False
+        self._wanted.set()
+
+    async def give_up(self) -> None:
+        """Free the room of the file."""
+        self._is_given_up = True
+        async with self._changing:
+            await self._remove()
+
+    async def keep(self) -> None:
+        """Make the file whenever it is wanted, until cancelled."""
+        while True:
+            await self._wanted.wait()
+            self._wanted.clear()
+            await self.measure()
+            async with self._changing:
+                await self._make()
+
+    async def _remove(self) -> None:
+        await remove_reserve(self._disk)
+        self.held_bytes = 0
+
+    async def _make(self) -> None:
+        config, space = self._config, await self._disk.space(DIRECTORY)
+        size = config.reserve_bytes(space.total_bytes)
+        room = space.free_bytes + self.held_bytes - size
+        if (
+            self._is_given_up
+            or self.held_bytes >= size
+            or room < (1.0 - config.disk_high_mark) * space.total_bytes
+        ):
+            return
+        await self._remove()  # what an earlier process did not finish
+        try:
+            file = await self._disk.create(NAME, background=True)
+        except DiskFullError:  # no room for a name
+            return
+        try:
+            for offset in range(0, size, PIECE_BYTES):
+                if self._is_given_up:
+                    break
+                piece = bytes(min(PIECE_BYTES, size - offset))
+                await file.commit(offset, [piece])
+                self.held_bytes = offset + len(piece)
+                file.drop_cached(offset, len(piece))
+                await asyncio.sleep(len(piece) / config.clean_bytes_per_s_min)
+        except DiskFullError:
+            self._is_given_up = True
+        await file.close()
+        if self._is_given_up:
+            await self._remove()
+        else:
+            await self._disk.sync_directory(DIRECTORY)
+
+
+def check_room(space: DiskSpace, config: StorageConfig) -> None:
+    """Refuse to format a disk that has no room for the reserve and two segments. Raises
+    DiskTooSmallError.
+    """
+    reserve = config.reserve_bytes(space.total_bytes)
+    needed = reserve + SEGMENTS_MIN * config.segment_bytes_max
+    usable = space.free_bytes - int((1.0 - config.disk_high_mark) * space.total_bytes)
+    if usable < needed:
+        parts = (
+            f"a reserve of {reserve} (reserve_bytes_min {config.reserve_bytes_min}, and room to "
+            f"rewrite one log file), and {SEGMENTS_MIN} log files of segment_bytes_max "
+            f"{config.segment_bytes_max}"
+        )
+        raise DiskTooSmallError(space.total_bytes, usable, needed, parts)
+
+
+async def make_room(disk: Disk, config: StorageConfig) -> bool:
+    """Remove the reserve of a disk that is full, before a start writes its first byte; return
+    whether it was removed. It is made again once there is room.
+    """
+    free_bytes = (await disk.space(DIRECTORY)).free_bytes
+    if free_bytes >= max(START_BYTES, config.reserve_bytes_min):
+        return False
+    return await remove_reserve(disk)
+
+
+async def remove_reserve(disk: Disk) -> bool:
+    """Remove the file, and that of an earlier release; return whether there was one."""
+    is_removed = await _remove_old(disk)
+    if FILE_NAME in await disk.list_names(DIRECTORY):
+        await disk.unlink(NAME)
+        await disk.sync_directory(DIRECTORY)
+        is_removed = True
+    return is_removed
+
+
+async def _remove_old(disk: Disk) -> bool:
+    names = await disk.list_names(OLD_DIRECTORY)
+    for name in names:
+        await disk.unlink(f"{OLD_DIRECTORY}/{name}")
+    return bool(names)

@@ -1,0 +1,180 @@
+"""Keeps one connection's long polls until a ledger's LAC moves, the ledger is fenced, or their time
+is over.
+
+Leaves the answers to `bookie.server.ledger_requests`. A poll that waits costs a timer and a watch,
+no task.
+
+Invariants: each poll is answered once, or forgotten with its connection; a poll of a ledger that
+was fenced before it came is answered only by a new LAC or in its time, so that a client that asks
+again and again does not spin.
+
+Source: protocol rule 8.4.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from bookie.server.ledger_requests import LedgerRequests
+from bookie.server.request_runner import RequestRunner
+from bookie.server.server_answers import entries_frame, refusal_frame
+from bookie.server.server_counters import ServerCounters
+from bookie.server.server_limits import ServerLimits
+from bookie.storage.answers import ReadResult
+from bookie.storage.bookie_storage import BookieStorage
+from bookie.wire.batch import Buffer
+from bookie.wire.messages import Status, WaitLac
+from metadata.ids import ENTRY_ID_MAX, EntryId
+
+_WORTH_WAITING = (Status.OK, Status.NO_SUCH_LEDGER, Status.UNKNOWN)
+
+
+@dataclass(slots=True, eq=False)
+class _Poll:
+    request_id: int
+    request: WaitLac
+    master_key: bytes
+    lac_seen: EntryId
+    is_due: bool = False
+    timer: asyncio.TimerHandle | None = None
+    cancel_watch: Callable[[], None] | None = None
+
+
+class LongPolls:
+    """The long polls of one connection; `ServerCounters.long_polls_now` counts those of all."""
+
+    __slots__ = (
+        "_count",
+        "_counters",
+        "_is_cancelled",
+        "_limits",
+        "_parked",
+        "_requests",
+        "_runner",
+        "_send",
+        "_storage",
+    )
+
+    def __init__(
+        self,
+        storage: BookieStorage,
+        requests: LedgerRequests,
+        runner: RequestRunner,
+        limits: ServerLimits,
+        counters: ServerCounters,
+        send: Callable[[list[Buffer]], None],
+    ) -> None:
+        self._storage = storage
+        self._requests = requests
+        self._runner = runner
+        self._limits = limits
+        self._counters = counters
+        self._send = send
+        self._parked: dict[
+            int, _Poll
+        ] = {}  # by identity: request ids are the client's and may repeat
+        self._count = 0
+        self._is_cancelled = False
+
+    @property
+    def is_full(self) -> bool:
+        """Tell whether another poll would be one too many, here or in the whole server."""
+        return (
+            self._count >= self._limits.long_polls_per_connection_max
+            or self._counters.long_polls_now >= self._limits.long_polls_max
+        )
+
+    def wait(self, request_id: int, request: WaitLac, master_key: bytes) -> None:
+        """Answer when there is something to say, at the latest after `wait_ms`."""
+        assert not self.is_full
+        answer = self._requests.try_answer_poll(request_id, request, master_key)
+        if answer is not None:
+            self._send(answer)
+            return
+        self._count += 1
+        self._counters.long_polls_now += 1
+        poll = _Poll(request_id, request, master_key, self._storage.lac_of(request.ledger_id))
+        self._runner.submit(request_id, 0, lambda: self._begin(poll))
+
+    def refuse_all(self) -> None:
+        """Answer every waiting poll CLOSING: the bookie is shutting down."""
+        for poll in list(self._parked.values()):
+            self._unpark(poll)
+            self._send([refusal_frame(poll.request_id, Status.CLOSING, "the bookie is closing")])
+
+    def cancel(self) -> None:
+        """Forget every poll: nobody is there to be answered."""
+        for poll in list(self._parked.values()):
+            self._unpark(poll)
+        self._counters.long_polls_now -= self._count
+        self._count = 0
+        self._is_cancelled = True
+
+    async def _begin(self, poll: _Poll) -> list[Buffer]:
+        request = poll.request
+        snapshot = await self._storage.read_lac(request.ledger_id, poll.master_key)
+        if self._is_cancelled:
+            return []
+        if snapshot.status not in _WORTH_WAITING:
+            self._forget()
+            following = EntryId(min(request.lac, ENTRY_ID_MAX) + 1)
+            refused = ReadResult(snapshot.status, snapshot.lac, following, ())
+            return entries_frame(poll.request_id, refused)
+        poll.lac_seen = max(snapshot.lac, self._storage.lac_of(request.ledger_id))
+        if poll.lac_seen > request.lac:
+            self._forget()
+            return await self._requests.answer_poll(poll.request_id, request, poll.master_key)
+        loop = asyncio.get_running_loop()
+        poll.timer = loop.call_later(request.wait_ms / 1000, self._expire, poll)
+        poll.cancel_watch = self._storage.watch_lac(
+            request.ledger_id, lambda: self._note_change(poll)
+        )
+        self._parked[id(poll)] = poll
+        return []
+
+    def _note_change(self, poll: _Poll) -> None:
+        # Called from within the storage's add: only decides; the answer is made in a loop step of
+        # its own.
+        lac = self._storage.lac_of(poll.request.ledger_id)
+        is_only_progress = poll.lac_seen < lac <= poll.request.lac
+        poll.lac_seen = lac
+        if not is_only_progress and not poll.is_due:
+            poll.is_due = True
+            asyncio.get_running_loop().call_soon(self._answer, poll)
+
+    def _answer(self, poll: _Poll) -> None:
+        if id(poll) not in self._parked:
+            return
+        self._counters.long_polls_woken += 1
+        self._unpark(poll)
+        answer = self._requests.try_answer_poll(poll.request_id, poll.request, poll.master_key)
+        if answer is not None:
+            self._send(answer)
+        else:
+            self._submit_answer(poll)
+
+    def _expire(self, poll: _Poll) -> None:
+        self._counters.long_polls_expired += 1
+        self._unpark(poll)
+        self._submit_answer(poll)
+
+    def _submit_answer(self, poll: _Poll) -> None:
+        size = min(poll.request.bytes_max, self._limits.read_bytes_max)
+        self._runner.submit(
+            poll.request_id,
+            size,
+            lambda: self._requests.answer_poll(poll.request_id, poll.request, poll.master_key),
+        )
+
+    def _unpark(self, poll: _Poll) -> None:
+        del self._parked[id(poll)]
+        if poll.timer is not None:
+            poll.timer.cancel()
+        if poll.cancel_watch is not None:
+            poll.cancel_watch()
+        self._forget()
+
+    def _forget(self) -> None:
+        if not self._is_cancelled:
+            self._count -= 1
+            self._counters.long_polls_now -= 1

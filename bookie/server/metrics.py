@@ -1,0 +1,121 @@
+"""Prometheus metrics of one bookie.
+
+Leaves counting to `bookie.server.server_counters` and the storage, help texts to
+`bookie.server.metric_help`, and the format to `serving.metrics`: nothing here runs unless somebody
+asks.
+"""
+
+from collections.abc import Iterator
+from dataclasses import fields
+
+from prometheus_client import Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily
+from prometheus_client.registry import Collector
+
+from bookie.identity.position import PositionKeeper
+from bookie.server.metric_help import LATENCIES, POSITION, PREFIX, SERVER, STORAGE, Kind
+from bookie.server.server_counters import ServerCounters
+from bookie.storage.answers import StorageStatistics
+from bookie.storage.bookie_storage import BookieStorage
+from bookie.storage.writability import BLOCKS_NO_ADDS, Reason
+from bookie.wire.messages import Status
+from serving.metrics import histogram_metric, labelled_counter
+from serving.overriding import override
+
+
+class BookieMetrics(Collector):
+    """Reads the counters when it is asked to."""
+
+    def __init__(
+        self,
+        bookie_id: str,
+        counters: ServerCounters,
+        storage: BookieStorage,
+        position: PositionKeeper,
+    ) -> None:
+        self._bookie_id = bookie_id
+        self._counters = counters
+        self._storage = storage
+        self._position = position
+
+    @override
+    def collect(self) -> Iterator[Metric]:
+        """Return every metric."""
+        yield InfoMetricFamily(PREFIX, "This bookie.", {"bookie_id": self._bookie_id})
+        yield from self._server()
+        yield from self._writability()
+        yield from self._statistics()
+        yield from self._recorded_position()
+        yield from self._disks()
+        for name, latency in self._storage.latencies().items():
+            full_name = f"{PREFIX}_storage_{name}_latency_seconds"
+            yield histogram_metric(full_name, LATENCIES[name], latency)
+
+    def _server(self) -> Iterator[Metric]:
+        counters = self._counters
+        yield _adds(counters.adds_by_status)
+        for name in ("add", "read"):
+            full_name = f"{PREFIX}_{name}_latency_seconds"
+            yield histogram_metric(full_name, LATENCIES[name], getattr(counters, f"{name}_latency"))
+        for name, described in SERVER.items():
+            value = float(getattr(counters, name))
+            yield _metric(f"{PREFIX}_{name}", described.kind, described.text, value)
+
+    def _writability(self) -> Iterator[Metric]:
+        writability = self._storage.writability
+        family = GaugeMetricFamily(
+            f"{PREFIX}_read_only",
+            "1 while ordinary adds are refused for this reason, else 0.",
+            labels=["reason"],
+        )
+        for reason in Reason:
+            if reason not in BLOCKS_NO_ADDS:
+                family.add_metric([reason.value], float(writability.has(reason)))
+        yield family
+        yield GaugeMetricFamily(
+            f"{PREFIX}_limbo",
+            "1 while stored data may have been lost, so that what is not found is UNKNOWN, else 0.",
+            float(writability.has(Reason.LIMBO)),
+        )
+        yield GaugeMetricFamily(
+            f"{PREFIX}_metadata_old",
+            "1 while the metadata service is older than it was: nothing is removed; else 0.",
+            float(writability.has(Reason.METADATA_OLD)),
+        )
+
+    def _recorded_position(self) -> Iterator[Metric]:
+        position = self._position
+        values = {"age_seconds": position.age_s, "unrecorded_bytes": position.unrecorded_bytes}
+        for name, text in POSITION.items():
+            yield GaugeMetricFamily(f"{PREFIX}_position_{name}", text, float(values[name]))
+
+    def _disks(self) -> Iterator[Metric]:
+        spaces = self._storage.disk_spaces
+        for which in ("free", "total"):
+            family = GaugeMetricFamily(
+                f"{PREFIX}_directory_{which}_bytes",
+                f"{which.capitalize()} bytes of the file system that holds a directory.",
+                labels=["directory"],
+            )
+            for name, space in spaces.items():
+                family.add_metric([name], float(getattr(space, f"{which}_bytes")))
+            yield family
+
+    def _statistics(self) -> Iterator[Metric]:
+        statistics = self._storage.statistics()
+        for each in fields(StorageStatistics):
+            described = STORAGE[each.name]
+            value = float(getattr(statistics, each.name))
+            name = f"{PREFIX}_storage_{each.name}"
+            yield _metric(name, described.kind, described.text, value)
+
+
+def _metric(name: str, kind: Kind, text: str, value: float) -> Metric:
+    family = GaugeMetricFamily if kind is Kind.GAUGE else CounterMetricFamily
+    return family(name, text, value)
+
+
+def _adds(by_status: list[int]) -> Metric:
+    counts = ((status.name.lower(), by_status[status]) for status in Status)
+    text = "Batches answered, by the status of the answer."
+    return labelled_counter(f"{PREFIX}_adds", text, "status", counts)

@@ -1,0 +1,75 @@
+"""Keeps what the cluster knows of this bookie current: that it is up, writable, and how much room
+it has.
+
+Leaves holding the registration, and how often it is rewritten, to `metadata.registrar`.
+
+Source: protocol rule 2.1; metadata design, "Registration".
+"""
+
+import asyncio
+from dataclasses import replace
+from typing import Final
+
+from bookie.storage.bookie_storage import BookieStorage
+from bookie.storage.writability import is_condition
+from metadata.ephemeral import HELD_WAIT_S
+from metadata.registrar import BookieRegistrar
+from metadata.registration import BookieRegistration
+
+REFRESH_INTERVAL_S: Final = 10.0
+
+
+class Registration:
+    """One bookie's registration, from `start` to `close`."""
+
+    def __init__(
+        self, storage: BookieStorage, registrar: BookieRegistrar, first: BookieRegistration
+    ) -> None:
+        self._storage = storage
+        self._registrar = registrar
+        self._first = first
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_leaving = False
+
+    async def start(self) -> None:
+        """Register. Raises NameHeldError when another live process holds the bookie's id."""
+        await self._registrar.start(held_wait_s=HELD_WAIT_S)
+        self._storage.writability.on_change(lambda _: self._refresh())
+        self._refresh_and_schedule()
+
+    def withdraw(self) -> None:
+        """Take the registration away until `restore`, so that writers turn to others meanwhile."""
+        self._registrar.want(registered=False)
+
+    def restore(self) -> None:
+        """Register again."""
+        self._registrar.want(registered=True)
+
+    async def leave(self) -> None:
+        """Take the registration away, so that writers turn to others."""
+        self._is_leaving = True
+        if self._timer is not None:
+            self._timer.cancel()
+        await self._registrar.aclose()
+
+    def _refresh_and_schedule(self) -> None:
+        self._refresh()
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(REFRESH_INTERVAL_S, self._refresh_and_schedule)
+
+    def _refresh(self) -> None:
+        if not self._is_leaving:
+            self._registrar.update(describe(self._storage, self._first))
+
+
+def describe(storage: BookieStorage, first: BookieRegistration) -> BookieRegistration:
+    """Return what is to be registered now."""
+    statistics = storage.statistics()
+    others = [feature for feature in first.features if not is_condition(feature)]
+    return replace(
+        first,
+        capacity_bytes=statistics.disk_total_bytes,
+        free_bytes=statistics.disk_free_bytes,
+        writable=storage.is_writable,
+        features=(*others, *storage.writability.features()),
+    )

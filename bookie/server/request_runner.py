@@ -1,0 +1,121 @@
+"""Runs one connection's requests that have to wait for something, a bounded number and size at a
+time.
+
+Leaves what a request does, and the connection, to the callers.
+
+Invariants: requests start in the order in which they came; one that fails is answered UNKNOWN and
+disturbs no other; after `cancel` nothing runs and nothing is answered.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import partial
+
+from bookie.server.server_answers import refusal_frame
+from bookie.server.server_counters import ServerCounters
+from bookie.server.server_limits import ServerLimits
+from bookie.wire.batch import Buffer
+from bookie.wire.messages import Status
+from serving.server_log import ServerLog
+
+Answering = Callable[[], Awaitable[list[Buffer]]]
+"""Carries a request out and returns its answer's frame."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    request_id: int
+    size: int
+    answering: Answering
+
+
+class RequestRunner:
+    """Starts requests while there is room and the peer reads its answers; others wait in order."""
+
+    __slots__ = (
+        "_bytes_running",
+        "_counters",
+        "_is_held",
+        "_limits",
+        "_log",
+        "_number",
+        "_send",
+        "_tasks",
+        "_waiting",
+    )
+
+    def __init__(
+        self,
+        limits: ServerLimits,
+        log: ServerLog,
+        counters: ServerCounters,
+        send: Callable[[list[Buffer]], None],
+    ) -> None:
+        self._limits = limits
+        self._log = log
+        self._counters = counters
+        self._send = send
+        self._waiting: deque[_Waiting] = deque()
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._bytes_running = 0
+        self._number = 0
+        self._is_held = False
+
+    @property
+    def is_full(self) -> bool:
+        """Tell whether so many requests wait that no more should be read from the peer."""
+        return len(self._waiting) >= self._limits.requests_waiting_max
+
+    @property
+    def is_idle(self) -> bool:
+        """Tell whether nothing runs and nothing waits."""
+        return not self._tasks and not self._waiting
+
+    def submit(self, request_id: int, size: int, answering: Answering) -> None:
+        """Run a request whose answer takes about `size` bytes, now or in its turn."""
+        self._waiting.append(_Waiting(request_id, size, answering))
+        self._start_what_fits()
+
+    def hold(self, *, held: bool) -> None:
+        """Start nothing more while the peer does not read its answers."""
+        self._is_held = held
+        self._start_what_fits()
+
+    def cancel(self) -> None:
+        """Forget what waits and cancel what runs."""
+        self._waiting.clear()
+        for task in list(self._tasks.values()):
+            task.cancel()
+
+    def _start_what_fits(self) -> None:
+        limits = self._limits
+        while (
+            self._waiting and not self._is_held and len(self._tasks) < limits.requests_running_max
+        ):
+            size = self._waiting[0].size
+            # One alone always runs, whatever its size.
+            if self._tasks and self._bytes_running + size > limits.requests_running_bytes_max:
+                return
+            waiting = self._waiting.popleft()
+            self._number += 1
+            self._bytes_running += size
+            task = asyncio.get_running_loop().create_task(self._run(self._number, waiting))
+            self._tasks[self._number] = task
+            task.add_done_callback(partial(self._end, self._number, size))
+
+    def _end(self, number: int, size: int, _: asyncio.Task[None]) -> None:
+        del self._tasks[number]
+        self._bytes_running -= size
+        self._start_what_fits()
+
+    async def _run(self, number: int, waiting: _Waiting) -> None:
+        try:
+            answer = await waiting.answering()
+        except Exception as error:  # noqa: BLE001 - whatever one request meets stays with it
+            self._counters.requests_failed += 1
+            self._log.failure("request failed", error, request=number)
+            reason = "the bookie failed to carry this out; its log says why"
+            answer = [refusal_frame(waiting.request_id, Status.UNKNOWN, reason)]
+        self._send(answer)

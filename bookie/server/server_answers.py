@@ -1,0 +1,58 @@
+"""Builds the frames that a bookie answers with.
+
+Leaves what goes into them to `bookie.server.ledger_requests`.
+
+Invariant: an answer never exceeds the largest frame; one that would ends early, before a batch, and
+says where to go on.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from bookie.storage.answers import ReadResult
+from bookie.wire.batch import Buffer, parse_header
+from bookie.wire.codec import TEXT_BYTES_MAX, encode_acks, encode_message
+from bookie.wire.entries import ENTRIES_BATCHES_MAX, ENTRIES_HEADER_BYTES, encode_entries
+from bookie.wire.frames import FRAME_BYTES_MAX, FrameKind, frame_header
+from bookie.wire.messages import Refused, Reply, Status
+
+BATCH_BYTES_MAX: Final = FRAME_BYTES_MAX - ENTRIES_HEADER_BYTES
+"""A batch must fit an answer as well as an add."""
+
+
+def reply_frame(request_id: int, reply: Reply) -> bytes:
+    """Return the frame of an answer to a control message."""
+    body = encode_message(reply)
+    return frame_header(FrameKind.REPLY, request_id, len(body)) + body
+
+
+def refusal_frame(request_id: int, status: Status, reason: str) -> bytes:
+    """Return the frame that says that a request was not carried out, and why."""
+    return reply_frame(request_id, Refused(status, reason[:TEXT_BYTES_MAX]))
+
+
+def acks_frame(acks: Sequence[tuple[int, Status]]) -> bytes:
+    """Return one frame with the answers to many adds."""
+    body = encode_acks(acks)
+    return frame_header(FrameKind.ACKS, 0, len(body)) + body
+
+
+def entries_frame(request_id: int, result: ReadResult) -> list[Buffer]:
+    """Return the answer to a read as buffers to be written one after the other."""
+    result = _fitting(result)
+    body = encode_entries(result.status, result.lac, result.next_entry_id, result.batches)
+    size = sum(map(len, body))
+    return [frame_header(FrameKind.ENTRIES, request_id, size), *body]
+
+
+def _fitting(result: ReadResult) -> ReadResult:
+    size = 0
+    for index, batch in enumerate(result.batches):
+        size += len(batch)
+        if size > BATCH_BYTES_MAX or index == ENTRIES_BATCHES_MAX:
+            assert index, "one batch always fits: a larger one is refused when it is added"
+            following = parse_header(batch).first_entry_id
+            kept = result.batches[:index]
+            return replace(result, status=Status.OK, next_entry_id=following, batches=kept)
+    return result

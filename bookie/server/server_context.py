@@ -1,0 +1,200 @@
+"""Holds what all connections to one bookie share: its storage, its bounds, and who waits for what.
+
+Leaves listening, sweeping and closing to `bookie.server.server`, and each connection's frames to
+`bookie.server.connection`.
+
+Invariants: acks that one group commit gave leave in one write per connection; while a ledger is
+held, no add reaches the storage for it, and those that came meanwhile follow in order.
+
+Source: protocol rules 2.3, 10.1; storage design, "Limits and refusals".
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Final, Protocol
+
+from bookie.server.server_access import Principal, authenticate
+from bookie.server.server_counters import ServerCounters
+from bookie.server.server_limits import ServerLimits
+from bookie.storage.bookie_storage import BookieStorage
+from bookie.wire.batch import BatchView
+from bookie.wire.bodies import BodyPool
+from bookie.wire.messages import WIRE_VERSION, WIRE_VERSION_MIN, Hello, HelloReply, Status
+from metadata.ids import BookieId, LedgerId
+from serving.server_log import ServerLog
+
+FEATURES: Final = 0
+HELD_BYTES_MAX: Final = 64 * 1024 * 1024
+"""Adds kept back while their ledgers may be deleted; beyond it they are answered UNKNOWN."""
+
+
+class Connection(Protocol):
+    """What the shared part asks of a connection."""
+
+    def flush_acks(self) -> None:
+        """Send the acks that have gathered."""
+
+    def pause_for_room(self, *, paused: bool) -> None:
+        """Stop or go on reading."""
+
+    def abort(self) -> None:
+        """Close at once."""
+
+
+class ServerContext:
+    """What connections share; belongs to one event loop."""
+
+    def __init__(
+        self,
+        bookie_id: BookieId,
+        storage: BookieStorage,
+        limits: ServerLimits,
+        counters: ServerCounters,
+        log: ServerLog,
+        now: Callable[[], float],
+    ) -> None:
+        self.bookie_id = bookie_id
+        self.storage = storage
+        self.limits = limits
+        self.counters = counters
+        self.log = log
+        self.now = now
+        self.is_closing = False
+        self.bodies = BodyPool(limits.bodies_bytes_max)
+        self.connections: dict[Connection, asyncio.Transport] = {}
+        self._with_acks: list[Connection] = []
+        self._paused: dict[Connection, None] = {}
+        self._waiting_for_room: asyncio.Task[None] | None = None
+        self._held: dict[LedgerId, list[Callable[[], None]]] = {}
+        self._held_bytes = 0
+        storage.on_group_durable(self.flush_acks)
+
+    # -- connections
+
+    def connection_made(self, connection: Connection, transport: asyncio.Transport) -> None:
+        """Count a connection in, or turn it away."""
+        if self.is_closing or len(self.connections) >= self.limits.connections_max:
+            self.counters.connections_refused += 1
+            self.log.warning("connection refused", connections=len(self.connections))
+            transport.abort()
+            return
+        self.counters.connections_accepted += 1
+        self.connections[connection] = transport
+        self.counters.connections_now = len(self.connections)
+
+    def abort_connections(self) -> None:
+        """Close every connection at once and accept none: nothing may be answered any more."""
+        self.is_closing = True
+        for connection in list(self.connections):
+            connection.abort()
+
+    def connection_lost(self, connection: Connection) -> None:
+        """Count a connection out."""
+        self.connections.pop(connection, None)
+        self._paused.pop(connection, None)
+        self.counters.connections_now = len(self.connections)
+
+    def answer_hello(self, hello: Hello) -> tuple[HelloReply, Principal | None]:
+        """Decide whom a hello lets in (rule 2.3); without a principal, nobody."""
+        principal = authenticate(hello.credentials)
+        status, reason = Status.OK, ""
+        if hello.bookie_id and hello.bookie_id != self.bookie_id:
+            status = Status.WRONG_BOOKIE
+            reason = (
+                f"this is bookie {self.bookie_id}, not {hello.bookie_id[:64]}: look its address up"
+            )
+        elif not self._has_common_version(hello):
+            status = Status.UNSUPPORTED_VERSION
+            reason = (
+                f"this bookie speaks wire versions {WIRE_VERSION_MIN}..{WIRE_VERSION}, "
+                f"the client {hello.wire_version_min}..{hello.wire_version_max}"
+            )
+        elif principal is None:
+            status, reason = Status.UNAUTHORIZED, "the credentials are not accepted"
+        elif self.is_closing:
+            status, reason = Status.CLOSING, "the bookie is closing"
+        reply = HelloReply(
+            status,
+            self.bookie_id,
+            min(WIRE_VERSION, hello.wire_version_max),
+            FEATURES & hello.features,
+            self.limits.frame_bytes_max,
+            self.limits.entry_bytes_max,
+            reason,
+        )
+        return reply, principal if status is Status.OK else None
+
+    @staticmethod
+    def _has_common_version(hello: Hello) -> bool:
+        low = max(hello.wire_version_min, WIRE_VERSION_MIN)
+        return low <= min(hello.wire_version_max, WIRE_VERSION)
+
+    # -- adds and their acks
+
+    def add(
+        self,
+        batch: BatchView,
+        *,
+        recovery: bool,
+        master_key: bytes,
+        done: Callable[[Status], None],
+    ) -> None:
+        """Hand a batch to the storage, in this loop step unless its ledger is held."""
+        held = self._held.get(batch.header.ledger_id) if self._held else None
+        if held is None:
+            self.storage.add(batch, recovery=recovery, master_key=master_key, done=done)
+        elif self._held_bytes + len(batch.data) > HELD_BYTES_MAX:
+            done(Status.UNKNOWN)
+        else:
+            self._held_bytes += len(batch.data)
+            add = self.storage.add
+            held.append(partial(add, batch, recovery=recovery, master_key=master_key, done=done))
+
+    @contextmanager
+    def hold(self, ledger_id: LedgerId) -> Iterator[None]:
+        """Keep every add of a ledger waiting while it may be deleted (rule 10.1)."""
+        assert ledger_id not in self._held, "one deletion per ledger at a time"
+        self._held[ledger_id] = []
+        try:
+            yield
+        finally:
+            for add in self._held.pop(ledger_id):
+                add()
+            if not self._held:
+                self._held_bytes = 0
+
+    def note_acks(self, connection: Connection) -> None:
+        """Have a connection's acks sent with the group's, at the latest in the next loop step."""
+        if not self._with_acks and not self.storage.is_answering_group:
+            asyncio.get_running_loop().call_soon(self.flush_acks)
+        self._with_acks.append(connection)
+
+    def flush_acks(self) -> None:
+        """Send what acks have gathered, one write per connection."""
+        connections, self._with_acks = self._with_acks, []
+        for connection in connections:
+            connection.flush_acks()
+
+    # -- back-pressure
+
+    def pause_until_room(self, connection: Connection) -> None:
+        """Read nothing more from a connection until the storage's queue is below its bound."""
+        self._paused[connection] = None
+        connection.pause_for_room(paused=True)
+        if self._waiting_for_room is None:
+            self._waiting_for_room = asyncio.get_running_loop().create_task(self._resume_at_room())
+
+    async def _resume_at_room(self) -> None:
+        await self.storage.wait_for_room()
+        self._waiting_for_room = None
+        paused, self._paused = self._paused, {}
+        for connection in paused:
+            connection.pause_for_room(paused=False)
+
+    def stop_waiting(self) -> None:
+        """Give up waiting for room: the server has closed."""
+        if self._waiting_for_room is not None:
+            self._waiting_for_room.cancel()
+            self._waiting_for_room = None

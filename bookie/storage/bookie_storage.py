@@ -1,0 +1,400 @@
+"""Adds, reads, fences and checkpoints in terms of the log, the index and the ledger states.
+
+Leaves sockets and frames to `bookie.server.server`, and which requests are refused to
+`bookie.storage.admission`.
+Source: protocol rules 2.4, 4.3, 7.2, 8.3, 10; storage design.
+"""
+
+import asyncio
+import contextlib
+import random
+from collections.abc import Callable
+from functools import partial
+
+from bookie.config import StorageConfig
+from bookie.errors import DiskFullError
+from bookie.files.disk import Disk, DiskSpace
+from bookie.index import ledger_state
+from bookie.log import records
+from bookie.log.log import Log
+from bookie.log.records import RecordKind
+from bookie.storage.admission import Admission
+from bookie.storage.answers import (
+    EntryRangesResult,
+    LedgerSnapshot,
+    ReadResult,
+    StorageStatistics,
+)
+from bookie.storage.cold_ledgers import ColdLedgers, find_held, list_held
+from bookie.storage.commits import Answer, Commits, resolve
+from bookie.storage.deletions import Deletions
+from bookie.storage.ledger_reads import LedgerReads
+from bookie.storage.opening import WHOLE, KnownDisk, Opened, open_parts
+from bookie.storage.overlapping import OverlappingAdd, OverlappingAdds
+from bookie.storage.reading import Reader
+from bookie.storage.recent import RecentEntries
+from bookie.storage.standing import StandingReader
+from bookie.storage.upkeep import Upkeep, UpkeepParts
+from bookie.storage.writability import Writability
+from bookie.wire.batch import BatchView
+from bookie.wire.errors import BatchError
+from bookie.wire.messages import Status
+from metadata.ids import EntryId, LedgerId
+from serving.latency import LatencyCounts
+
+
+class BookieStorage:
+    """The storage of one bookie. Every method belongs to the event loop that opened it."""
+
+    def __init__(
+        self, disk: Disk, config: StorageConfig, opened: Opened, rng: random.Random
+    ) -> None:
+        self.limbo_reason = opened.limbo_reason
+        self._disk = disk
+        self._config = config
+        self._ledgers = ledgers = opened.ledgers
+        self._index = index = opened.index
+        self._segments = segments = opened.segments
+        self._recent = RecentEntries(config.recent_bytes_max)
+        self._reader = Reader(index, segments, self._recent, config.read_bytes_max)
+        self._commits = Commits(ledgers, index, segments, self._recent)
+        end_lsn, on_group = opened.outcome.end_lsn, self._commits.on_group
+        self._log = self.log = self._commits.log = Log(disk, config, segments, end_lsn, on_group)
+        self._cold = ColdLedgers(ledgers, index, self._wake)
+        parts = UpkeepParts(
+            ledgers, self._cold, index, segments, self._log, self._reader, self._recent
+        )
+        loss = opened.outcome.describe_loss()
+        self._upkeep = Upkeep(disk, config, parts, self._wake, rng, loss)
+        self._commits.on_disk_full = self._upkeep.note_disk_full
+        self._commits.callbacks += (self._upkeep.note_changes, self._wake)
+        self._overlapping = OverlappingAdds(
+            self._log, index, self._reader, self._recent, self._wake
+        )
+        self._admission = Admission(ledgers, self._cold, self._log, self._upkeep)
+        self._reads = LedgerReads(
+            ledgers, self._cold, self._admission, self._reader, index, self._log
+        )
+        self._deletions = Deletions(
+            parts, self._admission, self._commits, self._upkeep.checkpointing
+        )
+        self._room: asyncio.Future[None] | None = None
+        self._log_task = asyncio.create_task(self._log.run())
+
+    @classmethod
+    async def open(
+        cls, disk: Disk, config: StorageConfig, *, rng: random.Random, known: KnownDisk = WHOLE
+    ) -> "BookieStorage":
+        """Replay the log over the index and return the storage, ready; run `background()` as a
+        task. What is `known` of the disk may put it in limbo. Raises FormatError, DiskFailedError.
+        """
+        opened = await open_parts(disk, config, known)
+        return cls(disk, config, opened, rng)
+
+    async def close(self) -> None:
+        """Wait for what is queued, checkpoint, seal the log and release every file. Watches are
+        dropped silently.
+        """
+        if self._admission.is_closing:
+            return
+        self._admission.is_closing = True
+        await self._cold.settle()
+        await self._overlapping.settle()
+        self._log.close()
+        await asyncio.gather(self._log_task, return_exceptions=True)
+        if self._log.failure is None:
+            with contextlib.suppress(DiskFullError):  # the next start replays the rest
+                await self._upkeep.checkpoint()
+        await self._segments.close()
+        await self._index.close()
+        await self._disk.close()
+
+    async def background(self) -> None:
+        """Checkpoint, clean and watch the disk's marks until cancelled. Raises DiskFailedError once
+        the disk failed: the process must then stop. Run it as one task from open to close.
+        """
+        watching = asyncio.create_task(self._cold.wait_for_failure())
+        try:
+            await asyncio.gather(self._upkeep.run(self._log_task), watching)
+        finally:
+            watching.cancel()
+
+    def add(
+        self,
+        batch: BatchView,
+        *,
+        recovery: bool,
+        master_key: bytes | None,
+        done: Callable[[Status], None],
+    ) -> None:
+        """Accept and queue a batch in this loop step, or refuse it; `done` is called once: in this
+        call when that is decided, else in the loop step in which its group became durable. A batch
+        of a cold ledger is decided on when the ledger's state has arrived, in the order of calls.
+
+        The batch's buffer must not change afterwards; its CRC is checked here. Statuses: OK,
+        BAD_REQUEST (CRC), FENCED, CONFLICT, READ_ONLY, UNAUTHORIZED, DELETED, UNKNOWN (a duplicate
+        cannot be compared, or the disk failed), CLOSING.
+        """
+        header = batch.header
+        try:
+            batch.verify_crc()
+        except BatchError:
+            done(Status.BAD_REQUEST)
+            return
+        ledger_id = header.ledger_id
+        if ledger_id not in self._ledgers.states and self._cold.must_wait(ledger_id):
+            decide = partial(self._add, batch, done, master_key, recovery=recovery)
+            self._cold.defer(ledger_id, len(batch.data), decide, stores=True)
+        else:
+            self._add(batch, done, master_key, recovery=recovery)
+
+    def _add(
+        self, batch: BatchView, done: Answer, master_key: bytes | None, *, recovery: bool
+    ) -> None:
+        header = batch.header
+        refusal = self._admission.refuse_add(header.ledger_id, master_key, recovery=recovery)
+        if refusal is not None:
+            done(refusal)
+            return
+        state = self._ledgers.get_or_make(header.ledger_id)
+        if header.first_entry_id > state.accepted_highest:
+            self._commits.accept(state, batch, None, master_key, done)
+            return
+        self._overlapping.add(
+            OverlappingAdd(
+                state,
+                batch,
+                done,
+                lambda: self._admission.refuse_held_add(state, master_key, recovery=recovery),
+                lambda gaps: self._commits.accept(state, batch, gaps, master_key, done),
+            )
+        )
+
+    def set_standing_reader(self, reader: StandingReader) -> None:
+        """Set what is asked for unknown ledgers at or below the horizon (rule 10.3)."""
+        self._cold.ask_standing = reader
+
+    def on_group_durable(self, callback: Callable[[], None]) -> None:
+        """Register what is called after each group's `done` callbacks, in the same loop step."""
+        self._commits.callbacks.insert(-1, callback)
+
+    @property
+    def is_answering_group(self) -> bool:
+        """Tell whether what `on_group_durable` registered is still to be called in this step."""
+        return self._commits.is_answering
+
+    @property
+    def queued_bytes(self) -> int:
+        """Bytes accepted and not yet durable."""
+        return self._log.queued_bytes + self._overlapping.queued_bytes + self._cold.queued_bytes
+
+    @property
+    def has_room(self) -> bool:
+        """Tell whether the queue and what waits for checkpoints are below their bounds; otherwise,
+        `wait_for_room()`.
+        """
+        return self.queued_bytes < self._config.queue_bytes_max and self._upkeep.has_room
+
+    async def wait_for_room(self) -> None:
+        """Return once there is room, or the log has failed."""
+        while not self.has_room and self._log.failure is None:
+            self._upkeep.note_changes()
+            self._room = self._room or asyncio.get_running_loop().create_future()
+            await asyncio.shield(self._room)
+
+    async def fence(self, ledger_id: LedgerId, master_key: bytes | None) -> LedgerSnapshot:
+        """Refuse ordinary adds to a ledger for ever, durably, to one never seen too (rule 7.2).
+
+        The snapshot is taken after everything accepted before is durable. Statuses: OK,
+        UNAUTHORIZED, DELETED, READ_ONLY (no room even in the reserve), UNKNOWN (limbo, or the disk
+        failed).
+        """
+        begin = partial(self._begin_fence, ledger_id, master_key)
+        state = await self._cold.run(ledger_id, begin, stores=True)
+        if isinstance(state, Status):
+            return self._reads.snapshot(ledger_id, state)
+        status = Status.OK
+        try:
+            if not state.is_fence_durable:
+                self._commits.keep_key(state, master_key)
+                fence = records.encode_ledger(ledger_id)
+                status = await self._commits.append(RecordKind.FENCE, fence)
+                if status is Status.OK:
+                    state.is_fence_durable = True
+            elif state.queued_count:
+                await self._log.barrier()
+                status = Status.OK if self._log.failure is None else Status.UNKNOWN
+            refusal = self._admission.refuse_held(state, master_key)
+            return self._reads.snapshot(ledger_id, refusal or status)
+        finally:
+            state.use_count -= 1
+
+    def _begin_fence(
+        self, ledger_id: LedgerId, master_key: bytes | None
+    ) -> ledger_state.LedgerState | Status:
+        """Refuse ordinary adds from here on; the state is held."""
+        admission = self._admission
+        refusal = admission.refuse(ledger_id, master_key)
+        refusal = refusal or admission.refuse_trimmed(ledger_id, exists_is_enough=True)
+        if refusal is not None:
+            return refusal
+        state = self._ledgers.get_or_make(ledger_id)
+        state.use_count += 1
+        if not state.fenced:
+            state.fenced = True
+            state.touch()
+            self._ledgers.notify(ledger_id)
+        return state
+
+    async def read_lac(self, ledger_id: LedgerId, master_key: bytes | None) -> LedgerSnapshot:
+        """Return what is known of a ledger. Statuses: as `read`, without NO_SUCH_ENTRY."""
+        return await self._reads.read_lac(ledger_id, master_key)
+
+    async def write_lac(
+        self, ledger_id: LedgerId, lac: EntryId, master_key: bytes | None
+    ) -> LedgerSnapshot:
+        """Store an explicit LAC, durably (rule 8.4). Statuses: as `add`, without CONFLICT."""
+        stored: asyncio.Future[Status] = asyncio.get_running_loop().create_future()
+        self.tell_lac(ledger_id, lac, master_key, partial(resolve, stored))
+        snapshot = partial(self._reads.snapshot, ledger_id, await stored)
+        return await self._cold.run(ledger_id, snapshot)
+
+    def tell_lac(
+        self, ledger_id: LedgerId, lac: EntryId, master_key: bytes | None, done: Answer
+    ) -> None:
+        """Advertise an explicit LAC at once, read-only or not, and queue it; `done` as in `add`."""
+        if ledger_id not in self._ledgers.states and self._cold.must_wait(ledger_id):
+            decide = partial(self._tell_lac, ledger_id, lac, master_key, done)
+            self._cold.defer(ledger_id, 0, decide, stores=True)
+        else:
+            self._tell_lac(ledger_id, lac, master_key, done)
+
+    def _tell_lac(
+        self, ledger_id: LedgerId, lac: EntryId, master_key: bytes | None, done: Answer
+    ) -> None:
+        refusal = self._admission.refuse_add(ledger_id, master_key, recovery=False)
+        if refusal in (None, Status.READ_ONLY):
+            self._commits.advertise_lac(self._ledgers.get_or_make(ledger_id), lac)
+        if refusal is None:
+            self._commits.store_lac(ledger_id, lac, master_key, done)
+        else:
+            done(refusal)
+
+    async def read(
+        self,
+        ledger_id: LedgerId,
+        first_entry_id: EntryId,
+        last_entry_id: EntryId,
+        bytes_max: int,
+        master_key: bytes | None,
+        *,
+        after_fence: bool,
+    ) -> ReadResult:
+        """Return entries first..last, without gaps, at most about `bytes_max` (at least one batch).
+
+        `after_fence`: the caller fenced the ledger just before (rule 7.3). Statuses: OK,
+        NO_SUCH_ENTRY, NO_SUCH_LEDGER, UNKNOWN (damaged or limbo), UNAUTHORIZED, DELETED,
+        BAD_REQUEST.
+        """
+        return await self._reads.read(
+            ledger_id, first_entry_id, last_entry_id, bytes_max, master_key, after_fence=after_fence
+        )
+
+    def try_read(
+        self,
+        ledger_id: LedgerId,
+        first_entry_id: EntryId,
+        last_entry_id: EntryId,
+        bytes_max: int,
+        master_key: bytes | None,
+    ) -> ReadResult | None:
+        """Return what `read` would if all is in the recent-entries cache. Not for recovery."""
+        return self._reads.try_read(ledger_id, first_entry_id, last_entry_id, bytes_max, master_key)
+
+    def watch_lac(self, ledger_id: LedgerId, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call back on the loop when the ledger's LAC advances, and when it is fenced or deleted;
+        return what cancels the watch. A ledger never seen may be watched.
+        """
+        return self._ledgers.watch(ledger_id, callback)
+
+    def lac_of(self, ledger_id: LedgerId) -> EntryId:
+        """Return the advertised LAC, NO_ENTRY when the ledger is not known. Never waits."""
+        return ledger_state.advertised_lac(self._ledgers.states.get(ledger_id))
+
+    async def entry_ranges(
+        self, ledger_id: LedgerId, first_entry_id: EntryId, limit: int
+    ) -> EntryRangesResult:
+        """List the ranges held from `first_entry_id` on, at most `limit`."""
+        return await self._reads.entry_ranges(ledger_id, first_entry_id, limit)
+
+    async def list_ledgers(self, after: int, limit: int) -> tuple[list[LedgerId], int | None]:
+        """List ledgers held or fenced here with ids above `after`, ascending, at most `limit`; also
+        return up to which id the list is complete, None when nothing follows. A ledger that comes
+        or goes during the call may or may not be listed.
+        """
+        return await list_held(self._ledgers, self._index, after, limit)
+
+    async def find_held(self, ledger_ids: list[LedgerId]) -> list[LedgerId]:
+        """Return those of some ledgers that are held or fenced here."""
+        return await find_held(self._ledgers, self._index, ledger_ids)
+
+    @property
+    def ledger_count(self) -> int:
+        """How many ledgers are held or fenced here."""
+        return self._ledgers.count
+
+    async def delete_ledger(self, ledger_id: LedgerId) -> Status:
+        """Refuse the ledger's id for ever, durably (rule 10.2), and give its bytes to the next
+        cleaning.
+
+        The caller has made sure by rule 10.1 that it may. Statuses: OK, READ_ONLY, UNKNOWN.
+        """
+        return await self._deletions.delete(ledger_id)
+
+    async def release_ledger(self, ledger_id: LedgerId) -> Status:
+        """Give up the entries of a ledger that moved away, durably; it stays fenced (rule 10.1).
+
+        Statuses: OK, NO_SUCH_LEDGER, READ_ONLY, UNKNOWN.
+        """
+        return await self._deletions.release(ledger_id)
+
+    async def is_released(self, ledger_id: LedgerId) -> bool:
+        """Tell whether a ledger was released and nothing was stored for it since."""
+        return await self._deletions.is_released(ledger_id)
+
+    @property
+    def writability(self) -> Writability:
+        """Return what refuses ordinary adds, or makes negatives unsure, and why."""
+        return self._upkeep.writability
+
+    @property
+    def is_writable(self) -> bool:
+        """Tell whether ordinary adds are accepted: no operator, disk mark or limbo forbids it."""
+        return self._upkeep.is_writable and not self._admission.is_closing
+
+    @property
+    def disk_spaces(self) -> dict[str, DiskSpace]:
+        """Return the room of each directory's file system at the last look."""
+        return self._upkeep.disk_spaces
+
+    def statistics(self) -> StorageStatistics:
+        """Return counters and gauges."""
+        return self._upkeep.statistics(self._commits.counts, self.queued_bytes)
+
+    def latencies(self) -> dict[str, LatencyCounts]:
+        """Return how long syncs of the log and checkpoints took, by name."""
+        return {"sync": self._log.sync_latency, "checkpoint": self._upkeep.checkpoint_latency}
+
+    async def checkpoint(self) -> None:
+        """Move what the memory holds into the index, and advance the mark."""
+        await self._upkeep.checkpoint()
+
+    async def clean(self) -> int:
+        """Drop dead segments and rewrite low-live ones that are due; returns the bytes freed."""
+        return await self._upkeep.clean()
+
+    def _wake(self) -> None:
+        """Wake tasks that wait for room once there is some, or never will be."""
+        if self._room is not None and (self.has_room or self._log.failure is not None):
+            room, self._room = self._room, None
+            room.set_result(None)

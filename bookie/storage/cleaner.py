@@ -1,0 +1,375 @@
+"""Carries out cleaning: deletes the runs of deleted ledgers, drops dead segments, rewrites
+scattered ones sorted by ledger.
+
+Leaves the choice to `bookie.storage.cleaning`.
+
+Invariants, in this order: the new segment is written and synced, its name is synced, each run moves
+only if the index still names the old place, that commit is synced, reads of the old file have
+ended, the old file goes. A segment whose runs cannot all be accounted for, or be read, is kept.
+A rewrite is begun only when it fits into the room of its pass, index pages included.
+Source: storage design, "Cleaning"; reliability D20.
+"""
+
+import asyncio
+import random
+from dataclasses import dataclass, field
+from typing import Final
+
+from bookie.config import StorageConfig
+from bookie.errors import DamagedRecordError, DiskFailedError, DiskFullError
+from bookie.files.disk import Buffer, Disk, File
+from bookie.index.index import Index
+from bookie.index.index_pages import Move
+from bookie.index.index_runs import Run
+from bookie.log import listing, records, replay
+from bookie.log.listed_runs import ListedRuns
+from bookie.log.records import ADDS, RECORD_HEADER_BYTES, Record, RecordKind
+from bookie.log.segments import DIRECTORY, UNFINISHED_SUFFIX, Segment, Segments
+from bookie.slices import in_order, in_slices
+from bookie.storage import cleaning
+from bookie.storage.cleaning import CleaningPlan, CleaningRoom
+from bookie.storage.ledgers import RUNS_LEFT_MAX, Ledgers
+from bookie.storage.named_runs import find_named, live_bytes_of
+from bookie.wire.batch import parse_header
+
+PIECE_BYTES = 1024 * 1024
+PART_RECORDS: Final = 65_536
+"""About so many records are looked up and rewritten at a time: each takes up to a kilobyte of
+memory meanwhile. A segment with more of them is rewritten as several.
+"""
+FULL_DISK_MOVES_MAX: Final = 64
+"""Runs moved in one index transaction on a full disk: it copies few of the index's pages."""
+
+
+@dataclass(slots=True)
+class _Rewrite:
+    """A new segment while it is written."""
+
+    segment: Segment
+    file: File
+    buffers: list[Buffer] = field(default_factory=list)
+    footer: bytearray = field(default_factory=bytearray)
+    moves: list[Move] = field(default_factory=list)
+    written: int = 0
+    record_count: int = 0
+    is_open_ended: bool = False
+    """Whether the next run may join the last move: its records end where its entries end."""
+
+
+class Cleaner:
+    """Cleans one storage."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        config: StorageConfig,
+        ledgers: Ledgers,
+        index: Index,
+        segments: Segments,
+        rng: random.Random,
+    ) -> None:
+        self.cleaned_count = 0
+        self.freed_bytes = 0
+        self.written_bytes = 0
+        self._disk = disk
+        self._config = config
+        self._ledgers = ledgers
+        self._index = index
+        self._segments = segments
+        self._rng = rng
+        self._removed: list[int] = []
+
+    def take_removed(self) -> list[int]:
+        """Return the segments removed since the last call, for the index to forget."""
+        removed, self._removed = self._removed, []
+        return removed
+
+    def put_back_removed(self, removed: list[int]) -> None:
+        """Have the index forget these segments later: it could not now."""
+        self._removed += removed
+
+    def plan(self, room: CleaningRoom) -> CleaningPlan:
+        """Return what the next pass would do, from what is known of the segments."""
+        mark_segment = records.segment_of(self._index.meta.mark_lsn)
+        segments = self._segments.by_number.values()
+        return cleaning.plan_cleaning(segments, mark_segment, self._config, room)
+
+    def retry_kept(self) -> None:
+        """Have the next pass try again what earlier ones had to keep."""
+        for segment in self._segments.by_number.values():
+            segment.is_kept = False
+
+    async def count_next(self) -> bool:
+        """Compare one segment's live bytes with the index, each segment in turn, and correct them;
+        return whether there is less alive than was thought. Raises DiskFullError.
+        """
+        mark_segment = records.segment_of(self._index.meta.mark_lsn)
+        below = [s for n, s in sorted(self._segments.by_number.items()) if n < mark_segment]
+        segment = next((each for each in below if not each.is_counted), None)
+        if segment is None:
+            for each in below:
+                each.is_counted = False
+            return False
+        segment.is_counted = True
+        live_bytes = None if segment.is_damaged else await self.live_bytes(segment)
+        if live_bytes is None:
+            return False
+        change = live_bytes - segment.live_bytes
+        if abs(change) <= segment.size * cleaning.GAIN_SHARE_MIN:
+            return False
+        await self._index.correct_live_bytes(segment.number, change)
+        segment.live_bytes += change
+        return change < 0
+
+    async def live_bytes(self, segment: Segment) -> int | None:
+        """Return how many bytes of a segment the index names; None when it cannot account for
+        them.
+        """
+        listed = await listing.list_records(self._segments, segment)
+        if listed is None:
+            return None
+        total = 0
+        for part in await listed.parts(PART_RECORDS):
+            runs = await self._named(segment, part)
+            if runs is None:
+                return None
+            total += await live_bytes_of(runs)
+        return total
+
+    async def clean(self, room: CleaningRoom) -> int:
+        """Do one pass; return the bytes freed. Raises DiskFullError."""
+        before = self.freed_bytes
+        try:
+            await self._delete_ledgers()
+        except DiskFullError:
+            if not room.is_full:
+                raise  # on a full disk, what is dead already can go without the index's help
+        mark_segment = records.segment_of(self._index.meta.mark_lsn)
+        for segment in [s for n, s in sorted(self._segments.by_number.items()) if n < mark_segment]:
+            await self._measure(segment, is_full=room.is_full)
+        plan = self.plan(room)
+        for number in plan.dead:
+            await self._clean_segments([number], room)
+        if plan.rewrite:
+            await self._clean_segments(list(plan.rewrite), room)
+        return self.freed_bytes - before
+
+    async def _delete_ledgers(self) -> None:
+        ledgers = self._ledgers
+        if ledgers.has_more_runs_left and not ledgers.runs_left:
+            found = await self._index.list_runs_left(RUNS_LEFT_MAX)
+            ledgers.has_more_runs_left = len(found) == RUNS_LEFT_MAX
+            ledgers.runs_left.update(dict.fromkeys(found))
+        for ledger_id in list(ledgers.runs_left):
+            if self._index.is_moving(ledger_id):
+                continue  # a checkpoint stores runs of it: the next pass finds all of them
+            await self._index.delete_all(ledger_id, self._segments.free)
+            ledgers.note_runs_gone(ledger_id)
+
+    async def _measure(self, segment: Segment, *, is_full: bool) -> None:
+        if segment.is_damaged:
+            return
+        if segment.record_count is None:
+            segment.record_count = await listing.count_records(self._segments, segment)
+        if segment.mean_run_bytes is None and not segment.is_cleaned and not is_full:
+            runs = await listing.list_records(self._segments, segment)
+            segment.mean_run_bytes = 0 if runs is None else await runs.mean_bytes()
+
+    async def _clean_segments(self, numbers: list[int], room: CleaningRoom) -> None:
+        """Move what the index names in some segments to a new one, as far as it fits, and remove
+        them. What is left out is left to the next pass.
+        """
+        named: dict[tuple[int, int], Run] = {}
+        cleared: list[int] = []
+        needed_bytes = self._index_growth(room)
+        for number in numbers:
+            segment = self._segments.by_number[number]
+            listed = await listing.list_records(self._segments, segment)
+            if listed is not None and len(listed) > PART_RECORDS:
+                if not cleared:
+                    await self._clean_in_parts(segment, listed, room)
+                    return
+                break
+            runs = None if listed is None else await self._named(segment, listed)
+            if listed is None or runs is None:
+                segment.is_kept = True
+                continue
+            if cleared and len(named) + len(runs) > PART_RECORDS:
+                break
+            segment.live_bytes = await live_bytes_of(runs)
+            needed_bytes += segment.live_bytes + _footer_bytes(listed)
+            if runs and needed_bytes > room.free_bytes:
+                segment.is_kept = not cleared  # the first one: nothing of this plan fits
+                break
+            async for part in in_slices(runs):
+                named.update({(ledger_id, run[1]): run for ledger_id, run in part})
+            cleared.append(number)
+        unmoved: dict[int, None] = {}
+        if named:
+            unmoved = await self._rewrite(named, room)
+        await self._remove(cleared, unmoved)
+
+    async def _clean_in_parts(
+        self, segment: Segment, listed: ListedRuns, room: CleaningRoom
+    ) -> None:
+        """Move what the index names in a segment with many records to several new ones, and remove
+        it when nothing of it is left.
+        """
+        free_bytes = room.free_bytes - self._index_growth(room)
+        unmoved: dict[int, None] = {}
+        for part in await listed.parts(PART_RECORDS):
+            runs = await self._named(segment, part)
+            if runs is None:
+                unmoved[segment.number] = None
+                continue
+            if not runs:
+                continue
+            live_bytes = await live_bytes_of(runs)
+            free_bytes -= live_bytes + _footer_bytes(part)
+            if free_bytes < 0:
+                unmoved[segment.number] = None
+                break
+            named = {(ledger_id, run[1]): run for ledger_id, run in runs}
+            unmoved |= await self._rewrite(named, room)
+            segment.live_bytes -= live_bytes
+        await self._remove([segment.number], unmoved)
+
+    def _index_growth(self, room: CleaningRoom) -> int:
+        """Return how many bytes of the room the index may need for moves."""
+        growth_bytes = self._index.growth_bytes(self._moves_max(room))
+        if room.index_bytes is None:
+            return growth_bytes
+        # Without room for the index nothing can be moved, and dead segments can still go.
+        return room.free_bytes if growth_bytes > room.index_bytes else 0
+
+    async def _remove(self, cleared: list[int], unmoved: dict[int, None]) -> None:
+        """Remove segments from which all was moved, and keep the others."""
+        gone = [
+            number
+            for number in cleared
+            if number not in unmoved and not self._segments.by_number[number].is_damaged
+        ]
+        for number in cleared:
+            self._segments.by_number[number].is_kept = number not in gone
+        for number in gone:
+            self.freed_bytes += self._segments.by_number[number].size
+            self.cleaned_count += 1
+            await self._segments.remove(number)
+            self._removed.append(number)
+        if gone:
+            await self._disk.sync_directory(DIRECTORY)
+
+    async def _named(self, segment: Segment, listed: ListedRuns) -> list[tuple[int, Run]] | None:
+        return await find_named(self._ledgers, self._index, segment.number, listed)
+
+    def _moves_max(self, room: CleaningRoom) -> int:
+        limit = self._config.transaction_runs_max
+        return min(limit, FULL_DISK_MOVES_MAX) if room.is_full else limit
+
+    async def _rewrite(
+        self, named: dict[tuple[int, int], Run], room: CleaningRoom
+    ) -> dict[int, None]:
+        """Write runs, by ledger and first entry id and in that order, into a new segment, and have
+        the index name it; return the old segments that it may still name.
+        """
+        segment = Segment(self._segments.take_number(), is_cleaned=True, size=0)
+        unfinished = segment.name + UNFINISHED_SUFFIX
+        rewrite = _Rewrite(segment, await self._disk.create(unfinished, background=True))
+        try:
+            self._put(rewrite, RecordKind.HEAD, records.encode_head(0, records.HEAD_IS_CLEANED))
+            async for keys in in_order(named):
+                for ledger_id, first in keys:
+                    run = named[ledger_id, first]
+                    found = await self._read_run(run)
+                    if found is not None:
+                        self._put_run(rewrite, ledger_id, run, found)
+                    if segment.size - rewrite.written >= PIECE_BYTES:
+                        await self._flush(rewrite, room.bytes_per_s)
+            records.end_footer(rewrite.footer, segment.size)
+            self._put(rewrite, RecordKind.FOOTER, rewrite.footer)
+            await self._flush(rewrite, room.bytes_per_s)
+        except DiskFullError:
+            await rewrite.file.close()
+            await self._disk.unlink(unfinished)
+            raise
+        await self._disk.rename(unfinished, segment.name)
+        await self._disk.sync_directory(DIRECTORY)
+        rewrite.file.drop_cached(0, segment.size)
+        self._segments.adopt(segment, rewrite.file)
+        segment.record_count = rewrite.record_count
+        limit = self._moves_max(room)
+        unmoved: dict[int, None] = {}
+        for start in range(0, len(rewrite.moves), limit):
+            moves = rewrite.moves[start : start + limit]
+            segment.live_bytes += sum(move.new[3] for move in moves)
+            unmoved |= await self._index.move(moves)
+        return unmoved
+
+    async def _read_run(self, run: Run) -> list[Record] | None:
+        """Return the records of a run that hold some of its entries; None, with its segment kept,
+        when one is damaged.
+        """
+        last, first, location, size = run
+        number = records.segment_of(location)
+        try:
+            data = await self._segments.read_patiently(number, records.offset_of(location), size)
+        except (DamagedRecordError, DiskFailedError):
+            self._segments.by_number[number].is_damaged = True
+            return None
+        found, taken, _ = replay.scan(memoryview(data), location)
+        if taken != size:
+            self._segments.by_number[number].is_damaged = True
+            return None
+        headers = [parse_header(record.body) for record in found]
+        return [
+            record
+            for record, header in zip(found, headers, strict=True)
+            if header.last_entry_id >= first and header.first_entry_id <= last
+        ]
+
+    def _put_run(self, rewrite: _Rewrite, ledger_id: int, run: Run, found: list[Record]) -> None:
+        """Queue a run's records, joined to the run before where entries and bytes both touch."""
+        location = records.lsn_of(rewrite.segment.number, rewrite.segment.size)
+        for record in found:
+            self._put(rewrite, ADDS, record.body)
+        size = records.lsn_of(rewrite.segment.number, rewrite.segment.size) - location
+        starts_whole = parse_header(found[0].body).first_entry_id == run[1]
+        move = rewrite.moves[-1] if rewrite.moves else None
+        if (
+            move is not None
+            and rewrite.is_open_ended
+            and starts_whole
+            and move.ledger_id == ledger_id
+            and move.new[0] + 1 == run[1]
+            and move.new[3] + size <= self._config.run_bytes_max
+        ):
+            joined = (run[0], move.new[1], move.new[2], move.new[3] + size)
+            rewrite.moves[-1] = Move(ledger_id, (*move.old, run), joined)
+        else:
+            rewrite.moves.append(Move(ledger_id, (run,), (run[0], run[1], location, size)))
+        rewrite.is_open_ended = parse_header(found[-1].body).last_entry_id == run[0]
+
+    def _put(self, rewrite: _Rewrite, kind: int, body: Buffer) -> None:
+        segment = rewrite.segment
+        lsn = records.lsn_of(segment.number, segment.size)
+        size = RECORD_HEADER_BYTES + len(body)
+        if kind == ADDS:
+            rewrite.footer += records.footer_run(body, segment.size, size)
+            rewrite.record_count += 1
+        rewrite.buffers += (records.encode_header(kind, body, lsn, lsn), body)
+        segment.size += size
+
+    async def _flush(self, rewrite: _Rewrite, bytes_per_s: float) -> None:
+        """Write what is queued, and wait so that the pace is kept."""
+        buffers, rewrite.buffers = rewrite.buffers, []
+        size = rewrite.segment.size - rewrite.written
+        await rewrite.file.commit(rewrite.written, buffers)
+        rewrite.written = rewrite.segment.size
+        self.written_bytes += size
+        pace = 0.9 + 0.2 * self._rng.random()  # bookies that began together drift apart
+        await asyncio.sleep(pace * size / bytes_per_s)
+
+
+def _footer_bytes(listed: ListedRuns) -> int:
+    """Return the bytes that a new segment needs for some records besides them."""
+    return len(listed) * records.FOOTER_RUN_BYTES + cleaning.SEGMENT_OVERHEAD_BYTES

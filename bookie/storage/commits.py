@@ -1,0 +1,207 @@
+"""Queues what was accepted in the log, and gives each group its effect and its answers once it is
+durable.
+
+Leaves deciding what is accepted to `bookie.storage.bookie_storage`.
+
+Invariants: only durable records reach the index, in the order of the log; a group takes effect in
+one loop step, and is answered behind that; nothing is answered OK whose group did not sync.
+Source: protocol rule 4.3; storage design, "One log".
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import cast
+
+from bookie.errors import BookieError, DiskFullError, StorageClosedError
+from bookie.index import ledger_state
+from bookie.index.index import Index
+from bookie.index.ledger_state import LedgerState
+from bookie.log import records
+from bookie.log.log import Log, LogItem
+from bookie.log.records import ADDS, RECORD_HEADER_BYTES, RecordKind
+from bookie.log.segments import Segments
+from bookie.storage.ledgers import Ledgers
+from bookie.storage.overlapping import Gaps, PendingAdd
+from bookie.storage.recent import RecentEntries
+from bookie.wire.batch import BatchView
+from bookie.wire.messages import Status
+from metadata.ids import EntryId, LedgerId
+
+Answer = Callable[[Status], None]
+
+
+@dataclass(slots=True)
+class Counts:
+    """What was stored since the storage was opened."""
+
+    entries: int = 0
+    bytes: int = 0
+    batches: int = 0
+
+
+class Commits:
+    """The way from acceptance to durability. `log` is set right after it is made: each needs the
+    other.
+    """
+
+    def __init__(
+        self, ledgers: Ledgers, index: Index, segments: Segments, recent: RecentEntries
+    ) -> None:
+        self.counts = Counts()
+        self.is_answering = False
+        """While true, `callbacks` are still to be called in this loop step."""
+        self.callbacks: list[Callable[[], None]] = []
+        """Called after the answers of each group, in the same loop step."""
+        self.on_disk_full: Callable[[], None] = _nothing
+        self.log: Log
+        self._ledgers = ledgers
+        self._index = index
+        self._segments = segments
+        self._recent = recent
+
+    def accept(
+        self,
+        state: LedgerState,
+        batch: BatchView,
+        gaps: Gaps | None,
+        master_key: bytes | None,
+        done: Answer,
+    ) -> None:
+        """Queue a batch that was found good, in the loop step in which it was found so."""
+        if state.master_key is None:
+            self.keep_key(state, master_key)
+        try:
+            self.log.append(ADDS, batch.data, PendingAdd(state, batch, gaps, done))
+        except BookieError as error:
+            done(status_of(error))
+            return
+        if ledger_state.note_accepted(state, batch.header):
+            self._ledgers.notify(state.ledger_id)
+
+    def keep_key(self, state: LedgerState, master_key: bytes | None) -> None:
+        """Store the first key that is presented, before what came with it."""
+        if master_key is None or state.master_key is not None:
+            return
+        state.master_key = master_key
+        state.touch()
+        state.use_count += 1
+
+        def forget_if_failed(status: Status) -> None:
+            state.use_count -= 1
+            if status is not Status.OK and state.master_key is master_key:
+                state.master_key = None
+                state.touch()  # a checkpoint may have stored it
+
+        body = records.encode_master_key(state.ledger_id, master_key)
+        try:
+            self.log.append(RecordKind.MASTER_KEY, body, forget_if_failed)
+        except BookieError as error:
+            forget_if_failed(status_of(error))
+
+    def advertise_lac(self, state: LedgerState, lac: EntryId) -> None:
+        """Tell a LAC to who asks from now on: it is true whoever stores it."""
+        if ledger_state.note_lac(state, lac):
+            self._ledgers.notify(state.ledger_id)
+
+    def store_lac(
+        self, ledger_id: LedgerId, lac: EntryId, master_key: bytes | None, done: Answer
+    ) -> None:
+        """Queue an explicit LAC (rule 8.4)."""
+        self.keep_key(self._ledgers.get_or_make(ledger_id), master_key)
+        self.queue(RecordKind.EXPLICIT_LAC, records.encode_lac(ledger_id, lac), done)
+
+    async def append(self, kind: RecordKind, body: bytes) -> Status:
+        """Append a control record; return once it is durable or refused."""
+        future: asyncio.Future[Status] = asyncio.get_running_loop().create_future()
+        self.queue(kind, body, partial(resolve, future))
+        return await future
+
+    def queue(self, kind: RecordKind, body: bytes, done: Answer) -> None:
+        """Queue a control record; `done` is called once it is durable, or at once if refused."""
+        try:
+            self.log.append(kind, body, done)
+        except BookieError as error:
+            done(status_of(error))
+
+    def on_group(self, group: list[LogItem], error: BookieError | None) -> None:
+        """Give a group its effect: index it if it is stored, then answer everyone."""
+        answers: list[Answer] = []
+        size = 0
+        for item in group:
+            context = item.context
+            if isinstance(context, PendingAdd):
+                if error is None:
+                    size += self._store_add(context, item.lsn)
+                ledger_state.note_unqueued(context.state)
+                answers.append(context.done)
+            else:
+                if error is None and item.kind == RecordKind.TOMBSTONE:
+                    self._store_tombstone(records.decode_ledger(item.body))
+                if error is None and item.kind == RecordKind.RELEASED:
+                    self._release(records.decode_ledger(item.body))
+                answers.append(cast("Answer", context))
+        if size:
+            segment = records.segment_of(group[0].lsn)
+            self._segments.by_number[segment].live_bytes += size
+        if isinstance(error, DiskFullError):
+            self.on_disk_full()
+        status = Status.OK if error is None else status_of(error)
+        self.is_answering = True
+        try:
+            for answer in answers:
+                answer(status)
+        finally:
+            self.is_answering = False
+        for callback in self.callbacks:
+            callback()
+
+    def _store_add(self, add: PendingAdd, lsn: int) -> int:
+        batch, state = add.batch, add.state
+        header, ledger_id = batch.header, state.ledger_id
+        size = RECORD_HEADER_BYTES + len(batch.data)
+        first = header.first_entry_id
+        if add.gaps is None:
+            self._index.insert(ledger_id, first, first + header.count - 1, lsn, size)
+            self._recent.put(batch)
+        else:
+            for gap_first, gap_last in add.gaps:
+                self._index.insert(ledger_id, gap_first, gap_last, lsn, size)
+        ledger_state.note_stored(state, header)
+        counts = self.counts
+        counts.batches += 1
+        counts.entries += header.count
+        counts.bytes += len(batch.data)
+        return size
+
+    def _release(self, ledger_id: LedgerId) -> None:
+        self._segments.free(self._index.drop(ledger_id))
+        self._recent.drop(ledger_id)
+        ledger_state.release(self._ledgers.states[ledger_id])
+        self._ledgers.notify(ledger_id)
+
+    def _store_tombstone(self, ledger_id: LedgerId) -> None:
+        self._segments.free(self._index.drop(ledger_id))
+        self._recent.drop(ledger_id)
+        self._ledgers.delete(ledger_id, has_runs=True)
+        self._ledgers.notify(ledger_id)
+
+
+def resolve(future: asyncio.Future[Status], status: Status) -> None:
+    """Give an answer to a future, unless whoever waited has gone."""
+    if not future.done():
+        future.set_result(status)
+
+
+def status_of(error: BookieError) -> Status:
+    """Say in an answer why the log did not store something; after a failure the outcome is
+    unknown.
+    """
+    if isinstance(error, DiskFullError):
+        return Status.READ_ONLY
+    return Status.CLOSING if isinstance(error, StorageClosedError) else Status.UNKNOWN
+
+
+def _nothing() -> None:
+    """Stand where nobody wants to know."""

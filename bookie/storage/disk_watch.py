@@ -1,0 +1,179 @@
+"""Watches the room on the disks of one storage, and decides when it is full and what may still be
+written.
+
+Leaves freeing room to `bookie.storage.upkeep`, and the reserve's file to `bookie.log.reserve`.
+
+Invariants: the room that the reserve lacks counts as used, so a bookie is writable again only when
+its reserve fits beside everything else; while the reserve is given up, recovery adds leave the
+floor free, which fences, tombstones, index pages and one rewrite may use.
+Source: docs/operating.md, "A full disk"; storage design, "Limits and refusals".
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from bookie.config import StorageConfig
+from bookie.files.disk import Disk, DiskSpace
+from bookie.files.index_store import StoreSizes
+from bookie.log.reserve import Reserve
+from bookie.storage.cleaning import CleaningRoom, pace_of
+from bookie.storage.writability import Reason, Writability
+
+LOG: Final = "log"
+INDEX: Final = "index"
+DIRECTORIES: Final = (LOG, INDEX, "identity")
+"""What may lie on file systems of its own."""
+FULL: Final = (Reason.DISK_FULL, Reason.DISK_HIGH_MARK, Reason.RESERVE_MISSING)
+"""The reasons that count as a full disk."""
+
+
+class DiskWatch:
+    """What is known of the room on the disks. `look` measures; everything else is arithmetic."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        config: StorageConfig,
+        reserve: Reserve,
+        writability: Writability,
+        written_bytes: Callable[[], int],
+        index_sizes: Callable[[], StoreSizes],
+    ) -> None:
+        """Take functions that return how many bytes the log has written since it was opened, and
+        how large the index's store is.
+        """
+        self.spaces: dict[str, DiskSpace] = dict.fromkeys(DIRECTORIES, DiskSpace(0, 0))
+        """The room of each directory's file system at the last look."""
+        self._disk = disk
+        self._config = config
+        self._reserve = reserve
+        self._index_refuses = False
+        """An update of the index found no room, and none was stored since."""
+        self._writability = writability
+        self._written_bytes = written_bytes
+        self._index_sizes = index_sizes
+        self._written_at_look = 0
+        self._looked = False
+
+    async def look(self, *, is_pressed: bool) -> None:
+        """Measure and decide. `is_pressed`: a write just found no room. Raises DiskFailedError."""
+        written = self._written_bytes()
+        await self._reserve.measure()
+        self.spaces = {name: await self._disk.space(name) for name in DIRECTORIES}
+        self._written_at_look, self._looked = written, True
+        used = self.used_share
+        if used >= self._config.disk_high_mark:
+            self._note_use()
+        elif used < self._config.disk_low_mark and not is_pressed:
+            for reason in FULL:
+                self._writability.end(reason, where=LOG)
+        for name in self.other_mounts:
+            self._judge_other(name, is_pressed=is_pressed)
+        if self.is_full and self.free_bytes < self._config.floor_bytes:
+            await self._reserve.give_up()
+            self.spaces[LOG] = await self._disk.space(LOG)
+            self._written_at_look = self._written_bytes()
+        elif not self.is_full:
+            self._reserve.want()
+
+    def note_full(self, what: str) -> None:
+        """Count a disk as full from now on: a write found no room, to the index or to the log."""
+        where = LOG
+        if what.rpartition("/")[2] == INDEX and INDEX in self.other_mounts:
+            where, self._index_refuses = INDEX, True
+        text = f"the disk of {where}/ refused a write: no space left"
+        self._writability.begin(Reason.DISK_FULL, text, where=where)
+
+    def note_index_stored(self) -> None:
+        """Take note that the index had room for an update."""
+        self._index_refuses = False
+
+    def _note_use(self) -> None:
+        """Count the disk as full from now on, because of the room that is left."""
+        config, space, missing = self._config, self.space, self.missing_bytes
+        text = describe_use(LOG, space, config.disk_high_mark)
+        is_raw_use = 1.0 - space.free_bytes / max(1, space.total_bytes) >= config.disk_high_mark
+        if is_raw_use or self.is_full:
+            self._writability.begin(Reason.DISK_HIGH_MARK, text, where=LOG)
+        else:
+            text = f"{text}, which leaves no room for the reserve of {missing} bytes"
+            self._writability.begin(Reason.RESERVE_MISSING, text, where=LOG)
+
+    def _judge_other(self, name: str, *, is_pressed: bool) -> None:
+        """Count a mount besides the log's as full or not by its marks."""
+        space = self.spaces[name]
+        free_bytes = space.free_bytes + self._reusable_bytes(name)
+        used = 1.0 - free_bytes / max(1, space.total_bytes)
+        if used >= self._config.disk_high_mark:
+            text = describe_use(name, space, self._config.disk_high_mark)
+            self._writability.begin(Reason.DISK_HIGH_MARK, text, where=name)
+        elif used < self._config.disk_low_mark:
+            self._writability.end(Reason.DISK_HIGH_MARK, where=name)
+            if not is_pressed and not self._index_refuses:
+                self._writability.end(Reason.DISK_FULL, where=name)
+
+    def _reusable_bytes(self, name: str) -> int:
+        """Return the bytes of the index's file that the index may fill again."""
+        return self._index_sizes().reusable_bytes if name == INDEX else 0
+
+    @property
+    def space(self) -> DiskSpace:
+        """Return the room of the log's file system at the last look."""
+        return self.spaces[LOG]
+
+    @property
+    def other_mounts(self) -> list[str]:
+        """Return the directories that are on other file systems than the log."""
+        device = self.space.device
+        return [name for name in DIRECTORIES if self.spaces[name].device != device]
+
+    @property
+    def is_full(self) -> bool:
+        """Tell whether ordinary adds are refused for lack of room."""
+        return any(self._writability.has(reason) for reason in FULL)
+
+    @property
+    def free_bytes(self) -> int:
+        """Bytes that are free for the log, less what it wrote since the last look."""
+        return self.space.free_bytes - (self._written_bytes() - self._written_at_look)
+
+    @property
+    def missing_bytes(self) -> int:
+        """Bytes that the reserve lacks."""
+        wanted = self._config.reserve_bytes(self.space.total_bytes)
+        return max(0, wanted - self._reserve.held_bytes)
+
+    @property
+    def used_share(self) -> float:
+        """Share of the disk in use, with what the reserve lacks."""
+        return 1.0 - (self.free_bytes - self.missing_bytes) / max(1, self.space.total_bytes)
+
+    @property
+    def takes_recovery_adds(self) -> bool:
+        """Tell whether recovery adds leave enough room for what may not be refused."""
+        if not self.is_full or self._reserve.held_bytes or not self._looked:
+            return True
+        return self.free_bytes >= self._config.floor_bytes
+
+    def room(self, backlog_bytes: int) -> CleaningRoom:
+        """Return what a pass of cleaning may use."""
+        config = self._config
+        if self.is_full:
+            free_bytes = self.free_bytes - config.reserve_bytes_min
+        else:  # a rewrite does not take the disk above its high mark
+            share = max(0.0, config.disk_high_mark - self.used_share)
+            free_bytes = int(share * self.space.total_bytes)
+        pace = pace_of(backlog_bytes, self.used_share, config, is_full=self.is_full)
+        index_bytes: int | None = None
+        if INDEX in self.other_mounts:
+            index_bytes = self.spaces[INDEX].free_bytes + self._reusable_bytes(INDEX)
+        return CleaningRoom(free_bytes, self.is_full, pace, index_bytes)
+
+
+def describe_use(name: str, space: DiskSpace, high_mark: float) -> str:
+    """Say how full the disk of a directory is."""
+    used = 1.0 - space.free_bytes / max(1, space.total_bytes)
+    return (
+        f"the disk of {name}/ is used to {used:.1%}, the high mark is {high_mark:.1%}: "
+        f"{space.free_bytes} of {space.total_bytes} bytes are free"
+    )

@@ -1,0 +1,263 @@
+"""Holds the ledger states that are in memory, changes that are not stored yet, and LAC watches.
+
+Leaves decisions to `bookie.index.ledger_state`, durability to `bookie.storage.bookie_storage`, and
+loading states from the index to `bookie.storage.cold_ledgers`.
+
+A state is *hot* while it is in memory and *cold* while it is in the index alone.
+Invariants: a ledger has at most one `LedgerState` at a time; a state leaves the memory only when
+the index stores all of it and nothing holds it; an id is taken for never seen only when it is above
+every id that was ever seen here, or after the index was asked.
+
+Source: protocol rules 8.4, 10.2, 10.3.
+"""
+
+import asyncio
+import itertools
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from bookie.errors import DiskFailedError
+from bookie.index import ledger_state
+from bookie.index.ledger_state import LedgerState, Unsaved
+from metadata.ids import NO_ENTRY, LedgerId
+
+HOT_LEDGERS_MAX: Final = 20_000
+RUNS_LEFT_MAX: Final = 100_000
+"""Deleted ledgers whose runs wait in memory to be removed; the index has the rest of the list."""
+NOTIFIED_AT_ONCE: Final = 1_000
+"""Watches of one ledger that are called in one loop step."""
+RECENT_TOMBSTONES_MAX: Final = 10_000
+"""Stored tombstones that are kept in memory, for writers that ask again and again."""
+
+
+class Ledgers:
+    """The ledgers that are in memory, and counts of all that are held or deleted here."""
+
+    def __init__(self, hot_max: int = HOT_LEDGERS_MAX) -> None:
+        """`hot_max`: how many states without changes are kept, about."""
+        self.states: dict[int, LedgerState] = {}
+        """The hot ones."""
+        self.tombstones: dict[int, bool] = {}
+        """Deleted ids that are not stored so far; True while runs of them are in the index."""
+        self.runs_left: dict[int, None] = {}
+        """Deleted ids whose runs are to be removed; not all of them if `has_more_runs_left`."""
+        self.has_more_runs_left = False
+        self.count = 0
+        """Ledgers held or fenced here, hot or cold."""
+        self.tombstone_count = 0
+        """Deleted ids, stored or not."""
+        self.highest_id = -1
+        """No ledger with a higher id was ever seen here."""
+        self.horizon = -1
+        """Tombstones of ledgers up to this id may have been trimmed (rule 10.3)."""
+        self.unsaved = Unsaved()
+        self._saving: dict[int, None] = {}
+        self._hot_max = hot_max
+        self._clock: deque[int] = deque()
+        """Every hot id once, or more often if it went and came back; eviction goes round."""
+        self._recent_tombstones: dict[int, None] = {}
+        self._watchers: dict[int, dict[int, Callable[[], None]]] = {}
+        self._tokens = itertools.count()
+
+    @property
+    def unsaved_count(self) -> int:
+        """Return how many ledgers' stored form is out of date."""
+        return len(self.unsaved.ledger_ids)
+
+    @property
+    def changed_count(self) -> int:
+        """Return how many ledgers `changed_ids` returns; one that changed again counts twice."""
+        return len(self.unsaved.ledger_ids) + len(self._saving)
+
+    def changed_ids(self) -> Iterator[int]:
+        """Return the ledgers of which the index may have nothing, or something older."""
+        return itertools.chain(self.unsaved.ledger_ids, self._saving)
+
+    def is_cold(self, ledger_id: int) -> bool:
+        """Tell whether only the index knows what became of a ledger."""
+        return (
+            ledger_id <= self.highest_id
+            and ledger_id not in self.states
+            and not self.is_deleted(ledger_id)
+        )
+
+    def is_deleted(self, ledger_id: int) -> bool:
+        """Tell whether a ledger that is not cold was deleted."""
+        return ledger_id in self.tombstones or ledger_id in self._recent_tombstones
+
+    def get_or_make(self, ledger_id: LedgerId) -> LedgerState:
+        """Return the state of a ledger that is not cold, or is cold and not in the index: then it
+        is a new one.
+        """
+        state = self.states.get(ledger_id)
+        if state is None:
+            state = LedgerState(ledger_id, self.unsaved)
+            state.touch()
+            self._keep(ledger_id, state)
+            self.count += 1
+        return state
+
+    def take_in(self, ledger_id: int, value: bytes | None) -> None:
+        """Bring the stored form of a cold ledger into memory; None: nothing is stored. Raises
+        DiskFailedError when it is damaged: the next start then finds out what was lost.
+        """
+        if value is None or not self.is_cold(ledger_id):
+            return
+        found = ledger_state.decode(LedgerId(ledger_id), value, self.unsaved)
+        if found is None:
+            raise DiskFailedError("index", f"the state of ledger {ledger_id} is damaged")
+        if isinstance(found, LedgerState):
+            self._keep(ledger_id, found)
+            return
+        while len(self._recent_tombstones) >= RECENT_TOMBSTONES_MAX:
+            del self._recent_tombstones[next(iter(self._recent_tombstones))]
+        self._recent_tombstones[ledger_id] = None
+
+    def delete(self, ledger_id: int, *, has_runs: bool) -> None:
+        """Turn a ledger that is not cold into a deleted id."""
+        state = self.states.pop(ledger_id, None)
+        if state is not None:
+            state.is_deleted = True
+            self.count -= 1
+        if not self.is_deleted(ledger_id):
+            self.tombstone_count += 1
+        self.highest_id = max(self.highest_id, ledger_id)
+        self._bury(ledger_id, has_runs=has_runs)
+        if has_runs:
+            self.note_runs_left(ledger_id)
+
+    def raise_horizon(self, ledger_id: int) -> None:
+        """Note that tombstones up to an id may be missing from here on."""
+        self.horizon = max(self.horizon, ledger_id)
+        self.highest_id = max(self.highest_id, ledger_id)
+
+    def note_runs_left(self, ledger_id: int) -> None:
+        """Note that runs of a deleted ledger are in the index."""
+        if len(self.runs_left) < RUNS_LEFT_MAX:
+            self.runs_left[ledger_id] = None
+        else:
+            self.has_more_runs_left = True
+
+    def note_runs_gone(self, ledger_id: int) -> None:
+        """Note that the index has no runs of a deleted ledger any more."""
+        self.runs_left.pop(ledger_id, None)
+        self._bury(ledger_id, has_runs=False)
+
+    def take_unsaved(self) -> dict[int, None]:
+        """Return the ledgers whose stored form is out of date, for a checkpoint: they stay in
+        memory until `note_saved` or `unsave`. What changes from here on is unsaved again.
+        """
+        assert not self._saving, "one checkpoint at a time"
+        self._saving = self.unsaved.take()
+        return self._saving
+
+    def encode(self, ledger_id: int, highest_moved: int) -> bytes | None:
+        """Return a ledger's stored form, and note that the index has its runs up to
+        `highest_moved`.
+        """
+        has_runs = self.tombstones.get(ledger_id)
+        if has_runs is not None:
+            return ledger_state.encode_deleted(LedgerId(ledger_id), has_runs=has_runs)
+        state = self.states.get(ledger_id)
+        if state is None:
+            return None
+        state.indexed_highest = max(state.indexed_highest, highest_moved)
+        return state.encode(state.indexed_highest)
+
+    def note_saved(self) -> None:
+        """Note that a checkpoint stored what it took."""
+        saving, self._saving = self._saving, {}
+        if self.tombstones:
+            unsaved = self.unsaved.ledger_ids
+            for ledger_id in [each for each in self.tombstones if each not in unsaved]:
+                if ledger_id in saving:
+                    del self.tombstones[ledger_id]
+
+    def unsave(self) -> None:
+        """Take what a checkpoint took for out of date again: the checkpoint failed."""
+        saving, self._saving = self._saving, {}
+        for ledger_id in saving:
+            state = self.states.get(ledger_id)
+            if state is not None:
+                state.touch()
+            elif ledger_id in self.tombstones:
+                self.unsaved.ledger_ids[ledger_id] = None
+
+    def indexed_highest_of(self, ledger_id: int) -> int:
+        """Return the highest id that the index's store holds of a ledger that is in memory."""
+        state = self.states.get(ledger_id)
+        return NO_ENTRY if state is None else state.indexed_highest
+
+    def evict(self, looks_max: int) -> bool:
+        """Drop states that are stored and not in use while there are too many, looking at no more
+        than `looks_max`; tell whether there are too many still.
+        """
+        states, saving = self.states, self._saving
+        if len(self._clock) > 2 * len(states) + self._hot_max:
+            self._clock = deque(states)  # most of it were ledgers that are deleted now
+        clock = self._clock
+        for _ in range(min(looks_max, len(clock))):
+            if len(states) <= self._hot_max:
+                return False
+            ledger_id = clock.popleft()
+            state = states.get(ledger_id)
+            if state is None:
+                continue
+            is_held = state.use_count or state.queued_count or state.is_dirty or ledger_id in saving
+            if is_held or state.was_used:
+                state.was_used = False
+                clock.append(ledger_id)
+            else:
+                del states[ledger_id]
+        return len(states) > self._hot_max
+
+    def enter_limbo(self, *, fence: bool) -> None:
+        """Take every hot ledger for one of which something was lost (rule 2.4)."""
+        for state in self.states.values():
+            ledger_state.enter_limbo(state, fence=fence)
+
+    def watch(self, ledger_id: int, callback: Callable[[], None]) -> Callable[[], None]:
+        """Register a callback for `notify`; return what removes it."""
+        token = next(self._tokens)
+        self._watchers.setdefault(ledger_id, {})[token] = callback
+
+        def cancel() -> None:
+            watchers = self._watchers.get(ledger_id)
+            if watchers is not None:
+                watchers.pop(token, None)
+                if not watchers:
+                    del self._watchers[ledger_id]
+
+        return cancel
+
+    def notify(self, ledger_id: int) -> None:
+        """Call every watch of a ledger, a bounded number of them now and in each later loop step.
+        One that is cancelled before its turn is not called.
+        """
+        watchers = self._watchers.get(ledger_id)
+        if not watchers:
+            return
+        if len(watchers) > NOTIFIED_AT_ONCE:
+            self._notify_some(ledger_id, deque(watchers))
+            return
+        for callback in list(watchers.values()):
+            callback()
+
+    def _notify_some(self, ledger_id: int, tokens: deque[int]) -> None:
+        for _ in range(min(len(tokens), NOTIFIED_AT_ONCE)):
+            callback = self._watchers.get(ledger_id, {}).get(tokens.popleft())
+            if callback is not None:
+                callback()
+        if tokens:
+            asyncio.get_running_loop().call_soon(self._notify_some, ledger_id, tokens)
+
+    def _keep(self, ledger_id: int, state: LedgerState) -> None:
+        self.states[ledger_id] = state
+        self._clock.append(ledger_id)
+        self.highest_id = max(self.highest_id, ledger_id)
+
+    def _bury(self, ledger_id: int, *, has_runs: bool) -> None:
+        self._recent_tombstones.pop(ledger_id, None)
+        self.tombstones[ledger_id] = has_runs
+        self.unsaved.ledger_ids[ledger_id] = None

@@ -1,0 +1,316 @@
+"""Brings a storage back from its disk: loads the ledger states, replays the log, and decides on
+limbo.
+
+Leaves serving to `bookie.storage.bookie_storage`.
+
+Invariants: replay applies records in the order of the log, and the latest wins; what the index's
+store cannot account for (its mark, or a count and an XOR over the ledger states) is rebuilt from
+every segment that is left, in limbo.
+Source: protocol rules 2.4, 10.2; storage design, "One log" and "Index".
+"""
+
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Final, TypeVar, cast
+
+from bookie.config import StorageConfig
+from bookie.errors import DiskFullError, FormatError
+from bookie.files.disk import Disk
+from bookie.files.index_store import OrderedStore, Transaction
+from bookie.index import (
+    horizon_pages,
+    index_pages,
+    ledger_state,
+    stored_segments,
+    stored_states,
+)
+from bookie.index.index import Index
+from bookie.index.index_pages import FLAG_FENCES_LOST, FLAG_LIMBO, INDEX_VERSION, Meta
+from bookie.index.stored_states import StatesCheck
+from bookie.log import records, replay
+from bookie.log.records import RECORD_HEADER_BYTES, Record, RecordKind
+from bookie.log.recovery_scan import LogReplay, ReplayOutcome, find_segments
+from bookie.log.reserve import Reserve
+from bookie.log.segments import Segments, segment_name
+from bookie.storage.cold_ledgers import load_states
+from bookie.storage.ledgers import RUNS_LEFT_MAX, Ledgers
+from bookie.storage.start_checkpoints import StartCheckpoints, Verdict
+from bookie.wire.batch import Buffer, parse_header
+from bookie.wire.errors import BatchError
+
+INDEX_NAME: Final = "index"
+_NO_INDEX: Final = "the index was lost or is damaged"
+Value = TypeVar("Value")
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """The parts of a storage, as its disk left them."""
+
+    ledgers: Ledgers
+    index: Index
+    segments: Segments
+    outcome: ReplayOutcome
+    limbo_reason: str
+    """Why this start entered limbo; empty when it did not."""
+
+
+@dataclass(frozen=True, slots=True)
+class KnownDisk:
+    """What is known of a disk before it is read (rule 2.6)."""
+
+    lost_data: str = ""
+    """Why the disk may lack what was stored; empty when there is no reason."""
+    recorded_end_lsn: int = 0
+    """A log that ends before it lacks what was stored."""
+
+
+WHOLE: Final = KnownDisk()
+
+
+async def open_parts(disk: Disk, config: StorageConfig, known: KnownDisk = WHOLE) -> Opened:
+    """Load and replay. Raises FormatError for files of a newer release, DirectoryLockedError,
+    DiskFailedError.
+    """
+    await disk.lock()
+    segments = await find_segments(disk)
+    store = await disk.open_index(INDEX_NAME, config.index_map_bytes)
+    ledgers = Ledgers(config.hot_ledgers_max)
+    reserve = Reserve(disk, config)
+    meta = await _load_meta(store, ledgers, reserve, is_new=not segments.by_number)
+    await disk.sync_directory(INDEX_NAME)  # the store syncs its file, not the name of it
+    await _load_segments(store, segments, meta)
+    index = Index(store, config, meta)
+    applier = _Applier(ledgers, index, segments)
+    verdict = Verdict(ledgers, index, has_lost_data=bool(known.lost_data))
+    checkpoints = StartCheckpoints(config, reserve, index, segments, verdict)
+    store_if_due = partial(checkpoints.store_if_due, ledgers)
+    if not meta.mark_lsn and meta.flags & FLAG_LIMBO:
+        await _apply_cleaned(disk, segments, applier, store_if_due)
+    log = LogReplay(disk, segments, meta.mark_lsn, applier.apply, applier.prepare, store_if_due)
+    verdict.outcome = log.outcome
+    await log.read()
+    lost_data = known.lost_data or missing_end(log.outcome.end_lsn, known.recorded_end_lsn)
+    if lost_data:
+        # Durable before the tail is copied: the copy lies behind every recorded position.
+        verdict.note_lost_data()
+        await verdict.note_loss()
+    outcome = await _with_room(reserve, log.settle)
+    await checkpoints.finish(ledgers, outcome.end_lsn)
+    reason = lost_data or (outcome.describe_loss() if outcome.corrupt else _NO_INDEX)
+    return Opened(ledgers, index, segments, outcome, reason if verdict.flags is not None else "")
+
+
+def missing_end(end_lsn: int, recorded_end_lsn: int) -> str:
+    """Return why a log that ends at `end_lsn` lacks what was stored; empty when it does not."""
+    if end_lsn >= recorded_end_lsn:
+        return ""
+    return (
+        f"the log ends at LSN {end_lsn}, before the position that was recorded, {recorded_end_lsn}:"
+        " this is an old copy, or its newest part was lost"
+    )
+
+
+async def _with_room(reserve: Reserve, work: Callable[[], Awaitable[Value]]) -> Value:
+    """Do what a start cannot do without; on a full disk, in the room of the reserve."""
+    try:
+        return await work()
+    except DiskFullError:
+        await reserve.give_up()
+        return await work()
+
+
+async def _load_segments(store: OrderedStore, segments: Segments, meta: Meta) -> None:
+    """Take over what the index says of the segments, and number new ones above all that it ever
+    named: a missing one's places may still be named.
+    """
+    segments.note_used(records.segment_of(meta.mark_lsn))
+    named = partial(_scan_segments, stored_segments.LIVE_BYTES)
+    for number, is_whole in await _load_all(store, named):
+        if is_whole:
+            segments.note_used(number)
+    for number, live_bytes in await _load_all(store, index_pages.scan_live_bytes):
+        if number in segments.by_number:
+            segments.by_number[number].live_bytes = live_bytes
+    damaged = partial(_scan_segments, stored_segments.DAMAGED)
+    for number, is_whole in await _load_all(store, damaged):
+        if is_whole and number in segments.by_number:
+            segments.by_number[number].is_damaged = True
+
+
+def _scan_segments(kind: bytes, transaction: Transaction, after: int) -> list[tuple[int, bool]]:
+    return stored_segments.scan_numbers(transaction, kind, after)
+
+
+async def _load_meta(
+    store: OrderedStore, ledgers: Ledgers, reserve: Reserve, *, is_new: bool
+) -> Meta:
+    """Return the checkpoint's mark with the states loaded; where some are damaged or missing, a
+    fresh one in limbo, with those that are left: each has its own CRC.
+
+    What this process finds in the store may be in the page cache alone; so it commits once, which
+    proves all that the store now holds, before anything is done on the strength of it (rule 2.5).
+    """
+    meta = await store.view(index_pages.read_meta)
+    if meta is not None and meta.version > INDEX_VERSION:
+        raise FormatError(INDEX_NAME, f"it has format version {meta.version}, of a newer release")
+    check = await _check_states(store)
+    ledgers.count, ledgers.tombstone_count = check.held_count, check.deleted_count
+    ledgers.highest_id = check.last_id
+    ledgers.raise_horizon(check.horizon)
+    ledgers.runs_left.update(dict.fromkeys(check.runs_left))
+    ledgers.has_more_runs_left = check.has_more_runs_left
+    found = (check.count, check.xor)
+    is_damaged = bool(check.damaged) or check.is_horizon_damaged
+    if meta is not None and not is_damaged and found == (meta.state_count, meta.state_xor):
+        stamped = replace(meta, version=INDEX_VERSION)
+        stamp = partial(_write_meta, stamped)
+        await _with_room(reserve, lambda: store.update(stamp))
+        return stamped
+    is_lost = not is_new or not await store.view(index_pages.is_empty)
+    fresh = Meta(INDEX_VERSION, (FLAG_LIMBO | FLAG_FENCES_LOST) * is_lost, 0, 0, 0)
+
+    def begin(transaction: Transaction) -> None:
+        for ledger_id in check.damaged:
+            transaction.delete(index_pages.state_key(ledger_id))
+        if check.is_horizon_damaged:
+            horizon_pages.forget_horizon(transaction)
+        index_pages.write_meta(
+            transaction, replace(fresh, state_count=check.count, state_xor=check.xor)
+        )
+
+    await _with_room(reserve, lambda: store.update(begin))
+    return fresh
+
+
+def _write_meta(meta: Meta, transaction: Transaction) -> None:
+    index_pages.write_meta(transaction, meta)
+
+
+async def _check_states(store: OrderedStore) -> StatesCheck:
+    """Verify every stored state, without keeping any."""
+    check = StatesCheck()
+    while not check.is_done:
+        go_on = partial(stored_states.check_some, check=check, runs_left_max=RUNS_LEFT_MAX)
+        check = await store.view(go_on)
+    return check
+
+
+async def _load_all(
+    store: OrderedStore, scan: Callable[[Transaction, int], list[tuple[int, Value]]]
+) -> list[tuple[int, Value]]:
+    loaded: list[tuple[int, Value]] = []
+    after = -1
+    while found := await store.view(partial(_scan_from, scan, after)):
+        loaded += found
+        after = found[-1][0]
+    return loaded
+
+
+def _scan_from(
+    scan: Callable[[Transaction, int], list[tuple[int, Value]]],
+    after: int,
+    transaction: Transaction,
+) -> list[tuple[int, Value]]:
+    return scan(transaction, after)
+
+
+async def _apply_cleaned(
+    disk: Disk,
+    segments: Segments,
+    applier: "_Applier",
+    store_if_due: Callable[[int], Awaitable[None]],
+) -> None:
+    """Apply the adds of rewritten segments, which the log does not hold any more."""
+    for number, segment in sorted(segments.by_number.items()):
+        if segment.is_cleaned:
+            file = await disk.open(segment.name)
+            reader = replay.SegmentReader(file, number, 0)
+            while (part := await reader.next()) is not None:
+                if not isinstance(part, replay.Damage):
+                    await applier.prepare(part)
+                    for record in part:
+                        applier.apply(record)
+                    await store_if_due(0)
+            await file.close()
+
+
+class _Applier:
+    """Gives every replayed record its effect."""
+
+    def __init__(self, ledgers: Ledgers, index: Index, segments: Segments) -> None:
+        self._ledgers = ledgers
+        self._index = index
+        self._segments = segments
+
+    async def prepare(self, found: list[Record]) -> None:
+        """Bring the states of the ledgers that some records are about into memory, and remove from
+        the store what a release gave up: a crash may have come before that.
+        """
+        ledger_ids = dict.fromkeys(map(_ledger_of, found))
+        ledger_ids.pop(None, None)
+        await load_states(self._ledgers, self._index, cast("Iterable[int]", ledger_ids))
+        for record in found:
+            if record.header.kind is RecordKind.RELEASED:
+                await self._index.delete_all(
+                    records.decode_ledger(record.body), self._segments.free
+                )
+
+    def apply(self, record: Record) -> None:
+        """Apply one record, whose ledger is not cold."""
+        header, body = record.header, record.body
+        if header.kind is RecordKind.ADDS:
+            self._apply_adds(header.lsn, body)
+            return
+        if header.kind in (RecordKind.HEAD, RecordKind.FOOTER):
+            return
+        ledger_id = records.decode_ledger(body)
+        if self._ledgers.is_deleted(ledger_id):
+            return
+        if header.kind is RecordKind.TOMBSTONE:
+            self._segments.free(self._index.drop(ledger_id))
+            self._ledgers.delete(ledger_id, has_runs=True)
+            return
+        state = self._ledgers.get_or_make(ledger_id)
+        state.touch()
+        if header.kind is RecordKind.FENCE:
+            state.fenced = state.is_fence_durable = True
+        elif header.kind is RecordKind.RELEASED:
+            self._segments.free(self._index.drop(ledger_id))
+            ledger_state.release(state)
+        elif header.kind is RecordKind.EXPLICIT_LAC:
+            ledger_state.note_lac(state, records.decode_lac(body))
+        elif header.kind is RecordKind.MASTER_KEY:
+            state.master_key = records.decode_master_key(body)
+
+    def _apply_adds(self, lsn: int, body: Buffer) -> None:
+        try:
+            header = parse_header(body)
+        except BatchError as error:  # its CRCs hold, so it was written like that
+            name = segment_name(records.segment_of(lsn), is_cleaned=False)
+            raise FormatError(name, f"the batch at LSN {lsn} makes no sense: {error}") from error
+        ledger_id = header.ledger_id
+        if self._ledgers.is_deleted(ledger_id):
+            return
+        state = self._ledgers.get_or_make(ledger_id)
+        size = RECORD_HEADER_BYTES + len(body)
+        first = header.first_entry_id
+        self._index.insert(ledger_id, first, first + header.count - 1, lsn, size)
+        self._segments.by_number[records.segment_of(lsn)].live_bytes += size
+        if not header.is_slice:
+            ledger_state.note_lac(state, header.lac)
+        ledger_state.note_stored(state, header)
+
+
+def _ledger_of(record: Record) -> int | None:
+    """Return the ledger that a record is about, None when it is about none, or makes no sense."""
+    kind = record.header.kind
+    if kind in (RecordKind.HEAD, RecordKind.FOOTER):
+        return None
+    if kind is not RecordKind.ADDS:
+        return records.decode_ledger(record.body)
+    try:
+        return parse_header(record.body).ledger_id
+    except BatchError:
+        return None  # applying it says where it is

@@ -1,0 +1,287 @@
+"""Reads ranges of entries: from the recent ones, else by the index from as few contiguous reads as
+possible.
+
+Leaves permission, fences and the order of negatives to `bookie.storage.bookie_storage`.
+
+Invariants: what is returned was checked by its CRC, or never left memory; a damaged or missing
+record is UNKNOWN, never negative.
+Source: protocol rules 2.4, 8.3; storage design, "Index".
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from bookie.errors import DamagedRecordError, DescriptorsExhaustedError, DiskFailedError
+from bookie.index import ledger_state
+from bookie.index.index import Index
+from bookie.index.index_runs import Run
+from bookie.index.ledger_state import LedgerState
+from bookie.log import records
+from bookie.log.records import RECORD_HEADER_BYTES, RecordKind
+from bookie.log.segments import Segments
+from bookie.storage.answers import EntryRangesResult, ReadResult
+from bookie.storage.recent import RecentEntries
+from bookie.wire.batch import BatchView, Buffer
+from bookie.wire.errors import BatchError
+from bookie.wire.messages import Status
+from metadata.ids import EntryId
+
+LOOKUP_RUNS: Final = 64
+FIRST_READ_BYTES: Final = 64 * 1024
+"""A read within a long run begins with this much, or with what may be returned where that is
+more.
+"""
+LOOKUPS_MAX: Final = 4
+"""How often a run is looked up again because cleaning moved it."""
+BATCHES_PER_ANSWER_MAX: Final = 2_048
+"""Each batch costs some microseconds of the event loop, whatever its size; the reader asks for the
+rest.
+"""
+DAMAGED_RANGES_MAX: Final = 10_000
+
+
+@dataclass(slots=True)
+class _Wanted:
+    """What is left to read, and what was read."""
+
+    ledger_id: int
+    next_entry_id: int
+    last_entry_id: int
+    room: int
+    batches: list[Buffer] = field(default_factory=list)
+
+    @property
+    def is_full(self) -> bool:
+        """Tell whether the answer is as long as it may be; it has one batch at least."""
+        return bool(self.batches) and (
+            self.room <= 0 or len(self.batches) >= BATCHES_PER_ANSWER_MAX
+        )
+
+
+class Reader:
+    """Reads for all ledgers."""
+
+    def __init__(
+        self, index: Index, segments: Segments, recent: RecentEntries, read_bytes_max: int
+    ) -> None:
+        self.is_limbo = False
+        self.damaged: dict[tuple[int, int], None] = {}
+        """Damaged places found, as (ledger id, entry id), for repair; bounded."""
+        self.entries_read = 0
+        self.bytes_read = 0
+        self.unproven: dict[int, int] = {}
+        """Ledgers whose runs the index cannot account for, each with an entry that was missed."""
+        self._index = index
+        self._segments = segments
+        self._recent = recent
+        self._read_bytes_max = read_bytes_max
+
+    def read_nowait(
+        self, state: LedgerState, first: int, last: int, bytes_max: int
+    ) -> ReadResult | None:
+        """Return the answer when the memory has it, else None."""
+        room = min(bytes_max, self._read_bytes_max)
+        found = self._recent.find(state.ledger_id, first, last, room, BATCHES_PER_ANSWER_MAX)
+        if found:
+            end = found[-1].header.last_entry_id
+            next_entry_id = min(end, last) + 1
+            batches = tuple([_cut(batch, first, last) for batch in found])
+            self._count(batches, next_entry_id - first)
+            return self._result(state, Status.OK, next_entry_id, batches)
+        if first > state.highest and not state.queued_count:
+            return self._result(state, self._negative(state), first, ())
+        return None
+
+    async def read(self, state: LedgerState, first: int, last: int, bytes_max: int) -> ReadResult:
+        """Return the answer, from the disk if need be; UNKNOWN while no descriptor is left."""
+        try:
+            return await self.read_surely(state, first, last, bytes_max)
+        except DescriptorsExhaustedError:  # nothing is damaged: the reader may ask again
+            return self._result(state, Status.UNKNOWN, first, ())
+
+    async def read_surely(
+        self, state: LedgerState, first: int, last: int, bytes_max: int
+    ) -> ReadResult:
+        """Return the answer, from the disk if need be. Raises DescriptorsExhaustedError, so that
+        UNKNOWN means that what was stored cannot be read later either.
+        """
+        wanted = _Wanted(state.ledger_id, first, last, min(bytes_max, self._read_bytes_max))
+        batches = wanted.batches
+        status = Status.OK
+        attempts = LOOKUPS_MAX
+        while wanted.next_entry_id <= last and not wanted.is_full:
+            start = wanted.next_entry_id
+            found = await self._index.look_up(
+                state.ledger_id, start, last, state.indexed_highest, LOOKUP_RUNS
+            )
+            status = await self._read_runs(found.runs, wanted)
+            if wanted.next_entry_id > start:
+                continue
+            if (
+                status is Status.UNKNOWN
+                and attempts
+                and await self._has_moved(state, found.runs[0])
+            ):
+                attempts -= 1
+                continue
+            if status is Status.OK:
+                status = self._judge_absence(
+                    state, start, found.known_to, is_unproven=found.is_unproven
+                )
+            break
+        if wanted.next_entry_id > last or wanted.is_full:
+            status = Status.OK
+        self._count(batches, wanted.next_entry_id - first)
+        return self._result(state, status, wanted.next_entry_id, tuple(batches))
+
+    def _count(self, batches: Sequence[Buffer], entry_count: int) -> None:
+        self.entries_read += entry_count
+        self.bytes_read += sum(map(len, batches))
+
+    def _judge_absence(
+        self, state: LedgerState, entry_id: int, known_to: int, *, is_unproven: bool
+    ) -> Status:
+        """Say what it means that no run holds an entry: a negative needs proof."""
+        if entry_id <= known_to:
+            return self._negative(state)
+        if is_unproven:
+            self.unproven[state.ledger_id] = entry_id
+        return Status.UNKNOWN
+
+    async def _has_moved(self, state: LedgerState, run: Run) -> bool:
+        found = await self._index.look_up(state.ledger_id, run[1], run[1], state.indexed_highest, 1)
+        return bool(found.runs) and found.runs[0][2] != run[2]
+
+    async def _read_runs(self, runs: list[Run], wanted: _Wanted) -> Status:
+        """Read runs as long as they follow each other; UNKNOWN when the next entry is in a damaged
+        one.
+        """
+        for run in runs:
+            if run[1] > wanted.next_entry_id or wanted.is_full:
+                break
+            try:
+                await self._read_run(run, wanted)
+            except (DamagedRecordError, DiskFailedError, BatchError):
+                if len(self.damaged) < DAMAGED_RANGES_MAX:
+                    self.damaged[wanted.ledger_id, wanted.next_entry_id] = None
+                return Status.UNKNOWN
+        return Status.OK
+
+    async def _read_run(self, run: Run, wanted: _Wanted) -> None:
+        last, _, location, size = run
+        segment, position = records.segment_of(location), records.offset_of(location)
+        end = position + size
+        chunk = min(size, max(FIRST_READ_BYTES, wanted.room + RECORD_HEADER_BYTES))
+        while position < end and wanted.next_entry_id <= last and not wanted.is_full:
+            asked = min(chunk, end - position)
+            data = self._segments.read_nowait(segment, position, asked)
+            if data is None:
+                data = await self._segments.read(segment, position, asked)
+            taken, needed = _walk(memoryview(data), segment, position, last, wanted)
+            is_cut_short = len(data) < asked or position + needed > end
+            if not taken and (needed <= len(data) or is_cut_short):
+                raise DamagedRecordError(f"segment {segment} at {position}")
+            position += taken
+            chunk = max(chunk, needed)
+        if position >= end and wanted.next_entry_id <= last:
+            raise DamagedRecordError(f"a run of segment {segment} that ends at {position}")
+
+    def _negative(self, state: LedgerState) -> Status:
+        return ledger_state.negative(state, is_limbo=self.is_limbo)
+
+    def _result(
+        self, state: LedgerState, status: Status, next_entry_id: int, batches: tuple[Buffer, ...]
+    ) -> ReadResult:
+        return ReadResult(
+            status, ledger_state.advertised_lac(state), EntryId(next_entry_id), batches
+        )
+
+
+def _walk(
+    data: memoryview, segment: int, position: int, last: int, wanted: _Wanted
+) -> tuple[int, int]:
+    """Take the wanted batches out of whole records at the start of `data`; return the bytes of the
+    records passed, and how many the record behind them needs, 0 when it is damaged. Raises
+    BatchError.
+    """
+    offset = _skip(data, records.lsn_of(segment, position), wanted)
+    while wanted.next_entry_id <= last and not wanted.is_full:
+        if len(data) - offset < RECORD_HEADER_BYTES:
+            return offset, RECORD_HEADER_BYTES
+        header = records.decode_header(data, offset, records.lsn_of(segment, position + offset))
+        if header is None or header.kind is not RecordKind.ADDS:
+            return offset, 0
+        if offset + header.size > len(data):
+            return offset, header.size
+        batch = BatchView(data[offset + RECORD_HEADER_BYTES : offset + header.size])
+        offset += header.size
+        found = batch.header
+        if found.ledger_id != wanted.ledger_id:
+            raise BatchError("a record of another ledger")
+        if found.last_entry_id < wanted.next_entry_id:
+            continue
+        if found.first_entry_id > wanted.next_entry_id:
+            raise BatchError("a record is missing from its run")
+        batch.verify_crc()
+        stop = min(found.last_entry_id, last)
+        cut = _cut(batch, wanted.next_entry_id, stop)
+        wanted.batches.append(cut)
+        wanted.room -= len(cut)
+        wanted.next_entry_id = stop + 1
+    return offset, 0
+
+
+def _skip(data: memoryview, base_lsn: int, wanted: _Wanted) -> int:
+    """Return the offset of the record that holds the next wanted entry, or of the first one that is
+    not whole in `data`, found by lengths alone: a run of a megabyte may hold ten thousand records.
+    0 when anything looks wrong: then each record is checked.
+    """
+    offset, end = 0, len(data) - records.PEEK_BYTES
+    next_entry_id = wanted.next_entry_id
+    while offset <= end:
+        prefix, size, lsn, count, ledger_id, first = records.peek_adds(data, offset)
+        if (
+            prefix != records.ADDS_PREFIX
+            or lsn != base_lsn + offset
+            or ledger_id != wanted.ledger_id
+        ):
+            return 0
+        if first + count > next_entry_id:
+            return offset if first <= next_entry_id else 0
+        behind = offset + RECORD_HEADER_BYTES + size
+        if behind > len(data):
+            return offset
+        offset = behind
+    return offset
+
+
+def _cut(batch: BatchView, first: int, last: int) -> Buffer:
+    header = batch.header
+    return batch.cut(
+        EntryId(max(first, header.first_entry_id)), EntryId(min(last, header.last_entry_id))
+    )
+
+
+async def list_ranges(
+    index: Index, state: LedgerState, first: int, limit: int
+) -> EntryRangesResult:
+    """List the ranges held from an entry on, merged where they touch."""
+    ranges: list[tuple[int, int]] = []
+    while first <= state.highest:
+        found = await index.look_up(
+            state.ledger_id, first, state.highest, state.indexed_highest, LOOKUP_RUNS
+        )
+        for last, run_first, _, _ in found.runs:
+            if run_first > found.known_to:
+                break
+            if ranges and ranges[-1][1] + 1 == run_first:
+                ranges[-1] = (ranges[-1][0], last)
+            elif len(ranges) < limit:
+                ranges.append((run_first, last))
+            else:
+                return EntryRangesResult(Status.OK, tuple(ranges), complete=False)
+        if found.is_unproven:
+            return EntryRangesResult(Status.UNKNOWN, tuple(ranges), complete=False)
+        first = found.known_to + 1
+    return EntryRangesResult(Status.OK, tuple(ranges), complete=True)

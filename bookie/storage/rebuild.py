@@ -1,0 +1,136 @@
+"""Finds the runs of ledgers again in every segment, when the index cannot prove what it holds of
+them.
+
+Leaves noticing that to `bookie.storage.reading`, and storing what is found to the next checkpoint.
+
+Invariants: one search at a time, with a rest after each; a ledger is in limbo while it is searched
+for, and stays so unless every segment could be listed and the entry was found; what the memory
+knows of a ledger wins; a ledger that was searched for is left alone for `SEARCH_AGAIN_S`, and what
+the search did not find stays unknown until it is stored again. Fences are in the ledger states, so
+a lost run loses none.
+Source: protocol rule 2.4; storage design, "Index"; reliability D5.
+"""
+
+import asyncio
+from functools import partial
+from typing import Final
+
+from bookie.index import index_runs, ledger_state
+from bookie.index.index import Index
+from bookie.index.ledger_state import LedgerState
+from bookie.log import listing, records
+from bookie.log.records import FooterRun
+from bookie.log.segments import Segments
+from bookie.storage.cold_ledgers import ColdLedgers
+from bookie.storage.ledgers import Ledgers
+from metadata.ids import ENTRY_ID_MAX
+
+SEARCH_AGAIN_S: Final = 3600.0
+"""A ledger that was searched for is searched for again after this: the index may have lost more."""
+SEARCHED_MAX: Final = 10_000
+"""Ledgers remembered as searched for; beyond it the oldest is forgotten."""
+REST_SHARE: Final = 9.0
+"""A search is followed by a rest of this many times its duration."""
+
+
+class Rebuilder:
+    """Searches the segments for ledgers that reads could not account for."""
+
+    def __init__(
+        self,
+        ledgers: Ledgers,
+        cold: ColdLedgers,
+        index: Index,
+        segments: Segments,
+        unproven: dict[int, int],
+    ) -> None:
+        """Take the ledgers to search for, each with an entry that was missed; reads add to them."""
+        self.search_count = 0
+        self._ledgers = ledgers
+        self._cold = cold
+        self._index = index
+        self._segments = segments
+        self._unproven = unproven
+        self._searched_at_s: dict[int, float] = {}
+
+    async def search(self, cleaning: asyncio.Lock) -> bool:
+        """Search once for all ledgers that wait for it, if any does, and rest; return whether the
+        index changed. Holds `cleaning`, so that no segment goes meanwhile.
+        """
+        wanted = self._take_wanted()
+        if not wanted:
+            return False
+        began_s = asyncio.get_running_loop().time()
+        async with cleaning:
+            await self._rebuild(wanted)
+        self.search_count += 1
+        ended_s = asyncio.get_running_loop().time()
+        for ledger_id in wanted:
+            self._searched_at_s.pop(ledger_id, None)
+            self._searched_at_s[ledger_id] = ended_s
+        for ledger_id in list(self._searched_at_s)[:-SEARCHED_MAX]:
+            del self._searched_at_s[ledger_id]
+        await asyncio.sleep(REST_SHARE * (ended_s - began_s))
+        return True
+
+    def _take_wanted(self) -> dict[int, int]:
+        now_s = asyncio.get_running_loop().time()
+        wanted: dict[int, int] = {}
+        for ledger_id, entry_id in self._unproven.items():
+            searched_at_s = self._searched_at_s.get(ledger_id)
+            if searched_at_s is None or now_s - searched_at_s >= SEARCH_AGAIN_S:
+                wanted[ledger_id] = entry_id
+        self._unproven.clear()
+        return wanted
+
+    async def _rebuild(self, wanted: dict[int, int]) -> None:
+        """Index again whatever any segment holds of some ledgers."""
+        held: dict[int, LedgerState] = {}
+        was_sound: list[int] = []
+        for ledger_id in wanted:
+            state = await self._cold.run(ledger_id, partial(self._hold, ledger_id))
+            if state is not None:
+                held[ledger_id] = state
+                if not state.limbo:
+                    was_sound.append(ledger_id)
+                    ledger_state.enter_limbo(state, fence=False)
+        try:
+            is_whole = await self._index_again(held)
+            for ledger_id in was_sound:
+                entry_id = wanted[ledger_id]
+                if is_whole and self._index.in_memory(ledger_id, entry_id, entry_id):
+                    held[ledger_id].limbo = False
+        finally:
+            for state in held.values():
+                state.touch()  # the next checkpoint moves its runs, and must find it in memory
+                state.use_count -= 1
+
+    def _hold(self, ledger_id: int) -> LedgerState | None:
+        state = self._ledgers.states.get(ledger_id)
+        if state is not None:
+            state.use_count += 1
+        return state
+
+    async def _index_again(self, held: dict[int, LedgerState]) -> bool:
+        """Insert what the segments list of some ledgers; return whether all could be listed."""
+        is_whole = True
+        for number, segment in sorted(self._segments.by_number.items(), reverse=True):
+            listed = await listing.list_records(self._segments, segment)
+            if listed is None:
+                is_whole = False
+                continue
+            async for runs in listed.slices(newest_first=True):
+                for run in runs:
+                    if run.ledger_id in held and run.ledger_id in self._ledgers.states:
+                        _insert_gaps(self._index, number, run)
+        return is_whole
+
+
+def _insert_gaps(index: Index, number: int, run: FooterRun) -> None:
+    """Index the part of a record that nothing newer holds."""
+    first, last = run.first_entry_id, run.first_entry_id + run.count - 1
+    assert last <= ENTRY_ID_MAX
+    known = index.in_memory(run.ledger_id, first, last)
+    location = records.lsn_of(number, run.offset)
+    for gap_first, gap_last in index_runs.find_gaps(known, first, last):
+        index.insert(run.ledger_id, gap_first, gap_last, location, run.size)

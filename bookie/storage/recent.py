@@ -1,0 +1,123 @@
+"""Keeps the batches that were stored last, so that tailing readers never touch the disk.
+
+Leaves everything older to `bookie.storage.reading`.
+
+A small batch is kept as a copy of its bytes, and made a view again for who reads it: a view is six
+objects that the collector of garbage looks at, tens of thousands of them at a time for tens of
+milliseconds. A large one is kept as it came. For the same reason a ledger's only batch is kept in a
+tuple.
+
+Invariants: only durable batches are kept; those of one ledger ascend; the oldest go first once the
+bound in bytes is reached.
+Source: storage design, "Index".
+"""
+
+from bisect import bisect_left
+from collections import deque
+from typing import Final
+
+from bookie.wire.batch import BatchView
+
+OVERHEAD_BYTES: Final = 1000
+"""What keeping a batch costs besides its bytes."""
+COPIED_BYTES_MAX: Final = 4096
+"""A batch up to this size is copied."""
+_COMPACT_AT: Final = 64
+
+
+_Kept = bytes | BatchView
+_OnlyBatch = tuple[int, _Kept]
+"""The batch and, before it, its last entry id."""
+
+
+class _LedgerBatches:
+    __slots__ = ("batches", "lasts", "start")
+
+    def __init__(self, only: _OnlyBatch) -> None:
+        self.lasts = [only[0]]
+        self.batches: list[_Kept | None] = [only[1]]
+        self.start = 0
+
+
+class RecentEntries:
+    """The cache, for all ledgers."""
+
+    def __init__(self, bytes_max: int) -> None:
+        self.size = 0
+        self._bytes_max = bytes_max
+        self._ledgers: dict[int, _LedgerBatches | _OnlyBatch] = {}
+        self._order: deque[int] = deque()
+        self._costs: deque[int] = deque()
+
+    def put(self, batch: BatchView) -> None:
+        """Keep a batch that was just stored; one that is not beyond its ledger's last is left
+        out.
+        """
+        header = batch.header
+        ledger_id, last = header.ledger_id, header.first_entry_id + header.count - 1
+        kept = self._ledgers.get(ledger_id)
+        if isinstance(kept, tuple):
+            kept = self._ledgers[ledger_id] = _LedgerBatches(kept)
+        if kept is not None and kept.lasts[-1] >= header.first_entry_id:
+            return
+        size = len(batch.data)
+        stored = bytes(batch.data) if size <= COPIED_BYTES_MAX else batch
+        if kept is None:
+            self._ledgers[ledger_id] = (last, stored)
+        else:
+            kept.lasts.append(last)
+            kept.batches.append(stored)
+        cost = size + OVERHEAD_BYTES
+        self._order.append(ledger_id)
+        self._costs.append(cost)
+        self.size += cost
+        while self.size > self._bytes_max:
+            self._evict()
+
+    def find(
+        self, ledger_id: int, first: int, last: int, bytes_max: int, batches_max: int
+    ) -> list[BatchView]:
+        """Return batches that hold `first` and, without a gap, what follows up to `last` or about
+        `bytes_max`, at most `batches_max` of them; none when `first` is not kept.
+        """
+        kept = self._ledgers.get(ledger_id)
+        found: list[BatchView] = []
+        if kept is None:
+            return found
+        if isinstance(kept, tuple):
+            kept = _LedgerBatches(kept)
+        place = bisect_left(kept.lasts, first, kept.start)
+        stop = min(len(kept.lasts), place + batches_max)
+        while first <= last and bytes_max > 0 and place < stop:
+            stored = kept.batches[place]
+            batch = BatchView(stored) if isinstance(stored, bytes) else stored
+            if batch is None or batch.header.first_entry_id > first:
+                break
+            found.append(batch)
+            bytes_max -= len(batch.data)
+            first = kept.lasts[place] + 1
+            place += 1
+        return found
+
+    def drop(self, ledger_id: int) -> None:
+        """Forget a ledger; its bytes are counted until their turn to go comes."""
+        self._ledgers.pop(ledger_id, None)
+
+    def _evict(self) -> None:
+        ledger_id = self._order.popleft()
+        self.size -= self._costs.popleft()
+        kept = self._ledgers.get(ledger_id)
+        if kept is None:
+            return
+        if isinstance(kept, tuple):
+            del self._ledgers[ledger_id]
+            return
+        kept.start += 1
+        if kept.start >= len(kept.lasts):
+            del self._ledgers[ledger_id]
+        elif kept.start >= _COMPACT_AT and kept.start * 2 >= len(kept.lasts):
+            del kept.lasts[: kept.start]
+            del kept.batches[: kept.start]
+            kept.start = 0
+        else:
+            kept.batches[kept.start - 1] = None

@@ -1,0 +1,53 @@
+"""Says what the metadata shows of a ledger that a bookie does not know.
+
+Leaves when to ask to `bookie.storage.cold_ledgers`, and what follows to `bookie.storage.admission`.
+
+Source: protocol rule 10.3.
+"""
+
+from collections.abc import Awaitable, Callable
+from enum import Enum, auto
+
+from metadata.errors import NodeNotFoundError
+from metadata.ids import BookieId, LedgerId
+from metadata.ledger_metadata import LedgerMetadata, LedgerState
+from metadata.ledger_store import LedgerStore
+
+
+class Standing(Enum):
+    """What became of a ledger, by a fresh read."""
+
+    GONE = auto()
+    """There is no metadata."""
+    OPEN_HERE = auto()
+    """It is open and names this bookie."""
+    OPEN_ELSEWHERE = auto()
+    """It is open and does not name this bookie so far."""
+    ENDED = auto()
+    """It is in recovery or closed: its writer may store nothing more."""
+    UNKNOWN = auto()
+    """The metadata service did not answer in time."""
+
+
+StandingReader = Callable[[LedgerId], Awaitable[Standing]]
+"""Raises MetadataError when the metadata service does not answer."""
+
+
+def standing_of(metadata: LedgerMetadata, bookie_id: BookieId) -> Standing:
+    """Return the standing of a ledger that exists."""
+    if metadata.state is not LedgerState.OPEN:
+        return Standing.ENDED
+    return Standing.OPEN_HERE if metadata.names(bookie_id) else Standing.OPEN_ELSEWHERE
+
+
+def standing_reader(ledgers: LedgerStore, bookie_id: BookieId) -> StandingReader:
+    """Return the reader of one bookie."""
+
+    async def read(ledger_id: LedgerId) -> Standing:
+        try:
+            metadata, _ = await ledgers.get(ledger_id, fresh=True)
+        except NodeNotFoundError:
+            return Standing.GONE
+        return standing_of(metadata, bookie_id)
+
+    return read

@@ -1,0 +1,123 @@
+"""Checkpoints during a start, and the verdict on limbo that must be stored with them.
+
+Leaves reading the log to `bookie.log.recovery_scan`, and the checkpoints of a storage that serves
+to `bookie.storage.upkeep`.
+
+Invariants: a mark is stored behind a loss only after the flag that the start is unfinished, so a
+start that was cut off there ends in limbo all the same; the flag goes once every ledger is stored
+in limbo.
+Source: protocol rules 2.4 and 2.5.
+"""
+
+from bookie.config import StorageConfig
+from bookie.errors import DiskFullError
+from bookie.index.index import Index
+from bookie.index.index_pages import FLAG_FENCES_LOST, FLAG_LIMBO, FLAG_UNFINISHED
+from bookie.log.recovery_scan import ReplayOutcome
+from bookie.log.reserve import Reserve
+from bookie.log.segments import Segments
+from bookie.storage.ledgers import Ledgers
+
+
+class Verdict:
+    """Decides whether the storage is in limbo (rule 2.4), from what was found so far."""
+
+    def __init__(self, ledgers: Ledgers, index: Index, *, has_lost_data: bool) -> None:
+        self.outcome = ReplayOutcome(end_lsn=0)
+        """Of the replay that is under way."""
+        self._ledgers = ledgers
+        self._index = index
+        meta = index.meta
+        has_lost_mark = bool(meta.flags) and not meta.mark_lsn
+        self._has_lost_data = has_lost_data
+        self._is_lossy = has_lost_data or has_lost_mark or bool(meta.flags & FLAG_UNFINISHED)
+
+    @property
+    def flags(self) -> int | None:
+        """The flags to store, None when nothing was lost."""
+        flags, outcome = self._index.meta.flags & ~FLAG_UNFINISHED, self.outcome
+        if outcome.corrupt:
+            flags |= FLAG_LIMBO | FLAG_FENCES_LOST * outcome.may_have_lost_fences
+        if self._has_lost_data:
+            flags |= FLAG_LIMBO | FLAG_FENCES_LOST
+        return flags if self._is_lossy or outcome.corrupt else None
+
+    def note_lost_data(self) -> None:
+        """Take note that the disk lacks what was stored."""
+        self._has_lost_data = self._is_lossy = True
+
+    async def note_loss(self) -> None:
+        """Store that something was lost, if it was, before a mark is stored that lies behind it:
+        the next start then goes on to put every ledger into limbo.
+        """
+        flags = self.flags
+        if flags is not None and self._index.meta.flags != flags | FLAG_UNFINISHED:
+            await self._index.set_flags(flags | FLAG_UNFINISHED)
+
+    async def put_in_limbo(self) -> None:
+        """Take every ledger, in memory or stored, for one of which something was lost."""
+        if self.flags is not None:
+            is_fenced = bool(self.flags & FLAG_FENCES_LOST)
+            self._ledgers.enter_limbo(fence=is_fenced)
+            await self._index.put_in_limbo(fence=is_fenced)
+
+    async def store(self) -> None:
+        """Store it for good."""
+        if self.flags is not None:
+            await self._index.set_flags(self.flags)
+
+
+class StartCheckpoints:
+    """Checkpoints on the way through the log, which bound the memory of a start."""
+
+    def __init__(
+        self,
+        config: StorageConfig,
+        reserve: Reserve,
+        index: Index,
+        segments: Segments,
+        verdict: Verdict,
+    ) -> None:
+        self._config = config
+        self._reserve = reserve
+        self._index = index
+        self._segments = segments
+        self._verdict = verdict
+
+    async def store_if_due(self, ledgers: Ledgers, applied_lsn: int) -> None:
+        """Checkpoint if enough is in memory; everything below `applied_lsn` was applied, and is
+        durable.
+        """
+        if (
+            self._index.record_count >= self._config.checkpoint_records
+            or ledgers.unsaved_count >= self._config.checkpoint_ledgers
+        ):
+            await self._verdict.note_loss()
+            await self._store(ledgers, applied_lsn)
+
+    async def finish(self, ledgers: Ledgers, end_lsn: int) -> None:
+        """Store the verdict. Where a checkpoint went past a loss, the ledgers behind it are stored
+        in limbo first.
+        """
+        await self._verdict.put_in_limbo()
+        if self._index.meta.flags & FLAG_UNFINISHED:
+            await self._store(ledgers, end_lsn)
+            if self._index.meta.mark_lsn != end_lsn:
+                return  # there was no room: the next start does it again
+        await self._verdict.store()
+
+    async def _store(self, ledgers: Ledgers, mark_lsn: int) -> None:
+        unsaved = ledgers.take_unsaved()
+        try:
+            await self._index.store_damaged(self._segments.damaged())
+            await self._index.checkpoint(
+                mark_lsn, unsaved, ledgers.encode, [], ledgers.indexed_highest_of
+            )
+        except DiskFullError:  # it stays in memory; the next one may have the reserve's room
+            ledgers.unsave()
+            await self._reserve.give_up()
+            return
+        ledgers.note_saved()
+        for number, segment in self._segments.by_number.items():
+            segment.live_bytes = self._index.live_bytes(number)
+        ledgers.evict(2 * len(ledgers.states))

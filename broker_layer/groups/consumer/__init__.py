@@ -1,0 +1,1 @@
+"""Groups of KIP-848's protocol: targets, reconciliation, assignors and their records."""

@@ -1,0 +1,1 @@
+"""Committed offsets of groups: the table, commits, reads and expiry."""

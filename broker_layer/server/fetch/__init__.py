@@ -1,0 +1,1 @@
+"""The Fetch API: sessions, reading, and waiting for records."""

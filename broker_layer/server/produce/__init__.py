@@ -1,0 +1,1 @@
+"""The Produce API: checks, verification, and appends that wait for their acknowledgement."""

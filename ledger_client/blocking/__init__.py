@@ -1,0 +1,1 @@
+"""Handles that block, for callers without an event loop."""

@@ -1,0 +1,1 @@
+"""Readers of ledgers and of single replicas."""

@@ -1,0 +1,1 @@
+"""Shells of recovery: fence, read the end, write back, close."""

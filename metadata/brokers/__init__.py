@@ -1,0 +1,1 @@
+"""Brokers that are up, and the election of their controller."""

@@ -1,0 +1,1 @@
+"""Ledger metadata, ids, chains of ledgers and the feed of deletions."""

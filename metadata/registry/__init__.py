@@ -1,0 +1,1 @@
+"""Bookies that are up, their cookies, positions and locations."""

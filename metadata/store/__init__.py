@@ -1,0 +1,1 @@
+"""The metadata store: its interface, in memory, and over ZooKeeper."""

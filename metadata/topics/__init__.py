@@ -1,0 +1,1 @@
+"""Topics, partitions and what brokers report of them."""

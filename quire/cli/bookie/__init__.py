@@ -1,0 +1,1 @@
+"""The noun `bookie` of the command line."""

@@ -1,0 +1,1 @@
+"""The noun `ledger` of the command line."""

@@ -1,0 +1,1 @@
+"""The noun `topic` of the command line."""

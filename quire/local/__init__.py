@@ -1,0 +1,1 @@
+"""Servers of a local cluster as child processes."""
