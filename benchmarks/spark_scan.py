@@ -14,17 +14,12 @@ from benchmarks.cluster import Running, running
 from benchmarks.measures import MEGABYTE, interleaved
 from benchmarks.runner import Bench, run
 from ledger_client import Quorum
-from metadata.chain import LinkedLedger
-from metadata.chain_store import ChainStore, Publication
 from metadata.ids import BookieId, ClientId, EntryId, LedgerId, UpdateToken
-from metadata.ledger_metadata import (
-    DigestType,
-    Fragment,
-    LedgerMetadata,
-    LedgerState,
-)
-from metadata.ledger_store import LedgerStore
-from metadata.zookeeper import open_store
+from metadata.ledgers.chain import LinkedLedger
+from metadata.ledgers.chain_store import ChainStore, Publication
+from metadata.ledgers.ledger_metadata import DigestType, Fragment, LedgerMetadata, LedgerState
+from metadata.ledgers.ledger_store import LedgerStore
+from metadata.store.zookeeper import open_store
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

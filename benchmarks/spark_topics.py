@@ -17,10 +17,10 @@ from broker_layer.log.log_config import LogConfig
 from broker_layer.log.log_services import LogServices, TailMemory
 from broker_layer.log.topic_log import TopicLog
 from ledger_client import Quorum
-from metadata.partition_store import PartitionKey, PartitionStore
-from metadata.topic import TopicId, new_topic
-from metadata.topic_store import TopicStore
-from metadata.zookeeper import open_store
+from metadata.store.zookeeper import open_store
+from metadata.topics.partition_store import PartitionKey, PartitionStore
+from metadata.topics.topic import TopicId, new_topic
+from metadata.topics.topic_store import TopicStore
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -48,11 +48,11 @@ from bookie.storage.writability import ADVICE, Change, Writability
 from bookie.wire.messages import WIRE_VERSION, WIRE_VERSION_MIN
 from metadata.errors import MetadataError
 from metadata.ids import BookieId
-from metadata.ledger_store import LedgerStore
-from metadata.positions import RUN_BYTES
-from metadata.registrar import BookieRegistrar
-from metadata.registration import BookieRegistration
-from metadata.store import MetadataStore, SessionState
+from metadata.ledgers.ledger_store import LedgerStore
+from metadata.registry.positions import RUN_BYTES
+from metadata.registry.registrar import BookieRegistrar
+from metadata.registry.registration import BookieRegistration
+from metadata.store.interface import MetadataStore, SessionState
 from serving.admin import Administered, AdminServer
 from serving.server_log import ServerLog
 

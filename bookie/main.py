@@ -29,9 +29,9 @@ from bookie.options import BookieOptions
 from bookie.storage.disk_health import HangGuard
 from metadata.errors import MetadataError
 from metadata.ids import BookieId
-from metadata.location import with_host_name
-from metadata.store import MetadataStore
-from metadata.zookeeper import open_store
+from metadata.registry.location import with_host_name
+from metadata.store.interface import MetadataStore
+from metadata.store.zookeeper import open_store
 from serving.descriptors import share_descriptors
 from serving.process import (
     EXIT_FAILED,

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from metadata.location import UNKNOWN_LOCATION
+from metadata.registry.location import UNKNOWN_LOCATION
 from serving.errors import OptionError
 from serving.option_reading import (
     OptionTable,

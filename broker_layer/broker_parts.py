@@ -44,16 +44,16 @@ from broker_layer.transactions.verification import TransactionVerifier
 from broker_layer.transactions.verification_guards import VerificationGuards
 from broker_layer.transactions.view_leaders import ViewLeaders
 from ledger_client import ClientConfig, LedgerClient
-from metadata.broker_registry import BrokerDirectory
-from metadata.directory import BookieDirectory
-from metadata.election import ControllerElection
-from metadata.in_sync_reports import InSyncReporter, InSyncView
-from metadata.number_blocks import NumberBlocks
-from metadata.partition_store import PartitionStore
+from metadata.brokers.broker_registry import BrokerDirectory
+from metadata.brokers.election import ControllerElection
 from metadata.paths import PRODUCER_IDS
-from metadata.replica_numbers import ReplicaNumbers
-from metadata.store import MetadataStore
-from metadata.topic_store import TopicStore
+from metadata.registry.directory import BookieDirectory
+from metadata.store.interface import MetadataStore
+from metadata.store.number_blocks import NumberBlocks
+from metadata.topics.in_sync_reports import InSyncReporter, InSyncView
+from metadata.topics.partition_store import PartitionStore
+from metadata.topics.replica_numbers import ReplicaNumbers
+from metadata.topics.topic_store import TopicStore
 
 PROCESS_NAME_BYTES: Final = 4
 LAC_DELAY_S: Final = 1.0

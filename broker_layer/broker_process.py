@@ -34,11 +34,11 @@ from broker_layer.server.listeners import ListenerAddress, advertise, parse_list
 from broker_layer.server.metrics import BrokerMetrics
 from broker_layer.server.server import BrokerServer
 from broker_layer.server.server_errors import BrokerError, CannotListenError
-from metadata.broker_registry import BrokerRegistrar, BrokerRegistration, Listener
-from metadata.cookies import cluster_instance
+from metadata.brokers.broker_registry import BrokerRegistrar, BrokerRegistration, Listener
 from metadata.errors import NameHeldError
-from metadata.store import SessionState
-from metadata.topic import NO_LEADER
+from metadata.registry.cookies import cluster_instance
+from metadata.store.interface import SessionState
+from metadata.topics.topic import NO_LEADER
 from serving.admin import Administered, AdminServer
 from serving.server_log import ServerLog
 

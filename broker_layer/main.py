@@ -21,7 +21,7 @@ from broker_layer.server.server_errors import BrokerError
 from ledger_client import LedgerClient
 from ledger_client.errors import LedgerError
 from metadata.errors import MetadataError
-from metadata.zookeeper import open_store
+from metadata.store.zookeeper import open_store
 from serving.descriptors import share_descriptors
 from serving.process import (
     ServerProcess,

@@ -16,7 +16,7 @@ from random import Random
 from typing import Final
 
 from broker_layer.peer_connection import PeerConnection, PeerError
-from metadata.pauses import Pauses
+from metadata.backoff import Pauses
 
 CONNECT_TIMEOUT_S: Final = 3.0
 

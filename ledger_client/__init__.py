@@ -54,9 +54,9 @@ from ledger_client.placement_policy import PlacementPolicy, Shortage, SpreadPoli
 from ledger_client.reader import LedgerReader
 from ledger_client.replication import Quorum
 from ledger_client.writer import LedgerWriter
-from metadata.chain import ChainLink, LinkedLedger
-from metadata.chain_store import Published
-from metadata.ledger_metadata import Fragment, LedgerState
+from metadata.ledgers.chain import ChainLink, LinkedLedger
+from metadata.ledgers.chain_store import Published
+from metadata.ledgers.ledger_metadata import Fragment, LedgerState
 
 __all__ = [
     "BackpressureError",

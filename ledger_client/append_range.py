@@ -14,7 +14,7 @@ from ledger_client.batcher import BatchLimits, cut_batches, own_bytes, room_in_b
 from ledger_client.errors import LedgerError
 from ledger_client.window import ENTRY_COST_BYTES, AppendWindow
 from metadata.ids import NO_ENTRY, EntryId, LedgerId
-from metadata.ledger_metadata import QuorumSpec
+from metadata.ledgers.ledger_metadata import QuorumSpec
 
 EntryLike = bytes | bytearray | memoryview
 TICK_BYTES: Final = 256 * 1024

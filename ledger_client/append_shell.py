@@ -40,8 +40,8 @@ from metadata.errors import (
     VersionConflictError,
 )
 from metadata.ids import NO_ENTRY, UPDATE_TOKEN_BYTES, BookieId, EntryId, UpdateToken, Version
-from metadata.ledger_metadata import LedgerMetadata
-from metadata.ledger_store import LedgerStore
+from metadata.ledgers.ledger_metadata import LedgerMetadata
+from metadata.ledgers.ledger_store import LedgerStore
 
 READ_BACK_PAUSE_S: Final = 0.2
 STORED: Final = Status.OK

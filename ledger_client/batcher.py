@@ -17,7 +17,7 @@ from itertools import accumulate
 from ledger_client.errors import EntryTooLargeError
 from ledger_client.protocol.quorum import stripe_end
 from metadata.ids import EntryId, LedgerId
-from metadata.ledger_metadata import QuorumSpec
+from metadata.ledgers.ledger_metadata import QuorumSpec
 
 
 @dataclass(frozen=True, slots=True)

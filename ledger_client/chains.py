@@ -1,6 +1,6 @@
 """Publishes ledgers in an ordered list that all can read: a chain.
 
-Leaves the list itself to `metadata.chain_store`.
+Leaves the list itself to `metadata.ledgers.chain_store`.
 
 A job writes ledgers of its own, closes them, and publishes them together in one step; what was
 never published is collected later. `batch` of an `application` is published at most once.
@@ -22,7 +22,8 @@ from ledger_client.errors import ChainExistsError, LedgerNotFoundError, Metadata
 from ledger_client.info import LedgerInfo
 from ledger_client.ledger_calls import LedgerCalls
 from ledger_client.metadata_failures import metadata_call
-from metadata.chain import (
+from metadata.ids import LedgerId
+from metadata.ledgers.chain import (
     LEDGERS_PER_LINK_MAX,
     NO_BATCH,
     ChainHead,
@@ -30,8 +31,7 @@ from metadata.chain import (
     LinkedLedger,
     check_chain_name,
 )
-from metadata.chain_store import Publication, Published
-from metadata.ids import LedgerId
+from metadata.ledgers.chain_store import Publication, Published
 
 CHAIN_NAME: Final = "quire.chain"
 """Custom metadata of a ledger that was written to be linked in a chain: the chain's name."""

@@ -34,9 +34,9 @@ from ledger_client.reader import LedgerReader
 from ledger_client.replication import Quorum
 from ledger_client.writer import LedgerWriter
 from metadata.ids import LedgerId, is_ledger_id
-from metadata.store import MetadataStore
-from metadata.uri import parse_metadata_uri
-from metadata.zookeeper import open_store
+from metadata.store.interface import MetadataStore
+from metadata.store.uri import parse_metadata_uri
+from metadata.store.zookeeper import open_store
 
 
 class LedgerClient:

@@ -33,18 +33,18 @@ from ledger_client.pool_link import BookieAddress
 from ledger_client.quarantine import Quarantine
 from ledger_client.turn_calls import TurnCalls
 from ledger_client.watchdog import Watchdog
-from metadata.chain_store import ChainStore
-from metadata.directory import BookieChanged, BookieDirectory, BookieJoined, BookieLeft
-from metadata.directory import DirectoryEvent as Change
-from metadata.ephemeral import unpack_held
 from metadata.errors import NodeNotFoundError
 from metadata.ids import BookieId
-from metadata.ledger_ids import LedgerIdAllocator
-from metadata.ledger_store import LedgerStore
+from metadata.ledgers.chain_store import ChainStore
+from metadata.ledgers.ledger_ids import LedgerIdAllocator
+from metadata.ledgers.ledger_store import LedgerStore
 from metadata.paths import bookie_path
-from metadata.registrar import ClientRegistration
-from metadata.registration import BookieRegistration, unpack_registration
-from metadata.store import MetadataStore, SessionState
+from metadata.registry.directory import BookieChanged, BookieDirectory, BookieJoined, BookieLeft
+from metadata.registry.directory import DirectoryEvent as Change
+from metadata.registry.registrar import ClientRegistration
+from metadata.registry.registration import BookieRegistration, unpack_registration
+from metadata.store.ephemeral import unpack_held
+from metadata.store.interface import MetadataStore, SessionState
 
 COUNTED_FAILURES = (
     CallFailure.REFUSED,

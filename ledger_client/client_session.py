@@ -25,7 +25,7 @@ from ledger_client.protocol import append_events as e
 from ledger_client.reader import LedgerReader
 from ledger_client.writer import LedgerWriter
 from metadata.ids import LedgerId
-from metadata.ledger_metadata import LedgerState
+from metadata.ledgers.ledger_metadata import LedgerState
 
 START_MARGIN_S: Final = 1.0
 """What a start may take beyond the store's own timeout, whose message says more."""

@@ -15,14 +15,14 @@ from ledger_client.config import ClientConfig
 from ledger_client.digest import LedgerKeys
 from ledger_client.errors import LedgerNotFoundError
 from ledger_client.pool import BookiePool
-from metadata.cookies import CookieStore
-from metadata.directory import BookieDirectory
 from metadata.errors import NodeNotFoundError
 from metadata.ids import LedgerId, Version
-from metadata.ledger_metadata import LedgerMetadata
-from metadata.ledger_store import LedgerStore
-from metadata.store import MetadataStore
-from metadata.zookeeper import open_store
+from metadata.ledgers.ledger_metadata import LedgerMetadata
+from metadata.ledgers.ledger_store import LedgerStore
+from metadata.registry.cookies import CookieStore
+from metadata.registry.directory import BookieDirectory
+from metadata.store.interface import MetadataStore
+from metadata.store.zookeeper import open_store
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,11 +45,11 @@ from ledger_client.protocol.copy import (
 from ledger_client.protocol.copy_events import Piece, copy_error, length_told, refusal_error
 from ledger_client.range_reader import RangeReader
 from ledger_client.verified_entries import verify_entries
+from metadata.backoff import Pauses
 from metadata.errors import MetadataError, StoreUnavailableError, VersionConflictError
 from metadata.ids import UPDATE_TOKEN_BYTES, BookieId, EntryId, LedgerId, UpdateToken, Version
-from metadata.ledger_metadata import LedgerMetadata
-from metadata.ledger_store import LedgerStore
-from metadata.pauses import Pauses
+from metadata.ledgers.ledger_metadata import LedgerMetadata
+from metadata.ledgers.ledger_store import LedgerStore
 
 COPIES_MAX: Final = 3
 """How often all is copied anew because the mark may have been off meanwhile."""

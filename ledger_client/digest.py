@@ -20,7 +20,7 @@ from crc32c import crc32c
 from bookie.wire.batch import BatchView
 from bookie.wire.errors import BatchError
 from metadata.ids import LedgerId, UpdateToken
-from metadata.ledger_metadata import DigestType, LedgerMetadata
+from metadata.ledgers.ledger_metadata import DigestType, LedgerMetadata
 
 _LEDGER_ID_BYTES: Final = 8
 _MASTER_KEY_LABEL: Final = b"quire master key\0"

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 
 from ledger_client.protocol.quorum import write_set_positions
 from metadata.ids import BookieId, EntryId
-from metadata.ledger_metadata import LedgerMetadata
+from metadata.ledgers.ledger_metadata import LedgerMetadata
 
 Range = tuple[int, int]
 

@@ -15,12 +15,12 @@ from random import Random
 from ledger_client.errors import LedgerError, LedgerNotFoundError, MetadataUnavailableError
 from ledger_client.metadata_failures import translate
 from ledger_client.tasks import BackgroundTasks
+from metadata.backoff import Pauses
 from metadata.errors import MetadataError, NodeNotFoundError
 from metadata.ids import EntryId, LedgerId, Version
-from metadata.ledger_metadata import LedgerMetadata, LedgerState
-from metadata.ledger_store import LedgerStore
-from metadata.pauses import Pauses
-from metadata.store import Cancel
+from metadata.ledgers.ledger_metadata import LedgerMetadata, LedgerState
+from metadata.ledgers.ledger_store import LedgerStore
+from metadata.store.interface import Cancel
 
 
 class FollowedLedger:

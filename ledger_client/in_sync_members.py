@@ -33,7 +33,7 @@ from ledger_client.protocol.copy import Mark, stray_marks
 from ledger_client.tasks import BackgroundTasks
 from metadata.errors import MetadataError, NodeNotFoundError
 from metadata.ids import BookieId, EntryId
-from metadata.ledger_metadata import Fragment, LedgerMetadata
+from metadata.ledgers.ledger_metadata import Fragment, LedgerMetadata
 
 SPARE_WHILE_REFUSING_S: Final = 10.0
 """While appends are refused, a spare is taken after so long, however patient the client is."""

@@ -1,13 +1,13 @@
 """Shows a ledger as it is stored, to users.
 
-Leaves the stored value itself, and its changes, to `metadata.ledger_metadata`.
+Leaves the stored value itself, and its changes, to `metadata.ledgers.ledger_metadata`.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from metadata.ids import BookieId, EntryId, LedgerId
-from metadata.ledger_metadata import (
+from metadata.ledgers.ledger_metadata import (
     DigestType,
     Fragment,
     LedgerMetadata,

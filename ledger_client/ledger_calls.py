@@ -36,7 +36,7 @@ from ledger_client.replication import Quorum
 from ledger_client.unclean_recovery import UncleanRecovery
 from metadata.errors import MetadataError, NodeExistsError, NodeNotFoundError
 from metadata.ids import UPDATE_TOKEN_BYTES, EntryId, LedgerId, UpdateToken, Version, is_ledger_id
-from metadata.ledger_metadata import (
+from metadata.ledgers.ledger_metadata import (
     DigestType,
     Fragment,
     LedgerMetadata,

@@ -16,8 +16,8 @@ from ledger_client.placement_policy import PlacementPolicy, Shortage, SpreadPoli
 from ledger_client.quarantine import Quarantine
 from metadata.errors import MetadataError
 from metadata.ids import BookieId
-from metadata.ledger_metadata import QuorumSpec
-from metadata.registration import BookieRegistration
+from metadata.ledgers.ledger_metadata import QuorumSpec
+from metadata.registry.registration import BookieRegistration
 
 __all__ = ["BookiesUp", "Placement", "PlacementPolicy", "Shortage", "SpreadPolicy"]
 
@@ -26,7 +26,7 @@ NONE_EXCLUDED: Mapping[BookieId, str] = {}
 
 
 class BookiesUp(Protocol):
-    """Shows which bookies are registered (`metadata.registry.BookieDirectory`)."""
+    """Shows which bookies are registered (`metadata.registry.registry.BookieDirectory`)."""
 
     @property
     def bookies(self) -> Mapping[BookieId, BookieRegistration]:

@@ -20,8 +20,8 @@ from typing import Final, Protocol
 
 from ledger_client.placement_search import Spread, SpreadSearch
 from metadata.ids import BookieId
-from metadata.ledger_metadata import QuorumSpec
-from metadata.registration import BookieRegistration
+from metadata.ledgers.ledger_metadata import QuorumSpec
+from metadata.registry.registration import BookieRegistration
 
 FREE_MULTIPLE_MAX: Final = 3.0
 """An empty disk among full ones gets at most so many times the load of the median."""

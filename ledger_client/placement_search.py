@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from metadata.ids import BookieId
-from metadata.location import Place
+from metadata.registry.location import Place
 
 
 @dataclass(frozen=True, slots=True)

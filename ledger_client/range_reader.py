@@ -33,8 +33,8 @@ from ledger_client.pool import BookieCallError, BookiePool
 from ledger_client.protocol import read as p
 from ledger_client.protocol.quorum import stripe_end, write_set
 from ledger_client.verified_entries import VerifiedEntries, verify_entries
+from metadata.backoff import Pauses
 from metadata.ids import BookieId, EntryId
-from metadata.pauses import Pauses
 
 SPECULATIVE_PART: Final = 0.95
 SPECULATIVE_MULTIPLE: Final = 2.0

@@ -21,7 +21,7 @@ from ledger_client.config import ClientConfig
 from ledger_client.protocol.quorum import stripe_end
 from ledger_client.range_reader import RangeEntries, RangeReader
 from metadata.ids import EntryId
-from metadata.ledger_metadata import QuorumSpec
+from metadata.ledgers.ledger_metadata import QuorumSpec
 
 REQUESTS_MAX: Final = 16
 

@@ -36,8 +36,8 @@ from ledger_client.range_reader import RangeReader
 from ledger_client.read_ahead import ReadPlan, read_ahead
 from ledger_client.tailing import TailPoller
 from metadata.ids import ENTRY_ID_MAX, EntryId, LedgerId, Version
-from metadata.ledger_metadata import LedgerMetadata
-from metadata.ledger_store import LedgerStore
+from metadata.ledgers.ledger_metadata import LedgerMetadata
+from metadata.ledgers.ledger_store import LedgerStore
 
 VISIBLE_WAIT_S: Final = 0.5
 """How long a read of an entry beyond the LAC waits for it: an idle writer sends its LAC sooner."""

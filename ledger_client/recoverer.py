@@ -38,6 +38,7 @@ from ledger_client.recovered_entries import RecoveredEntries
 from ledger_client.recovery_errors import recovery_error
 from ledger_client.tasks import BackgroundTasks
 from ledger_client.verified_entries import verify_entries
+from metadata.backoff import Pauses
 from metadata.errors import (
     MetadataError,
     NodeNotFoundError,
@@ -45,9 +46,8 @@ from metadata.errors import (
     VersionConflictError,
 )
 from metadata.ids import NO_ENTRY, UPDATE_TOKEN_BYTES, BookieId, EntryId, UpdateToken, Version
-from metadata.ledger_metadata import LedgerMetadata
-from metadata.ledger_store import LedgerStore
-from metadata.pauses import Pauses
+from metadata.ledgers.ledger_metadata import LedgerMetadata
+from metadata.ledgers.ledger_store import LedgerStore
 
 SPARED_S: Final = 1.0
 """How long a member that cannot be reached is asked for its fence again where those of others do:

@@ -1,6 +1,6 @@
 """Names the ways to replicate a ledger, as users say them.
 
-Leaves their meaning to the protocols, and their stored form to `metadata.ledger_metadata`.
+Leaves their meaning to the protocols, and their stored form to `metadata.ledgers.ledger_metadata`.
 
 Source: api, "Client"; protocol sections 3 and 11.
 """
@@ -8,7 +8,7 @@ Source: api, "Client"; protocol sections 3 and 11.
 from dataclasses import dataclass
 from typing import Final
 
-from metadata.ledger_metadata import STRIPE_ENTRIES_DEFAULT, QuorumMode, QuorumSpec
+from metadata.ledgers.ledger_metadata import STRIPE_ENTRIES_DEFAULT, QuorumMode, QuorumSpec
 
 REPLICA_LAG_TIME_MAX_S: Final = 10.0
 REPLICA_LAG_TIME_LIMIT_S: Final = 86_400.0

@@ -12,9 +12,9 @@ from ledger_client.chains import ChainInfo
 from ledger_client.errors import LedgerError, MetadataUnavailableError
 from ledger_client.info import LedgerInfo
 from ledger_client.sync_loop import BackgroundLoop, iterate
-from metadata.chain import ChainLink, LinkedLedger
-from metadata.chain_store import Published
 from metadata.ids import LedgerId
+from metadata.ledgers.chain import ChainLink, LinkedLedger
+from metadata.ledgers.chain_store import Published
 
 FOLLOW_STEP_S: Final = 30.0
 RETRY_S: Final = 0.5

@@ -26,9 +26,9 @@ from ledger_client.followed_ledger import FollowedLedger
 from ledger_client.pool import BookieCallError, BookiePool
 from ledger_client.protocol.quorum import negatives_needed, write_set
 from ledger_client.verified_entries import VerifiedEntries, verify_entries
+from metadata.backoff import Pauses
 from metadata.ids import ENTRY_ID_MAX, BookieId, EntryId, Version
-from metadata.ledger_metadata import QuorumSpec
-from metadata.pauses import Pauses
+from metadata.ledgers.ledger_metadata import QuorumSpec
 
 SILENCE_S: Final = 0.5
 """How long a polled bookie may say nothing before another one is polled besides."""

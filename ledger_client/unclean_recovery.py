@@ -30,8 +30,8 @@ from ledger_client.pool import BookiePool
 from ledger_client.range_reader import RangeReader
 from metadata.errors import VersionConflictError
 from metadata.ids import UpdateToken, Version
-from metadata.ledger_metadata import LedgerMetadata, LedgerState
-from metadata.ledger_store import LedgerStore
+from metadata.ledgers.ledger_metadata import LedgerMetadata, LedgerState
+from metadata.ledgers.ledger_store import LedgerStore
 
 
 class UncleanRecovery:

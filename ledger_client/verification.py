@@ -22,7 +22,7 @@ from ledger_client.entry_ranges import Range, entry_count, expected_ranges, merg
 from ledger_client.pool import BookiePool
 from ledger_client.replica_reading import Outcome, Piece, ReplicaReading
 from metadata.ids import BookieId
-from metadata.ledger_metadata import LedgerMetadata
+from metadata.ledgers.ledger_metadata import LedgerMetadata
 
 
 @dataclass(slots=True)

@@ -33,7 +33,7 @@ from ledger_client.watchdog import Watchdog
 from ledger_client.window import AppendWindow
 from ledger_client.writer_watch import WriterWatch
 from metadata.ids import BookieId, EntryId, LedgerId, Version
-from metadata.ledger_metadata import LedgerMetadata, QuorumSpec
+from metadata.ledgers.ledger_metadata import LedgerMetadata, QuorumSpec
 
 SETTLE_WAIT_S: Final = 0.5
 """How long a close waits for the slowest copies of confirmed entries."""

@@ -9,7 +9,7 @@ from the next time on; a failure of one keeps none of the others from hearing.
 from collections.abc import Callable
 from typing import Generic, TypeVarTuple
 
-from metadata.store import Cancel
+from metadata.store.interface import Cancel
 
 Told = TypeVarTuple("Told")
 

@@ -1,6 +1,7 @@
 """Names the identifiers that every package shares.
 
-Leaves their allocation to `metadata.ledger_ids` and their registration to `metadata.registry`.
+Leaves their allocation to `metadata.ledgers.ledger_ids` and their registration to
+`metadata.registry.registry`.
 
 Source: protocol rules 1.1 and 2.1.
 """

@@ -43,8 +43,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from metadata.ids import BookieId, ClientId, LedgerId, is_ledger_id
-from metadata.partition import PartitionKey
-from metadata.topic import TopicId
+from metadata.topics.partition import PartitionKey
+from metadata.topics.topic import TopicId
 
 LEDGERS: Final = "/ledgers"
 LEDGER_IDS: Final = "/ids/ledgers"

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from bookie.storage.writability import ADVICE, BLOCKS_NO_ADDS, DESCRIPTIONS, reasons_of
 from metadata.ids import BookieId
-from metadata.ledger_metadata import LedgerMetadata, LedgerState
-from metadata.registration import BookieRegistration
+from metadata.ledgers.ledger_metadata import LedgerMetadata, LedgerState
+from metadata.registry.registration import BookieRegistration
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,8 +27,8 @@ from ledger_client.ledger_calls import LedgerCalls, NewLedger
 from ledger_client.metadata_failures import metadata_call
 from metadata.errors import VersionConflictError
 from metadata.ids import UPDATE_TOKEN_BYTES, LedgerId, UpdateToken, Version
-from metadata.ledger_metadata import LedgerMetadata, LedgerState
-from metadata.zookeeper import open_store
+from metadata.ledgers.ledger_metadata import LedgerMetadata, LedgerState
+from metadata.store.zookeeper import open_store
 
 UNCLAIMED_NAME: Final = "quire.unclaimed"
 """Custom metadata with names that begin with `quire.` belongs to Quire."""

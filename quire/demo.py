@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from ledger_client import LedgerClient, LedgerInfo, LedgerWriter, Quorum
-from metadata.directory import JITTER_S
+from metadata.registry.directory import JITTER_S
 from quire.cli.output import describe_bytes
 from quire.demo_source import DemoSource
 from quire.demo_takeover import take_over

@@ -2,7 +2,7 @@
 real brokers.
 
 Leaves one process to `quire.child_process`, one bookie to `quire.local_bookie`, one broker to
-`quire.local_broker`, and ZooKeeper to `metadata.embedded`.
+`quire.local_broker`, and ZooKeeper to `metadata.store.embedded`.
 
 Format of the data directory: `zookeeper/`, one `bookie-<n>/` for each bookie, `broker-<n>.port`,
 `logs/`, `lock`.
@@ -24,7 +24,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Final, Self
 
-from metadata.embedded import HOST, EmbeddedZooKeeper
+from metadata.store.embedded import HOST, EmbeddedZooKeeper
 from quire.errors import LocalClusterError
 from quire.local_bookie import LocalBookie
 from quire.local_broker import LocalBroker

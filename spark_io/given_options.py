@@ -17,7 +17,7 @@ from typing import Final
 
 from ledger_client import ClientConfig
 from metadata.errors import InvalidUriError
-from metadata.uri import parse_metadata_uri
+from metadata.store.uri import parse_metadata_uri
 from spark_io.errors import OptionError
 
 CLIENT_PREFIX: Final = "client."

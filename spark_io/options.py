@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from ledger_client import Quorum
-from metadata.chain import APPLICATION_CHARACTERS_MAX, check_chain_name
 from metadata.errors import InvalidChainNameError
 from metadata.ids import is_ledger_id
+from metadata.ledgers.chain import APPLICATION_CHARACTERS_MAX, check_chain_name
 from spark_io.errors import OptionError
 from spark_io.given_options import SHARED, ClientOptions, GivenOptions, client_options
 

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator
 
 from ledger_client import LedgerInfo, LedgerNotFoundError
 from ledger_client.sync import LedgerClient
-from metadata.chain import LinkedLedger
 from metadata.ids import NO_ENTRY
+from metadata.ledgers.chain import LinkedLedger
 from spark_io.errors import ChainTrimmedError
 from spark_io.options import Selection
 from spark_io.splits import ENTRY_BYTES_ASSUMED, KnownLedger

@@ -18,10 +18,10 @@ from ledger_client import LedgerClient
 from ledger_client.cluster_access import wall_clock_ms
 from ledger_client.metadata_failures import metadata_call
 from ledger_client.sync_loop import BackgroundLoop
-from metadata.partition_store import PartitionStore
-from metadata.store import MetadataStore
-from metadata.topic_store import TopicStore
-from metadata.zookeeper import open_store
+from metadata.store.interface import MetadataStore
+from metadata.store.zookeeper import open_store
+from metadata.topics.partition_store import PartitionStore
+from metadata.topics.topic_store import TopicStore
 from spark_io.given_options import ClientOptions
 
 ACCESSES_MAX: Final = 8

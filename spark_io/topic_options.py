@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from metadata.errors import InvalidTopicNameError
-from metadata.topic import check_topic_name
+from metadata.topics.topic import check_topic_name
 from spark_io.errors import OptionError
 from spark_io.given_options import SHARED, ClientOptions, GivenOptions, client_options
 from spark_io.options import ARROW_BATCH_BYTES, SPLIT_BYTES

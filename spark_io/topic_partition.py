@@ -22,15 +22,15 @@ from ledger_client.errors import EntryNotFoundError, LedgerError, LedgerNotFound
 from ledger_client.reader import LedgerReader
 from metadata.errors import NodeNotFoundError
 from metadata.ids import NO_ENTRY, LedgerId
-from metadata.partition import PartitionRecord, Segment
-from metadata.partition_store import PartitionKey
 from metadata.paths import partition_path
+from metadata.topics.partition import PartitionRecord, Segment
+from metadata.topics.partition_store import PartitionKey
 from spark_io.topic_access import TopicServices
 from spark_io.topic_offsets import Bounds, TopicPartition
 from spark_io.topic_tail import LogTail, TailState
 
 if TYPE_CHECKING:
-    from metadata.store import Cancel
+    from metadata.store.interface import Cancel
 
 NOTHING: Final = Bounds(0, 0)
 LOOKS_MAX: Final = 10

@@ -25,7 +25,7 @@ from broker_layer.log.state_entry import StateEntry, is_state_entry
 from ledger_client.info import LedgerInfo
 from ledger_client.reader import LedgerReader
 from metadata.ids import EntryId, LedgerId
-from metadata.partition import Segment
+from metadata.topics.partition import Segment
 from spark_io.errors import RecordsLostError, RecordsUnreadableError
 from spark_io.splits import ENTRY_BYTES_ASSUMED, EntryRange
 from spark_io.topic_access import TopicServices

@@ -19,15 +19,15 @@ from broker_layer.log.state_entry import StateEntryError
 from ledger_client.errors import LedgerError
 from ledger_client.metadata_failures import translate
 from metadata.errors import MetadataError, TopicNotFoundError
-from metadata.partition_store import PartitionKey
-from metadata.topic import TopicId, TopicRecord
+from metadata.topics.partition_store import PartitionKey
+from metadata.topics.topic import TopicId, TopicRecord
 from spark_io.errors import UnknownTopicError
 from spark_io.topic_access import TopicServices
 from spark_io.topic_offsets import Bounds, TopicPartition
 from spark_io.topic_partition import PartitionView
 
 if TYPE_CHECKING:
-    from metadata.store import Cancel
+    from metadata.store.interface import Cancel
 
 STARTS_AT_ONCE: Final = 16
 TOPICS_WAIT_S: Final = 5.0

@@ -28,7 +28,7 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
-from metadata.broker_registry import BrokerDirectory
+from metadata.brokers.broker_registry import BrokerDirectory
 from metadata.errors import TopicNotFoundError
 from spark_io.errors import AppendError, NoBrokerError, SchemaError, UnknownTopicError
 from spark_io.topic_access import TopicServices, access_of

@@ -33,7 +33,7 @@ from benchmarks.peers.workloads import (
     Trial,
     Workload,
 )
-from metadata.embedded import HOST, EmbeddedZooKeeper
+from metadata.store.embedded import HOST, EmbeddedZooKeeper
 
 MAJORITY: Final = "3/3/2"
 ALL: Final = "3/3/3"

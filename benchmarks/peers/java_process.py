@@ -1,7 +1,7 @@
 """Runs Java: servers that end with us, and a load client that is asked one line at a time.
 
 Leaves the command lines to the peers, and ending a server whose starter is gone to
-`metadata.embedded_supervisor`.
+`metadata.store.embedded_supervisor`.
 
 Invariants: a server never outlives this process, and a load client not its input, which only this
 process holds; every wait has an end.
@@ -22,10 +22,10 @@ from types import TracebackType
 from typing import Final, Self
 
 from benchmarks.peers.maven import JavaPeer
-from metadata.embedded import HOST
+from metadata.store.embedded import HOST
 from quire.child_process import ChildProcess
 
-SUPERVISOR: Final = "metadata.embedded_supervisor"
+SUPERVISOR: Final = "metadata.store.embedded_supervisor"
 INHERITED_DESCRIPTOR: Final = "2"
 """The supervisor wants one for its command to inherit; the command has this one anyway."""
 LISTEN_TIMEOUT_S: Final = 90.0

@@ -23,7 +23,7 @@ from benchmarks.peers.java_process import (
 from benchmarks.peers.maven import JavaPeer
 from benchmarks.peers.peer_load import Peer, put_load
 from benchmarks.peers.workloads import SMALL_OUTSTANDING_KAFKA, Subject, Trial
-from metadata.embedded import HOST
+from metadata.store.embedded import HOST
 
 BROKERS: Final = 3
 CLUSTER_ID: Final = "cXVpcmUtYmVuY2htYXJrcw"

@@ -2,7 +2,7 @@
 compared.
 
 Leaves reading and writing the files to `bookie.identity.identity`, and the cluster's copy to
-`metadata.cookies`.
+`metadata.registry.cookies`.
 
 Format: text, so that it can be read when things are wrong; one `name value` per line, in this
 order:
@@ -31,8 +31,8 @@ from typing import Final
 from crc32c import crc32c
 
 from bookie.server_errors import CookieDamagedError, Difference
-from metadata.cookies import CookieRecord
 from metadata.ids import BookieId, is_bookie_id
+from metadata.registry.cookies import CookieRecord
 
 COOKIE_NAME: Final = "cookie"
 COOKIE_BYTES_MAX: Final = 4_096

@@ -39,11 +39,11 @@ from bookie.server_errors import (
     CookieMissingError,
     Difference,
 )
-from metadata.cookies import INSTANCE_BYTES, CookieRecord, CookieStore, cluster_instance
 from metadata.errors import NodeNotFoundError
 from metadata.ids import BookieId, Version
-from metadata.positions import PositionStore, StoredPosition
-from metadata.store import MetadataStore
+from metadata.registry.cookies import INSTANCE_BYTES, CookieRecord, CookieStore, cluster_instance
+from metadata.registry.positions import PositionStore, StoredPosition
+from metadata.store.interface import MetadataStore
 
 ID_RANDOM_BYTES: Final = 6
 LIMBO_NAME: Final = "limbo"

@@ -34,11 +34,11 @@ from bookie.files.small_files import MARKS, read_mark, write_mark
 from bookie.storage.writability import Reason, Writability
 from metadata.errors import MetadataError, NodeNotFoundError
 from metadata.ids import BookieId, Version
-from metadata.ledger_ids import FIRST_ID
-from metadata.number_blocks import unpack_block
+from metadata.ledgers.ledger_ids import FIRST_ID
 from metadata.paths import LEDGER_IDS
-from metadata.positions import NO_POSITION, PositionStore
-from metadata.store import MetadataStore
+from metadata.registry.positions import NO_POSITION, PositionStore
+from metadata.store.interface import MetadataStore
+from metadata.store.number_blocks import unpack_block
 
 SEEN_NAME: Final = "seen"
 KEEP_INTERVAL_S: Final = 10.0

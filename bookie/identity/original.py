@@ -17,13 +17,13 @@ from typing import Final
 from bookie.identity.greeting import greet
 from bookie.server_errors import OriginalLivesError, OriginalRegisteredError
 from bookie.wire.messages import Status
-from metadata.ephemeral import HeldNode, unpack_held
 from metadata.errors import NodeNotFoundError
 from metadata.ids import BookieId
 from metadata.paths import bookie_path
-from metadata.positions import PositionRecord, PositionStore
-from metadata.registration import BookieRegistration, unpack_registration
-from metadata.store import MetadataStore
+from metadata.registry.positions import PositionRecord, PositionStore
+from metadata.registry.registration import BookieRegistration, unpack_registration
+from metadata.store.ephemeral import HeldNode, unpack_held
+from metadata.store.interface import MetadataStore
 from serving.server_log import ServerLog
 
 SESSIONS_WAITED: Final = 3.0

@@ -1,6 +1,7 @@
 """Position keeper: records outside the disk how far the log is durable, for the next start.
 
-Leaves the node to `metadata.positions`, and what a start concludes to `bookie.identity.identity`.
+Leaves the node to `metadata.registry.positions`, and what a start concludes to
+`bookie.identity.identity`.
 
 Invariants: only what is durable is recorded; an unavailable metadata service stops nothing but the
 recording; one write is under way at a time, and one with an unknown outcome is repeated until it is
@@ -18,11 +19,11 @@ from typing import Final, Protocol
 
 from bookie.errors import DiskFullError
 from bookie.server_errors import PositionTakenError
+from metadata.backoff import Pauses
 from metadata.errors import MetadataError, OutcomeUnknownError
 from metadata.ids import BookieId, Version
-from metadata.pauses import Pauses
-from metadata.positions import PositionRecord, PositionStore, StoredPosition
-from metadata.store import MetadataStore, SessionState
+from metadata.registry.positions import PositionRecord, PositionStore, StoredPosition
+from metadata.store.interface import MetadataStore, SessionState
 from serving.server_log import ServerLog
 
 CHECK_INTERVAL_S: Final = 10.0

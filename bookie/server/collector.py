@@ -2,7 +2,7 @@
 from this bookie.
 
 Leaves freeing the bytes to the storage's cleaning, and telling of deletions to
-`metadata.deletion_feed`.
+`metadata.ledgers.deletion_feed`.
 
 Invariants: nothing is removed before a fresh second read of that one ledger's metadata, made while
 no add reaches the storage for it, said that it may be; nothing is removed while the metadata
@@ -22,14 +22,14 @@ from typing import Final
 from bookie.identity.metadata_age import MetadataAge
 from bookie.server.server_context import ServerContext
 from bookie.wire.messages import Status
-from metadata.cookies import CookieStore
-from metadata.deletion_feed import DeletionFeed, DeletionFollower
 from metadata.errors import MetadataError, NodeNotFoundError
 from metadata.ids import BookieId, LedgerId
-from metadata.ledger_metadata import LedgerMetadata, LedgerState
-from metadata.ledger_store import LedgerStore
+from metadata.ledgers.deletion_feed import DeletionFeed, DeletionFollower
+from metadata.ledgers.ledger_metadata import LedgerMetadata, LedgerState
+from metadata.ledgers.ledger_store import LedgerStore
 from metadata.paths import DELETION_SHARDS
-from metadata.store import MetadataStore
+from metadata.registry.cookies import CookieStore
+from metadata.store.interface import MetadataStore
 
 EXPIRED_SHARDS: Final = 2
 """Shards of the deletion feed that one pass trims."""

@@ -1,7 +1,7 @@
 """Keeps what the cluster knows of this bookie current: that it is up, writable, and how much room
 it has.
 
-Leaves holding the registration, and how often it is rewritten, to `metadata.registrar`.
+Leaves holding the registration, and how often it is rewritten, to `metadata.registry.registrar`.
 
 Source: protocol rule 2.1; metadata design, "Registration".
 """
@@ -12,9 +12,9 @@ from typing import Final
 
 from bookie.storage.bookie_storage import BookieStorage
 from bookie.storage.writability import is_condition
-from metadata.ephemeral import HELD_WAIT_S
-from metadata.registrar import BookieRegistrar
-from metadata.registration import BookieRegistration
+from metadata.registry.registrar import BookieRegistrar
+from metadata.registry.registration import BookieRegistration
+from metadata.store.ephemeral import HELD_WAIT_S
 
 REFRESH_INTERVAL_S: Final = 10.0
 

@@ -10,8 +10,8 @@ from enum import Enum, auto
 
 from metadata.errors import NodeNotFoundError
 from metadata.ids import BookieId, LedgerId
-from metadata.ledger_metadata import LedgerMetadata, LedgerState
-from metadata.ledger_store import LedgerStore
+from metadata.ledgers.ledger_metadata import LedgerMetadata, LedgerState
+from metadata.ledgers.ledger_store import LedgerStore
 
 
 class Standing(Enum):

@@ -25,9 +25,9 @@ from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.messages import ApiMessage, ElectLeadersRequest, ElectLeadersResponse
 from broker_layer.request_context import RequestContext
 from metadata.errors import MetadataError
-from metadata.partition_store import PartitionKey
-from metadata.topic import PartitionLeadership, TopicRecord
-from metadata.topic_store import TopicStore
+from metadata.topics.partition_store import PartitionKey
+from metadata.topics.topic import PartitionLeadership, TopicRecord
+from metadata.topics.topic_store import TopicStore
 
 REPORT_LOOKS: Final = 20
 """How often an unclean election looks whether a partition is reported to be served after all."""

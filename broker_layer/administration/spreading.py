@@ -28,7 +28,7 @@ from broker_layer.kafka.messages import (
 from broker_layer.kafka.versions import ApiKey
 from broker_layer.peer import PeerAddress
 from broker_layer.peer_connection import PeerError
-from metadata.topic import TopicRecord
+from metadata.topics.topic import TopicRecord
 
 SPREAD_S_MAX: Final = 2.0
 """How long an answer waits at most until other brokers show what was changed."""

@@ -38,8 +38,8 @@ from broker_layer.kafka.messages import (
 )
 from broker_layer.log.log_config import replication_factor
 from broker_layer.request_context import RequestContext
-from metadata.topic import TopicRecord
-from metadata.topic_names import alike
+from metadata.topics.topic import TopicRecord
+from metadata.topics.topic_names import alike
 
 TIMEOUT_S_MAX: Final = 60.0
 CHANGES_AT_ONCE_MAX: Final = 64

@@ -19,8 +19,8 @@ from broker_layer.control.shown_replicas import ReplicaView
 from broker_layer.control.topic_changes import TopicChanges
 from broker_layer.handlers import Handler
 from broker_layer.kafka.versions import ApiKey
-from metadata.replica_numbers import ReplicaNumbers
-from metadata.topic_store import TopicStore
+from metadata.topics.replica_numbers import ReplicaNumbers
+from metadata.topics.topic_store import TopicStore
 
 
 @dataclass(frozen=True, slots=True)

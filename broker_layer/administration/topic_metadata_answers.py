@@ -29,7 +29,7 @@ from broker_layer.kafka.messages import (
     encode_response,
 )
 from broker_layer.request_context import RequestContext
-from metadata.topic import NO_LEADER, TopicRecord
+from metadata.topics.topic import NO_LEADER, TopicRecord
 
 CACHE_S: Final = 1.0
 CACHED_MAX: Final = 32

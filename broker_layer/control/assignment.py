@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from metadata.topic import NO_LEADER, PartitionLeadership, TopicRecord
+from metadata.topics.topic import NO_LEADER, PartitionLeadership, TopicRecord
 
 IMBALANCE_SHARE: Final = 0.1
 """How far, of its fair share, a broker may be above it before partitions are moved away."""

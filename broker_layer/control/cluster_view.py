@@ -17,13 +17,13 @@ from types import MappingProxyType
 
 from broker_layer.control.session_lease import SessionLease
 from broker_layer.control.topic_follower import TopicFollower
-from metadata.broker_registry import BrokerDirectory, BrokerRegistration
+from metadata.brokers.broker_registry import BrokerDirectory, BrokerRegistration
+from metadata.brokers.election import ControllerElection
 from metadata.callbacks import Callbacks
-from metadata.election import ControllerElection
-from metadata.in_sync_reports import InSyncView
-from metadata.store import Cancel, MetadataStore, SessionState
-from metadata.topic import NO_LEADER, TopicId, TopicRecord
-from metadata.topic_store import TopicStore
+from metadata.store.interface import Cancel, MetadataStore, SessionState
+from metadata.topics.in_sync_reports import InSyncView
+from metadata.topics.topic import NO_LEADER, TopicId, TopicRecord
+from metadata.topics.topic_store import TopicStore
 
 _log = logging.getLogger(__name__)
 

@@ -37,14 +37,14 @@ from broker_layer.control.control_config import ControlConfig
 from broker_layer.control.ledger_sweeping import LedgerSweeper
 from broker_layer.control.topic_erasing import TopicEraser
 from ledger_client import LedgerError
-from metadata.election import ControllerElection
+from metadata.backoff import Pauses
+from metadata.brokers.election import ControllerElection
 from metadata.errors import MetadataError
-from metadata.pauses import Pauses
-from metadata.topic import TopicId, TopicRecord
-from metadata.topic_store import TopicStore
+from metadata.topics.topic import TopicId, TopicRecord
+from metadata.topics.topic_store import TopicStore
 
 if TYPE_CHECKING:
-    from metadata.store import Cancel
+    from metadata.store.interface import Cancel
 
 IDLE_S: Final = 3600.0
 ERASE_PAUSE_MAX_S: Final = 10.0

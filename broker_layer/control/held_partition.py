@@ -23,9 +23,9 @@ from broker_layer.control.takeover_slots import TakeOverSlots
 from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
 from ledger_client import LedgerError
+from metadata.backoff import Pauses
 from metadata.errors import MetadataError
-from metadata.partition_store import PartitionKey
-from metadata.pauses import Pauses
+from metadata.topics.partition_store import PartitionKey
 
 ATTEMPT_PAUSE_FIRST_S: Final = 0.1
 OFFLINE_AFTER_S: Final = 5.0

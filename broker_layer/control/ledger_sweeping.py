@@ -25,8 +25,8 @@ from ledger_client import LedgerClient, LedgerNotFoundError
 from ledger_client.info import LedgerInfo
 from metadata.errors import NodeNotFoundError
 from metadata.ids import LedgerId
-from metadata.partition_store import PartitionKey, PartitionStore
-from metadata.topic import TOPIC_ID_BYTES, TopicId
+from metadata.topics.partition_store import PartitionKey, PartitionStore
+from metadata.topics.topic import TOPIC_ID_BYTES, TopicId
 
 LISTS_KEPT_MAX: Final = 64
 """Lists that are remembered while the ledgers are gone through."""

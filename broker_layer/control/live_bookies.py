@@ -1,6 +1,7 @@
 """Tells how many bookies are up, and under which numbers clients see them as replicas.
 
-Leaves who is up to `metadata.directory`, and the numbers to `metadata.replica_numbers`.
+Leaves who is up to `metadata.registry.directory`, and the numbers to
+`metadata.topics.replica_numbers`.
 
 Invariant: a number is shown only of a bookie that is up.
 """
@@ -9,12 +10,12 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from metadata.directory import BookieDirectory, DirectoryEvent
 from metadata.errors import MetadataError
-from metadata.replica_numbers import ReplicaNumbers
+from metadata.registry.directory import BookieDirectory, DirectoryEvent
+from metadata.topics.replica_numbers import ReplicaNumbers
 
 if TYPE_CHECKING:
-    from metadata.store import Cancel
+    from metadata.store.interface import Cancel
 
 _log = logging.getLogger("quire.broker.partitions")
 

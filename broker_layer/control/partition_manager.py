@@ -33,14 +33,14 @@ from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.log.log_config import log_config
 from broker_layer.log.topic_log import TopicLog
+from metadata.backoff import Pauses
 from metadata.errors import MetadataError
-from metadata.partition_store import PartitionKey
-from metadata.pauses import Pauses
-from metadata.topic import NO_LEADER, TopicRecord
-from metadata.topic_store import TopicStore
+from metadata.topics.partition_store import PartitionKey
+from metadata.topics.topic import NO_LEADER, TopicRecord
+from metadata.topics.topic_store import TopicStore
 
 if TYPE_CHECKING:
-    from metadata.store import Cancel
+    from metadata.store.interface import Cancel
 
 _NONE: Final[Mapping[int, HeldPartition]] = {}
 

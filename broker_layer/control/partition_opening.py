@@ -22,7 +22,7 @@ from broker_layer.log.topic_configs import TopicDefaults
 from broker_layer.log.topic_log import TopicLog
 from ledger_client import LedgerError
 from metadata.errors import MetadataError
-from metadata.partition_store import PartitionKey
+from metadata.topics.partition_store import PartitionKey
 
 
 class OpenStateLog(Protocol):

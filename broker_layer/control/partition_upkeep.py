@@ -1,6 +1,7 @@
 """Does from time to time what the logs of a broker need: retention, and reports of their replicas.
 
-Leaves what retention removes to the logs, and writing the reports to `metadata.in_sync_reports`.
+Leaves what retention removes to the logs, and writing the reports to
+`metadata.topics.in_sync_reports`.
 
 Invariants: one log's failure keeps no other from its turn; only partitions that this broker leads
 now, or is to lead and cannot, are reported, each with its leader epoch; the latter without
@@ -19,9 +20,9 @@ from broker_layer.errors import TopicError
 from ledger_client import LedgerError
 from metadata.errors import MetadataError
 from metadata.ids import BookieId
-from metadata.in_sync_reports import InSync, InSyncReporter
-from metadata.partition_store import PartitionKey
-from metadata.replica_numbers import ReplicaNumbers
+from metadata.topics.in_sync_reports import InSync, InSyncReporter
+from metadata.topics.partition_store import PartitionKey
+from metadata.topics.replica_numbers import ReplicaNumbers
 
 LOGS_PER_STEP: Final = 100
 """Logs that are looked at before the loop may do other work."""

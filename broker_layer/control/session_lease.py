@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Callable
 
 from metadata.callbacks import Callbacks
-from metadata.store import Cancel, MetadataStore, SessionState
+from metadata.store.interface import Cancel, MetadataStore, SessionState
 
 
 class SessionLease:

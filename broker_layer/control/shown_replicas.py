@@ -17,10 +17,10 @@ from broker_layer.errors import TopicError
 from broker_layer.log.log_config import replication_factor
 from broker_layer.log.topic_configs import TopicDefaults
 from metadata.ids import BookieId
-from metadata.in_sync import InSync
-from metadata.partition_store import PartitionKey
-from metadata.replica_numbers import ReplicaNumbers
-from metadata.topic import NO_LEADER, TopicRecord
+from metadata.topics.in_sync import InSync
+from metadata.topics.partition_store import PartitionKey
+from metadata.topics.replica_numbers import ReplicaNumbers
+from metadata.topics.topic import NO_LEADER, TopicRecord
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.log.log_config import checked_log_config, log_config
 from broker_layer.log.topic_config_table import REPLICATION_FACTOR, REPLICATION_FACTOR_MAX
 from broker_layer.log.topic_configs import own_configs
+from metadata.backoff import Pauses
 from metadata.errors import (
     InvalidTopicNameError,
     MetadataError,
@@ -33,8 +34,7 @@ from metadata.errors import (
     TopicNotFoundError,
     ValueTooLargeError,
 )
-from metadata.pauses import Pauses
-from metadata.topic import (
+from metadata.topics.topic import (
     PARTITIONS_MAX,
     TOPIC_ID_BYTES,
     TopicId,
@@ -42,8 +42,8 @@ from metadata.topic import (
     check_topic_name,
     new_topic,
 )
-from metadata.topic_names import alike
-from metadata.topic_store import TopicStore
+from metadata.topics.topic_names import alike
+from metadata.topics.topic_store import TopicStore
 
 LOOK_UP_PAUSE_S: Final = 0.5
 """Between two look-ups of one name that there is not."""

@@ -15,10 +15,10 @@ from typing import Final
 
 from ledger_client import LedgerClient, LedgerNotFoundError
 from metadata.errors import NodeNotFoundError, VersionConflictError
-from metadata.partition import PartitionRecord
-from metadata.partition_store import PartitionKey, PartitionStore
-from metadata.topic import TopicRecord
-from metadata.topic_store import TopicStore
+from metadata.topics.partition import PartitionRecord
+from metadata.topics.partition_store import PartitionKey, PartitionStore
+from metadata.topics.topic import TopicRecord
+from metadata.topics.topic_store import TopicStore
 
 CLAIM_ATTEMPTS_MAX: Final = 10
 

@@ -1,7 +1,7 @@
 """Reads every topic's record, and reads it again whenever it changed.
 
 Leaves what follows from the records to `cluster_view.py`, and storing them to
-`metadata.topic_store`.
+`metadata.topics.topic_store`.
 
 Invariants: a record is never replaced by an older one; a topic is dropped only when a successful
 read says that it is gone; each pass reads at most READS_AT_ONCE_MAX records at a time.
@@ -14,18 +14,18 @@ from random import Random
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
+from metadata.backoff import Pauses
 from metadata.errors import (
     InvalidTopicNameError,
     MetadataError,
     MetadataFormatError,
     TopicNotFoundError,
 )
-from metadata.pauses import Pauses
-from metadata.topic import TopicRecord
-from metadata.topic_store import TopicStore
+from metadata.topics.topic import TopicRecord
+from metadata.topics.topic_store import TopicStore
 
 if TYPE_CHECKING:
-    from metadata.store import Cancel
+    from metadata.store.interface import Cancel
 
 READS_AT_ONCE_MAX: Final = 64
 

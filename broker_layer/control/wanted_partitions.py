@@ -12,9 +12,9 @@ import asyncio
 
 from broker_layer.control.cluster_view import ClusterView
 from metadata.errors import TopicNotFoundError
-from metadata.partition_store import PartitionKey
-from metadata.topic import TopicRecord
-from metadata.topic_store import TopicStore
+from metadata.topics.partition_store import PartitionKey
+from metadata.topics.topic import TopicRecord
+from metadata.topics.topic_store import TopicStore
 
 Reading = asyncio.Task[TopicRecord | None]
 

@@ -1,6 +1,6 @@
 """Answers up to which offset each leader epoch of a partition wrote.
 
-Leaves the authoritative list of leaderships to `metadata.partition`.
+Leaves the authoritative list of leaderships to `metadata.topics.partition`.
 
 Invariants: epochs rise strictly, start offsets never fall. At most EPOCHS_MAX entries: beyond, the
 leaderships without records are left out, which changes no end offset, and then the oldest, which
@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, Self
 
-from metadata.partition import EpochStart
+from metadata.topics.partition import EpochStart
 
 EPOCHS_MAX: Final = 1_000
 NO_EPOCH: Final = -1

@@ -1,7 +1,8 @@
 """Holds one partition's list of ledgers under one leader epoch: claims it, ends what an earlier
 leader left open, adds ledgers, and takes away old ones.
 
-Leaves what ledgers hold to `topic_log` and `state_log`, the list's bytes to `metadata.partition`.
+Leaves what ledgers hold to `topic_log` and `state_log`, the list's bytes to
+`metadata.topics.partition`.
 
 Invariants: the list changes only by compare-and-set on what this leader read or wrote last, so a
 leader that was replaced can change nothing; a change that was begun is carried through, whether or
@@ -32,10 +33,10 @@ from ledger_client.info import LedgerInfo
 from ledger_client.writer import LedgerWriter
 from metadata.errors import MetadataError, NodeNotFoundError, VersionConflictError
 from metadata.ids import LedgerId, Version
-from metadata.ledger_metadata import QuorumMode
-from metadata.partition import PartitionRecord, Segment
-from metadata.partition_store import PartitionKey
-from metadata.topic import NO_EPOCH
+from metadata.ledgers.ledger_metadata import QuorumMode
+from metadata.topics.partition import PartitionRecord, Segment
+from metadata.topics.partition_store import PartitionKey
+from metadata.topics.topic import NO_EPOCH
 
 CLAIM_ATTEMPTS_MAX: Final = 100
 PARTITION_METADATA: Final = "quire.partition"

@@ -42,7 +42,7 @@ from broker_layer.log.segment_reading import SegmentReaders
 from broker_layer.log.state_entry import EntryPlace, StateEntry, is_state_entry
 from metadata.errors import MetadataError
 from metadata.ids import EntryId, LedgerId
-from metadata.partition import Segment
+from metadata.topics.partition import Segment
 
 POSITIONS_MAX: Final = 2 * CURSORS_MAX
 """Where readers go on, and where what was read for them ends."""

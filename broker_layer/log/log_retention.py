@@ -11,7 +11,7 @@ Source: Kafka's retention.ms and retention.bytes; topics design, "The mapping" (
 from collections.abc import Sequence
 
 from broker_layer.log.log_config import LogConfig
-from metadata.partition import Segment
+from metadata.topics.partition import Segment
 
 
 def retained_from(

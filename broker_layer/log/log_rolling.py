@@ -35,7 +35,7 @@ from ledger_client.info import LedgerInfo
 from ledger_client.writer import LedgerWriter
 from metadata.errors import MetadataError, StoreClosedError
 from metadata.ids import BookieId, EntryId, LedgerId
-from metadata.partition import Segment
+from metadata.topics.partition import Segment
 
 ROLL_EARLY_SHARE: Final = 0.9
 PRODUCER_EXPIRATION_MS: Final = 86_400_000

@@ -12,7 +12,7 @@ from typing import Final, Protocol
 
 from broker_layer.log.read_ahead import AheadMemory
 from ledger_client import LedgerClient
-from metadata.partition_store import PartitionKey, PartitionStore
+from metadata.topics.partition_store import PartitionKey, PartitionStore
 
 TAIL_BYTES_MAX: Final = 128 * 1024 * 1024
 """Recent batches kept in memory, over all logs of a broker."""

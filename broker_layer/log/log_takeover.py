@@ -37,7 +37,7 @@ from ledger_client.errors import (
 from ledger_client.info import LedgerInfo
 from metadata.errors import MetadataError
 from metadata.ids import NO_ENTRY, EntryId, LedgerId
-from metadata.partition import PartitionRecord, Segment
+from metadata.topics.partition import PartitionRecord, Segment
 
 WINDOW_ENTRIES: Final = 256
 """Entries that are read at first, backwards from the end; twice as many each time."""

@@ -17,7 +17,7 @@ from broker_layer.kafka.record_batch import BatchHeader
 from broker_layer.log.log_services import TailMemory
 from ledger_client.writer import LedgerWriter
 from metadata.ids import EntryId
-from metadata.partition import Segment
+from metadata.topics.partition import Segment
 
 COMPACT_AFTER: Final = 1_024
 NO_TIMESTAMP: Final = -1

@@ -61,8 +61,8 @@ from broker_layer.log.producer_state import (
 )
 from broker_layer.log.transaction_index import TRANSACTIONS_MAX, AbortedTransaction
 from metadata.ids import ENTRY_ID_MAX, LEDGER_ID_MAX, EntryId, LedgerId
-from metadata.packed import FieldError, Packed, array_of, int_of
-from metadata.partition import EpochStart
+from metadata.msgpack_fields import FieldError, Packed, array_of, int_of
+from metadata.topics.partition import EpochStart
 
 MAGIC: Final = b"quire state\0"
 FORMAT_VERSION: Final = 1

@@ -22,7 +22,7 @@ from broker_layer.log.ledger_chain import LedgerChain
 from broker_layer.log.log_config import LogConfig
 from broker_layer.log.log_takeover import is_unreadable
 from broker_layer.log.segment_reading import SegmentReaders
-from metadata.partition import PartitionRecord, Segment
+from metadata.topics.partition import PartitionRecord, Segment
 
 SNAPSHOT: Final = b"S"
 SNAPSHOT_END: Final = b"E"

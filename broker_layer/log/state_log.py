@@ -37,8 +37,8 @@ from ledger_client.info import LedgerInfo
 from ledger_client.writer import LedgerWriter
 from metadata.errors import MetadataError, StoreClosedError
 from metadata.ids import NO_ENTRY, BookieId, EntryId
-from metadata.partition import PartitionRecord
-from metadata.partition_store import PartitionKey
+from metadata.topics.partition import PartitionRecord
+from metadata.topics.partition_store import PartitionKey
 
 WAITING_RECORDS_MAX: Final = 200_000
 CARRIED_RECORDS: Final = 256

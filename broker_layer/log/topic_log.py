@@ -30,7 +30,7 @@ from broker_layer.log.pending_batches import Appended
 from ledger_client.errors import LedgerError
 from metadata.errors import MetadataError
 from metadata.ids import BookieId
-from metadata.partition_store import PartitionKey
+from metadata.topics.partition_store import PartitionKey
 
 DRAIN_S: Final = 10.0
 

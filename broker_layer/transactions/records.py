@@ -33,7 +33,7 @@ from broker_layer.transactions.values import (
     TransactionState,
 )
 from metadata.errors import MetadataFormatError
-from metadata.packed import (
+from metadata.msgpack_fields import (
     FieldError,
     Packed,
     array_of,

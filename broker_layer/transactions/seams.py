@@ -1,7 +1,7 @@
 """Names what transactions need of the rest of a broker, as interfaces.
 
 Leaves their real versions to `broker_layer.log.state_log`, `view_leaders`, `local_markers` and
-`metadata.number_blocks`.
+`metadata.store.number_blocks`.
 """
 
 from asyncio import Future
@@ -42,7 +42,7 @@ class OpenDurableLog(Protocol):
 
 
 class ProducerIds(Protocol):
-    """Gives out producer ids (`metadata.number_blocks.NumberBlocks`)."""
+    """Gives out producer ids (`metadata.store.number_blocks.NumberBlocks`)."""
 
     async def next(self) -> int:
         """Return an id that no other call in the cluster gets."""

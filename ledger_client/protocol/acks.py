@@ -16,7 +16,7 @@ from typing import Final
 
 from ledger_client.protocol.quorum import write_set_positions
 from metadata.ids import NO_ENTRY, EntryId
-from metadata.ledger_metadata import QuorumSpec
+from metadata.ledgers.ledger_metadata import QuorumSpec
 
 BATCH_COST_BYTES: Final = 512
 """What one unanswered batch costs beside its payload, in the bound of rule 4.6."""

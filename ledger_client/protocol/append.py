@@ -37,7 +37,7 @@ from ledger_client.protocol.membership import (
     membership_of,
 )
 from metadata.ids import BookieId, EntryId, UpdateToken, Version
-from metadata.ledger_metadata import FRAGMENTS_MAX, LedgerMetadata, LedgerState
+from metadata.ledgers.ledger_metadata import FRAGMENTS_MAX, LedgerMetadata, LedgerState
 
 
 class _Phase(StrEnum):

@@ -20,7 +20,7 @@ from ledger_client.errors import (
 )
 from ledger_client.protocol.append_events import NoReplacement
 from metadata.ids import BookieId, EntryId
-from metadata.ledger_metadata import FRAGMENTS_MAX, LedgerMetadata
+from metadata.ledgers.ledger_metadata import FRAGMENTS_MAX, LedgerMetadata
 
 REFUSING_BOOKIES_MAX: Final = 2
 """So many bookies that refuse the same batch end the writer: it would be refused everywhere."""

@@ -15,7 +15,7 @@ from enum import StrEnum
 from bookie.wire.messages import Status
 from ledger_client.errors import LedgerError
 from metadata.ids import BookieId, EntryId, UpdateToken, Version
-from metadata.ledger_metadata import Fragment, LedgerMetadata
+from metadata.ledgers.ledger_metadata import Fragment, LedgerMetadata
 
 
 class FailureKind(StrEnum):

@@ -18,7 +18,7 @@ from enum import Enum, auto
 
 from ledger_client.protocol.quorum import stripe_end, write_set_positions
 from metadata.ids import BookieId, EntryId, LedgerId, UpdateToken, Version
-from metadata.ledger_metadata import Fragment, LedgerMetadata, LedgerState, QuorumSpec
+from metadata.ledgers.ledger_metadata import Fragment, LedgerMetadata, LedgerState, QuorumSpec
 
 
 class Standing(Enum):

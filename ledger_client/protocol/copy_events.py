@@ -27,7 +27,7 @@ from ledger_client.errors import (
 from ledger_client.protocol.cutting import cut_batches
 from ledger_client.verified_entries import VerifiedEntries
 from metadata.ids import BookieId, EntryId, LedgerId
-from metadata.ledger_metadata import QuorumSpec
+from metadata.ledgers.ledger_metadata import QuorumSpec
 
 
 @dataclass(frozen=True, slots=True)

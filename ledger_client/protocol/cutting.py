@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from bookie.wire.batch import BATCH_ENTRIES_MAX
 from ledger_client.protocol.quorum import stripe_end
 from metadata.ids import EntryId
-from metadata.ledger_metadata import QuorumSpec
+from metadata.ledgers.ledger_metadata import QuorumSpec
 
 
 def cut_batches(

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from ledger_client.protocol.append_events import FailureKind
 from metadata.ids import BookieId
-from metadata.ledger_metadata import QuorumSpec
+from metadata.ledgers.ledger_metadata import QuorumSpec
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from typing import Final, Protocol
 from ledger_client.protocol.append_options import AppendOptions
 from ledger_client.protocol.ensemble import EnsembleHealth
 from metadata.ids import BookieId
-from metadata.ledger_metadata import FRAGMENTS_MAX, LedgerMetadata, QuorumSpec
+from metadata.ledgers.ledger_metadata import FRAGMENTS_MAX, LedgerMetadata, QuorumSpec
 
 JOIN_FRAGMENTS_MAX: Final = FRAGMENTS_MAX // 2
 """Nobody joins a ledger of so many fragments: the rest is for members that leave."""

@@ -8,7 +8,7 @@ Source: protocol rules 3.1 and 3.2.
 from collections.abc import Collection
 
 from metadata.ids import BookieId, EntryId
-from metadata.ledger_metadata import Fragment, QuorumSpec
+from metadata.ledgers.ledger_metadata import Fragment, QuorumSpec
 
 
 def write_set_positions(quorum: QuorumSpec, entry_id: EntryId) -> tuple[int, ...]:

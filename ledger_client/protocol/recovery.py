@@ -21,7 +21,7 @@ from ledger_client.protocol.recovery_fence import FencePhase
 from ledger_client.protocol.recovery_read import Ended, ReadPhase
 from ledger_client.protocol.recovery_write import WriteBackPhase
 from metadata.ids import EntryId, Version
-from metadata.ledger_metadata import LedgerMetadata, LedgerState
+from metadata.ledgers.ledger_metadata import LedgerMetadata, LedgerState
 
 PENDING_BYTES_MAX: Final = 32 * 1024 * 1024
 """No further chunks are opened while this much is being written back."""

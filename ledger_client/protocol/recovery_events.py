@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from bookie.wire.messages import Status
 from metadata.ids import BookieId, EntryId, Version
-from metadata.ledger_metadata import Fragment, LedgerMetadata
+from metadata.ledgers.ledger_metadata import Fragment, LedgerMetadata
 
 
 @dataclass(frozen=True, slots=True)

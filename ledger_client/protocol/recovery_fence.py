@@ -18,7 +18,7 @@ from bookie.wire.messages import Status
 from ledger_client.protocol.quorum import covers
 from ledger_client.protocol.recovery_events import Fence, FenceAnswered, FenceFailed, Undecided
 from metadata.ids import BookieId, EntryId
-from metadata.ledger_metadata import Fragment, QuorumSpec
+from metadata.ledgers.ledger_metadata import Fragment, QuorumSpec
 
 KNOWN: Final = (Status.OK, Status.NO_SUCH_ENTRY, Status.NO_SUCH_LEDGER)
 

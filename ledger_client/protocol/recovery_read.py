@@ -29,7 +29,7 @@ from ledger_client.protocol.recovery_events import (
     Undecided,
 )
 from metadata.ids import ENTRY_ID_MAX, BookieId, EntryId
-from metadata.ledger_metadata import Fragment, QuorumSpec
+from metadata.ledgers.ledger_metadata import Fragment, QuorumSpec
 
 CHUNK_ENTRIES: Final = 1024
 CHUNKS_AT_FIRST_ENTRIES: Final = 16

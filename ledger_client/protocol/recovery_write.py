@@ -30,7 +30,7 @@ from ledger_client.protocol.recovery_events import (
 )
 from ledger_client.protocol.recovery_read import Stretch
 from metadata.ids import BookieId, EntryId
-from metadata.ledger_metadata import Fragment, QuorumSpec
+from metadata.ledgers.ledger_metadata import Fragment, QuorumSpec
 
 SPAN_BYTES_MAX: Final = 1024 * 1024
 """Payload bytes of one write-back, unless a single entry has more."""

@@ -7,8 +7,8 @@ import base64
 from collections.abc import Sequence
 
 from bookie.storage.writability import reasons_of
-from metadata.ledger_metadata import Fragment, LedgerMetadata
-from metadata.registration import BookieRegistration
+from metadata.ledgers.ledger_metadata import Fragment, LedgerMetadata
+from metadata.registry.registration import BookieRegistration
 from quire.cli.output import Json
 
 

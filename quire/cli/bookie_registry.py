@@ -1,12 +1,13 @@
 """`quire bookie list|info|readonly|accept-metadata`: which bookies there are, and what each says.
 
-Leaves registrations to `metadata.directory`, and a bookie's own numbers to its admin server.
+Leaves registrations to `metadata.registry.directory`, and a bookie's own numbers to its admin
+server.
 """
 
 import argparse
 
 from ledger_client.cluster_access import open_cluster
-from metadata.registration import BookieRegistration
+from metadata.registry.registration import BookieRegistration
 from quire.admin_api import AdminApiError, get_json, post_json
 from quire.cli.as_json import registration_as_json
 from quire.cli.command_line import metadata_address

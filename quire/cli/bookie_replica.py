@@ -19,7 +19,7 @@ from ledger_client.replica_comparison import Compared, Verdict, compare_replicas
 from ledger_client.replica_entry import DigestVerdict, StoredEntry, read_stored_entry
 from ledger_client.replica_reading import ReplicaReading
 from metadata.ids import BookieId, EntryId, LedgerId
-from metadata.ledger_metadata import LedgerMetadata
+from metadata.ledgers.ledger_metadata import LedgerMetadata
 from quire.cli.bookie_registry import BookieDownError, NoSuchBookieError
 from quire.cli.command_line import metadata_address
 from quire.cli.ledger_options import password_of

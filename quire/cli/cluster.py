@@ -10,7 +10,7 @@ from typing import Final
 
 from ledger_client.cluster_access import Cluster, open_cluster
 from metadata.errors import MetadataFormatError, NodeNotFoundError
-from metadata.ledger_metadata import LedgerState
+from metadata.ledgers.ledger_metadata import LedgerState
 from quire.assessment import (
     Finding,
     bookie_findings,

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from ledger_client import LedgerClient, LedgerError, LedgerInfo, Quorum
-from metadata.ledger_metadata import QuorumSpec
+from metadata.ledgers.ledger_metadata import QuorumSpec
 from quire.cli.command_line import metadata_address
 from quire.cli.ledger_options import creation_of, password_of
 from quire.cli.output import Output

@@ -10,7 +10,7 @@ from ledger_client.cluster_access import Cluster, open_cluster, read_ledger
 from ledger_client.ledger_calls import NewLedger
 from metadata.errors import NodeNotFoundError
 from metadata.ids import ClientId, LedgerId
-from metadata.ledger_metadata import LedgerState
+from metadata.ledgers.ledger_metadata import LedgerState
 from metadata.paths import client_path
 from quire.claims import UNCLAIMED_NAME, create_unclaimed
 from quire.cli.as_json import fragments_as_json, text_or_base64

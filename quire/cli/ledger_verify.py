@@ -11,7 +11,7 @@ from ledger_client.digest import LedgerKeys
 from ledger_client.entry_ranges import describe_ranges
 from ledger_client.verification import ReplicaReport, expected_count, verify_replicas
 from metadata.ids import LedgerId
-from metadata.ledger_metadata import LedgerMetadata
+from metadata.ledgers.ledger_metadata import LedgerMetadata
 from quire.cli.command_line import metadata_address
 from quire.cli.ledger_options import password_of
 from quire.cli.output import Json, Output

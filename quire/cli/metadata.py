@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator
 from ledger_client.cluster_access import Cluster, open_cluster
 from metadata.errors import MetadataError, MetadataFormatError, NodeNotFoundError
 from metadata.ids import LedgerId, Version
-from metadata.ledger_metadata import LedgerMetadata
+from metadata.ledgers.ledger_metadata import LedgerMetadata
 from metadata.paths import CLIENTS, INSTANCE, LEDGER_IDS
 from quire.assessment import Finding, record_findings
 from quire.cli.as_json import metadata_as_json, registration_as_json

@@ -18,8 +18,8 @@ from broker_layer.kafka.messages import ApiMessage, decode_response, encode_requ
 from broker_layer.kafka.versions import ADVERTISED, ApiKey
 from broker_layer.peer import PeerAddress, Peers
 from broker_layer.peer_connection import PeerError
-from metadata.broker_registry import BrokerDirectory, BrokerRegistration
-from metadata.zookeeper import open_store
+from metadata.brokers.broker_registry import BrokerDirectory, BrokerRegistration
+from metadata.store.zookeeper import open_store
 from quire.cli.command_line import metadata_address
 from quire.errors import CommandError, ExitCode, UsageError
 

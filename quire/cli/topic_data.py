@@ -24,7 +24,7 @@ from kafka.errors import KafkaError
 
 from broker_layer.coordinator_partitions import INTERNAL_TOPICS
 from metadata.errors import InvalidTopicNameError
-from metadata.topic import check_topic_name
+from metadata.topics.topic import check_topic_name
 from quire.cli.output import Json, Output
 from quire.cli.topic_access import open_brokers
 from quire.cli.topic_lookup import SEE_LIST, make_if_missing, topic_named

@@ -18,10 +18,10 @@ from broker_layer.kafka.messages import (
 from broker_layer.kafka.versions import ApiKey
 from broker_layer.peer import PeerAddress
 from metadata.errors import NodeNotFoundError
-from metadata.partition import PartitionKey
-from metadata.partition_store import PartitionStore
-from metadata.topic import TopicId
-from metadata.zookeeper import open_store
+from metadata.store.zookeeper import open_store
+from metadata.topics.partition import PartitionKey
+from metadata.topics.partition_store import PartitionStore
+from metadata.topics.topic import TopicId
 from quire.cli.command_line import metadata_address
 from quire.cli.output import Output
 from quire.cli.topic_access import NoBrokerError, open_brokers, require

@@ -22,7 +22,7 @@ from ledger_client.protocol.quorum import covers
 from ledger_client.verification import ReplicaReport, verify_replicas
 from metadata.errors import MetadataError, NodeNotFoundError
 from metadata.ids import LedgerId
-from metadata.ledger_metadata import LedgerMetadata, QuorumSpec
+from metadata.ledgers.ledger_metadata import LedgerMetadata, QuorumSpec
 
 
 @dataclass(frozen=True, slots=True)

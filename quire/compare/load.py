@@ -23,7 +23,7 @@ from time import monotonic, time_ns
 from typing import Any, Final
 
 from ledger_client import ClientEvent, LedgerClient, LedgerError
-from metadata.zookeeper import open_store
+from metadata.store.zookeeper import open_store
 from quire.compare import configurations
 from quire.compare.journal import Ack, JournalWriter, read_journal
 from quire.compare.open_load import ZONES_EVERY_S, OpenLoad

@@ -8,11 +8,11 @@ Source: metadata design, "Registration".
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from metadata.ephemeral import pack_held, unpack_held
 from metadata.ids import Version
 from metadata.paths import BOOKIES
-from metadata.registration import pack_registration, unpack_registration
-from metadata.store import (
+from metadata.registry.registration import pack_registration, unpack_registration
+from metadata.store.ephemeral import pack_held, unpack_held
+from metadata.store.interface import (
     Cancel,
     MetadataStore,
     Operation,

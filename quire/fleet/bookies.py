@@ -15,8 +15,8 @@ from typing import Final
 
 from ledger_client.placement_policy import Shortage, SpreadPolicy
 from metadata.ids import BookieId
-from metadata.ledger_metadata import QuorumSpec
-from metadata.registration import BookieRegistration
+from metadata.ledgers.ledger_metadata import QuorumSpec
+from metadata.registry.registration import BookieRegistration
 from quire.fleet.assumptions import Assumptions
 
 SAMPLE_PER_REPLICA: Final = 4

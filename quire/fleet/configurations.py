@@ -12,7 +12,7 @@ from typing import Final
 from ledger_client import Quorum
 from ledger_client.protocol.append_options import AppendOptions
 from ledger_client.protocol.membership import Membership, membership_of
-from metadata.ledger_metadata import QuorumSpec
+from metadata.ledgers.ledger_metadata import QuorumSpec
 
 
 @dataclass(frozen=True, slots=True)

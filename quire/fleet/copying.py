@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from ledger_client.placement_policy import Shortage
 from metadata.ids import BookieId, EntryId, LedgerId
-from metadata.ledger_metadata import Fragment, LedgerMetadata
+from metadata.ledgers.ledger_metadata import Fragment, LedgerMetadata
 from quire.fleet.bookies import Silence
 from quire.fleet.ledgers import TOKEN, Ledger
 from quire.fleet.world import World

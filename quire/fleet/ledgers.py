@@ -15,7 +15,7 @@ from itertools import pairwise
 
 from ledger_client.protocol.ensemble import EnsembleHealth
 from metadata.ids import UPDATE_TOKEN_BYTES, BookieId, ClientId, EntryId, LedgerId, UpdateToken
-from metadata.ledger_metadata import (
+from metadata.ledgers.ledger_metadata import (
     DigestType,
     Fragment,
     LedgerMetadata,

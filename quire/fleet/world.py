@@ -11,7 +11,7 @@ from functools import partial
 from random import Random
 
 from metadata.ids import BookieId, LedgerId
-from metadata.ledger_metadata import LedgerMetadata
+from metadata.ledgers.ledger_metadata import LedgerMetadata
 from quire.fleet.agenda import Agenda
 from quire.fleet.assumptions import HOUR_S, Assumptions
 from quire.fleet.bookies import Bookies

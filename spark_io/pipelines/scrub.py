@@ -23,7 +23,7 @@ from ledger_client.digest import LedgerKeys
 from ledger_client.pool import BookiePool
 from ledger_client.verification import ReplicaReport, verify_replicas
 from metadata.ids import LedgerId
-from metadata.ledger_metadata import LedgerMetadata
+from metadata.ledgers.ledger_metadata import LedgerMetadata
 from spark_io.errors import SparkIoError
 from spark_io.options import ReadOptions
 from spark_io.worker_client import client_of

@@ -22,7 +22,7 @@ from ledger_client import LedgerClient, LedgerError
 from ledger_client.connection_calls import BookieCallError
 from ledger_client.digest import LedgerKeys
 from metadata.ids import BookieId
-from metadata.ledger_metadata import LedgerMetadata, LedgerState
+from metadata.ledgers.ledger_metadata import LedgerMetadata, LedgerState
 from tests.campaign.direct import Direct, open_direct, read_copies, wanted_ranges
 from tests.campaign.history import History, LedgerHistory, read_history
 from tests.campaign.judge import Copies, Evidence, Range, Violation, judge

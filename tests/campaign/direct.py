@@ -22,7 +22,7 @@ from ledger_client.cluster_access import Cluster, open_cluster
 from ledger_client.digest import LedgerKeys, verify
 from ledger_client.pool import BookiePool
 from metadata.ids import BookieId, EntryId, LedgerId
-from metadata.ledger_metadata import Fragment, LedgerMetadata
+from metadata.ledgers.ledger_metadata import Fragment, LedgerMetadata
 
 CALL_TIMEOUT_S: Final = 20.0
 READ_BYTES: Final = 4 * 1024 * 1024

@@ -17,7 +17,7 @@ from metadata.errors import (
     VersionConflictError,
 )
 from metadata.ids import Version
-from metadata.store import (
+from metadata.store.interface import (
     MULTI_OPERATIONS_MAX,
     VALUE_BYTES_MAX,
     Check,

@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Protocol
 
-from metadata.store import MetadataStore
+from metadata.store.interface import MetadataStore
 
 WAIT_S = 20.0
 

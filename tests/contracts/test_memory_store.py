@@ -14,9 +14,9 @@ from metadata.errors import (
     StoreUnavailableError,
 )
 from metadata.ids import Version
-from metadata.memory import MemoryMetadataServer, MemoryMetadataStore
-from metadata.memory_faults import StoreCall
-from metadata.store import MetadataStore, SessionState
+from metadata.store.interface import MetadataStore, SessionState
+from metadata.store.memory import MemoryMetadataServer, MemoryMetadataStore
+from metadata.store.memory_faults import StoreCall
 from tests.contracts.metadata_store import MetadataStoreContract
 
 

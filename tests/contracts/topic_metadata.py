@@ -10,19 +10,24 @@ from random import Random
 
 import pytest
 
-from metadata.broker_registry import BrokerDirectory, BrokerRegistrar, BrokerRegistration, Listener
-from metadata.election import ControllerElection
+from metadata.brokers.broker_registry import (
+    BrokerDirectory,
+    BrokerRegistrar,
+    BrokerRegistration,
+    Listener,
+)
+from metadata.brokers.election import ControllerElection
 from metadata.errors import NodeNotFoundError, TopicExistsError, TopicNotFoundError
 from metadata.ids import BookieId, LedgerId
-from metadata.in_sync_reports import InSync, InSyncReporter, InSyncView
-from metadata.number_blocks import NumberBlocks
-from metadata.partition import SEGMENTS_IN_RECORD_MAX, Segment
-from metadata.partition_store import PartitionKey, PartitionStore
 from metadata.paths import PRODUCER_IDS
-from metadata.replica_numbers import ReplicaNumbers
-from metadata.store import MULTI_OPERATIONS_MAX
-from metadata.topic import PARTITIONS_MAX, TopicId, TopicRecord, new_topic
-from metadata.topic_store import TopicChange, TopicStore
+from metadata.store.interface import MULTI_OPERATIONS_MAX
+from metadata.store.number_blocks import NumberBlocks
+from metadata.topics.in_sync_reports import InSync, InSyncReporter, InSyncView
+from metadata.topics.partition import SEGMENTS_IN_RECORD_MAX, Segment
+from metadata.topics.partition_store import PartitionKey, PartitionStore
+from metadata.topics.replica_numbers import ReplicaNumbers
+from metadata.topics.topic import PARTITIONS_MAX, TopicId, TopicRecord, new_topic
+from metadata.topics.topic_store import TopicChange, TopicStore
 from tests.contracts.store_service import StoreService, eventually
 
 RNG_SEED = 7

@@ -17,7 +17,7 @@ from bookie.files.disk_real import RealDisk
 from bookie.identity.cookie import COOKIE_NAME, DIRECTORIES
 from bookie.identity.identity import Identity, format_directories, prove_identity
 from metadata.ids import BookieId
-from metadata.memory import MemoryMetadataServer, MemoryMetadataStore
+from metadata.store.memory import MemoryMetadataServer, MemoryMetadataStore
 from tests.faults.children import make_directory
 
 STARTS_BEFORE: Final = 2

@@ -28,8 +28,8 @@ from bookie.storage.opening import KnownDisk
 from bookie.wire.messages import Status
 from metadata.errors import MetadataError
 from metadata.ids import BookieId, EntryId, LedgerId, Version
-from metadata.memory import MemoryMetadataServer, MemoryMetadataStore
-from metadata.positions import RUN_BYTES, PositionStore
+from metadata.registry.positions import RUN_BYTES, PositionStore
+from metadata.store.memory import MemoryMetadataServer, MemoryMetadataStore
 from serving.server_log import ServerLog
 from tests.faults.budget import Budget, Summary
 from tests.simulation.disk import CrashableDisk, DiskFaults, Platter

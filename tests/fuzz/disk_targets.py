@@ -20,8 +20,8 @@ from bookie.log.recovery_scan import LogReplay, ReplayOutcome, find_segments
 from bookie.server_errors import CookieDamagedError
 from bookie.storage.opening import open_parts
 from bookie.wire.batch import BatchView, build_batch
-from metadata.cookies import CookieRecord
 from metadata.ids import BookieId, EntryId, LedgerId
+from metadata.registry.cookies import CookieRecord
 from tests.fuzz.findings import require
 from tests.fuzz.index_target import index_target
 from tests.fuzz.instant import InstantDisk, drive, platter_with

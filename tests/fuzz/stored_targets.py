@@ -8,18 +8,22 @@ from collections.abc import Callable
 from random import Random
 from typing import Final, TypeVar
 
-from metadata.codec import decode_ledger_metadata, encode_ledger_metadata
-from metadata.cookies import CookieRecord, _instance_of, pack_cookie, unpack_cookie
-from metadata.deletion_feed import _deleted_ms
-from metadata.ephemeral import HeldNode, pack_held, unpack_held
 from metadata.errors import MetadataFormatError
 from metadata.ids import NO_ENTRY, BookieId, EntryId
-from metadata.ledger_ids import FIRST_ID
-from metadata.ledger_metadata import Fragment, LedgerMetadata, LedgerState
-from metadata.number_blocks import pack_block, unpack_block
-from metadata.packed import pack
+from metadata.ledgers.codec import decode_ledger_metadata, encode_ledger_metadata
+from metadata.ledgers.deletion_feed import _deleted_ms
+from metadata.ledgers.ledger_ids import FIRST_ID
+from metadata.ledgers.ledger_metadata import Fragment, LedgerMetadata, LedgerState
+from metadata.msgpack_fields import pack
 from metadata.paths import LEDGER_IDS
-from metadata.registration import BookieRegistration, pack_registration, unpack_registration
+from metadata.registry.cookies import CookieRecord, _instance_of, pack_cookie, unpack_cookie
+from metadata.registry.registration import (
+    BookieRegistration,
+    pack_registration,
+    unpack_registration,
+)
+from metadata.store.ephemeral import HeldNode, pack_held, unpack_held
+from metadata.store.number_blocks import pack_block, unpack_block
 from quire.errors import DamagedFileError
 from quire.ledger_file import FileHeader, LedgerFileReader, LedgerFileWriter
 from tests.fuzz.findings import Check, require

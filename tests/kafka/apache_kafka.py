@@ -14,7 +14,7 @@ from typing import Final
 
 from benchmarks.peers.java_process import JavaServer, free_ports, run_tool
 from benchmarks.peers.maven import JavaPeer
-from metadata.embedded import HOST
+from metadata.store.embedded import HOST
 from tests.kafka.jars import kafka_jars
 
 CLUSTER_ID: Final = "cXVpcmUtYmVuY2htYXJrcw"

@@ -15,7 +15,7 @@ from typing import Final
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, TopicPartition
 
 from benchmarks.peers.java_process import free_ports
-from metadata.embedded import HOST
+from metadata.store.embedded import HOST
 from tests.kafka.brokers import BrokerInThread
 from tests.kafka.confluent_calls import consumer, new_topic, produce, read
 from tests.kafka.java_process import JavaProgram, jars

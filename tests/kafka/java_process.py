@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from benchmarks.peers.maven import JavaPeer
-from metadata.embedded_supervisor import die_with_parent
+from metadata.store.embedded_supervisor import die_with_parent
 from tests.kafka.jars import kafka_jars
 from tests.kafka.scenario import check
 

@@ -11,8 +11,8 @@ from ledger_client.protocol.acks import PendingBatches
 from ledger_client.protocol.append import AppendProtocol
 from metadata.errors import OutcomeUnknownError, VersionConflictError
 from metadata.ids import EntryId, Version
-from metadata.ledger_metadata import LedgerMetadata, LedgerState
-from metadata.ledger_store import LedgerStore
+from metadata.ledgers.ledger_metadata import LedgerMetadata, LedgerState
+from metadata.ledgers.ledger_store import LedgerStore
 from tests.model.patches import Patches
 from tests.model.words import WRITER
 from tests.model.world import Draft

@@ -16,7 +16,7 @@ from ledger_client.protocol.ensemble import EnsembleHealth
 from ledger_client.protocol.membership import InSync, SetAside, Shrink
 from ledger_client.protocol.recovery_write import WriteBackPhase
 from metadata.ids import EntryId
-from metadata.ledger_metadata import LedgerMetadata, QuorumSpec
+from metadata.ledgers.ledger_metadata import LedgerMetadata, QuorumSpec
 from tests.model.patches import Patches
 
 

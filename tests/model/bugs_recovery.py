@@ -11,7 +11,7 @@ from bookie.wire.messages import Status
 from ledger_client.protocol import recovery, recovery_fence, recovery_read, recovery_write
 from ledger_client.protocol import recovery_events as r
 from metadata.ids import EntryId
-from metadata.ledger_metadata import Fragment
+from metadata.ledgers.ledger_metadata import Fragment
 from tests.model import bookies
 from tests.model.bugs_append import the_writer_closes_from_in_recovery
 from tests.model.patches import Patches

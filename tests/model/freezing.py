@@ -14,7 +14,7 @@ from dataclasses import is_dataclass
 from functools import cache
 from typing import Generic, TypeVar, cast
 
-from metadata.ledger_metadata import LedgerMetadata
+from metadata.ledgers.ledger_metadata import LedgerMetadata
 
 UNORDERED = ("stored_at", "known_positions")
 """Lists of who answered, in the order of the answers: of which only membership is asked."""

@@ -12,7 +12,7 @@ Source: protocol rules 11.2, 11.4 and 11.5.
 
 from collections.abc import Callable
 
-from metadata.ledger_metadata import LedgerMetadata, LedgerState
+from metadata.ledgers.ledger_metadata import LedgerMetadata, LedgerState
 from tests.model.bookies import NOT_HELD
 from tests.model.words import NAMES, ViolationError, entry
 from tests.model.world import Pools, World

@@ -10,7 +10,7 @@ Source: protocol rules 11.2-11.4.
 """
 
 from ledger_client.protocol.append import AppendProtocol
-from metadata.ledger_metadata import LedgerMetadata, LedgerState
+from metadata.ledgers.ledger_metadata import LedgerMetadata, LedgerState
 from tests.model.words import ViolationError
 
 

@@ -18,7 +18,7 @@ from ledger_client.in_sync_members import next_behind, replaced_by
 from ledger_client.protocol.append import AppendProtocol
 from ledger_client.protocol.copy import CopyPlan, Standing, plan_copy
 from metadata.ids import UpdateToken
-from metadata.ledger_metadata import LedgerMetadata
+from metadata.ledgers.ledger_metadata import LedgerMetadata
 from tests.model.bookies import NOT_HELD
 from tests.model.in_sync_rules import check_members
 from tests.model.labels import Label

@@ -17,7 +17,7 @@ from typing import Final, cast
 from ledger_client.protocol.append import AppendProtocol
 from ledger_client.protocol.recovery import RecoveryProtocol
 from metadata.ids import BookieId
-from metadata.ledger_metadata import Fragment
+from metadata.ledgers.ledger_metadata import Fragment
 from tests.model.protocols import DONE, FIRST, Effect, Event, Protocols, Told
 from tests.model.store_calls import VALUE
 from tests.model.words import (

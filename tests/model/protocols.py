@@ -17,7 +17,7 @@ from ledger_client.protocol import recovery_events as r
 from ledger_client.protocol.append import AppendProtocol
 from ledger_client.protocol.recovery import RecoveryProtocol
 from metadata.ids import BookieId, Version
-from metadata.ledger_metadata import LedgerMetadata
+from metadata.ledgers.ledger_metadata import LedgerMetadata
 from serving.overriding import override
 from tests.model.freezing import MetadataPool, clone, freeze
 from tests.model.words import (

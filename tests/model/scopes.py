@@ -26,7 +26,7 @@ from ledger_client.protocol.append import AppendProtocol
 from ledger_client.protocol.append_options import AppendOptions
 from ledger_client.protocol.recovery import RecoveryProtocol
 from metadata.ids import EntryId, Version
-from metadata.ledger_metadata import Fragment, LedgerState, QuorumSpec
+from metadata.ledgers.ledger_metadata import Fragment, LedgerState, QuorumSpec
 from tests.model import scopes_in_sync
 from tests.model.words import NAMES, Scope
 from tests.model.world import FirstParts

@@ -12,7 +12,7 @@ Source: protocol section 11.
 from dataclasses import replace
 from typing import Final
 
-from metadata.ledger_metadata import QuorumMode, QuorumSpec
+from metadata.ledgers.ledger_metadata import QuorumMode, QuorumSpec
 from tests.model.words import Scope
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from ledger_client.protocol.append import AppendProtocol
-from metadata.ledger_metadata import LedgerState
+from metadata.ledgers.ledger_metadata import LedgerState
 from tests.model.bookies import NOT_HELD
 from tests.model.in_sync_steps import MemberSteps
 from tests.model.labels import Label

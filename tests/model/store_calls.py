@@ -10,16 +10,16 @@ from collections.abc import Generator
 from random import Random
 from typing import TYPE_CHECKING, cast
 
-from metadata.codec import encode_ledger_metadata
 from metadata.errors import OutcomeUnknownError, VersionConflictError
 from metadata.ids import Version
-from metadata.ledger_store import LedgerStore
-from metadata.store import MetadataStore, Stored
+from metadata.ledgers.codec import encode_ledger_metadata
+from metadata.ledgers.ledger_store import LedgerStore
+from metadata.store.interface import MetadataStore, Stored
 from serving.overriding import override
 from tests.model.freezing import MetadataPool
 
 if TYPE_CHECKING:
-    from metadata.batching import BatchingStore
+    from metadata.store.batching import BatchingStore
 
 OK, CONFLICT, UNKNOWN, VALUE = range(4)
 """Answers: (OK, version), (CONFLICT,), (UNKNOWN,), (VALUE, metadata, version)."""

@@ -12,7 +12,7 @@ from bookie.storage.bookie_storage import BookieStorage
 from ledger_client.protocol import recovery_events as r
 from ledger_client.protocol.append import AppendProtocol
 from ledger_client.protocol.recovery import RecoveryProtocol
-from metadata.ledger_store import LedgerStore
+from metadata.ledgers.ledger_store import LedgerStore
 from tests.model import (
     bugs,
     bugs_append,

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from ledger_client.protocol.append_options import AppendOptions
 from metadata.ids import BookieId, EntryId, UpdateToken
-from metadata.ledger_metadata import QuorumSpec
+from metadata.ledgers.ledger_metadata import QuorumSpec
 
 NAMES: Final = tuple(BookieId(name) for name in "abcdef")
 PLAIN: Final = AppendOptions()

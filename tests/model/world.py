@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from ledger_client.protocol.append import AppendProtocol
 from ledger_client.protocol.recovery import RecoveryProtocol
 from metadata.ids import NO_ENTRY
-from metadata.ledger_metadata import LedgerMetadata
+from metadata.ledgers.ledger_metadata import LedgerMetadata
 from tests.model.bookies import NOT_HELD, Bookies, BookieState
 from tests.model.freezing import MetadataPool, Pool
 from tests.model.in_sync_rules import check_confirmed, check_members

@@ -25,7 +25,7 @@ from ledger_client.protocol import append_events as e
 from ledger_client.protocol.append import AppendProtocol
 from ledger_client.protocol.append_options import AppendOptions
 from metadata.ids import BookieId, EntryId, Version
-from metadata.ledger_metadata import LedgerMetadata, LedgerState
+from metadata.ledgers.ledger_metadata import LedgerMetadata, LedgerState
 from tests.scenarios import words as w
 
 BYTES_DEFAULT = "10"

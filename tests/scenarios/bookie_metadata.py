@@ -15,9 +15,9 @@ from bookie.identity.metadata_age import MetadataAge
 from bookie.identity.position import Claim, PositionKeeper, PositionNews
 from bookie.server.server_context import ServerContext
 from metadata.ids import BookieId
-from metadata.memory_faults import NoFaults, StoreCall
-from metadata.positions import RUN_BYTES, PositionStore
-from metadata.store import MetadataStore
+from metadata.registry.positions import RUN_BYTES, PositionStore
+from metadata.store.interface import MetadataStore
+from metadata.store.memory_faults import NoFaults, StoreCall
 from tests.simulation.disk import CrashableDisk
 
 RECORD_INTERVAL_S: Final = 0.1

@@ -53,13 +53,13 @@ from bookie.storage.horizon import trim_tombstones
 from bookie.storage.opening import KnownDisk
 from bookie.storage.standing import standing_reader
 from bookie.wire import messages as m
-from metadata.deletion_feed import DeletionFeed
 from metadata.errors import MetadataError, NodeNotFoundError
 from metadata.ids import BookieId, LedgerId, Version
-from metadata.ledger_metadata import Fragment, LedgerMetadata, LedgerState
-from metadata.ledger_store import LedgerStore
-from metadata.memory import MemoryMetadataServer, MemoryMetadataStore
+from metadata.ledgers.deletion_feed import DeletionFeed
+from metadata.ledgers.ledger_metadata import Fragment, LedgerMetadata, LedgerState
+from metadata.ledgers.ledger_store import LedgerStore
 from metadata.paths import DELETION_SHARDS
+from metadata.store.memory import MemoryMetadataServer, MemoryMetadataStore
 from serving.server_log import ServerLog
 from tests.scenarios import words as w
 from tests.scenarios.bookie_metadata import Claimed, MetadataFaults, claim, record_as_another

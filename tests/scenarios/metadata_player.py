@@ -18,11 +18,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from metadata.codec import FORMAT_VERSION, decode_ledger_metadata, encode_ledger_metadata
 from metadata.errors import InvalidTransitionError, MetadataFormatError
 from metadata.ids import EntryId, UpdateToken
-from metadata.ledger_metadata import Fragment, LedgerMetadata, LedgerState
-from metadata.packed import Packed, array_of, pack, unpack_versioned
+from metadata.ledgers.codec import (
+    FORMAT_VERSION,
+    decode_ledger_metadata,
+    encode_ledger_metadata,
+)
+from metadata.ledgers.ledger_metadata import Fragment, LedgerMetadata, LedgerState
+from metadata.msgpack_fields import Packed, array_of, pack, unpack_versioned
 from tests.scenarios import words as w
 
 CREATED_MS: Final = 1_700_000_000_000
@@ -30,7 +34,7 @@ CREATION_TOKEN: Final = UpdateToken(bytes(range(16)))
 """Other than the token of every change, so that both can be told apart."""
 FIELD_COUNT: Final = 14
 VERSION, STATE, QUORUM, BOOKIES, FRAGMENTS, TOKEN, LAST, LENGTH = 0, 2, 3, 4, 5, 9, 11, 12
-"""Where the stored form has what `decode` changes: `metadata.codec`, Format."""
+"""Where the stored form has what `decode` changes: `metadata.ledgers.codec`, Format."""
 
 
 class MetadataPlayer:

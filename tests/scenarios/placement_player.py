@@ -15,7 +15,7 @@ from typing import Final
 
 from ledger_client.placement_policy import Shortage, SpreadPolicy
 from metadata.ids import BookieId
-from metadata.registration import BookieRegistration
+from metadata.registry.registration import BookieRegistration
 from tests.scenarios import words as w
 
 ADDRESS: Final = "10.0.0.1"

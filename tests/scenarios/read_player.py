@@ -39,14 +39,14 @@ from ledger_client.protocol.quorum import write_set
 from ledger_client.reader import LedgerReader
 from ledger_client.verified_entries import VerifiedEntries, verify_entries
 from metadata.ids import NO_ENTRY, BookieId, EntryId, LedgerId, Version
-from metadata.ledger_metadata import LedgerMetadata, LedgerState
-from metadata.store import Cancel, WatchCallback
+from metadata.ledgers.ledger_metadata import LedgerMetadata, LedgerState
+from metadata.store.interface import Cancel, WatchCallback
 from tests.scenarios import words as w
 from tests.simulation.loop import run_simulation
 from tests.unit.ledger_client.memory_bookies import MemoryBookies
 
 if TYPE_CHECKING:
-    from metadata.ledger_store import LedgerStore
+    from metadata.ledgers.ledger_store import LedgerStore
 
 PASSWORD: Final = b"secret"
 BOOKIES: Final = "abcdef"

@@ -22,7 +22,7 @@ from bookie.wire.messages import Status
 from ledger_client.protocol import recovery_events as e
 from ledger_client.protocol.recovery import RecoveryProtocol
 from metadata.ids import NO_ENTRY, BookieId, EntryId, Version
-from metadata.ledger_metadata import LedgerMetadata, LedgerState
+from metadata.ledgers.ledger_metadata import LedgerMetadata, LedgerState
 from tests.scenarios import words as w
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from bookie.wire.messages import Status
 from metadata.ids import BookieId, ClientId, EntryId, LedgerId, UpdateToken
-from metadata.ledger_metadata import (
+from metadata.ledgers.ledger_metadata import (
     STRIPE_ENTRIES_DEFAULT,
     DigestType,
     Fragment,

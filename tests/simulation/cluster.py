@@ -10,8 +10,8 @@ import random
 from collections.abc import Callable
 from contextvars import Context, copy_context
 
-from metadata.ledger_metadata import LedgerMetadata
-from metadata.memory import MemoryMetadataServer
+from metadata.ledgers.ledger_metadata import LedgerMetadata
+from metadata.store.memory import MemoryMetadataServer
 from tests.simulation.checkers.catching_up import CatchingUpChecker
 from tests.simulation.checkers.checker import Checkers
 from tests.simulation.checkers.closing import ClosingChecker

@@ -11,7 +11,7 @@ from typing import Final, Protocol
 
 from typing_extensions import override  # `typing` has it from 3.12 on
 
-from metadata.ledger_metadata import Fragment, LedgerMetadata, LedgerState
+from metadata.ledgers.ledger_metadata import Fragment, LedgerMetadata, LedgerState
 from tests.simulation.loop import SimulationLoop
 
 VIOLATIONS_KEPT: Final = 20

@@ -20,10 +20,10 @@ from bookie.errors import BookieError
 from bookie.identity.identity import format_directories
 from bookie.options import BookieOptions
 from ledger_client import LedgerClient, LedgerError
-from metadata.ephemeral import unpack_held
 from metadata.errors import MetadataError, NodeNotFoundError
 from metadata.ids import BookieId
 from metadata.paths import bookie_path
+from metadata.store.ephemeral import unpack_held
 from tests.simulation.disk import CrashableDisk, DiskFaults, Platter
 from tests.simulation.network import HOST
 from tests.simulation.observing import described

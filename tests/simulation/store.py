@@ -1,6 +1,6 @@
 """Brings the metadata service in memory into a simulation: sessions of nodes, its faults, its news.
 
-Leaves the meaning of operations to `metadata.memory`, and when which fault happens to
+Leaves the meaning of operations to `metadata.store.memory`, and when which fault happens to
 `tests.simulation.faults`.
 
 Invariants: what a session tells its process runs in that process's context, whoever caused it;
@@ -18,14 +18,14 @@ from dataclasses import dataclass
 
 from typing_extensions import override
 
-from metadata.codec import decode_ledger_metadata
 from metadata.errors import NodeNotFoundError, OutcomeUnknownError, StoreUnavailableError
-from metadata.ledger_metadata import LedgerMetadata
-from metadata.memory import MemoryMetadataServer, MemoryMetadataStore
-from metadata.memory_faults import StoreCall
-from metadata.memory_tree import Change
+from metadata.ledgers.codec import decode_ledger_metadata
+from metadata.ledgers.ledger_metadata import LedgerMetadata
 from metadata.paths import LEDGERS, LEVEL_DIGITS
-from metadata.store import SessionState
+from metadata.store.interface import SessionState
+from metadata.store.memory import MemoryMetadataServer, MemoryMetadataStore
+from metadata.store.memory_faults import StoreCall
+from metadata.store.memory_tree import Change
 from tests.simulation.loop import NODE, simulation_loop
 
 STALL_CHECK_S = 0.2
@@ -52,7 +52,7 @@ class StoreOdds:
 
 
 class SimulatedStoreFaults:
-    """See `metadata.memory_faults.StoreFaults`."""
+    """See `metadata.store.memory_faults.StoreFaults`."""
 
     def __init__(self, seed: int, odds: StoreOdds) -> None:
         self.odds = odds
@@ -208,7 +208,7 @@ class LedgerNews:
         server.open_session(self)
 
     def notice(self, change: Change) -> None:
-        """See `metadata.memory_server.Session`."""
+        """See `metadata.store.memory_server.Session`."""
         path = change.path
         if not path.startswith(LEDGERS) or path.count("/") != len(LEVEL_DIGITS) + 1:
             return

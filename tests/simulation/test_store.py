@@ -5,8 +5,8 @@ from functools import partial
 from typing import Final
 
 from metadata.ids import Version
-from metadata.memory import MemoryMetadataServer
-from metadata.store import SessionState
+from metadata.store.interface import SessionState
+from metadata.store.memory import MemoryMetadataServer
 from tests.simulation.loop import run_simulation
 from tests.simulation.store import NodeStore, SimulatedStoreFaults, StoreOdds
 

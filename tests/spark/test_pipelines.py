@@ -11,7 +11,7 @@ from ledger_client import LedgerInfo, LedgerNotFoundError, Quorum
 from ledger_client.cluster_access import open_cluster
 from ledger_client.sync import LedgerClient
 from metadata.ids import BookieId, LedgerId, UpdateToken
-from metadata.ledger_metadata import DigestType
+from metadata.ledgers.ledger_metadata import DigestType
 from spark_io.errors import SparkIoError
 from spark_io.pipelines.archive import ArchiveDamagedError, archive
 from spark_io.pipelines.ingest import ingest, lines_of, rows_as_json

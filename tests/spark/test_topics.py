@@ -10,7 +10,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from broker_layer.kafka.record_batch import Compression, ControlKind, Producer, Record
-from metadata.partition_store import PartitionStore
+from metadata.topics.partition_store import PartitionStore
 from tests.spark.conftest import RunningCluster
 from tests.spark.topic_logs import WrittenTopic, records
 

@@ -20,11 +20,11 @@ from broker_layer.log.log_services import LogServices, TailMemory
 from broker_layer.log.topic_log import TopicLog
 from ledger_client import LedgerClient, Quorum
 from ledger_client.cluster_access import wall_clock_ms
-from metadata.partition_store import PartitionKey, PartitionStore
-from metadata.store import MetadataStore
-from metadata.topic import TopicId, TopicRecord, new_topic
-from metadata.topic_store import TopicStore
-from metadata.zookeeper import open_store
+from metadata.store.interface import MetadataStore
+from metadata.store.zookeeper import open_store
+from metadata.topics.partition_store import PartitionKey, PartitionStore
+from metadata.topics.topic import TopicId, TopicRecord, new_topic
+from metadata.topics.topic_store import TopicStore
 
 LEADER = 1
 CONFIG = LogConfig(

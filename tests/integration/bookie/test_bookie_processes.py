@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 
 from bookie.wire.messages import LacReply, ReadEntries, ReadLac, Status
-from metadata.embedded import EmbeddedZooKeeper
 from metadata.ids import EntryId, LedgerId
 from metadata.paths import BOOKIES
-from metadata.store import MetadataStore
-from metadata.zookeeper import open_store
+from metadata.store.embedded import EmbeddedZooKeeper
+from metadata.store.interface import MetadataStore
+from metadata.store.zookeeper import open_store
 from tests.unit.bookie_server.wire_client import WireClient, batch_of, payloads_of
 
 pytestmark = pytest.mark.timeout(120)

@@ -15,8 +15,8 @@ from bookie.wire.messages import ReadLac, Status, WriteLac
 from ledger_client.connection_calls import CallFailure
 from ledger_client.digest import LedgerKeys
 from metadata.ids import NO_ENTRY, UPDATE_TOKEN_BYTES, BookieId, ClientId, EntryId, UpdateToken
-from metadata.ledger_ids import LedgerIdAllocator
-from metadata.ledger_metadata import (
+from metadata.ledgers.ledger_ids import LedgerIdAllocator
+from metadata.ledgers.ledger_metadata import (
     DigestType,
     Fragment,
     LedgerMetadata,

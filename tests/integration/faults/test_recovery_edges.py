@@ -13,9 +13,9 @@ from ledger_client import ClientConfig, LedgerClient
 from ledger_client.client_services import ClientServices, ClientSettings
 from ledger_client.recoverer import Recoverer
 from metadata.ids import Version
-from metadata.ledger_metadata import LedgerMetadata, LedgerState
-from metadata.ledger_store import LedgerStore
-from metadata.zookeeper import open_store
+from metadata.ledgers.ledger_metadata import LedgerMetadata, LedgerState
+from metadata.ledgers.ledger_store import LedgerStore
+from metadata.store.zookeeper import open_store
 from quire.local_bookie import LocalBookie
 from quire.local_cluster import LocalCluster
 from serving.overriding import override

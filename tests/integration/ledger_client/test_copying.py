@@ -12,8 +12,8 @@ from ledger_client.copying import FragmentCopier
 from ledger_client.digest import LedgerKeys
 from ledger_client.errors import NotEnoughBookiesError
 from metadata.ids import BookieId, EntryId, LedgerId, Version
-from metadata.ledger_metadata import LedgerMetadata, LedgerState
-from metadata.ledger_store import LedgerStore
+from metadata.ledgers.ledger_metadata import LedgerMetadata, LedgerState
+from metadata.ledgers.ledger_store import LedgerStore
 from quire.local_bookie import LocalBookie
 from quire.local_cluster import LocalCluster
 

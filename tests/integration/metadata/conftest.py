@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from metadata.embedded import EmbeddedZooKeeper
+from metadata.store.embedded import EmbeddedZooKeeper
 from tests.integration.metadata.service import ZooKeeperService
 
 TICK_MS = 200

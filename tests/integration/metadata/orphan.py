@@ -7,7 +7,7 @@ import asyncio
 import sys
 from pathlib import Path
 
-from metadata.embedded import EmbeddedZooKeeper
+from metadata.store.embedded import EmbeddedZooKeeper
 
 
 async def main() -> None:

@@ -9,8 +9,8 @@ import random
 
 from kazoo.client import KazooClient
 
-from metadata.store import MetadataStore
-from metadata.zookeeper import ZooKeeperMetadataStore, open_store
+from metadata.store.interface import MetadataStore
+from metadata.store.zookeeper import ZooKeeperMetadataStore, open_store
 
 
 class ZooKeeperService:

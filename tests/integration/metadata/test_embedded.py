@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from metadata.embedded import EmbeddedZooKeeper, four_letter_word
 from metadata.errors import EmbeddedServerError, PortInUseError
-from metadata.zookeeper import open_store
+from metadata.store.embedded import EmbeddedZooKeeper, four_letter_word
+from metadata.store.zookeeper import open_store
 
 ROOT = Path(__file__).parents[3]
 
@@ -88,7 +88,7 @@ async def test_a_port_in_use_is_refused(tmp_path: Path) -> None:
 async def test_a_directory_in_use_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("metadata.embedded.LOCK_TIMEOUT_S", 0.1)
+    monkeypatch.setattr("metadata.store.embedded.LOCK_TIMEOUT_S", 0.1)
     async with EmbeddedZooKeeper(tmp_path):
         with pytest.raises(EmbeddedServerError, match="in use"):
             await EmbeddedZooKeeper(tmp_path).start()

@@ -8,18 +8,18 @@ from functools import partial
 
 import pytest
 
-from metadata.embedded import EmbeddedZooKeeper
 from metadata.errors import (
     OutcomeUnknownError,
     StoreClosedError,
     StoreUnavailableError,
 )
 from metadata.ids import EntryId, LedgerId, Version
-from metadata.ledger_store import LedgerStore
+from metadata.ledgers.ledger_store import LedgerStore
 from metadata.paths import bookie_path
-from metadata.registry import BookieRegistrar, BookieRegistration
-from metadata.store import SessionState
-from metadata.zookeeper import open_store
+from metadata.registry.registry import BookieRegistrar, BookieRegistration
+from metadata.store.embedded import EmbeddedZooKeeper
+from metadata.store.interface import SessionState
+from metadata.store.zookeeper import open_store
 from tests.contracts.store_service import Signal, eventually
 from tests.integration.metadata.service import ZooKeeperService
 from tests.unit.metadata.samples import A, B, D, open_ledger, token

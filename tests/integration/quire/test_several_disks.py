@@ -16,10 +16,10 @@ import pytest
 
 from ledger_client import LedgerClient, Quorum
 from ledger_client.cluster_access import open_cluster
-from metadata.embedded import EmbeddedZooKeeper
 from metadata.ids import BookieId
-from metadata.ledger_metadata import LedgerMetadata
-from metadata.location import Place
+from metadata.ledgers.ledger_metadata import LedgerMetadata
+from metadata.registry.location import Place
+from metadata.store.embedded import EmbeddedZooKeeper
 from tests.integration.quire.command import QUIRE, environment, run_quire
 
 pytestmark = pytest.mark.timeout(120)

@@ -9,10 +9,10 @@ from uuid import UUID
 import pytest
 from kafka import KafkaAdminClient, TopicPartition
 
-from metadata.partition import PartitionKey, Segment
-from metadata.partition_store import PartitionStore
-from metadata.topic import TopicId
-from metadata.zookeeper import open_store
+from metadata.store.zookeeper import open_store
+from metadata.topics.partition import PartitionKey, Segment
+from metadata.topics.partition_store import PartitionStore
+from metadata.topics.topic import TopicId
 from quire.errors import ExitCode
 from tests.integration.quire.command import RunningCluster, start_cluster
 

@@ -27,7 +27,7 @@ READ = "ledger_client/protocol/recovery_read.py"
 WRITE = "ledger_client/protocol/recovery_write.py"
 CALLS = "ledger_client/ledger_calls.py"
 WRITER = "ledger_client/writer.py"
-METADATA = "metadata/ledger_metadata.py"
+METADATA = "metadata/ledgers/ledger_metadata.py"
 
 IN_SYNC_TESTS = "tests/unit/ledger_client/test_in_sync.py"
 MEMBERSHIP_TESTS = "tests/unit/ledger_client/test_membership.py"

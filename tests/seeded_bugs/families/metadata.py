@@ -17,7 +17,7 @@ from tests.seeded_bugs.seeded_bug import (
 )
 
 APPEND = "ledger_client/protocol/append.py"
-LEDGER_STORE = "metadata/ledger_store.py"
+LEDGER_STORE = "metadata/ledgers/ledger_store.py"
 SHELL = "ledger_client/append_shell.py"
 RECOVERER = "ledger_client/recoverer.py"
 STORE_TESTS = "tests/unit/metadata/test_ledger_store.py"
@@ -172,7 +172,7 @@ BUGS = (
                 "        if stored.state is LedgerState.CLOSED:\n",
             ),
             Edit(
-                "metadata/ledger_metadata.py",
+                "metadata/ledgers/ledger_metadata.py",
                 "        self._require(LedgerState.OPEN)\n"
                 "        fragments = self._fragments_from(",
                 "        fragments = self._fragments_from(",

@@ -44,7 +44,7 @@ READS_DO_NOT_FENCE = Edit(
     " fence=False)\n",
 )
 NO_GUARD_OF_OLDER_FRAGMENTS = Edit(
-    "metadata/ledger_metadata.py",
+    "metadata/ledgers/ledger_metadata.py",
     "            if start < self.last_fragment.first_entry_id:\n"
     "                raise InvalidTransitionError(\n"
     '                    self.ledger_id, "recovery may change nothing below the last'

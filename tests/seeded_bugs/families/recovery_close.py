@@ -36,7 +36,7 @@ CLOSED_FROM_IN_RECOVERY = (
         "        if not is_open and not may_close:\n",
     ),
     Edit(
-        "metadata/ledger_metadata.py",
+        "metadata/ledgers/ledger_metadata.py",
         '        """Close at the writer\'s LAC (rule 6.1). Raises InvalidTransitionError unless'
         ' OPEN."""\n        self._require(LedgerState.OPEN)\n',
         '        """Close at the writer\'s LAC."""\n',
@@ -94,8 +94,8 @@ BUGS = (
             ),
             Edit(
                 RECOVERER,
-                "from metadata.ledger_metadata import LedgerMetadata\n",
-                "from metadata.ledger_metadata import LedgerMetadata, LedgerState\n",
+                "from metadata.ledgers.ledger_metadata import LedgerMetadata\n",
+                "from metadata.ledgers.ledger_metadata import LedgerMetadata, LedgerState\n",
             ),
             Edit(
                 RECOVERY,

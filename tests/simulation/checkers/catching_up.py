@@ -11,7 +11,7 @@ from typing import Final
 
 from typing_extensions import override
 
-from metadata.ledger_metadata import LedgerMetadata
+from metadata.ledgers.ledger_metadata import LedgerMetadata
 from tests.simulation.checkers.checker import Checker
 from tests.simulation.checkers.durability import DISTINCT_BYTES
 from tests.simulation.disk import Platter

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bookie.wire.messages import Status
-from metadata.ledger_metadata import LedgerMetadata
+from metadata.ledgers.ledger_metadata import LedgerMetadata
 from tests.simulation.index_store import MemoryStore
 from tests.simulation.model import LedgerModel, Model
 

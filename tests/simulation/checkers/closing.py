@@ -8,7 +8,7 @@ entry", "one close, one last entry", "no ack after another's close".
 
 from typing_extensions import override
 
-from metadata.ledger_metadata import LedgerMetadata, LedgerState
+from metadata.ledgers.ledger_metadata import LedgerMetadata, LedgerState
 from tests.simulation.checkers.checker import Checker
 from tests.simulation.model import LedgerModel
 

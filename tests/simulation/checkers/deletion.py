@@ -7,7 +7,7 @@ from typing_extensions import override
 
 from bookie.wire.messages import Status
 from metadata.ids import BookieId
-from metadata.ledger_metadata import LedgerState
+from metadata.ledgers.ledger_metadata import LedgerState
 from tests.simulation.checkers.checker import Asked, Checker
 
 

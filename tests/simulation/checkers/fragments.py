@@ -7,7 +7,7 @@ one mutable except for copy-then-swap".
 
 from typing_extensions import override
 
-from metadata.ledger_metadata import Fragment, LedgerMetadata, LedgerState
+from metadata.ledgers.ledger_metadata import Fragment, LedgerMetadata, LedgerState
 from tests.simulation.checkers.checker import Checker
 from tests.simulation.model import LedgerModel
 

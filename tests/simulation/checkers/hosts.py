@@ -16,8 +16,8 @@ from typing_extensions import override
 
 from ledger_client.placement_policy import Candidates, Shortage, SpreadPolicy
 from metadata.ids import BookieId
-from metadata.ledger_metadata import LedgerMetadata, LedgerState, QuorumSpec
-from metadata.location import Place
+from metadata.ledgers.ledger_metadata import LedgerMetadata, LedgerState, QuorumSpec
+from metadata.registry.location import Place
 from tests.simulation.checkers.checker import Checker
 from tests.simulation.model import LedgerModel, Model
 

@@ -11,7 +11,7 @@ from unittest.mock import patch
 
 from ledger_client.protocol.append import AppendProtocol
 from ledger_client.protocol.append_events import AppendAction, AppendEvent, Confirm
-from metadata.ledger_metadata import LedgerState
+from metadata.ledgers.ledger_metadata import LedgerState
 from tests.simulation.model import Model, members_in_sync
 
 NAME: Final = "least in sync"

@@ -10,7 +10,7 @@ Source: protocol rules 11.1, 11.2, 11.4.
 
 from typing_extensions import override
 
-from metadata.ledger_metadata import LedgerMetadata, LedgerState
+from metadata.ledgers.ledger_metadata import LedgerMetadata, LedgerState
 from tests.simulation.checkers.checker import Checker
 from tests.simulation.model import LedgerModel, members_in_sync
 

@@ -14,8 +14,8 @@ from ledger_client.client_services import DirectoryAddresses
 from ledger_client.connection_calls import BookieCallError
 from ledger_client.digest import LedgerKeys
 from ledger_client.pool import BookiePool
-from metadata.directory import BookieDirectory
 from metadata.ids import BookieId, EntryId
+from metadata.registry.directory import BookieDirectory
 from tests.simulation.cluster import Cluster
 from tests.simulation.model import LedgerModel, write_set
 from tests.simulation.store import NodeStore

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from typing_extensions import override
 
-from metadata.ledger_metadata import LedgerMetadata, LedgerState
+from metadata.ledgers.ledger_metadata import LedgerMetadata, LedgerState
 from tests.simulation.checkers.checker import Checker
 from tests.simulation.model import LedgerModel, Model
 

@@ -7,7 +7,7 @@ Source: protocol rules 5.6, 9.1, 11.2, 11.3; invariants "every ledger back at WQ
 from typing import Final
 
 from ledger_client import LedgerWriter
-from metadata.ledger_metadata import LedgerState
+from metadata.ledgers.ledger_metadata import LedgerState
 from tests.simulation.cluster import Cluster
 from tests.simulation.model import LedgerModel, members_in_sync
 

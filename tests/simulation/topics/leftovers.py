@@ -14,9 +14,9 @@ from typing import Final
 
 from broker_layer.log.ledger_chain import EPOCH_METADATA, PARTITION_METADATA
 from metadata.errors import NodeNotFoundError, TopicNotFoundError
-from metadata.memory import MemoryMetadataStore
-from metadata.partition_store import PartitionKey, PartitionStore
-from metadata.topic_store import TopicStore
+from metadata.store.memory import MemoryMetadataStore
+from metadata.topics.partition_store import PartitionKey, PartitionStore
+from metadata.topics.topic_store import TopicStore
 from tests.simulation.topics.topic_cluster import TopicCluster
 
 PATIENCE_S: Final = 60.0

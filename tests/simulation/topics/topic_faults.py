@@ -12,8 +12,8 @@ from typing import Final
 
 from broker_layer.coordinator_partitions import CONSUMER_OFFSETS
 from metadata.errors import MetadataError
-from metadata.memory import MemoryMetadataStore
-from metadata.topic_store import TopicStore
+from metadata.store.memory import MemoryMetadataStore
+from metadata.topics.topic_store import TopicStore
 from tests.simulation.nodes import BookieNode, Node
 from tests.simulation.topics.broker_nodes import BrokerNode, KafkaNode
 from tests.simulation.topics.topic_cluster import TopicCluster

@@ -15,17 +15,17 @@ from bookie.files.disk_real import RealDisk
 from bookie.identity.identity import format_directories
 from bookie.options import load_options
 from metadata.ids import BookieId, ClientId, EntryId, LedgerId, UpdateToken
-from metadata.ledger_metadata import (
+from metadata.ledgers.ledger_metadata import (
     DigestType,
     Fragment,
     LedgerMetadata,
     LedgerState,
     QuorumSpec,
 )
-from metadata.ledger_store import LedgerStore
-from metadata.memory import MemoryMetadataServer, MemoryMetadataStore
+from metadata.ledgers.ledger_store import LedgerStore
 from metadata.paths import bookie_path
-from metadata.store import MetadataStore
+from metadata.store.interface import MetadataStore
+from metadata.store.memory import MemoryMetadataServer, MemoryMetadataStore
 from tests.unit.bookie_server.wire_client import WireClient
 
 SMALL = {

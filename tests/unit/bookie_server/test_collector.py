@@ -12,9 +12,15 @@ import pytest
 from bookie.identity.metadata_age import MetadataAge
 from bookie.server.collector import Collector, may_remove
 from bookie.wire.messages import Status
-from metadata.cookies import CookieRecord, CookieStore
 from metadata.ids import BookieId, ClientId, EntryId, LedgerId, UpdateToken, Version
-from metadata.ledger_metadata import DigestType, Fragment, LedgerMetadata, LedgerState, QuorumSpec
+from metadata.ledgers.ledger_metadata import (
+    DigestType,
+    Fragment,
+    LedgerMetadata,
+    LedgerState,
+    QuorumSpec,
+)
+from metadata.registry.cookies import CookieRecord, CookieStore
 from tests.simulation.disk import CrashableDisk, DiskFaults, Platter
 from tests.unit.bookie_server.conftest import BOOKIE, Served
 from tests.unit.bookie_server.machine import Machine

@@ -10,7 +10,7 @@ import pytest
 from bookie.server_errors import OriginalLivesError, PositionTakenError
 from bookie.wire.messages import ReadEntries, Status
 from metadata.ids import EntryId, LedgerId
-from metadata.positions import PositionStore
+from metadata.registry.positions import PositionStore
 from tests.unit.bookie_server.machine import Machine, Running
 from tests.unit.bookie_server.wire_client import batch_of, payloads_of
 

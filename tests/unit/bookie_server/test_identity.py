@@ -16,9 +16,9 @@ from bookie.server_errors import (
     CookieMismatchError,
     CookieMissingError,
 )
-from metadata.cookies import CookieStore
 from metadata.ids import BookieId
-from metadata.memory import MemoryMetadataServer, MemoryMetadataStore
+from metadata.registry.cookies import CookieStore
+from metadata.store.memory import MemoryMetadataServer, MemoryMetadataStore
 from tests.simulation.disk import CrashableDisk, DiskFaults, Platter
 
 

@@ -11,10 +11,10 @@ from bookie.errors import DiskFullError, FormatError
 from bookie.identity.metadata_age import MetadataAge, Seen, decode_seen, encode_seen
 from bookie.storage.writability import Reason, Writability
 from metadata.ids import BookieId, Version
-from metadata.memory import MemoryMetadataServer, MemoryMetadataStore
-from metadata.number_blocks import pack_block
 from metadata.paths import LEDGER_IDS
-from metadata.positions import NO_POSITION, PositionRecord, PositionStore
+from metadata.registry.positions import NO_POSITION, PositionRecord, PositionStore
+from metadata.store.memory import MemoryMetadataServer, MemoryMetadataStore
+from metadata.store.number_blocks import pack_block
 from tests.simulation.disk import CrashableDisk, DiskFaults, Platter
 
 BOOKIE = BookieId("bookie-test")

@@ -10,11 +10,11 @@ from bookie.files.disk_identity import file_identity, is_same_file
 from bookie.identity import original
 from bookie.identity.original import OriginalCheck, registration_wait_s
 from bookie.server_errors import OriginalLivesError, OriginalRegisteredError
-from metadata.ephemeral import HeldNode, pack_held
-from metadata.memory import MemoryMetadataServer, MemoryMetadataStore
 from metadata.paths import bookie_path
-from metadata.positions import NO_POSITION, PositionRecord, PositionStore
-from metadata.registration import BookieRegistration, pack_registration
+from metadata.registry.positions import NO_POSITION, PositionRecord, PositionStore
+from metadata.registry.registration import BookieRegistration, pack_registration
+from metadata.store.ephemeral import HeldNode, pack_held
+from metadata.store.memory import MemoryMetadataServer, MemoryMetadataStore
 from tests.unit.bookie_server.conftest import BOOKIE, Served
 
 RUN, LOCK = b"r" * 16, "boot:1:2"

@@ -13,10 +13,8 @@ from bookie.log.log import Log
 from bookie.server_errors import PositionTakenError
 from metadata.errors import MetadataFormatError, OutcomeUnknownError, StoreUnavailableError
 from metadata.ids import BookieId, Version
-from metadata.memory import MemoryMetadataServer, MemoryMetadataStore
-from metadata.memory_faults import NoFaults, StoreCall
 from metadata.paths import position_path
-from metadata.positions import (
+from metadata.registry.positions import (
     NO_POSITION,
     PositionRecord,
     PositionStore,
@@ -24,6 +22,8 @@ from metadata.positions import (
     pack_position,
     unpack_position,
 )
+from metadata.store.memory import MemoryMetadataServer, MemoryMetadataStore
+from metadata.store.memory_faults import NoFaults, StoreCall
 from serving.server_log import ServerLog
 from tests.unit.bookie.batches import make_run
 from tests.unit.bookie.storage_fixture import Bench as StorageBench

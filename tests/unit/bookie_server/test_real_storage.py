@@ -27,8 +27,8 @@ from bookie.wire.messages import (
     WaitLac,
     WriteLac,
 )
-from metadata.directory import BookieDirectory
 from metadata.ids import NO_ENTRY, EntryId, LedgerId
+from metadata.registry.directory import BookieDirectory
 from tests.unit.bookie_server.machine import Machine, Running
 from tests.unit.bookie_server.wire_client import batch_of, payloads_of
 

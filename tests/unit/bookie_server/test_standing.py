@@ -6,7 +6,7 @@ from typing_extensions import override  # `typing` has it from 3.12 on
 
 from bookie.storage.standing import Standing, standing_reader
 from metadata.ids import BookieId, EntryId, LedgerId, UpdateToken
-from metadata.memory_faults import NoFaults, StoreCall
+from metadata.store.memory_faults import NoFaults, StoreCall
 from tests.unit.bookie_server.conftest import BOOKIE
 from tests.unit.bookie_server.machine import Machine
 

@@ -15,18 +15,18 @@ from broker_layer.control.wanted_partitions import WantedPartitions
 from broker_layer.log.log_services import LogServices, TailMemory
 from broker_layer.log.topic_configs import TopicDefaults
 from broker_layer.log.topic_log import TopicLog
-from metadata.broker_registry import (
+from metadata.brokers.broker_registry import (
     BrokerDirectory,
     BrokerRegistrar,
     BrokerRegistration,
     Listener,
 )
-from metadata.election import ControllerElection
-from metadata.in_sync_reports import InSyncView
-from metadata.memory import MemoryMetadataStore
-from metadata.partition_store import PartitionStore
-from metadata.topic import TopicRecord
-from metadata.topic_store import TopicStore
+from metadata.brokers.election import ControllerElection
+from metadata.store.memory import MemoryMetadataStore
+from metadata.topics.in_sync_reports import InSyncView
+from metadata.topics.partition_store import PartitionStore
+from metadata.topics.topic import TopicRecord
+from metadata.topics.topic_store import TopicStore
 from tests.unit.ledger_client.cluster import TestCluster
 from tests.until import until
 

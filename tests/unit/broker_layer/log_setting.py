@@ -17,9 +17,9 @@ from broker_layer.log.log_services import LogServices, TailMemory
 from broker_layer.log.pending_batches import Appended
 from broker_layer.log.topic_log import TopicLog
 from ledger_client import Quorum
-from metadata.memory import MemoryMetadataStore
-from metadata.partition_store import PartitionKey, PartitionStore
-from metadata.topic import TopicId
+from metadata.store.memory import MemoryMetadataStore
+from metadata.topics.partition_store import PartitionKey, PartitionStore
+from metadata.topics.topic import TopicId
 from tests.unit.ledger_client.cluster import TestCluster
 
 KEY = PartitionKey(TopicId(b"topic id of 16 B"), 0)

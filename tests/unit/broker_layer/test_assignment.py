@@ -17,7 +17,7 @@ from broker_layer.control.assignment import (
     plan_preferred,
     spread,
 )
-from metadata.topic import NO_LEADER, TopicId, TopicRecord, new_topic
+from metadata.topics.topic import NO_LEADER, TopicId, TopicRecord, new_topic
 
 
 def _topic(name: str, *leaders: int) -> TopicRecord:

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from broker_layer.log import epoch_table
 from broker_layer.log.epoch_table import EpochTable
-from metadata.partition import EpochStart
+from metadata.topics.partition import EpochStart
 
 
 def table(*starts: tuple[int, int]) -> EpochTable:

@@ -13,7 +13,7 @@ from broker_layer.log.log_services import LogServices
 from broker_layer.log.state_log import StateLog
 from broker_layer.log.topic_log import TopicLog
 from metadata.errors import StoreUnavailableError
-from metadata.memory_faults import NoFaults, StoreCall
+from metadata.store.memory_faults import NoFaults, StoreCall
 from tests.unit.broker_layer.log_setting import KEY, LogSetting, append, batch, small, values
 from tests.unit.ledger_client.cluster import TestCluster
 from tests.until import until
@@ -185,8 +185,8 @@ async def test_a_topics_ledger_grows_up_to_a_bound(setting: LogSetting, faults: 
 
 @pytest.fixture
 def few_in_record(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("metadata.partition.SEGMENTS_IN_RECORD_MAX", 4)
-    monkeypatch.setattr("metadata.partition.SEGMENTS_PER_CHUNK", 2)
+    monkeypatch.setattr("metadata.topics.partition.SEGMENTS_IN_RECORD_MAX", 4)
+    monkeypatch.setattr("metadata.topics.partition.SEGMENTS_PER_CHUNK", 2)
 
 
 @pytest.mark.usefixtures("few_in_record")

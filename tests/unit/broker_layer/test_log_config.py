@@ -7,7 +7,7 @@ from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.log.log_config import checked_log_config, log_config
 from broker_layer.log.topic_config_table import DEFINITIONS
 from broker_layer.log.topic_configs import TopicDefaults, changed_configs, check_config
-from metadata.ledger_metadata import QuorumMode
+from metadata.ledgers.ledger_metadata import QuorumMode
 
 DEFAULTS = TopicDefaults()
 

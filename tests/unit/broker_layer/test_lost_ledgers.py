@@ -14,7 +14,7 @@ from broker_layer.log.topic_log import TopicLog
 from broker_layer.server.unreadable_records import UnreadableRecords
 from ledger_client import Quorum
 from metadata.errors import StoreUnavailableError
-from metadata.partition import Segment
+from metadata.topics.partition import Segment
 from serving.server_log import LOGGER, ServerLog
 from tests.unit.broker_layer.log_setting import CONFIG, KEY, LogSetting, append, batch, values
 from tests.unit.ledger_client.cluster import TestCluster

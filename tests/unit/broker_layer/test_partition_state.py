@@ -23,7 +23,7 @@ from broker_layer.log.partition_state import (
 from broker_layer.log.state_entry import EntryPlace, StateEntry
 from broker_layer.log.transaction_index import AbortedTransaction
 from metadata.ids import EntryId, LedgerId
-from metadata.partition import EpochStart
+from metadata.topics.partition import EpochStart
 from tests.unit.broker_layer.written_log import LEDGER, NOW, WrittenLog, batch, replay
 
 ABORT, COMMIT = ControlKind.ABORT, ControlKind.COMMIT

@@ -19,7 +19,7 @@ from broker_layer.log.log_reading import LogReading
 from broker_layer.log.offset_index import LedgerIndex
 from broker_layer.log.read_ahead import CURSORS_MAX, AheadMemory
 from broker_layer.log.topic_log import TopicLog
-from metadata.partition import Segment
+from metadata.topics.partition import Segment
 from tests.unit.broker_layer.log_setting import LogSetting, append, batch, small, values
 from tests.unit.ledger_client.cluster import TestCluster
 

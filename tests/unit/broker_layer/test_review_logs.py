@@ -19,9 +19,9 @@ from ledger_client import Quorum
 from ledger_client.writer import LedgerWriter
 from metadata.errors import StoreClosedError, StoreUnavailableError
 from metadata.ids import LedgerId
-from metadata.memory import MemoryMetadataStore
-from metadata.memory_faults import NoFaults, StoreCall
-from metadata.partition_store import PartitionStore
+from metadata.store.memory import MemoryMetadataStore
+from metadata.store.memory_faults import NoFaults, StoreCall
+from metadata.topics.partition_store import PartitionStore
 from serving.overriding import override
 from tests.unit.broker_layer.log_setting import KEY, LogSetting, append, batch, small, values
 from tests.unit.ledger_client.cluster import TestCluster

@@ -14,7 +14,7 @@ from broker_layer.log.state_entry import EntryPlace, StateEntry, StateEntryError
 from broker_layer.log.transaction_index import TRANSACTIONS_MAX, AbortedTransaction
 from ledger_client.config import ClientConfig
 from metadata.ids import EntryId, LedgerId
-from metadata.partition import EpochStart
+from metadata.topics.partition import EpochStart
 from tests.unit.broker_layer.written_log import batch
 
 LARGEST = 2**63 - 1

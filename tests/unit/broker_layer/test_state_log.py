@@ -12,8 +12,8 @@ from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.log.log_config import LogConfig
 from broker_layer.log.state_log import StateLog
-from metadata.memory import MemoryMetadataStore
-from metadata.partition_store import PartitionStore
+from metadata.store.memory import MemoryMetadataStore
+from metadata.topics.partition_store import PartitionStore
 from tests.unit.broker_layer.log_setting import CONFIG, KEY, LogSetting, small
 from tests.unit.ledger_client.cluster import TestCluster
 

@@ -20,9 +20,9 @@ from broker_layer.kafka.record_batch import (
 )
 from broker_layer.log.topic_log import TopicLog
 from metadata.ids import Version
-from metadata.memory import MemoryMetadataStore
-from metadata.partition import PartitionRecord
-from metadata.partition_store import PartitionStore
+from metadata.store.memory import MemoryMetadataStore
+from metadata.topics.partition import PartitionRecord
+from metadata.topics.partition_store import PartitionStore
 from tests.unit.broker_layer.log_setting import (
     KEY,
     LogSetting,

@@ -17,9 +17,9 @@ from broker_layer.log import log_reading
 from broker_layer.log.log_reading import RECORDS_AT_ONCE
 from ledger_client import LedgerError
 from metadata.ids import Version
-from metadata.memory import MemoryMetadataStore
-from metadata.partition import PartitionRecord
-from metadata.partition_store import PartitionStore
+from metadata.store.memory import MemoryMetadataStore
+from metadata.topics.partition import PartitionRecord
+from metadata.topics.partition_store import PartitionStore
 from tests.unit.broker_layer.log_setting import (
     KEY,
     LogSetting,

@@ -16,8 +16,8 @@ from broker_layer.kafka.versions import ApiKey
 from broker_layer.log.topic_log import TopicLog
 from ledger_client.errors import MetadataUnavailableError
 from ledger_client.info import LedgerInfo
-from metadata.in_sync_reports import InSyncReporter
-from metadata.replica_numbers import ReplicaNumbers
+from metadata.topics.in_sync_reports import InSyncReporter
+from metadata.topics.replica_numbers import ReplicaNumbers
 from tests.unit.broker_layer.admin.asking import Admin, topic
 from tests.unit.broker_layer.control_setting import CONFIG, Broker, Setting
 from tests.unit.broker_layer.log_setting import append, batch, values

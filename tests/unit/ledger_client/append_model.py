@@ -22,7 +22,7 @@ from ledger_client.protocol.append import AppendProtocol
 from ledger_client.protocol.append_options import AppendOptions
 from ledger_client.protocol.quorum import stripe_end, write_set
 from metadata.ids import NO_ENTRY, BookieId, EntryId, Version
-from metadata.ledger_metadata import Fragment, LedgerMetadata, LedgerState, QuorumSpec
+from metadata.ledgers.ledger_metadata import Fragment, LedgerMetadata, LedgerState, QuorumSpec
 from serving.overriding import override
 from tests.scenarios.words import TOKEN
 from tests.unit.ledger_client.recovery_model import (

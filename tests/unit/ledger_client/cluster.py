@@ -4,9 +4,9 @@ from dataclasses import replace
 from random import Random
 
 from ledger_client import ClientConfig, ClientEvent, LedgerClient, Quorum
-from metadata.memory import MemoryMetadataStore
-from metadata.memory_faults import StoreFaults
-from metadata.memory_server import MemoryMetadataServer
+from metadata.store.memory import MemoryMetadataStore
+from metadata.store.memory_faults import StoreFaults
+from metadata.store.memory_server import MemoryMetadataServer
 from tests.unit.ledger_client.storing_bookie import StoringBookie
 
 THREE = Quorum(ensemble=3, write=3, ack=2)

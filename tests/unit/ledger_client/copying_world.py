@@ -17,11 +17,17 @@ from ledger_client.copying import FragmentCopier, Stored
 from ledger_client.digest import LedgerKeys
 from ledger_client.pool import AddSink
 from metadata.ids import NO_ENTRY, BookieId, ClientId, EntryId, LedgerId, UpdateToken, Version
-from metadata.ledger_metadata import DigestType, Fragment, LedgerMetadata, LedgerState, QuorumSpec
-from metadata.ledger_store import LedgerStore
-from metadata.memory import MemoryMetadataStore
-from metadata.memory_faults import StoreFaults
-from metadata.memory_server import MemoryMetadataServer
+from metadata.ledgers.ledger_metadata import (
+    DigestType,
+    Fragment,
+    LedgerMetadata,
+    LedgerState,
+    QuorumSpec,
+)
+from metadata.ledgers.ledger_store import LedgerStore
+from metadata.store.memory import MemoryMetadataStore
+from metadata.store.memory_faults import StoreFaults
+from metadata.store.memory_server import MemoryMetadataServer
 from tests.simulation.loop import run_simulation
 from tests.unit.ledger_client.memory_bookies import MemoryBookie, MemoryBookies
 

@@ -19,7 +19,7 @@ from ledger_client.protocol import recovery_events as e
 from ledger_client.protocol.quorum import stripe_end, write_set
 from ledger_client.protocol.recovery import RecoveryProtocol
 from metadata.ids import NO_ENTRY, BookieId, EntryId, Version
-from metadata.ledger_metadata import Fragment, LedgerMetadata, LedgerState, QuorumSpec
+from metadata.ledgers.ledger_metadata import Fragment, LedgerMetadata, LedgerState, QuorumSpec
 from tests.scenarios.words import TOKEN, ledger
 
 STEPS_MAX = 20_000

@@ -27,9 +27,9 @@ from bookie.wire.messages import (
     WriteLac,
 )
 from metadata.ids import NO_ENTRY, EntryId, LedgerId
-from metadata.registrar import BookieRegistrar
-from metadata.registration import BookieRegistration
-from metadata.store import MetadataStore
+from metadata.registry.registrar import BookieRegistrar
+from metadata.registry.registration import BookieRegistration
+from metadata.store.interface import MetadataStore
 from serving.overriding import override
 from tests.unit.ledger_client.scripted_bookie import ScriptedBookie
 

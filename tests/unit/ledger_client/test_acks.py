@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from ledger_client.protocol.acks import PendingBatches, merge_adjacent
 from ledger_client.protocol.quorum import write_set_positions
 from metadata.ids import EntryId
-from metadata.ledger_metadata import QuorumSpec
+from metadata.ledgers.ledger_metadata import QuorumSpec
 
 QUORUMS = st.sampled_from(
     [QuorumSpec(3, 3, 2, 4), QuorumSpec(3, 3, 3, 4), QuorumSpec(5, 3, 2, 2), QuorumSpec(4, 2, 1, 3)]

@@ -14,7 +14,7 @@ from ledger_client.protocol.append import AppendProtocol
 from ledger_client.protocol.append_options import AppendOptions
 from metadata.errors import InvalidTransitionError
 from metadata.ids import EntryId, Version
-from metadata.ledger_metadata import LedgerMetadata, LedgerState, QuorumSpec
+from metadata.ledgers.ledger_metadata import LedgerMetadata, LedgerState, QuorumSpec
 from tests.unit.ledger_client.append_model import WriterModel, explore_writer
 from tests.unit.ledger_client.recovery_model import ViolationError
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from ledger_client.batcher import BatchLimits, cut_batches, own_bytes
 from ledger_client.errors import EntryTooLargeError
 from metadata.ids import EntryId, LedgerId
-from metadata.ledger_metadata import QuorumSpec
+from metadata.ledgers.ledger_metadata import QuorumSpec
 
 LEDGER = LedgerId(1)
 

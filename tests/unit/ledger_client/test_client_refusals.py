@@ -33,8 +33,8 @@ from ledger_client import (
 )
 from ledger_client.protocol import append
 from metadata.errors import OutcomeUnknownError
-from metadata.memory_faults import NoFaults, StoreCall
 from metadata.paths import ledger_path
+from metadata.store.memory_faults import NoFaults, StoreCall
 from serving.overriding import override
 from tests.unit.ledger_client.cluster import THREE, TestCluster, entries_of
 from tests.until import until

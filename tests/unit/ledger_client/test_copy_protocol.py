@@ -19,7 +19,7 @@ from ledger_client.protocol.copy import (
 from ledger_client.protocol.cutting import cut_batches
 from ledger_client.protocol.quorum import write_set_positions
 from metadata.ids import BookieId, ClientId, EntryId, LedgerId, UpdateToken, Version
-from metadata.ledger_metadata import (
+from metadata.ledgers.ledger_metadata import (
     DigestType,
     Fragment,
     LedgerMetadata,

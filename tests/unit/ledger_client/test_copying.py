@@ -19,7 +19,7 @@ from ledger_client.errors import (
 )
 from ledger_client.pool import CallFailure
 from metadata.ids import BookieId
-from metadata.ledger_metadata import DigestType, QuorumMode, QuorumSpec
+from metadata.ledgers.ledger_metadata import DigestType, QuorumMode, QuorumSpec
 from tests.simulation.loop import simulation_loop
 from tests.unit.ledger_client.copying_world import (
     FAST,

@@ -16,8 +16,8 @@ from ledger_client.errors import (
 from ledger_client.protocol.copy import Mark, stray_marks
 from metadata.errors import OutcomeUnknownError, StoreUnavailableError
 from metadata.ids import BookieId, EntryId, UpdateToken
-from metadata.ledger_metadata import LedgerMetadata, LedgerState
-from metadata.memory_faults import NoFaults, StoreCall
+from metadata.ledgers.ledger_metadata import LedgerMetadata, LedgerState
+from metadata.store.memory_faults import NoFaults, StoreCall
 from tests.unit.ledger_client.copying_world import (
     LEDGER,
     TOKEN,

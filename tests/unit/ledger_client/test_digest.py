@@ -9,7 +9,7 @@ from bookie.wire.batch import BatchView, build_batch
 from bookie.wire.errors import BatchError
 from ledger_client.digest import LedgerKeys, verify
 from metadata.ids import EntryId, LedgerId, UpdateToken
-from metadata.ledger_metadata import DigestType
+from metadata.ledgers.ledger_metadata import DigestType
 
 TOKEN = UpdateToken(bytes(range(16)))
 

@@ -15,7 +15,7 @@ from ledger_client.entry_ranges import (
 )
 from ledger_client.protocol.quorum import write_set
 from metadata.ids import BookieId, ClientId, EntryId, LedgerId, UpdateToken
-from metadata.ledger_metadata import (
+from metadata.ledgers.ledger_metadata import (
     DigestType,
     Fragment,
     LedgerMetadata,

@@ -17,7 +17,7 @@ from ledger_client import (
 )
 from ledger_client.observability import MemberCaughtUp
 from metadata.ids import BookieId, UpdateToken
-from metadata.ledger_store import LedgerStore
+from metadata.ledgers.ledger_store import LedgerStore
 from tests.unit.ledger_client.cluster import TestCluster, entries_of
 from tests.unit.ledger_client.storing_bookie import StoringBookie
 from tests.until import until

@@ -30,7 +30,7 @@ from ledger_client.protocol.membership import (
 )
 from metadata.errors import InvalidTransitionError
 from metadata.ids import BookieId, EntryId
-from metadata.ledger_metadata import LedgerState, QuorumMode, QuorumSpec
+from metadata.ledgers.ledger_metadata import LedgerState, QuorumMode, QuorumSpec
 from tests.unit.ledger_client.append_model import InSyncModel, explore_in_sync
 from tests.unit.ledger_client.recovery_model import ViolationError
 

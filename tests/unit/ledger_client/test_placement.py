@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from ledger_client.placement import Placement, Shortage, SpreadPolicy
 from ledger_client.quarantine import Quarantine
 from metadata.ids import BookieId
-from metadata.ledger_metadata import QuorumSpec
-from metadata.registration import BookieRegistration
+from metadata.ledgers.ledger_metadata import QuorumSpec
+from metadata.registry.registration import BookieRegistration
 
 Bookies = dict[BookieId, BookieRegistration]
 

@@ -10,8 +10,8 @@ from ledger_client import placement_policy
 from ledger_client.placement_policy import Shortage, SpreadPolicy
 from ledger_client.placement_search import Spread, SpreadSearch
 from metadata.ids import BookieId
-from metadata.ledger_metadata import QuorumSpec
-from metadata.registration import BookieRegistration
+from metadata.ledgers.ledger_metadata import QuorumSpec
+from metadata.registry.registration import BookieRegistration
 from serving.overriding import override
 from tests.simulation.checkers.hosts import best_of_all, reached
 

@@ -13,7 +13,7 @@ from ledger_client.protocol.quorum import (
     write_set_positions,
 )
 from metadata.ids import BookieId, EntryId
-from metadata.ledger_metadata import Fragment, QuorumSpec
+from metadata.ledgers.ledger_metadata import Fragment, QuorumSpec
 
 
 @st.composite

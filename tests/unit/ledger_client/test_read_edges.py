@@ -13,7 +13,7 @@ from ledger_client.pool import CallFailure
 from ledger_client.reader import LedgerReader
 from ledger_client.verified_entries import verify_entries
 from metadata.ids import NO_ENTRY, BookieId, EntryId
-from metadata.ledger_metadata import DigestType, Fragment
+from metadata.ledgers.ledger_metadata import DigestType, Fragment
 from tests.unit.ledger_client.test_reader import (
     DIGESTS,
     TOKEN,

@@ -18,7 +18,7 @@ from ledger_client.errors import (
 from ledger_client.pool import CallFailure
 from ledger_client.reader import LedgerReader
 from metadata.ids import BookieId, EntryId, UpdateToken
-from metadata.ledger_metadata import DigestType
+from metadata.ledgers.ledger_metadata import DigestType
 from tests.unit.ledger_client.memory_bookies import rng
 from tests.unit.ledger_client.test_recoverer import LEDGER, World, length, payloads
 from tests.unit.ledger_client.test_recoverer import run as run_world

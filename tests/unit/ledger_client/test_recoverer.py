@@ -21,7 +21,7 @@ from ledger_client.pool import CallFailure
 from ledger_client.quarantine import Quarantine
 from ledger_client.recoverer import Recoverer
 from metadata.ids import BookieId, ClientId, EntryId, LedgerId, UpdateToken, Version
-from metadata.ledger_metadata import (
+from metadata.ledgers.ledger_metadata import (
     STRIPE_ENTRIES_DEFAULT,
     DigestType,
     Fragment,
@@ -29,10 +29,10 @@ from metadata.ledger_metadata import (
     LedgerState,
     QuorumSpec,
 )
-from metadata.ledger_store import LedgerStore
-from metadata.memory import MemoryMetadataStore
-from metadata.memory_server import MemoryMetadataServer
-from metadata.registration import BookieRegistration
+from metadata.ledgers.ledger_store import LedgerStore
+from metadata.registry.registration import BookieRegistration
+from metadata.store.memory import MemoryMetadataStore
+from metadata.store.memory_server import MemoryMetadataServer
 from tests.simulation.loop import run_simulation
 from tests.unit.ledger_client.memory_bookies import MemoryBookies
 

@@ -21,7 +21,7 @@ from ledger_client.protocol import (
 )
 from metadata.errors import InvalidTransitionError
 from metadata.ids import EntryId, Version
-from metadata.ledger_metadata import Fragment, QuorumMode, QuorumSpec
+from metadata.ledgers.ledger_metadata import Fragment, QuorumMode, QuorumSpec
 from tests.unit.ledger_client import recovery_model
 from tests.unit.ledger_client.recovery_model import Model, Odds, ViolationError, explore
 

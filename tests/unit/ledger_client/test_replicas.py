@@ -20,10 +20,10 @@ from ledger_client.pool import BookiePool
 from ledger_client.replica_comparison import Compared, Verdict, compare_replicas
 from ledger_client.replica_entry import DigestVerdict, read_stored_entry
 from ledger_client.replica_reading import Outcome, Piece, ReplicaReading
-from metadata.directory import BookieDirectory
 from metadata.ids import BookieId, EntryId, LedgerId
-from metadata.ledger_store import LedgerStore
-from metadata.memory import MemoryMetadataStore
+from metadata.ledgers.ledger_store import LedgerStore
+from metadata.registry.directory import BookieDirectory
+from metadata.store.memory import MemoryMetadataStore
 from serving.overriding import override
 from tests.unit.ledger_client.cluster import THREE, TestCluster
 

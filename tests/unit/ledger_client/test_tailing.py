@@ -11,7 +11,7 @@ from ledger_client.errors import LedgerError
 from ledger_client.pool import CallFailure
 from ledger_client.reader import LedgerReader
 from metadata.ids import BookieId, EntryId
-from metadata.ledger_metadata import DigestType, QuorumSpec
+from metadata.ledgers.ledger_metadata import DigestType, QuorumSpec
 from tests.simulation.loop import run_simulation
 from tests.unit.ledger_client.test_reader import (
     TOKEN,

@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator
 import pytest
 
 from metadata.errors import OutcomeUnknownError, StoreUnavailableError
-from metadata.ledger_store import LedgerStore
-from metadata.memory import MemoryMetadataServer, MemoryMetadataStore
-from metadata.memory_faults import StoreCall
+from metadata.ledgers.ledger_store import LedgerStore
+from metadata.store.memory import MemoryMetadataServer, MemoryMetadataStore
+from metadata.store.memory_faults import StoreCall
 from tests.unit.metadata.virtual_time import VirtualTimeLoop
 
 NOW_MS = 1_700_000_000_000

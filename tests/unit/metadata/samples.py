@@ -6,7 +6,7 @@ Leaves drawing others to `strategies.py`.
 from types import MappingProxyType
 
 from metadata.ids import BookieId, ClientId, EntryId, LedgerId, UpdateToken
-from metadata.ledger_metadata import (
+from metadata.ledgers.ledger_metadata import (
     DigestType,
     Fragment,
     LedgerMetadata,

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from hypothesis import strategies as st
 
 from metadata.ids import BookieId, ClientId, EntryId, LedgerId, UpdateToken
-from metadata.ledger_metadata import (
+from metadata.ledgers.ledger_metadata import (
     DigestType,
     Fragment,
     LedgerMetadata,

@@ -8,11 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metadata.batching import BATCHES_IN_FLIGHT_MAX, BatchingStore, plan_batch
 from metadata.errors import OutcomeUnknownError, VersionConflictError
 from metadata.ids import Version
-from metadata.memory import MemoryMetadataStore
-from metadata.store import MULTI_BYTES_MAX, MULTI_OPERATIONS_MAX, CompareAndSet, multi_size
+from metadata.store.batching import BATCHES_IN_FLIGHT_MAX, BatchingStore, plan_batch
+from metadata.store.interface import (
+    MULTI_BYTES_MAX,
+    MULTI_OPERATIONS_MAX,
+    CompareAndSet,
+    multi_size,
+)
+from metadata.store.memory import MemoryMetadataStore
 from tests.unit.metadata.conftest import ScriptedFaults
 
 operations = st.lists(

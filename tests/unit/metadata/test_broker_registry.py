@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metadata.broker_registration import pack_broker, unpack_broker
-from metadata.broker_registry import (
+from metadata.brokers.broker_registration import pack_broker, unpack_broker
+from metadata.brokers.broker_registry import (
     BrokerChanged,
     BrokerDirectory,
     BrokerEvent,
@@ -21,9 +21,9 @@ from metadata.broker_registry import (
     Listener,
 )
 from metadata.errors import MetadataFormatError, NameHeldError
-from metadata.memory import MemoryMetadataStore
 from metadata.paths import broker_path
-from metadata.topic import BROKER_ID_MAX
+from metadata.store.memory import MemoryMetadataStore
+from metadata.topics.topic import BROKER_ID_MAX
 from tests.unit.metadata.conftest import ScriptedFaults
 from tests.until import until
 

@@ -4,7 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metadata.chain import (
+from metadata.errors import InvalidChainNameError, LedgersCollectedError, MetadataFormatError
+from metadata.ids import EntryId, LedgerId, UpdateToken
+from metadata.ledgers.chain import (
     AppliedBatch,
     ChainHead,
     ChainLink,
@@ -17,8 +19,6 @@ from metadata.chain import (
     unpack_head,
     unpack_link,
 )
-from metadata.errors import InvalidChainNameError, LedgersCollectedError, MetadataFormatError
-from metadata.ids import EntryId, LedgerId, UpdateToken
 
 TOKEN = UpdateToken(b"t" * 16)
 OTHER_TOKEN = UpdateToken(b"o" * 16)

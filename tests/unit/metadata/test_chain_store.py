@@ -5,8 +5,6 @@ import random
 
 import pytest
 
-from metadata.chain import ChainHead, ChainLink, LinkedLedger
-from metadata.chain_store import ChainStore, Publication, Published
 from metadata.errors import (
     ChainExistsError,
     ChainNotFoundError,
@@ -16,9 +14,11 @@ from metadata.errors import (
     VersionConflictError,
 )
 from metadata.ids import EntryId, LedgerId
-from metadata.ledger_store import LedgerStore
-from metadata.memory import MemoryMetadataStore
+from metadata.ledgers.chain import ChainHead, ChainLink, LinkedLedger
+from metadata.ledgers.chain_store import ChainStore, Publication, Published
+from metadata.ledgers.ledger_store import LedgerStore
 from metadata.paths import chain_link_path, chain_path, ledger_path
+from metadata.store.memory import MemoryMetadataStore
 from tests.unit.metadata.conftest import NOW_MS, ScriptedFaults
 
 NAME = "orders"
@@ -260,7 +260,7 @@ async def test_links_number_on_across_nodes_of_a_level(
 ) -> None:
     await chains.create(NAME)
     head, version = await chains.head(NAME)
-    from metadata.chain import pack_head  # noqa: PLC0415 - to begin near a boundary
+    from metadata.ledgers.chain import pack_head  # noqa: PLC0415 - to begin near a boundary
 
     moved = ChainHead(head.token, 999, 999)
     await store.compare_and_set(chain_path(NAME), pack_head("", moved), version)

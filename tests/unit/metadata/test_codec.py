@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metadata.codec import decode_ledger_metadata, encode_ledger_metadata
 from metadata.errors import MetadataFormatError, ValueTooLargeError
 from metadata.ids import BookieId, EntryId
-from metadata.ledger_metadata import FRAGMENTS_MAX, Fragment, LedgerMetadata
-from metadata.store import VALUE_BYTES_MAX
+from metadata.ledgers.codec import decode_ledger_metadata, encode_ledger_metadata
+from metadata.ledgers.ledger_metadata import FRAGMENTS_MAX, Fragment, LedgerMetadata
+from metadata.store.interface import VALUE_BYTES_MAX
 from tests.golden import GOLDEN
 from tests.unit.metadata.samples import A, B, C, D, E, open_ledger, token
 from tests.unit.metadata.strategies import ledger_metadata

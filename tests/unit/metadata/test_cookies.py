@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import pytest
 
-from metadata.cookies import CookieRecord, CookieStore, cluster_instance
 from metadata.errors import (
     MetadataFormatError,
     NodeExistsError,
@@ -14,8 +13,9 @@ from metadata.errors import (
     VersionConflictError,
 )
 from metadata.ids import Version
-from metadata.memory import MemoryMetadataStore
 from metadata.paths import COOKIES, INSTANCE
+from metadata.registry.cookies import CookieRecord, CookieStore, cluster_instance
+from metadata.store.memory import MemoryMetadataStore
 from tests.unit.metadata.conftest import ScriptedFaults
 from tests.unit.metadata.samples import A, B
 

@@ -3,11 +3,11 @@
 import asyncio
 import random
 
-from metadata.deletion_feed import DeletionFeed, DeletionFollower
 from metadata.ids import LedgerId
-from metadata.ledger_store import LedgerStore
-from metadata.memory import MemoryMetadataStore
+from metadata.ledgers.deletion_feed import DeletionFeed, DeletionFollower
+from metadata.ledgers.ledger_store import LedgerStore
 from metadata.paths import DELETION_SHARDS
+from metadata.store.memory import MemoryMetadataStore
 from tests.unit.metadata.conftest import NOW_MS
 from tests.unit.metadata.samples import open_ledger
 

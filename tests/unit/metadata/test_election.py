@@ -5,9 +5,9 @@ import random
 
 import pytest
 
-from metadata.election import ControllerElection
-from metadata.memory import MemoryMetadataServer, MemoryMetadataStore
+from metadata.brokers.election import ControllerElection
 from metadata.paths import CONTROLLER
+from metadata.store.memory import MemoryMetadataServer, MemoryMetadataStore
 from tests.unit.metadata.conftest import ScriptedFaults
 from tests.until import until
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from metadata import embedded_java
-from metadata.embedded_java import JARS, find_jars, find_java, java_version
 from metadata.errors import EmbeddedServerError
+from metadata.store import embedded_java
+from metadata.store.embedded_java import JARS, find_jars, find_java, java_version
 
 PLACE = Path(embedded_java.__file__).parent / "zookeeper_jars"
 

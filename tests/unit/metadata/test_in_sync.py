@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from metadata.errors import MetadataFormatError
-from metadata.in_sync import REPORT_BYTES_MAX, pack_reports, unpack_reports
-from metadata.in_sync_reports import InSync, InSyncReporter, InSyncView
-from metadata.memory import MemoryMetadataStore
-from metadata.partition import PartitionKey
 from metadata.paths import in_sync_path
-from metadata.topic import LEADER_EPOCH_MAX, PARTITIONS_MAX, TopicId
+from metadata.store.memory import MemoryMetadataStore
+from metadata.topics.in_sync import REPORT_BYTES_MAX, pack_reports, unpack_reports
+from metadata.topics.in_sync_reports import InSync, InSyncReporter, InSyncView
+from metadata.topics.partition import PartitionKey
+from metadata.topics.topic import LEADER_EPOCH_MAX, PARTITIONS_MAX, TopicId
 from tests.unit.metadata.conftest import ScriptedFaults
 from tests.until import until
 

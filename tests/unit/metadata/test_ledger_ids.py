@@ -7,10 +7,10 @@ import pytest
 
 from metadata.errors import MetadataError, MetadataFormatError, StoreUnavailableError
 from metadata.ids import LEDGER_ID_MAX
-from metadata.ledger_ids import LedgerIdAllocator
-from metadata.memory import MemoryMetadataStore
-from metadata.packed import pack
+from metadata.ledgers.ledger_ids import LedgerIdAllocator
+from metadata.msgpack_fields import pack
 from metadata.paths import LEDGER_IDS
+from metadata.store.memory import MemoryMetadataStore
 from tests.unit.metadata.conftest import ScriptedFaults
 
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from metadata.errors import InvalidTransitionError
 from metadata.ids import NO_ENTRY, EntryId
-from metadata.ledger_metadata import Fragment, LedgerMetadata, LedgerState, QuorumSpec
+from metadata.ledgers.ledger_metadata import Fragment, LedgerMetadata, LedgerState, QuorumSpec
 from tests.unit.metadata.samples import A, B, C, D, E, open_ledger, token
 from tests.unit.metadata.strategies import ledger_metadata
 

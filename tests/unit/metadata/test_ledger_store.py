@@ -5,8 +5,6 @@ from dataclasses import replace
 
 import pytest
 
-from metadata.codec import encode_ledger_metadata
-from metadata.deletion_feed import DeletionFeed
 from metadata.errors import (
     MetadataFormatError,
     NodeExistsError,
@@ -16,10 +14,12 @@ from metadata.errors import (
     VersionConflictError,
 )
 from metadata.ids import LEDGER_ID_MAX, EntryId, LedgerId, Version
-from metadata.ledger_metadata import Fragment
-from metadata.ledger_store import LedgerStore
-from metadata.memory import MemoryMetadataStore
+from metadata.ledgers.codec import encode_ledger_metadata
+from metadata.ledgers.deletion_feed import DeletionFeed
+from metadata.ledgers.ledger_metadata import Fragment
+from metadata.ledgers.ledger_store import LedgerStore
 from metadata.paths import CHOSEN_ID_SHARDS, DELETION_SHARDS, LEDGERS, chosen_id_path, ledger_path
+from metadata.store.memory import MemoryMetadataStore
 from tests.unit.metadata.conftest import ScriptedFaults
 from tests.unit.metadata.samples import A, B, C, D, E, open_ledger, token
 

@@ -3,8 +3,8 @@
 import pytest
 
 from metadata.ids import BookieId
-from metadata.location import Place, place_of, with_host_name
-from metadata.registration import BookieRegistration
+from metadata.registry.location import Place, place_of, with_host_name
+from metadata.registry.registration import BookieRegistration
 
 
 @pytest.mark.parametrize(

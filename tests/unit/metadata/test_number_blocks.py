@@ -9,11 +9,11 @@ import pytest
 
 from metadata.errors import MetadataError, MetadataFormatError, StoreUnavailableError
 from metadata.ids import BookieId
-from metadata.memory import MemoryMetadataStore
-from metadata.number_blocks import BLOCK_NUMBERS, NumberBlocks
 from metadata.paths import PRODUCER_IDS, replica_path
-from metadata.replica_numbers import REPLICA_ID_FIRST, ReplicaNumbers
-from metadata.topic import BROKER_ID_MAX
+from metadata.store.memory import MemoryMetadataStore
+from metadata.store.number_blocks import BLOCK_NUMBERS, NumberBlocks
+from metadata.topics.replica_numbers import REPLICA_ID_FIRST, ReplicaNumbers
+from metadata.topics.topic import BROKER_ID_MAX
 from tests.unit.metadata.conftest import ScriptedFaults
 from tests.unit.metadata.samples import A, B, C
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from metadata.errors import MetadataFormatError, StaleLeaderEpochError
 from metadata.ids import LedgerId, UpdateToken
-from metadata.partition import (
+from metadata.topics.partition import (
     EPOCHS_MAX,
     SEGMENTS_IN_RECORD_MAX,
     SEGMENTS_PER_CHUNK,
@@ -18,7 +18,7 @@ from metadata.partition import (
     unpack_chunk,
     unpack_partition,
 )
-from metadata.topic import LEADER_EPOCH_MAX
+from metadata.topics.topic import LEADER_EPOCH_MAX
 
 NATURALS = st.integers(0, 2**63 - 1)
 EPOCHS = st.integers(0, LEADER_EPOCH_MAX)

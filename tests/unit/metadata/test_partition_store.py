@@ -12,17 +12,17 @@ from metadata.errors import (
     VersionConflictError,
 )
 from metadata.ids import LedgerId, Version
-from metadata.memory import MemoryMetadataStore
-from metadata.partition import (
+from metadata.paths import PARTITIONS, partition_path
+from metadata.store.interface import CompareAndSet
+from metadata.store.memory import MemoryMetadataStore
+from metadata.topics.partition import (
     SEGMENTS_IN_RECORD_MAX,
     SEGMENTS_PER_CHUNK,
     PartitionRecord,
     Segment,
 )
-from metadata.partition_store import PartitionKey, PartitionStore
-from metadata.paths import PARTITIONS, partition_path
-from metadata.store import CompareAndSet
-from metadata.topic import NO_TOKEN, TopicId
+from metadata.topics.partition_store import PartitionKey, PartitionStore
+from metadata.topics.topic import NO_TOKEN, TopicId
 from tests.unit.metadata.conftest import ScriptedFaults
 
 KEY = PartitionKey(TopicId(b"t" * 16), 7)

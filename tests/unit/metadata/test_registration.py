@@ -8,16 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metadata.cookies import CookieRecord, pack_cookie, unpack_cookie
-from metadata.ephemeral import HeldNode, pack_held, unpack_held
 from metadata.errors import MetadataFormatError
-from metadata.registration import (
+from metadata.registry.cookies import CookieRecord, pack_cookie, unpack_cookie
+from metadata.registry.registration import (
     REWRITE_INTERVAL_S,
     BookieRegistration,
     pack_registration,
     rewrite_due_s,
     unpack_registration,
 )
+from metadata.store.ephemeral import HeldNode, pack_held, unpack_held
 from tests.unit.metadata.samples import A
 from tests.unit.metadata.strategies import bookie_ids, texts
 

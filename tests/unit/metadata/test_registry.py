@@ -9,9 +9,8 @@ from dataclasses import replace
 import pytest
 
 from metadata.errors import NodeNotFoundError
-from metadata.memory import MemoryMetadataServer, MemoryMetadataStore
 from metadata.paths import BOOKIES, bookie_path, client_path
-from metadata.registry import (
+from metadata.registry.registry import (
     BookieChanged,
     BookieDirectory,
     BookieJoined,
@@ -22,6 +21,7 @@ from metadata.registry import (
     DirectoryEvent,
     NameHeldError,
 )
+from metadata.store.memory import MemoryMetadataServer, MemoryMetadataStore
 from tests.unit.metadata.conftest import ScriptedFaults
 from tests.unit.metadata.samples import A, B
 from tests.until import until

@@ -11,7 +11,7 @@ from metadata.errors import (
     ValueTooLargeError,
 )
 from metadata.ids import UpdateToken
-from metadata.topic import (
+from metadata.topics.topic import (
     BROKER_ID_MAX,
     CONFIG_BYTES_MAX,
     LEADER_EPOCH_MAX,

@@ -14,10 +14,10 @@ from metadata.errors import (
     TopicNameHeldError,
     TopicNotFoundError,
 )
-from metadata.memory import MemoryMetadataStore
 from metadata.paths import topic_name_path, topic_path
-from metadata.topic import TopicId, TopicRecord, new_topic, pack_topic
-from metadata.topic_store import TopicChange, TopicStore
+from metadata.store.memory import MemoryMetadataStore
+from metadata.topics.topic import TopicId, TopicRecord, new_topic, pack_topic
+from metadata.topics.topic_store import TopicChange, TopicStore
 from tests.unit.metadata.conftest import NOW_MS, ScriptedFaults
 
 NAME = "orders"

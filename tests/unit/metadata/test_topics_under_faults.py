@@ -9,11 +9,11 @@ import pytest
 
 from metadata.errors import StaleLeaderEpochError, StoreUnavailableError, VersionConflictError
 from metadata.ids import LedgerId
-from metadata.memory import MemoryMetadataServer, MemoryMetadataStore
-from metadata.partition import Segment
-from metadata.partition_store import PartitionKey, PartitionStore
-from metadata.topic import TopicId, TopicRecord, new_topic
-from metadata.topic_store import TopicChange, TopicStore
+from metadata.store.memory import MemoryMetadataServer, MemoryMetadataStore
+from metadata.topics.partition import Segment
+from metadata.topics.partition_store import PartitionKey, PartitionStore
+from metadata.topics.topic import TopicId, TopicRecord, new_topic
+from metadata.topics.topic_store import TopicChange, TopicStore
 from tests.unit.metadata.conftest import NOW_MS, ScriptedFaults
 
 NAME = "orders"

@@ -3,7 +3,7 @@
 import pytest
 
 from metadata.errors import InvalidUriError, MetadataError
-from metadata.uri import parse_metadata_uri
+from metadata.store.uri import parse_metadata_uri
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,8 @@
 """Holds the lease clock: expired by our own clock, counted from requests that were answered."""
 
-from metadata.store import SessionState
-from metadata.zookeeper_lease import SessionLease
-from metadata.zookeeper_session import LinkDown, LinkUp, SessionLost, try_timeout_s
+from metadata.store.interface import SessionState
+from metadata.store.zookeeper_lease import SessionLease
+from metadata.store.zookeeper_session import LinkDown, LinkUp, SessionLost, try_timeout_s
 
 CONNECTED, SUSPENDED, EXPIRED, CLOSED = SessionState
 

@@ -7,7 +7,13 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from metadata.zookeeper_watches import ARMS_BURST, ARMS_PER_S, WatchEntry, WatchKind, WatchTable
+from metadata.store.zookeeper_watches import (
+    ARMS_BURST,
+    ARMS_PER_S,
+    WatchEntry,
+    WatchKind,
+    WatchTable,
+)
 
 
 class Server:

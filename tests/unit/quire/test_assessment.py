@@ -5,14 +5,14 @@ from dataclasses import replace
 import pytest
 
 from metadata.ids import BookieId, ClientId, EntryId, LedgerId, UpdateToken
-from metadata.ledger_metadata import (
+from metadata.ledgers.ledger_metadata import (
     DigestType,
     Fragment,
     LedgerMetadata,
     LedgerState,
     QuorumSpec,
 )
-from metadata.registration import BookieRegistration
+from metadata.registry.registration import BookieRegistration
 from quire.assessment import (
     bookie_findings,
     cluster_host_warnings,

@@ -7,8 +7,8 @@ import pytest
 
 from ledger_client.placement_policy import SpreadPolicy
 from metadata.ids import BookieId
-from metadata.ledger_metadata import QuorumSpec
-from metadata.registration import BookieRegistration
+from metadata.ledgers.ledger_metadata import QuorumSpec
+from metadata.registry.registration import BookieRegistration
 from tests.simulation.checkers.hosts import HostsChecker, watched_choices
 from tests.simulation.loop import SimulationLoop
 from tests.simulation.model import Model

@@ -2,7 +2,7 @@
 
 import pytest
 
-from metadata.ephemeral import EphemeralKeeper
+from metadata.store.ephemeral import EphemeralKeeper
 from tests.simulation.run import run_seed
 
 LATE_SEED = 277736044

@@ -20,8 +20,8 @@ from broker_layer.kafka.record_batch import (
 )
 from broker_layer.log.state_entry import is_state_entry
 from ledger_client import ClientConfig
-from metadata.memory import MemoryMetadataStore
-from metadata.topic import new_topic
+from metadata.store.memory import MemoryMetadataStore
+from metadata.topics.topic import new_topic
 from spark_io.errors import RecordsLostError, UnknownTopicError
 from spark_io.given_options import ClientOptions
 from spark_io.topic_access import TopicServices

@@ -24,8 +24,8 @@ from broker_layer.kafka.messages import (
 )
 from broker_layer.kafka.versions import ADVERTISED, ApiKey
 from broker_layer.request_context import RequestContext
-from metadata.directory import BookieDirectory
-from metadata.replica_numbers import ReplicaNumbers
+from metadata.registry.directory import BookieDirectory
+from metadata.topics.replica_numbers import ReplicaNumbers
 from tests.unit.broker_layer.control_setting import CONFIG, LISTENER, Broker
 from tests.until import until
 

@@ -10,7 +10,7 @@ from broker_layer.kafka.messages import MetadataRequest, MetadataResponse, decod
 from broker_layer.kafka.versions import ApiKey
 from broker_layer.peer import PeerAddress
 from broker_layer.peer_connection import PeerError
-from metadata.topic import TopicRecord
+from metadata.topics.topic import TopicRecord
 from tests.unit.broker_layer.admin.asking import NO_ID, Admin, AskedTopic, topic
 from tests.unit.broker_layer.control_setting import LISTENER, Setting
 from tests.until import until

@@ -15,7 +15,7 @@ from broker_layer.kafka.messages import (
     DeleteTopicsResponse,
 )
 from broker_layer.kafka.versions import ApiKey
-from metadata.topic import TopicRecord
+from metadata.topics.topic import TopicRecord
 from tests.unit.broker_layer.admin.asking import NO_ID, Admin, Creatable, topic
 from tests.unit.broker_layer.control_setting import WAIT_S, Setting
 from tests.until import until

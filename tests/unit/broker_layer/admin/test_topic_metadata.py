@@ -22,7 +22,7 @@ from broker_layer.kafka.messages import (
     MetadataResponse,
 )
 from broker_layer.kafka.versions import ApiKey
-from metadata.replica_numbers import REPLICA_ID_FIRST
+from metadata.topics.replica_numbers import REPLICA_ID_FIRST
 from tests.unit.broker_layer.admin.asking import Admin, AskedTopic, topic
 from tests.unit.broker_layer.control_setting import Setting
 from tests.unit.broker_layer.log_setting import append, batch

@@ -9,9 +9,9 @@ from broker_layer.control.held_partition import Stage
 from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
 from metadata.errors import NodeNotFoundError, TopicNotFoundError
-from metadata.memory import MemoryMetadataStore
-from metadata.partition_store import PartitionKey
-from metadata.topic_store import TopicStore
+from metadata.store.memory import MemoryMetadataStore
+from metadata.topics.partition_store import PartitionKey
+from metadata.topics.topic_store import TopicStore
 from tests.unit.broker_layer.control_setting import (
     CONFIG,
     WAIT_S,

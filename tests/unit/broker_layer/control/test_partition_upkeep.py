@@ -13,9 +13,9 @@ from broker_layer.coordinator_partitions import CONSUMER_OFFSETS
 from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.log.state_log import StateLog
-from metadata.in_sync_reports import InSyncReporter
-from metadata.partition_store import PartitionKey
-from metadata.replica_numbers import REPLICA_ID_FIRST, ReplicaNumbers
+from metadata.topics.in_sync_reports import InSyncReporter
+from metadata.topics.partition_store import PartitionKey
+from metadata.topics.replica_numbers import REPLICA_ID_FIRST, ReplicaNumbers
 from tests.unit.broker_layer.control_setting import CONFIG, Setting
 from tests.unit.broker_layer.log_setting import append, batch, values
 from tests.until import until

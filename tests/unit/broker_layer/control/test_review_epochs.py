@@ -5,8 +5,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from metadata.topic import TopicRecord
-from metadata.topic_store import TopicChange
+from metadata.topics.topic import TopicRecord
+from metadata.topics.topic_store import TopicChange
 from tests.unit.broker_layer.control_setting import Setting
 from tests.unit.broker_layer.log_setting import append, batch
 from tests.until import until

@@ -10,9 +10,9 @@ from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.log.topic_log import TopicLog
 from metadata.errors import NodeNotFoundError, StoreUnavailableError, VersionConflictError
 from metadata.ids import Version
-from metadata.partition import PartitionRecord
-from metadata.partition_store import PartitionKey
-from metadata.topic import TopicRecord
+from metadata.topics.partition import PartitionRecord
+from metadata.topics.partition_store import PartitionKey
+from metadata.topics.topic import TopicRecord
 from tests.unit.broker_layer.control_setting import CONFIG as CONTROL
 from tests.unit.broker_layer.control_setting import Setting
 from tests.unit.broker_layer.log_setting import CONFIG, append, batch, values

@@ -8,9 +8,9 @@ import pytest
 from broker_layer.control.wanted_partitions import WantedPartitions
 from metadata.errors import StoreUnavailableError
 from metadata.ids import Version
-from metadata.partition_store import PartitionKey
-from metadata.topic import TopicRecord
-from metadata.topic_store import TopicStore
+from metadata.topics.partition_store import PartitionKey
+from metadata.topics.topic import TopicRecord
+from metadata.topics.topic_store import TopicStore
 from tests.unit.broker_layer.control_setting import Setting
 from tests.until import until
 

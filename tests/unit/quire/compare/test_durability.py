@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from ledger_client.entry_ranges import merged
 from ledger_client.verification import ReplicaReport
 from metadata.ids import BookieId, LedgerId
-from metadata.ledger_metadata import QuorumSpec
+from metadata.ledgers.ledger_metadata import QuorumSpec
 from quire.compare.durability import (
     LedgerSafety,
     count_copies,

@@ -4,12 +4,16 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from metadata.ephemeral import HeldNode, pack_held, unpack_held
 from metadata.ids import BookieId
-from metadata.memory import MemoryMetadataServer, MemoryMetadataStore
 from metadata.paths import bookie_path
-from metadata.registration import BookieRegistration, pack_registration, unpack_registration
-from metadata.store import MetadataStore
+from metadata.registry.registration import (
+    BookieRegistration,
+    pack_registration,
+    unpack_registration,
+)
+from metadata.store.ephemeral import HeldNode, pack_held, unpack_held
+from metadata.store.interface import MetadataStore
+from metadata.store.memory import MemoryMetadataServer, MemoryMetadataStore
 from quire.compare.redirecting import RedirectingStore
 from tests.contracts.metadata_store import MetadataStoreContract
 

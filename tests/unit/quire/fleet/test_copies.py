@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from metadata.ids import BookieId, EntryId
-from metadata.ledger_metadata import Fragment, QuorumSpec
+from metadata.ledgers.ledger_metadata import Fragment, QuorumSpec
 from quire.fleet.ledgers import Gap, Ledger, Seat, new_ledger
 from quire.fleet.measures import Measures
 from quire.fleet.tracking import CopyTracker

@@ -8,7 +8,7 @@ from dataclasses import fields, replace
 
 import pytest
 
-from metadata.ledger_metadata import QuorumSpec
+from metadata.ledgers.ledger_metadata import QuorumSpec
 from quire.cli.command_line import Noun
 from quire.cli.fleet import add_parser, run
 from quire.cli.output import Output

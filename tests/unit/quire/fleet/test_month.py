@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from metadata.ids import BookieId
-from metadata.ledger_metadata import LedgerState
+from metadata.ledgers.ledger_metadata import LedgerState
 from quire.fleet.assumptions import HOUR_S, Assumptions
 from quire.fleet.configurations import BY_NAME
 from quire.fleet.ledgers import Hold, Ledger

@@ -1,0 +1,100 @@
+"""Holds what a live broker tells about itself, and its bytes.
+
+Leaves keeping it in the metadata store, and reading all of them, to `broker_registry.py`.
+
+Format: a msgpack array [1, broker id int, [[listener name str, host str, port int]], admin url str,
+rack str, is leaving bool].
+
+Invariants: decoding gives a registration or raises MetadataFormatError, whatever the bytes.
+
+Source: topics design, "Codec"; protocol rule 2.1.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from metadata.errors import MetadataFormatError
+from metadata.msgpack_fields import (
+    FieldError,
+    Packed,
+    array_of,
+    bool_of,
+    int_of,
+    pack,
+    text_of,
+    unpack_versioned,
+)
+from metadata.topics.topic import BROKER_ID_MAX
+
+_FORMAT_VERSION: Final = 1
+_FIELD_COUNT: Final = 6
+_LISTENER_FIELD_COUNT: Final = 3
+_PORT_MAX: Final = 65_535
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """Where clients of one named listener reach a broker."""
+
+    name: str
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerRegistration:
+    """A live broker: where it is, and whether it is about to leave and wants to lead no more.
+
+    `incarnation` names the broker's process; it is part of the node around the registration, and
+    empty until it was read from there.
+    """
+
+    broker_id: int
+    listeners: tuple[Listener, ...]
+    admin_url: str = ""
+    rack: str = ""
+    is_leaving: bool = False
+    incarnation: bytes = b""
+
+    def listener(self, name: str) -> Listener | None:
+        """Return the listener of a name, None without it."""
+        return next((each for each in self.listeners if each.name == name), None)
+
+
+def pack_broker(registration: BrokerRegistration) -> bytes:
+    """Return the stored form, which leaves out the incarnation."""
+    listeners: list[Packed] = [[each.name, each.host, each.port] for each in registration.listeners]
+    return pack(
+        f"the registration of broker {registration.broker_id}",
+        [
+            _FORMAT_VERSION,
+            registration.broker_id,
+            listeners,
+            registration.admin_url,
+            registration.rack,
+            registration.is_leaving,
+        ],
+    )
+
+
+def unpack_broker(what: str, value: bytes, incarnation: bytes) -> BrokerRegistration:
+    """Read a stored form. Raises MetadataFormatError for anything else."""
+    fields = unpack_versioned(what, value, _FORMAT_VERSION, _FIELD_COUNT)
+    try:
+        return BrokerRegistration(
+            broker_id=int_of(fields[1], 0, BROKER_ID_MAX),
+            listeners=tuple(_listener_of(each) for each in array_of(fields[2])),
+            admin_url=text_of(fields[3]),
+            rack=text_of(fields[4]),
+            is_leaving=bool_of(fields[5]),
+            incarnation=incarnation,
+        )
+    except FieldError as error:
+        raise MetadataFormatError(what, str(error)) from error
+
+
+def _listener_of(field: Packed) -> Listener:
+    fields = array_of(field)
+    if len(fields) != _LISTENER_FIELD_COUNT:
+        raise FieldError(f"a listener has {len(fields)} fields instead of 3")
+    return Listener(text_of(fields[0]), text_of(fields[1]), int_of(fields[2], 1, _PORT_MAX))

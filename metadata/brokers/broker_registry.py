@@ -1,0 +1,165 @@
+"""Registers this broker for as long as it lives, and shows which brokers are up.
+
+Leaves holding the node to `ephemeral.py`, following the others' to `child_values.py`, and what a
+broker says to `broker_registration.py`.
+
+Invariants: one live process holds a broker's id; a broker is dropped only when a successful read
+says that it is gone; a new process under a known id is told as one that left and one that joined.
+
+Source: topics design, "What a takeover does"; protocol rule 2.1.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from random import Random
+from types import MappingProxyType
+
+from metadata.brokers.broker_registration import (
+    BrokerRegistration,
+    Listener,
+    pack_broker,
+    unpack_broker,
+)
+from metadata.callbacks import Callbacks
+from metadata.errors import MetadataFormatError, NameHeldError
+from metadata.paths import BROKERS, broker_path
+from metadata.store.child_values import ChildValues
+from metadata.store.ephemeral import HELD_WAIT_S, EphemeralKeeper, unpack_held
+from metadata.store.interface import Cancel, MetadataStore
+
+__all__ = [
+    "BrokerChanged",
+    "BrokerDirectory",
+    "BrokerEvent",
+    "BrokerJoined",
+    "BrokerLeft",
+    "BrokerRegistrar",
+    "BrokerRegistration",
+    "Listener",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerJoined:
+    """A broker is up that was not."""
+
+    registration: BrokerRegistration
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerChanged:
+    """A broker says something else about itself."""
+
+    registration: BrokerRegistration
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerLeft:
+    """A broker is up no more."""
+
+    broker_id: int
+
+
+BrokerEvent = BrokerJoined | BrokerChanged | BrokerLeft
+
+
+class BrokerRegistrar:
+    """Keeps one broker registered, from session to session.
+
+    `on_lost` is told when another process has come to hold the id: this one must stop serving.
+    """
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        registration: BrokerRegistration,
+        rng: Random,
+        *,
+        dead_incarnations: tuple[bytes, ...] = (),
+        on_lost: Callable[[NameHeldError], None] | None = None,
+    ) -> None:
+        self._broker_id = registration.broker_id
+        self._keeper = EphemeralKeeper(
+            store,
+            broker_path(registration.broker_id),
+            pack_broker(registration),
+            rng,
+            dead_incarnations=dead_incarnations,
+            on_lost=on_lost,
+        )
+
+    @property
+    def incarnation(self) -> bytes:
+        """What others know this process by."""
+        return self._keeper.incarnation
+
+    async def start(self, *, held_wait_s: float = HELD_WAIT_S) -> None:
+        """Register. Raises NameHeldError if another live process holds the id for `held_wait_s`,
+        StoreUnavailableError when the store does not answer.
+        """
+        await self._keeper.start(held_wait_s=held_wait_s)
+
+    def update(self, registration: BrokerRegistration) -> None:
+        """Say something else, as soon as can be."""
+        assert registration.broker_id == self._broker_id, "an id is for life"
+        self._keeper.set_content(pack_broker(registration))
+
+    async def aclose(self) -> None:
+        """Leave."""
+        await self._keeper.aclose()
+
+
+class BrokerDirectory:
+    """The registrations of all live brokers, followed until `aclose`."""
+
+    def __init__(self, store: MetadataStore, rng: Random) -> None:
+        self._brokers: dict[int, BrokerRegistration] = {}
+        self._callbacks = Callbacks[BrokerEvent]()
+        self._values = ChildValues(store, BROKERS, rng, on_value=self._put, on_gone=self._drop)
+
+    @property
+    def brokers(self) -> Mapping[int, BrokerRegistration]:
+        """The live brokers, also those that are leaving, as last read."""
+        return MappingProxyType(self._brokers)
+
+    def on_change(self, callback: Callable[[BrokerEvent], None]) -> Cancel:
+        """Call back with each change, after `brokers` shows it."""
+        return self._callbacks.add(callback)
+
+    async def start(self) -> None:
+        """Read every registration, and follow them from then on.
+
+        Raises StoreUnavailableError when the store does not answer.
+        """
+        await self._values.start()
+
+    async def refresh(self) -> None:
+        """Read who is registered now. Raises MetadataError."""
+        await self._values.refresh()
+
+    async def aclose(self) -> None:
+        """Stop following; `brokers` keeps what was last known."""
+        await self._values.aclose()
+
+    def _put(self, name: str, value: bytes) -> None:
+        path = f"{BROKERS}/{name}"
+        held = unpack_held(path, value)
+        registration = unpack_broker(path, held.content, held.incarnation)
+        if str(registration.broker_id) != name:
+            raise MetadataFormatError(path, f"it describes broker {registration.broker_id}")
+        known = self._brokers.get(registration.broker_id)
+        if known == registration:
+            return
+        if known is not None and known.incarnation != registration.incarnation:
+            self._drop(name)
+            known = None
+        self._brokers[registration.broker_id] = registration
+        self._callbacks.tell(
+            BrokerJoined(registration) if known is None else BrokerChanged(registration)
+        )
+
+    def _drop(self, name: str) -> None:
+        # a name that is no number was never put
+        broker_id = int(name) if name.isascii() and name.isdigit() else -1
+        if self._brokers.pop(broker_id, None) is not None:
+            self._callbacks.tell(BrokerLeft(broker_id))

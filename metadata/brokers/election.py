@@ -1,0 +1,162 @@
+"""Elects one broker as the controller, and tells every broker which one it is.
+
+Leaves what a controller does to the brokers: it changes topics by compare-and-set alone, so that
+two that hold themselves for it, for a moment, do no harm.
+
+Format: the value of `/controller` is that of an ephemeral node (`ephemeral.py`); its content is a
+msgpack array [1, broker id int].
+
+Invariants: at most one live session holds the node; whoever's session ended, by its own clock, is
+not the controller any more, before another one can be.
+
+Source: topics design, "The mapping", "What a takeover does"; protocol rule 1.2.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable
+from random import Random
+from typing import Final
+
+from metadata.backoff import Pauses
+from metadata.callbacks import Callbacks
+from metadata.errors import (
+    MetadataError,
+    MetadataFormatError,
+    NodeExistsError,
+    NodeNotFoundError,
+    VersionConflictError,
+)
+from metadata.msgpack_fields import FieldError, int_of, pack, unpack_versioned
+from metadata.paths import CONTROLLER
+from metadata.store.ephemeral import INCARNATION_BYTES, HeldNode, pack_held, unpack_held
+from metadata.store.interface import Cancel, MetadataStore, SessionState, Stored
+from metadata.topics.topic import BROKER_ID_MAX
+
+_FORMAT_VERSION: Final = 1
+_INT64_MAX: Final = 2**63 - 1
+
+_log = logging.getLogger(__name__)
+
+
+class ControllerElection:
+    """Stands for election from `start` to `aclose`, and holds the office while it can."""
+
+    def __init__(self, store: MetadataStore, broker_id: int, rng: Random) -> None:
+        self._store = store
+        self._broker_id = broker_id
+        self._rng = rng
+        self._incarnation = rng.randbytes(INCARNATION_BYTES)
+        self._controller_id: int | None = None
+        self._held_session_id: int | None = None
+        self._callbacks = Callbacks[()]()
+        self._wake = asyncio.Event()
+        self._cancels: list[Cancel] = []
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def is_controller(self) -> bool:
+        """Whether this broker is the controller, as far as its session can tell."""
+        return self._held_session_id == self._store.session_id and self._store.session_state in (
+            SessionState.CONNECTED,
+            SessionState.SUSPENDED,
+        )
+
+    @property
+    def controller_id(self) -> int | None:
+        """The broker that is the controller, as last known; None when there is none."""
+        return self._controller_id
+
+    def on_change(self, callback: Callable[[], None]) -> Cancel:
+        """Call back when `controller_id` or `is_controller` may have changed."""
+        return self._callbacks.add(callback)
+
+    async def start(self) -> None:
+        """Stand for election from now on; the outcome comes by `on_change`."""
+        assert self._task is None, "started once"
+        # also called after every suspension and with every new session
+        self._cancels = [
+            self._store.watch_value(CONTROLLER, self._wake.set),
+            self._store.on_session(self._note_session),
+        ]
+        self._wake.set()
+        self._task = asyncio.get_running_loop().create_task(self._follow())
+
+    async def aclose(self) -> None:
+        """Leave the office, at once if the store answers; the session's end does the same."""
+        if self._task is None:
+            return
+        for cancel in self._cancels:
+            cancel()
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+        self._note(self._controller_id, None)
+        with contextlib.suppress(MetadataError):
+            stored = await self._store.get(CONTROLLER, fresh=True)
+            if unpack_held(CONTROLLER, stored.value).incarnation == self._incarnation:
+                await self._store.delete(CONTROLLER, stored.version)
+
+    async def _follow(self) -> None:
+        pauses = Pauses(self._rng)
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            try:
+                while not await self._look():
+                    pass
+                pauses.count = 0
+            except MetadataError as error:
+                if self._store.session_state is SessionState.CLOSED:
+                    return
+                _log.debug("who the controller is cannot be told: %s", error)
+                self._wake.set()
+                await asyncio.sleep(pauses.next_s())
+
+    async def _look(self) -> bool:
+        """Take the office if it is free, or learn who has it; False: look again."""
+        stored = await self._read()
+        if stored is None:
+            with contextlib.suppress(NodeExistsError):
+                await self._store.create(CONTROLLER, self._value(), ephemeral=True)
+            return False
+        held = unpack_held(CONTROLLER, stored.value)
+        if held.incarnation != self._incarnation:
+            self._note(_broker_id_of(held), None)
+            return True
+        if held.session_id == self._store.session_id & _INT64_MAX:
+            self._note(self._broker_id, self._store.session_id)
+            return True
+        # of an earlier session of ours: it is about to vanish
+        with contextlib.suppress(NodeNotFoundError, VersionConflictError):
+            await self._store.delete(CONTROLLER, stored.version)
+        return False
+
+    async def _read(self) -> Stored | None:
+        try:
+            return await self._store.get(CONTROLLER, fresh=True)
+        except NodeNotFoundError:
+            return None
+
+    def _value(self) -> bytes:
+        content = pack(CONTROLLER, [_FORMAT_VERSION, self._broker_id])
+        return pack_held(HeldNode(self._incarnation, self._store.session_id, content))
+
+    def _note_session(self, state: SessionState) -> None:
+        if state is SessionState.EXPIRED and self._held_session_id is not None:
+            self._note(None, None)
+        self._wake.set()
+
+    def _note(self, controller_id: int | None, held_session_id: int | None) -> None:
+        if (controller_id, held_session_id) == (self._controller_id, self._held_session_id):
+            return
+        self._controller_id, self._held_session_id = controller_id, held_session_id
+        self._callbacks.tell()
+
+
+def _broker_id_of(held: HeldNode) -> int:
+    fields = unpack_versioned(CONTROLLER, held.content, _FORMAT_VERSION, 2)
+    try:
+        return int_of(fields[1], 0, BROKER_ID_MAX)
+    except FieldError as error:
+        raise MetadataFormatError(CONTROLLER, str(error)) from error

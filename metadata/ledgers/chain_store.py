@@ -1,0 +1,382 @@
+"""Keeps the chains of a cluster: ordered lists of ledgers, extended by compare-and-set alone.
+
+Leaves what a chain means to its writers, and its ledgers to `metadata.ledgers.ledger_store`.
+
+Invariants: a link, the head that counts it and the batch that it stands for are written in one
+multi, or not at all; a publication whose outcome is unknown is decided by its token and by nothing
+else; a ledger that was deleted in one step with a change of the head (`guard`) is never linked.
+
+Source: issue 6, points 1 and 2; protocol rules 1.2-1.3; metadata.md, Ledgers, Storms.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+from random import Random
+from typing import Final
+
+from metadata.backoff import Pauses
+from metadata.errors import (
+    ChainExistsError,
+    ChainNotFoundError,
+    LedgersCollectedError,
+    MetadataError,
+    NodeExistsError,
+    NodeNotFoundError,
+    OutcomeUnknownError,
+    StoreUnavailableError,
+    VersionConflictError,
+)
+from metadata.ids import UPDATE_TOKEN_BYTES, UpdateToken, Version
+from metadata.ledgers.chain import (
+    NO_BATCH,
+    AppliedBatch,
+    ChainHead,
+    ChainLink,
+    LinkedLedger,
+    check_chain_name,
+    pack_applied,
+    pack_head,
+    pack_link,
+    unpack_applied,
+    unpack_head,
+    unpack_link,
+)
+from metadata.paths import (
+    CHAINS,
+    LINK_LEVEL_DIGITS,
+    chain_application_path,
+    chain_link_path,
+    chain_links_path,
+    chain_path,
+    ledger_path,
+)
+from metadata.store.interface import (
+    Cancel,
+    CompareAndSet,
+    Create,
+    MetadataStore,
+    Operation,
+    WatchCallback,
+)
+from metadata.store.tree_deletion import drop, drop_tree
+
+LINK_READS_AT_ONCE: Final = 64
+ATTEMPTS_MAX: Final = 1_000
+"""Attempts at one change, most of them lost to other writers of the same chain."""
+
+
+@dataclass(frozen=True, slots=True)
+class Publication:
+    """What one publication is to make visible."""
+
+    ledgers: tuple[LinkedLedger, ...]
+    application: str = ""
+    batch: int = NO_BATCH
+    replaces: bool = False
+    """Whether all earlier links leave the chain in the same step."""
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """Where a publication is; `is_new` is False if its batch had been linked by an earlier call."""
+
+    index: int
+    is_new: bool
+
+
+class _Outcome(Enum):
+    """What became of a multi that was sent once."""
+
+    APPLIED = auto()
+    REFUSED = auto()
+    UNKNOWN = auto()
+
+
+class ChainStore:
+    """The chains of a cluster, over a `MetadataStore` that it does not own."""
+
+    def __init__(self, store: MetadataStore, rng: Random, wall_clock_ms: Callable[[], int]) -> None:
+        self._store = store
+        self._rng = rng
+        self._wall_clock_ms = wall_clock_ms
+
+    async def create(self, name: str) -> None:
+        """Make an empty chain. Raises ChainExistsError, InvalidChainNameError."""
+        path = chain_path(check_chain_name(name))
+        head = ChainHead(self._token())
+        value = pack_head(path, head)
+        pauses = Pauses(self._rng)
+        is_unknown = False
+        while True:
+            try:
+                await self._store.create(path, value)
+                return
+            except OutcomeUnknownError:
+                is_unknown = True
+            except StoreUnavailableError:
+                if not is_unknown:
+                    raise
+            except NodeExistsError:
+                if is_unknown and (await self._read_head(name, pauses)).token == head.token:
+                    return
+                raise ChainExistsError(name) from None
+            await asyncio.sleep(pauses.next_s())
+
+    async def head(self, name: str) -> tuple[ChainHead, Version]:
+        """Read which links a chain has, as of now. Raises ChainNotFoundError."""
+        head, version = await self._any_head(name)
+        if head.is_deleted:
+            raise ChainNotFoundError(name)
+        return head, version
+
+    async def links(
+        self, name: str, first_index: int, end_index: int
+    ) -> list[tuple[int, ChainLink | None]]:
+        """Read the links first..end-1, in order; None for one that is no more."""
+        read: list[tuple[int, ChainLink | None]] = []
+        for start in range(first_index, end_index, LINK_READS_AT_ONCE):
+            indices = range(start, min(start + LINK_READS_AT_ONCE, end_index))
+            found = await asyncio.gather(*[self._link(name, index) for index in indices])
+            read += zip(indices, found, strict=True)
+        return read
+
+    async def applied(self, name: str, application: str) -> AppliedBatch | None:
+        """Return the last batch of an application that was linked, None if none ever was."""
+        found = await self._applied(name, application)
+        return None if found is None else found[0]
+
+    async def publish(self, name: str, publication: Publication) -> Published:
+        """Link ledgers at the end of a chain; nothing happens twice.
+
+        With an application, a batch not above its last one has been linked before: then nothing is
+        written. Goes on until the outcome is certain, for as long as the caller lets it; cancelled,
+        it may have been applied or may yet be. Raises ChainNotFoundError,
+        LedgersCollectedError when a ledger is gone or may be, ValueTooLargeError;
+        StoreUnavailableError when nothing was written.
+        """
+        link = ChainLink(
+            publication.ledgers,
+            self._wall_clock_ms(),
+            self._token(),
+            publication.application,
+            publication.batch,
+        )
+        pauses = Pauses(self._rng)
+        tried_index: int | None = None
+        for _ in range(ATTEMPTS_MAX):
+            try:
+                head, version = await self.head(name)
+                if tried_index is not None and head.next_index > tried_index:
+                    found = await self._link(name, tried_index)
+                    if found is not None and found.token == link.token:
+                        return Published(tried_index, is_new=True)
+                    if found is None:
+                        raise MetadataError(f"link {tried_index} of chain {name!r} is gone again")
+                    tried_index = None
+                applied = await self._applied(name, link.application) if link.application else None
+                if applied is not None and applied[0].batch >= link.batch:
+                    return Published(applied[0].index, is_new=False)
+                changed = head.with_link(link, replaces=publication.replaces), version
+                at = None if applied is None else applied[1]
+                operations = self._operations(name, changed, link, at)
+                await self._require_ledgers(link)
+                outcome = await self._try(name, operations)
+                if outcome is _Outcome.APPLIED:
+                    return Published(head.next_index, is_new=True)
+                if outcome is _Outcome.UNKNOWN:
+                    tried_index = head.next_index
+            except StoreUnavailableError:
+                if tried_index is None:
+                    raise
+            await asyncio.sleep(pauses.next_s())
+        raise MetadataError(f"chain {name!r} did not stand still in {ATTEMPTS_MAX} attempts")
+
+    async def guard(self, name: str) -> tuple[ChainHead, CompareAndSet]:
+        """Return the head, and an operation that lets a multi apply only while it is the head, and
+        makes every publication look again that read it.
+        """
+        head, version = await self.head(name)
+        path = chain_path(name)
+        return head, CompareAndSet(path, pack_head(path, head.with_token(self._token())), version)
+
+    async def trim(self, name: str, first_index: int) -> ChainHead:
+        """Leave the links below `first_index` out of the chain; return the head then. Their nodes
+        go with `drop_trimmed`.
+        """
+        return await self._change(
+            name, lambda head, token: head.with_first_index(first_index, token)
+        )
+
+    async def refuse_older(self, name: str, created_ms: int) -> ChainHead:
+        """Let no ledger created before a time be linked from now on; return the head then. Unlinked
+        ones may be deleted after it.
+        """
+        return await self._change(
+            name, lambda head, token: head.with_collected_before(created_ms, token)
+        )
+
+    async def drop_trimmed(self, name: str, first_index: int) -> None:
+        """Delete the nodes of the links below an index, which were trimmed before."""
+        async for index in self._stored_indices(chain_links_path(name)):
+            if index >= first_index:
+                return
+            await drop(self._store, chain_link_path(name, index), self._rng)
+
+    async def delete(self, name: str) -> None:
+        """Delete a chain, and none of its ledgers; again, if a deletion was cut off. Nothing is
+        published any more once this begins. Raises ChainNotFoundError.
+        """
+        await self._change(name, ChainHead.with_deletion, also_deleted=True)
+        await drop_tree(self._store, chain_path(name), self._rng)
+
+    async def names(self) -> list[str]:
+        """Return the names of all chains, sorted."""
+        return await self._store.children(CHAINS, fresh=True)
+
+    def watch(self, name: str, callback: WatchCallback) -> Cancel:
+        """Call back after each change of a chain's head; as `MetadataStore.watch_value`."""
+        return self._store.watch_value(chain_path(check_chain_name(name)), callback)
+
+    # Inside
+
+    async def _any_head(self, name: str) -> tuple[ChainHead, Version]:
+        path = chain_path(check_chain_name(name))
+        try:
+            stored = await self._store.get(path, fresh=True)
+        except NodeNotFoundError:
+            raise ChainNotFoundError(name) from None
+        return unpack_head(path, stored.value), stored.version
+
+    async def _require_ledgers(self, link: ChainLink) -> None:
+        """See that every ledger of a link is there, in a state not older than the head that was
+        read. Whoever deletes one changes the head in the same step, so that the multi fails then.
+        """
+        for start in range(0, len(link.ledgers), LINK_READS_AT_ONCE):
+            some = link.ledgers[start : start + LINK_READS_AT_ONCE]
+            paths = [ledger_path(each.ledger_id) for each in some]
+            found = await asyncio.gather(*map(self._store.get, paths), return_exceptions=True)
+            for ledger, value in zip(some, found, strict=True):
+                if isinstance(value, NodeNotFoundError):
+                    raise LedgersCollectedError(ledger.ledger_id)
+                if isinstance(value, BaseException):
+                    raise value
+
+    async def _change(
+        self,
+        name: str,
+        changed: Callable[[ChainHead, UpdateToken], ChainHead],
+        *,
+        also_deleted: bool = False,
+    ) -> ChainHead:
+        """Change a head by compare-and-set, whatever it is, until that is certain."""
+        path, token, pauses = chain_path(name), self._token(), Pauses(self._rng)
+        is_unknown = False
+        for _ in range(ATTEMPTS_MAX):
+            try:
+                read = self._any_head if also_deleted else self.head
+                head, version = await read(name)
+                if head.token == token:
+                    return head
+                wanted = changed(head, token)
+                await self._store.compare_and_set(path, pack_head(path, wanted), version)
+                return wanted
+            except StoreUnavailableError:
+                if not is_unknown:
+                    raise
+            except OutcomeUnknownError:
+                is_unknown = True
+            except (VersionConflictError, NodeNotFoundError):
+                pass
+            await asyncio.sleep(pauses.next_s())
+        raise MetadataError(f"chain {name!r} did not stand still in {ATTEMPTS_MAX} attempts")
+
+    async def _link(self, name: str, index: int) -> ChainLink | None:
+        path = chain_link_path(name, index)
+        try:
+            stored = await self._store.get(path)
+        except NodeNotFoundError:
+            return None
+        return unpack_link(path, stored.value)
+
+    async def _applied(self, name: str, application: str) -> tuple[AppliedBatch, Version] | None:
+        path = chain_application_path(name, application)
+        try:
+            stored = await self._store.get(path, fresh=True)
+        except NodeNotFoundError:
+            return None
+        return unpack_applied(path, stored.value), stored.version
+
+    def _operations(
+        self,
+        name: str,
+        changed: tuple[ChainHead, Version],
+        link: ChainLink,
+        applied: Version | None,
+    ) -> list[Operation]:
+        """Return the multi that links: the head, the link, and the batch of the application."""
+        head, version = changed
+        index = head.next_index - 1
+        path, link_path = chain_path(name), chain_link_path(name, index)
+        operations: list[Operation] = [
+            CompareAndSet(path, pack_head(path, head), version),
+            Create(link_path, pack_link(link_path, link)),
+        ]
+        if link.application:
+            path = chain_application_path(name, link.application)
+            value = pack_applied(path, AppliedBatch(link.application, link.batch, index))
+            operations.append(
+                Create(path, value) if applied is None else CompareAndSet(path, value, applied)
+            )
+        return operations
+
+    async def _try(self, name: str, operations: Sequence[Operation]) -> "_Outcome":
+        """Send a multi once. Raises StoreUnavailableError when nothing was written."""
+        try:
+            await self._store.multi(operations)
+        except OutcomeUnknownError:
+            return _Outcome.UNKNOWN
+        except (VersionConflictError, NodeExistsError):
+            return _Outcome.REFUSED  # what is there now decides
+        except NodeNotFoundError:
+            await self._make_parents(name, operations)
+            return _Outcome.REFUSED
+        return _Outcome.APPLIED
+
+    async def _make_parents(self, name: str, operations: Sequence[Operation]) -> None:
+        """Make the nodes between the chain and what is to be created, which only the first of many
+        links lacks. The chain's own node is never made here: it may have been deleted.
+        """
+        above = chain_path(name)
+        for operation in operations:
+            if not isinstance(operation, Create):
+                continue
+            levels = operation.path.removeprefix(f"{above}/").split("/")[:-1]
+            for depth in range(1, len(levels) + 1):
+                path = "/".join((above, *levels[:depth]))
+                try:
+                    await self._store.create(path, b"", make_parents=False)
+                except (NodeExistsError, OutcomeUnknownError):
+                    continue
+                except NodeNotFoundError:
+                    return  # the next attempt finds out what is gone
+
+    async def _stored_indices(self, path: str, above: str = "") -> AsyncIterator[int]:
+        """Stream the numbers of the links that have a node, in order."""
+        for name in await self._store.children(path, fresh=True):
+            if len(above) + len(name) == sum(LINK_LEVEL_DIGITS):
+                yield int(above + name)
+                continue
+            async for index in self._stored_indices(f"{path}/{name}", above + name):
+                yield index
+
+    async def _read_head(self, name: str, pauses: Pauses) -> ChainHead:
+        while True:
+            try:
+                return (await self.head(name))[0]
+            except StoreUnavailableError:
+                await asyncio.sleep(pauses.next_s())
+
+    def _token(self) -> UpdateToken:
+        return UpdateToken(self._rng.randbytes(UPDATE_TOKEN_BYTES))

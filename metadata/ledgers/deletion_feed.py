@@ -1,0 +1,168 @@
+"""Tells bookies which ledgers were deleted, so that nobody lists all ledgers to collect.
+
+Leaves the second read before anything is removed (rule 10.1) to the bookie, and the deletion itself
+to `ledger_store.py`.
+
+Format: one node per deleted ledger, in the shard `ledger id mod 64`, named by its id; the value is
+a msgpack array [1, wall clock at the deletion in milliseconds since 1970].
+
+Invariants: an entry is written in the same step that removes the ledger; a follower is told of
+every entry at least once, also of those that were there when it began and those that came while it
+had no connection.
+
+Source: protocol rule 10.1; metadata.md, Deletion.
+"""
+
+import asyncio
+from collections.abc import Callable
+from random import Random
+from typing import Final
+
+from metadata.backoff import Pauses
+from metadata.errors import (
+    MetadataError,
+    MetadataFormatError,
+    NodeExistsError,
+    NodeNotFoundError,
+    VersionConflictError,
+)
+from metadata.ids import LedgerId, is_ledger_id
+from metadata.msgpack_fields import FieldError, int_of, pack, unpack_versioned
+from metadata.paths import DELETION_SHARDS, deletion_path, deletion_shard_path
+from metadata.store.interface import Cancel, Create, MetadataStore
+
+SHARD_INTERVAL_S: Final = 1.0
+LOOKS_MAX: Final = 10_000
+"""Entries that one call of `expire` looks at."""
+
+_FORMAT_VERSION: Final = 1
+_MS_MAX: Final = 2**63 - 1
+
+
+def deletion_of(ledger_id: LedgerId, now_ms: int) -> Create:
+    """Return the operation that tells of a deletion, for the multi that removes the ledger."""
+    path = deletion_path(ledger_id)
+    return Create(path, pack(path, [_FORMAT_VERSION, now_ms]))
+
+
+class DeletionFeed:
+    """The deletions of a cluster that have not expired."""
+
+    def __init__(self, store: MetadataStore) -> None:
+        self._store = store
+
+    async def add(self, ledger_id: LedgerId, now_ms: int) -> None:
+        """Tell of a deletion apart from the ledger's own; told already is well."""
+        operation = deletion_of(ledger_id, now_ms)
+        try:
+            await self._store.create(operation.path, operation.value)
+        except NodeExistsError:
+            return
+
+    async def entries(self, shard: int) -> list[LedgerId]:
+        """Return the ledgers told of in one of the DELETION_SHARDS shards, in order of id."""
+        names = await self._store.children(deletion_shard_path(shard), fresh=True)
+        return sorted(ledger_id for name in names if (ledger_id := _id_of(name)) is not None)
+
+    async def deleted_ms(self, ledger_id: LedgerId) -> int:
+        """Return when a ledger was deleted. Raises NodeNotFoundError, MetadataFormatError."""
+        path = deletion_path(ledger_id)
+        return _deleted_ms(path, (await self._store.get(path)).value)
+
+    async def expire(self, shard: int, before_ms: int, looks_max: int = LOOKS_MAX) -> int:
+        """Remove a shard's entries of deletions before a time, and return how many; at most the
+        `looks_max` lowest ids are looked at.
+
+        The feed is a hint: a bookie that misses an entry finds the deletion in its next pass over
+        its own ledgers (rule 10.4).
+        """
+        count = 0
+        for ledger_id in (await self.entries(shard))[:looks_max]:
+            path = deletion_path(ledger_id)
+            try:
+                stored = await self._store.get(path)
+                if _deleted_ms(path, stored.value) < before_ms:
+                    await self._store.delete(path, stored.version)
+                    count += 1
+            except (NodeNotFoundError, VersionConflictError):
+                continue  # expired by another at the same time
+        return count
+
+
+class DeletionFollower:
+    """Calls back once with each ledger that the feed tells of, from those there at the start on.
+
+    A shard is read at most every `interval_s`, in which news gathers.
+    """
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        callback: Callable[[LedgerId], None],
+        rng: Random,
+        *,
+        interval_s: float = SHARD_INTERVAL_S,
+    ) -> None:
+        self._store = store
+        self._feed = DeletionFeed(store)
+        self._callback = callback
+        self._rng = rng
+        self._interval_s = interval_s
+        self._known: list[dict[LedgerId, None]] = [{} for _ in range(DELETION_SHARDS)]
+        self._cancels: list[Cancel] = []
+        self._changed = [asyncio.Event() for _ in range(DELETION_SHARDS)]
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self) -> None:
+        """Begin to follow; runs until `aclose`."""
+        assert not self._tasks, "started once"
+        loop = asyncio.get_running_loop()
+        for shard in range(DELETION_SHARDS):
+            event = self._changed[shard]
+            event.set()
+            self._cancels.append(self._store.watch_children(deletion_shard_path(shard), event.set))
+            self._tasks.append(loop.create_task(self._follow(shard)))
+
+    async def aclose(self) -> None:
+        """Stop following."""
+        for cancel in self._cancels:
+            cancel()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _follow(self, shard: int) -> None:
+        pauses = Pauses(self._rng)
+        while True:
+            await self._changed[shard].wait()
+            self._changed[shard].clear()
+            try:
+                entries = await self._feed.entries(shard)
+            except MetadataError as error:
+                if not error.retriable:
+                    return  # the store is closed
+                self._changed[shard].set()
+                await asyncio.sleep(pauses.next_s())
+                continue
+            pauses.count = 0
+            known = self._known[shard]
+            self._known[shard] = dict.fromkeys(entries)
+            for ledger_id in entries:
+                if ledger_id not in known:
+                    self._callback(ledger_id)
+            await asyncio.sleep(self._interval_s * (0.5 + self._rng.random()))
+
+
+def _id_of(name: str) -> LedgerId | None:
+    if not (name.isascii() and name.isdigit()):
+        return None
+    value = int(name)
+    return LedgerId(value) if is_ledger_id(value) else None
+
+
+def _deleted_ms(path: str, value: bytes) -> int:
+    fields = unpack_versioned(path, value, _FORMAT_VERSION, 2)
+    try:
+        return int_of(fields[1], 0, _MS_MAX)
+    except FieldError as error:
+        raise MetadataFormatError(path, str(error)) from error

@@ -1,0 +1,37 @@
+"""Gives out ledger ids that no one else in the cluster ever gets.
+
+Leaves taking blocks of them to `number_blocks.py`, and creating the ledgers to `ledger_store.py`.
+
+Format: the value of `/ids/ledgers` is a msgpack array [1, first id that is in no block yet].
+
+Invariant: ids are unique, not dense.
+
+Source: metadata.md, Ids; protocol rule 1.2.
+"""
+
+from random import Random
+from typing import Final
+
+from metadata.ids import LEDGER_ID_MAX, LedgerId
+from metadata.paths import LEDGER_IDS
+from metadata.store.interface import MetadataStore
+from metadata.store.number_blocks import NumberBlocks
+
+BLOCK_IDS: Final = 1_000
+FIRST_ID: Final = 1
+
+
+class LedgerIdAllocator:
+    """Hands out the ids of a block, and takes another block when it is used up."""
+
+    def __init__(self, store: MetadataStore, rng: Random, *, block_ids: int = BLOCK_IDS) -> None:
+        self._blocks = NumberBlocks(
+            store, rng, LEDGER_IDS, block_ids, first=FIRST_ID, last=LEDGER_ID_MAX
+        )
+
+    async def allocate(self) -> LedgerId:
+        """Return an id that was never returned before, here or elsewhere.
+
+        Raises StoreUnavailableError and the like when a block is needed and cannot be taken.
+        """
+        return LedgerId(await self._blocks.next())

@@ -1,0 +1,317 @@
+"""Holds one ledger's metadata as an immutable value, with the transitions that the rules allow.
+
+Leaves its bytes to `metadata.ledgers.codec` and its storing, by compare-and-set, to
+`metadata.ledgers.ledger_store`.
+
+Invariants: fragments strictly increasing, the first at 0; each ensemble holds `ensemble_size`
+distinct bookies; last entry id and length present exactly when CLOSED.
+
+Source: protocol rules 1.1, 1.4, 1.5, 5.1, 6.1, 7.1, 7.5, 9.1.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from itertools import pairwise
+from types import MappingProxyType
+from typing import Final
+
+from metadata.errors import InvalidTransitionError
+from metadata.ids import (
+    NO_ENTRY,
+    UPDATE_TOKEN_BYTES,
+    BookieId,
+    ClientId,
+    EntryId,
+    LedgerId,
+    UpdateToken,
+)
+
+STRIPE_ENTRIES_DEFAULT: Final = 1024
+FRAGMENTS_MAX: Final = 10_000
+
+
+class LedgerState(StrEnum):
+    """Where a ledger stands; it only moves forward (rule 1.5)."""
+
+    OPEN = "open"
+    IN_RECOVERY = "in_recovery"
+    CLOSED = "closed"
+
+
+class QuorumMode(StrEnum):
+    """How the replica set is kept: fixed quorums with replacement, or Kafka's in-sync rule
+    (section 11).
+    """
+
+    QUORUM = "quorum"
+    IN_SYNC = "in_sync"
+
+
+class DigestType(StrEnum):
+    """What protects a batch beyond its own CRC: nothing more, or a keyed MAC."""
+
+    CRC32C = "crc32c"
+    HMAC_SHA256 = "hmac-sha256"
+
+
+@dataclass(frozen=True, slots=True)
+class QuorumSpec:
+    """The replication of a ledger: E >= WQ >= AQ >= 1, and S entries per stripe (rule 3.1)."""
+
+    ensemble_size: int
+    write_quorum: int
+    ack_quorum: int
+    stripe_entries: int = STRIPE_ENTRIES_DEFAULT
+    mode: QuorumMode = QuorumMode.QUORUM
+    min_in_sync: int = 1
+    replica_lag_time_max_ms: int = 30_000
+
+    def __post_init__(self) -> None:
+        if not self.ensemble_size >= self.write_quorum >= self.ack_quorum >= 1:
+            raise ValueError(
+                "a quorum needs ensemble >= write >= ack >= 1, got "
+                f"{self.ensemble_size}/{self.write_quorum}/{self.ack_quorum}"
+            )
+        if self.stripe_entries < 1:
+            raise ValueError(f"stripe_entries must be at least 1, got {self.stripe_entries}")
+        if self.mode is QuorumMode.IN_SYNC:
+            self._check_in_sync()
+
+    def _check_in_sync(self) -> None:
+        if self.ack_quorum != self.ensemble_size:
+            raise ValueError("in-sync mode has no other quorum than all members: E = WQ = AQ")
+        if not 1 <= self.min_in_sync <= self.ensemble_size:
+            raise ValueError(
+                f"min_in_sync must be 1 to {self.ensemble_size}, got {self.min_in_sync}"
+            )
+        if self.replica_lag_time_max_ms < 1:
+            raise ValueError("replica_lag_time_max must be at least a millisecond")
+
+    @property
+    def is_in_sync(self) -> bool:
+        """Whether Kafka's rule keeps the replica set (section 11)."""
+        return self.mode is QuorumMode.IN_SYNC
+
+    def with_members(self, count: int) -> "QuorumSpec":
+        """Return the quorum of an in-sync fragment with so many members: all of them (11.1)."""
+        return replace(
+            self,
+            ensemble_size=count,
+            write_quorum=count,
+            ack_quorum=count,
+            min_in_sync=min(self.min_in_sync, count),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Fragment:
+    """The entries from `first_entry_id` up to the next fragment's first, and the bookies that hold
+    them.
+
+    `incoming` names bookies that a repair is copying to (rule 9.1); they hold nothing that counts
+    yet.
+    """
+
+    first_entry_id: EntryId
+    ensemble: tuple[BookieId, ...]
+    incoming: tuple[BookieId, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerMetadata:
+    """One ledger as the cluster agreed on it (rule 1.1). Change it through the methods, never by
+    hand.
+    """
+
+    ledger_id: LedgerId
+    state: LedgerState
+    quorum: QuorumSpec
+    fragments: tuple[Fragment, ...]
+    digest: DigestType
+    created_ms: int
+    creation_token: UpdateToken
+    update_token: UpdateToken
+    writer: ClientId
+    last_entry_id: EntryId | None = None
+    length: int | None = None
+    custom: Mapping[str, str | bytes] = field(default_factory=lambda: MappingProxyType({}))
+    given_up: tuple[Fragment, ...] = ()
+    """The fragments that an unclean recovery cut off (rule 11.6): what they held from the first
+    one's first entry on may have been acknowledged, and is no part of the ledger any more.
+    """
+
+    def __post_init__(self) -> None:
+        assert self.fragments, "a ledger has at least one fragment"
+        assert self.fragments[0].first_entry_id == 0, "the first fragment starts at entry 0"
+        firsts = [fragment.first_entry_id for fragment in self.fragments]
+        assert all(a < b for a, b in pairwise(firsts)), "fragments increase"
+        for fragment in self.fragments:
+            assert len(set(fragment.ensemble)) == len(fragment.ensemble), "an ensemble is distinct"
+        assert len(self.update_token) == UPDATE_TOKEN_BYTES
+        closed = self.state is LedgerState.CLOSED
+        assert closed or not self.given_up, "only a closed ledger has given up entries"
+        assert closed == (self.last_entry_id is not None), "a last entry exactly when closed"
+        assert closed == (self.length is not None), "a length exactly when closed"
+
+    @property
+    def last_fragment(self) -> Fragment:
+        """The only fragment that a writer may change (rule 5.1)."""
+        return self.fragments[-1]
+
+    def quorum_of(self, fragment: Fragment) -> QuorumSpec:
+        """Return the quorum of one fragment: the ledger's, or in in-sync mode all its members
+        (11.1).
+        """
+        size = len(fragment.ensemble)
+        if not self.quorum.is_in_sync or size == self.quorum.ensemble_size:
+            return self.quorum
+        return self.quorum.with_members(size)
+
+    @property
+    def in_sync_members(self) -> tuple[BookieId, ...]:
+        """The members of the last fragment that every earlier one names too: they hold each entry
+        of the ledger (rule 11.2). Of meaning in in-sync mode.
+        """
+        earlier = [fragment.ensemble for fragment in self.fragments[:-1]]
+        return tuple(
+            member
+            for member in self.last_fragment.ensemble
+            if all(member in ensemble for ensemble in earlier)
+        )
+
+    def fragment_of(self, entry_id: EntryId) -> Fragment:
+        """Return the fragment that holds (or would hold) an entry."""
+        return self.fragments[self.fragment_index_of(entry_id)]
+
+    def fragment_index_of(self, entry_id: EntryId) -> int:
+        """Return the index of the fragment with the greatest first entry id that is <=
+        `entry_id`.
+        """
+        low, high = 0, len(self.fragments)
+        while high - low > 1:
+            middle = (low + high) // 2
+            if self.fragments[middle].first_entry_id <= entry_id:
+                low = middle
+            else:
+                high = middle
+        return low
+
+    def names(self, bookie_id: BookieId) -> bool:
+        """Tell whether any fragment holds a bookie, also as incoming (rule 10.1) or given up: what
+        an unclean recovery cut off is kept for whoever wants to look at it.
+        """
+        return any(
+            bookie_id in f.ensemble or bookie_id in f.incoming
+            for f in (*self.fragments, *self.given_up)
+        )
+
+    def with_ensemble_change(
+        self, first_entry_id: EntryId, ensemble: tuple[BookieId, ...], token: UpdateToken
+    ) -> "LedgerMetadata":
+        """Put `ensemble` in charge from `first_entry_id` on (rule 5.1): in a new fragment, or in
+        the last one if it starts there. Raises InvalidTransitionError unless OPEN.
+        """
+        self._require(LedgerState.OPEN)
+        fragments = self._fragments_from(first_entry_id, ensemble)
+        return replace(self, fragments=fragments, update_token=token)
+
+    def with_recovery_begun(self, token: UpdateToken) -> "LedgerMetadata":
+        """Move OPEN to IN_RECOVERY (rule 7.1). Raises InvalidTransitionError in any other state."""
+        self._require(LedgerState.OPEN)
+        return replace(self, state=LedgerState.IN_RECOVERY, update_token=token)
+
+    def with_closed(
+        self, last_entry_id: EntryId, length: int, token: UpdateToken
+    ) -> "LedgerMetadata":
+        """Close at the writer's LAC (rule 6.1). Raises InvalidTransitionError unless OPEN."""
+        self._require(LedgerState.OPEN)
+        return self._closed(self.fragments, last_entry_id, length, token)
+
+    def with_recovered(
+        self,
+        recovered: tuple[Fragment, ...],
+        last_entry_id: EntryId,
+        length: int,
+        token: UpdateToken,
+    ) -> "LedgerMetadata":
+        """Close at what recovery found (rule 7.5), only from IN_RECOVERY.
+
+        `recovered` are the fragments that recovery changed or added, from the last fragment as it
+        was when recovery started onwards; every older fragment is kept as stored now.
+        """
+        self._require(LedgerState.IN_RECOVERY)
+        fragments = self.fragments
+        if recovered:
+            start = recovered[0].first_entry_id
+            kept = tuple(f for f in self.fragments if f.first_entry_id < start)
+            if start < self.last_fragment.first_entry_id:
+                raise InvalidTransitionError(
+                    self.ledger_id, "recovery may change nothing below the last fragment"
+                )
+            fragments = kept + recovered
+        return self._closed(fragments, last_entry_id, length, token)
+
+    def with_given_up(self, index: int, length: int, token: UpdateToken) -> "LedgerMetadata":
+        """Close at the end of the fragment before `index`, and record the others as given up (rule
+        11.6), only from IN_RECOVERY. At 0, where nothing stays, the first fragment is kept too, as
+        a ledger has one: without entries.
+        """
+        self._require(LedgerState.IN_RECOVERY)
+        assert 0 <= index < len(self.fragments), "some fragment is given up"
+        given_up = self.fragments[index:]
+        last_entry_id = EntryId(given_up[0].first_entry_id - 1)
+        closed = self._closed(self.fragments[: max(index, 1)], last_entry_id, length, token)
+        return replace(closed, given_up=given_up)
+
+    def with_fragment(self, index: int, fragment: Fragment, token: UpdateToken) -> "LedgerMetadata":
+        """Replace one fragment in place, at the same first entry id: a step of a repair (rule
+        9.1).
+        """
+        if self.fragments[index].first_entry_id != fragment.first_entry_id:
+            raise InvalidTransitionError(
+                self.ledger_id, "a repair keeps a fragment's first entry id"
+            )
+        if index == len(self.fragments) - 1 and self.state is not LedgerState.CLOSED:
+            raise InvalidTransitionError(
+                self.ledger_id, "the last fragment of a ledger that is not closed is not repaired"
+            )
+        fragments = (*self.fragments[:index], fragment, *self.fragments[index + 1 :])
+        return replace(self, fragments=fragments, update_token=token)
+
+    def _fragments_from(
+        self, first_entry_id: EntryId, ensemble: tuple[BookieId, ...]
+    ) -> tuple[Fragment, ...]:
+        last = self.last_fragment
+        if first_entry_id < last.first_entry_id:
+            raise InvalidTransitionError(
+                self.ledger_id,
+                f"a fragment at {first_entry_id} would stand before the last one, "
+                f"at {last.first_entry_id}",
+            )
+        kept = self.fragments[:-1] if first_entry_id == last.first_entry_id else self.fragments
+        return (*kept, Fragment(first_entry_id, ensemble))
+
+    def _closed(
+        self,
+        fragments: tuple[Fragment, ...],
+        last_entry_id: EntryId,
+        length: int,
+        token: UpdateToken,
+    ) -> "LedgerMetadata":
+        assert last_entry_id >= NO_ENTRY
+        assert length >= 0
+        return replace(
+            self,
+            state=LedgerState.CLOSED,
+            fragments=fragments,
+            last_entry_id=last_entry_id,
+            length=length,
+            update_token=token,
+        )
+
+    def _require(self, state: LedgerState) -> None:
+        if self.state is not state:
+            raise InvalidTransitionError(
+                self.ledger_id, f"its state is {self.state}, and this change needs {state}"
+            )

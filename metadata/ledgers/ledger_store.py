@@ -1,0 +1,272 @@
+"""Keeps ledgers' metadata: typed, written by compare-and-set alone, with every unknown outcome
+decided.
+
+Leaves what to write, and what to do about a conflict, to the protocols that ask for it.
+
+Invariants: a change is known to have applied by its token and by nothing else (rule 1.3); a ledger
+is deleted in one step with the news of it (rule 10.1); an id that a client chose is used once.
+
+Source: protocol rules 1.2-1.4 and 10.1; metadata.md, Ledgers, Storms, Deletion.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from random import Random
+from typing import Final
+
+from metadata.backoff import Pauses
+from metadata.errors import (
+    MetadataFormatError,
+    NodeExistsError,
+    NodeNotEmptyError,
+    NodeNotFoundError,
+    OutcomeUnknownError,
+    StoreUnavailableError,
+    VersionConflictError,
+)
+from metadata.ids import LedgerId, Version
+from metadata.ledgers.codec import decode_ledger_metadata, encode_ledger_metadata
+from metadata.ledgers.deletion_feed import deletion_of
+from metadata.ledgers.ledger_metadata import LedgerMetadata
+from metadata.paths import (
+    DELETION_SHARDS,
+    LEDGERS,
+    LEVEL_DIGITS,
+    chosen_id_path,
+    deletion_shard_path,
+    is_level_name,
+    ledger_id_of,
+    ledger_path,
+    level_names,
+)
+from metadata.store.batching import BatchingStore
+from metadata.store.interface import (
+    Cancel,
+    CompareAndSet,
+    Create,
+    Delete,
+    MetadataStore,
+    WatchCallback,
+)
+
+FIRST_VERSION: Final = Version(0)
+FIRST_LEDGER_ID: Final = LedgerId(0)
+
+
+class LedgerStore:
+    """The ledgers of a cluster, over a `MetadataStore` that it does not own."""
+
+    def __init__(self, store: MetadataStore, rng: Random, wall_clock_ms: Callable[[], int]) -> None:
+        self._store = store
+        self._writes = BatchingStore(store)
+        self._rng = rng
+        self._wall_clock_ms = wall_clock_ms
+
+    async def create(self, metadata: LedgerMetadata, *, is_chosen: bool = False) -> Version:
+        """Store a new ledger and return its version; an unknown outcome is decided by the creation
+        token. `is_chosen`: the id was chosen by the client, not allocated; it is never used again.
+
+        Raises NodeExistsError when another ledger has this id (its path is the ledger's), or when
+        a client chose the id for a ledger that was deleted since (`chosen_id_path`). Raises
+        ValueTooLargeError, and StoreUnavailableError when nothing was written.
+        """
+        path, chosen = ledger_path(metadata.ledger_id), chosen_id_path(metadata.ledger_id)
+        create = Create(path, encode_ledger_metadata(metadata))
+        # Creating and removing the node in one step only succeeds where nobody chose the id.
+        operations: list[Create | Delete] = [Create(chosen, b""), Delete(chosen, FIRST_VERSION)]
+        operations = [create, Create(chosen, b"")] if is_chosen else [*operations, create]
+        pauses = Pauses(self._rng)
+        is_unknown = False
+        while True:
+            try:
+                await self._store.multi(operations)
+            except NodeNotFoundError:
+                await self._make_parents(path, chosen)
+                continue
+            except OutcomeUnknownError:
+                is_unknown = True
+            except StoreUnavailableError:
+                if not is_unknown:
+                    raise
+            except NodeExistsError:
+                if await self._is_ours(metadata, pauses):
+                    return FIRST_VERSION
+                raise
+            else:
+                return FIRST_VERSION
+            await asyncio.sleep(pauses.next_s())
+
+    async def get(
+        self, ledger_id: LedgerId, *, fresh: bool = False
+    ) -> tuple[LedgerMetadata, Version]:
+        """Read a ledger; `fresh` sees every write that ended before.
+
+        Raises NodeNotFoundError, MetadataFormatError.
+        """
+        path = ledger_path(ledger_id)
+        stored = await self._store.get(path, fresh=fresh)
+        metadata = decode_ledger_metadata(stored.value, path)
+        if metadata.ledger_id != ledger_id:
+            raise MetadataFormatError(path, f"it describes ledger {metadata.ledger_id}")
+        return metadata, stored.version
+
+    async def compare_and_set(self, metadata: LedgerMetadata, expected: Version) -> Version:
+        """Store a change made to what was read at `expected`, and return the new version (rule
+        1.3).
+
+        While neither outcome is certain it goes on asking, for as long as the caller lets it: a
+        cancelled call may have been applied, or may yet be. Raises VersionConflictError when
+        something else was stored, NodeNotFoundError when the ledger is deleted, ValueTooLargeError.
+        """
+        path = ledger_path(metadata.ledger_id)
+        value = encode_ledger_metadata(metadata)
+        pauses = Pauses(self._rng)
+        is_unknown = False
+        while True:
+            try:
+                return await self._writes.compare_and_set(path, value, expected)
+            except (OutcomeUnknownError, StoreUnavailableError):
+                is_unknown = True
+            except VersionConflictError:
+                if not is_unknown:
+                    raise
+            version = await self._applied_version(metadata, expected, pauses)
+            if version is not None:
+                return version
+            await asyncio.sleep(pauses.next_s())  # the old version decides nothing: repeat
+
+    async def delete(self, ledger_id: LedgerId, *, guard: CompareAndSet | None = None) -> bool:
+        """Remove a ledger and tell so in the deletion feed, as one step; False if it was not there.
+
+        Repeats until it is certain that the ledger is gone, for as long as the caller lets it. With
+        `guard`, only if that applies in the same step; raises its VersionConflictError otherwise.
+        """
+        path = ledger_path(ledger_id)
+        pauses = Pauses(self._rng)
+        was_there = False
+        while True:
+            try:
+                stored = await self._store.get(path, fresh=True)
+                was_there = True
+                await self._delete(ledger_id, path, stored.version, guard)
+                await self._drop_empty_parents(path)
+                return True
+            except NodeNotFoundError as error:
+                if error.path == path:
+                    return was_there
+                await self._make_shard(ledger_id)
+            except VersionConflictError as error:
+                if guard is not None and error.path == guard.path:
+                    raise
+                await asyncio.sleep(pauses.next_s())
+            except OutcomeUnknownError:
+                await asyncio.sleep(pauses.next_s())
+            except StoreUnavailableError:
+                if not was_there:
+                    raise
+                await asyncio.sleep(pauses.next_s())
+
+    async def is_deleted(self, ledger_id: LedgerId) -> bool:
+        """Tell, by a fresh read, whether a ledger has no metadata (the second read of rule
+        10.1).
+        """
+        try:
+            await self._store.get(ledger_path(ledger_id), fresh=True)
+        except NodeNotFoundError:
+            return True
+        return False
+
+    async def list_ledger_ids(self, start: LedgerId = FIRST_LEDGER_ID) -> AsyncIterator[LedgerId]:
+        """Stream the ids from `start` on, in order, holding one node's children per level at a
+        time.
+
+        A ledger created or deleted meanwhile may or may not be among them.
+        """
+        async for names in self._walk((), level_names(start)):
+            ledger_id = ledger_id_of(names)
+            if ledger_id is not None:
+                yield ledger_id
+
+    def watch(self, ledger_id: LedgerId, callback: WatchCallback) -> Cancel:
+        """Call back after each change of a ledger; as `MetadataStore.watch_value`."""
+        return self._store.watch_value(ledger_path(ledger_id), callback)
+
+    async def _is_ours(self, metadata: LedgerMetadata, pauses: Pauses) -> bool:
+        try:
+            stored, _ = await self._read_back(metadata.ledger_id, pauses)
+        except NodeNotFoundError:  # deleted since
+            return False
+        return stored.creation_token == metadata.creation_token
+
+    async def _applied_version(
+        self, metadata: LedgerMetadata, expected: Version, pauses: Pauses
+    ) -> Version | None:
+        """Return the version of our change if it applied, None while the old one is still there."""
+        stored, version = await self._read_back(metadata.ledger_id, pauses)
+        if version == expected:
+            return None
+        if stored.update_token == metadata.update_token:
+            return version
+        raise VersionConflictError(ledger_path(metadata.ledger_id), expected)
+
+    async def _read_back(
+        self, ledger_id: LedgerId, pauses: Pauses
+    ) -> tuple[LedgerMetadata, Version]:
+        while True:
+            try:
+                return await self.get(ledger_id, fresh=True)
+            except StoreUnavailableError:
+                await asyncio.sleep(pauses.next_s())
+
+    async def _delete(
+        self, ledger_id: LedgerId, path: str, version: Version, guard: CompareAndSet | None
+    ) -> None:
+        guards = [] if guard is None else [guard]
+        told = deletion_of(ledger_id, self._wall_clock_ms())
+        try:
+            await self._store.multi([*guards, Delete(path, version), told])
+        except NodeExistsError:  # told already: an earlier life of the same id
+            await self._store.multi([*guards, Delete(path, version)])
+
+    async def _make_shard(self, ledger_id: LedgerId) -> None:
+        try:
+            await self._store.create(deletion_shard_path(ledger_id % DELETION_SHARDS), b"")
+        except (NodeExistsError, OutcomeUnknownError):
+            return
+
+    async def _make_parents(self, *paths: str) -> None:
+        for path in paths:
+            try:
+                await self._store.create(path.rpartition("/")[0], b"")
+            except (NodeExistsError, OutcomeUnknownError):
+                continue
+
+    async def _drop_empty_parents(self, path: str) -> None:
+        """Remove the levels above that hold nothing any more; whoever creates there makes them
+        again.
+        """
+        for _ in range(len(LEVEL_DIGITS) - 1):
+            path = path.rpartition("/")[0]
+            try:
+                await self._store.delete(path, FIRST_VERSION)
+            except (
+                NodeNotFoundError,
+                NodeNotEmptyError,
+                OutcomeUnknownError,
+                StoreUnavailableError,
+            ):
+                return
+
+    async def _walk(
+        self, above: tuple[str, ...], start: tuple[str, ...]
+    ) -> AsyncIterator[tuple[str, ...]]:
+        level = len(above)
+        for name in await self._store.children("/".join((LEDGERS, *above))):
+            names = (*above, name)
+            if not is_level_name(level, name) or names < start[: level + 1]:
+                continue
+            if level + 1 == len(LEVEL_DIGITS):
+                yield names
+            else:
+                async for found in self._walk(names, start):
+                    yield found

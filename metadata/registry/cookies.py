@@ -1,0 +1,165 @@
+"""Keeps the identity of each bookie, and of the cluster, where all can see it.
+
+Leaves the copies on a bookie's disks, and comparing them, to the bookie.
+
+Format: a cookie is a msgpack array [1, bookie id str, instance bin of 16 bytes, created int in
+milliseconds since 1970, directory count int, directories hash bin]; the cluster's instance is [1,
+bin of 16 bytes].
+
+Invariants: a cookie is created once and changed only by compare-and-set; the cluster's instance is
+made once and never changes.
+
+Source: protocol rules 2.1-2.2.
+"""
+
+from dataclasses import dataclass
+from random import Random
+from typing import Final
+
+from metadata.errors import (
+    MetadataFormatError,
+    NodeExistsError,
+    NodeNotFoundError,
+    OutcomeUnknownError,
+    VersionConflictError,
+)
+from metadata.ids import BookieId, Version, is_bookie_id
+from metadata.msgpack_fields import (
+    FieldError,
+    bytes_of,
+    int_of,
+    pack,
+    text_of,
+    unpack_versioned,
+)
+from metadata.paths import COOKIES, INSTANCE, cookie_path
+from metadata.store.interface import MetadataStore
+
+INSTANCE_BYTES: Final = 16
+
+_FORMAT_VERSION: Final = 1
+_FIELD_COUNT: Final = 6
+_INT64_MAX: Final = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class CookieRecord:
+    """A bookie's identity: a random instance made at formatting, and the directories that belong
+    together.
+    """
+
+    bookie_id: BookieId
+    instance: bytes
+    created_ms: int
+    directory_count: int
+    directories_hash: bytes
+    format_version: int = _FORMAT_VERSION
+
+
+class CookieStore:
+    """The cookies of a cluster's bookies."""
+
+    def __init__(self, store: MetadataStore) -> None:
+        self._store = store
+
+    async def create(self, record: CookieRecord) -> Version:
+        """Store a new bookie's cookie; its instance decides an unknown outcome.
+
+        Raises NodeExistsError when another bookie has this id, OutcomeUnknownError when it can be
+        repeated.
+        """
+        path = cookie_path(record.bookie_id)
+        try:
+            return await self._store.create(path, pack_cookie(record))
+        except (NodeExistsError, OutcomeUnknownError):
+            try:
+                stored, version = await self.get(record.bookie_id)
+            except NodeNotFoundError:
+                raise OutcomeUnknownError(path, "it was not there when read back") from None
+            if stored == record:
+                return version
+            raise NodeExistsError(path) from None
+
+    async def get(self, bookie_id: BookieId) -> tuple[CookieRecord, Version]:
+        """Read a cookie, freshly. Raises NodeNotFoundError, MetadataFormatError."""
+        path = cookie_path(bookie_id)
+        stored = await self._store.get(path, fresh=True)
+        return unpack_cookie(path, stored.value), stored.version
+
+    async def compare_and_set(self, record: CookieRecord, expected: Version) -> Version:
+        """Replace a cookie. Raises VersionConflictError, NodeNotFoundError, OutcomeUnknownError."""
+        path = cookie_path(record.bookie_id)
+        try:
+            return await self._store.compare_and_set(path, pack_cookie(record), expected)
+        except (OutcomeUnknownError, VersionConflictError):
+            stored, version = await self.get(record.bookie_id)
+            if stored == record and version > expected:
+                return version
+            raise
+
+    async def delete(self, bookie_id: BookieId, expected: Version) -> None:
+        """Forget a bookie for ever. Raises VersionConflictError, NodeNotFoundError."""
+        await self._store.delete(cookie_path(bookie_id), expected)
+
+    async def list_bookie_ids(self) -> list[BookieId]:
+        """Return every bookie that was ever formatted and not forgotten, whether up or not."""
+        names = await self._store.children(COOKIES, fresh=True)
+        return [BookieId(name) for name in names if is_bookie_id(name)]
+
+
+async def cluster_instance(store: MetadataStore, rng: Random) -> bytes:
+    """Return the cluster's random identity, made by whoever asks first."""
+    try:
+        return _instance_of((await store.get(INSTANCE, fresh=True)).value)
+    except NodeNotFoundError:
+        instance = rng.randbytes(INSTANCE_BYTES)
+    try:
+        await store.create(INSTANCE, pack(INSTANCE, [_FORMAT_VERSION, instance]))
+    except (NodeExistsError, OutcomeUnknownError):
+        return _instance_of((await store.get(INSTANCE, fresh=True)).value)
+    return instance
+
+
+def pack_cookie(record: CookieRecord) -> bytes:
+    """Return the stored form."""
+    return pack(
+        f"the cookie of {record.bookie_id}",
+        [
+            record.format_version,
+            record.bookie_id,
+            record.instance,
+            record.created_ms,
+            record.directory_count,
+            record.directories_hash,
+        ],
+    )
+
+
+def unpack_cookie(path: str, value: bytes) -> CookieRecord:
+    """Read a stored form. Raises MetadataFormatError for anything else."""
+    fields = unpack_versioned(path, value, _FORMAT_VERSION, _FIELD_COUNT)
+    try:
+        bookie_id = text_of(fields[1])
+        if not is_bookie_id(bookie_id):
+            raise FieldError(f"{bookie_id!r} is no bookie id")
+        return CookieRecord(
+            bookie_id=BookieId(bookie_id),
+            instance=bytes_of(fields[2]),
+            created_ms=int_of(fields[3], 0, _INT64_MAX),
+            directory_count=int_of(fields[4], 0, _INT64_MAX),
+            directories_hash=bytes_of(fields[5]),
+            format_version=int_of(fields[0], 1, _FORMAT_VERSION),
+        )
+    except FieldError as error:
+        raise MetadataFormatError(path, str(error)) from error
+
+
+def _instance_of(value: bytes) -> bytes:
+    fields = unpack_versioned(INSTANCE, value, _FORMAT_VERSION, 2)
+    try:
+        instance = bytes_of(fields[1])
+    except FieldError as error:
+        raise MetadataFormatError(INSTANCE, str(error)) from error
+    if len(instance) != INSTANCE_BYTES:
+        raise MetadataFormatError(INSTANCE, f"it has {len(instance)} bytes")
+    return instance

@@ -1,0 +1,106 @@
+"""Shows a client which bookies are up.
+
+Leaves choosing among them to the client's placement, registering to `registrar.py`, and following
+the nodes to `child_values.py`.
+
+Invariants: a bookie is dropped only when a successful read says that it is gone, never because the
+store does not answer; a bookie that left is told at once; what joined or changed is read within
+`jitter_s`, each once.
+
+Source: metadata.md, Registration; protocol rules 2.1 and 5.6.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from random import Random
+from types import MappingProxyType
+from typing import Final
+
+from metadata.callbacks import Callbacks
+from metadata.ids import BookieId, is_bookie_id
+from metadata.paths import BOOKIES
+from metadata.registry.registration import BookieRegistration, unpack_registration
+from metadata.store.child_values import ChildValues
+from metadata.store.ephemeral import unpack_held
+from metadata.store.interface import Cancel, MetadataStore
+
+JITTER_S: Final = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class BookieJoined:
+    """A bookie is up that was not."""
+
+    registration: BookieRegistration
+
+
+@dataclass(frozen=True, slots=True)
+class BookieChanged:
+    """A bookie says something else about itself, or registered anew."""
+
+    registration: BookieRegistration
+
+
+@dataclass(frozen=True, slots=True)
+class BookieLeft:
+    """A bookie is up no more."""
+
+    bookie_id: BookieId
+
+
+DirectoryEvent = BookieJoined | BookieChanged | BookieLeft
+
+
+class BookieDirectory:
+    """The registrations of all live bookies, followed until `aclose`."""
+
+    def __init__(self, store: MetadataStore, rng: Random, *, jitter_s: float = JITTER_S) -> None:
+        self._bookies: dict[BookieId, BookieRegistration] = {}
+        self._callbacks = Callbacks[DirectoryEvent]()
+        self._values = ChildValues(
+            store, BOOKIES, rng, on_value=self._put, on_gone=self._drop, jitter_s=jitter_s
+        )
+
+    @property
+    def bookies(self) -> Mapping[BookieId, BookieRegistration]:
+        """The live bookies, also those that are not writable, as last read."""
+        return MappingProxyType(self._bookies)
+
+    def on_event(self, callback: Callable[[DirectoryEvent], None]) -> Cancel:
+        """Call back with each change, after `bookies` shows it."""
+        return self._callbacks.add(callback)
+
+    async def start(self) -> None:
+        """Read every registration, and follow them from then on.
+
+        Raises StoreUnavailableError when the store does not answer.
+        """
+        await self._values.start()
+
+    async def refresh(self) -> None:
+        """Read who is registered now, and all that would be read later: for who is about to give up
+        for want of bookies. Raises MetadataError.
+        """
+        await self._values.refresh()
+
+    async def aclose(self) -> None:
+        """Stop following; `bookies` keeps what was last known."""
+        await self._values.aclose()
+
+    def _put(self, name: str, value: bytes) -> None:
+        if not is_bookie_id(name):
+            return
+        path = f"{BOOKIES}/{name}"
+        registration = unpack_registration(unpack_held(path, value).content, path)
+        known = self._bookies.get(registration.bookie_id)
+        if known == registration:
+            return
+        self._bookies[registration.bookie_id] = registration
+        self._callbacks.tell(
+            BookieJoined(registration) if known is None else BookieChanged(registration)
+        )
+
+    def _drop(self, name: str) -> None:
+        bookie_id = BookieId(name)
+        if self._bookies.pop(bookie_id, None) is not None:
+            self._callbacks.tell(BookieLeft(bookie_id))

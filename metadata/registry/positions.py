@@ -1,0 +1,136 @@
+"""Position of each bookie's log, kept outside its disk so that an old copy of the disk is noticed.
+
+Leaves when a position is recorded, and what a start concludes from it, to the bookie.
+
+Format: a position is a msgpack array [1, run bin of 16 bytes, end LSN int, is orderly bool, [file
+identity str, ...], lock identity str].
+
+Invariants: a position is changed only by compare-and-set; a write with an unknown outcome is
+decided by reading back; a node whose version is lower than one that was seen belongs to a metadata
+service that was restored from a backup.
+
+Source: protocol rules 1.2, 1.3, 2.6.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from metadata.errors import (
+    MetadataFormatError,
+    NodeExistsError,
+    NodeNotFoundError,
+    VersionConflictError,
+)
+from metadata.ids import BookieId, Version
+from metadata.msgpack_fields import (
+    FieldError,
+    array_of,
+    bool_of,
+    bytes_of,
+    int_of,
+    pack,
+    text_of,
+    unpack_versioned,
+)
+from metadata.paths import position_path
+from metadata.store.interface import MetadataStore
+
+RUN_BYTES: Final = 16
+NO_POSITION: Final = Version(-1)
+"""The version of a node that does not exist."""
+
+_FORMAT_VERSION: Final = 1
+_FIELD_COUNT: Final = 6
+_INT64_MAX: Final = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class PositionRecord:
+    """How far a bookie's log reached, and which process and files it belonged to."""
+
+    run: bytes
+    """16 random bytes of the process that recorded it."""
+    end_lsn: int
+    """Everything below it was durable."""
+    is_orderly: bool
+    """Whether the process recorded it as its last act."""
+    files: tuple[str, ...]
+    """The file identity of each directory's anchor."""
+    lock: str
+    """The identity of the lock that the process held; empty where there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredPosition:
+    """A position as read, and the version that a compare-and-set must name."""
+
+    record: PositionRecord | None
+    """None where no position was ever recorded."""
+    version: Version
+
+
+class PositionStore:
+    """Positions of a cluster's bookies."""
+
+    def __init__(self, store: MetadataStore) -> None:
+        self._store = store
+
+    async def get(self, bookie_id: BookieId) -> StoredPosition:
+        """Read a position, freshly. Raises MetadataFormatError."""
+        path = position_path(bookie_id)
+        try:
+            stored = await self._store.get(path, fresh=True)
+        except NodeNotFoundError:
+            return StoredPosition(None, NO_POSITION)
+        return StoredPosition(unpack_position(path, stored.value), stored.version)
+
+    async def put(
+        self, bookie_id: BookieId, record: PositionRecord, expected: Version
+    ) -> Version | None:
+        """Write a position if the node is at `expected`, and create it at NO_POSITION; return the
+        new version.
+
+        Returns None when the node is at another version. Raises OutcomeUnknownError, after which
+        the write may still be applied, and StoreUnavailableError, after which it is not.
+        """
+        path = position_path(bookie_id)
+        value = pack_position(bookie_id, record)
+        try:
+            if expected == NO_POSITION:
+                return await self._store.create(path, value)
+            return await self._store.compare_and_set(path, value, expected)
+        except (NodeExistsError, NodeNotFoundError, VersionConflictError):
+            return None
+
+
+def pack_position(bookie_id: BookieId, record: PositionRecord) -> bytes:
+    """Return the stored form."""
+    return pack(
+        f"the position of {bookie_id}",
+        [
+            _FORMAT_VERSION,
+            record.run,
+            record.end_lsn,
+            record.is_orderly,
+            list(record.files),
+            record.lock,
+        ],
+    )
+
+
+def unpack_position(path: str, value: bytes) -> PositionRecord:
+    """Read a stored form. Raises MetadataFormatError for anything else."""
+    fields = unpack_versioned(path, value, _FORMAT_VERSION, _FIELD_COUNT)
+    try:
+        run = bytes_of(fields[1])
+        if len(run) != RUN_BYTES:
+            raise FieldError(f"a run has {RUN_BYTES} bytes, found {len(run)}")
+        return PositionRecord(
+            run=run,
+            end_lsn=int_of(fields[2], 0, _INT64_MAX),
+            is_orderly=bool_of(fields[3]),
+            files=tuple(text_of(each) for each in array_of(fields[4])),
+            lock=text_of(fields[5]),
+        )
+    except FieldError as error:
+        raise MetadataFormatError(path, str(error)) from error

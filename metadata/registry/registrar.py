@@ -1,0 +1,112 @@
+"""Registers this process, as a bookie or as a client, for as long as it lives.
+
+Leaves holding the node to `ephemeral.py`, and what a bookie says to `registration.py`.
+
+Invariants: one live process holds a bookie's id; news of free space alone is written at most once a
+minute.
+
+Source: metadata.md, Registration and Clients; protocol rules 2.1 and 9.2.
+"""
+
+import asyncio
+from collections.abc import Callable
+from random import Random
+from typing import Final
+
+from metadata.errors import NameHeldError
+from metadata.ids import ClientId
+from metadata.paths import bookie_path, client_path
+from metadata.registry.registration import BookieRegistration, pack_registration, rewrite_due_s
+from metadata.store.ephemeral import HELD_WAIT_S, EphemeralKeeper
+from metadata.store.interface import MetadataStore
+
+CLIENT_ID_BYTES: Final = 8
+
+
+class BookieRegistrar:
+    """Keeps one bookie registered, from session to session.
+
+    `incarnation` names this process, as its position does. `dead_incarnations` are those of
+    processes that the caller has proved dead (rule 2.6): their registration is replaced at once.
+    `on_lost` is told when another process has come to hold the id: this one must stop serving.
+    """
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        registration: BookieRegistration,
+        rng: Random,
+        *,
+        incarnation: bytes | None = None,
+        dead_incarnations: tuple[bytes, ...] = (),
+        on_lost: Callable[[NameHeldError], None] | None = None,
+    ) -> None:
+        self._written = registration
+        self._written_s = 0.0
+        self._rewrite: asyncio.TimerHandle | None = None
+        self._keeper = EphemeralKeeper(
+            store,
+            bookie_path(registration.bookie_id),
+            pack_registration(registration),
+            rng,
+            incarnation=incarnation,
+            dead_incarnations=dead_incarnations,
+            on_lost=on_lost,
+        )
+
+    @property
+    def incarnation(self) -> bytes:
+        """What this process's registration carries."""
+        return self._keeper.incarnation
+
+    async def start(self, *, held_wait_s: float = HELD_WAIT_S) -> None:
+        """Register. Raises NameHeldError if another live process holds the id for `held_wait_s`."""
+        await self._keeper.start(held_wait_s=held_wait_s)
+        self._written_s = asyncio.get_running_loop().time()
+
+    def update(self, registration: BookieRegistration) -> None:
+        """Tell of a change, now or when it is due; the last one told counts."""
+        assert registration.bookie_id == self._written.bookie_id, "an id is for life"
+        loop = asyncio.get_running_loop()
+        if self._rewrite is not None:
+            self._rewrite.cancel()
+            self._rewrite = None
+        due_s = rewrite_due_s(self._written, registration, loop.time() - self._written_s)
+        if due_s == 0.0:
+            self._write(registration)
+        elif due_s is not None:
+            self._rewrite = loop.call_later(due_s, self._write, registration)
+
+    def want(self, *, registered: bool) -> None:
+        """Stay registered, or take the registration away until it is wanted again."""
+        self._keeper.want(held=registered)
+
+    async def aclose(self) -> None:
+        """Leave."""
+        if self._rewrite is not None:
+            self._rewrite.cancel()
+        await self._keeper.aclose()
+
+    def _write(self, registration: BookieRegistration) -> None:
+        self._rewrite = None
+        self._written = registration
+        self._written_s = asyncio.get_running_loop().time()
+        self._keeper.set_content(pack_registration(registration))
+
+
+class ClientRegistration:
+    """Keeps one client known to be alive: while its node is there, no repair fences its ledgers
+    (rule 9.2).
+    """
+
+    def __init__(self, store: MetadataStore, rng: Random, *, build: str = "") -> None:
+        self.client_id = ClientId(f"client-{rng.randbytes(CLIENT_ID_BYTES).hex()}")
+        self._keeper = EphemeralKeeper(store, client_path(self.client_id), build.encode(), rng)
+
+    async def start(self) -> None:
+        """Register. Raises StoreUnavailableError when the store does not answer."""
+        await self._keeper.start()
+
+    async def aclose(self) -> None:
+        """Leave."""
+        await self._keeper.aclose()

@@ -1,0 +1,166 @@
+"""Holds what a live bookie tells about itself, and its bytes.
+
+Leaves keeping it in the metadata store to `registrar.py`, and reading all of them to
+`directory.py`.
+
+Format: a msgpack array
+
+    index  field           msgpack type
+    0      format version  int, 1
+    1      bookie id       str
+    2      host            str
+    3      port            int
+    4      tls             bool
+    5      admin url       str, "" without an admin server
+    6      location        str, "/region/rack/host" (`location.py` says what "default" means)
+    7      capacity        int, bytes
+    8      free            int, bytes
+    9      weight          float
+    10     writable        bool
+    11     build           str
+    12     wire versions   [oldest int, newest int]
+    13     disk versions   [oldest int, newest int]
+    14     features        [str]
+
+Invariants: decoding gives a registration or raises MetadataFormatError, whatever the bytes.
+
+Source: metadata.md, Registration; protocol rule 2.1.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+from metadata.errors import MetadataFormatError
+from metadata.ids import BookieId, is_bookie_id
+from metadata.msgpack_fields import (
+    FieldError,
+    Packed,
+    array_of,
+    bool_of,
+    float_of,
+    int_of,
+    pack,
+    text_of,
+    unpack_versioned,
+)
+from metadata.registry.location import UNKNOWN_LOCATION, Place, place_of
+
+FREE_CHANGE_MIN: Final = 0.05
+REWRITE_INTERVAL_S: Final = 60.0
+
+_FORMAT_VERSION: Final = 1
+_FIELD_COUNT: Final = 15
+_INT64_MAX: Final = 2**63 - 1
+_PORT_MAX: Final = 65_535
+
+VersionRange = tuple[int, int]
+"""The oldest and the newest version understood."""
+
+
+@dataclass(frozen=True, slots=True)
+class BookieRegistration:
+    """A live bookie: where it is, what room it has and what it understands.
+
+    A bookie that takes no new entries is registered with `writable` false: it still serves reads.
+    """
+
+    bookie_id: BookieId
+    host: str
+    port: int
+    tls: bool = False
+    admin_url: str = ""
+    location: str = UNKNOWN_LOCATION
+    capacity_bytes: int = 0
+    free_bytes: int = 0
+    weight: float = 1.0
+    writable: bool = True
+    build: str = ""
+    wire_versions: VersionRange = (1, 1)
+    disk_versions: VersionRange = (1, 1)
+    features: tuple[str, ...] = ()
+
+    @property
+    def place(self) -> Place:
+        """The rack and the host of the bookie."""
+        return place_of(self.location, self.host)
+
+
+def encode_registration(registration: BookieRegistration) -> list[Packed]:
+    """Return the fields to be packed."""
+    return [
+        _FORMAT_VERSION,
+        registration.bookie_id,
+        registration.host,
+        registration.port,
+        registration.tls,
+        registration.admin_url,
+        registration.location,
+        registration.capacity_bytes,
+        registration.free_bytes,
+        registration.weight,
+        registration.writable,
+        registration.build,
+        list(registration.wire_versions),
+        list(registration.disk_versions),
+        list(registration.features),
+    ]
+
+
+def pack_registration(registration: BookieRegistration) -> bytes:
+    """Return the stored form."""
+    return pack(f"the registration of {registration.bookie_id}", encode_registration(registration))
+
+
+def unpack_registration(value: bytes, what: str = "a registration") -> BookieRegistration:
+    """Read a stored form. Raises MetadataFormatError for anything else."""
+    fields = unpack_versioned(what, value, _FORMAT_VERSION, _FIELD_COUNT)
+    try:
+        return _registration_of(fields)
+    except FieldError as error:
+        raise MetadataFormatError(what, str(error)) from error
+
+
+def rewrite_due_s(
+    stored: BookieRegistration, wanted: BookieRegistration, age_s: float
+) -> float | None:
+    """Return in how many seconds a registration of age `age_s` is to be rewritten; None: not for
+    this change.
+
+    News of free space waits for REWRITE_INTERVAL_S and for FREE_CHANGE_MIN of the capacity; other
+    news goes at once.
+    """
+    if replace(stored, free_bytes=wanted.free_bytes) != wanted:
+        return 0.0
+    changed = abs(wanted.free_bytes - stored.free_bytes)
+    if changed == 0 or changed < FREE_CHANGE_MIN * wanted.capacity_bytes:
+        return None
+    return max(0.0, REWRITE_INTERVAL_S - age_s)
+
+
+def _registration_of(fields: list[Packed]) -> BookieRegistration:
+    bookie_id = text_of(fields[1])
+    if not is_bookie_id(bookie_id):
+        raise FieldError(f"{bookie_id!r} is no bookie id")
+    return BookieRegistration(
+        bookie_id=BookieId(bookie_id),
+        host=text_of(fields[2]),
+        port=int_of(fields[3], 0, _PORT_MAX),
+        tls=bool_of(fields[4]),
+        admin_url=text_of(fields[5]),
+        location=text_of(fields[6]),
+        capacity_bytes=int_of(fields[7], 0, _INT64_MAX),
+        free_bytes=int_of(fields[8], 0, _INT64_MAX),
+        weight=float_of(fields[9]),
+        writable=bool_of(fields[10]),
+        build=text_of(fields[11]),
+        wire_versions=_range_of(fields[12]),
+        disk_versions=_range_of(fields[13]),
+        features=tuple(text_of(field) for field in array_of(fields[14])),
+    )
+
+
+def _range_of(field: Packed) -> VersionRange:
+    bounds = [int_of(bound, 0, _INT64_MAX) for bound in array_of(field)]
+    if len(bounds) != len(("oldest", "newest")) or bounds[0] > bounds[1]:
+        raise FieldError("a range of versions is expected")
+    return bounds[0], bounds[1]

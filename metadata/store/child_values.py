@@ -1,0 +1,172 @@
+"""Follows the nodes directly below one node, and the value of each.
+
+Leaves what the values say to its owners (`directory.py`, `broker_registry.py`,
+`in_sync_reports.py`).
+
+Invariants: a name is dropped only when a successful read says that it is gone, never because the
+store does not answer; one that went is told at once; what is new or changed is read within
+`jitter_s`, each once however many changes there were.
+
+Source: metadata.md, Registration, Storms; protocol rule 2.1.
+"""
+
+import asyncio
+import logging
+import math
+from collections.abc import Callable
+from random import Random
+from typing import Final
+
+from metadata.backoff import Pauses
+from metadata.errors import MetadataError, MetadataFormatError, NodeNotFoundError
+from metadata.store.interface import Cancel, MetadataStore, SessionState
+
+READS_AT_ONCE_MAX: Final = 64
+
+_log = logging.getLogger(__name__)
+
+
+class ChildValues:
+    """Tells of the values below `parent` until `aclose`.
+
+    `on_value` is given the name and the value of a node that is new, that changed or that may have;
+    it may raise MetadataFormatError, which is logged. `on_gone` is given the name of one that was
+    told before and is no more.
+    """
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        parent: str,
+        rng: Random,
+        *,
+        on_value: Callable[[str, bytes], None],
+        on_gone: Callable[[str], None],
+        jitter_s: float = 0.0,
+    ) -> None:
+        self._store = store
+        self._parent = parent
+        self._rng = rng
+        self._on_value = on_value
+        self._on_gone = on_gone
+        self._jitter_s = jitter_s
+        self._watches: dict[str, Cancel] = {}
+        self._due_s: dict[str, float] = {}
+        self._names_changed = False
+        self._wake = asyncio.Event()
+        self._cancel_names: Cancel | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Read every value, and follow them from then on.
+
+        Raises StoreUnavailableError when the store does not answer.
+        """
+        assert self._task is None, "started once"
+        self._cancel_names = self._store.watch_children(self._parent, self._mark_names)
+        try:
+            await self.refresh()
+        except BaseException:
+            self._cancel_watches()
+            raise
+        self._task = asyncio.get_running_loop().create_task(self._follow())
+
+    async def refresh(self) -> None:
+        """Read which names there are now, and all that would be read later. Raises
+        MetadataError.
+        """
+        await self._read_names(jitter_s=0.0, fresh=True)
+        await self._read_due(math.inf)
+
+    async def aclose(self) -> None:
+        """Stop following."""
+        self._cancel_watches()
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    def _cancel_watches(self) -> None:
+        if self._cancel_names is not None:
+            self._cancel_names()
+        for cancel in self._watches.values():
+            cancel()
+        self._watches.clear()
+
+    def _mark_names(self) -> None:
+        self._names_changed = True
+        self._wake.set()
+
+    def _mark_changed(self, name: str) -> None:
+        now = asyncio.get_running_loop().time()
+        self._due_s.setdefault(name, now + self._rng.random() * self._jitter_s)
+        self._wake.set()
+
+    async def _follow(self) -> None:
+        loop = asyncio.get_running_loop()
+        pauses = Pauses(self._rng)
+        while True:
+            await self._wait_for_work(loop.time())
+            try:
+                if self._names_changed:
+                    self._names_changed = False
+                    await self._read_names(jitter_s=self._jitter_s)
+                await self._read_due(loop.time())
+                pauses.count = 0
+            except MetadataError as error:
+                if self._store.session_state is SessionState.CLOSED:
+                    return
+                _log.debug("what is known of %s stays as it was: %s", self._parent, error)
+                self._names_changed = True
+                await asyncio.sleep(pauses.next_s())
+
+    async def _wait_for_work(self, now: float) -> None:
+        if self._names_changed:
+            return
+        delay = max(0.0, min(self._due_s.values()) - now) if self._due_s else None
+        try:
+            async with asyncio.timeout(delay):
+                await self._wake.wait()
+        except TimeoutError:
+            return
+        self._wake.clear()
+
+    async def _read_names(self, *, jitter_s: float, fresh: bool = False) -> None:
+        present = dict.fromkeys(await self._store.children(self._parent, fresh=fresh))
+        for name in [known for known in self._watches if known not in present]:
+            self._watches.pop(name)()
+            self._due_s.pop(name, None)
+            self._on_gone(name)
+        now = asyncio.get_running_loop().time()
+        for name in present:
+            if name not in self._watches:
+                self._watch(name)
+                self._due_s[name] = now + self._rng.random() * jitter_s
+
+    def _watch(self, name: str) -> None:
+        self._watches[name] = self._store.watch_value(
+            f"{self._parent}/{name}", lambda: self._mark_changed(name)
+        )
+
+    async def _read_due(self, now: float) -> None:
+        due = [name for name, due_s in self._due_s.items() if due_s <= now]
+        for start in range(0, len(due), READS_AT_ONCE_MAX):
+            await asyncio.gather(
+                *[self._read(name) for name in due[start : start + READS_AT_ONCE_MAX]]
+            )
+
+    async def _read(self, name: str) -> None:
+        due_s = self._due_s.pop(name, 0.0)  # a refresh and the follower may both read it
+        try:
+            stored = await self._store.get(f"{self._parent}/{name}")
+        except NodeNotFoundError:
+            self._mark_names()  # the list of names tells that it went
+            return
+        except MetadataError:
+            self._due_s[name] = due_s
+            raise
+        if name not in self._watches:
+            return  # it went while it was read
+        try:
+            self._on_value(name, stored.value)
+        except MetadataFormatError as error:
+            _log.warning("a value below %s is not used: %s", self._parent, error)

@@ -1,0 +1,332 @@
+"""Runs a real ZooKeeper server as a child process, for use on one machine and for tests.
+
+Leaves finding Java and the jars to `embedded_java.py`, and dying with this process to
+`embedded_supervisor.py`.
+
+Format: `data_dir` holds zookeeper.properties (written at each start), zookeeper.log (what Java
+printed), port (the port of the last start), lock (held by the server while it lives) and
+ZooKeeper's own version-2.
+
+Invariants: the server dies with this process; one server per data directory; what answers at the
+port is our server; each write is on disk before it is answered (forceSync stays on).
+
+Source: ZooKeeper 3.9, administrator's guide.
+"""
+
+import asyncio
+import contextlib
+import fcntl
+import importlib.util
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import IO, Final, Self
+
+from metadata.errors import EmbeddedServerError, PortInUseError
+from metadata.store.embedded_java import find_jars, find_java
+
+HOST: Final = "127.0.0.1"
+START_TIMEOUT_S: Final = 30.0
+STOP_TIMEOUT_S: Final = 5.0
+LOCK_TIMEOUT_S: Final = 5.0
+POLL_S: Final = 0.01
+ANSWER_TIMEOUT_S: Final = 2.0
+READY_TIMEOUT_S: Final = 0.2  # one that is just starting accepts, and may never answer
+LOG_TAIL_BYTES: Final = 2_000
+TICK_MS: Final = 500
+HEAP_MB: Final = 512
+SESSION_TIMEOUT_MAX_MS: Final = 60_000
+PORT_TRIES: Final = 5
+
+_SUPERVISOR: Final = "metadata.store.embedded_supervisor"
+_MAIN_CLASS: Final = "org.apache.zookeeper.server.ZooKeeperServerMain"
+
+
+class EmbeddedZooKeeper:
+    """A ZooKeeper server of our own. `port` 0 takes that of the last start if it is free, else
+    any.
+    """
+
+    def __init__(
+        self,
+        data_dir: Path | str,
+        *,
+        port: int = 0,
+        tick_ms: int = TICK_MS,
+        heap_mb: int = HEAP_MB,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        self.data_dir = Path(data_dir).absolute()
+        self._wanted_port = port
+        self._tick_ms = tick_ms
+        self._heap_mb = heap_mb
+        self._environment = os.environ if environment is None else environment
+        self._port = 0
+        self._supervisor: subprocess.Popen[bytes] | None = None
+        self._pid = 0
+
+    @property
+    def port(self) -> int:
+        """Where it listens, on the loopback address."""
+        return self._port
+
+    @property
+    def address(self) -> str:
+        """Its `host:port`."""
+        return f"{HOST}:{self._port}"
+
+    @property
+    def uri(self) -> str:
+        """Its metadata URI, without a chroot."""
+        return f"zk://{self.address}"
+
+    @property
+    def pid(self) -> int:
+        """The process id of the Java process; 0 while none runs."""
+        return self._pid if self.is_running else 0
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the process lives, also if paused."""
+        return self._supervisor is not None and self._supervisor.poll() is None
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+    async def start(self) -> None:
+        """Start and wait until it answers.
+
+        Raises EmbeddedServerError (no Java, no jars, directory in use, what the log says),
+        PortInUseError.
+        """
+        assert not self.is_running, "started once"
+        java = find_java(self._environment)
+        jars = find_jars()
+        self.data_dir.mkdir(parents=True, exist_ok=True)
+        lock = await self._lock()
+        try:
+            for attempt in range(PORT_TRIES):
+                self._port = self._choose_port()
+                self._spawn(java, jars, lock)
+                if await self._wait_until_ready(is_last=attempt == PORT_TRIES - 1):
+                    break
+        except BaseException:
+            self.kill()
+            raise
+        finally:
+            os.close(lock)  # the server holds it on
+        (self.data_dir / "port").write_text(f"{self._port}\n")
+
+    async def stop(self) -> None:
+        """End the server in order, or by force after STOP_TIMEOUT_S."""
+        if self.is_running:
+            os.kill(self._pid, signal.SIGCONT)
+            os.kill(self._pid, signal.SIGTERM)
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + STOP_TIMEOUT_S
+        while self.is_running and loop.time() < deadline:  # noqa: ASYNC110  # another process
+            await asyncio.sleep(POLL_S)
+        self.kill()
+
+    def kill(self) -> None:
+        """End the server at once, as kill -9 does."""
+        if self._supervisor is None:
+            return
+        if self.is_running and self._pid:
+            os.kill(self._pid, signal.SIGKILL)
+        _close(self._supervisor.stdin)  # also ends a server whose process id is not known yet
+        _close(self._supervisor.stdout)
+        self._supervisor.wait()
+        self._supervisor = None
+        self._pid = 0
+
+    def pause(self) -> None:
+        """Freeze the server; its clients see silence."""
+        assert self.is_running
+        os.kill(self._pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Thaw the server."""
+        assert self.is_running
+        os.kill(self._pid, signal.SIGCONT)
+
+    async def restart(self) -> None:
+        """Stop if running, and start on the same port with the same data."""
+        await self.stop()
+        await self.start()
+
+    async def _lock(self) -> int:
+        """Return a locked descriptor, waiting for an earlier server that is just ending."""
+        descriptor = os.open(self.data_dir / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + LOCK_TIMEOUT_S
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if loop.time() >= deadline:
+                    os.close(descriptor)
+                    raise EmbeddedServerError(
+                        f"{self.data_dir} is in use by another ZooKeeper server: stop that one, "
+                        "or give another directory"
+                    ) from None
+                await asyncio.sleep(POLL_S)
+            else:
+                return descriptor
+
+    def _choose_port(self) -> int:
+        wanted = self._port or self._wanted_port
+        if wanted == 0:
+            with contextlib.suppress(OSError, ValueError):
+                wanted = int((self.data_dir / "port").read_text())
+        if wanted and _is_free(wanted):
+            return wanted
+        if self._wanted_port:
+            raise PortInUseError(HOST, self._wanted_port)
+        with socket.socket() as probe:
+            probe.bind((HOST, 0))
+            return int(probe.getsockname()[1])
+
+    def _spawn(self, java: Path, jars: list[Path], lock: int) -> None:
+        properties = self.data_dir / "zookeeper.properties"
+        properties.write_text(self._properties(), encoding="ascii")
+        command = [
+            str(java),
+            "-Xms16m",
+            f"-Xmx{self._heap_mb}m",
+            "-XX:+UseSerialGC",
+            "-XX:TieredStopAtLevel=1",
+            "-Dzookeeper.admin.enableServer=false",
+            "-cp",
+            os.pathsep.join(map(str, jars)),
+            _MAIN_CLASS,
+            str(properties),
+        ]
+        supervisor = importlib.util.find_spec(_SUPERVISOR)  # found, not imported
+        assert supervisor is not None
+        assert supervisor.origin is not None
+        with (self.data_dir / "zookeeper.log").open("wb") as log:
+            self._supervisor = subprocess.Popen(
+                [sys.executable, "-I", "-S", supervisor.origin, str(lock), *command],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                pass_fds=(lock,),
+                start_new_session=True,  # Ctrl-C is for us, who then stop it in order
+                cwd=self.data_dir,
+            )
+        assert self._supervisor.stdout is not None
+        self._pid = int(self._supervisor.stdout.readline() or 0)
+
+    def _properties(self) -> str:
+        settings = {
+            "dataDir": self.data_dir,
+            "clientPort": self._port,
+            "clientPortAddress": HOST,
+            "tickTime": self._tick_ms,
+            "minSessionTimeout": 2 * self._tick_ms,
+            "maxSessionTimeout": SESSION_TIMEOUT_MAX_MS,
+            "maxClientCnxns": 0,
+            "admin.enableServer": "false",
+            "4lw.commands.whitelist": "srvr,conf,ruok,mntr",
+            "autopurge.snapRetainCount": 3,
+            "autopurge.purgeInterval": 1,
+        }
+        return "".join(f"{name}={_escaped(str(value))}\n" for name, value in settings.items())
+
+    async def _wait_until_ready(self, *, is_last: bool) -> bool:
+        """Return True when our server answers; False when its port was taken by another one just
+        now.
+        """
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + START_TIMEOUT_S
+        while loop.time() < deadline:
+            if not self.is_running:
+                status = self._supervisor.returncode if self._supervisor else None
+                taken = not _is_free(self._port)
+                self.kill()
+                if taken and self._wanted_port:
+                    raise PortInUseError(HOST, self._wanted_port)
+                if taken and not is_last:
+                    self._port = 0
+                    return False
+                raise EmbeddedServerError(
+                    f"ZooKeeper ended with status {status} while starting: {self._log_tail()}"
+                )
+            if await self._answers():
+                return True
+            await asyncio.sleep(POLL_S)
+        raise EmbeddedServerError(
+            f"ZooKeeper did not answer at {self.address} within {START_TIMEOUT_S} s: "
+            f"{self._log_tail()}"
+        )
+
+    async def _answers(self) -> bool:
+        """Tell whether our server serves: another one would name another directory."""
+        mode = await four_letter_word(HOST, self._port, "srvr", timeout_s=READY_TIMEOUT_S)
+        if "Mode:" not in mode:
+            return False
+        configuration = await four_letter_word(HOST, self._port, "conf")
+        return f"dataDir={self.data_dir / 'version-2'}" in configuration.splitlines()
+
+    def _log_tail(self) -> str:
+        with contextlib.suppress(OSError):
+            text = (self.data_dir / "zookeeper.log").read_bytes()[-LOG_TAIL_BYTES:]
+            if text.strip():
+                return text.decode(errors="replace").strip()
+        return "its log is empty"
+
+
+async def four_letter_word(
+    host: str, port: int, word: str, *, timeout_s: float = ANSWER_TIMEOUT_S
+) -> str:
+    """Return a ZooKeeper server's answer to one of its four-letter words; "" without one."""
+    try:
+        async with asyncio.timeout(timeout_s):
+            reader, writer = await asyncio.open_connection(host, port)
+            try:
+                writer.write(word.encode())
+                return (await reader.read(-1)).decode(errors="replace")
+            finally:
+                writer.close()
+    except (OSError, TimeoutError):
+        return ""
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.settimeout(ANSWER_TIMEOUT_S)
+        if probe.connect_ex((HOST, port)) == 0:
+            return False
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+        except OSError:
+            return False
+    return True
+
+
+def _escaped(text: str) -> str:
+    """Return a value for a Java properties file."""
+    escaped = text.replace("\\", "\\\\")
+    return "".join(c if c.isascii() else _unicode_escapes(c) for c in escaped)
+
+
+def _unicode_escapes(character: str) -> str:
+    units = character.encode("utf-16-be")
+    return "".join(f"\\u{units[i]:02x}{units[i + 1]:02x}" for i in range(0, len(units), 2))
+
+
+def _close(stream: IO[bytes] | None) -> None:
+    if stream is not None:
+        with contextlib.suppress(OSError):
+            stream.close()

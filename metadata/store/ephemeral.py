@@ -1,0 +1,217 @@
+"""Keeps one ephemeral node of ours in place, from session to session.
+
+Leaves what the node says to its owner (`registrar.py`).
+
+Format: the node's value is a msgpack array [1, incarnation bin of 16 bytes, session id int, content
+bin].
+
+Invariants: a node with another incarnation is never removed or overwritten, unless the caller knows
+that one to be dead; a node of an earlier session of ours is replaced, because it is about to
+vanish.
+
+Source: protocol rules 2.1 and 9.2.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+from typing import Final
+
+from metadata.backoff import Pauses
+from metadata.errors import (
+    MetadataError,
+    MetadataFormatError,
+    NameHeldError,
+    NodeExistsError,
+    NodeNotFoundError,
+    OutcomeUnknownError,
+    VersionConflictError,
+)
+from metadata.ids import Version
+from metadata.msgpack_fields import FieldError, bytes_of, int_of, pack, unpack_versioned
+from metadata.store.interface import Cancel, MetadataStore, SessionState, Stored
+
+INCARNATION_BYTES: Final = 16
+HELD_WAIT_S: Final = 30.0
+HELD_POLL_S: Final = 0.2
+
+_FORMAT_VERSION: Final = 1
+_INT64_MAX: Final = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class HeldNode:
+    """What an ephemeral node says: who holds it, by which session, and its content."""
+
+    incarnation: bytes
+    session_id: int
+    content: bytes
+
+
+def pack_held(held: HeldNode) -> bytes:
+    """Return the stored form."""
+    session_id = held.session_id & _INT64_MAX
+    return pack("an ephemeral node", [_FORMAT_VERSION, held.incarnation, session_id, held.content])
+
+
+def unpack_held(path: str, value: bytes) -> HeldNode:
+    """Read a stored form. Raises MetadataFormatError for anything else."""
+    fields = unpack_versioned(path, value, _FORMAT_VERSION, 4)
+    try:
+        return HeldNode(bytes_of(fields[1]), int_of(fields[2], 0, _INT64_MAX), bytes_of(fields[3]))
+    except FieldError as error:
+        raise MetadataFormatError(path, str(error)) from error
+
+
+class EphemeralKeeper:
+    """Holds one path for this process until `aclose`; `on_lost` tells when another has come to hold
+    it.
+    """
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        path: str,
+        content: bytes,
+        rng: Random,
+        *,
+        incarnation: bytes | None = None,
+        dead_incarnations: tuple[bytes, ...] = (),
+        on_lost: Callable[[NameHeldError], None] | None = None,
+    ) -> None:
+        """Take the incarnation of this process, or draw one."""
+        self._store = store
+        self._path = path
+        self._content = content
+        self._rng = rng
+        self._dead_incarnations = dead_incarnations
+        self._on_lost = on_lost
+        self.incarnation = incarnation or rng.randbytes(INCARNATION_BYTES)
+        self._is_wanted = True
+        self._wake = asyncio.Event()
+        self._cancel: Cancel | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self, *, held_wait_s: float = HELD_WAIT_S) -> None:
+        """Take the path, waiting up to `held_wait_s` for a holder that may be gone.
+
+        Raises NameHeldError if it stays, StoreUnavailableError when the store does not answer.
+        """
+        assert self._task is None, "started once"
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + held_wait_s
+        pauses = Pauses(self._rng)
+        while True:
+            try:
+                if await self._ensure():
+                    break
+            except NameHeldError:
+                if loop.time() >= deadline:
+                    raise
+                await asyncio.sleep(HELD_POLL_S)
+            except (OutcomeUnknownError, VersionConflictError):
+                if loop.time() >= deadline:
+                    raise
+                await asyncio.sleep(pauses.next_s())
+        # also called after every suspension and with every new session
+        self._cancel = self._store.watch_value(self._path, self._wake.set)
+        self._task = loop.create_task(self._keep())
+
+    def set_content(self, content: bytes) -> None:
+        """Have the node say something else, as soon as can be."""
+        if content != self._content:
+            self._content = content
+            self._wake.set()
+
+    def want(self, *, held: bool) -> None:
+        """Hold the node, or take it away until it is wanted again, as soon as can be."""
+        self._is_wanted = held
+        self._wake.set()
+
+    async def aclose(self) -> None:
+        """Stop keeping, and remove the node if it is ours and the store answers; the session's end
+        does the same.
+        """
+        if self._task is None or self._cancel is None:
+            return
+        self._cancel()
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+        with contextlib.suppress(MetadataError):
+            stored = await self._store.get(self._path, fresh=True)
+            if unpack_held(self._path, stored.value).incarnation == self.incarnation:
+                await self._store.delete(self._path, stored.version)
+
+    async def _keep(self) -> None:
+        pauses = Pauses(self._rng)
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            try:
+                if await self._ensure():
+                    pauses.count = 0
+                else:
+                    self._wake.set()
+            except NameHeldError as error:
+                if self._on_lost is not None:
+                    self._on_lost(error)
+                return
+            except MetadataError as error:
+                if self._store.session_state is SessionState.CLOSED:
+                    return
+                if not isinstance(error, NodeNotFoundError | VersionConflictError):
+                    await asyncio.sleep(pauses.next_s())
+                self._wake.set()
+
+    async def _ensure(self) -> bool:
+        """Make the node be there, of this session and with this content, or not be there while it
+        is not wanted; False: look again.
+        """
+        if not self._is_wanted:
+            return await self._remove_own()
+        value = pack_held(HeldNode(self.incarnation, self._store.session_id, self._content))
+        stored = await self._read()
+        if stored is None:
+            return await self._create(value)
+        if stored.value == value:
+            return True
+        if self._is_live_ours(stored):
+            await self._store.compare_and_set(self._path, value, stored.version)
+            return True
+        await self._remove_old(stored.value, stored.version)
+        return False
+
+    async def _read(self) -> Stored | None:
+        try:
+            return await self._store.get(self._path, fresh=True)
+        except NodeNotFoundError:
+            return None
+
+    async def _create(self, value: bytes) -> bool:
+        try:
+            await self._store.create(self._path, value, ephemeral=True)
+        except NodeExistsError:
+            return False  # another's, or an earlier attempt of ours
+        return True
+
+    async def _remove_own(self) -> bool:
+        stored = await self._read()
+        if stored is None:
+            return True
+        if unpack_held(self._path, stored.value).incarnation == self.incarnation:
+            await self._store.delete(self._path, stored.version)
+        return True
+
+    def _is_live_ours(self, stored: Stored) -> bool:
+        held = unpack_held(self._path, stored.value)
+        session_id = self._store.session_id & _INT64_MAX
+        return held.incarnation == self.incarnation and held.session_id == session_id
+
+    async def _remove_old(self, value: bytes, version: Version) -> None:
+        held = unpack_held(self._path, value)
+        if held.incarnation not in (self.incarnation, *self._dead_incarnations):
+            raise NameHeldError(self._path)
+        with contextlib.suppress(NodeNotFoundError):
+            await self._store.delete(self._path, version)

@@ -1,0 +1,109 @@
+"""Gives out numbers that no one else in the cluster ever gets from the same node.
+
+Leaves what the numbers stand for to its owners: producers' ids, and `replica_numbers.py`.
+
+Format: the node's value is a msgpack array [1, first number that is in no block yet].
+
+Invariants: a block of numbers is taken by compare-and-set, so it has one owner; a block whose
+taking has an unknown outcome is left unused: numbers are unique, not dense.
+
+Source: metadata.md, Ids; protocol rule 1.2; Kafka's KIP-98 of producers' ids.
+"""
+
+import asyncio
+from random import Random
+from typing import Final
+
+from metadata.backoff import Pauses
+from metadata.errors import (
+    MetadataError,
+    MetadataFormatError,
+    NodeExistsError,
+    NodeNotFoundError,
+    OutcomeUnknownError,
+    VersionConflictError,
+)
+from metadata.msgpack_fields import FieldError, int_of, pack, unpack_versioned
+from metadata.store.interface import MetadataStore
+
+BLOCK_NUMBERS: Final = 1_000
+NUMBER_MAX: Final = 2**63 - 2
+ATTEMPTS_MAX: Final = 100
+
+_FORMAT_VERSION: Final = 1
+
+
+class NumberBlocks:
+    """Hands out the numbers of a block, and takes another block when it is used up."""
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        rng: Random,
+        path: str,
+        block: int = BLOCK_NUMBERS,
+        *,
+        first: int = 0,
+        last: int = NUMBER_MAX,
+    ) -> None:
+        self._store = store
+        self._rng = rng
+        self._path = path
+        self._block = block
+        self._first = first
+        self._last = last
+        self._next = 0
+        self._end = 0
+        self._taking = asyncio.Lock()
+
+    async def next(self) -> int:
+        """Return a number that was never returned before, here or elsewhere.
+
+        Raises StoreUnavailableError and the like when a block is needed and cannot be taken.
+        """
+        async with self._taking:
+            if self._next >= self._end:
+                self._next = await self._take_block()
+                self._end = self._next + self._block
+            number = self._next
+            self._next += 1
+            return number
+
+    async def _take_block(self) -> int:
+        pauses = Pauses(self._rng)
+        for _ in range(ATTEMPTS_MAX):
+            try:
+                return await self._try_block()
+            except (NodeExistsError, VersionConflictError, OutcomeUnknownError):
+                await asyncio.sleep(pauses.next_s())
+        raise MetadataError(f"no block of {self._path} could be taken in {ATTEMPTS_MAX} attempts")
+
+    async def _try_block(self) -> int:
+        try:
+            stored = await self._store.get(self._path, fresh=True)
+        except NodeNotFoundError:
+            await self._store.create(self._path, pack_block(self._path, self._first + self._block))
+            return self._first
+        first = unpack_block(self._path, stored.value, self._first)
+        end = first + self._block
+        if end - 1 > self._last:
+            raise MetadataError(f"every number of {self._path} has been given out")
+        await self._store.compare_and_set(self._path, pack_block(self._path, end), stored.version)
+        return first
+
+
+def pack_block(path: str, first_free: int) -> bytes:
+    """Return a node's value, of which `first_free` is the first number that is in no block yet."""
+    return pack(path, [_FORMAT_VERSION, first_free])
+
+
+def unpack_block(path: str, value: bytes, first: int) -> int:
+    """Return the first number that is in no block yet, which is never below `first`.
+
+    Raises MetadataFormatError where the value is not one of a block's node.
+    """
+    fields = unpack_versioned(path, value, _FORMAT_VERSION, 2)
+    try:
+        return int_of(fields[1], first, NUMBER_MAX + 1)
+    except FieldError as error:
+        raise MetadataFormatError(path, str(error)) from error

@@ -1,0 +1,374 @@
+"""Implements the metadata store over ZooKeeper.
+
+Leaves kazoo and its threads to `zookeeper_session.py`, and keeping watches armed to
+`zookeeper_watches.py`.
+
+Invariants: a write that reached kazoo and has no answer is of unknown outcome; one that waited for
+a connection in vain was certainly not sent; the session is taken for expired by this process's own
+clock, counted from the sending of the last request that was answered, because the server's word
+comes only after a reconnect.
+
+Source: protocol rule 1.3; metadata.md.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from random import Random
+from typing import TYPE_CHECKING, Any, Final
+
+from metadata.errors import (
+    MetadataError,
+    NodeExistsError,
+    NodeNotFoundError,
+    OutcomeUnknownError,
+    StoreClosedError,
+    StoreUnavailableError,
+)
+from metadata.ids import Version
+from metadata.store.interface import (
+    PARENT_ATTEMPTS_MAX,
+    Cancel,
+    Check,
+    CompareAndSet,
+    Create,
+    Delete,
+    MetadataStore,
+    Operation,
+    SessionCallback,
+    SessionState,
+    Stored,
+    WatchCallback,
+    check_multi,
+)
+from metadata.store.uri import MetadataUri, parse_metadata_uri
+from metadata.store.zookeeper_calls import (
+    CONNECTION_ERRORS,
+    CallError,
+    NoNode,
+    is_bystander,
+    transaction_call,
+    translated,
+    version_of,
+)
+from metadata.store.zookeeper_lease import SessionLease
+from metadata.store.zookeeper_session import LinkNews, LinkUp, ZooKeeperSession
+from metadata.store.zookeeper_watches import WatchEntry, WatchKind, WatchTable
+
+OPERATION_TIMEOUT_S: Final = 10.0
+SESSION_TIMEOUT_S: Final = 10.0
+HEARTBEATS_PER_SESSION: Final = 3
+NO_NODE_STATE: Final = -1
+
+_log = logging.getLogger(__name__)
+
+
+async def open_store(
+    uri: str,
+    *,
+    rng: Random,
+    operation_timeout_s: float = OPERATION_TIMEOUT_S,
+    session_timeout_s: float = SESSION_TIMEOUT_S,
+) -> MetadataStore:
+    """Connect to `zk://h1:2181,h2:2181/chroot`, and make the chroot if it is missing.
+
+    Raises InvalidUriError, and StoreUnavailableError when no server answers within
+    `operation_timeout_s`.
+    """
+    store = ZooKeeperMetadataStore(
+        parse_metadata_uri(uri),
+        rng,
+        operation_timeout_s=operation_timeout_s,
+        session_timeout_s=session_timeout_s,
+    )
+    try:
+        await store.connect()
+    except BaseException:
+        await store.aclose()
+        raise
+    return store
+
+
+class ZooKeeperMetadataStore:
+    """One session with a ZooKeeper service; made by `open_store`."""
+
+    def __init__(
+        self,
+        uri: MetadataUri,
+        rng: Random,
+        *,
+        operation_timeout_s: float = OPERATION_TIMEOUT_S,
+        session_timeout_s: float = SESSION_TIMEOUT_S,
+    ) -> None:
+        self._address = uri.text
+        self._operation_timeout_s = operation_timeout_s
+        self._lease = SessionLease(session_timeout_s, asyncio.get_running_loop().time())
+        self._is_up = asyncio.Event()
+        self._session = ZooKeeperSession(uri, session_timeout_s, rng, self._hear)
+        self._watches = WatchTable(self._arm)
+        self._heart: asyncio.Task[None] | None = None
+
+    async def connect(self) -> None:
+        """Begin the session. Raises StoreUnavailableError when no server answers in time."""
+        self._session.start()
+        self._heart = asyncio.get_running_loop().create_task(self._beat())
+        await self._read("/", self._session.make_root)
+        await self._read("/", lambda: self._session.submit("exists", "/"))
+
+    @property
+    def address(self) -> str:
+        """Where the service is, for messages."""
+        return self._address
+
+    @property
+    def session_state(self) -> SessionState:
+        """What may be believed of the session now."""
+        return self._lease.state
+
+    @property
+    def session_id(self) -> int:
+        """Changes with every new session."""
+        return self._lease.session_id
+
+    async def create(
+        self, path: str, value: bytes, *, ephemeral: bool = False, make_parents: bool = True
+    ) -> Version:
+        """Create a node (see `MetadataStore`)."""
+        operation = Create(path, value, ephemeral)
+        check_multi([operation])
+        for _ in range(PARENT_ATTEMPTS_MAX if make_parents else 0):
+            try:
+                return await self._create(operation)
+            except NodeNotFoundError:
+                await self._make_parents(path)
+        return await self._create(operation)
+
+    async def get(self, path: str, *, fresh: bool = False) -> Stored:
+        """Read a node (see `MetadataStore`)."""
+        value, stat = await self._read(path, lambda: self._session.submit("get", path), fresh=fresh)
+        return Stored(value, Version(stat.version), stat.ephemeralOwner != 0)
+
+    async def compare_and_set(self, path: str, value: bytes, expected: Version) -> Version:
+        """Write if the version matches (see `MetadataStore`)."""
+        operation = CompareAndSet(path, value, expected)
+        check_multi([operation])
+        stat = await self._write(
+            operation, lambda: self._session.submit("set", path, value, version=expected)
+        )
+        return Version(stat.version)
+
+    async def delete(self, path: str, expected: Version) -> None:
+        """Delete if the version matches (see `MetadataStore`)."""
+        operation = Delete(path, expected)
+        await self._write(operation, lambda: self._session.submit("delete", path, version=expected))
+
+    async def children(self, path: str, *, fresh: bool = False) -> list[str]:
+        """Return the sorted names below a node (see `MetadataStore`)."""
+        try:
+            names, _stat = await self._read(
+                path,
+                lambda: self._session.submit("get_children", path, include_data=True),
+                fresh=fresh,
+            )
+        except NodeNotFoundError:
+            return []
+        return sorted(names)
+
+    async def multi(self, operations: Sequence[Operation]) -> list[Version]:
+        """Apply all operations or none (see `MetadataStore`)."""
+        check_multi(operations)
+        calls = [transaction_call(operation) for operation in operations]
+        results = await self._write(operations[0], lambda: self._session.submit_transaction(calls))
+        for operation, result in zip(operations, results, strict=False):
+            if isinstance(result, Exception) and not is_bystander(result):
+                raise self._error_of(result, operation) from result
+        if len(results) != len(operations) or any(isinstance(x, Exception) for x in results):
+            raise MetadataError(f"a multi at {operations[0].path} was refused: {results}")
+        return [version_of(*pair) for pair in zip(operations, results, strict=True)]
+
+    def watch_value(self, path: str, callback: WatchCallback) -> Cancel:
+        """Call back after each change of a node (see `MetadataStore`)."""
+        self._require_open()
+        return self._watches.add(path, WatchKind.VALUE, callback)
+
+    def watch_children(self, path: str, callback: WatchCallback) -> Cancel:
+        """Call back after each change of the names below a node (see `MetadataStore`)."""
+        self._require_open()
+        return self._watches.add(path, WatchKind.CHILDREN, callback)
+
+    def on_session(self, callback: SessionCallback) -> Cancel:
+        """Call back at every change of the session's state."""
+        return self._lease.on_session(callback)
+
+    async def aclose(self) -> None:
+        """End the session: its ephemeral nodes go at once, or, if no server answers, after the
+        session timeout.
+        """
+        if self._lease.state is SessionState.CLOSED:
+            return
+        self._lease.close()
+        self._is_up.set()  # whoever waits for a connection learns that there will be none
+        if self._heart is not None:
+            self._heart.cancel()
+            await asyncio.gather(self._heart, return_exceptions=True)
+        await self._watches.aclose()
+        await self._session.stop()
+
+    async def _create(self, operation: Create) -> Version:
+        await self._write(
+            operation,
+            lambda: self._session.submit(
+                "create", operation.path, operation.value, ephemeral=operation.ephemeral
+            ),
+        )
+        return Version(0)
+
+    async def _make_parents(self, path: str) -> None:
+        """Create what is missing above a path, from the top."""
+        names = path.split("/")[1:-1]
+        for count in range(1, len(names) + 1):
+            try:
+                await self._create(Create("/" + "/".join(names[:count]), b""))
+            except (NodeExistsError, NodeNotFoundError):
+                continue
+
+    def _require_open(self) -> None:
+        if self._lease.state is SessionState.CLOSED:
+            raise StoreClosedError(f"the metadata store at {self._address} is closed")
+        if not self._session.is_of_this_process:
+            raise StoreClosedError(
+                f"the metadata store at {self._address} was opened before this process was forked: "
+                "open another one here"
+            )
+
+    async def _read(
+        self,
+        path: str,
+        call: Callable[[], Awaitable[Any]],
+        *,
+        fresh: bool = False,
+    ) -> Any:
+        """Ask until an answer comes, within the operation's time."""
+        self._require_open()
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(self._operation_timeout_s):
+                while True:
+                    await self._wait_until_up()
+                    sent_s = loop.time()
+                    try:
+                        if fresh:  # in one session a read after a sync waits for it
+                            synced = self._session.submit("sync", path)
+                            answer, _ = await asyncio.gather(call(), synced)
+                        else:
+                            answer = await call()
+                    except CONNECTION_ERRORS:
+                        await self._wait_after_loss()
+                        continue
+                    self._contacted(sent_s)
+                    return answer
+        except TimeoutError:
+            raise self._unavailable() from None
+        except CallError as error:
+            raise self._error_of(error, Check(path, Version(0))) from error
+
+    async def _write(self, operation: Operation, call: Callable[[], Awaitable[Any]]) -> Any:
+        """Ask once; what becomes of it after that is known or unknown, never repeated here."""
+        self._require_open()
+        loop = asyncio.get_running_loop()
+        is_sent = False
+        try:
+            async with asyncio.timeout(self._operation_timeout_s):
+                await self._wait_until_up()
+                is_sent = True
+                sent_s = loop.time()
+                answer = await call()
+                self._contacted(sent_s)
+                return answer
+        except TimeoutError:
+            if not is_sent:
+                raise self._unavailable() from None
+            why = f"no answer from {self._address} within {self._operation_timeout_s} s"
+            raise OutcomeUnknownError(operation.path, why) from None
+        except CallError as error:
+            raise self._error_of(error, operation) from error
+
+    async def _wait_until_up(self) -> None:
+        await self._is_up.wait()
+        self._require_open()
+
+    async def _wait_after_loss(self) -> None:
+        """Let the news of the loss, which is under way, arrive."""
+        await asyncio.sleep(0.01)
+
+    def _unavailable(self) -> StoreUnavailableError:
+        what = "no connection" if not self._is_up.is_set() else "no answer"
+        return StoreUnavailableError(self._address, f"{what} within {self._operation_timeout_s} s")
+
+    def _error_of(self, error: Exception, operation: Operation) -> MetadataError:
+        if self._lease.state is SessionState.CLOSED:
+            return StoreClosedError(f"the metadata store at {self._address} was closed")
+        return translated(error, operation, self._address)
+
+    def _hear(self, news: LinkNews) -> None:
+        if self._lease.state is SessionState.CLOSED:
+            return
+        if isinstance(news, LinkUp):
+            self._is_up.set()
+        else:
+            self._is_up.clear()
+            self._watches.disconnected()
+        _log.debug("%s: %s", self._address, news)
+        self._lease.hear(news)
+        if isinstance(news, LinkUp):
+            self._watches.rearm_all()
+
+    def _contacted(self, sent_s: float) -> None:
+        self._lease.contacted(sent_s, asyncio.get_running_loop().time())
+
+    async def _beat(self) -> None:
+        """Prove contact several times a session, and notice when the proof is too old."""
+        loop = asyncio.get_running_loop()
+        pending: asyncio.Future[Any] | None = None
+        while True:
+            if self._is_up.is_set() and (pending is None or pending.done()):
+                pending = self._send_beat(loop.time())
+            self._lease.check(loop.time())
+            interval_s = self._lease.session_timeout_s / HEARTBEATS_PER_SESSION
+            left_s = self._lease.ends_s - loop.time()
+            await asyncio.sleep(min(interval_s, left_s) if left_s > 0 else interval_s)
+
+    def _send_beat(self, sent_s: float) -> "asyncio.Future[Any]":
+        def answered(future: "asyncio.Future[Any]") -> None:
+            if not future.cancelled() and future.exception() is None:
+                self._contacted(sent_s)
+
+        future = self._session.submit("exists", "/")
+        future.add_done_callback(answered)
+        return future
+
+    async def _arm(self, entry: WatchEntry) -> int:
+        """Set a server watch; raises OSError when the connection is lost meanwhile."""
+        watch = self._session.watcher(entry.fire)
+        try:
+            if entry.kind is WatchKind.VALUE:
+                stat = await self._session.submit("exists", entry.path, watch=watch)
+                return NO_NODE_STATE if stat is None else int(stat.mzxid)
+            return await self._arm_children(entry, watch)
+        except CallError as error:
+            raise ConnectionError(f"{entry.path} is not watched: {error}") from error
+
+    async def _arm_children(self, entry: WatchEntry, watch: Callable[[Any], None]) -> int:
+        while True:
+            try:
+                _, stat = await self._session.submit(
+                    "get_children", entry.path, watch=watch, include_data=True
+                )
+                return int(stat.pzxid)
+            except NoNode:
+                if await self._session.submit("exists", entry.path, watch=watch) is None:
+                    return NO_NODE_STATE
+
+
+if TYPE_CHECKING:
+    _: type[MetadataStore] = ZooKeeperMetadataStore

@@ -1,0 +1,81 @@
+"""Translates operations into kazoo's calls, and kazoo's answers and errors into ours.
+
+Leaves sending them to `zookeeper.py`.
+
+Source: kazoo 2.10-2.11; ZooKeeper's multi.
+"""
+
+from typing import Any, Final
+
+from kazoo import exceptions as kazoo_errors
+
+from metadata.errors import (
+    MetadataError,
+    NodeExistsError,
+    NodeNotEmptyError,
+    NodeNotFoundError,
+    OutcomeUnknownError,
+    VersionConflictError,
+)
+from metadata.ids import Version
+from metadata.store.interface import Check, CompareAndSet, Create, Delete, Operation
+
+CallError: Final = kazoo_errors.KazooException
+NoNode: Final = kazoo_errors.NoNodeError
+
+CONNECTION_ERRORS: Final = (
+    kazoo_errors.ConnectionLoss,
+    kazoo_errors.ConnectionClosedError,
+    kazoo_errors.SessionExpiredError,
+    kazoo_errors.SessionMovedError,
+    kazoo_errors.OperationTimeoutError,
+)
+
+
+def transaction_call(operation: Operation) -> tuple[Any, ...]:
+    """Return the method of kazoo's transaction, and its arguments."""
+    match operation:
+        case Create(path, value, ephemeral):
+            return ("create", path, value, None, ephemeral)
+        case CompareAndSet(path, value, expected):
+            return ("set_data", path, value, expected)
+        case Delete(path, expected):
+            return ("delete", path, expected)
+        case Check(path, expected):
+            return ("check", path, expected)
+
+
+def is_bystander(error: Exception) -> bool:
+    """Tell whether an operation of a multi failed only because another one did."""
+    return isinstance(error, kazoo_errors.RolledBackError | kazoo_errors.RuntimeInconsistency)
+
+
+def version_of(operation: Operation, result: Any) -> Version:
+    """Return the version after an operation of a multi."""
+    match operation:
+        case Create():
+            return Version(0)
+        case CompareAndSet():
+            return Version(result.version)
+        case Delete(_, expected) | Check(_, expected):
+            return expected
+
+
+def translated(error: Exception, operation: Operation, address: str) -> MetadataError:
+    """Return what a failed call means; a lost connection leaves a write's outcome unknown."""
+    path = operation.path
+    match error:
+        case kazoo_errors.NoNodeError():
+            above = path.rpartition("/")[0] or "/"
+            return NodeNotFoundError(above if isinstance(operation, Create) else path)
+        case kazoo_errors.NodeExistsError():
+            return NodeExistsError(path)
+        case kazoo_errors.NotEmptyError():
+            return NodeNotEmptyError(path)
+        case kazoo_errors.BadVersionError():
+            expected = Version(0) if isinstance(operation, Create) else operation.expected
+            return VersionConflictError(path, expected)
+        case _ if isinstance(error, CONNECTION_ERRORS):
+            return OutcomeUnknownError(path, f"connection to {address} lost")
+        case _:
+            return MetadataError(f"{path} at {address}: {type(error).__name__} {error}")

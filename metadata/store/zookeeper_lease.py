@@ -1,0 +1,78 @@
+"""Decides what may be believed of a ZooKeeper session, by this process's own clock.
+
+Leaves the connection to `zookeeper_session.py`, and asking for the time to `zookeeper.py`.
+
+Invariants: EXPIRED is announced no later than the server may end the session, which it counts from
+the last request that it heard; that is never before the sending of the last one that it answered.
+
+Source: metadata.md; kazoo says LOST only after it has reconnected.
+"""
+
+from metadata.callbacks import Callbacks
+from metadata.store.interface import Cancel, SessionCallback, SessionState
+from metadata.store.zookeeper_session import LinkDown, LinkNews, LinkUp, SessionLost
+
+
+class SessionLease:
+    """The state of one session after another; tells `on_session` callbacks of each change."""
+
+    def __init__(self, session_timeout_s: float, now: float) -> None:
+        self.state = SessionState.SUSPENDED
+        self.session_id = 0
+        self.session_timeout_s = session_timeout_s
+        self._is_up = False
+        self._contacted_s = now
+        self._callbacks = Callbacks[SessionState]()
+
+    @property
+    def ends_s(self) -> float:
+        """When the session must be taken for expired unless the server answers before."""
+        return self._contacted_s + self.session_timeout_s
+
+    def on_session(self, callback: SessionCallback) -> Cancel:
+        """Call back at every change of the state."""
+        return self._callbacks.add(callback)
+
+    def hear(self, news: LinkNews) -> None:
+        """Take news of the connection, in order."""
+        if self.state is SessionState.CLOSED:
+            return
+        self._is_up = isinstance(news, LinkUp)
+        match news:
+            case LinkUp(session_id, session_timeout_s, contacted_s):
+                if self.session_id not in (0, session_id):
+                    self._enter(SessionState.EXPIRED)
+                self.session_id = session_id
+                self.session_timeout_s = session_timeout_s
+                self._contacted_s = contacted_s
+                self._enter(SessionState.CONNECTED)
+            case LinkDown():
+                if self.state is SessionState.CONNECTED:
+                    self._enter(SessionState.SUSPENDED)
+            case SessionLost():
+                if self.session_id:
+                    self._enter(SessionState.EXPIRED)
+
+    def contacted(self, sent_s: float, now: float) -> None:
+        """Count from a request sent at `sent_s` that was answered; the server may have kept the
+        session after all.
+        """
+        self._contacted_s = max(self._contacted_s, sent_s)
+        if self.state is SessionState.EXPIRED and self._is_up and now < self.ends_s:
+            self._enter(SessionState.CONNECTED)
+
+    def check(self, now: float) -> None:
+        """Expire the session if the last contact is too long ago."""
+        alive = self.state in (SessionState.CONNECTED, SessionState.SUSPENDED)
+        if alive and self.session_id and now >= self.ends_s:
+            self._enter(SessionState.EXPIRED)
+
+    def close(self) -> None:
+        """End for good."""
+        self._enter(SessionState.CLOSED)
+
+    def _enter(self, state: SessionState) -> None:
+        if state is self.state:
+            return
+        self.state = state
+        self._callbacks.tell(state)

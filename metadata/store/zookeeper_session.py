@@ -1,0 +1,251 @@
+"""Carries calls from the event loop to one kazoo client, and its news back.
+
+Leaves what the calls and the news mean to `zookeeper.py`. kazoo is untyped and runs three threads:
+what is not typed, and what crosses threads, stays in this module.
+
+Invariants: news reaches the loop in the order in which kazoo's socket thread saw it; a try at one
+server takes at most `try_timeout_s`, so that a silent one does not eat the session, and the server
+last tried is tried last.
+
+Source: kazoo 2.10-2.11.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+from typing import Any, Final
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import NodeExistsError
+from kazoo.handlers.threading import SequentialThreadingHandler
+from kazoo.protocol.serialization import Connect
+from kazoo.protocol.states import KazooState
+from kazoo.retry import KazooRetry
+
+from metadata.store.uri import MetadataUri
+
+RECONNECT_DELAY_S: Final = 0.05
+RECONNECT_DELAY_MAX_S: Final = 0.2
+STOP_POLITE_S: Final = 1.0
+STOP_MAX_S: Final = 5.0
+TRY_TIMEOUT_MIN_S: Final = 0.1
+
+_log = logging.getLogger(__name__)
+_kazoo_log = logging.getLogger(f"{__name__}.kazoo")
+_kazoo_log.setLevel(
+    logging.CRITICAL
+)  # it repeats each failed try; `zookeeper.py` logs what follows
+
+
+@dataclass(frozen=True, slots=True)
+class LinkUp:
+    """A server answers: for which session, how long that one lives without contact, and since
+    when.
+    """
+
+    session_id: int
+    session_timeout_s: float
+    contacted_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class LinkDown:
+    """The connection is gone; the session may live."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionLost:
+    """The server said that the session is over, or refused it."""
+
+
+LinkNews = LinkUp | LinkDown | SessionLost
+
+
+def try_timeout_s(session_timeout_s: float, host_count: int) -> float:
+    """Return how long one try at one server may take: all of them fit into half a session."""
+    return max(TRY_TIMEOUT_MIN_S, session_timeout_s / (4 * host_count))
+
+
+class _Handler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo is untyped
+    """Bounds the time for one TCP connection; kazoo would use the whole session."""
+
+    def __init__(self, connect_timeout_s: float) -> None:
+        super().__init__()
+        self._connect_timeout_s = connect_timeout_s
+
+    def create_connection(self, **options: Any) -> Any:
+        options["timeout"] = min(options["timeout"], self._connect_timeout_s)
+        return super().create_connection(**options)
+
+
+class ZooKeeperSession:
+    """One kazoo client; belongs to the loop and the process that made it."""
+
+    def __init__(
+        self,
+        uri: MetadataUri,
+        session_timeout_s: float,
+        rng: Random,
+        on_news: Callable[[LinkNews], None],
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._on_news = on_news
+        self._chroot = uri.chroot
+        self._pid = os.getpid()
+        self._rng = Random(rng.getrandbits(64))  # kazoo's thread draws from it
+        self._last_tried: object = None
+        self._try_timeout_s = try_timeout_s(session_timeout_s, len(uri.hosts))
+        self._negotiated_s = session_timeout_s
+        self._contacted_s = self._loop.time()
+        self._client: Any = KazooClient(
+            hosts=uri.host_text,  # kazoo makes no chroot of several levels: `_full` does it
+            timeout=session_timeout_s,
+            handler=_Handler(self._try_timeout_s),
+            randomize_hosts=False,
+            connection_retry=KazooRetry(
+                max_tries=-1,
+                delay=RECONNECT_DELAY_S,
+                backoff=1,
+                max_jitter=0.1,
+                max_delay=RECONNECT_DELAY_MAX_S,
+            ),
+            logger=_kazoo_log,
+        )
+        self._client.add_listener(self._state_changed)
+        self._wrap_connection(self._client._connection)  # noqa: SLF001
+
+    @property
+    def is_of_this_process(self) -> bool:
+        """False after a fork: the threads stayed behind."""
+        return os.getpid() == self._pid
+
+    def start(self) -> None:
+        """Begin to connect; returns at once."""
+        self._client.start_async()
+
+    def submit(
+        self, method: str, path: str, *arguments: object, **options: object
+    ) -> "asyncio.Future[Any]":
+        """Call one of kazoo's `..._async` methods; kazoo's exceptions are the future's."""
+        call = getattr(self._client, f"{method}_async")
+        return self._bridge(call(self._full(path), *arguments, **options))
+
+    async def make_root(self) -> None:
+        """Create the chroot where it is missing."""
+        names = self._chroot.split("/")[1:]
+        for count in range(1, len(names) + 1):
+            path = "/" + "/".join(names[:count])
+            with contextlib.suppress(NodeExistsError):
+                await self._bridge(self._client.create_async(path))
+
+    def submit_transaction(self, operations: list[tuple[Any, ...]]) -> "asyncio.Future[Any]":
+        """Send one transaction of (method, path, arguments...) tuples."""
+        transaction = self._client.transaction()
+        for method, path, *arguments in operations:
+            getattr(transaction, method)(self._full(path), *arguments)
+        return self._bridge(transaction.commit_async())
+
+    async def stop(self) -> None:
+        """End the session within STOP_MAX_S, politely if the server answers."""
+        if not self.is_of_this_process:
+            return
+        stopping = self._loop.run_in_executor(None, self._stop)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(STOP_POLITE_S):
+                await asyncio.shield(stopping)
+                return
+        self._cut()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(STOP_MAX_S):
+                await asyncio.shield(stopping)
+
+    def _full(self, path: str) -> str:
+        return (self._chroot + path).rstrip("/") or "/"
+
+    def _stop(self) -> None:
+        try:
+            self._client.stop()
+            self._client.close()
+        except Exception as error:  # noqa: BLE001  # nothing depends on it any more
+            _log.debug("closing the connection: %s", error)
+
+    def _cut(self) -> None:
+        """Make kazoo's socket thread give up what it waits for."""
+        connected = self._client._connection._socket  # noqa: SLF001
+        if connected is not None:
+            with contextlib.suppress(OSError):
+                connected.shutdown(socket.SHUT_RDWR)
+
+    def _bridge(self, result: Any) -> "asyncio.Future[Any]":
+        future: asyncio.Future[Any] = self._loop.create_future()
+
+        def settle() -> None:
+            if future.done():
+                return
+            if result.exception is None:
+                future.set_result(result.value)
+            else:
+                future.set_exception(result.exception)
+
+        result.rawlink(lambda _: self._to_loop(settle))
+        return future
+
+    def _to_loop(self, callback: Callable[[], None]) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
+            self._loop.call_soon_threadsafe(callback)
+
+    def watcher(self, callback: Callable[[], None]) -> Callable[[Any], None]:
+        """Return a function for kazoo's `watch=` that calls back on the loop, but not for a lost
+        connection.
+        """
+
+        def told(event: Any) -> None:
+            if event.type != "NONE":
+                self._to_loop(callback)
+
+        return told
+
+    def _state_changed(self, state: str) -> None:
+        """Run on kazoo's socket thread: hand over and return."""
+        news: LinkNews
+        if state == KazooState.CONNECTED:
+            # `_connect`, below, announces it when it knows the session's timeout
+            return
+        news = LinkDown() if state == KazooState.SUSPENDED else SessionLost()
+        self._to_loop(lambda: self._on_news(news))
+
+    def _wrap_connection(self, connection: Any) -> None:
+        """Bound each try, order the servers, and learn what kazoo keeps to itself."""
+        plain_connect = connection._connect  # noqa: SLF001
+        plain_invoke = connection._invoke  # noqa: SLF001
+        plain_expand = connection._expand_client_hosts  # noqa: SLF001
+
+        def connect(host: str, address: str, port: int) -> Any:
+            self._last_tried = (host, address, port)
+            contacted_s = self._loop.time()
+            timeouts = plain_connect(host, address, port)
+            negotiated_s = timeouts[0] / 1000 * 1.5  # kazoo reads for two thirds of a session
+            session_id = self._client._session_id  # noqa: SLF001
+            news = LinkUp(session_id, negotiated_s, contacted_s)
+            self._to_loop(lambda: self._on_news(news))
+            return timeouts
+
+        def invoke(timeout: float, request: Any, xid: Any = None) -> Any:
+            if isinstance(request, Connect):
+                timeout = min(timeout, self._try_timeout_s)
+            return plain_invoke(timeout, request, xid)
+
+        def expand() -> list[Any]:
+            hosts = plain_expand()
+            self._rng.shuffle(hosts)
+            hosts.sort(key=lambda each: each == self._last_tried)
+            return hosts  # type: ignore[no-any-return]
+
+        connection._connect = connect  # noqa: SLF001
+        connection._invoke = invoke  # noqa: SLF001
+        connection._expand_client_hosts = expand  # noqa: SLF001

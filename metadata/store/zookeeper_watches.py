@@ -1,0 +1,174 @@
+"""Keeps watches armed at a ZooKeeper server that forgets them: each fires once, and all are lost
+with the connection.
+
+Leaves talking to the server to the `arm` function that it is given.
+
+Invariants: after a change that was not read yet, a callback always follows; one server watch is
+shared by all callbacks of a path; arming is limited to ARMS_PER_S; a fired watch is armed again
+only after REARM_DELAY_S, so that one that has served its purpose (a closed ledger's) is cancelled
+before and leaves nothing at the server.
+
+Source: metadata.md, Watches.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Final
+
+from metadata.store.interface import Cancel, WatchCallback
+
+ARMS_PER_S: Final = 500
+ARMS_BURST: Final = 50
+REARM_DELAY_S: Final = 0.05
+RETRY_DELAY_S: Final = 0.2
+
+
+class WatchKind(Enum):
+    """What of a node is watched."""
+
+    VALUE = "value"
+    CHILDREN = "children"
+
+
+@dataclass(slots=True)
+class WatchEntry:
+    """One watched path. `told` is the state found when its callbacks were last called after arming:
+    what others of this client read of it meanwhile says nothing of what they know.
+    """
+
+    path: str
+    kind: WatchKind
+    fire: Callable[[], None]
+    callbacks: dict[int, WatchCallback] = field(default_factory=dict)
+    told: int | None = None
+    is_queued: bool = False
+
+
+Key = tuple[WatchKind, str]
+Arm = Callable[[WatchEntry], Awaitable[int]]
+
+
+class WatchTable:
+    """All watches of one store.
+
+    `arm` sets a server watch that calls `entry.fire`, and returns a number for the state that it
+    found. It raises OSError when it could not: it is called again after the next `rearm_all`, or a
+    while later.
+    """
+
+    def __init__(self, arm: Arm) -> None:
+        self._arm = arm
+        self._entries: dict[Key, WatchEntry] = {}
+        self._queue: deque[WatchEntry] = deque()
+        self._wake = asyncio.Event()
+        self._last_number = 0
+        self._is_connected = False
+        self._task = asyncio.get_running_loop().create_task(self._arm_queued())
+
+    def add(self, path: str, kind: WatchKind, callback: WatchCallback) -> Cancel:
+        """Watch a path."""
+        key = (kind, path)
+        entry = self._entries.get(key)
+        if entry is None:
+            entry = WatchEntry(path, kind, lambda: self._fired(key))
+            self._entries[key] = entry
+            self._enqueue(entry)
+        elif entry.told is not None:
+            # It may have read before the last news.
+            asyncio.get_running_loop().call_soon(self._call_late, entry, self._last_number + 1)
+        self._last_number += 1
+        number = self._last_number
+        entry.callbacks[number] = callback
+        return lambda: self._remove(key, number)
+
+    def disconnected(self) -> None:
+        """Know that the server has forgotten every watch."""
+        self._is_connected = False
+
+    def rearm_all(self) -> None:
+        """Arm every watch anew and call each back, for changes may have been
+        missed.
+        """
+        self._is_connected = True
+        for entry in self._entries.values():
+            entry.told = None
+            self._enqueue(entry)
+        self._wake.set()
+
+    async def aclose(self) -> None:
+        """Forget every watch."""
+        self._entries.clear()
+        self._queue.clear()
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+    def _remove(self, key: Key, number: int) -> None:
+        entry = self._entries.get(key)
+        if entry is not None and number in entry.callbacks:
+            del entry.callbacks[number]
+            if not entry.callbacks:
+                del self._entries[key]
+
+    def _enqueue(self, entry: WatchEntry) -> None:
+        if not entry.is_queued:
+            entry.is_queued = True
+            self._queue.append(entry)
+            self._wake.set()
+
+    def _is_live(self, entry: WatchEntry) -> bool:
+        return self._entries.get((entry.kind, entry.path)) is entry
+
+    def _fired(self, key: Key) -> None:
+        entry = self._entries.get(key)
+        if entry is None:
+            return
+        self._call_back(entry)
+        asyncio.get_running_loop().call_later(REARM_DELAY_S, self._rearm, entry)
+
+    def _rearm(self, entry: WatchEntry) -> None:
+        if self._is_live(entry):
+            self._enqueue(entry)
+
+    def _call_late(self, entry: WatchEntry, number: int) -> None:
+        callback = entry.callbacks.get(number)
+        if callback is not None:
+            callback()
+
+    def _call_back(self, entry: WatchEntry) -> None:
+        for callback in list(entry.callbacks.values()):
+            callback()
+
+    async def _arm_queued(self) -> None:
+        allowance = float(ARMS_BURST)
+        loop = asyncio.get_running_loop()
+        counted_s = loop.time()
+        while True:
+            if not self._queue or not self._is_connected:
+                self._wake.clear()
+                await self._wake.wait()
+                continue
+            now = loop.time()
+            allowance = min(ARMS_BURST, allowance + (now - counted_s) * ARMS_PER_S)
+            counted_s = now
+            if allowance < 1:
+                await asyncio.sleep(1 / ARMS_PER_S)
+                continue
+            count = min(int(allowance), len(self._queue))
+            allowance -= count
+            await asyncio.gather(*[self._arm_one(self._queue.popleft()) for _ in range(count)])
+
+    async def _arm_one(self, entry: WatchEntry) -> None:
+        entry.is_queued = False
+        if not self._is_live(entry):
+            return
+        try:
+            found = await self._arm(entry)
+        except OSError:
+            asyncio.get_running_loop().call_later(RETRY_DELAY_S, self._rearm, entry)
+            return
+        if self._is_live(entry) and entry.told != found:
+            entry.told = found
+            self._call_back(entry)

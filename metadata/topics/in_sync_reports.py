@@ -1,0 +1,151 @@
+"""Tells all brokers which replicas of each partition are in sync, as the partition's leader sees
+it.
+
+Leaves the bytes to `in_sync.py`, and what is in sync to the leader's ledgers.
+
+Invariants: a broker's reports are one value, written at most once in `interval_s`, by
+compare-and-set; they outlive their broker until it writes others; of several brokers' reports of a
+partition, the one of the newest leader epoch counts.
+
+Source: topics design, "The mapping" (replicas, ISR); metadata.md, Storms; protocol rule 1.2.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from random import Random
+from typing import TYPE_CHECKING, Final
+
+from metadata.backoff import Pauses
+from metadata.callbacks import Callbacks
+from metadata.errors import MetadataError, NodeNotFoundError
+from metadata.paths import IN_SYNC, in_sync_path
+from metadata.store.child_values import ChildValues
+from metadata.store.interface import Cancel, MetadataStore, SessionState
+from metadata.topics.in_sync import InSync, pack_reports, unpack_reports
+from metadata.topics.partition import PartitionKey
+
+if TYPE_CHECKING:
+    from metadata.ids import Version
+
+__all__ = ["InSync", "InSyncReporter", "InSyncView"]
+
+INTERVAL_S: Final = 0.5
+
+_log = logging.getLogger(__name__)
+
+
+class InSyncReporter:
+    """Writes what one broker reports, from `start` to `aclose`."""
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        broker_id: int,
+        rng: Random,
+        *,
+        interval_s: float = INTERVAL_S,
+    ) -> None:
+        self._store = store
+        self._path = in_sync_path(broker_id)
+        self._rng = rng
+        self._interval_s = interval_s
+        self._reports: dict[PartitionKey, InSync] = {}
+        self._version: Version | None = None
+        self._wake = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Write from now on; what an earlier process of this broker wrote stays until then."""
+        assert self._task is None, "started once"
+        self._task = asyncio.get_running_loop().create_task(self._keep_writing())
+
+    def report(self, key: PartitionKey, in_sync: InSync) -> None:
+        """Report the replicas of a partition, soon."""
+        if self._reports.get(key) != in_sync:
+            self._reports[key] = in_sync
+            self._wake.set()
+
+    def withdraw(self, key: PartitionKey) -> None:
+        """Report a partition no more: it is led by another broker, or gone."""
+        if self._reports.pop(key, None) is not None:
+            self._wake.set()
+
+    async def aclose(self) -> None:
+        """Stop writing; what was written last stays."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _keep_writing(self) -> None:
+        pauses = Pauses(self._rng)
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            try:
+                await self._write()
+            except MetadataError as error:
+                if self._store.session_state is SessionState.CLOSED:
+                    return
+                _log.debug("the report of replicas is late: %s", error)
+                self._version = None
+                self._wake.set()
+                await asyncio.sleep(pauses.next_s())
+            else:
+                pauses.count = 0
+                await asyncio.sleep(self._interval_s)
+
+    async def _write(self) -> None:
+        value, left_out = pack_reports(self._path, self._reports)
+        if left_out:
+            _log.warning("the replicas of %d partitions find no room in the report", left_out)
+        if self._version is None:
+            try:
+                self._version = (await self._store.get(self._path, fresh=True)).version
+            except NodeNotFoundError:
+                self._version = await self._store.create(self._path, value)
+                return
+        self._version = await self._store.compare_and_set(self._path, value, self._version)
+
+
+class InSyncView:
+    """What all brokers report, followed until `aclose`."""
+
+    def __init__(self, store: MetadataStore, rng: Random) -> None:
+        self._reports: dict[str, dict[PartitionKey, InSync]] = {}
+        self._callbacks = Callbacks[()]()
+        self._values = ChildValues(store, IN_SYNC, rng, on_value=self._put, on_gone=self._drop)
+
+    def find(self, key: PartitionKey) -> InSync | None:
+        """Return the newest leader's report of a partition; None if nobody ever reported it."""
+        found: InSync | None = None
+        for reports in self._reports.values():
+            report = reports.get(key)
+            if report is not None and (found is None or report.leader_epoch > found.leader_epoch):
+                found = report
+        return found
+
+    def on_change(self, callback: Callable[[], None]) -> Cancel:
+        """Call back when some broker reported something else."""
+        return self._callbacks.add(callback)
+
+    async def start(self) -> None:
+        """Read every report, and follow them from then on.
+
+        Raises StoreUnavailableError when the store does not answer.
+        """
+        await self._values.start()
+
+    async def aclose(self) -> None:
+        """Stop following; `find` goes on to tell what was last known."""
+        await self._values.aclose()
+
+    def _put(self, name: str, value: bytes) -> None:
+        reports = unpack_reports(f"{IN_SYNC}/{name}", value)
+        if self._reports.get(name) != reports:
+            self._reports[name] = reports
+            self._callbacks.tell()
+
+    def _drop(self, name: str) -> None:
+        if self._reports.pop(name, None) is not None:
+            self._callbacks.tell()

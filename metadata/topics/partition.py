@@ -1,0 +1,343 @@
+"""Holds the list of ledgers that one partition consists of as an immutable value, with the changes
+that are allowed, and its bytes.
+
+Leaves storing it, by compare-and-set, to `metadata.topics.partition_store`, and who leads the
+partition to `metadata.topics.topic`.
+
+A segment is one ledger of the partition. Offsets of a segment are `base_offset` to below
+`end_offset`, with gaps where nothing was written. The newest segments are in the record; older ones
+are in chunks, numbered from 0, of which the record lists those from `first_chunk` to below
+`next_chunk`; the first `skipped` segments of the first chunk are no part of the partition any more.
+
+Format, versioned msgpack arrays:
+
+    record   [1, leader epoch int, log start offset int, [[epoch int, start offset int]],
+             [segment], first chunk int, next chunk int, skipped int, token bin of 16 bytes]
+    chunk    [1, [segment]]
+    segment  [ledger id int, base offset int, epoch int, created int in ms, end offset int or nil,
+             bytes int or nil, max timestamp int in ms or nil]
+
+Invariants: the leader epoch, the epochs and the base offsets only grow along the list; what is in
+chunks is older than what is in the record, and has ended; the stored form stays below 200 KB.
+
+Source: topics design, "The mapping"; Kafka's KIP-101 and KIP-320; protocol rule 11.6.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from metadata.errors import MetadataFormatError, StaleLeaderEpochError
+from metadata.ids import LEDGER_ID_MAX, LedgerId, UpdateToken
+from metadata.msgpack_fields import (
+    FieldError,
+    Packed,
+    array_of,
+    int_of,
+    optional_int_of,
+    pack,
+    unpack_versioned,
+)
+from metadata.topics.topic import LEADER_EPOCH_MAX, NO_EPOCH, NO_TOKEN, TopicId, token_of
+
+SEGMENTS_IN_RECORD_MAX: Final = 1_000
+SEGMENTS_PER_CHUNK: Final = 500
+EPOCHS_MAX: Final = 5_000
+"""Leader epochs that are remembered; beyond it the oldest are forgotten."""
+CHUNK_NUMBER_MAX: Final = 10**7 - 1
+NO_TIMESTAMP: Final = -1
+"""The time of a record that carries none."""
+
+_FORMAT_VERSION: Final = 1
+_FIELD_COUNT: Final = 9
+_CHUNK_FIELD_COUNT: Final = 2
+_SEGMENT_FIELD_COUNT: Final = 7
+_EPOCH_FIELD_COUNT: Final = 2
+_INT64_MAX: Final = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class PartitionKey:
+    """Names one partition for ever."""
+
+    topic_id: TopicId
+    partition: int
+
+
+@dataclass(frozen=True, slots=True)
+class EpochStart:
+    """The offset that the first record of a leader epoch has, or would have had."""
+
+    epoch: int
+    start_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """One ledger of a partition; the end, the bytes and the largest timestamp of one that is open
+    are not known.
+    """
+
+    ledger_id: LedgerId
+    base_offset: int
+    epoch: int
+    created_ms: int
+    end_offset: int | None = None
+    bytes: int | None = None
+    max_timestamp_ms: int | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether its end is not known."""
+        return self.end_offset is None
+
+    def is_below(self, offset: int) -> bool:
+        """Tell whether it has ended and holds nothing at or above an offset."""
+        return self.end_offset is not None and self.end_offset <= offset
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionRecord:
+    """One partition's list of ledgers as the cluster agreed on it. Change it through the methods,
+    never by hand.
+    """
+
+    leader_epoch: int = NO_EPOCH
+    """The epoch of the last leader that claimed the partition; NO_EPOCH: none ever did."""
+    log_start_offset: int = 0
+    epochs: tuple[EpochStart, ...] = ()
+    segments: tuple[Segment, ...] = ()
+    first_chunk: int = 0
+    next_chunk: int = 0
+    skipped: int = 0
+    token: UpdateToken = NO_TOKEN
+
+    @property
+    def has_chunks(self) -> bool:
+        """Whether older segments are outside the record."""
+        return self.first_chunk < self.next_chunk
+
+    @property
+    def last_segment(self) -> Segment | None:
+        """The newest segment, None when there is none."""
+        return self.segments[-1] if self.segments else None
+
+    def claimed(self, epoch: int) -> "PartitionRecord":
+        """Take the partition over. Raises StaleLeaderEpochError unless the epoch is a new one."""
+        if epoch <= self.leader_epoch:
+            raise StaleLeaderEpochError(epoch, self.leader_epoch)
+        return replace(self, leader_epoch=epoch)
+
+    def with_epoch_start(self, epoch: int, offset: int) -> "PartitionRecord":
+        """Say at which offset a leader epoch begins; the oldest are forgotten beyond EPOCHS_MAX."""
+        if self.epochs:
+            assert epoch > self.epochs[-1].epoch, "epochs grow along the list"
+            assert offset >= self.epochs[-1].start_offset, "offsets grow along the list"
+        epochs = (*self.epochs, EpochStart(epoch, offset))[-EPOCHS_MAX:]
+        return replace(self, epochs=epochs)
+
+    def with_segment(self, segment: Segment) -> "PartitionRecord":
+        """Add the ledger that the leader writes next."""
+        last = self.last_segment
+        if last is not None:
+            assert segment.epoch >= last.epoch, "epochs grow along the list"
+            below = last.base_offset if last.end_offset is None else last.end_offset
+            assert segment.base_offset >= below, "offsets grow along the list"
+        return replace(self, segments=(*self.segments, segment))
+
+    def with_segment_ended(
+        self,
+        ledger_id: LedgerId,
+        end_offset: int,
+        size_bytes: int,
+        max_timestamp_ms: int | None,
+    ) -> "PartitionRecord":
+        """Say where a segment ends, once its ledger is closed."""
+        return self._with_changed(
+            ledger_id, lambda segment: _ended(segment, end_offset, size_bytes, max_timestamp_ms)
+        )
+
+    def with_unclean_end(
+        self,
+        ledger_id: LedgerId,
+        end_offset: int,
+        size_bytes: int,
+        max_timestamp_ms: int | None,
+    ) -> "PartitionRecord":
+        """Say where the last segment ends after an unclean recovery, which may be below what was
+        committed before (rule 11.6): epochs and the log's start beyond the end move back to it.
+        """
+        assert self.segments, "an unclean recovery has a ledger"
+        assert self.segments[-1].ledger_id == ledger_id, "only the last ledger is recovered"
+        ended = _ended(self.segments[-1], end_offset, size_bytes, max_timestamp_ms)
+        return replace(
+            self,
+            segments=(*self.segments[:-1], ended),
+            epochs=tuple(
+                EpochStart(each.epoch, min(each.start_offset, end_offset)) for each in self.epochs
+            ),
+            log_start_offset=min(self.log_start_offset, end_offset),
+        )
+
+    def without_segment(self, ledger_id: LedgerId) -> "PartitionRecord":
+        """Leave out a segment that turned out to be empty."""
+        left = tuple(each for each in self.segments if each.ledger_id != ledger_id)
+        assert len(left) < len(self.segments), "it is in the record"
+        return replace(self, segments=left)
+
+    def with_log_start(self, offset: int) -> "PartitionRecord":
+        """Move the log's start up, never down; forget the epochs that end at or below it."""
+        start = max(self.log_start_offset, offset)
+        ended = sum(1 for each in self.epochs if each.start_offset <= start)
+        return replace(self, log_start_offset=start, epochs=self.epochs[max(0, ended - 1) :])
+
+    def without_segments_below(
+        self, log_start: int
+    ) -> tuple["PartitionRecord", tuple[Segment, ...]]:
+        """Leave out the ended segments that lie below an offset; return them too. While there are
+        chunks, nothing: `without_chunked_below` comes first. The newest segment always stays: its
+        ledger holds the state that the next leader begins with.
+        """
+        count = 0 if self.has_chunks else _count_below(self.segments[:-1], log_start)
+        return replace(self, segments=self.segments[count:]), self.segments[:count]
+
+    def without_chunked_below(
+        self, first: Sequence[Segment], log_start: int
+    ) -> tuple["PartitionRecord", tuple[Segment, ...]]:
+        """Leave out the segments of the first chunk, `first`, that lie below an offset; return them
+        too. Once none is left, the next chunk is the first.
+        """
+        assert self.has_chunks, "there is a first chunk"
+        left = first[self.skipped :]
+        count = _count_below(left, log_start)
+        if count == len(left):
+            return replace(self, first_chunk=self.first_chunk + 1, skipped=0), tuple(left)
+        return replace(self, skipped=self.skipped + count), tuple(left[:count])
+
+    def spilled(self) -> tuple["PartitionRecord", tuple[Segment, ...]]:
+        """Move the oldest segments into the next chunk if there are more than the record may hold;
+        return that chunk too, empty if there is none.
+        """
+        if len(self.segments) <= SEGMENTS_IN_RECORD_MAX:
+            return self, ()
+        chunk = self.segments[:SEGMENTS_PER_CHUNK]
+        assert not any(each.is_open for each in chunk), "what is in chunks has ended"
+        left = self.segments[SEGMENTS_PER_CHUNK:]
+        return replace(self, segments=left, next_chunk=self.next_chunk + 1), chunk
+
+    def _with_changed(
+        self, ledger_id: LedgerId, change: Callable[[Segment], Segment]
+    ) -> "PartitionRecord":
+        # looked for from the end: it is the last one or the one before
+        for index in range(len(self.segments) - 1, -1, -1):
+            if self.segments[index].ledger_id == ledger_id:
+                before, after = self.segments[:index], self.segments[index + 1 :]
+                return replace(self, segments=(*before, change(self.segments[index]), *after))
+        raise AssertionError(f"ledger {ledger_id} is in the record")
+
+
+def pack_partition(what: str, record: PartitionRecord) -> bytes:
+    """Return the stored form of a record."""
+    epochs: list[Packed] = [[each.epoch, each.start_offset] for each in record.epochs]
+    return pack(
+        what,
+        [
+            _FORMAT_VERSION,
+            record.leader_epoch,
+            record.log_start_offset,
+            epochs,
+            _packed_segments(record.segments),
+            record.first_chunk,
+            record.next_chunk,
+            record.skipped,
+            record.token,
+        ],
+    )
+
+
+def unpack_partition(what: str, value: bytes) -> PartitionRecord:
+    """Read the stored form of a record. Raises MetadataFormatError for anything else."""
+    fields = unpack_versioned(what, value, _FORMAT_VERSION, _FIELD_COUNT)
+    try:
+        next_chunk = int_of(fields[6], 0, CHUNK_NUMBER_MAX)
+        return PartitionRecord(
+            leader_epoch=int_of(fields[1], NO_EPOCH, LEADER_EPOCH_MAX),
+            log_start_offset=int_of(fields[2], 0, _INT64_MAX),
+            epochs=tuple(_epoch_start_of(each) for each in array_of(fields[3])),
+            segments=tuple(_segment_of(each) for each in array_of(fields[4])),
+            first_chunk=int_of(fields[5], 0, next_chunk),
+            next_chunk=next_chunk,
+            skipped=int_of(fields[7], 0, SEGMENTS_PER_CHUNK),
+            token=token_of(fields[8]),
+        )
+    except FieldError as error:
+        raise MetadataFormatError(what, str(error)) from error
+
+
+def pack_chunk(what: str, segments: Sequence[Segment]) -> bytes:
+    """Return the stored form of a chunk."""
+    return pack(what, [_FORMAT_VERSION, _packed_segments(segments)])
+
+
+def unpack_chunk(what: str, value: bytes) -> tuple[Segment, ...]:
+    """Read the stored form of a chunk. Raises MetadataFormatError for anything else."""
+    fields = unpack_versioned(what, value, _FORMAT_VERSION, _CHUNK_FIELD_COUNT)
+    try:
+        return tuple(_segment_of(each) for each in array_of(fields[1]))
+    except FieldError as error:
+        raise MetadataFormatError(what, str(error)) from error
+
+
+def _ended(
+    segment: Segment, end_offset: int, size_bytes: int, max_timestamp_ms: int | None
+) -> Segment:
+    assert end_offset >= segment.base_offset, "a segment ends behind its begin"
+    return replace(
+        segment, end_offset=end_offset, bytes=size_bytes, max_timestamp_ms=max_timestamp_ms
+    )
+
+
+def _count_below(segments: Sequence[Segment], offset: int) -> int:
+    """Count the segments, from the first on, that lie below an offset."""
+    for count, segment in enumerate(segments):
+        if not segment.is_below(offset):
+            return count
+    return len(segments)
+
+
+def _packed_segments(segments: Sequence[Segment]) -> list[Packed]:
+    return [
+        [
+            each.ledger_id,
+            each.base_offset,
+            each.epoch,
+            each.created_ms,
+            each.end_offset,
+            each.bytes,
+            each.max_timestamp_ms,
+        ]
+        for each in segments
+    ]
+
+
+def _epoch_start_of(field: Packed) -> EpochStart:
+    fields = array_of(field)
+    if len(fields) != _EPOCH_FIELD_COUNT:
+        raise FieldError(f"an epoch has {len(fields)} fields instead of 2")
+    return EpochStart(int_of(fields[0], 0, LEADER_EPOCH_MAX), int_of(fields[1], 0, _INT64_MAX))
+
+
+def _segment_of(field: Packed) -> Segment:
+    fields = array_of(field)
+    if len(fields) != _SEGMENT_FIELD_COUNT:
+        raise FieldError(f"a segment has {len(fields)} fields instead of 7")
+    base_offset = int_of(fields[1], 0, _INT64_MAX)
+    return Segment(
+        ledger_id=LedgerId(int_of(fields[0], 0, LEDGER_ID_MAX)),
+        base_offset=base_offset,
+        epoch=int_of(fields[2], 0, LEADER_EPOCH_MAX),
+        created_ms=int_of(fields[3], 0, _INT64_MAX),
+        end_offset=optional_int_of(fields[4], base_offset, _INT64_MAX),
+        bytes=optional_int_of(fields[5], 0, _INT64_MAX),
+        max_timestamp_ms=optional_int_of(fields[6], NO_TIMESTAMP, _INT64_MAX),
+    )

@@ -1,0 +1,223 @@
+"""Keeps the lists of ledgers that partitions consist of: one value each, changed by compare-and-set
+alone, and chunks for what is old.
+
+Leaves what to change to the partition's leader, and the ledgers to `metadata.ledgers.ledger_store`.
+
+Invariants: segments move into a chunk in one multi with the record that names the chunk; a chunk
+never changes; a change whose outcome is unknown is decided by its token and by nothing else.
+
+Source: topics design, "The mapping"; protocol rules 1.2-1.3.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Sequence
+from dataclasses import replace
+from random import Random
+
+from metadata.backoff import Pauses
+from metadata.errors import (
+    NodeExistsError,
+    NodeNotFoundError,
+    OutcomeUnknownError,
+    StoreUnavailableError,
+    VersionConflictError,
+)
+from metadata.ids import UPDATE_TOKEN_BYTES, UpdateToken, Version
+from metadata.paths import partition_chunk_path, partition_path, topic_partitions_path
+from metadata.store.batching import BatchingStore
+from metadata.store.interface import CompareAndSet, Create, MetadataStore, Operation
+from metadata.store.tree_deletion import drop, drop_tree
+from metadata.topics.partition import (
+    PartitionKey,
+    PartitionRecord,
+    Segment,
+    pack_chunk,
+    pack_partition,
+    unpack_chunk,
+    unpack_partition,
+)
+
+__all__ = ["PartitionKey", "PartitionStore"]
+
+
+class PartitionStore:
+    """The partitions of a cluster, over a `MetadataStore` that it does not own."""
+
+    def __init__(self, store: MetadataStore, rng: Random) -> None:
+        self._store = store
+        self._writes = BatchingStore(store)
+        self._rng = rng
+        self._making_parents = asyncio.Lock()
+
+    async def get_or_create(self, key: PartitionKey) -> tuple[PartitionRecord, Version]:
+        """Read a partition as of now; make an empty one if there is none.
+
+        Goes on until there is one. Raises StoreUnavailableError.
+        """
+        pauses = Pauses(self._rng)
+        while True:
+            try:
+                return await self.get(key)
+            except NodeNotFoundError:
+                pass
+            try:
+                return await self._create(key)
+            except (NodeExistsError, NodeNotFoundError):
+                continue  # made, or all partitions of the topic deleted, just now
+            except OutcomeUnknownError:
+                await asyncio.sleep(pauses.next_s())
+
+    async def get(self, key: PartitionKey) -> tuple[PartitionRecord, Version]:
+        """Read a partition as of now. Raises NodeNotFoundError."""
+        path = partition_path(key)
+        stored = await self._store.get(path, fresh=True)
+        return unpack_partition(path, stored.value), stored.version
+
+    async def compare_and_set(
+        self,
+        key: PartitionKey,
+        record: PartitionRecord,
+        expected: Version,
+        *,
+        also: Sequence[Operation] = (),
+    ) -> tuple[PartitionRecord, Version]:
+        """Store a change made to what was read at `expected`; return the record as stored, with
+        older segments moved to a chunk where there are many, and its version.
+
+        With `also`, only if these operations apply in the same step; raises their errors. While
+        neither outcome is certain it goes on asking, for as long as the caller lets it: a cancelled
+        call may have been applied, or may yet be. Raises VersionConflictError when something else
+        was stored, NodeNotFoundError when the partition is deleted, StoreUnavailableError when
+        nothing was written.
+        """
+        record, operations = self._operations(key, record, expected)
+        operations += also
+        pauses = Pauses(self._rng)
+        is_unknown = False
+        while True:
+            try:
+                return record, await self._write(operations)
+            except OutcomeUnknownError:
+                is_unknown = True
+            except StoreUnavailableError:
+                if not is_unknown:
+                    raise
+            except VersionConflictError as error:
+                if not is_unknown or error.path != operations[0].path:
+                    raise
+            version = await self._applied_version(key, record, expected, pauses)
+            if version is not None:
+                return record, version
+            await asyncio.sleep(pauses.next_s())  # the old version decides nothing: repeat
+
+    async def chunk(self, key: PartitionKey, number: int) -> tuple[Segment, ...]:
+        """Read a chunk of older segments, with those that were skipped since. Raises
+        NodeNotFoundError for one that was dropped.
+        """
+        path = partition_chunk_path(key, number)
+        return unpack_chunk(path, (await self._store.get(path)).value)
+
+    async def segments(self, key: PartitionKey, record: PartitionRecord) -> tuple[Segment, ...]:
+        """Return all segments of a record, those in chunks too, oldest first. Raises
+        NodeNotFoundError when a chunk was dropped since the record was read.
+        """
+        found: list[Segment] = []
+        for number in range(record.first_chunk, record.next_chunk):
+            chunk = await self.chunk(key, number)
+            found += chunk[record.skipped :] if number == record.first_chunk else chunk
+        return (*found, *record.segments)
+
+    async def without_segments_below(
+        self, key: PartitionKey, record: PartitionRecord, log_start: int
+    ) -> tuple[PartitionRecord, tuple[Segment, ...]]:
+        """Leave the ended segments below an offset out of a record, in chunks too; return them as
+        well. Nothing is written: `compare_and_set` is next, then `drop_chunks`.
+        """
+        dropped: list[Segment] = []
+        while record.has_chunks:
+            first_chunk = record.first_chunk
+            chunk = await self.chunk(key, first_chunk)
+            record, some = record.without_chunked_below(chunk, log_start)
+            dropped += some
+            if record.first_chunk == first_chunk:
+                return record, tuple(dropped)
+        record, rest = record.without_segments_below(log_start)
+        return record, (*dropped, *rest)
+
+    async def drop_chunks(self, key: PartitionKey, record: PartitionRecord) -> None:
+        """Delete the chunks that a stored record names no more."""
+        for name in await self._store.children(partition_path(key), fresh=True):
+            if int(name) >= record.first_chunk:
+                return
+            await drop(self._store, partition_chunk_path(key, int(name)), self._rng)
+
+    async def delete(self, key: PartitionKey) -> None:
+        """Delete a partition, and none of its ledgers; again, if a deletion was cut off."""
+        await drop_tree(self._store, partition_path(key), self._rng)
+        above = topic_partitions_path(key.topic_id)
+        if await drop(self._store, above, self._rng):
+            await drop(self._store, above.rpartition("/")[0], self._rng)
+
+    async def _create(self, key: PartitionKey) -> tuple[PartitionRecord, Version]:
+        path = partition_path(key)
+        record = PartitionRecord(token=self._token())
+        value = pack_partition(path, record)
+        try:
+            return record, await self._store.create(path, value, make_parents=False)
+        except NodeNotFoundError:
+            await self._make_parents(key)
+        return record, await self._store.create(path, value, make_parents=False)
+
+    async def _make_parents(self, key: PartitionKey) -> None:
+        """Make the node above a topic's partitions, once for the many that are missing it."""
+        path = topic_partitions_path(key.topic_id)
+        async with self._making_parents:
+            try:
+                await self._store.get(path)
+            except NodeNotFoundError:
+                with contextlib.suppress(NodeExistsError):
+                    await self._store.create(path, b"")
+
+    def _operations(
+        self, key: PartitionKey, record: PartitionRecord, expected: Version
+    ) -> tuple[PartitionRecord, list[Operation]]:
+        """Return the record to be stored, and the operations that store it, its own first."""
+        path = partition_path(key)
+        number = record.next_chunk
+        spilled, chunk = replace(record, token=self._token()).spilled()
+        operations: list[Operation] = [CompareAndSet(path, pack_partition(path, spilled), expected)]
+        if chunk:
+            path = partition_chunk_path(key, number)
+            operations.append(Create(path, pack_chunk(path, chunk)))
+        return spilled, operations
+
+    async def _write(self, operations: list[Operation]) -> Version:
+        first = operations[0]
+        assert isinstance(first, CompareAndSet), "the record's own operation is the first"
+        if len(operations) > 1:
+            return (await self._store.multi(operations))[0]
+        return await self._writes.compare_and_set(first.path, first.value, first.expected)
+
+    async def _applied_version(
+        self, key: PartitionKey, record: PartitionRecord, expected: Version, pauses: Pauses
+    ) -> Version | None:
+        """Return the version of our change if it applied, None while the old one is still there."""
+        stored, version = await self._read_back(key, pauses)
+        if version == expected:
+            return None
+        if stored.token == record.token:
+            return version
+        raise VersionConflictError(partition_path(key), expected)
+
+    async def _read_back(
+        self, key: PartitionKey, pauses: Pauses
+    ) -> tuple[PartitionRecord, Version]:
+        while True:
+            try:
+                return await self.get(key)
+            except StoreUnavailableError:
+                await asyncio.sleep(pauses.next_s())
+
+    def _token(self) -> UpdateToken:
+        return UpdateToken(self._rng.randbytes(UPDATE_TOKEN_BYTES))

@@ -1,0 +1,93 @@
+"""Gives every bookie a number, under which clients of topics see it as a replica.
+
+Leaves giving out the numbers to `number_blocks.py`.
+
+Format: the value of `/replicas/<bookie id>` is a msgpack array [1, number int].
+
+Invariants: a bookie has one number for ever, and no two have the same; all are int32 and above
+every broker's id.
+
+Source: topics design, "The mapping" (replicas, ISR).
+"""
+
+import asyncio
+from collections.abc import Iterable
+from random import Random
+from typing import Final
+
+from metadata.backoff import Pauses
+from metadata.errors import (
+    MetadataFormatError,
+    NodeExistsError,
+    NodeNotFoundError,
+    OutcomeUnknownError,
+)
+from metadata.ids import BookieId
+from metadata.msgpack_fields import FieldError, int_of, pack, unpack_versioned
+from metadata.paths import REPLICA_IDS, replica_path
+from metadata.store.interface import MetadataStore, Stored
+from metadata.store.number_blocks import NumberBlocks
+
+REPLICA_ID_FIRST: Final = 1_000_001
+REPLICA_ID_MAX: Final = 2**31 - 1
+
+_FORMAT_VERSION: Final = 1
+
+
+class ReplicaNumbers:
+    """The numbers of bookies, read or given at need and remembered."""
+
+    def __init__(self, store: MetadataStore, rng: Random) -> None:
+        self._store = store
+        self._rng = rng
+        self._blocks = NumberBlocks(
+            store, rng, REPLICA_IDS, 1, first=REPLICA_ID_FIRST, last=REPLICA_ID_MAX
+        )
+        self._numbers: dict[BookieId, int] = {}
+        self._bookies: dict[int, BookieId] = {}
+
+    def known_number(self, bookie_id: BookieId) -> int | None:
+        """Return a bookie's number if it was asked for before."""
+        return self._numbers.get(bookie_id)
+
+    def known_bookie(self, number: int) -> BookieId | None:
+        """Return the bookie of a number if it was asked for before."""
+        return self._bookies.get(number)
+
+    async def number_of(self, bookie_id: BookieId) -> int:
+        """Return a bookie's number; it is given one if it has none.
+
+        Raises StoreUnavailableError and the like.
+        """
+        known = self._numbers.get(bookie_id)
+        if known is None:
+            known = await self._find(bookie_id)
+            self._numbers[bookie_id] = known
+            self._bookies[known] = bookie_id
+        return known
+
+    async def numbers_of(self, bookie_ids: Iterable[BookieId]) -> tuple[int, ...]:
+        """Return the numbers of several bookies, in their order."""
+        return tuple(await asyncio.gather(*map(self.number_of, bookie_ids)))
+
+    async def _find(self, bookie_id: BookieId) -> int:
+        path = replica_path(bookie_id)
+        pauses = Pauses(self._rng)
+        while True:
+            try:
+                return _number_of(path, await self._store.get(path, fresh=True))
+            except NodeNotFoundError:
+                number = await self._blocks.next()
+            try:
+                await self._store.create(path, pack(path, [_FORMAT_VERSION, number]))
+                return number
+            except (NodeExistsError, OutcomeUnknownError):
+                await asyncio.sleep(pauses.next_s())  # what is there then decides
+
+
+def _number_of(path: str, stored: Stored) -> int:
+    fields = unpack_versioned(path, stored.value, _FORMAT_VERSION, 2)
+    try:
+        return int_of(fields[1], REPLICA_ID_FIRST, REPLICA_ID_MAX)
+    except FieldError as error:
+        raise MetadataFormatError(path, str(error)) from error

@@ -1,0 +1,271 @@
+"""Holds a topic as an immutable value, with the changes that are allowed, and its bytes.
+
+Leaves storing it, by compare-and-set, to `metadata.topics.topic_store`, and where a partition's
+records are to `metadata.topics.partition`.
+
+Format: a msgpack array
+
+    index  field           msgpack type
+    0      format version  int, 1
+    1      name            str
+    2      topic id        bin of 16 bytes
+    3      created         int, milliseconds since 1970
+    4      partitions      [[preferred broker int, leader int or -1, leader epoch int]]
+    5      configs         {str: str}
+    6      is internal     bool
+    7      is deleted      bool
+    8      epoch floor     int, -1 for none
+    9      token           bin of 16 bytes
+
+Invariants: leader epochs of a name only grow, also from a deleted topic to the next one of its
+name; partitions are never taken away from a topic that is not deleted; a topic's stored form stays
+below 300 KB.
+
+Source: topics design, "The mapping"; Kafka's KIP-101, KIP-320 and KIP-516.
+"""
+
+import string
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Final, NewType
+
+from metadata.errors import (
+    InvalidTopicNameError,
+    MetadataFormatError,
+    TooManyPartitionsError,
+    ValueTooLargeError,
+)
+from metadata.ids import UPDATE_TOKEN_BYTES, UpdateToken
+from metadata.msgpack_fields import (
+    ITEMS_MAX,
+    FieldError,
+    Packed,
+    array_of,
+    bool_of,
+    bytes_of,
+    int_of,
+    map_of,
+    pack,
+    text_of,
+    unpack_versioned,
+)
+
+TopicId = NewType("TopicId", bytes)
+"""16 random bytes that name a topic for ever, also when its name is given to another one."""
+
+NAME_CHARACTERS_MAX: Final = 249
+PARTITIONS_MAX: Final = ITEMS_MAX
+CONFIG_BYTES_MAX: Final = 64 * 1024
+"""Bytes of all names and values of a topic's configs."""
+BROKER_ID_MAX: Final = 999_999
+LEADER_EPOCH_MAX: Final = 2**31 - 1
+TOPIC_ID_BYTES: Final = 16
+NO_LEADER: Final = -1
+NO_EPOCH: Final = -1
+NO_TOKEN: Final = UpdateToken(bytes(UPDATE_TOKEN_BYTES))
+"""The token of a value that was never stored."""
+
+_FORMAT_VERSION: Final = 1
+_FIELD_COUNT: Final = 10
+_LEADERSHIP_FIELD_COUNT: Final = 3
+_INT64_MAX: Final = 2**63 - 1
+_NAME_CHARACTERS: Final = frozenset(string.ascii_letters + string.digits + "._-")
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionLeadership:
+    """Which broker leads a partition (NO_LEADER: none), since when, and which one should."""
+
+    preferred: int
+    leader: int
+    leader_epoch: int
+
+    def with_leader(self, leader: int) -> "PartitionLeadership":
+        """Name a leader, the same one too, in a new epoch."""
+        return replace(self, leader=leader, leader_epoch=self.leader_epoch + 1)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRecord:
+    """One topic as the cluster agreed on it. Change it through the methods, never by hand."""
+
+    name: str
+    topic_id: TopicId
+    created_ms: int
+    partitions: tuple[PartitionLeadership, ...]
+    configs: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    is_internal: bool = False
+    is_deleted: bool = False
+    """It counts as not there for clients: its ledgers are being deleted, or are gone."""
+    epoch_floor: int = NO_EPOCH
+    """The last leader epoch of the name's earlier topics: first epochs are above it."""
+    token: UpdateToken = NO_TOKEN
+
+    @property
+    def first_epoch(self) -> int:
+        """The leader epoch with which each partition begins."""
+        return self.epoch_floor + 1
+
+    @property
+    def is_tombstone(self) -> bool:
+        """Whether only the epoch floor is left of it: its ledgers are gone."""
+        return self.is_deleted and not self.partitions
+
+    def with_leader(self, partition: int, leader: int) -> "TopicRecord":
+        """Name the leader of a partition, the same one too, in a new epoch."""
+        return self.with_leaders({partition: leader})
+
+    def with_leaders(self, leaders: Mapping[int, int]) -> "TopicRecord":
+        """Name the leaders of some partitions, each in a new epoch."""
+        changed = list(self.partitions)
+        for partition, leader in leaders.items():
+            assert 0 <= partition < len(changed), partition
+            changed[partition] = changed[partition].with_leader(leader)
+        return replace(self, partitions=tuple(changed))
+
+    def with_preferred(self, preferred: Mapping[int, int]) -> "TopicRecord":
+        """Say which brokers should lead some partitions; who leads them stays as it is."""
+        changed = list(self.partitions)
+        for partition, broker_id in preferred.items():
+            assert 0 <= partition < len(changed), partition
+            changed[partition] = replace(changed[partition], preferred=broker_id)
+        return replace(self, partitions=tuple(changed))
+
+    def with_partitions(self, leaders: Sequence[int]) -> "TopicRecord":
+        """Add one partition for each of the given brokers, preferred and led by it. Raises
+        TooManyPartitionsError.
+        """
+        count = len(self.partitions) + len(leaders)
+        if count > PARTITIONS_MAX:
+            raise TooManyPartitionsError(self.name, count, PARTITIONS_MAX)
+        more = tuple(PartitionLeadership(each, each, self.first_epoch) for each in leaders)
+        return replace(self, partitions=self.partitions + more)
+
+    def with_configs(self, configs: Mapping[str, str]) -> "TopicRecord":
+        """Replace all configs by the given ones."""
+        return replace(self, configs=MappingProxyType(dict(configs)))
+
+    def with_deletion(self) -> "TopicRecord":
+        """Mark the topic as deleted; its partitions stay listed until their ledgers are gone."""
+        return replace(self, is_deleted=True)
+
+    def as_tombstone(self) -> "TopicRecord":
+        """Keep nothing but the name and the last leader epoch of a deleted topic."""
+        assert self.is_deleted, self.name
+        epochs = [each.leader_epoch for each in self.partitions]
+        return replace(
+            self,
+            partitions=(),
+            configs=MappingProxyType({}),
+            epoch_floor=max(self.epoch_floor, *epochs) if epochs else self.epoch_floor,
+        )
+
+    def above(self, epoch_floor: int) -> "TopicRecord":
+        """Lift all leader epochs above those of an earlier topic of this name."""
+        lift = epoch_floor - self.epoch_floor
+        if lift <= 0:
+            return self
+        lifted = tuple(
+            replace(each, leader_epoch=each.leader_epoch + lift) for each in self.partitions
+        )
+        return replace(self, partitions=lifted, epoch_floor=epoch_floor)
+
+
+def new_topic(
+    name: str,
+    topic_id: TopicId,
+    created_ms: int,
+    leaders: Sequence[int],
+    configs: Mapping[str, str],
+    *,
+    is_internal: bool = False,
+) -> TopicRecord:
+    """Return a topic with one partition for each of the given brokers, preferred and led by it.
+
+    Raises InvalidTopicNameError, TooManyPartitionsError.
+    """
+    empty = TopicRecord(check_topic_name(name), topic_id, created_ms, (), is_internal=is_internal)
+    return empty.with_partitions(leaders).with_configs(configs)
+
+
+def check_topic_name(name: str) -> str:
+    """Return the name. Raises InvalidTopicNameError unless it has 1 to 249 characters out of
+    letters, digits, `.`, `_` and `-`, and is neither `.` nor `..`.
+    """
+    well = 0 < len(name) <= NAME_CHARACTERS_MAX and name not in (".", "..")
+    if not well or not _NAME_CHARACTERS.issuperset(name):
+        raise InvalidTopicNameError(name)
+    return name
+
+
+def pack_topic(what: str, record: TopicRecord) -> bytes:
+    """Return the stored form. Raises ValueTooLargeError for configs over CONFIG_BYTES_MAX."""
+    size = sum(len(name) + len(value) for name, value in record.configs.items())
+    if size > CONFIG_BYTES_MAX:
+        raise ValueTooLargeError(what, size, CONFIG_BYTES_MAX)
+    partitions: list[Packed] = [
+        [each.preferred, each.leader, each.leader_epoch] for each in record.partitions
+    ]
+    return pack(
+        what,
+        [
+            _FORMAT_VERSION,
+            record.name,
+            record.topic_id,
+            record.created_ms,
+            partitions,
+            dict(record.configs),
+            record.is_internal,
+            record.is_deleted,
+            record.epoch_floor,
+            record.token,
+        ],
+    )
+
+
+def unpack_topic(what: str, value: bytes) -> TopicRecord:
+    """Read a stored form. Raises MetadataFormatError for anything else."""
+    fields = unpack_versioned(what, value, _FORMAT_VERSION, _FIELD_COUNT)
+    try:
+        configs = {name: text_of(each) for name, each in map_of(fields[5]).items()}
+        return TopicRecord(
+            name=text_of(fields[1]),
+            topic_id=topic_id_of(fields[2]),
+            created_ms=int_of(fields[3], 0, _INT64_MAX),
+            partitions=tuple(_leadership_of(each) for each in array_of(fields[4])),
+            configs=MappingProxyType(configs),
+            is_internal=bool_of(fields[6]),
+            is_deleted=bool_of(fields[7]),
+            epoch_floor=int_of(fields[8], NO_EPOCH, LEADER_EPOCH_MAX),
+            token=token_of(fields[9]),
+        )
+    except FieldError as error:
+        raise MetadataFormatError(what, str(error)) from error
+
+
+def topic_id_of(field_value: Packed) -> TopicId:
+    """Return a topic id, or raise FieldError."""
+    topic_id = bytes_of(field_value)
+    if len(topic_id) != TOPIC_ID_BYTES:
+        raise FieldError(f"a topic id has {TOPIC_ID_BYTES} bytes, not {len(topic_id)}")
+    return TopicId(topic_id)
+
+
+def token_of(field_value: Packed) -> UpdateToken:
+    """Return the token of a change, or raise FieldError."""
+    token = bytes_of(field_value)
+    if len(token) != UPDATE_TOKEN_BYTES:
+        raise FieldError(f"a token has {UPDATE_TOKEN_BYTES} bytes, not {len(token)}")
+    return UpdateToken(token)
+
+
+def _leadership_of(field_value: Packed) -> PartitionLeadership:
+    fields = array_of(field_value)
+    if len(fields) != _LEADERSHIP_FIELD_COUNT:
+        raise FieldError(f"a partition has {len(fields)} fields instead of 3")
+    return PartitionLeadership(
+        preferred=int_of(fields[0], 0, BROKER_ID_MAX),
+        leader=int_of(fields[1], NO_LEADER, BROKER_ID_MAX),
+        leader_epoch=int_of(fields[2], 0, LEADER_EPOCH_MAX),
+    )

@@ -1,0 +1,245 @@
+"""Keeps the topics of a cluster: one value each, changed by compare-and-set alone.
+
+Leaves what to change to the controller, and the ledgers of partitions to
+`metadata.topics.partition_store`.
+
+Invariants: a change whose outcome is unknown is decided by its token, a creation by the topic's id;
+the node of a deleted topic stays, so that the leader epochs of its name never come again; no two
+topics have names that are alike (`metadata.topics.topic_names`).
+
+Source: topics design, "The mapping", "What a takeover does"; protocol rules 1.2-1.3.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from random import Random
+from typing import Final
+
+from metadata.backoff import Pauses
+from metadata.errors import (
+    MetadataError,
+    NodeExistsError,
+    NodeNotFoundError,
+    OutcomeUnknownError,
+    StoreUnavailableError,
+    TopicExistsError,
+    TopicNotFoundError,
+    VersionConflictError,
+)
+from metadata.ids import UPDATE_TOKEN_BYTES, UpdateToken, Version
+from metadata.paths import TOPIC_NAMES, TOPICS, topic_path
+from metadata.store.batching import BatchingStore
+from metadata.store.interface import (
+    Cancel,
+    CompareAndSet,
+    Create,
+    MetadataStore,
+    Operation,
+    WatchCallback,
+)
+from metadata.topics.topic import (
+    TopicId,
+    TopicRecord,
+    check_topic_name,
+    pack_topic,
+    unpack_topic,
+)
+from metadata.topics.topic_names import TopicNames
+
+CHANGES_AT_ONCE_MAX: Final = 1_000
+ATTEMPTS_MAX: Final = 1_000
+"""Attempts at one change, most of them lost to other writers of the same topic."""
+
+TopicChange = Callable[[TopicRecord], TopicRecord | None]
+"""Returns the record that is wanted, or None when the given one is well as it is. It is asked again
+when another change came first: it must depend on the record, and say what shall be.
+"""
+
+
+class TopicStore:
+    """The topics of a cluster, over a `MetadataStore` that it does not own."""
+
+    def __init__(self, store: MetadataStore, rng: Random) -> None:
+        self._store = store
+        self._writes = BatchingStore(store)
+        self._rng = rng
+        self._names = TopicNames(store, self._is_there)
+
+    async def create(self, record: TopicRecord) -> TopicRecord:
+        """Store a new topic; return it as stored, with its leader epochs above those of earlier
+        topics of its name.
+
+        Goes on until the outcome is certain, for as long as the caller lets it. Raises
+        TopicExistsError, also while an earlier one of the name is being deleted;
+        TopicNameHeldError; StoreUnavailableError when nothing was written.
+        """
+        path = topic_path(check_topic_name(record.name))
+        record = replace(record, token=self._token())
+        pauses = Pauses(self._rng)
+        is_unknown = False
+        for _ in range(ATTEMPTS_MAX):
+            try:
+                try:
+                    await self._create_first(path, pack_topic(path, record), record.name)
+                    return record
+                except NodeExistsError:
+                    return await self._create_again(record)
+            except OutcomeUnknownError:
+                is_unknown = True
+            except StoreUnavailableError:
+                if not is_unknown:
+                    raise
+            except (NodeNotFoundError, TopicNotFoundError, VersionConflictError):
+                pass  # another change, or a name that is alike, came first: look again
+            await asyncio.sleep(pauses.next_s())
+        raise MetadataError(f"topic {record.name!r} did not stand still in {ATTEMPTS_MAX} attempts")
+
+    async def get(self, name: str, *, fresh: bool = False) -> tuple[TopicRecord, Version]:
+        """Read a topic, also one that is being deleted; `fresh` sees every change that ended
+        before. Raises TopicNotFoundError.
+        """
+        record, version = await self._read(name, fresh=fresh)
+        if record.is_tombstone:
+            raise TopicNotFoundError(name)
+        return record, version
+
+    async def change(self, name: str, change: TopicChange) -> TopicRecord:
+        """Change a topic by compare-and-set, whatever it is, until that is certain; return it then.
+
+        Cancelled, it may have been applied or may yet be. Raises TopicNotFoundError,
+        ValueTooLargeError, and StoreUnavailableError when nothing was written.
+        """
+        path, token, pauses = topic_path(name), self._token(), Pauses(self._rng)
+        is_fresh = is_unknown = False
+        for _ in range(ATTEMPTS_MAX):
+            try:
+                record, version = await self.get(name, fresh=is_fresh)
+                if record.token == token:
+                    return record
+                wanted = change(record)
+                if wanted is not None:
+                    wanted = replace(wanted, token=token)
+                    await self._writes.compare_and_set(path, pack_topic(path, wanted), version)
+                    return wanted
+                if is_fresh:
+                    return record
+                is_fresh = True  # what was read may be old: nothing is left undone for that
+                continue
+            except StoreUnavailableError:
+                if not is_unknown:
+                    raise
+            except OutcomeUnknownError:
+                is_unknown = True
+            except TopicNotFoundError:
+                if is_fresh:
+                    raise
+            except (VersionConflictError, NodeNotFoundError):
+                pass
+            is_fresh = True
+            await asyncio.sleep(pauses.next_s())
+        raise MetadataError(f"topic {name!r} did not stand still in {ATTEMPTS_MAX} attempts")
+
+    async def change_many(self, changes: Mapping[str, TopicChange]) -> dict[str, TopicRecord]:
+        """Change many topics, each as `change` does, with many in one write; return them, without
+        those that are not there.
+
+        Raises the first other failure once all have ended: the rest may have been changed.
+        """
+        found: dict[str, TopicRecord] = {}
+        failures: list[BaseException] = []
+        names = list(changes)
+        for start in range(0, len(names), CHANGES_AT_ONCE_MAX):
+            some = names[start : start + CHANGES_AT_ONCE_MAX]
+            results = await asyncio.gather(
+                *[self.change(name, changes[name]) for name in some], return_exceptions=True
+            )
+            for name, result in zip(some, results, strict=True):
+                if isinstance(result, TopicRecord):
+                    found[name] = result
+                elif not isinstance(result, TopicNotFoundError):
+                    failures.append(result)
+            if failures:
+                raise failures[0]
+        return found
+
+    async def finish_deletion(self, name: str, topic_id: TopicId) -> None:
+        """Leave nothing but a tombstone of a deleted topic whose ledgers are gone; nothing happens
+        if it is there already, or the name is another topic's now.
+        """
+
+        def bury(record: TopicRecord) -> TopicRecord | None:
+            is_it = record.is_deleted and record.topic_id == topic_id
+            return record.as_tombstone() if is_it else None
+
+        try:
+            await self.change(name, bury)
+        except TopicNotFoundError:
+            return
+
+    async def names(self, *, fresh: bool = True) -> list[str]:
+        """Return the names of all topics, sorted; deleted ones, and those that left no more than a
+        tombstone, are among them.
+        """
+        return await self._store.children(TOPICS, fresh=fresh)
+
+    def watch_names(self, callback: WatchCallback) -> Cancel:
+        """Call back after each new name; as `MetadataStore.watch_children`."""
+        return self._store.watch_children(TOPICS, callback)
+
+    def watch(self, name: str, callback: WatchCallback) -> Cancel:
+        """Call back after each change of a topic; as `MetadataStore.watch_value`."""
+        return self._store.watch_value(topic_path(check_topic_name(name)), callback)
+
+    async def _create_first(self, path: str, value: bytes, name: str) -> None:
+        """Make a topic's node. Raises NodeExistsError if it is there, or its name is just being
+        taken.
+        """
+        taking = await self._names.taking(name)
+        if not taking:
+            await self._store.create(path, value)
+            return
+        await self._write([Create(path, value), *taking])
+
+    async def _create_again(self, record: TopicRecord) -> TopicRecord:
+        """Take the place of a tombstone, or find that the topic is there already."""
+        found, version = await self._read(record.name, fresh=True)
+        if found.topic_id == record.topic_id and not found.is_deleted:
+            return found  # an attempt of ours whose answer was lost
+        if not found.is_tombstone or found.topic_id == record.topic_id:
+            raise TopicExistsError(record.name, is_being_deleted=found.is_deleted)
+        path, lifted = topic_path(record.name), record.above(found.epoch_floor)
+        taking = await self._names.taking(record.name)
+        await self._write([CompareAndSet(path, pack_topic(path, lifted), version), *taking])
+        return lifted
+
+    async def _write(self, operations: list[Operation]) -> None:
+        """Make a topic. The parents of a multi's nodes must be there: an older cluster, which has
+        topics, may have none for their names.
+        """
+        try:
+            await self._store.multi(operations)
+        except NodeNotFoundError:
+            for parent in (TOPICS, TOPIC_NAMES):
+                with contextlib.suppress(NodeExistsError):
+                    await self._store.create(parent, b"")
+            await self._store.multi(operations)
+
+    async def _is_there(self, name: str) -> bool:
+        try:
+            record, _ = await self._read(name, fresh=True)
+        except TopicNotFoundError:
+            return False
+        return not record.is_deleted
+
+    async def _read(self, name: str, *, fresh: bool) -> tuple[TopicRecord, Version]:
+        path = topic_path(check_topic_name(name))
+        try:
+            stored = await self._store.get(path, fresh=fresh)
+        except NodeNotFoundError:
+            raise TopicNotFoundError(name) from None
+        return unpack_topic(path, stored.value), stored.version
+
+    def _token(self) -> UpdateToken:
+        return UpdateToken(self._rng.randbytes(UPDATE_TOKEN_BYTES))
