@@ -4,6 +4,7 @@ What is named here is the public face; `ledger_client.sync` offers the same with
 """
 
 from ledger_client.batches import Entry, EntryBatch
+from ledger_client.bookies.placement_policy import PlacementPolicy, Shortage, SpreadPolicy
 from ledger_client.chains import Chain, ChainInfo
 from ledger_client.client import LedgerClient
 from ledger_client.config import ClientConfig
@@ -50,10 +51,9 @@ from ledger_client.observability import (
     MetadataSessionChanged,
     ReplicaDamaged,
 )
-from ledger_client.placement_policy import PlacementPolicy, Shortage, SpreadPolicy
-from ledger_client.reader import LedgerReader
+from ledger_client.reading.reader import LedgerReader
 from ledger_client.replication import Quorum
-from ledger_client.writer import LedgerWriter
+from ledger_client.writing.writer import LedgerWriter
 from metadata.ledgers.chain import ChainLink, LinkedLedger
 from metadata.ledgers.chain_store import Published
 from metadata.ledgers.ledger_metadata import Fragment, LedgerState

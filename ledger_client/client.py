@@ -17,8 +17,9 @@ from ssl import SSLContext
 from types import TracebackType
 from typing import Self
 
+from ledger_client.awaitable_handle import Opening
+from ledger_client.bookies.placement import PlacementPolicy
 from ledger_client.chains import Chain
-from ledger_client.client_opening import Opening
 from ledger_client.client_services import ClientSettings
 from ledger_client.client_session import ClientSession
 from ledger_client.config import ClientConfig
@@ -29,10 +30,9 @@ from ledger_client.observability import (
     ClientStats,
     EventCallback,
 )
-from ledger_client.placement import PlacementPolicy
-from ledger_client.reader import LedgerReader
+from ledger_client.reading.reader import LedgerReader
 from ledger_client.replication import Quorum
-from ledger_client.writer import LedgerWriter
+from ledger_client.writing.writer import LedgerWriter
 from metadata.ids import LedgerId, is_ledger_id
 from metadata.store.interface import MetadataStore
 from metadata.store.uri import parse_metadata_uri

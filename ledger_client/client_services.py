@@ -15,9 +15,13 @@ from random import Random
 from ssl import SSLContext
 
 from bookie.wire.messages import Status
-from ledger_client.append_shell import WriterServices
+from ledger_client.bookies.connection_calls import CallFailure
+from ledger_client.bookies.placement import Placement, PlacementPolicy
+from ledger_client.bookies.pool import BookiePool
+from ledger_client.bookies.pool_link import BookieAddress
+from ledger_client.bookies.quarantine import Quarantine
 from ledger_client.config import ClientConfig
-from ledger_client.connection_calls import CallFailure
+from ledger_client.next_tick import TurnCalls
 from ledger_client.observability import (
     BookieDeparted,
     BookieQuarantined,
@@ -27,12 +31,8 @@ from ledger_client.observability import (
     MetadataSessionChanged,
     Observer,
 )
-from ledger_client.placement import Placement, PlacementPolicy
-from ledger_client.pool import BookiePool
-from ledger_client.pool_link import BookieAddress
-from ledger_client.quarantine import Quarantine
-from ledger_client.turn_calls import TurnCalls
-from ledger_client.watchdog import Watchdog
+from ledger_client.writing.append_shell import WriterServices
+from ledger_client.writing.watchdog import Watchdog
 from metadata.errors import NodeNotFoundError
 from metadata.ids import BookieId
 from metadata.ledgers.chain_store import ChainStore

@@ -22,8 +22,8 @@ from ledger_client.ledger_calls import LedgerCalls, NewLedger
 from ledger_client.metadata_failures import metadata_call
 from ledger_client.observability import ClientStats, EnsembleChanged, LedgerFenced, Observer
 from ledger_client.protocol import append_events as e
-from ledger_client.reader import LedgerReader
-from ledger_client.writer import LedgerWriter
+from ledger_client.reading.reader import LedgerReader
+from ledger_client.writing.writer import LedgerWriter
 from metadata.ids import LedgerId
 from metadata.ledgers.ledger_metadata import LedgerState
 

@@ -10,11 +10,11 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from random import Random
 
+from ledger_client.bookies.pool import BookiePool
 from ledger_client.client_services import DirectoryAddresses
 from ledger_client.config import ClientConfig
 from ledger_client.digest import LedgerKeys
 from ledger_client.errors import LedgerNotFoundError
-from ledger_client.pool import BookiePool
 from metadata.errors import NodeNotFoundError
 from metadata.ids import LedgerId, Version
 from metadata.ledgers.ledger_metadata import LedgerMetadata

@@ -15,8 +15,9 @@ from types import MappingProxyType
 from typing import Final
 
 from bookie.wire.messages import ReadLac, Status
+from ledger_client.bookies.connection_calls import BookieCallError
+from ledger_client.bookies.placement import Shortage
 from ledger_client.client_services import ClientServices
-from ledger_client.connection_calls import BookieCallError
 from ledger_client.digest import LedgerKeys
 from ledger_client.errors import (
     LedgerError,
@@ -30,10 +31,9 @@ from ledger_client.errors import (
 from ledger_client.info import LedgerInfo
 from ledger_client.metadata_failures import metadata_call, translate
 from ledger_client.observability import LedgerRecovered
-from ledger_client.placement import Shortage
-from ledger_client.recoverer import Recoverer
+from ledger_client.recovery.recoverer import Recoverer
+from ledger_client.recovery.unclean_recovery import UncleanRecovery
 from ledger_client.replication import Quorum
-from ledger_client.unclean_recovery import UncleanRecovery
 from metadata.errors import MetadataError, NodeExistsError, NodeNotFoundError
 from metadata.ids import UPDATE_TOKEN_BYTES, EntryId, LedgerId, UpdateToken, Version, is_ledger_id
 from metadata.ledgers.ledger_metadata import (

@@ -15,17 +15,17 @@ from types import TracebackType
 from typing import Self
 
 from ledger_client import client as asynchronous
+from ledger_client.blocking.sync_chain import Chain
+from ledger_client.blocking.sync_handles import LedgerReader, LedgerWriter
+from ledger_client.blocking.sync_loop import BackgroundLoop, iterate
+from ledger_client.bookies.placement import PlacementPolicy
 from ledger_client.config import ClientConfig
 from ledger_client.errors import ClientClosedError
 from ledger_client.info import LedgerInfo
 from ledger_client.observability import ClientStats, EventCallback
-from ledger_client.placement import PlacementPolicy
-from ledger_client.reader import LedgerReader as AsyncReader
+from ledger_client.reading.reader import LedgerReader as AsyncReader
 from ledger_client.replication import Quorum
-from ledger_client.sync_chain import Chain
-from ledger_client.sync_handles import LedgerReader, LedgerWriter
-from ledger_client.sync_loop import BackgroundLoop, iterate
-from ledger_client.writer import LedgerWriter as AsyncWriter
+from ledger_client.writing.writer import LedgerWriter as AsyncWriter
 
 __all__ = ["Chain", "LedgerClient", "LedgerReader", "LedgerWriter", "Quorum"]
 

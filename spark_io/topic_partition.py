@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 
 from broker_layer.log.transaction_index import AbortedTransaction
 from ledger_client.errors import EntryNotFoundError, LedgerError, LedgerNotFoundError
-from ledger_client.reader import LedgerReader
+from ledger_client.reading.reader import LedgerReader
 from metadata.errors import NodeNotFoundError
 from metadata.ids import NO_ENTRY, LedgerId
 from metadata.paths import partition_path

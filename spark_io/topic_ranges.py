@@ -23,7 +23,7 @@ from typing import Final
 from broker_layer.kafka.record_batch import read_header
 from broker_layer.log.state_entry import StateEntry, is_state_entry
 from ledger_client.info import LedgerInfo
-from ledger_client.reader import LedgerReader
+from ledger_client.reading.reader import LedgerReader
 from metadata.ids import EntryId, LedgerId
 from metadata.topics.partition import Segment
 from spark_io.errors import RecordsLostError, RecordsUnreadableError

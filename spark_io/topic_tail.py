@@ -23,7 +23,7 @@ from broker_layer.kafka.record_batch import (
 )
 from broker_layer.log.state_entry import StateEntry, is_state_entry
 from broker_layer.log.transaction_index import AbortedTransaction, TransactionIndex
-from ledger_client.reader import LedgerReader
+from ledger_client.reading.reader import LedgerReader
 
 WINDOW_ENTRIES: Final = 64
 """Entries that are read at first, backwards from the end; twice as many each time."""

@@ -30,7 +30,7 @@ from ledger_client.errors import (
     RecoveryUndecidedError,
 )
 from ledger_client.info import LedgerInfo
-from ledger_client.writer import LedgerWriter
+from ledger_client.writing.writer import LedgerWriter
 from metadata.errors import MetadataError, NodeNotFoundError, VersionConflictError
 from metadata.ids import LedgerId, Version
 from metadata.ledgers.ledger_metadata import QuorumMode

@@ -15,7 +15,7 @@ from broker_layer.log.ledger_chain import deposed
 from ledger_client import LedgerClient
 from ledger_client.errors import ClientClosedError, LedgerError, MetadataUnavailableError
 from ledger_client.info import LedgerInfo
-from ledger_client.writer import LedgerWriter
+from ledger_client.writing.writer import LedgerWriter
 
 RETRY_FIRST_S: Final = 0.1
 RETRY_MAX_S: Final = 2.0

@@ -32,7 +32,7 @@ from broker_layer.log.partition_state import PartitionState
 from broker_layer.log.pending_batches import OpenLedger
 from ledger_client.errors import LedgerError, NotEnoughBookiesError
 from ledger_client.info import LedgerInfo
-from ledger_client.writer import LedgerWriter
+from ledger_client.writing.writer import LedgerWriter
 from metadata.errors import MetadataError, StoreClosedError
 from metadata.ids import BookieId, EntryId, LedgerId
 from metadata.topics.partition import Segment

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from broker_layer.errors import TopicError
 from broker_layer.kafka.record_batch import BatchHeader
 from broker_layer.log.log_services import TailMemory
-from ledger_client.writer import LedgerWriter
+from ledger_client.writing.writer import LedgerWriter
 from metadata.ids import EntryId
 from metadata.topics.partition import Segment
 

@@ -1,6 +1,6 @@
 """Reads entries of a partition's ledgers, a bounded piece at a time.
 
-Leaves which entries to `log_reading`, and the reading itself to `ledger_client.reader`.
+Leaves which entries to `log_reading`, and the reading itself to `ledger_client.reading.reader`.
 
 Invariants: what a reader returns is a view of what was received: it is kept for as long as an
 answer needs it, and no longer; a reader is closed only while nothing is read through it.
@@ -15,7 +15,7 @@ from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
 from ledger_client import LedgerClient
 from ledger_client.errors import LedgerError, LedgerNotFoundError
-from ledger_client.reader import LedgerReader
+from ledger_client.reading.reader import LedgerReader
 from metadata.ids import EntryId, LedgerId
 
 READERS_MAX: Final = 4

@@ -34,7 +34,7 @@ from broker_layer.log.log_services import LogServices
 from broker_layer.log.state_loading import CHANGE, SNAPSHOT, SNAPSHOT_END, load_state
 from ledger_client.errors import BackpressureError, LedgerError, NotEnoughInSyncReplicasError
 from ledger_client.info import LedgerInfo
-from ledger_client.writer import LedgerWriter
+from ledger_client.writing.writer import LedgerWriter
 from metadata.errors import MetadataError, StoreClosedError
 from metadata.ids import NO_ENTRY, BookieId, EntryId
 from metadata.topics.partition import PartitionRecord

@@ -1,7 +1,7 @@
 """Decides what the writer of one open ledger does next.
 
-Leaves performing it to `ledger_client.writer`, counting answers to `acks`, and the steps of an
-ensemble change to `ensemble`.
+Leaves performing it to `ledger_client.writing.writer`, counting answers to `acks`, and the steps of
+an ensemble change to `ensemble`.
 
 Invariants: nothing is confirmed while a change of the ensemble is under way (5.2); at most one
 compare-and-set is under way, and none is abandoned (1.3); the LAC never moves once closing began.

@@ -1,6 +1,7 @@
 """Lists what can happen to the writer of an open ledger, and what it may decide to do.
 
-Leaves the decisions to `append.AppendProtocol` and their performance to `ledger_client.writer`.
+Leaves the decisions to `append.AppendProtocol` and their performance to
+`ledger_client.writing.writer`.
 
 Invariant: none is changed once it is made. Those that come with every batch and every answer are
 not frozen for all that: freezing makes making one take three times as long.

@@ -1,6 +1,6 @@
 """Decides how a closed fragment gets one more bookie: what is stored before, and after, its copy.
 
-Leaves copying, and storing by compare-and-set, to `ledger_client/copying.py`.
+Leaves copying, and storing by compare-and-set, to `ledger_client/in_sync/copying.py`.
 
 The target is first stored as *incoming*, so that it keeps what it is sent (a bookie drops the
 entries of a closed ledger that does not name it), and only after the copy as a member. What is

@@ -1,6 +1,6 @@
 """Tells what the source and the target of a copy have said: entries to send on, stored, or refused.
 
-Leaves asking them to `ledger_client/copying.py`, and what is stored of it to `copy.py`.
+Leaves asking them to `ledger_client/in_sync/copying.py`, and what is stored of it to `copy.py`.
 
 Invariants: entries keep their bytes and digests, whatever batches they come and go in; what the
 target returns is right only if its digests are and its bytes are those that the source returned.
@@ -25,7 +25,7 @@ from ledger_client.errors import (
     UnauthorizedError,
 )
 from ledger_client.protocol.cutting import cut_batches
-from ledger_client.verified_entries import VerifiedEntries
+from ledger_client.reading.verified_entries import VerifiedEntries
 from metadata.ids import BookieId, EntryId, LedgerId
 from metadata.ledgers.ledger_metadata import QuorumSpec
 

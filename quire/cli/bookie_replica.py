@@ -1,6 +1,7 @@
 """`quire bookie entry|compare`: what single running bookies hold of a ledger, read directly.
 
-Leaves reading and judging to `ledger_client.replica_entry` and `ledger_client.replica_comparison`.
+Leaves reading and judging to `ledger_client.reading.replica_entry` and
+`ledger_client.reading.replica_comparison`.
 """
 
 import argparse
@@ -11,13 +12,13 @@ from typing import Final
 
 from bookie.storage.writability import Reason, reasons_of
 from bookie.wire.messages import Status
+from ledger_client.bookies.connection_calls import BookieCallError, CallFailure
 from ledger_client.cluster_access import Cluster, open_cluster, open_pool, read_ledger
-from ledger_client.connection_calls import BookieCallError, CallFailure
 from ledger_client.digest import LedgerKeys
-from ledger_client.entry_ranges import expected_ranges, without
-from ledger_client.replica_comparison import Compared, Verdict, compare_replicas
-from ledger_client.replica_entry import DigestVerdict, StoredEntry, read_stored_entry
-from ledger_client.replica_reading import ReplicaReading
+from ledger_client.reading.entry_ranges import expected_ranges, without
+from ledger_client.reading.replica_comparison import Compared, Verdict, compare_replicas
+from ledger_client.reading.replica_entry import DigestVerdict, StoredEntry, read_stored_entry
+from ledger_client.reading.replica_reading import ReplicaReading
 from metadata.ids import BookieId, EntryId, LedgerId
 from metadata.ledgers.ledger_metadata import LedgerMetadata
 from quire.cli.bookie_registry import BookieDownError, NoSuchBookieError

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from ledger_client import ClientConfig, LedgerClient, LedgerWriter, Quorum
-from ledger_client.client_opening import Opening
+from ledger_client.awaitable_handle import Opening
 from ledger_client.replication import REPLICA_LAG_TIME_MAX_S
 from quire.errors import UsageError
 

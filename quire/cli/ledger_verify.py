@@ -1,6 +1,6 @@
 """`quire ledger verify`: reads every entry of every replica and says what is missing or bad.
 
-Leaves the reading and comparing to `ledger_client.verification`.
+Leaves the reading and comparing to `ledger_client.reading.verification`.
 """
 
 import argparse
@@ -8,8 +8,8 @@ import argparse
 from ledger_client import LedgerClient
 from ledger_client.cluster_access import open_cluster, open_pool, read_ledger
 from ledger_client.digest import LedgerKeys
-from ledger_client.entry_ranges import describe_ranges
-from ledger_client.verification import ReplicaReport, expected_count, verify_replicas
+from ledger_client.reading.entry_ranges import describe_ranges
+from ledger_client.reading.verification import ReplicaReport, expected_count, verify_replicas
 from metadata.ids import LedgerId
 from metadata.ledgers.ledger_metadata import LedgerMetadata
 from quire.cli.command_line import metadata_address

@@ -1,6 +1,6 @@
 """Tells how safe what was acknowledged is: by reading every replica, and by counting.
 
-Leaves reading one replica to `ledger_client.verification`.
+Leaves reading one replica to `ledger_client.reading.verification`.
 
 Invariants: a copy counts only if it was read, with a valid digest; a bookie that does not answer
 holds nothing; nothing is fenced and nothing is written.
@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from ledger_client import ClientConfig
+from ledger_client.bookies.pool import BookiePool
 from ledger_client.client_services import DirectoryAddresses
 from ledger_client.cluster_access import Cluster, open_cluster
 from ledger_client.digest import LedgerKeys
-from ledger_client.entry_ranges import Range, without
-from ledger_client.pool import BookiePool
 from ledger_client.protocol.quorum import covers
-from ledger_client.verification import ReplicaReport, verify_replicas
+from ledger_client.reading.entry_ranges import Range, without
+from ledger_client.reading.verification import ReplicaReport, verify_replicas
 from metadata.errors import MetadataError, NodeNotFoundError
 from metadata.ids import LedgerId
 from metadata.ledgers.ledger_metadata import LedgerMetadata, QuorumSpec

@@ -12,7 +12,7 @@ Source: protocol rules 4.5, 5.1-5.7, 11.1-11.4.
 
 from functools import partial
 
-from ledger_client.placement_policy import Shortage
+from ledger_client.bookies.placement_policy import Shortage
 from ledger_client.protocol.append_events import FailureKind
 from ledger_client.protocol.ensemble import EnsembleHealth
 from ledger_client.protocol.membership import Replace, Shrink

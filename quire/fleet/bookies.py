@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final
 
-from ledger_client.placement_policy import Shortage, SpreadPolicy
+from ledger_client.bookies.placement_policy import Shortage, SpreadPolicy
 from metadata.ids import BookieId
 from metadata.ledgers.ledger_metadata import QuorumSpec
 from metadata.registry.registration import BookieRegistration

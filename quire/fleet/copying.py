@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ledger_client.placement_policy import Shortage
+from ledger_client.bookies.placement_policy import Shortage
 from metadata.ids import BookieId, EntryId, LedgerId
 from metadata.ledgers.ledger_metadata import Fragment, LedgerMetadata
 from quire.fleet.bookies import Silence

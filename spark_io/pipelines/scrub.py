@@ -1,6 +1,6 @@
 """Reads every replica of every entry of closed ledgers, and finds what is missing or bad.
 
-Leaves reading one ledger's replicas to `ledger_client.verification`, and mending to repair.
+Leaves reading one ledger's replicas to `ledger_client.reading.verification`, and mending to repair.
 
 Invariants: nothing is written; a bookie that cannot be asked is a finding of its own, and what it
 holds is never called missing; a ledger that is open is left out, and told.
@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from ledger_client import ClientConfig, LedgerNotFoundError
+from ledger_client.bookies.pool import BookiePool
 from ledger_client.client_services import DirectoryAddresses
 from ledger_client.cluster_access import Cluster, open_cluster, read_ledger
 from ledger_client.digest import LedgerKeys
-from ledger_client.pool import BookiePool
-from ledger_client.verification import ReplicaReport, verify_replicas
+from ledger_client.reading.verification import ReplicaReport, verify_replicas
 from metadata.ids import LedgerId
 from metadata.ledgers.ledger_metadata import LedgerMetadata
 from spark_io.errors import SparkIoError
@@ -31,7 +31,7 @@ from spark_io.worker_client import client_of
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from ledger_client.entry_ranges import Range
+    from ledger_client.reading.entry_ranges import Range
 
 MISSING: Final = "missing"
 CORRUPT: Final = "corrupt"

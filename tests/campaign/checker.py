@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from bookie.wire.batch import BatchView
 from ledger_client import LedgerClient, LedgerError
-from ledger_client.connection_calls import BookieCallError
+from ledger_client.bookies.connection_calls import BookieCallError
 from ledger_client.digest import LedgerKeys
 from metadata.ids import BookieId
 from metadata.ledgers.ledger_metadata import LedgerMetadata, LedgerState

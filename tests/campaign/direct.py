@@ -17,10 +17,10 @@ from bookie.wire.batch import BatchView
 from bookie.wire.errors import BatchError
 from bookie.wire.messages import ListEntries, ReadEntries, Status
 from ledger_client import ClientConfig
+from ledger_client.bookies.pool import BookiePool
 from ledger_client.client_services import DirectoryAddresses
 from ledger_client.cluster_access import Cluster, open_cluster
 from ledger_client.digest import LedgerKeys, verify
-from ledger_client.pool import BookiePool
 from metadata.ids import BookieId, EntryId, LedgerId
 from metadata.ledgers.ledger_metadata import Fragment, LedgerMetadata
 

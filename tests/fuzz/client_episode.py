@@ -31,8 +31,8 @@ from bookie.wire.messages import (
     Request,
     Status,
 )
-from ledger_client.connection import Answer, BookieConnection
-from ledger_client.connection_calls import BookieCallError, CallFailure, PendingAdd
+from ledger_client.bookies.connection import Answer, BookieConnection
+from ledger_client.bookies.connection_calls import BookieCallError, CallFailure, PendingAdd
 from metadata.ids import BookieId, EntryId, LedgerId
 from tests.fuzz.findings import Finding, Tally, describe, require
 from tests.fuzz.memory_transport import MemoryTransport

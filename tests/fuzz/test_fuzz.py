@@ -15,7 +15,7 @@ from bookie.server.ledger_requests import LedgerRequests
 from bookie.storage.answers import LedgerSnapshot
 from bookie.storage.bookie_storage import BookieStorage
 from bookie.wire import codec, messages
-from ledger_client.connection import BookieConnection as ClientConnection
+from ledger_client.bookies.connection import BookieConnection as ClientConnection
 from metadata.ids import EntryId, LedgerId
 from tests.fuzz import disk_targets, watch, wire_targets
 from tests.fuzz.crc import reference_crc32c

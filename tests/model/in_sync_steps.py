@@ -14,9 +14,9 @@ Source: protocol rules 9.1, 11.2 and 11.3.
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ledger_client.in_sync_members import next_behind, replaced_by
 from ledger_client.protocol.append import AppendProtocol
 from ledger_client.protocol.copy import CopyPlan, Standing, plan_copy
+from ledger_client.writing.in_sync_members import next_behind, replaced_by
 from metadata.ids import UpdateToken
 from metadata.ledgers.ledger_metadata import LedgerMetadata
 from tests.model.bookies import NOT_HELD

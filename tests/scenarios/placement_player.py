@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Final
 
-from ledger_client.placement_policy import Shortage, SpreadPolicy
+from ledger_client.bookies.placement_policy import Shortage, SpreadPolicy
 from metadata.ids import BookieId
 from metadata.registry.registration import BookieRegistration
 from tests.scenarios import words as w

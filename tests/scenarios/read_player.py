@@ -30,14 +30,14 @@ from bookie.wire.batch import BatchView, build_batch
 from bookie.wire.entries import Entries
 from bookie.wire.messages import Status
 from ledger_client.batches import EntryBatch
+from ledger_client.bookies.pool import CallFailure
 from ledger_client.config import ClientConfig
 from ledger_client.digest import LedgerKeys
 from ledger_client.errors import LedgerError
-from ledger_client.pool import CallFailure
 from ledger_client.protocol import read as p
 from ledger_client.protocol.quorum import write_set
-from ledger_client.reader import LedgerReader
-from ledger_client.verified_entries import VerifiedEntries, verify_entries
+from ledger_client.reading.reader import LedgerReader
+from ledger_client.reading.verified_entries import VerifiedEntries, verify_entries
 from metadata.ids import NO_ENTRY, BookieId, EntryId, LedgerId, Version
 from metadata.ledgers.ledger_metadata import LedgerMetadata, LedgerState
 from metadata.store.interface import Cancel, WatchCallback

@@ -12,7 +12,7 @@ from typing import Final
 
 from bookie.wire.batch import build_batch
 from bookie.wire.messages import ReadLac, Status, WriteLac
-from ledger_client.connection_calls import CallFailure
+from ledger_client.bookies.connection_calls import CallFailure
 from ledger_client.digest import LedgerKeys
 from metadata.ids import NO_ENTRY, UPDATE_TOKEN_BYTES, BookieId, ClientId, EntryId, UpdateToken
 from metadata.ledgers.ledger_ids import LedgerIdAllocator

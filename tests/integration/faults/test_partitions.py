@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ledger_client import LedgerClient, LedgerFencedError, LedgerWriter, Quorum
-from ledger_client.connection_calls import BookieCallError
+from ledger_client.bookies.connection_calls import BookieCallError
 from metadata.ids import BookieId
 from quire.local_cluster import LocalCluster
 from tests.campaign.direct import open_direct

@@ -11,7 +11,7 @@ import pytest
 from bookie.wire.messages import Status
 from ledger_client import ClientConfig, LedgerClient
 from ledger_client.client_services import ClientServices, ClientSettings
-from ledger_client.recoverer import Recoverer
+from ledger_client.recovery.recoverer import Recoverer
 from metadata.ids import Version
 from metadata.ledgers.ledger_metadata import LedgerMetadata, LedgerState
 from metadata.ledgers.ledger_store import LedgerStore

@@ -10,8 +10,8 @@ import pytest
 
 from ledger_client import LedgerClient, Quorum
 from ledger_client.errors import LedgerError, LedgerFencedError, RecoveryUndecidedError
-from ledger_client.reader import LedgerReader
-from ledger_client.writer import LedgerWriter
+from ledger_client.reading.reader import LedgerReader
+from ledger_client.writing.writer import LedgerWriter
 from quire.local_cluster import LocalCluster
 
 ENTRY = b"." * 500

@@ -296,7 +296,7 @@ BUGS = (
         ("5.6",),
         (
             Edit(
-                "ledger_client/writer_watch.py",
+                "ledger_client/writing/writer_watch.py",
                 "        if failure is CallFailure.NOT_REGISTERED:\n",
                 "        if failure is CallFailure.NOT_REGISTERED and len(self._shell.outbox):\n",
             ),

@@ -27,7 +27,7 @@ from tests.seeded_bugs.seeded_bug import (
     units,
 )
 
-COPYING = "ledger_client/copying.py"
+COPYING = "ledger_client/in_sync/copying.py"
 COPIES = units(
     "tests/unit/ledger_client/test_copying.py",
     "tests/unit/ledger_client/test_copying_conflicts.py",

@@ -18,8 +18,8 @@ from tests.seeded_bugs.seeded_bug import (
 
 APPEND = "ledger_client/protocol/append.py"
 LEDGER_STORE = "metadata/ledgers/ledger_store.py"
-SHELL = "ledger_client/append_shell.py"
-RECOVERER = "ledger_client/recoverer.py"
+SHELL = "ledger_client/writing/append_shell.py"
+RECOVERER = "ledger_client/recovery/recoverer.py"
 STORE_TESTS = "tests/unit/metadata/test_ledger_store.py"
 CLIENT_TESTS = "tests/unit/ledger_client/test_client.py"
 RECOVERER_TESTS = "tests/unit/ledger_client/test_recoverer.py"

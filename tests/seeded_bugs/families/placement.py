@@ -13,8 +13,8 @@ from tests.seeded_bugs.seeded_bug import (
     units,
 )
 
-SEARCH = "ledger_client/placement_search.py"
-POLICY = "ledger_client/placement_policy.py"
+SEARCH = "ledger_client/bookies/placement_search.py"
+POLICY = "ledger_client/bookies/placement_policy.py"
 HOSTS = units("tests/unit/ledger_client/test_placement_hosts.py", SCENARIOS)
 UNIFORM = hidden_from_model("all bookies of the model are alike")
 ONE_RACK = hidden_from_simulation(

@@ -14,7 +14,7 @@ from tests.seeded_bugs.seeded_bug import (
     units,
 )
 
-FOLLOWED = "ledger_client/followed_ledger.py"
+FOLLOWED = "ledger_client/reading/followed_ledger.py"
 READER_TESTS = "tests/unit/ledger_client/test_reader.py"
 STORAGE_TESTS = "tests/unit/bookie/test_storage.py"
 NO_READERS = hidden_from_model("the model has no readers that are not recoveries")
@@ -116,7 +116,7 @@ BUGS = (
         ("8.4",),
         (
             Edit(
-                "ledger_client/writer_watch.py",
+                "ledger_client/writing/writer_watch.py",
                 "        if lac > max(shell.outbox.lac_sent, self._lac_told):\n",
                 "        if lac > max(shell.outbox.lac_sent, self._lac_told, lac):\n",
             ),
@@ -158,12 +158,12 @@ BUGS = (
         ("8.1",),
         (
             Edit(
-                "ledger_client/verified_entries.py",
+                "ledger_client/reading/verified_entries.py",
                 "    following = EntryId(min(expected, last_entry_id + 1))\n",
                 "    following = expected\n",
             ),
             Edit(
-                "ledger_client/tailing.py",
+                "ledger_client/reading/tailing.py",
                 "            if (last := min(lac, view.header.last_entry_id)) > lac_before\n",
                 "            if (last := view.header.last_entry_id) > lac_before\n",
             ),

@@ -21,7 +21,7 @@ from tests.seeded_bugs.seeded_bug import (
 FENCE = "ledger_client/protocol/recovery_fence.py"
 QUORUM = "ledger_client/protocol/quorum.py"
 READ = "ledger_client/protocol/recovery_read.py"
-RECOVERER = "ledger_client/recoverer.py"
+RECOVERER = "ledger_client/recovery/recoverer.py"
 RECOVERER_TESTS = "tests/unit/ledger_client/test_recoverer.py"
 
 RECOVERY_RULES = units(RECOVERY_HISTORIES, SCENARIOS)

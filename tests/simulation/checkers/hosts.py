@@ -14,7 +14,7 @@ from unittest.mock import patch
 
 from typing_extensions import override
 
-from ledger_client.placement_policy import Candidates, Shortage, SpreadPolicy
+from ledger_client.bookies.placement_policy import Candidates, Shortage, SpreadPolicy
 from metadata.ids import BookieId
 from metadata.ledgers.ledger_metadata import LedgerMetadata, LedgerState, QuorumSpec
 from metadata.registry.location import Place

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from ledger_client import LedgerClient, LedgerWriter, Quorum
-from ledger_client.client_opening import Opening
+from ledger_client.awaitable_handle import Opening
 from tests.simulation.checkers.wholeness import RETURN_S
 from tests.simulation.cluster import Cluster
 from tests.simulation.model import LedgerModel

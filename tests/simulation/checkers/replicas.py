@@ -10,10 +10,10 @@ from typing import Final
 from bookie.wire.batch import BatchView
 from bookie.wire.messages import ReadEntries, Status
 from ledger_client import ClientConfig
+from ledger_client.bookies.connection_calls import BookieCallError
+from ledger_client.bookies.pool import BookiePool
 from ledger_client.client_services import DirectoryAddresses
-from ledger_client.connection_calls import BookieCallError
 from ledger_client.digest import LedgerKeys
-from ledger_client.pool import BookiePool
 from metadata.ids import BookieId, EntryId
 from metadata.registry.directory import BookieDirectory
 from tests.simulation.cluster import Cluster

@@ -8,7 +8,7 @@ from broker_layer.kafka.record_batch import read_header
 from broker_layer.log import segment_reading
 from broker_layer.log.segment_reading import has_room_for_another
 from ledger_client.batches import EntryBatch
-from ledger_client.reader import LedgerReader
+from ledger_client.reading.reader import LedgerReader
 from tests.unit.broker_layer.log_setting import LogSetting, append, batch, small, values
 from tests.unit.ledger_client.cluster import TestCluster
 

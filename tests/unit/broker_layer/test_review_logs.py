@@ -16,7 +16,7 @@ from broker_layer.kafka.record_batch import Producer
 from broker_layer.log.segment_reading import READERS_MAX, SegmentReaders
 from broker_layer.log.topic_log import TopicLog
 from ledger_client import Quorum
-from ledger_client.writer import LedgerWriter
+from ledger_client.writing.writer import LedgerWriter
 from metadata.errors import StoreClosedError, StoreUnavailableError
 from metadata.ids import LedgerId
 from metadata.store.memory import MemoryMetadataStore

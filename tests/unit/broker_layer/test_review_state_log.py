@@ -16,7 +16,7 @@ from broker_layer.log.state_log import StateLog
 from ledger_client import Quorum
 from ledger_client.errors import RecoveryUndecidedError
 from ledger_client.info import LedgerInfo
-from ledger_client.writer import LedgerWriter
+from ledger_client.writing.writer import LedgerWriter
 from metadata.errors import VersionConflictError
 from metadata.ids import LedgerId, Version
 from metadata.paths import partition_path

@@ -11,11 +11,11 @@ from typing_extensions import override
 
 from bookie.wire.batch import BatchView, Buffer
 from bookie.wire.entries import Entries
+from ledger_client.bookies.pool import AddSink
 from ledger_client.config import ClientConfig
-from ledger_client.copy_limits import CopyLimits, CopyProgress
-from ledger_client.copying import FragmentCopier, Stored
 from ledger_client.digest import LedgerKeys
-from ledger_client.pool import AddSink
+from ledger_client.in_sync.copy_limits import CopyLimits, CopyProgress
+from ledger_client.in_sync.copying import FragmentCopier, Stored
 from metadata.ids import NO_ENTRY, BookieId, ClientId, EntryId, LedgerId, UpdateToken, Version
 from metadata.ledgers.ledger_metadata import (
     DigestType,

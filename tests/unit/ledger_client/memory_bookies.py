@@ -18,9 +18,9 @@ from crc32c import crc32c
 from bookie.wire.batch import BatchView, Buffer, build_batch
 from bookie.wire.entries import Entries
 from bookie.wire.messages import LacReply, ReadEntries, ReadLac, Status, WaitLac
+from ledger_client.bookies.pool import AddSink, BookieCallError, BookiePool, CallFailure
 from ledger_client.config import ClientConfig
 from ledger_client.digest import LedgerKeys
-from ledger_client.pool import AddSink, BookieCallError, BookiePool, CallFailure
 from metadata.ids import NO_ENTRY, BookieId, EntryId, LedgerId
 
 DEFAULT_DELAY_S = 0.001

@@ -7,9 +7,9 @@ from bookie.wire.batch import build_batch
 from bookie.wire.messages import (
     Status,
 )
+from ledger_client.bookies.pool import BookieCallError, BookiePool, CallFailure
 from ledger_client.config import ClientConfig
 from ledger_client.observability import ClientEvent, Observer
-from ledger_client.pool import BookieCallError, BookiePool, CallFailure
 from metadata.ids import NO_ENTRY, BookieId, EntryId, LedgerId
 from tests.unit.ledger_client.scripted_bookie import ScriptedAddresses, ScriptedBookie
 

@@ -34,7 +34,7 @@ from bookie.wire.messages import (
     WaitLac,
     WriteLac,
 )
-from ledger_client.pool_link import BookieAddress
+from ledger_client.bookies.pool_link import BookieAddress
 from metadata.errors import StoreUnavailableError
 from metadata.ids import BookieId, EntryId
 

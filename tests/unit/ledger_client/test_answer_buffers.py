@@ -6,7 +6,7 @@ import pytest
 
 from bookie.wire.bodies import POOLED_BYTES_MIN
 from ledger_client import LedgerReader, Quorum
-from ledger_client.pool import BODIES_BYTES_MAX
+from ledger_client.bookies.pool import BODIES_BYTES_MAX
 from tests.unit.ledger_client.cluster import TestCluster
 
 ENTRY = b"x" * POOLED_BYTES_MIN

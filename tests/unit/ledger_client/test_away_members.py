@@ -2,7 +2,12 @@
 
 from itertools import pairwise
 
-from ledger_client.away_members import ASK_PAUSE_MAX_S, ASK_PAUSE_MIN_S, STAYED_S, AwayMembers
+from ledger_client.in_sync.away_members import (
+    ASK_PAUSE_MAX_S,
+    ASK_PAUSE_MIN_S,
+    STAYED_S,
+    AwayMembers,
+)
 from metadata.ids import BookieId
 
 A, B = BookieId("a"), BookieId("b")

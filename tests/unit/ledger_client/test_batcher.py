@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledger_client.batcher import BatchLimits, cut_batches, own_bytes
 from ledger_client.errors import EntryTooLargeError
+from ledger_client.writing.batcher import BatchLimits, cut_batches, own_bytes
 from metadata.ids import EntryId, LedgerId
 from metadata.ledgers.ledger_metadata import QuorumSpec
 

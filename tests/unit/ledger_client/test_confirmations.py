@@ -6,11 +6,11 @@ import logging
 
 import pytest
 
-from ledger_client.confirmations import Confirmations
 from ledger_client.errors import LedgerError, LedgerFencedError, QuorumTimeoutError
-from ledger_client.full_replication import FullReplication
-from ledger_client.turn_calls import TurnCalls
-from ledger_client.window import ENTRY_COST_BYTES, AppendWindow
+from ledger_client.next_tick import TurnCalls
+from ledger_client.writing.confirmations import Confirmations
+from ledger_client.writing.full_replication import FullReplication
+from ledger_client.writing.window import ENTRY_COST_BYTES, AppendWindow
 from metadata.ids import EntryId, LedgerId
 
 LEDGER = LedgerId(7)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bookie.wire.batch import BATCH_ENTRIES_MAX
-from ledger_client.copy_limits import CopyLimits, CopyThrottle
+from ledger_client.in_sync.copy_limits import CopyLimits, CopyThrottle
 from ledger_client.protocol.copy import (
     CopyPlan,
     CopyRefused,

@@ -5,7 +5,8 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledger_client.entry_ranges import (
+from ledger_client.protocol.quorum import write_set
+from ledger_client.reading.entry_ranges import (
     Range,
     describe_ranges,
     entry_count,
@@ -13,7 +14,6 @@ from ledger_client.entry_ranges import (
     merged,
     without,
 )
-from ledger_client.protocol.quorum import write_set
 from metadata.ids import BookieId, ClientId, EntryId, LedgerId, UpdateToken
 from metadata.ledgers.ledger_metadata import (
     DigestType,

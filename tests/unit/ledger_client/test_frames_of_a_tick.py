@@ -5,8 +5,8 @@ import asyncio
 from bookie.wire.codec import encode_message
 from bookie.wire.frames import FrameKind, frame_header
 from bookie.wire.messages import Hello, HelloReply, Ping, Pong, Status, TellLac
-from ledger_client.connection import BookieConnection
-from ledger_client.connection_calls import CallFailure
+from ledger_client.bookies.connection import BookieConnection
+from ledger_client.bookies.connection_calls import CallFailure
 from metadata.ids import BookieId, EntryId, LedgerId
 from serving.overriding import override
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from ledger_client.placement import Placement, Shortage, SpreadPolicy
-from ledger_client.quarantine import Quarantine
+from ledger_client.bookies.placement import Placement, Shortage, SpreadPolicy
+from ledger_client.bookies.quarantine import Quarantine
 from metadata.ids import BookieId
 from metadata.ledgers.ledger_metadata import QuorumSpec
 from metadata.registry.registration import BookieRegistration

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from ledger_client import placement_policy
-from ledger_client.placement_policy import Shortage, SpreadPolicy
-from ledger_client.placement_search import Spread, SpreadSearch
+from ledger_client.bookies import placement_policy
+from ledger_client.bookies.placement_policy import Shortage, SpreadPolicy
+from ledger_client.bookies.placement_search import Spread, SpreadSearch
 from metadata.ids import BookieId
 from metadata.ledgers.ledger_metadata import QuorumSpec
 from metadata.registry.registration import BookieRegistration

@@ -23,10 +23,10 @@ from bookie.wire.messages import (
     WaitLac,
     WriteLac,
 )
-from ledger_client import connection
+from ledger_client.bookies import connection
+from ledger_client.bookies.pool import BookieCallError, CallFailure
 from ledger_client.errors import UnauthorizedError
 from ledger_client.observability import BookieConnected, BookieUnreachable
-from ledger_client.pool import BookieCallError, CallFailure
 from metadata.ids import EntryId, LedgerId
 from tests.unit.ledger_client.pool_setting import (
     KEY,

@@ -15,8 +15,8 @@ from bookie.wire.messages import (
     Request,
     Status,
 )
-from ledger_client.pool import BookieCallError, CallFailure
-from ledger_client.pool_link import BookieAddress
+from ledger_client.bookies.pool import BookieCallError, CallFailure
+from ledger_client.bookies.pool_link import BookieAddress
 from metadata.ids import BookieId
 from tests.unit.ledger_client.pool_setting import (
     LEDGER,

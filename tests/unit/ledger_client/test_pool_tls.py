@@ -10,9 +10,9 @@ from random import Random
 import pytest
 
 from bookie.wire.messages import Pong, Status
+from ledger_client.bookies.pool import BookieCallError, BookiePool, CallFailure
+from ledger_client.bookies.pool_link import BookieAddress
 from ledger_client.config import ClientConfig
-from ledger_client.pool import BookieCallError, BookiePool, CallFailure
-from ledger_client.pool_link import BookieAddress
 from tests.unit.ledger_client.pool_setting import Outcomes, send
 from tests.unit.ledger_client.scripted_bookie import ScriptedAddresses, ScriptedBookie
 

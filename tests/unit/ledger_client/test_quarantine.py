@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledger_client import quarantine as module
-from ledger_client.quarantine import BOOKIES_MAX, Quarantine
+from ledger_client.bookies import quarantine as module
+from ledger_client.bookies.quarantine import BOOKIES_MAX, Quarantine
 from metadata.ids import BookieId
 
 BOOKIE = BookieId("bookie-a")

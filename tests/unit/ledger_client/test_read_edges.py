@@ -7,11 +7,11 @@ import pytest
 from bookie.wire.batch import BatchView, build_batch
 from bookie.wire.entries import Entries
 from bookie.wire.messages import Status
+from ledger_client.bookies.pool import CallFailure
 from ledger_client.config import ClientConfig
 from ledger_client.errors import QuorumTimeoutError, RecoveryUndecidedError
-from ledger_client.pool import CallFailure
-from ledger_client.reader import LedgerReader
-from ledger_client.verified_entries import verify_entries
+from ledger_client.reading.reader import LedgerReader
+from ledger_client.reading.verified_entries import verify_entries
 from metadata.ids import NO_ENTRY, BookieId, EntryId
 from metadata.ledgers.ledger_metadata import DigestType, Fragment
 from tests.unit.ledger_client.test_reader import (

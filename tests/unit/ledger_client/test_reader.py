@@ -7,6 +7,7 @@ from itertools import pairwise
 import pytest
 
 from ledger_client.batches import EntryBatch
+from ledger_client.bookies.pool import CallFailure
 from ledger_client.config import ClientConfig
 from ledger_client.errors import (
     DigestMismatchError,
@@ -15,8 +16,7 @@ from ledger_client.errors import (
     LedgerNotFoundError,
     QuorumTimeoutError,
 )
-from ledger_client.pool import CallFailure
-from ledger_client.reader import LedgerReader
+from ledger_client.reading.reader import LedgerReader
 from metadata.ids import BookieId, EntryId, UpdateToken
 from metadata.ledgers.ledger_metadata import DigestType
 from tests.unit.ledger_client.memory_bookies import rng

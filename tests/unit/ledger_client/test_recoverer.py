@@ -7,6 +7,9 @@ from random import Random
 import pytest
 
 from bookie.wire.messages import Status
+from ledger_client.bookies.placement import Placement
+from ledger_client.bookies.pool import CallFailure
+from ledger_client.bookies.quarantine import Quarantine
 from ledger_client.config import ClientConfig
 from ledger_client.digest import LedgerKeys
 from ledger_client.errors import (
@@ -16,10 +19,7 @@ from ledger_client.errors import (
     NotEnoughBookiesError,
     RecoveryUndecidedError,
 )
-from ledger_client.placement import Placement
-from ledger_client.pool import CallFailure
-from ledger_client.quarantine import Quarantine
-from ledger_client.recoverer import Recoverer
+from ledger_client.recovery.recoverer import Recoverer
 from metadata.ids import BookieId, ClientId, EntryId, LedgerId, UpdateToken, Version
 from metadata.ledgers.ledger_metadata import (
     STRIPE_ENTRIES_DEFAULT,

@@ -11,15 +11,15 @@ import pytest
 from bookie.wire.batch import BatchView, build_batch
 from bookie.wire.messages import Status
 from ledger_client import LedgerClient, LedgerInfo
+from ledger_client.bookies.connection_calls import BookieCallError
+from ledger_client.bookies.pool import BookiePool
 from ledger_client.client_services import DirectoryAddresses
 from ledger_client.config import ClientConfig
-from ledger_client.connection_calls import BookieCallError
 from ledger_client.digest import LedgerKeys
-from ledger_client.entry_ranges import Range, merged
-from ledger_client.pool import BookiePool
-from ledger_client.replica_comparison import Compared, Verdict, compare_replicas
-from ledger_client.replica_entry import DigestVerdict, read_stored_entry
-from ledger_client.replica_reading import Outcome, Piece, ReplicaReading
+from ledger_client.reading.entry_ranges import Range, merged
+from ledger_client.reading.replica_comparison import Compared, Verdict, compare_replicas
+from ledger_client.reading.replica_entry import DigestVerdict, read_stored_entry
+from ledger_client.reading.replica_reading import Outcome, Piece, ReplicaReading
 from metadata.ids import BookieId, EntryId, LedgerId
 from metadata.ledgers.ledger_store import LedgerStore
 from metadata.registry.directory import BookieDirectory

@@ -7,9 +7,9 @@ from random import Random
 
 import pytest
 
+from ledger_client.bookies.pool import CallFailure
 from ledger_client.errors import LedgerError
-from ledger_client.pool import CallFailure
-from ledger_client.reader import LedgerReader
+from ledger_client.reading.reader import LedgerReader
 from metadata.ids import BookieId, EntryId
 from metadata.ledgers.ledger_metadata import DigestType, QuorumSpec
 from tests.simulation.loop import run_simulation

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from ledger_client.turn_calls import TurnCalls
+from ledger_client.next_tick import TurnCalls
 
 
 async def test_calls_come_in_the_next_turn_in_order_by_one_handle() -> None:

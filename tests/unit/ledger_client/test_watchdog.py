@@ -3,11 +3,11 @@
 import asyncio
 from random import Random
 
+from ledger_client.bookies.pool import BookiePool
+from ledger_client.bookies.pool_link import BookieAddress
 from ledger_client.config import ClientConfig
 from ledger_client.observability import Observer
-from ledger_client.pool import BookiePool
-from ledger_client.pool_link import BookieAddress
-from ledger_client.watchdog import WATCH_PERIOD_S, Watchdog
+from ledger_client.writing.watchdog import WATCH_PERIOD_S, Watchdog
 from metadata.ids import BookieId, LedgerId
 
 

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from ledger_client.window import AppendWindow
+from ledger_client.writing.window import AppendWindow
 
 
 async def test_nobody_slips_in_between_two_who_stand_in_line() -> None:

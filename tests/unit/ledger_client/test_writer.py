@@ -19,7 +19,7 @@ from ledger_client import (
     Quorum,
     QuorumTimeoutError,
 )
-from ledger_client.writer import LedgerWriter
+from ledger_client.writing.writer import LedgerWriter
 from metadata.ids import EntryId
 from tests.unit.ledger_client.cluster import THREE, TestCluster, entries_of
 from tests.until import until

@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from ledger_client.placement_policy import SpreadPolicy
+from ledger_client.bookies.placement_policy import SpreadPolicy
 from metadata.ids import BookieId
 from metadata.ledgers.ledger_metadata import QuorumSpec
 from metadata.registry.registration import BookieRegistration

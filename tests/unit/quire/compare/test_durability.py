@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledger_client.entry_ranges import merged
-from ledger_client.verification import ReplicaReport
+from ledger_client.reading.entry_ranges import merged
+from ledger_client.reading.verification import ReplicaReport
 from metadata.ids import BookieId, LedgerId
 from metadata.ledgers.ledger_metadata import QuorumSpec
 from quire.compare.durability import (

@@ -1,0 +1,147 @@
+"""The blocking handle of one chain, of `ledger_client.sync`.
+
+Leaves the work to the asynchronous handle, and the thread that it lives in to `sync_loop`.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final
+
+from ledger_client import chains
+from ledger_client.blocking.sync_loop import BackgroundLoop, iterate
+from ledger_client.chains import ChainInfo
+from ledger_client.errors import LedgerError, MetadataUnavailableError
+from ledger_client.info import LedgerInfo
+from metadata.ids import LedgerId
+from metadata.ledgers.chain import ChainLink, LinkedLedger
+from metadata.ledgers.chain_store import Published
+
+FOLLOW_STEP_S: Final = 30.0
+RETRY_S: Final = 0.5
+UNSEEN_MAX_S: Final = 60.0
+
+
+class Chain:
+    """One chain, by name; as `ledger_client.Chain`, for threads."""
+
+    def __init__(self, background: BackgroundLoop, chain: chains.Chain) -> None:
+        self._background = background
+        self._chain = chain
+
+    @property
+    def name(self) -> str:
+        """The chain's name."""
+        return self._chain.name
+
+    @property
+    def custom_metadata(self) -> dict[str, str]:
+        """What a ledger is to be created with so that it is collected if it is never published."""
+        return self._chain.custom_metadata
+
+    def create(self, *, exist_ok: bool = False, timeout: float | None = None) -> None:
+        """Make the chain, empty."""
+        self._background.run(self._chain.create(exist_ok=exist_ok, timeout=timeout))
+
+    def info(self, *, timeout: float | None = None) -> ChainInfo:
+        """Return which links there are now."""
+        return self._background.run(self._chain.info(timeout=timeout))
+
+    def links(
+        self, first_index: int, end_index: int, *, timeout: float | None = None
+    ) -> Iterator[tuple[int, ChainLink | None]]:
+        """Yield the links first..end-1 with their numbers; None for one that was collected."""
+        items = self._chain.links(first_index, end_index, timeout=timeout)
+        return iterate(self._background, items)
+
+    def publish(
+        self,
+        ledgers: Iterable[LedgerInfo | LinkedLedger],
+        *,
+        application: str = "",
+        batch: int | None = None,
+        replaces: bool = False,
+        timeout: float | None = None,
+    ) -> Published:
+        """Link ledgers as one link at the end of the chain: all of them, or none."""
+        work = self._chain.publish(
+            ledgers, application=application, batch=batch, replaces=replaces, timeout=timeout
+        )
+        return self._background.run(work)
+
+    def last_batch(self, application: str, *, timeout: float | None = None) -> int | None:
+        """Return the last batch of an application that was published, None if none was."""
+        return self._background.run(self._chain.last_batch(application, timeout=timeout))
+
+    def withdraw(
+        self, ledger_ids: Iterable[int], *, since_index: int, timeout: float | None = None
+    ) -> list[LedgerId]:
+        """Delete ledgers that are not linked; return those that were deleted."""
+        work = self._chain.withdraw(ledger_ids, since_index=since_index, timeout=timeout)
+        return self._background.run(work)
+
+    def trim(self, first_index: int, *, timeout: float | None = None) -> ChainInfo:
+        """Leave the links below `first_index` out of the chain."""
+        return self._background.run(self._chain.trim(first_index, timeout=timeout))
+
+    def collect(
+        self,
+        grace_s: float,
+        *,
+        on_deleted: Callable[[LedgerId], None] | None = None,
+        timeout: float | None = None,
+    ) -> int:
+        """Delete old ledgers that were written for this chain and are not linked in it."""
+        work = self._chain.collect(grace_s, on_deleted=on_deleted, timeout=timeout)
+        return self._background.run(work)
+
+    def wait_changed(self, known: ChainInfo, *, timeout: float) -> ChainInfo:
+        """Return once the chain is no longer as known, or the time is up."""
+        return self._background.run(self._chain.wait_changed(known, timeout=timeout))
+
+    def follow(self) -> "FollowedChain":
+        """Read the chain now, and keep what is known of it current in the background. Raises
+        ChainNotFoundError.
+        """
+        return FollowedChain(self._background, self._chain, self.info())
+
+    def delete(self, *, timeout: float | None = None) -> None:
+        """Delete the chain, and none of its ledgers."""
+        self._background.run(self._chain.delete(timeout=timeout))
+
+
+class FollowedChain:
+    """Which links a chain has, as of a moment ago, without asking. Close it."""
+
+    def __init__(self, background: BackgroundLoop, chain: chains.Chain, info: ChainInfo) -> None:
+        self._chain = chain
+        self._info = info
+        self._failure: LedgerError | None = None
+        self._following = background.start(self._follow())
+
+    @property
+    def info(self) -> ChainInfo:
+        """The chain as last seen. Raises ChainNotFoundError once it is deleted, and MetadataUn-
+        availableError once the metadata service has not answered for `UNSEEN_MAX_S`.
+        """
+        if self._failure is not None:
+            raise self._failure
+        return self._info
+
+    def close(self) -> None:
+        """Stop following the chain."""
+        self._following.cancel()
+
+    async def _follow(self) -> None:
+        loop = asyncio.get_running_loop()
+        seen = loop.time()
+        while True:
+            try:
+                self._info = await self._chain.wait_changed(self._info, timeout=FOLLOW_STEP_S)
+                self._failure, seen = None, loop.time()
+            except MetadataUnavailableError as error:
+                if loop.time() - seen > UNSEEN_MAX_S:
+                    self._failure = error
+                await asyncio.sleep(RETRY_S)
+            except LedgerError as error:
+                self._failure = error
+                return

@@ -1,0 +1,312 @@
+"""Blocking handles of one ledger: the writer and the reader of `ledger_client.sync`.
+
+Leaves the work to the asynchronous handles, and the thread that they live in to `sync_loop`.
+
+Invariants: an asynchronous handle is touched on its loop alone; what is asked of one writer is
+admitted in the order of the calls; no call crosses threads once per entry except `append` itself.
+
+Source: api, "Client".
+"""
+
+import asyncio
+import threading
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future
+from itertools import accumulate, islice
+from types import TracebackType
+from typing import Final, Self
+
+from ledger_client.batches import Entry, EntryBatch
+from ledger_client.blocking.sync_loop import BackgroundLoop, iterate, wait
+from ledger_client.errors import LedgerError
+from ledger_client.info import LedgerInfo
+from ledger_client.reading.reader import LedgerReader as AsyncReader
+from ledger_client.writing.append_range import EntryLike
+from ledger_client.writing.writer import LedgerWriter as AsyncWriter
+from metadata.ids import BookieId, EntryId
+
+CHUNK_ENTRIES_MAX: Final = 65_536
+CHUNK_ENTRIES_FIRST: Final = 4_096
+FOLLOW_STEP_S: Final = 60.0
+CHUNK_BYTES_MAX: Final = 16 * 1024 * 1024
+"""An iterable is handed over in chunks of about so much, two of them at a time."""
+
+
+class LedgerWriter:
+    """Appends to one open ledger. Entering its block and leaving it closes the ledger."""
+
+    def __init__(self, background: BackgroundLoop, writer: AsyncWriter) -> None:
+        self._background = background
+        self._writer = writer
+        self._order = threading.Lock()
+
+    @property
+    def id(self) -> int:
+        """The ledger's id."""
+        return self._writer.id
+
+    @property
+    def ledger_id(self) -> int:
+        """The same, spelled out."""
+        return self._writer.ledger_id
+
+    @property
+    def in_sync(self) -> tuple[BookieId, ...]:
+        """In in-sync mode, the members that hold every entry, are alive and do not lag."""
+        return self._writer.in_sync
+
+    @property
+    def under_replicated(self) -> tuple[tuple[EntryId, EntryId], ...]:
+        """Ranges (first, last) of confirmed entries that are short of their write quorum."""
+        return self._writer.under_replicated
+
+    @property
+    def fully_replicated_to(self) -> EntryId:
+        """Up to this entry all are on their write quorum, except those `under_replicated` names."""
+        return self._writer.fully_replicated_to
+
+    @property
+    def last_confirmed(self) -> int:
+        """The LAC: this entry and all before it are acknowledged; -1 before the first."""
+        return self._writer.last_confirmed
+
+    @property
+    def last_pushed(self) -> int:
+        """The last entry id given; -1 before the first."""
+        return self._writer.last_pushed
+
+    @property
+    def info(self) -> LedgerInfo:
+        """The ledger as stored, as far as this writer knows."""
+        return self._writer.info
+
+    def append(self, data: EntryLike, *, timeout: float | None = None) -> int:
+        """Append one entry; return its id once it is confirmed."""
+        with self._order:
+            outcome = self._background.start(self._writer.append(data, timeout=timeout))
+        return wait(outcome)
+
+    def append_nowait(self, data: EntryLike) -> Future[int]:
+        """Append one entry and return the future of its id. Raises BackpressureError."""
+        confirmed: Future[int] = Future()
+        confirmed.set_running_or_notify_cancel()  # an append cannot be taken back
+
+        async def admit() -> None:
+            handle = self._writer.append_nowait(data)
+            handle.add_done_callback(lambda done: _copy_outcome(done, confirmed))
+
+        with self._order:
+            self._background.run(admit())
+        return confirmed
+
+    def append_many(self, entries: Iterable[EntryLike], *, timeout: float | None = None) -> range:
+        """Append all entries, pipelined; return their ids, which are one range, once all are
+        confirmed. `timeout` bounds each chunk of about CHUNK_BYTES_MAX.
+        """
+        first, count = -1, 0
+        pending: list[Future[range]] = []
+        whole = _Parts(self._writer)
+        try:
+            with self._order:  # other calls of this handle come before or after the whole range
+                for chunk in _chunks(entries):
+                    pending.append(self._background.start(whole.append(chunk, timeout)))
+                    if len(pending) > 1:
+                        ids = wait(pending.pop(0))
+                        first, count = (ids.start if first < 0 else first), count + len(ids)
+            while pending:
+                ids = wait(pending.pop(0))
+                first, count = (ids.start if first < 0 else first), count + len(ids)
+        except LedgerError as error:
+            for later in pending:
+                failure = later.exception()  # most often it fails with the part before it
+                if isinstance(failure, LedgerError):
+                    error.admitted_count += failure.admitted_count
+                elif failure is None:
+                    error.admitted_count += len(later.result())
+            if first >= 0:
+                error.first_entry_id = EntryId(first)
+                error.admitted_count += count
+                error.confirmed_count += count
+            raise
+        return range(max(first, 0), max(first, 0) + count)
+
+    def wait_fully_replicated(self, entry_id: int, *, timeout: float | None = None) -> None:
+        """Return once an entry is on all of its write quorum."""
+        self._background.run(self._writer.wait_fully_replicated(entry_id, timeout=timeout))
+
+    def close(self, *, timeout: float | None = None) -> None:
+        """Wait for what is pending and close the ledger at its LAC."""
+        self._background.run(self._writer.aclose(timeout=timeout))
+
+    def abort(self, *, timeout: float | None = None) -> None:
+        """Close the ledger at its LAC without waiting."""
+        self._background.run(self._writer.abort(timeout=timeout))
+
+    aclose = close
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._background.run(self._writer.__aexit__(kind, error, traceback))
+
+
+class LedgerReader:
+    """Reads one ledger. Each iterator belongs to one thread."""
+
+    def __init__(self, background: BackgroundLoop, reader: AsyncReader) -> None:
+        self._background = background
+        self._reader = reader
+        self._following: Future[None] | None = None
+
+    @property
+    def id(self) -> int:
+        """The ledger's id."""
+        return self._reader.id
+
+    @property
+    def info(self) -> LedgerInfo:
+        """The ledger as its metadata last was."""
+        return self._reader.info
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the ledger is closed."""
+        return self._reader.is_closed
+
+    @property
+    def last_confirmed(self) -> int:
+        """The last entry that may be read; -1 if there is none."""
+        return self._reader.last_confirmed
+
+    def refresh_last_confirmed(self, *, timeout: float | None = None) -> int:
+        """Ask how far the ledger is confirmed; return it."""
+        return self._background.run(self._reader.refresh_last_confirmed(timeout=timeout))
+
+    def read(
+        self, first: int = 0, last: int | None = None, *, timeout: float | None = None
+    ) -> Iterator[EntryBatch]:
+        """Yield the batches of entries first..last, both included."""
+        return iterate(self._background, self._reader.read(first, last, timeout=timeout))
+
+    def read_unconfirmed(
+        self, first: int, last: int, *, timeout: float | None = None
+    ) -> Iterator[EntryBatch]:
+        """As `read`, also beyond the LAC."""
+        items = self._reader.read_unconfirmed(first, last, timeout=timeout)
+        return iterate(self._background, items)
+
+    def read_entry(self, entry_id: int, *, timeout: float | None = None) -> Entry:
+        """Return one entry."""
+        return self._background.run(self._reader.read_entry(entry_id, timeout=timeout))
+
+    def tail(self, start: int = 0, *, timeout: float | None = None) -> Iterator[EntryBatch]:
+        """Yield batches as entries are confirmed; end when the ledger is closed and read."""
+        return iterate(self._background, self._reader.tail(start, timeout=timeout))
+
+    def wait_confirmed(self, beyond: int, *, timeout: float) -> int:
+        """Return the LAC once it is above `beyond`, the ledger is closed, or the time is up."""
+        return self._background.run(self._reader.wait_confirmed(beyond, timeout=timeout))
+
+    def follow(self) -> None:
+        """Keep `last_confirmed` current in the background, until the ledger or this is closed."""
+        self._following = self._background.start(self._follow())
+
+    @property
+    def follow_failure(self) -> LedgerError | None:
+        """Why `follow` ended, if not because the ledger or this was closed: it was deleted, or the
+        password is not accepted any more.
+        """
+        following = self._following
+        if following is None or not following.done() or following.cancelled():
+            return None
+        failure = following.exception()
+        return failure if isinstance(failure, LedgerError) else None
+
+    async def _follow(self) -> None:
+        while not self._reader.is_closed:
+            lac = self._reader.last_confirmed
+            await self._reader.wait_confirmed(lac, timeout=FOLLOW_STEP_S)
+
+    def close(self) -> None:
+        """Stop following the ledger."""
+        self._background.run(self._reader.aclose())
+
+    aclose = close
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+class _Parts:
+    """The parts of one range: none is admitted behind one that was not admitted whole."""
+
+    def __init__(self, writer: AsyncWriter) -> None:
+        self._writer = writer
+        self._has_failed = False
+
+    async def append(self, chunk: list[EntryLike], timeout: float | None) -> range:
+        """Append one part, in its turn."""
+        try:
+            return await self._writer.append_many(_Part(self, chunk), timeout=timeout)
+        except BaseException:
+            self._has_failed = True
+            raise
+
+    def check(self) -> None:
+        """Raise if an earlier part failed."""
+        if self._has_failed:
+            raise LedgerError(
+                "an earlier part of the range failed", ledger_id=self._writer.ledger_id
+            )
+
+
+class _Part:
+    """The entries of one part, once it is their turn."""
+
+    def __init__(self, whole: _Parts, chunk: list[EntryLike]) -> None:
+        self._whole = whole
+        self._chunk = chunk
+
+    def __iter__(self) -> Iterator[EntryLike]:
+        self._whole.check()
+        return iter(self._chunk)
+
+
+def _chunks(entries: Iterable[EntryLike]) -> Iterator[list[EntryLike]]:
+    """Cut an iterable into lists to hand over, each of about CHUNK_BYTES_MAX."""
+    items = iter(entries)
+    count = min(CHUNK_ENTRIES_FIRST, CHUNK_ENTRIES_MAX)
+    while chunk := list(islice(items, count)):
+        sizes = list(map(len, chunk))
+        size = sum(sizes)
+        count = min(CHUNK_ENTRIES_MAX, max(1, CHUNK_BYTES_MAX * len(chunk) // max(1, size)))
+        while size > CHUNK_BYTES_MAX and len(chunk) > 1:
+            end = max(1, bisect_right(list(accumulate(sizes)), CHUNK_BYTES_MAX))
+            yield chunk[:end]
+            size -= sum(sizes[:end])
+            chunk, sizes = chunk[end:], sizes[end:]
+        yield chunk
+
+
+def _copy_outcome(done: asyncio.Future[int], confirmed: Future[int]) -> None:
+    if done.cancelled():
+        confirmed.set_exception(LedgerError("the append was abandoned", outcome="unknown"))
+    elif (error := done.exception()) is not None:
+        confirmed.set_exception(error)
+    else:
+        confirmed.set_result(done.result())

@@ -1,0 +1,393 @@
+"""Carries one client's requests to one bookie over one connection, many at a time.
+
+Leaves making and renewing connections to `ledger_client.bookies.pool_link`, and the bytes to
+`bookie.wire`.
+
+Invariants: every add and every call ends exactly once: by its answer, its deadline, or the end of
+the connection; the frames of one tick of the loop leave in one write, but for the first to a bookie
+that owes no answer; an answer of another form than its request's ends the connection; one on which
+nothing arrives is tried with a ping and then given up, so that a half-open one is noticed.
+
+Source: protocol rules 2.3, 4.2, 4.6; storage design, "Limits and refusals".
+"""
+
+import asyncio
+import socket
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, cast
+
+from bookie.wire.bodies import BodyPool
+from bookie.wire.codec import decode_acks, decode_reply, encode_message
+from bookie.wire.entries import Entries, decode_entries
+from bookie.wire.errors import WireError
+from bookie.wire.frames import (
+    ADD_RECOVERY,
+    FRAME_BYTES_MAX,
+    REQUEST_ID_MODULUS,
+    Frame,
+    FrameAssembler,
+    FrameKind,
+    frame_header,
+)
+from bookie.wire.messages import (
+    AttachLedger,
+    DetachLedger,
+    Hello,
+    HelloReply,
+    Ping,
+    Pong,
+    Refused,
+    Reply,
+    Request,
+    Status,
+)
+from ledger_client.bookies.connection_calls import BookieCallError, CallFailure, PendingAdd
+from ledger_client.bookies.connection_writes import ConnectionWrites
+from metadata.ids import BookieId, LedgerId
+
+SWEEP_PERIOD_S: Final = 0.25
+HELD_UP_PATIENCE: Final = 2
+"""How many timeouts an add is given when the loop itself came late to look."""
+PING_AFTER_S: Final = 2.5
+"""Silence, with something unanswered, after which a ping is sent."""
+PING_IDLE_S: Final = 20.0
+"""The same with nothing unanswered."""
+PING_TIMEOUT_S: Final = 2.5
+CALLS_MAX: Final = 10_000
+ANSWER_BYTES_TRUSTED_MAX: Final = 4 * 1024 * 1024 + 64 * 1024
+"""A bookie that sent a large answer is given as much at once for the next: what a read asks for
+with the default limits."""
+
+_ADD: Final = FrameKind.ADD  # a look-up in the enumeration costs as much as the header
+
+Answer = Reply | Entries
+LostCallback = Callable[["BookieConnection", CallFailure, str], None]
+
+
+@dataclass(slots=True)
+class _Call:
+    expects: type[object]
+    reply: "asyncio.Future[Answer] | None"  # None: a ping that nobody waits for
+
+
+class BookieConnection(asyncio.BufferedProtocol):
+    """One connection, from its hello to its end. Made by `loop.create_connection`."""
+
+    def __init__(
+        self,
+        bookie_id: BookieId,
+        hello: Hello,
+        *,
+        add_timeout_s: float,
+        on_lost: LostCallback,
+        on_latency: Callable[[float, float, int], None],
+        bodies: BodyPool | None = None,
+    ) -> None:
+        """Answers are received into buffers of `bodies`, if it is given."""
+        self.bookie_id = bookie_id
+        self.unanswered = [0, 0]  # bytes of adds: of writers, and of recoveries
+        self.attached: dict[LedgerId, None] = {}
+        self.frame_bytes_max = FRAME_BYTES_MAX
+        self.is_open = False  # the hello was accepted and the connection has not ended
+        loop = asyncio.get_running_loop()
+        self.opened: asyncio.Future[HelloReply] = loop.create_future()
+        self.ended: asyncio.Future[None] = loop.create_future()
+        self.opened.add_done_callback(_mark_retrieved)
+        self._loop = loop
+        self._hello = hello
+        self._add_timeout_s = add_timeout_s
+        self._on_lost = on_lost
+        self._on_latency = on_latency
+        self._transport: asyncio.Transport | None = None
+        self._assembler = FrameAssembler(bodies=bodies, trusted_bytes_max=ANSWER_BYTES_TRUSTED_MAX)
+        self._writes = ConnectionWrites(loop)
+        self._adds: dict[int, tuple[PendingAdd, float]] = {}  # with the loop's time of sending
+        self._calls: dict[int, _Call] = {}
+        self._last_request_id = 0
+        self._last_received_at = 0.0
+        self._pinged_at: float | None = None
+        self._sweep_timer: asyncio.TimerHandle | None = None
+        self._sweep_due_at = 0.0
+        self._loss: tuple[CallFailure, str] | None = None
+
+    # What the pool asks for
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Bytes held for this bookie: writers' unanswered adds, or what the socket did not take."""
+        if not self._writes.is_paused:
+            return self.unanswered[0]  # the socket takes whatever it is given
+        return max(self.unanswered[0], self._writes.waiting_bytes - self.unanswered[1])
+
+    @property
+    def oldest_add_sent_at(self) -> float | None:
+        """The loop's time at which the oldest unanswered add was sent."""
+        for _, sent_at in self._adds.values():
+            return sent_at
+        return None
+
+    def send_add(self, add: PendingAdd) -> None:
+        """Send one batch; the connection must be open."""
+        assert self.is_open, "adds are sent on open connections"
+        request_id, size = self._next_request_id(), len(add.batch)
+        is_idle = not self._adds and not self._calls
+        self._adds[request_id] = (add, self._loop.time())
+        self.unanswered[add.recovery] += size
+        flags = ADD_RECOVERY if add.recovery else 0
+        self._writes.send(frame_header(_ADD, request_id, size, flags), add.batch, at_once=is_idle)
+
+    async def call(self, request: Request, expects: type[object]) -> Answer:
+        """Send a request and return its answer. Raises BookieCallError, also for a refusal; its
+        deadline is the caller's.
+        """
+        if self._loss is not None:
+            raise self._error(*self._loss)
+        if len(self._calls) >= CALLS_MAX:
+            raise self._error(CallFailure.OVERFLOW, f"{CALLS_MAX} requests are unanswered")
+        reply: asyncio.Future[Answer] = self._loop.create_future()
+        request_id = self._send_request(request, _Call(expects, reply))
+        try:
+            return await reply
+        finally:
+            self._calls.pop(request_id, None)
+
+    def attach(self, ledger_id: LedgerId, master_key: bytes) -> None:
+        """Present a ledger's key before what follows."""
+        self.attached[ledger_id] = None
+        self._send_request(AttachLedger(ledger_id, master_key), None)
+
+    def tell(self, request: Request) -> None:
+        """Send what is not answered."""
+        self._send_request(request, None)
+
+    def detach(self, ledger_id: LedgerId) -> None:
+        """Let the bookie forget a ledger's key."""
+        if self.attached.pop(ledger_id, ledger_id) is None and self.is_open:
+            self._send_request(DetachLedger(ledger_id), None)
+
+    def close(self, failure: CallFailure, reason: str) -> None:
+        """End the connection at once; everything under way fails for this reason."""
+        if self._loss is not None:
+            return
+        self._loss, self.is_open = (failure, reason), False
+        if self._sweep_timer is not None:
+            self._sweep_timer.cancel()
+        self._writes.stop()
+        if self._transport is not None:
+            self._transport.abort()
+        elif not self.ended.done():
+            self.ended.set_result(None)
+        self._on_lost(self, failure, reason)
+        self._fail_all(failure, reason)
+
+    # What the transport reports
+
+    # (`typing.override` needs Python 3.12.)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:  # type: ignore[explicit-override]
+        """Introduce ourselves."""
+        # Event loops other than asyncio's own bring transports that do not inherit from Transport.
+        self._transport = cast("asyncio.Transport", transport)
+        if self._loss is not None:
+            self._transport.abort()
+            return
+        _set_socket_options(self._transport)
+        self._writes.attach(self._transport)
+        self._last_received_at = self._loop.time()
+        self._arm_sweep()
+        self._send_request(self._hello, _Call(HelloReply, None))
+
+    def connection_lost(self, exc: Exception | None) -> None:  # type: ignore[explicit-override]
+        """Fail everything under way."""
+        if not self.ended.done():
+            self.ended.set_result(None)
+        self.close(CallFailure.LOST, str(exc) if exc is not None else "the bookie closed it")
+
+    def pause_writing(self) -> None:  # type: ignore[explicit-override]
+        """Hold back what is to be sent."""
+        self._writes.pause()
+
+    def resume_writing(self) -> None:  # type: ignore[explicit-override]
+        """Go on sending."""
+        self._writes.resume()
+
+    def get_buffer(self, sizehint: int) -> memoryview:  # type: ignore[explicit-override]
+        """Return where bytes are to be received."""
+        return self._assembler.get_buffer()
+
+    def buffer_updated(self, nbytes: int) -> None:  # type: ignore[explicit-override]
+        """Take the frames that are whole now."""
+        self._last_received_at = self._loop.time()
+        self._pinged_at = None
+        try:
+            for frame in self._assembler.buffer_updated(nbytes):
+                if self._loss is not None:
+                    return
+                self._take(frame)
+        except WireError as error:
+            self.close(CallFailure.PROTOCOL, str(error))
+
+    # Inside
+
+    def _take(self, frame: Frame) -> None:
+        match frame.kind:
+            case FrameKind.ACKS:
+                self._take_acks(decode_acks(frame.body))
+            case FrameKind.ENTRIES:
+                self._take_answer(frame.request_id, decode_entries(frame.body))
+            case FrameKind.REPLY:
+                self._take_reply(frame.request_id, decode_reply(frame.body))
+            case FrameKind.REQUEST | FrameKind.ADD:
+                self.close(CallFailure.PROTOCOL, f"a bookie sent a frame of kind {frame.kind.name}")
+
+    def _take_acks(self, acks: Sequence[tuple[int, Status]]) -> None:
+        sent: dict[float, int] = {}  # how many of them were sent at what time
+        for request_id, status in acks:
+            if request_id in self._calls:
+                self.close(CallFailure.PROTOCOL, "it acknowledged a request that is not an add")
+            if request_id not in self._adds:
+                continue  # late: its deadline passed
+            add, sent_at = self._adds.pop(request_id)
+            self.unanswered[add.recovery] -= len(add.batch)
+            sent[sent_at] = sent.get(sent_at, 0) + 1
+            add.sink.on_add_answered(self.bookie_id, add.first_entry_id, status)
+        for sent_at, count in sent.items():
+            self._on_latency(sent_at, self._last_received_at, count)
+
+    def _take_reply(self, request_id: int, reply: Reply) -> None:
+        if isinstance(reply, Refused) and request_id in self._adds:
+            self._take_acks([(request_id, reply.status)])
+        elif isinstance(reply, HelloReply) or not self.opened.done():
+            self._take_hello(reply)
+        else:
+            self._take_answer(request_id, reply)
+
+    def _take_answer(self, request_id: int, answer: Answer) -> None:
+        call = self._calls.pop(request_id, None)
+        if call is None:
+            if request_id in self._adds:
+                self.close(CallFailure.PROTOCOL, f"{type(answer).__name__} answers an add")
+            return  # late: nobody waits for it any more
+        if isinstance(answer, Refused):
+            if call.reply is not None and not call.reply.done():
+                call.reply.set_exception(
+                    BookieCallError(self.bookie_id, answer.reason, status=answer.status)
+                )
+        elif not isinstance(answer, call.expects):
+            self._calls[request_id] = call
+            what = f"{type(answer).__name__} answers what needs {call.expects.__name__}"
+            self.close(CallFailure.PROTOCOL, what)
+        elif call.reply is not None and not call.reply.done():
+            call.reply.set_result(answer)
+
+    def _take_hello(self, reply: Reply) -> None:
+        if self.opened.done() or not isinstance(reply, HelloReply | Refused):
+            self.close(CallFailure.PROTOCOL, f"{type(reply).__name__} where no hello was due")
+        elif reply.status is not Status.OK or isinstance(reply, Refused):
+            why = BookieCallError(self.bookie_id, reply.reason, status=reply.status)
+            self.opened.set_exception(why)
+            self.close(CallFailure.REFUSED, f"its hello: {reply.status.name}: {reply.reason}")
+        elif reply.bookie_id != self.bookie_id:
+            self.close(CallFailure.PROTOCOL, f"it accepted a hello and is {reply.bookie_id}")
+        elif not self._hello.wire_version_min <= reply.wire_version <= self._hello.wire_version_max:
+            self.close(CallFailure.PROTOCOL, f"it chose wire version {reply.wire_version}")
+        else:
+            self._calls.clear()  # the hello's own
+            self.frame_bytes_max = min(reply.frame_bytes_max, FRAME_BYTES_MAX)
+            self._assembler.allow(FRAME_BYTES_MAX)
+            self.is_open = True
+            self.opened.set_result(reply)
+
+    def _send_request(self, request: Request, call: _Call | None) -> int:
+        request_id = self._next_request_id()
+        # Where nothing is unanswered, what is sent waits for nothing to go with it.
+        is_idle = not self._adds and not self._calls
+        if call is not None:
+            self._calls[request_id] = call
+        body = encode_message(request)
+        header = frame_header(FrameKind.REQUEST, request_id, len(body))
+        self._writes.send(header, body, at_once=is_idle and call is not None)
+        return request_id
+
+    def _next_request_id(self) -> int:
+        request_id = self._last_request_id
+        while True:
+            request_id = (request_id + 1) % REQUEST_ID_MODULUS
+            if request_id not in self._adds and request_id not in self._calls:
+                self._last_request_id = request_id
+                return request_id
+
+    def _sweep(self) -> None:
+        now = self._loop.time()
+        was_held_up = now - self._sweep_due_at > SWEEP_PERIOD_S
+        self._arm_sweep()
+        # Where this process was held up, answers that came meanwhile lie unread.
+        self._fail_late_adds(now, self._add_timeout_s * (HELD_UP_PATIENCE if was_held_up else 1))
+        if self._loss is not None or was_held_up:
+            return
+        if self._pinged_at is not None:
+            if now - self._pinged_at >= PING_TIMEOUT_S:
+                silence = now - self._last_received_at
+                self.close(CallFailure.LOST, f"nothing came for {silence:.1f} s")
+        elif now - self._last_received_at >= self._ping_after_s() and self.opened.done():
+            self._pinged_at = now
+            self._send_request(Ping(), _Call(Pong, None))
+
+    def _arm_sweep(self) -> None:
+        self._sweep_due_at = self._loop.time() + SWEEP_PERIOD_S
+        self._sweep_timer = self._loop.call_at(self._sweep_due_at, self._sweep)
+
+    def _ping_after_s(self) -> float:
+        return PING_AFTER_S if self._adds or self._calls else PING_IDLE_S
+
+    def _fail_late_adds(self, now: float, timeout_s: float) -> None:
+        # Adds have one timeout, so the dict's order is also the order of their deadlines.
+        late: list[int] = []
+        for request_id, (_, sent_at) in self._adds.items():
+            if now - sent_at < timeout_s:
+                break
+            late.append(request_id)
+        for request_id in late:
+            add, sent_at = self._adds.pop(request_id)
+            self.unanswered[add.recovery] -= len(add.batch)
+            why = f"nothing came for {now - sent_at:.1f} s"
+            self._fail_add(add, CallFailure.TIMEOUT, why)
+
+    def _fail_all(self, failure: CallFailure, reason: str) -> None:
+        adds, self._adds = self._adds, {}
+        calls, self._calls = self._calls, {}
+        self.unanswered = [0, 0]
+        if not self.opened.done():
+            self.opened.set_exception(self._error(failure, reason))
+        for call in calls.values():
+            if call.reply is not None and not call.reply.done():
+                call.reply.set_exception(self._error(failure, reason))
+        for add, _ in adds.values():
+            self._fail_add(add, failure, reason)
+
+    def _fail_add(self, add: PendingAdd, failure: CallFailure, reason: str) -> None:
+        # By the loop: an error of one sink is reported there and keeps none of the others waiting.
+        self._loop.call_soon(
+            add.sink.on_add_failed, self.bookie_id, add.first_entry_id, failure, reason
+        )
+
+    def _error(self, failure: CallFailure, reason: str) -> BookieCallError:
+        return BookieCallError(self.bookie_id, reason, failure=failure)
+
+
+def _mark_retrieved(opened: "asyncio.Future[HelloReply]") -> None:
+    if not opened.cancelled():
+        opened.exception()
+
+
+def _set_socket_options(transport: asyncio.Transport) -> None:
+    found: object = transport.get_extra_info("socket")
+    if found is None:
+        return  # a simulated network
+    set_option = getattr(found, "setsockopt", None)
+    assert set_option is not None
+    set_option(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    family: object = getattr(found, "family", None)
+    if family in (socket.AF_INET, socket.AF_INET6):
+        set_option(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -1,0 +1,118 @@
+"""Hands frames to a transport: those of one tick of the loop together, large ones piece by piece.
+
+Leaves what the frames are to `ledger_client.bookies.connection`.
+
+Invariants: bytes leave in the order of the calls; a transport is given little more than its socket
+takes, because it would copy the rest; a frame's buffer is kept, never copied whole.
+
+Source: storage design, "The batch".
+"""
+
+import asyncio
+from collections import deque
+from typing import Final
+
+from bookie.wire.batch import Buffer
+
+PIECE_BYTES: Final = 256 * 1024
+JOINED_BYTES_MAX: Final = 32 * 1024
+"""Parts up to this size are joined with their neighbours: a copy is cheaper than a call."""
+TRANSPORT_BYTES_HIGH: Final = 256 * 1024
+TRANSPORT_BYTES_LOW: Final = 64 * 1024
+
+
+class ConnectionWrites:
+    """The bytes that wait to be sent over one connection."""
+
+    __slots__ = (
+        "_are_all_small",
+        "_is_flush_due",
+        "_loop",
+        "_parts",
+        "_size",
+        "_transport",
+        "is_paused",
+    )
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._transport: asyncio.Transport | None = None
+        self._parts: deque[Buffer] = deque()
+        self._size = 0
+        self._are_all_small = True
+        self._is_flush_due = False
+        self.is_paused = False
+        """Whether the socket does not take what it is given."""
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Bytes that the socket has not taken yet."""
+        if self._transport is None:
+            return self._size
+        return self._size + self._transport.get_write_buffer_size()
+
+    def attach(self, transport: asyncio.Transport) -> None:
+        """Send by this transport from now on."""
+        transport.set_write_buffer_limits(TRANSPORT_BYTES_HIGH, TRANSPORT_BYTES_LOW)
+        self._transport = transport
+
+    def send(self, header: bytes, body: Buffer, *, at_once: bool) -> None:
+        """Send a frame, now or with all others of this tick. Its body must not be changed
+        afterwards.
+        """
+        size = len(body)
+        self._parts += (header, body)
+        self._size += len(header) + size
+        if size > JOINED_BYTES_MAX:
+            self._are_all_small = False
+        if at_once:
+            self._flush()
+        elif not self._is_flush_due:
+            self._is_flush_due = True
+            self._loop.call_soon(self._flush_due)
+
+    def pause(self) -> None:
+        """Give the transport nothing more for now."""
+        self.is_paused = True
+
+    def resume(self) -> None:
+        """Go on."""
+        self.is_paused = False
+        self._flush()
+
+    def stop(self) -> None:
+        """Drop everything; nothing is sent any more."""
+        self._parts.clear()
+        self._size = 0
+        self._transport = None
+
+    def _flush_due(self) -> None:
+        self._is_flush_due = False
+        self._flush()
+
+    def _flush(self) -> None:
+        transport = self._transport
+        while transport is not None and self._parts and not self.is_paused:
+            piece = self._next_piece()
+            self._size -= len(piece)
+            transport.write(piece)
+        self._are_all_small = self._are_all_small or not self._parts
+
+    def _next_piece(self) -> Buffer:
+        """Take small parts joined, or one piece of a large part."""
+        parts = self._parts
+        if self._are_all_small and self._size <= PIECE_BYTES:
+            whole = b"".join(parts)
+            parts.clear()
+            return whole
+        if len(parts[0]) > JOINED_BYTES_MAX:
+            part = memoryview(parts.popleft())
+            if len(part) > PIECE_BYTES:
+                parts.appendleft(part[PIECE_BYTES:])
+            return part[:PIECE_BYTES]
+        joined: list[Buffer] = []
+        size = 0
+        while parts and len(parts[0]) <= JOINED_BYTES_MAX and size < PIECE_BYTES:
+            size += len(parts[0])
+            joined.append(parts.popleft())
+        return b"".join(joined)

@@ -1,0 +1,269 @@
+"""Reaches every bookie for a whole client: one shared connection each, found by its id.
+
+Leaves connections to `ledger_client.bookies.pool_link`, and what the answers mean to the protocols.
+
+Invariants: `add` never raises, and its sink hears exactly once, later; calls raise BookieCallError
+and nothing else; a ledger's key is kept while any handle of that ledger is attached.
+
+Source: protocol rules 2.1, 2.3, 4.6; storage design, "The batch".
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from random import Random
+from ssl import SSLContext
+from typing import Final, TypeVar
+
+from bookie.wire.batch import Buffer
+from bookie.wire.bodies import BodyPool
+from bookie.wire.entries import Entries
+from bookie.wire.messages import (
+    WIRE_VERSION,
+    WIRE_VERSION_MIN,
+    EntryRanges,
+    Hello,
+    LacReply,
+    ListEntries,
+    Ping,
+    Pong,
+    ReadEntries,
+    ReadLac,
+    Request,
+    TellLac,
+    WaitLac,
+    WriteLac,
+)
+from ledger_client.bookies.connection import Answer
+from ledger_client.bookies.connection_calls import AddSink, BookieCallError, CallFailure, PendingAdd
+from ledger_client.bookies.latency import RecentLatency
+from ledger_client.bookies.pool_link import Addresses, BookieLink, LinkSettings
+from ledger_client.config import ClientConfig
+from ledger_client.errors import UnauthorizedError
+from ledger_client.observability import Observer
+from metadata.ids import BookieId, EntryId, LedgerId
+
+BODIES_BYTES_MAX: Final = 32 * 1024 * 1024
+"""Buffers of large answers that are kept to be used again."""
+
+Cancel = Callable[[], None]
+AnswerT = TypeVar("AnswerT", bound=Answer)
+UnavailableCallback = Callable[[BookieId, CallFailure, str], None]
+
+__all__ = ["AddSink", "BookieCallError", "BookiePool", "CallFailure", "Cancel", "PendingAdd"]
+
+
+class BookiePool:
+    """The connections of one client, shared by all of its ledgers. Belongs to one loop."""
+
+    def __init__(
+        self,
+        addresses: Addresses,
+        *,
+        config: ClientConfig,
+        rng: Random,
+        ssl: SSLContext | None = None,
+        credentials: bytes = b"",
+        client_name: str = "",
+        observer: Observer | None = None,
+    ) -> None:
+        self._observer = observer or Observer()
+        self._links: dict[BookieId, BookieLink] = {}
+        self._keys: dict[LedgerId, bytes] = {}
+        self._attach_counts: dict[LedgerId, int] = {}
+        self._callbacks: dict[int, UnavailableCallback] = {}
+        self._last_callback = 0
+        self._addresses = addresses
+        self._config = config
+        self._rng = rng
+        self._ssl = ssl
+        self._credentials = credentials
+        self._client_name = client_name
+        self._bodies = BodyPool(BODIES_BYTES_MAX)
+        self._is_closed = False
+
+    def add(
+        self,
+        bookie_id: BookieId,
+        ledger_id: LedgerId,
+        batch: Buffer,
+        first_entry_id: EntryId,
+        *,
+        recovery: bool,
+        sink: AddSink,
+    ) -> None:
+        """Send one batch to one bookie; see `add_to`."""
+        self.add_to((bookie_id,), PendingAdd(ledger_id, batch, first_entry_id, recovery, sink))
+
+    def add_to(self, bookie_ids: Sequence[BookieId], add: PendingAdd) -> None:
+        """Send one batch to several bookies.
+
+        Never raises; exactly one of the sink's methods is called for each of them later, on the
+        loop. The batch must not be changed afterwards. All that is sent in one tick of the loop
+        leaves in one write per bookie.
+        """
+        self._observer.adds_sent += len(bookie_ids)
+        self._observer.add_bytes_sent += len(bookie_ids) * len(add.batch)
+        for bookie_id in bookie_ids:
+            if self._is_closed:
+                failed, first, why = add.sink.on_add_failed, add.first_entry_id, CallFailure.CLOSED
+                loop = asyncio.get_running_loop()
+                loop.call_soon(failed, bookie_id, first, why, "the client is closed")
+            else:
+                link = self._links.get(bookie_id) or self._link(bookie_id)
+                link.add(add)
+
+    async def read_entries(
+        self, bookie_id: BookieId, request: ReadEntries, *, timeout_s: float
+    ) -> Entries:
+        """Read a range. Raises BookieCallError."""
+        return await self._call(bookie_id, request, Entries, request.ledger_id, timeout_s)
+
+    async def read_lac(
+        self, bookie_id: BookieId, request: ReadLac, *, timeout_s: float
+    ) -> LacReply:
+        """Ask for the LAC, perhaps fencing; a status is in the reply. Raises BookieCallError."""
+        return await self._call(bookie_id, request, LacReply, request.ledger_id, timeout_s)
+
+    async def write_lac(
+        self, bookie_id: BookieId, request: WriteLac, *, timeout_s: float
+    ) -> LacReply:
+        """Store an explicit LAC; a status is in the reply. Raises BookieCallError."""
+        return await self._call(bookie_id, request, LacReply, request.ledger_id, timeout_s)
+
+    def tell_lac(self, bookie_id: BookieId, ledger_id: LedgerId, lac: EntryId) -> None:
+        """Tell a LAC, unanswered; nothing is sent where there is no connection."""
+        if not self._is_closed:
+            self._link(bookie_id).tell(TellLac(ledger_id, lac), ledger_id)
+
+    async def wait_lac(self, bookie_id: BookieId, request: WaitLac, *, timeout_s: float) -> Entries:
+        """Wait for the LAC to move. Raises BookieCallError."""
+        return await self._call(bookie_id, request, Entries, request.ledger_id, timeout_s)
+
+    async def list_entries(
+        self, bookie_id: BookieId, request: ListEntries, *, timeout_s: float
+    ) -> EntryRanges:
+        """Ask which entries are held. Raises BookieCallError."""
+        return await self._call(bookie_id, request, EntryRanges, request.ledger_id, timeout_s)
+
+    async def ping(self, bookie_id: BookieId, *, timeout_s: float) -> Pong:
+        """Ask whether the bookie lives and accepts adds. Raises BookieCallError."""
+        return await self._call(bookie_id, Ping(), Pong, None, timeout_s)
+
+    def attach(self, ledger_id: LedgerId, master_key: bytes) -> None:
+        """Present this key wherever the ledger is used, until as many `detach`.
+
+        Raises UnauthorizedError if another handle of this client presents another key.
+        """
+        known = self._keys.setdefault(ledger_id, master_key)
+        if known != master_key:
+            raise UnauthorizedError(
+                "this client has the ledger open with another password: close that handle first",
+                ledger_id=ledger_id,
+            )
+        self._attach_counts[ledger_id] = self._attach_counts.get(ledger_id, 0) + 1
+
+    def detach(self, ledger_id: LedgerId) -> None:
+        """Take back one `attach`."""
+        count = self._attach_counts[ledger_id] - 1
+        if count:
+            self._attach_counts[ledger_id] = count
+            return
+        del self._attach_counts[ledger_id], self._keys[ledger_id]
+        for link in self._links.values():
+            link.detach(ledger_id)
+
+    def oldest_unanswered_since(self, bookie_id: BookieId) -> float | None:
+        """Return the loop's time since which the oldest add waits for this bookie: since it was
+        sent, or, while there is no connection, since one is being made.
+        """
+        link = self._links.get(bookie_id)
+        return link.oldest_unanswered_since if link is not None else None
+
+    def unanswered_bytes(self, bookie_id: BookieId) -> int:
+        """Return the bytes of adds that this bookie has not answered."""
+        link = self._links.get(bookie_id)
+        return link.unanswered_bytes if link is not None else 0
+
+    def add_latency(self, bookie_id: BookieId) -> RecentLatency:
+        """Return how long this bookie's adds took lately."""
+        return self._link(bookie_id).add_latency
+
+    def add_answered_at(self, bookie_id: BookieId) -> float | None:
+        """Return the loop's time of the last answer to an add, None if there was none."""
+        link = self._links.get(bookie_id)
+        return link.add_answered_at if link is not None else None
+
+    @property
+    def bookie_ids(self) -> tuple[BookieId, ...]:
+        """The bookies that something was asked of."""
+        return tuple(self._links)
+
+    def on_unavailable(self, callback: UnavailableCallback) -> Cancel:
+        """Call back when a connection is lost or refused, or a bookie's registration is gone."""
+        self._last_callback += 1
+        number = self._last_callback
+        self._callbacks[number] = callback
+
+        def cancel() -> None:
+            self._callbacks.pop(number, None)
+
+        return cancel
+
+    def note_departed(self, bookie_id: BookieId) -> None:
+        """Take note that a bookie's registration is gone (rule 5.6)."""
+        self._tell(bookie_id, CallFailure.NOT_REGISTERED, "its registration is gone")
+
+    async def aclose(self) -> None:
+        """End every connection; everything under way fails as CLOSED."""
+        self._is_closed = True
+        links = list(self._links.values())
+        await asyncio.gather(*[link.aclose() for link in links])
+
+    # Inside
+
+    async def _call(
+        self,
+        bookie_id: BookieId,
+        request: Request,
+        expects: type[AnswerT],
+        ledger_id: LedgerId | None,
+        timeout_s: float,
+    ) -> AnswerT:
+        if self._is_closed:
+            why = "the client is closed"
+            raise BookieCallError(bookie_id, why, failure=CallFailure.CLOSED)
+        self._observer.calls_sent += 1
+        link = self._link(bookie_id)
+        answer = await link.call(request, expects, ledger_id, timeout_s)
+        assert isinstance(answer, expects), "the connection checked it"
+        return answer
+
+    def _link(self, bookie_id: BookieId) -> BookieLink:
+        link = self._links.get(bookie_id)
+        if link is None:
+            link = self._links[bookie_id] = BookieLink(bookie_id, self._settings(bookie_id))
+        return link
+
+    def _settings(self, bookie_id: BookieId) -> LinkSettings:
+        hello = Hello(
+            bookie_id, WIRE_VERSION_MIN, WIRE_VERSION, 0, self._credentials, self._client_name
+        )
+        return LinkSettings(
+            self._config,
+            self._addresses,
+            self._keys,
+            self._ssl,
+            hello,
+            self._rng,
+            self._observer.note_connected,
+            self._on_link_failed,
+            self._bodies,
+        )
+
+    def _on_link_failed(self, bookie_id: BookieId, failure: CallFailure, reason: str) -> None:
+        self._observer.note_connection_lost(bookie_id, f"{failure.value}: {reason}")
+        self._tell(bookie_id, failure, reason)
+
+    def _tell(self, bookie_id: BookieId, failure: CallFailure, reason: str) -> None:
+        for callback in list(self._callbacks.values()):
+            callback(bookie_id, failure, reason)

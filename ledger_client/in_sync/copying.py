@@ -1,0 +1,392 @@
+"""Copies closed fragments of a ledger to one more bookie, and names it once it holds all of them.
+
+Leaves what is stored before and after to `protocol/copy.py`, and choosing targets to its callers: a
+writer whose member catches up (rule 11.2), and repair (rule 9.1).
+
+Invariants: the target is stored as a member only after every entry was written to it and read back
+from it, with valid digests and the source's bytes, by this very call and under a mark that stood
+all the time; what an earlier attempt left behind shortens nothing. Every wait has an end; nothing
+is left running when `copy_fragment` returns, and no mark if the metadata service answers.
+
+Source: protocol rules 9.1, 9.3, 11.2.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from random import Random
+from typing import Final
+
+from bookie.wire.batch import BatchView
+from bookie.wire.messages import ReadEntries, Status
+from ledger_client.bookies.pool import BookieCallError, BookiePool, CallFailure
+from ledger_client.config import ClientConfig
+from ledger_client.digest import LedgerKeys
+from ledger_client.errors import (
+    LedgerError,
+    LedgerNotFoundError,
+    MetadataConflictError,
+    MetadataUnavailableError,
+)
+from ledger_client.in_sync.copy_limits import CopyLimits, CopyProgress, CopyThrottle
+from ledger_client.metadata_failures import translate
+from ledger_client.protocol.copy import (
+    CopyPlan,
+    CopyRefused,
+    Mark,
+    Standing,
+    is_mark_unbroken,
+    plan_copy,
+)
+from ledger_client.protocol.copy_events import Piece, copy_error, length_told, refusal_error
+from ledger_client.reading.followed_ledger import FollowedLedger
+from ledger_client.reading.length_search import find_length_before
+from ledger_client.reading.range_reader import RangeReader
+from ledger_client.reading.verified_entries import verify_entries
+from metadata.backoff import Pauses
+from metadata.errors import MetadataError, StoreUnavailableError, VersionConflictError
+from metadata.ids import UPDATE_TOKEN_BYTES, BookieId, EntryId, LedgerId, UpdateToken, Version
+from metadata.ledgers.ledger_metadata import LedgerMetadata
+from metadata.ledgers.ledger_store import LedgerStore
+
+COPIES_MAX: Final = 3
+"""How often all is copied anew because the mark may have been off meanwhile."""
+
+Stored = tuple[LedgerMetadata, Version]
+Change = Callable[[LedgerMetadata, Version], LedgerMetadata | None]
+
+
+class FragmentCopier:
+    """Copies fragments of one ledger; all its copies share one throttle."""
+
+    def __init__(
+        self,
+        *,
+        pool: BookiePool,
+        ledgers: LedgerStore,
+        keys: LedgerKeys,
+        config: ClientConfig,
+        rng: Random,
+        limits: CopyLimits,
+        on_progress: Callable[[CopyProgress], None],
+    ) -> None:
+        self._pool = pool
+        self._ledgers = ledgers
+        self._ledger_id = keys.ledger_id
+        self._keys = keys
+        self._config = config
+        self._rng = rng
+        self._limits = limits
+        self._on_progress = on_progress
+        self._throttle = CopyThrottle(limits.bytes_per_s)
+
+    async def copy_fragment(
+        self,
+        ledger_id: LedgerId,
+        first_entry_id: EntryId,
+        target: BookieId,
+        replaces: BookieId | None = None,
+    ) -> Stored:
+        """Copy the fragment that starts at an entry, store the target as its member, and return
+        what is then stored; a target that is one already is left as it is.
+
+        Raises, with the mark taken off and the members as they were: EntryNotFoundError,
+        DigestMismatchError or QuorumTimeoutError when an entry cannot be read at any source, the
+        first two also when the target does not return what it stored; NotEnoughBookiesError when
+        the target fails or refuses (try another); EntryConflictError when it holds other bytes;
+        MetadataConflictError when the fragment cannot be copied so, or others changed it;
+        UnauthorizedError, LedgerNotFoundError, and MetadataUnavailableError (outcome "unknown":
+        the target may be a member; call again). Cancelled, it takes the mark off, within
+        `close_timeout_s`.
+        """
+        assert ledger_id == self._ledger_id, "a copier has the keys of one ledger"
+        async with self._metadata_call("reading the metadata"):
+            stored = await self._stored_now()
+        plan = plan_copy(stored[0], first_entry_id, target, replaces)
+        if plan is None:
+            return stored
+        if isinstance(plan, CopyRefused):
+            raise MetadataConflictError(plan.reason, ledger_id=ledger_id)
+        self._pool.attach(ledger_id, self._keys.master_key)
+        try:
+            return await self._copy_under_mark(plan, stored)
+        except (Exception, asyncio.CancelledError):
+            await self._unmark(plan)
+            raise
+        finally:
+            self._pool.detach(ledger_id)
+
+    async def remove_stray(self, mark: Mark) -> Stored:
+        """Take off a mark that an earlier copy left, unless its target is a member again; return
+        what is then stored. Raises LedgerNotFoundError and MetadataUnavailableError.
+        """
+
+        def remove(now: LedgerMetadata, _version: Version) -> LedgerMetadata | None:
+            return mark.removed(now, self._token()) if mark.is_stray(now) else None
+
+        async with self._metadata_call("taking the mark of an incoming bookie off"):
+            return await self._change(await self._stored_now(), remove)
+
+    # -- the steps ---------------------------------------------------------------------------------
+
+    async def _copy_under_mark(self, plan: CopyPlan, stored: Stored) -> Stored:
+        stored = await self._mark(plan, stored)
+        for _ in range(COPIES_MAX):
+            if plan.standing(stored[0]) is Standing.NAMED:
+                return stored  # by another copier, who had the same to keep to
+            progress = await self._copy(plan, stored)
+            stored = await self._name(plan, stored)
+            if plan.standing(stored[0]) is Standing.NAMED:
+                self._on_progress(progress)
+                return stored
+        text = f"others changed it, closed as it is, during each of {COPIES_MAX} copies: try later"
+        raise MetadataConflictError(text, ledger_id=self._ledger_id)
+
+    async def _mark(self, plan: CopyPlan, stored: Stored) -> Stored:
+        """Store the target as incoming, unless it is."""
+
+        def mark(now: LedgerMetadata, _version: Version) -> LedgerMetadata | None:
+            if self._standing(plan, now) is not Standing.UNMARKED:
+                return None
+            return plan.marked(now, self._token())
+
+        async with self._metadata_call("storing the target as incoming"):
+            return await self._change(stored, mark)
+
+    async def _copy(self, plan: CopyPlan, stored: Stored) -> CopyProgress:
+        """Copy all of the fragment; return the last progress."""
+        ledger = FollowedLedger(*stored, self._ledgers, self._rng)
+        limits, config = self._limits, self._config
+        config = replace(config, read_bytes_max=limits.request_bytes_max)
+        ranges = RangeReader(ledger, self._keys, self._pool, config, self._rng)
+        source = _Source(ranges, plan, self._keys, config)
+        target = _Target(plan.target, self._keys, self._pool, config)
+        counts = CopyProgress(
+            self._ledger_id, plan.first_entry_id, plan.target, 0, plan.entry_count, 0
+        )
+        under_way: deque[asyncio.Task[Piece]] = deque()
+        loop = asyncio.get_running_loop()
+        try:
+            for first, last in plan.ranges():
+                next_entry_id = first
+                while next_entry_id <= last:
+                    piece = await source.read(next_entry_id, last)
+                    next_entry_id = piece.next_entry_id
+                    await asyncio.sleep(self._throttle.take(piece.batch_bytes, loop.time()))
+                    if len(under_way) == limits.requests_at_once:
+                        counts = self._count(counts, await under_way.popleft())
+                    under_way.append(loop.create_task(target.store(piece)))
+            while under_way:
+                counts = self._count(counts, await under_way.popleft())
+        finally:
+            for task in under_way:
+                task.cancel()
+            await asyncio.gather(*under_way, return_exceptions=True)
+        assert counts.copied_entries == counts.total_entries, "all that it is to hold"
+        return counts
+
+    async def _name(self, plan: CopyPlan, stored: Stored) -> Stored:
+        """Make the target a member, unless all must be copied again."""
+        unbroken = stored[1]
+
+        def name(now: LedgerMetadata, version: Version) -> LedgerMetadata | None:
+            nonlocal unbroken
+            standing = self._standing(plan, now)
+            if standing is Standing.UNMARKED:
+                text = f"another copier took the mark of {plan.target} off: copy it again"
+                raise MetadataConflictError(text, ledger_id=self._ledger_id)
+            if standing is Standing.NAMED or not is_mark_unbroken(unbroken, now, version):
+                return None
+            unbroken = version
+            return plan.named(now, self._token())
+
+        async with self._metadata_call("storing the target as a member"):
+            return await self._change(stored, name)
+
+    async def _unmark(self, plan: CopyPlan) -> None:
+        """Take the mark off. Where that fails, the next attempt takes it over, or `remove_stray`
+        takes it off.
+        """
+        try:
+            async with asyncio.timeout(self._config.close_timeout_s):
+                await self._change(
+                    await self._stored_now(), lambda now, _: plan.unmarked(now, self._token())
+                )
+        except (MetadataError, TimeoutError):
+            return
+
+    def _count(self, counts: CopyProgress, piece: Piece) -> CopyProgress:
+        counts = replace(
+            counts,
+            copied_entries=counts.copied_entries + len(piece.payloads),
+            copied_bytes=counts.copied_bytes + piece.payload_bytes,
+        )
+        self._on_progress(counts)
+        return counts
+
+    # -- metadata ----------------------------------------------------------------------------------
+
+    def _standing(self, plan: CopyPlan, now: LedgerMetadata) -> Standing:
+        """Tell how the fragment stands; raise if there is no going on."""
+        match standing := plan.standing(now):
+            case Standing.GONE:
+                raise LedgerNotFoundError("it was deleted", ledger_id=self._ledger_id)
+            case Standing.CHANGED:
+                raise MetadataConflictError(
+                    f"the fragment at entry {plan.first_entry_id} was changed by others while it "
+                    f"was copied to {plan.target}: see whether it still needs to be",
+                    ledger_id=self._ledger_id,
+                )
+            case _:
+                return standing
+
+    async def _change(self, stored: Stored, change: Change) -> Stored:
+        """Store what `change` makes of what is stored now, and return that; None leaves it."""
+        while (changed := change(*stored)) is not None:
+            try:
+                return changed, await self._ledgers.compare_and_set(changed, stored[1])
+            except VersionConflictError:
+                stored = await self._stored_now()
+        return stored
+
+    async def _stored_now(self) -> Stored:
+        """Read the metadata, for as long as it takes."""
+        pauses = Pauses(self._rng)
+        while True:
+            try:
+                return await self._ledgers.get(self._ledger_id, fresh=True)
+            except StoreUnavailableError:
+                await asyncio.sleep(pauses.next_s())
+
+    @asynccontextmanager
+    async def _metadata_call(self, what: str) -> AsyncIterator[None]:
+        limit_s = self._config.metadata_timeout_s
+        try:
+            async with asyncio.timeout(limit_s):
+                yield
+        except MetadataError as error:
+            raise translate(error, self._ledger_id) from error
+        except TimeoutError as error:
+            text = f"{what} did not end within {limit_s:g} s: call again, it goes on from there"
+            raise MetadataUnavailableError(
+                text, ledger_id=self._ledger_id, outcome="unknown"
+            ) from error
+
+    def _token(self) -> UpdateToken:
+        return UpdateToken(self._rng.randbytes(UPDATE_TOKEN_BYTES))
+
+
+class _Source:
+    """Reads the fragment in order, from whichever member can return it."""
+
+    def __init__(
+        self, ranges: RangeReader, plan: CopyPlan, keys: LedgerKeys, config: ClientConfig
+    ) -> None:
+        self._ranges = ranges
+        self._quorum = plan.quorum
+        self._keys = keys
+        self._config = config
+        self._next_entry_id = EntryId(0)
+        self._length = 0  # the ledger's bytes before the next entry
+
+    async def read(self, first: EntryId, last: EntryId) -> Piece:
+        """Return entries from the first on, at most up to the last."""
+        try:
+            answer = await self._ranges.read_verified(first, last, self._config.read_timeout_s)
+            length = await self._length_before(first, answer.batches[0])
+        except LedgerError as error:
+            raise error.for_entry(first, "not_written") from error
+        bytes_max = min(self._config.read_bytes_max, self._config.batch_bytes_max)
+        piece = Piece.of(answer, first, length, self._quorum, bytes_max, self._keys)
+        self._next_entry_id = piece.next_entry_id
+        self._length = length + piece.payload_bytes
+        return piece
+
+    async def _length_before(self, first: EntryId, batch: BatchView) -> int:
+        """Return the ledger's bytes before an entry, as a recovery may come to ask the target."""
+        told = length_told(batch, first)
+        if told is not None:
+            return told
+        if first == self._next_entry_id:
+            return self._length
+        return await find_length_before(self._ranges, first, self._config.read_timeout_s)
+
+
+class _Target:
+    """Stores pieces on the target, and believes only what it then returns."""
+
+    def __init__(
+        self, bookie_id: BookieId, keys: LedgerKeys, pool: BookiePool, config: ClientConfig
+    ) -> None:
+        self._bookie_id = bookie_id
+        self._keys = keys
+        self._pool = pool
+        self._config = config
+
+    async def store(self, piece: Piece) -> Piece:
+        """Return the piece once the target has stored it and returned all of it."""
+        keys = self._keys
+        answers = _Answers([first for first, _ in piece.batches])
+        for first, batch in piece.batches:
+            self._pool.add(
+                self._bookie_id, keys.ledger_id, batch, first, recovery=True, sink=answers
+            )
+        for first, status, reason in await answers.wait():
+            if status is not Status.OK:
+                raise self._refusal(first, status, reason)
+        position = piece.first_entry_id
+        while position < piece.next_entry_id:
+            position = await self._check(piece, position)
+        return piece
+
+    async def _check(self, piece: Piece, first: EntryId) -> EntryId:
+        """Read back from an entry on and compare; return the entry behind what is right."""
+        config, keys = self._config, self._keys
+        last = EntryId(piece.next_entry_id - 1)
+        request = ReadEntries(keys.ledger_id, first, last, config.read_bytes_max, fence=False)
+        try:
+            answer = await self._pool.read_entries(
+                self._bookie_id, request, timeout_s=config.read_timeout_s
+            )
+        except BookieCallError as error:
+            raise self._refusal(first, error.status, error.reason) from error
+        good = verify_entries(answer, keys, first, last)
+        wrong = copy_error(self._bookie_id, piece, first, good, keys)
+        if wrong is not None:
+            raise wrong
+        return good.next_entry_id
+
+    def _refusal(self, first: EntryId, status: Status | None, reason: str) -> LedgerError:
+        return refusal_error(self._keys.ledger_id, self._bookie_id, first, status, reason)
+
+
+class _Answers:
+    """Collects the outcomes of a piece's adds. An `AddSink` of the pool."""
+
+    def __init__(self, first_entry_ids: list[EntryId]) -> None:
+        loop = asyncio.get_running_loop()
+        self._outcomes: dict[EntryId, asyncio.Future[tuple[EntryId, Status | None, str]]] = {
+            first: loop.create_future() for first in first_entry_ids
+        }
+
+    async def wait(self) -> list[tuple[EntryId, Status | None, str]]:
+        """Return (first entry id, status, reason) of each; the pool sees to it that all come."""
+        return await asyncio.gather(*self._outcomes.values())
+
+    def on_add_answered(
+        self, _bookie_id: BookieId, first_entry_id: EntryId, status: Status
+    ) -> None:
+        """Take the target's answer."""
+        self._settle(first_entry_id, status, "it refused")
+
+    def on_add_failed(
+        self, _bookie_id: BookieId, first_entry_id: EntryId, failure: CallFailure, reason: str
+    ) -> None:
+        """Take note that no answer will come."""
+        self._settle(first_entry_id, None, f"{failure.value}: {reason}")
+
+    def _settle(self, first: EntryId, status: Status | None, reason: str) -> None:
+        if not self._outcomes[first].done():  # else nobody waits any more
+            self._outcomes[first].set_result((first, status, reason))

@@ -1,0 +1,49 @@
+"""Finds how many bytes a ledger holds before an entry, from a whole batch at or before it.
+
+Leaves reading, from whichever replica can, to `range_reader.py`.
+
+Invariant: only whole batches are believed: their header is the writer's and under one CRC with the
+rest; of slices only the entries' own bytes count. The start of the ledger needs no batch.
+
+Source: storage design, "The batch"; protocol rule 7.5.
+"""
+
+from typing import Final
+
+from bookie.wire.batch import BatchView
+from ledger_client.reading.range_reader import RangeReader
+from metadata.ids import EntryId
+
+WIDEN_FACTOR: Final = 32
+
+
+async def find_length_before(ranges: RangeReader, entry_id: EntryId, timeout_s: float) -> int:
+    """Return the ledger's bytes before an entry; all before it must exist. Raises as a read."""
+    window = 1
+    while True:
+        first = EntryId(max(0, entry_id - window))
+        length = await _length_from(ranges, first, entry_id, timeout_s)
+        if length is not None:
+            return length
+        window *= WIDEN_FACTOR
+
+
+async def _length_from(
+    ranges: RangeReader, first: EntryId, stop: EntryId, timeout_s: float
+) -> int | None:
+    """Add up from the first whole batch at or behind `first`; None if there is none."""
+    length = 0 if first == 0 else None
+    position = first
+    while position < stop:
+        answer = await ranges.read_verified(position, EntryId(stop - 1), timeout_s)
+        for batch in answer.batches:
+            if not batch.header.is_slice:
+                length = batch.header.length_before + _bytes_before(batch, stop)
+            elif length is not None:
+                length += _bytes_before(batch, stop)
+        position = answer.next_entry_id
+    return length
+
+
+def _bytes_before(batch: BatchView, stop: EntryId) -> int:
+    return sum(batch.lengths[: stop - batch.header.first_entry_id])

@@ -1,0 +1,258 @@
+"""Reads one range of entries from whichever replica can return it, with a second request in time.
+
+Leaves the choice of replicas to `protocol/read.py`, and cutting long reads into ranges to
+`read_ahead.py`.
+
+Invariants: what is returned was verified and starts with the first entry asked for; a read ends by
+its deadline; what a failure means is decided only after a look at the metadata of now.
+
+Source: protocol rules 8.2 and 8.3.
+"""
+
+import asyncio
+from dataclasses import dataclass
+from random import Random
+from typing import Final
+
+from bookie.wire.messages import ReadEntries, Status
+from ledger_client.batches import EntryBatch
+from ledger_client.bookies.latency import RecentLatency
+from ledger_client.bookies.pool import BookieCallError, BookiePool
+from ledger_client.config import ClientConfig
+from ledger_client.digest import LedgerKeys
+from ledger_client.errors import (
+    DigestMismatchError,
+    EntryNotFoundError,
+    LedgerError,
+    MetadataUnavailableError,
+    QuorumTimeoutError,
+    UnauthorizedError,
+)
+from ledger_client.observability import EventCallback, ReplicaDamaged
+from ledger_client.protocol import read as p
+from ledger_client.protocol.quorum import stripe_end, write_set
+from ledger_client.reading.followed_ledger import FollowedLedger
+from ledger_client.reading.verified_entries import VerifiedEntries, verify_entries
+from metadata.backoff import Pauses
+from metadata.ids import BookieId, EntryId
+
+SPECULATIVE_PART: Final = 0.95
+SPECULATIVE_MULTIPLE: Final = 2.0
+LEAST_S: Final = 0.001
+"""What a replica is given that is asked when the time is up."""
+Failure = p.ReportMissing | p.ReportUnreadable | p.ReportUnauthorized
+
+
+@dataclass(frozen=True, slots=True)
+class RangeEntries:
+    """What a read of a range returned: at least its first entry."""
+
+    batches: tuple[EntryBatch, ...]
+    next_entry_id: EntryId
+
+
+class RangeReader:
+    """Reads ranges of one ledger."""
+
+    def __init__(
+        self,
+        ledger: FollowedLedger,
+        keys: LedgerKeys,
+        pool: BookiePool,
+        config: ClientConfig,
+        rng: Random,
+        *,
+        report: EventCallback | None = None,
+    ) -> None:
+        """`report` is told of each damaged entry that a bookie returned."""
+        self._ledger = ledger
+        self._keys = keys
+        self._pool = pool
+        self._config = config
+        self._rng = rng
+        self._report = report
+        self._latency = RecentLatency()
+        self._order = p.ReplicaOrder(rng.randrange(1 << 16))
+
+    def range_end(self, first_entry_id: EntryId, last_entry_id: EntryId) -> EntryId:
+        """Return how far a read from `first_entry_id` on has the same replicas."""
+        metadata = self._ledger.metadata
+        end = last_entry_id
+        index = metadata.fragment_index_of(first_entry_id) + 1
+        if index < len(metadata.fragments):
+            end = min(end, EntryId(metadata.fragments[index].first_entry_id - 1))
+        if metadata.quorum.write_quorum < metadata.quorum.ensemble_size:
+            end = min(end, stripe_end(metadata.quorum, first_entry_id))
+        return end
+
+    async def read(
+        self, first_entry_id: EntryId, last_entry_id: EntryId, timeout_s: float
+    ) -> RangeEntries:
+        """Return entries from the first on, at most up to the last. Raises as `read_verified`."""
+        answer = await self.read_verified(first_entry_id, last_entry_id, timeout_s)
+        last = EntryId(answer.next_entry_id - 1)
+        shown = [
+            EntryBatch(view, max(first_entry_id, header.first_entry_id), end)
+            for view in answer.batches
+            if (end := min(last, (header := view.header).last_entry_id)) >= header.first_entry_id
+        ]
+        return RangeEntries(tuple(shown), answer.next_entry_id)
+
+    async def read_verified(
+        self, first_entry_id: EntryId, last_entry_id: EntryId, timeout_s: float
+    ) -> VerifiedEntries:
+        """Return the batches as they came, with entries from the first on, at most up to the last.
+
+        Raises EntryNotFoundError, DigestMismatchError, QuorumTimeoutError, UnauthorizedError,
+        LedgerNotFoundError.
+        """
+        deadline = asyncio.get_running_loop().time() + timeout_s
+        pauses = Pauses(self._rng)
+        while True:
+            replicas = self.replicas(first_entry_id)
+            last = self.range_end(first_entry_id, last_entry_id)
+            outcome = await self._attempt(replicas, first_entry_id, last, deadline)
+            if isinstance(outcome, VerifiedEntries):
+                return outcome
+            error = self._error(outcome, first_entry_id)
+            await self._look_again()
+            if self.replicas(first_entry_id) != replicas:
+                continue  # a repair has moved it
+            now = asyncio.get_running_loop().time()
+            if not isinstance(error, QuorumTimeoutError) or now >= deadline:
+                raise error
+            await asyncio.sleep(min(pauses.next_s(), deadline - now))
+
+    def replicas(self, entry_id: EntryId) -> tuple[BookieId, ...]:
+        """Return the bookies that hold an entry, by the metadata of now."""
+        metadata = self._ledger.metadata
+        fragment = metadata.fragment_of(entry_id)
+        return write_set(metadata.quorum_of(fragment), fragment, entry_id)
+
+    async def _attempt(
+        self, replicas: tuple[BookieId, ...], first: EntryId, last: EntryId, deadline: float
+    ) -> VerifiedEntries | Failure:
+        loop = asyncio.get_running_loop()
+        protocol = p.RangeRead(self._order.order(replicas))
+        events: asyncio.Queue[p.ReadEvent] = asyncio.Queue()
+        answers: dict[BookieId, VerifiedEntries] = {}
+        tasks: dict[BookieId, asyncio.Task[None]] = {}
+        timer: asyncio.TimerHandle | None = None
+        actions = protocol.start()
+        try:
+            while True:
+                for action in actions:
+                    match action:
+                        case p.AskReplica(bookie_id):
+                            ask = self._ask(bookie_id, first, last, deadline, events, answers)
+                            tasks[bookie_id] = loop.create_task(ask)
+                        case p.StartDelay():
+                            if timer is not None:
+                                timer.cancel()
+                            share_s = (deadline - loop.time()) / len(replicas)
+                            delay_s = min(self._speculative_delay_s(), max(share_s, 0.0))
+                            timer = loop.call_later(delay_s, events.put_nowait, p.DelayPassed())
+                        case p.Deliver(bookie_id):
+                            self._note_outcome(list(tasks), bookie_id, answers[bookie_id])
+                            return answers[bookie_id]
+                        case _:
+                            return action
+                actions = protocol.handle(await events.get())
+        finally:
+            if timer is not None:
+                timer.cancel()
+            for task in tasks.values():
+                task.cancel()
+            await asyncio.gather(*tasks.values(), return_exceptions=True)
+
+    async def _ask(
+        self,
+        bookie_id: BookieId,
+        first: EntryId,
+        last: EntryId,
+        deadline: float,
+        events: asyncio.Queue[p.ReadEvent],
+        answers: dict[BookieId, VerifiedEntries],
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        config = self._config
+        request = ReadEntries(
+            self._ledger.ledger_id, first, last, config.read_bytes_max, fence=False
+        )
+        began = loop.time()
+        timeout_s = min(config.read_timeout_s, max(deadline - began, LEAST_S))
+        try:
+            answer = await self._pool.read_entries(bookie_id, request, timeout_s=timeout_s)
+        except BookieCallError as error:
+            if error.status is None:
+                events.put_nowait(p.ReplicaFailed(bookie_id, str(error)))
+            else:
+                refused = p.ReplicaAnswered(bookie_id, 0, error.status, str(error))
+                events.put_nowait(refused)
+            return
+        self._latency.record(loop.time() - began)
+        verified = verify_entries(answer, self._keys, first, last)
+        answers[bookie_id] = verified
+        if verified.is_damaged and self._report is not None:
+            damaged = ReplicaDamaged(self._ledger.ledger_id, bookie_id, verified.next_entry_id)
+            self._report(damaged)
+        self._ledger.advance_lac(verified.lac)
+        events.put_nowait(
+            p.ReplicaAnswered(
+                bookie_id,
+                verified.next_entry_id - first,
+                verified.status,
+                verified.reason,
+                verified.is_damaged,
+            )
+        )
+
+    def _note_outcome(
+        self, asked: list[BookieId], delivered: BookieId, answer: VerifiedEntries
+    ) -> None:
+        for bookie_id in asked:
+            if bookie_id != delivered or answer.status is not Status.OK:
+                self._order.note_bad(bookie_id)
+            else:
+                self._order.note_good(bookie_id)
+
+    def _speculative_delay_s(self) -> float:
+        return self._latency.patience_s(
+            part=SPECULATIVE_PART,
+            multiple=SPECULATIVE_MULTIPLE,
+            at_least_s=self._config.speculative_delay_min_s,
+            at_most_s=self._config.speculative_delay_max_s,
+        )
+
+    async def _look_again(self) -> None:
+        """Read the metadata; raise if the ledger is gone. Without an answer, go by what is
+        known.
+        """
+        try:
+            await self._ledger.refresh(fresh=True)
+        except MetadataUnavailableError:
+            return
+
+    def _error(self, failure: Failure, entry_id: EntryId) -> LedgerError:
+        ledger_id = self._ledger.ledger_id
+        match failure:
+            case p.ReportMissing():
+                return EntryNotFoundError(
+                    f"every replica says that it does not have entry {entry_id}",
+                    ledger_id=ledger_id,
+                    entry_id=entry_id,
+                )
+            case p.ReportUnauthorized(bookie_id):
+                return UnauthorizedError(
+                    f"bookie {bookie_id} refused the password: open it with the right one",
+                    ledger_id=ledger_id,
+                )
+            case p.ReportUnreadable(reasons, is_damaged):
+                why = "; ".join(f"{bookie_id}: {reason}" for bookie_id, reason in reasons.items())
+                if is_damaged:
+                    text = f"every copy of entry {entry_id} that came is damaged ({why})"
+                    return DigestMismatchError(text, ledger_id=ledger_id, entry_id=entry_id)
+                text = f"no replica returned entry {entry_id} ({why}): try again once they are up"
+                return QuorumTimeoutError(
+                    text, ledger_id=ledger_id, outcome="not_written", entry_id=entry_id
+                )

@@ -1,0 +1,311 @@
+"""Reads one ledger, open or closed, without ever disturbing its writer.
+
+Leaves requests to `range_reader.py` and `read_ahead.py`, waiting for more to `tailing.py`, and
+knowing the ledger's state to `followed_ledger.py`.
+
+Invariants: nothing beyond the LAC is shown, except by `read_unconfirmed`; the LAC never goes back.
+
+Source: protocol section 8; api, "Client".
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import replace
+from random import Random
+from types import TracebackType
+from typing import Final, Self
+
+from ledger_client.batches import Entry, EntryBatch
+from ledger_client.bookies.pool import BookiePool
+from ledger_client.config import ClientConfig
+from ledger_client.digest import LedgerKeys
+from ledger_client.errors import (
+    EntryNotFoundError,
+    LedgerClosedError,
+    LedgerError,
+    MetadataUnavailableError,
+    QuorumTimeoutError,
+)
+from ledger_client.fork_guard import OwnProcess
+from ledger_client.info import LedgerInfo
+from ledger_client.observability import EventCallback
+from ledger_client.reading.followed_ledger import FollowedLedger
+from ledger_client.reading.lac_reading import read_lac
+from ledger_client.reading.range_reader import RangeReader
+from ledger_client.reading.read_ahead import ReadPlan, read_ahead
+from ledger_client.reading.tailing import TailPoller
+from metadata.ids import ENTRY_ID_MAX, EntryId, LedgerId, Version
+from metadata.ledgers.ledger_metadata import LedgerMetadata
+from metadata.ledgers.ledger_store import LedgerStore
+
+VISIBLE_WAIT_S: Final = 0.5
+"""How long a read of an entry beyond the LAC waits for it: an idle writer sends its LAC sooner."""
+
+
+class LedgerReader:
+    """A handle to read one ledger; made by `LedgerClient.open_ledger`."""
+
+    def __init__(
+        self,
+        *,
+        metadata: LedgerMetadata,
+        version: Version,
+        keys: LedgerKeys,
+        pool: BookiePool,
+        ledgers: LedgerStore,
+        config: ClientConfig,
+        rng: Random,
+        report: EventCallback | None = None,
+    ) -> None:
+        self._ledger = FollowedLedger(metadata, version, ledgers, rng)
+        self._keys = keys
+        self._pool = pool
+        self._config = config
+        self._rng = rng
+        self._ranges = RangeReader(self._ledger, keys, pool, config, rng, report=report)
+        self._pollers: dict[int, TailPoller] = {}
+        self._own_process = OwnProcess("reader", metadata.ledger_id)
+        self._is_started = False
+        self._is_closed = False
+
+    async def start(self) -> None:
+        """Follow the ledger, and learn how far it is confirmed, as far as bookies answer."""
+        self._pool.attach(self._ledger.ledger_id, self._keys.master_key)
+        self._is_started = True
+        self._ledger.start()
+        if not self._ledger.is_closed:
+            try:
+                await read_lac(self._ledger, self._pool, self._config.read_timeout_s)
+            except QuorumTimeoutError:
+                return  # what the metadata proves can be read all the same
+
+    @property
+    def id(self) -> LedgerId:
+        """The ledger's id."""
+        return self._ledger.ledger_id
+
+    @property
+    def info(self) -> LedgerInfo:
+        """The ledger as its metadata last was."""
+        return LedgerInfo.of(self._ledger.metadata)
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the ledger is closed: nothing will follow `last_confirmed`."""
+        return self._ledger.is_closed
+
+    @property
+    def last_confirmed(self) -> EntryId:
+        """The last entry that may be read; -1 if there is none. Never goes back."""
+        return self._ledger.last_confirmed
+
+    async def refresh_last_confirmed(self, *, timeout: float | None = None) -> EntryId:
+        """Ask the metadata and the bookies how far the ledger is confirmed; return it.
+
+        Raises LedgerNotFoundError, UnauthorizedError; QuorumTimeoutError if no bookie answered.
+        """
+        self._check_open()
+        timeout_s = self._config.call_timeout_s if timeout is None else timeout
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._refresh_metadata()
+                if not self._ledger.is_closed:
+                    read_timeout_s = min(timeout_s, self._config.read_timeout_s)
+                    await read_lac(self._ledger, self._pool, read_timeout_s)
+        except QuorumTimeoutError:
+            raise
+        except TimeoutError:
+            raise QuorumTimeoutError(
+                f"the LAC was not told within {timeout_s} s: try again",
+                ledger_id=self.id,
+                outcome="not_written",
+            ) from None
+        return self._ledger.last_confirmed
+
+    async def read(
+        self, first: int = 0, last: int | None = None, *, timeout: float | None = None
+    ) -> AsyncGenerator[EntryBatch, None]:
+        """Yield the batches of entries first..last, both included; by default up to the LAC.
+
+        `timeout` bounds each request. Raises EntryNotFoundError for entries beyond the LAC, or that
+        no replica has; DigestMismatchError, QuorumTimeoutError, LedgerNotFoundError.
+        """
+        self._check_open()
+        last_wanted = self.last_confirmed if last is None else last
+        await self._make_visible(first, last_wanted)
+        found = self._batches(EntryId(first), EntryId(last_wanted), timeout)
+        async with aclosing(found) as batches:
+            async for batch in batches:
+                yield batch
+
+    async def read_unconfirmed(
+        self,
+        first: int,
+        last: int,
+        *,
+        timeout: float | None = None,
+        entry_bytes: float | None = None,
+    ) -> AsyncGenerator[EntryBatch, None]:
+        """As `read`, also beyond the LAC: such entries may yet turn out not to exist.
+
+        `entry_bytes` is what an entry takes about, if known: then much is asked for in several
+        requests at once from the start.
+        """
+        self._check_open()
+        _check_range(first, last, self.id)
+        found = self._batches(EntryId(first), EntryId(last), timeout, entry_bytes)
+        async with aclosing(found) as batches:
+            async for batch in batches:
+                yield batch
+
+    async def read_entry(self, entry_id: int, *, timeout: float | None = None) -> Entry:
+        """Return one entry. Raises as `read`."""
+        async with aclosing(self.read(entry_id, entry_id, timeout=timeout)) as batches:
+            async for batch in batches:
+                return batch[0]
+        raise AssertionError("a read yields what it was asked for, or raises")
+
+    async def tail(
+        self, start: int = 0, *, timeout: float | None = None
+    ) -> AsyncGenerator[EntryBatch, None]:
+        """Yield batches from `start` on, as entries are confirmed; end when the ledger is closed
+        and all was yielded. `timeout` bounds each request, never the wait for new entries.
+        """
+        self._check_open()
+        _check_range(start, start, self.id)
+        position = EntryId(start)
+        poller = TailPoller(self._ledger, self._keys, self._pool, self._config, self._rng)
+        self._pollers[id(poller)] = poller
+        try:
+            while True:
+                self._check_open()
+                if self._ledger.is_deleted:
+                    raise self._ledger.deleted_error()
+                lac = self.last_confirmed
+                if position <= lac:
+                    async with aclosing(self._batches(position, lac, timeout)) as batches:
+                        async for batch in batches:
+                            position = EntryId(batch.last_entry_id + 1)
+                            yield batch
+                elif self._ledger.is_closed:
+                    return
+                else:
+                    for batch in await poller.wait():
+                        shown = batch.clipped(position, batch.last_entry_id)
+                        if shown is not None and shown.first_entry_id == position:
+                            position = EntryId(shown.last_entry_id + 1)
+                            yield shown
+        finally:
+            self._pollers.pop(id(poller), None)
+            await poller.aclose()
+
+    async def wait_confirmed(self, beyond: int, *, timeout: float) -> EntryId:
+        """Return the LAC once it is above `beyond`, the ledger is closed, or the time is up.
+
+        Raises LedgerNotFoundError once the ledger is deleted, UnauthorizedError.
+        """
+        config = replace(self._config, read_bytes_max=0)
+        poller = TailPoller(self._ledger, self._keys, self._pool, config, self._rng)
+        self._pollers[id(poller)] = poller
+        try:
+            async with asyncio.timeout(timeout):
+                while self.last_confirmed <= beyond and not self.is_closed:
+                    self._check_open()
+                    if self._ledger.is_deleted:
+                        raise self._ledger.deleted_error()
+                    await poller.wait()
+        except QuorumTimeoutError:
+            raise
+        except TimeoutError:
+            return self.last_confirmed
+        finally:
+            self._pollers.pop(id(poller), None)
+            await poller.aclose()
+        return self.last_confirmed
+
+    async def aclose(self) -> None:
+        """Stop following the ledger. Iterators that are still used end with LedgerClosedError."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        for poller in list(self._pollers.values()):
+            poller.wake()
+        await self._ledger.aclose()
+        if self._is_started:
+            self._pool.detach(self._ledger.ledger_id)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+    async def _batches(
+        self,
+        first: EntryId,
+        last: EntryId,
+        timeout: float | None,
+        entry_bytes: float | None = None,
+    ) -> AsyncGenerator[EntryBatch, None]:
+        if self._ledger.is_deleted:
+            raise self._ledger.deleted_error()
+        timeout_s = self._config.call_timeout_s if timeout is None else timeout
+        plan = ReadPlan(self._ledger.metadata.quorum, self._config, entry_bytes)
+        async with aclosing(read_ahead(self._ranges, plan, first, last, timeout_s)) as batches:
+            async for batch in batches:
+                self._check_open()
+                yield batch
+
+    async def _make_visible(self, first: int, last: int) -> None:
+        """See to it that the LAC has reached `last`, or raise."""
+        _check_range(first, last, self.id)
+        if last > self.last_confirmed and not self.is_closed:
+            await self.refresh_last_confirmed()
+        if last > self.last_confirmed and not self.is_closed:
+            await self._wait_for(EntryId(last))
+        if last > self.last_confirmed:
+            state = "closed" if self.is_closed else "open"
+            raise EntryNotFoundError(
+                f"entry {last} is beyond the last confirmed one, {self.last_confirmed}, of the "
+                f"{state} ledger: use tail() to wait for more",
+                ledger_id=self.id,
+                entry_id=EntryId(last),
+            )
+
+    async def _wait_for(self, entry_id: EntryId) -> None:
+        poller = TailPoller(self._ledger, self._keys, self._pool, self._config, self._rng)
+        try:
+            async with asyncio.timeout(VISIBLE_WAIT_S):
+                while self.last_confirmed < entry_id and not self.is_closed:
+                    await poller.wait()
+                    self._check_open()
+        except TimeoutError:
+            return
+        finally:
+            await poller.aclose()
+
+    async def _refresh_metadata(self) -> None:
+        try:
+            await self._ledger.refresh(fresh=True)
+        except MetadataUnavailableError:
+            return  # the bookies know the LAC too
+
+    def _check_open(self) -> None:
+        self._own_process.require()
+        if self._is_closed:
+            raise LedgerClosedError("this reader was closed: open another", ledger_id=self.id)
+
+
+def _check_range(first: int, last: int, ledger_id: LedgerId) -> None:
+    if first < 0 or last > ENTRY_ID_MAX:
+        text = f"entries {first}..{last}: ids are 0 to {ENTRY_ID_MAX}"
+        raise EntryNotFoundError(text, ledger_id=ledger_id)
+
+
+__all__ = ["Entry", "EntryBatch", "LedgerError", "LedgerReader"]

@@ -1,0 +1,195 @@
+"""Waits for a ledger's LAC to move, by long polls at its bookies, with entries riding along.
+
+Leaves reading what did not ride along to `read_ahead.py`.
+
+One bookie is polled, one that holds the next entry. While it is silent a second and a third are
+polled besides, until as many as cannot all have missed an acknowledged entry: so a bookie that
+hangs, or that the writer left, delays nobody for long. A poll that failed moves to the next bookie.
+
+Invariants: polls follow the last fragment of the metadata of now; nothing spins: without progress
+there is a pause.
+
+Source: protocol rules 8.4 and 8.5.
+"""
+
+import asyncio
+from dataclasses import dataclass
+from random import Random
+from typing import Final
+
+from bookie.wire.messages import Status, WaitLac
+from ledger_client.batches import EntryBatch
+from ledger_client.bookies.pool import BookieCallError, BookiePool
+from ledger_client.config import ClientConfig
+from ledger_client.digest import LedgerKeys
+from ledger_client.errors import UnauthorizedError
+from ledger_client.protocol.quorum import negatives_needed, write_set
+from ledger_client.reading.followed_ledger import FollowedLedger
+from ledger_client.reading.verified_entries import VerifiedEntries, verify_entries
+from metadata.backoff import Pauses
+from metadata.ids import ENTRY_ID_MAX, BookieId, EntryId, Version
+from metadata.ledgers.ledger_metadata import QuorumSpec
+
+SILENCE_S: Final = 0.5
+"""How long a polled bookie may say nothing before another one is polled besides."""
+QUICK_S: Final = 0.02
+"""A poll that ends sooner than this without progress is followed by a pause."""
+POLLS_AT_LEAST: Final = 2
+"""How many bookies are polled in a long silence, if the entry has as many replicas."""
+
+
+@dataclass(frozen=True, slots=True)
+class _PollEnded:
+    bookie_id: BookieId
+    answer: VerifiedEntries | None
+    """None if the poll failed."""
+    took_s: float
+    poll: "asyncio.Task[None] | None"
+    """The task itself: of one given up, the end may still lie in the queue."""
+    is_unauthorized: bool = False
+
+
+class TailPoller:
+    """The long polls of one tailing reader. Close it."""
+
+    def __init__(
+        self,
+        ledger: FollowedLedger,
+        keys: LedgerKeys,
+        pool: BookiePool,
+        config: ClientConfig,
+        rng: Random,
+    ) -> None:
+        self._ledger = ledger
+        self._keys = keys
+        self._pool = pool
+        self._config = config
+        self._events: asyncio.Queue[_PollEnded | None] = asyncio.Queue()
+        self._polls: dict[BookieId, asyncio.Task[None]] = {}
+        self._polled: tuple[BookieId, ...] = ()
+        self._is_woken = False
+        self._preferred = rng.choice(ledger.metadata.last_fragment.ensemble)
+        self._pauses = Pauses(rng, first_s=0.01, max_s=0.5)
+        self._cancel = ledger.on_change(self._on_change)
+
+    async def wait(self) -> tuple[EntryBatch, ...]:
+        """Return once the LAC moved, or the metadata changed, or the ledger is gone; with the
+        entries behind the former LAC that came along, if they did. Raises UnauthorizedError.
+        """
+        before = self._seen()
+        while self._seen() == before and not self._is_woken:
+            self._poll_if_idle()
+            try:
+                async with asyncio.timeout(SILENCE_S):
+                    ended = await self._events.get()
+            except TimeoutError:
+                self._poll_another()
+                continue
+            if ended is not None:
+                batches = await self._take(ended, before[0])
+                if batches:
+                    return batches
+        return ()
+
+    async def aclose(self) -> None:
+        """Give up the polls."""
+        self._cancel()
+        tasks = list(self._polls.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def wake(self) -> None:
+        """Let `wait` return, now and from now on."""
+        self._is_woken = True
+        self._on_change()
+
+    def _on_change(self) -> None:
+        if self._events.empty():
+            self._events.put_nowait(None)
+
+    def _seen(self) -> tuple[EntryId, Version, bool]:
+        return self._ledger.last_confirmed, self._ledger.version, self._ledger.is_deleted
+
+    async def _take(self, ended: _PollEnded, lac_before: EntryId) -> tuple[EntryBatch, ...]:
+        if self._polls.get(ended.bookie_id) is ended.poll:
+            del self._polls[ended.bookie_id]
+        if ended.is_unauthorized:
+            raise UnauthorizedError(
+                f"bookie {ended.bookie_id} refused the password: open it with the right one",
+                ledger_id=self._ledger.ledger_id,
+            )
+        answer = ended.answer
+        if answer is not None:
+            self._ledger.advance_lac(answer.lac)
+        lac = self._ledger.last_confirmed
+        if answer is None or lac <= lac_before:
+            self._preferred = self._after(ended.bookie_id)
+            if ended.took_s < QUICK_S:
+                await asyncio.sleep(self._pauses.next_s())
+            return ()
+        self._pauses.count = 0
+        self._preferred = ended.bookie_id
+        shown = [
+            EntryBatch(view, max(view.header.first_entry_id, EntryId(lac_before + 1)), last)
+            for view in answer.batches
+            if (last := min(lac, view.header.last_entry_id)) > lac_before
+            and last >= view.header.first_entry_id
+        ]
+        follows = shown and shown[0].first_entry_id == lac_before + 1
+        return tuple(shown) if follows else ()
+
+    def _poll_if_idle(self) -> None:
+        ensemble = self._ledger.metadata.last_fragment.ensemble
+        if self._polled != ensemble:
+            for task in self._polls.values():
+                task.cancel()
+            self._polls.clear()
+            self._polled = ensemble
+        if not self._polls:
+            self._poll_another()
+
+    def _poll_another(self) -> None:
+        if len(self._polls) >= max(POLLS_AT_LEAST, negatives_needed(self._quorum)):
+            return
+        candidates = [b for b in self._candidates() if b not in self._polls]
+        if candidates:
+            poll = self._poll(candidates[0], is_first=not self._polls)
+            self._polls[candidates[0]] = asyncio.get_running_loop().create_task(poll)
+
+    @property
+    def _quorum(self) -> QuorumSpec:
+        metadata = self._ledger.metadata
+        return metadata.quorum_of(metadata.last_fragment)
+
+    def _candidates(self) -> list[BookieId]:
+        """Return the bookies that may hold the next entry, the preferred one first."""
+        fragment = self._ledger.metadata.last_fragment
+        following = EntryId(min(self._ledger.last_confirmed + 1, ENTRY_ID_MAX))
+        replicas = write_set(self._quorum, fragment, following)
+        return sorted(replicas, key=lambda bookie_id: bookie_id != self._preferred)
+
+    def _after(self, bookie_id: BookieId) -> BookieId:
+        ensemble = self._ledger.metadata.last_fragment.ensemble
+        position = ensemble.index(bookie_id) if bookie_id in ensemble else -1
+        return ensemble[(position + 1) % len(ensemble)]
+
+    async def _poll(self, bookie_id: BookieId, *, is_first: bool) -> None:
+        """Poll once; only the first of several polls asks for entries, the others for the LAC."""
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+        config, lac, began = self._config, self._ledger.last_confirmed, loop.time()
+        bytes_max = config.read_bytes_max if is_first else 0
+        wait_ms = int(config.long_poll_s * 1000)
+        request = WaitLac(self._ledger.ledger_id, lac, wait_ms, bytes_max)
+        timeout_s = config.long_poll_s + config.read_timeout_s
+        try:
+            answer = await self._pool.wait_lac(bookie_id, request, timeout_s=timeout_s)
+        except BookieCallError as error:
+            is_unauthorized = error.status is Status.UNAUTHORIZED
+            ended = _PollEnded(bookie_id, None, loop.time() - began, task, is_unauthorized)
+        else:
+            first, last = EntryId(lac + 1), EntryId(max(answer.lac, lac + 1))
+            verified = verify_entries(answer, self._keys, first, last)
+            is_unauthorized = answer.status is Status.UNAUTHORIZED
+            ended = _PollEnded(bookie_id, verified, loop.time() - began, task, is_unauthorized)
+        self._events.put_nowait(ended)

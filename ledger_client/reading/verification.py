@@ -1,0 +1,133 @@
+"""Reads every entry of every replica of a ledger, straight from each bookie, and compares them.
+
+Leaves reading one replica to `ledger_client.reading.replica_reading`, and what is done about
+findings to people.
+
+Invariants: nothing is fenced and nothing is written; a bookie that cannot be asked is a finding,
+never taken for a bookie that holds nothing; replicas are compared by the writer's entry digests,
+whatever the boundaries of their batches.
+
+Source: protocol rules 3.2 and 9.4.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from crc32c import crc32c
+
+from ledger_client.bookies.connection_calls import BookieCallError
+from ledger_client.bookies.pool import BookiePool
+from ledger_client.digest import LedgerKeys
+from ledger_client.reading.entry_ranges import Range, entry_count, expected_ranges, merged, without
+from ledger_client.reading.replica_reading import Outcome, Piece, ReplicaReading
+from metadata.ids import BookieId
+from metadata.ledgers.ledger_metadata import LedgerMetadata
+
+
+@dataclass(slots=True)
+class ReplicaReport:
+    """What one bookie holds of what it should."""
+
+    bookie_id: BookieId
+    expected: list[Range]
+    verified_count: int = 0
+    missing: list[Range] = field(default_factory=list)
+    bad: list[Range] = field(default_factory=list)
+    differing: list[Range] = field(default_factory=list)
+    """Stripes whose entries are not those of the other replicas, all with valid digests."""
+    error: str = ""
+    digests: dict[int, int] = field(default_factory=dict)
+    """Stripe -> CRC32C over its entries' digests, for stripes that were wholly read."""
+
+    @property
+    def is_well(self) -> bool:
+        """Whether every expected entry is there, undamaged, and as on the other replicas."""
+        return not (self.missing or self.bad or self.differing or self.error)
+
+
+async def verify_replicas(
+    pool: BookiePool,
+    ledger: LedgerMetadata,
+    keys: LedgerKeys,
+    last_entry_id: int,
+    on_verified: Callable[[int], None],
+) -> list[ReplicaReport]:
+    """Read all copies of entries 0..last, all bookies at the same time; return a report of each."""
+    expected = expected_ranges(ledger, last_entry_id)
+    reports = [ReplicaReport(bookie_id, ranges) for bookie_id, ranges in expected.items()]
+    size = ledger.quorum.stripe_entries
+    readers = [_ReplicaReader(pool, keys, report, size, on_verified) for report in reports]
+    await asyncio.gather(*[reader.run() for reader in readers])
+    _compare(reports, size)
+    return reports
+
+
+def expected_count(ledger: LedgerMetadata, last_entry_id: int) -> int:
+    """Return how many copies there should be of entries 0..last."""
+    return sum(entry_count(ranges) for ranges in expected_ranges(ledger, last_entry_id).values())
+
+
+class _ReplicaReader:
+    """Reads what one bookie holds."""
+
+    def __init__(
+        self,
+        pool: BookiePool,
+        keys: LedgerKeys,
+        report: ReplicaReport,
+        stripe_entries: int,
+        on_verified: Callable[[int], None],
+    ) -> None:
+        self._pool = pool
+        self._keys = keys
+        self._report = report
+        self._stripe_entries = stripe_entries
+        self._on_verified = on_verified
+
+    async def run(self) -> None:
+        report = self._report
+        reading = ReplicaReading(self._pool, report.bookie_id, self._keys)
+        try:
+            held = merged([each async for each in reading.held()])
+            report.missing = without(report.expected, held)
+            for first, last in without(report.expected, report.missing):
+                async for piece in reading.read(first, last):
+                    self._note(piece)
+        except BookieCallError as error:
+            report.error = str(error)
+        report.bad = merged(report.bad)
+        report.missing = merged(report.missing)
+
+    def _note(self, piece: Piece) -> None:
+        report, size = self._report, self._stripe_entries
+        if piece.outcome is not Outcome.READ:
+            listed = report.missing if piece.outcome is Outcome.MISSING else report.bad
+            listed.append((piece.first, piece.last))
+            return
+        count = len(piece.digests)
+        report.verified_count += count
+        self._on_verified(count)
+        for entry_id, digest in enumerate(piece.digests, piece.first):
+            stripe = entry_id // size
+            told = digest.to_bytes(4, "little")
+            report.digests[stripe] = crc32c(told, report.digests.get(stripe, 0))
+
+
+def _compare(reports: list[ReplicaReport], stripe_entries: int) -> None:
+    """Mark the stripes that bookies which should hold the same entries of them disagree about."""
+    seen: dict[tuple[int, tuple[Range, ...]], dict[int, list[ReplicaReport]]] = {}
+    for report in reports:
+        unread = [*report.missing, *report.bad]
+        for stripe, digest in report.digests.items():
+            bounds = (stripe * stripe_entries, (stripe + 1) * stripe_entries - 1)
+            outside = without([bounds], report.expected)
+            held = tuple(without([bounds], outside))
+            if report.error or without(held, unread) != list(held):
+                continue
+            seen.setdefault((stripe, held), {}).setdefault(digest, []).append(report)
+    for (_, held), by_digest in seen.items():
+        if len(by_digest) > 1:
+            for several in by_digest.values():
+                for report in several:
+                    report.differing = merged([*report.differing, *held])

@@ -1,0 +1,103 @@
+"""Closes an in-sync ledger whose last members are all lost, at the end of what others still hold.
+
+Leaves the clean recovery, which is tried first, to `recoverer.py`.
+
+Entries that were acknowledged are given up here, knowingly: those of the last fragments, of which
+no replica answers. What is given up is recorded in the metadata, with the bookies that held it, and
+those keep their copies should they come back. A writer that is cut off from here but not from those
+bookies may have confirmed entries until the close was stored.
+
+Invariant: only whole fragments are given up, newest first, the first one only where that is asked
+for, and only where no clean recovery was possible just before; the close is by compare-and-set,
+from IN_RECOVERY.
+
+Source: protocol rule 11.6; Kafka's unclean leader election (KIP-106).
+"""
+
+from collections.abc import Callable
+from random import Random
+
+from ledger_client.bookies.pool import BookiePool
+from ledger_client.config import ClientConfig
+from ledger_client.digest import LedgerKeys
+from ledger_client.errors import (
+    LedgerError,
+    MetadataUnavailableError,
+    RecoveryUndecidedError,
+)
+from ledger_client.reading.followed_ledger import FollowedLedger
+from ledger_client.reading.length_search import find_length_before
+from ledger_client.reading.range_reader import RangeReader
+from metadata.errors import VersionConflictError
+from metadata.ids import UpdateToken, Version
+from metadata.ledgers.ledger_metadata import LedgerMetadata, LedgerState
+from metadata.ledgers.ledger_store import LedgerStore
+
+
+class UncleanRecovery:
+    """One unclean recovery of one ledger that is IN_RECOVERY."""
+
+    def __init__(
+        self,
+        *,
+        pool: BookiePool,
+        ledgers: LedgerStore,
+        keys: LedgerKeys,
+        config: ClientConfig,
+        rng: Random,
+        draw_token: Callable[[], UpdateToken],
+        gives_up_all: bool = False,
+    ) -> None:
+        self._pool = pool
+        self._ledgers = ledgers
+        self._keys = keys
+        self._config = config
+        self._rng = rng
+        self._draw_token = draw_token
+        self._gives_up_all = gives_up_all
+
+    async def close(self) -> LedgerMetadata:
+        """Close the ledger; return it as it then is, also where another closed it.
+
+        Raises RecoveryUndecidedError when no earlier fragment can be read to its end either, unless
+        all may be given up, and the errors of the metadata service.
+        """
+        while True:
+            metadata, version = await self._ledgers.get(self._keys.ledger_id, fresh=True)
+            if metadata.state is LedgerState.CLOSED:
+                return metadata
+            index, length = await self._readable_end(metadata, version)
+            closed = metadata.with_given_up(index, length, self._draw_token())
+            try:
+                await self._ledgers.compare_and_set(closed, version)
+            except VersionConflictError:
+                continue
+            return closed
+
+    async def _readable_end(self, metadata: LedgerMetadata, version: Version) -> tuple[int, int]:
+        """Return the index of the first fragment to give up, and the length of what stays."""
+        ledger = FollowedLedger(metadata, version, self._ledgers, self._rng)
+        ranges = RangeReader(ledger, self._keys, self._pool, self._config, self._rng)
+        missing: dict[str, str] = {}
+        self._pool.attach(self._keys.ledger_id, self._keys.master_key)
+        try:
+            for index in range(len(metadata.fragments) - 1, 0, -1):
+                end = metadata.fragments[index].first_entry_id
+                try:
+                    timeout_s = self._config.read_timeout_s
+                    return index, await find_length_before(ranges, end, timeout_s)
+                except MetadataUnavailableError:
+                    raise  # it tells nothing of the replicas
+                except LedgerError as error:
+                    for bookie_id in metadata.fragments[index - 1].ensemble:
+                        missing.setdefault(bookie_id, error.message)
+        finally:
+            self._pool.detach(self._keys.ledger_id)
+        if self._gives_up_all:
+            return 0, 0
+        raise RecoveryUndecidedError(
+            "no replica of any earlier fragment can be read to its end: start one of "
+            + (", ".join(missing) or ", ".join(metadata.last_fragment.ensemble)),
+            ledger_id=metadata.ledger_id,
+            missing=missing,
+        )

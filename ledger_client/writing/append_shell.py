@@ -1,0 +1,269 @@
+"""Performs the append protocol's actions for one ledger: sends, stores metadata, resolves callers.
+
+Leaves the decisions to `protocol.append`, and the face that users see to `writer`.
+
+Invariants: events are handled one at a time and their actions performed in the order given; a
+batch's bytes are kept, and resent unchanged, until it is confirmed (rule 4.2).
+
+Source: protocol sections 4-6, rules 1.3-1.4.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Final, assert_never
+
+from bookie.wire.messages import Status
+from ledger_client.bookies.connection_calls import CallFailure, PendingAdd
+from ledger_client.bookies.placement import Placement, Shortage
+from ledger_client.bookies.pool import BookiePool
+from ledger_client.config import ClientConfig
+from ledger_client.digest import LedgerKeys
+from ledger_client.errors import LedgerError, LedgerNotFoundError, MetadataTooLargeError
+from ledger_client.next_tick import TurnCalls
+from ledger_client.observability import ClientEvent
+from ledger_client.protocol import append_events as e
+from ledger_client.protocol.append import AppendProtocol
+from ledger_client.protocol.append_options import AppendOptions
+from ledger_client.tasks import BackgroundTasks
+from ledger_client.writing.confirmations import Confirmations
+from ledger_client.writing.first_replica_waiters import FirstStores
+from ledger_client.writing.full_replication import FullReplication
+from ledger_client.writing.outbox import Outbox
+from ledger_client.writing.window import AppendWindow
+from metadata.errors import (
+    MetadataError,
+    NodeNotFoundError,
+    ValueTooLargeError,
+    VersionConflictError,
+)
+from metadata.ids import NO_ENTRY, UPDATE_TOKEN_BYTES, BookieId, EntryId, UpdateToken, Version
+from metadata.ledgers.ledger_metadata import LedgerMetadata
+from metadata.ledgers.ledger_store import LedgerStore
+
+READ_BACK_PAUSE_S: Final = 0.2
+STORED: Final = Status.OK
+REFUSALS_OF_A_BOOKIE: Final = (
+    Status.BAD_REQUEST,
+    Status.READ_ONLY,
+    Status.UNKNOWN,
+    Status.CLOSING,
+)
+"""They say something about the bookie, not about the ledger: others do better without it."""
+
+
+@dataclass(frozen=True, slots=True)
+class WriterServices:
+    """What every writer of one client shares."""
+
+    pool: BookiePool
+    placement: Placement
+    ledgers: LedgerStore
+    config: ClientConfig
+    rng: Random
+    on_refused: Callable[[BookieId, Status], None]
+    """Called for each add that a bookie refuses for a reason of its own."""
+    report: Callable[[ClientEvent], None]
+    """Tells the application what happens between appends."""
+    turn_calls: TurnCalls
+
+    def token(self) -> UpdateToken:
+        """Draw the token of one metadata update."""
+        return UpdateToken(self.rng.randbytes(UPDATE_TOKEN_BYTES))
+
+
+class AppendShell:
+    """One ledger's writing side, below its public face. An `AddSink` of the pool."""
+
+    def __init__(
+        self,
+        metadata: LedgerMetadata,
+        version: Version,
+        keys: LedgerKeys,
+        services: WriterServices,
+        observe: Callable[[e.EnsembleChanged | e.FailWriter], None],
+    ) -> None:
+        config = services.config
+        options = AppendOptions(
+            delay_ensemble_change=config.delay_ensemble_change,
+            run_degraded=config.run_degraded,
+            unanswered_bytes_max=config.unanswered_bytes_max,
+            fixed_membership=config.fixed_membership,
+        )
+        self.protocol = AppendProtocol(metadata, version, options)
+        self.outbox = Outbox(keys)
+        self.window = AppendWindow(config.window_bytes_max, config.window_entries_max)
+        self.confirmations = Confirmations(services.turn_calls)
+        self.first_stores = FirstStores()
+        self.replication = FullReplication(metadata.ledger_id)
+        self.closed: asyncio.Future[LedgerMetadata] = asyncio.get_running_loop().create_future()
+        self.failure: LedgerError | None = None
+        self._services = services
+        self._observe = observe
+        self._events: deque[e.AppendEvent] = deque()
+        self._is_dispatching = False
+        self._tasks = BackgroundTasks()
+
+    def push(self, payloads: Sequence[bytes], payload_bytes: int, now: float) -> None:
+        """Send entries, which are one batch, to their write set."""
+        first = self.outbox.build(payloads, payload_bytes, self.protocol.lac, now)
+        self.dispatch(e.BatchAppended(first, len(payloads), payload_bytes))
+
+    def dispatch(self, event: e.AppendEvent) -> None:
+        """Handle an event, and those that performing it brings about."""
+        if self._is_dispatching:
+            self._events.append(event)
+            return
+        self._is_dispatching = True
+        try:
+            for action in self.protocol.handle(event):
+                self._perform(action)
+            while self._events:
+                for action in self.protocol.handle(self._events.popleft()):
+                    self._perform(action)
+        finally:
+            self._is_dispatching = False
+
+    async def aclose(self) -> None:
+        """Stop what runs in the background. An update of the metadata may still apply."""
+        await self._tasks.aclose()
+
+    # -- what the pool reports -------------------------------------------------------------------
+
+    def on_add_answered(self, bookie_id: BookieId, first_entry_id: EntryId, status: Status) -> None:
+        """Take a bookie's answer."""
+        if status is STORED:
+            if self.first_stores.are_expected:
+                self.first_stores.note(first_entry_id, self.outbox.last_entry_of(first_entry_id))
+            self.dispatch(e.BatchStored(first_entry_id, bookie_id))
+        else:
+            if status in REFUSALS_OF_A_BOOKIE:
+                self._services.on_refused(bookie_id, status)
+            self.dispatch(e.StoreRefused(first_entry_id, bookie_id, status))
+
+    def on_add_failed(
+        self, bookie_id: BookieId, first_entry_id: EntryId, failure: CallFailure, reason: str
+    ) -> None:
+        """Take note that a bookie will not answer."""
+        if failure is CallFailure.CLOSED:
+            return  # the client is being closed: the writer is told by its owner
+        backlog = failure is CallFailure.OVERFLOW
+        kind = e.FailureKind.BACKLOG if backlog else e.FailureKind.GONE
+        text = f"{failure.value}: {reason} (entry {first_entry_id})"
+        self.dispatch(e.BookieFailed(bookie_id, kind, text))
+
+    # -- actions ---------------------------------------------------------------------------------
+
+    def _perform(self, action: e.AppendAction) -> None:
+        match action:
+            case e.SendBatch():  # these three without captures, which cost more than the rest
+                self._send(action.first_entry_id, action.bookie_ids)
+            case e.Confirm():
+                self.window.release(*self.outbox.release(action.lac))
+                self.confirmations.confirm(action.lac)
+            case e.Settle():
+                self.replication.settle(action.entry_id)
+            case e.RecordStretch(first, last):
+                self.replication.record_stretch(first, last)
+            case e.ChooseReplacements():
+                self._choose(action)
+            case e.ProposeMembers():
+                self.dispatch(e.MembersProposed(self._services.token()))
+            case e.StoreMetadata(metadata, expected):
+                self._tasks.start(self._store(metadata, expected))
+            case e.EnsembleChanged():
+                self._observe(action)
+            case e.FailWriter(error):
+                self._fail(error)
+                self._observe(action)
+            case e.Closed(metadata):
+                if not self.closed.done():
+                    self.closed.set_result(metadata)
+            case _ as never:
+                assert_never(never)
+
+    def _send(self, first_entry_id: EntryId, bookie_ids: tuple[BookieId, ...]) -> None:
+        data = self.outbox.data(first_entry_id)
+        add = PendingAdd(
+            self.replication.ledger_id, data, first_entry_id, recovery=False, sink=self
+        )
+        self._services.pool.add_to(bookie_ids, add)
+
+    def _choose(self, action: e.ChooseReplacements) -> None:
+        chosen = self._replacements(action)
+        if isinstance(chosen, Shortage):
+            self._tasks.start(self._look_again(action))
+        else:
+            self.dispatch(e.ReplacementsChosen(chosen, self._services.token()))
+
+    async def _look_again(self, action: e.ChooseReplacements) -> None:
+        """Choose once more by a fresh look at who is up; nothing is confirmed meanwhile (5.2)."""
+        await self._services.placement.look_again()
+        chosen = self._replacements(action)
+        if isinstance(chosen, Shortage):
+            self.dispatch(e.NoReplacement(chosen.needed, chosen.seen, chosen.excluded))
+        else:
+            self.dispatch(e.ReplacementsChosen(chosen, self._services.token()))
+
+    def _replacements(self, action: e.ChooseReplacements) -> Mapping[int, BookieId] | Shortage:
+        return self._services.placement.most_replacements(
+            self.protocol.metadata.quorum, action.ensemble, action.positions, action.excluded
+        )
+
+    def _fail(self, error: LedgerError) -> None:
+        if self.failure is None:
+            self.failure = error
+        self.fail_pending(error)
+        if not self.protocol.has_ended:
+            self.dispatch(e.CloseRequested(self._services.token()))  # rule 5.5: closed at its LAC
+        elif not self.closed.done():
+            self.closed.set_exception(error)
+            self.closed.exception()  # an error that nobody awaits logs nothing
+
+    def fail_pending(self, error: LedgerError) -> None:
+        """Fail whoever waits, now or later, for a confirmation, for room, for full replication:
+        with what ended the writer, if it failed before.
+        """
+        error = self.failure or error
+        self.confirmations.fail(error)
+        self.first_stores.fail(error)
+        self.window.fail(error.for_entry(NO_ENTRY, "not_written"))
+        self.window.release(*self.outbox.clear())
+        self.replication.fail(error)
+
+    async def _store(self, metadata: LedgerMetadata, expected: Version) -> None:
+        """Store until the outcome is certain; the ledger store decides unknown ones (rule 1.3)."""
+        ledgers, ledger_id = self._services.ledgers, metadata.ledger_id
+        try:
+            version = await ledgers.compare_and_set(metadata, expected)
+        except VersionConflictError:
+            self.dispatch(await self._read_back())
+        except NodeNotFoundError as error:
+            deleted = LedgerNotFoundError(
+                "it was deleted while being written", ledger_id=ledger_id, outcome="unknown"
+            )
+            deleted.__cause__ = error
+            self.dispatch(e.MetadataRefused(deleted))
+        except ValueTooLargeError as error:
+            too_large = MetadataTooLargeError(str(error), ledger_id=ledger_id, outcome="unknown")
+            too_large.__cause__ = error
+            self.dispatch(e.MetadataRefused(too_large))
+        else:
+            self.dispatch(e.MetadataStored(metadata, version))
+
+    async def _read_back(self) -> e.MetadataConflicted | e.MetadataRefused:
+        ledgers, ledger_id = self._services.ledgers, self.protocol.metadata.ledger_id
+        while True:
+            try:
+                return e.MetadataConflicted(*await ledgers.get(ledger_id, fresh=True))
+            except NodeNotFoundError:
+                text = "it was deleted while being written"
+                return e.MetadataRefused(
+                    LedgerNotFoundError(text, ledger_id=ledger_id, outcome="unknown")
+                )
+            except MetadataError as error:
+                if not error.retriable:
+                    raise
+                await asyncio.sleep(READ_BACK_PAUSE_S)

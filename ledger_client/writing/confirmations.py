@@ -1,0 +1,118 @@
+"""Resolves appends, in entry order, as the LAC passes them, and tells who follows the ledger.
+
+Leaves the LAC to the append protocol.
+
+Invariants: waiters are resolved in order; a failure that nobody awaits logs nothing; one waiter per
+call, whatever number of entries it appended; who follows is called in a turn of its own, once for
+all that was confirmed in the turn before.
+
+Source: protocol rule 4.5; api, "Cancelling".
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+
+from ledger_client.errors import LedgerError
+from ledger_client.next_tick import TurnCalls
+from metadata.ids import NO_ENTRY, EntryId
+
+Follower = Callable[[LedgerError | None], None]
+"""Called with None after the LAC has moved, and with the error once what is pending has failed."""
+
+
+class Confirmations:
+    """Futures in entry order, each for the entries up to its last id; and one follower."""
+
+    def __init__(self, turn_calls: TurnCalls) -> None:
+        self._turn_calls = turn_calls
+        self._follower: Follower | None = None
+        self._will_tell = False
+        self._waiting: deque[tuple[EntryId, asyncio.Future[int]]] = deque()
+        self._lac = NO_ENTRY
+        self._failure: LedgerError | None = None
+
+    def follow(self, follower: Follower) -> None:
+        """Tell of every move of the LAC, and of the failure, from now on: for who appends much, and
+        would do the same for each future.
+        """
+        assert self._follower is None, "a ledger has one follower"
+        self._follower = follower
+
+    def expect(self, entry_id: EntryId) -> asyncio.Future[int]:
+        """Return the future of an entry; expected in ascending order. It is resolved already if the
+        entry is confirmed, or everything failed, by now.
+        """
+        assert not self._waiting or self._waiting[-1][0] <= entry_id, "expected in order"
+        future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        if entry_id <= self._lac:
+            future.set_result(entry_id)
+        elif self._failure is not None:
+            _fail(future, self._failure, entry_id)
+        else:
+            self._waiting.append((entry_id, future))
+        return future
+
+    def confirm(self, lac: EntryId) -> None:
+        """Resolve every future up to the LAC with its entry id."""
+        waiting, self._lac = self._waiting, lac
+        while waiting and waiting[0][0] <= lac:
+            entry_id, future = waiting.popleft()
+            if not future.done():
+                future.set_result(entry_id)
+        self._tell_soon()
+
+    def fail(self, error: LedgerError) -> None:
+        """Fail everything that waits, now or later, each with its own entry id; what it holds may
+        be stored.
+        """
+        self._failure = error
+        while self._waiting:
+            entry_id, future = self._waiting.popleft()
+            if not future.done():
+                _fail(future, error, entry_id)
+        self._tell_soon()
+
+    def _tell_soon(self) -> None:
+        if self._follower is not None and not self._will_tell:
+            self._will_tell = True
+            self._turn_calls.soon(self._tell)
+
+    def _tell(self) -> None:
+        self._will_tell = False
+        assert self._follower is not None, "it was there when this was asked for"
+        self._follower(self._failure)
+
+
+def _fail(future: asyncio.Future[int], error: LedgerError, entry_id: EntryId) -> None:
+    future.set_exception(error.for_entry(entry_id, "unknown"))
+    future.exception()  # marks it as seen: an unawaited failure logs nothing
+
+
+class OrderedWaiters:
+    """Futures that wait for a monotone entry id, registered in any order."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[asyncio.Future[None], EntryId] = {}
+
+    def wait(self, entry_id: EntryId) -> asyncio.Future[None]:
+        """Return a future that `advance` resolves; cancelled ones are forgotten."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting[future] = entry_id
+        future.add_done_callback(lambda done: self._waiting.pop(done, None))
+        return future
+
+    def advance(self, entry_id: EntryId) -> None:
+        """Resolve whoever waits for an entry up to this one."""
+        if not self._waiting:
+            return
+        for future, wanted in list(self._waiting.items()):
+            if wanted <= entry_id and not future.done():
+                future.set_result(None)
+
+    def fail(self, error: BaseException) -> None:
+        """Fail whoever still waits."""
+        for future in list(self._waiting):
+            if not future.done():
+                future.set_exception(error)
+                future.exception()

@@ -1,0 +1,81 @@
+"""Tells when entries are on all of their write set, and which stretches never got there.
+
+Leaves copying what is short to repair.
+
+Source: protocol rules 4.6 and 6.3.
+"""
+
+import asyncio
+from bisect import bisect_right
+from typing import Final
+
+from ledger_client.errors import LedgerError, QuorumTimeoutError
+from ledger_client.writing.confirmations import OrderedWaiters
+from metadata.ids import NO_ENTRY, EntryId, LedgerId
+
+STRETCHES_MAX: Final = 10_000
+"""Stretches remembered by one writer; beyond it neighbours are joined over the gap between them."""
+
+
+class FullReplication:
+    """What one writer knows of the copies of its confirmed entries."""
+
+    def __init__(self, ledger_id: LedgerId) -> None:
+        self.settled = NO_ENTRY
+        self.ledger_id = ledger_id
+        self._stretches: list[tuple[EntryId, EntryId]] = []
+        self._waiters = OrderedWaiters()
+        self._failure: LedgerError | None = None
+
+    @property
+    def stretches(self) -> tuple[tuple[EntryId, EntryId], ...]:
+        """Ranges (first, last) of confirmed entries that are short of their write quorum."""
+        return tuple(self._stretches)
+
+    def record_stretch(self, first: EntryId, last: EntryId) -> None:
+        """Remember a range, reported in ascending order."""
+        stretches = self._stretches
+        is_full = len(stretches) >= STRETCHES_MAX
+        if stretches and (stretches[-1][1] + 1 >= first or is_full):
+            stretches[-1] = (stretches[-1][0], last)
+        else:
+            stretches.append((first, last))
+
+    def settle(self, entry_id: EntryId) -> None:
+        """Note that no answer for the entries up to here is awaited any more."""
+        self.settled = max(self.settled, entry_id)
+        self._waiters.advance(self.settled)
+
+    async def wait(self, entry_id: EntryId) -> None:
+        """Return once an entry is on all of its write set. Raises QuorumTimeoutError when it will
+        not be before a repair.
+        """
+        if entry_id > self.settled and self._failure is None:
+            await self._waiters.wait(entry_id)
+        index = bisect_right(self._stretches, entry_id, key=lambda stretch: stretch[0]) - 1
+        if index >= 0 and self._stretches[index][1] >= entry_id:
+            first, last = self._stretches[index]
+            raise QuorumTimeoutError(
+                f"entries {first}..{last} are confirmed but short of their write quorum, because a "
+                "bookie failed after they were: a repair will copy them",
+                ledger_id=self.ledger_id,
+                outcome="unknown",
+                entry_id=entry_id,
+            )
+        if entry_id > self.settled and self._failure is not None:
+            raise self._failure.for_entry(entry_id, "unknown")
+
+    def fail(self, error: LedgerError) -> None:
+        """Fail whoever waits, now or later: no answer is awaited any more."""
+        self._failure = error
+        self._waiters.fail(error)
+
+    async def wait_settled(self, entry_id: EntryId, at_most_s: float) -> None:
+        """Wait a bounded time until no answer is awaited for the entries up to here."""
+        if entry_id <= self.settled or self._failure is not None:
+            return
+        try:
+            async with asyncio.timeout(at_most_s):
+                await self._waiters.wait(entry_id)
+        except (TimeoutError, LedgerError):
+            return

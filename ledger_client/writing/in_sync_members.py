@@ -1,0 +1,331 @@
+"""Keeps up the members of one in-sync ledger: who lags leaves, who left comes back, spares join.
+
+Leaves every decision about the stored set to the append protocol, copying to `copying.py`, and
+members that failed and could not leave to `parked_members.py`.
+
+A member that left is asked, each period, whether it takes adds again; once it has been away for
+`spare_after_s` a spare may take its place. Whoever joins is *catching up* until each older fragment
+was copied to it, one after the other, and names it (the metadata then says that it is in sync).
+A copy that failed may have left its mark; the mark of a bookie that is no member is taken off.
+
+Invariants: one copy is under way at a time, and no mark is taken off meanwhile; nothing here makes
+a member leave that the protocol would not let go.
+
+Source: protocol rules 11.2 and 11.3; KIP-16 for lag by time.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from ledger_client.bookies.connection_calls import BookieCallError
+from ledger_client.bookies.placement import Shortage
+from ledger_client.digest import LedgerKeys
+from ledger_client.errors import LedgerError, LedgerNotFoundError
+from ledger_client.in_sync.away_members import AwayMembers
+from ledger_client.in_sync.copy_limits import CopyLimits, CopyProgress
+from ledger_client.in_sync.copying import FragmentCopier
+from ledger_client.in_sync.parked_members import RETURN_BYTES
+from ledger_client.observability import MemberCaughtUp, MemberCopied, MemberCopyFailed
+from ledger_client.protocol import append_events as e
+from ledger_client.protocol.copy import Mark, stray_marks
+from ledger_client.tasks import BackgroundTasks
+from ledger_client.writing.append_shell import AppendShell, WriterServices
+from metadata.errors import MetadataError, NodeNotFoundError
+from metadata.ids import BookieId, EntryId
+from metadata.ledgers.ledger_metadata import Fragment, LedgerMetadata
+
+SPARE_WHILE_REFUSING_S: Final = 10.0
+"""While appends are refused, a spare is taken after so long, however patient the client is."""
+LOOK_PERIOD_S: Final = 1.0
+"""How often it is looked who is to be asked, and what is to be copied."""
+COPY_PAUSE_MIN_S: Final = 1.0
+COPY_PAUSE_MAX_S: Final = 60.0
+
+
+class InSyncMembers:
+    """The members of one ledger in in-sync mode, between its appends."""
+
+    def __init__(
+        self,
+        shell: AppendShell,
+        services: WriterServices,
+        keys: LedgerKeys,
+    ) -> None:
+        config = services.config
+        self._shell = shell
+        self._services = services
+        self._report = services.report
+        self._lag_max_s = shell.protocol.metadata.quorum.replica_lag_time_max_ms / 1000
+        self._away = AwayMembers()
+        self._once_members = dict.fromkeys(shell.protocol.metadata.last_fragment.ensemble)
+        """Whoever was a member, the one that was so last at the end."""
+        self._member_since: dict[BookieId, float] = {}
+        self._failures = CopyFailures()
+        self._looked_at = 0.0
+        self._steady: LedgerMetadata | None = None
+        """The metadata of the last look if it found everybody in sync."""
+        self._is_copying = False
+        self._is_looking = False
+        self._is_closed = False
+        self._tasks = BackgroundTasks()
+        self._copier = FragmentCopier(
+            pool=services.pool,
+            ledgers=services.ledgers,
+            keys=keys,
+            config=config,
+            rng=services.rng,
+            limits=CopyLimits(bytes_per_s=config.copy_bytes_per_s),
+            on_progress=self._on_progress,
+        )
+
+    def check(self, now: float) -> bool:
+        """Look at who lags, who is away and who catches up; False once nothing is left to do."""
+        if self._is_steady():
+            self._find_lagging(now)
+            return False
+        self._note_members(now)
+        self._find_lagging(now)
+        self._note_away(now)
+        if now - self._looked_at >= LOOK_PERIOD_S:
+            self._looked_at = now
+            self._ask_the_away(now)
+            if self._shell.protocol.lacks_in_sync and not self._is_looking:
+                self._is_looking = True
+                self._tasks.start(self._see_stored())
+            if not self._is_copying and self._has_copying_to_do(now):
+                self._is_copying = True
+                self._tasks.start(self._catch_up())
+        metadata, protocol = self._shell.protocol.metadata, self._shell.protocol
+        is_whole = len(metadata.last_fragment.ensemble) == metadata.quorum.ensemble_size
+        is_busy = not is_whole or len(protocol.in_sync) < metadata.quorum.ensemble_size
+        is_busy = is_busy or bool(stray_marks(metadata))
+        self._steady = None if is_busy else metadata
+        return is_busy
+
+    def _is_steady(self) -> bool:
+        """Tell whether nothing has changed since a look that found everybody in sync: there are as
+        many looks as ledgers, twenty times a second.
+        """
+        protocol = self._shell.protocol
+        steady = self._steady
+        if steady is None or protocol.metadata is not steady or protocol.parked:
+            return False
+        return len(protocol.in_sync) == steady.quorum.ensemble_size
+
+    async def aclose(self) -> None:
+        """Give up what is under way: a copy takes its mark off."""
+        self._is_closed = True
+        await self._tasks.aclose()
+
+    # -- leaving ---------------------------------------------------------------------------------
+
+    def _note_members(self, now: float) -> None:
+        """Know since when each member is one."""
+        members = self._shell.protocol.metadata.last_fragment.ensemble
+        self._member_since = {b: self._member_since.get(b, now) for b in members}
+
+    def _find_lagging(self, now: float) -> None:
+        shell, entries_max = self._shell, self._services.config.replica_lag_messages_max
+        oldest = shell.outbox.oldest_appended_at
+        if oldest is None or (entries_max is None and now - oldest <= self._lag_max_s):
+            return
+        for bookie_id in shell.protocol.metadata.last_fragment.ensemble:
+            lag = shell.protocol.lag_entries(bookie_id)
+            late_s = now - max(oldest, self._member_since[bookie_id])
+            reason = ""
+            if lag and late_s > self._lag_max_s:
+                reason = f"its oldest unanswered entry is {late_s:.3f} s old"
+            elif entries_max is not None and lag > entries_max:
+                reason = f"it lacks {lag} entries"
+            if reason:
+                shell.dispatch(e.BookieFailed(bookie_id, e.FailureKind.LAGGING, reason))
+
+    def _note_away(self, now: float) -> None:
+        """Know since when each member that left, or should have, is away."""
+        protocol = self._shell.protocol
+        metadata, parked = protocol.metadata, list(protocol.parked)
+        members = metadata.last_fragment.ensemble
+        room = metadata.quorum.ensemble_size - len(members)
+        for bookie_id in members:  # the metadata forgets who left before the first entry
+            self._once_members.pop(bookie_id, None)
+            self._once_members[bookie_id] = None
+        left = tuple(b for b in reversed(self._once_members) if b not in members)[:room]
+        if not room and protocol.lacks_in_sync:  # one that is back may change places again
+            left = tuple(b for b in metadata.fragments[0].ensemble if b not in members)
+        self._away.note([*parked, *left], members, now)
+
+    # -- joining ---------------------------------------------------------------------------------
+
+    def _ask_the_away(self, now: float) -> None:
+        members = self._shell.protocol.metadata.last_fragment.ensemble
+        for bookie_id in self._away.due(now):
+            if bookie_id not in members:
+                self._tasks.start(self._ask(bookie_id))
+        wait_s = self._services.config.spare_after_s
+        if self._shell.protocol.lacks_in_sync:
+            wait_s = min(wait_s, SPARE_WHILE_REFUSING_S)
+        if self._away.bookie_ids and self._away.longest_s(now) >= wait_s:
+            self._take_spare()
+
+    async def _ask(self, bookie_id: BookieId) -> None:
+        """Take a member back that answers; one that does not is asked again the next time."""
+        try:
+            answer = await self._services.pool.ping(
+                bookie_id, timeout_s=self._services.config.add_timeout_s
+            )
+        except BookieCallError:
+            return
+        is_free = self._services.pool.unanswered_bytes(bookie_id) < RETURN_BYTES
+        if answer.writable and is_free and not self._is_closed:
+            self._shell.dispatch(e.MemberReady(bookie_id, self._services.token()))
+
+    def _take_spare(self) -> None:
+        quorum = self._shell.protocol.metadata.quorum
+        members = self._shell.protocol.metadata.last_fragment.ensemble
+        away = dict.fromkeys(self._away.bookie_ids, "it is away")
+        absent = self._away.bookie_ids[0]
+        position = members.index(absent) if absent in members else len(members)
+        wanted = members if absent in members else (*members, absent)
+        chosen = self._services.placement.replacements(quorum, wanted, frozenset((position,)), away)
+        if not isinstance(chosen, Shortage):
+            self._shell.dispatch(e.MemberReady(chosen[position], self._services.token()))
+
+    # -- refusing --------------------------------------------------------------------------------
+
+    async def _see_stored(self) -> None:
+        """Learn whether another ended the ledger while appends are refused here: no add reaches a
+        bookie then that could tell of its fence (rule 1.4).
+        """
+        ledger_id = self._shell.protocol.metadata.ledger_id
+        try:
+            stored = await self._services.ledgers.get(ledger_id, fresh=True)
+        except NodeNotFoundError:
+            text = "it was deleted while its appends were refused"
+            self._shell.dispatch(e.WriterFailed(LedgerNotFoundError(text, ledger_id=ledger_id)))
+        except MetadataError:
+            return  # it is looked at again
+        else:
+            self._shell.dispatch(e.MetadataSeen(*stored))
+        finally:
+            self._is_looking = False
+
+    # -- catching up -----------------------------------------------------------------------------
+
+    def _next_behind(self, now: float) -> tuple[BookieId, Fragment] | None:
+        protocol = self._shell.protocol
+
+        def may_copy(first: EntryId, target: BookieId) -> bool:
+            return target not in protocol.parked and self._failures.may_try(first, target, now)
+
+        return next_behind(protocol.metadata, may_copy)
+
+    def _next_stray(self, now: float) -> Mark | None:
+        marks = stray_marks(self._shell.protocol.metadata)
+        may_try = self._failures.may_try
+        return next((m for m in marks if may_try(m.first_entry_id, m.target, now)), None)
+
+    def _has_copying_to_do(self, now: float) -> bool:
+        return self._next_behind(now) is not None or self._next_stray(now) is not None
+
+    async def _catch_up(self) -> None:
+        """Copy fragment after fragment, then take stray marks off, until all is done or one of
+        these fails.
+        """
+        loop = asyncio.get_running_loop()
+        try:
+            while not self._is_closed and not self._shell.protocol.has_ended:
+                behind = self._next_behind(loop.time())
+                if behind is not None:
+                    if not await self._copy(*behind):
+                        return
+                    continue
+                stray = self._next_stray(loop.time())
+                if stray is None or not await self._remove(stray):
+                    return
+        finally:
+            self._is_copying = False
+
+    async def _copy(self, target: BookieId, fragment: Fragment) -> bool:
+        """Copy one fragment to a member; tell whether the writer knows that it holds it."""
+        protocol = self._shell.protocol
+        ledger_id, first = protocol.metadata.ledger_id, fragment.first_entry_id
+        replaces = replaced_by(protocol.metadata, fragment)
+        try:
+            stored = await self._copier.copy_fragment(ledger_id, first, target, replaces)
+        except LedgerError as error:
+            self._failures.note(first, target, asyncio.get_running_loop().time())
+            self._report(MemberCopyFailed(ledger_id, target, first, str(error)))
+            return False
+        self._failures.forget(first, target)
+        was_in_sync = target in protocol.in_sync
+        self._shell.dispatch(e.MetadataSeen(*stored))
+        if target in protocol.in_sync and not was_in_sync:
+            self._report(MemberCaughtUp(ledger_id, target))
+        return target in protocol.metadata.fragment_of(first).ensemble
+
+    async def _remove(self, mark: Mark) -> bool:
+        """Take a stray mark off; tell whether the writer knows that it is gone."""
+        first, target = mark.first_entry_id, mark.target
+        try:
+            stored = await self._copier.remove_stray(mark)
+        except LedgerError:
+            self._failures.note(first, target, asyncio.get_running_loop().time())
+            return False
+        self._failures.forget(first, target)
+        self._shell.dispatch(e.MetadataSeen(*stored))
+        return mark not in stray_marks(self._shell.protocol.metadata)
+
+    def _on_progress(self, progress: CopyProgress) -> None:
+        self._report(
+            MemberCopied(
+                progress.ledger_id,
+                progress.target,
+                progress.fragment_first_entry_id,
+                progress.copied_entries,
+                progress.total_entries,
+            )
+        )
+
+
+def next_behind(
+    metadata: LedgerMetadata, may_copy: Callable[[EntryId, BookieId], bool]
+) -> tuple[BookieId, Fragment] | None:
+    """Return a member that catches up, and the newest fragment that it lacks and that may be copied
+    to it now.
+    """
+    for bookie_id in metadata.last_fragment.ensemble:
+        for fragment in reversed(metadata.fragments[:-1]):
+            is_lacking = bookie_id not in fragment.ensemble
+            if is_lacking and may_copy(fragment.first_entry_id, bookie_id):
+                return bookie_id, fragment
+    return None
+
+
+def replaced_by(metadata: LedgerMetadata, fragment: Fragment) -> BookieId | None:
+    """Return whose place a copy takes in a full fragment: of one that is no member any more."""
+    if len(fragment.ensemble) < metadata.quorum.ensemble_size:
+        return None
+    members = metadata.last_fragment.ensemble
+    return next(b for b in fragment.ensemble if b not in members)
+
+
+class CopyFailures:
+    """When a copy that failed may be tried again: after a pause that grows each time."""
+
+    def __init__(self) -> None:
+        self._pauses: dict[tuple[EntryId, BookieId], tuple[float, float]] = {}
+
+    def may_try(self, first: EntryId, target: BookieId, now: float) -> bool:
+        """Tell whether a fragment may be copied to a target now."""
+        return now >= self._pauses.get((first, target), (0.0, now))[1]
+
+    def note(self, first: EntryId, target: BookieId, now: float) -> None:
+        """Take note of a failure."""
+        before, _ = self._pauses.get((first, target), (COPY_PAUSE_MIN_S / 2, now))
+        pause_s = min(2 * before, COPY_PAUSE_MAX_S)
+        self._pauses[first, target] = pause_s, now + pause_s
+
+    def forget(self, first: EntryId, target: BookieId) -> None:
+        """Take note of a success."""
+        self._pauses.pop((first, target), None)

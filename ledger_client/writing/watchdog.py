@@ -1,0 +1,128 @@
+"""Looks after all writers of one client at a fixed period: silence, deadlines, members that return.
+
+Leaves each decision to `protocol.suspicion` and to the writers' protocols. One timer serves every
+writer, and only those that have something pending are visited.
+
+Source: protocol rules 4.6, 5.6 and 5.7.
+"""
+
+import asyncio
+from typing import Final, Protocol
+
+from ledger_client.bookies.pool import BookiePool
+from ledger_client.config import ClientConfig
+from ledger_client.observability import BookieSuspected, Observer
+from ledger_client.protocol.suspicion import (
+    BookieObservation,
+    SuspicionBudget,
+    SuspicionLimits,
+    suspects,
+)
+from metadata.ids import BookieId, LedgerId
+
+WATCH_PERIOD_S: Final = 0.05
+TAIL_PART: Final = 0.99
+
+
+class Watched(Protocol):
+    """A writer as the watchdog sees it."""
+
+    @property
+    def ledger_id(self) -> LedgerId:
+        """Which ledger it writes."""
+        ...
+
+    @property
+    def look_at(self) -> float:
+        """The loop's time before which there is nothing to see."""
+        ...
+
+    def check(self, now: float) -> bool:
+        """Look at deadlines and returned members; False once nothing is left to watch."""
+        ...
+
+    def may_suspect(self, bookie_id: BookieId) -> bool:
+        """Tell whether it waits for this member of its ensemble and a spare could replace it."""
+        ...
+
+    def suspect(self, bookie_id: BookieId, silent_s: float) -> None:
+        """Treat a member as failed."""
+        ...
+
+
+class Watchdog:
+    """The one timer of a client's writers."""
+
+    def __init__(self, pool: BookiePool, config: ClientConfig, observer: Observer) -> None:
+        self._pool = pool
+        self._observer = observer
+        self._limits = SuspicionLimits(
+            config.suspect_after_min_s,
+            config.suspect_after_max_s,
+            config.suspect_after_multiple,
+            config.suspicions_per_minute_max,
+        )
+        self._budget = SuspicionBudget(config.suspicions_per_minute_max)
+        self._active: dict[LedgerId, Watched] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._due_at = 0.0
+
+    def activate(self, writer: Watched) -> None:
+        """Watch a writer until its `check` says that nothing is left."""
+        self._active[writer.ledger_id] = writer
+        if self._timer is None:
+            self._arm()
+
+    def close(self) -> None:
+        """Watch nothing any more."""
+        self._active.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _arm(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._due_at = loop.time() + WATCH_PERIOD_S
+        self._timer = loop.call_at(self._due_at, self._look)
+
+    def _look(self) -> None:
+        self._timer = None
+        now = asyncio.get_running_loop().time()
+        if now - self._due_at < WATCH_PERIOD_S:
+            self._act_on_silence(now)  # else this process was held up: answers may lie unread
+        for writer in [w for w in self._active.values() if w.look_at <= now]:
+            if not self._check(writer, now):
+                self._active.pop(writer.ledger_id, None)
+        if self._active and self._timer is None:
+            self._arm()
+
+    def _check(self, writer: Watched, now: float) -> bool:
+        """Look at one writer; an error of its own keeps nobody else unwatched."""
+        try:
+            return writer.check(now)
+        except Exception as error:  # noqa: BLE001 - it is reported, and the next look tries again
+            what = {"message": f"watching ledger {writer.ledger_id}", "exception": error}
+            asyncio.get_running_loop().call_exception_handler(what)
+            return True
+
+    def _act_on_silence(self, now: float) -> None:
+        observed = [self._observe(bookie_id) for bookie_id in self._pool.bookie_ids]
+        silent = {o.bookie_id: o.silent_since for o in observed}
+        for bookie_id in suspects(observed, now, self._limits):
+            concerned = [w for w in list(self._active.values()) if w.may_suspect(bookie_id)]
+            if not concerned or not self._budget.take(now):
+                continue
+            silent_s = now - (silent[bookie_id] or now)
+            for writer in concerned:
+                self._observer.emit(BookieSuspected(writer.ledger_id, bookie_id, silent_s))
+                writer.suspect(bookie_id, silent_s)
+
+    def _observe(self, bookie_id: BookieId) -> BookieObservation:
+        pool = self._pool
+        tail = pool.add_latency(bookie_id).quantile(TAIL_PART)
+        return BookieObservation(
+            bookie_id,
+            pool.oldest_unanswered_since(bookie_id),
+            pool.add_answered_at(bookie_id),
+            tail or 0.0,
+        )

@@ -1,0 +1,124 @@
+"""Looks after one writer between its appends: deadlines, members that fail or return, the LAC told.
+
+Leaves when to look to `watchdog.Watchdog`, and every decision to the append protocol.
+
+Source: protocol rules 4.6, 5.6, 5.7, 8.4 and 11.3.
+"""
+
+from typing import Final
+
+from ledger_client.bookies.connection_calls import CallFailure
+from ledger_client.errors import QuorumTimeoutError
+from ledger_client.in_sync.parked_members import ParkedMembers
+from ledger_client.protocol import append_events as e
+from ledger_client.writing.append_shell import AppendShell, WriterServices
+from ledger_client.writing.in_sync_members import InSyncMembers
+from ledger_client.writing.watchdog import Watchdog
+from metadata.ids import BookieId, EntryId
+
+LOOK_SHARE: Final = 0.25
+"""Of `lac_delay_s`: how often a writer is looked at whose members are all well."""
+
+
+class WriterWatch:
+    """What the watchdog visits of one writer (`watchdog.Watched`)."""
+
+    def __init__(
+        self,
+        shell: AppendShell,
+        services: WriterServices,
+        in_sync: InSyncMembers | None,
+        watchdog: Watchdog,
+    ) -> None:
+        config = services.config
+        self.ledger_id: Final = shell.protocol.metadata.ledger_id
+        self._shell = shell
+        self._services = services
+        self._in_sync = in_sync
+        self._watchdog = watchdog
+        self._is_closed = False
+        self._lac_told = EntryId(-1)
+        self._last_sent_at = 0.0
+        self.look_at = 0.0
+        self._parked = ParkedMembers(
+            services.pool,
+            config.add_timeout_s,
+            lambda bookie_id: shell.dispatch(e.BookieReturned(bookie_id)),
+        )
+        self._unsubscribe = services.pool.on_unavailable(self._on_unavailable)
+
+    def wake(self) -> None:
+        """Be visited until nothing is left to watch, and soon."""
+        self.look_at = 0.0
+        if not self._is_closed:
+            self._watchdog.activate(self)
+
+    def note_sent(self, now: float) -> None:
+        """Take note that the writer sent something, its LAC with it."""
+        self._last_sent_at = now
+        if not self._is_closed:
+            self._watchdog.activate(self)
+
+    def check(self, now: float) -> bool:
+        """Look at deadlines, members and the LAC; False once nothing is left to watch."""
+        shell, config = self._shell, self._services.config
+        protocol = shell.protocol
+        parked = protocol.parked
+        self.look_at = 0.0 if parked else now + config.lac_delay_s * LOOK_SHARE
+        if self._is_closed or protocol.has_ended or shell.closed.done():
+            return False
+        oldest = shell.outbox.oldest_appended_at
+        if oldest is not None and now - oldest > config.append_deadline_s:
+            text = (
+                f"{self._waited_for()} within {config.append_deadline_s} s: "
+                "check the bookies with `quire cluster health`"
+            )
+            shell.dispatch(e.WriterFailed(QuorumTimeoutError(text, ledger_id=self.ledger_id)))
+            return False
+        self._parked.probe(parked, now)
+        is_busy = self._in_sync.check(now) if self._in_sync is not None else False
+        lac = protocol.lac
+        if lac > max(shell.outbox.lac_sent, self._lac_told):
+            if oldest is not None or now - self._last_sent_at < config.lac_delay_s:
+                return True
+            self._lac_told = lac
+            for bookie_id in protocol.metadata.last_fragment.ensemble:
+                self._services.pool.tell_lac(bookie_id, self.ledger_id, lac)  # rule 8.4
+        return is_busy or oldest is not None or bool(protocol.parked)
+
+    def _waited_for(self) -> str:
+        protocol = self._shell.protocol
+        metadata = protocol.metadata
+        if protocol.lacks_in_sync:
+            needed, seen = metadata.quorum.min_in_sync, len(protocol.in_sync)
+            return f"{needed} members must be in sync and {seen} were, and no others came"
+        needed = metadata.quorum_of(metadata.last_fragment).ack_quorum
+        return f"{needed} bookies did not store entry {protocol.lac + 1}"
+
+    def may_suspect(self, bookie_id: BookieId) -> bool:
+        """Tell whether it waits for this member of its ensemble and could do without it."""
+        protocol = self._shell.protocol
+        if not len(self._shell.outbox):
+            return False
+        ensemble = protocol.metadata.last_fragment.ensemble
+        has_spare = self._services.placement.has_spare(ensemble, excluded={})
+        return protocol.may_suspect(bookie_id, has_spare=has_spare)
+
+    def suspect(self, bookie_id: BookieId, silent_s: float) -> None:
+        """Treat a member as failed (rule 5.7)."""
+        reason = f"silent for {silent_s:.3f} s while others answered"
+        self._shell.dispatch(e.BookieFailed(bookie_id, e.FailureKind.SUSPECTED, reason))
+
+    async def aclose(self) -> None:
+        """Look no more, and give up what is under way."""
+        self._is_closed = True
+        self._unsubscribe()
+        await self._parked.aclose()
+        if self._in_sync is not None:
+            await self._in_sync.aclose()
+
+    def _on_unavailable(self, bookie_id: BookieId, failure: CallFailure, reason: str) -> None:
+        # A lost connection shows in the adds that it fails; a lost registration, here (5.6).
+        if failure is CallFailure.NOT_REGISTERED:
+            self._shell.dispatch(e.BookieFailed(bookie_id, e.FailureKind.SUSPECTED, reason))
+            self.wake()
