@@ -30,10 +30,10 @@ from broker_layer.log.partition_state import ActiveProducer
 from broker_layer.log.pending_batches import Appended
 from broker_layer.server.broker_services import BrokerServices, Served
 from broker_layer.server.config import BrokerLimits
+from broker_layer.server.connections.listeners import ListenerAddress
+from broker_layer.server.connections.server import BrokerServer
 from broker_layer.server.exchange import Buffer
-from broker_layer.server.listeners import ListenerAddress
-from broker_layer.server.served_log import Confirmation, FoundOffset, ReadBatches
-from broker_layer.server.server import BrokerServer
+from broker_layer.server.ports import Confirmation, FoundOffset, ReadBatches
 from serving.process import COLLECT_AFTER_OBJECTS
 from serving.server_log import ServerLog
 

@@ -30,10 +30,10 @@ from broker_layer.options import BrokerOptions, listener_for_brokers
 from broker_layer.server.admin_http import BrokerAdmin
 from broker_layer.server.broker_services import BrokerServices, Served
 from broker_layer.server.config import BrokerLimits
-from broker_layer.server.listeners import ListenerAddress, advertise, parse_listeners
+from broker_layer.server.connections.listeners import ListenerAddress, advertise, parse_listeners
+from broker_layer.server.connections.server import BrokerServer
+from broker_layer.server.connections.server_errors import BrokerError, CannotListenError
 from broker_layer.server.metrics import BrokerMetrics
-from broker_layer.server.server import BrokerServer
-from broker_layer.server.server_errors import BrokerError, CannotListenError
 from metadata.brokers.broker_registry import BrokerRegistrar, BrokerRegistration, Listener
 from metadata.errors import NameHeldError
 from metadata.registry.cookies import cluster_instance

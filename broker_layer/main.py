@@ -17,7 +17,7 @@ from typing import Final
 from broker_layer.broker_parts import BrokerEnvironment, client_config
 from broker_layer.broker_process import BrokerProcess, Serving
 from broker_layer.options import BrokerOptions
-from broker_layer.server.server_errors import BrokerError
+from broker_layer.server.connections.server_errors import BrokerError
 from ledger_client import LedgerClient
 from ledger_client.errors import LedgerError
 from metadata.errors import MetadataError

@@ -1,7 +1,7 @@
 """States what keeps any server from starting, one class per fact.
 
 Leaves what only one kind of server can meet to `bookie.errors` and
-`broker_layer.server.server_errors`.
+`broker_layer.server.connections.server_errors`.
 """
 
 from typing import ClassVar

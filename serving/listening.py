@@ -1,7 +1,7 @@
 """Tunes the connections of a server's port, and lets them finish before they are closed.
 
 Leaves opening ports, and what a connection carries, to `bookie.server.server` and
-`broker_layer.server.server`.
+`broker_layer.server.connections.server`.
 """
 
 import asyncio

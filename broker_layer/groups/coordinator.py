@@ -18,7 +18,7 @@ from typing import Final
 from broker_layer.coordinator_partitions import CONSUMER_OFFSETS, coordinator_partition
 from broker_layer.errors import TopicError
 from broker_layer.groups.config import GroupsConfig
-from broker_layer.groups.consumer_records import GroupRecordError
+from broker_layer.groups.consumer.consumer_records import GroupRecordError
 from broker_layer.groups.group_host import Clock, GroupHost, GroupLog, OpenGroupLog
 from broker_layer.groups.records import TransactionEnded, committed_records, removed_records
 from broker_layer.groups.retention import expire_group

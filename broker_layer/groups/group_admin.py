@@ -8,8 +8,8 @@ Source: Kafka's protocol, keys 15, 16 and 42; KIP-518, KIP-848, KIP-1043.
 from typing import Final
 
 from broker_layer.errors import TopicError
-from broker_layer.groups.classic_group import ClassicGroup
-from broker_layer.groups.consumer_protocol import CONSUMER_PROTOCOL_TYPE
+from broker_layer.groups.classic.classic_group import ClassicGroup
+from broker_layer.groups.classic.consumer_protocol import CONSUMER_PROTOCOL_TYPE
 from broker_layer.groups.coordinator import GroupCoordinator
 from broker_layer.groups.group_host import GroupHost
 from broker_layer.groups.values import GroupState

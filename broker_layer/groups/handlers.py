@@ -3,12 +3,12 @@
 Leaves serving to the handler classes, and decoding and encoding to `dispatch`.
 """
 
-from broker_layer.groups.consumer_handlers import ConsumerGroupHandlers
+from broker_layer.groups.classic.membership_handlers import MembershipHandlers
+from broker_layer.groups.consumer.consumer_handlers import ConsumerGroupHandlers
 from broker_layer.groups.coordinator import GroupCoordinator
 from broker_layer.groups.group_admin import GroupAdminHandlers
-from broker_layer.groups.membership_handlers import MembershipHandlers
-from broker_layer.groups.offset_commits import OffsetCommitHandlers, TransactionVerifier
-from broker_layer.groups.offset_reads import OffsetReadHandlers
+from broker_layer.groups.offsets.offset_commits import OffsetCommitHandlers, TransactionVerifier
+from broker_layer.groups.offsets.offset_reads import OffsetReadHandlers
 from broker_layer.handlers import Handler
 from broker_layer.kafka.versions import ApiKey
 

@@ -33,19 +33,19 @@ from typing import Final
 
 import msgpack
 
-from broker_layer.groups.consumer_records import (
+from broker_layer.groups.consumer.consumer_records import (
     GroupRecordError,
     Packed,
     pack_consumer_record,
     unpack_consumer_record,
 )
-from broker_layer.groups.consumer_values import (
+from broker_layer.groups.consumer.consumer_values import (
     ConsumerGroupImage,
     ConsumerRecord,
     MemberRemoved,
     MemberStored,
 )
-from broker_layer.groups.offset_table import CommittedOffset, Place, PlacedOffset
+from broker_layer.groups.offsets.offset_table import CommittedOffset, Place, PlacedOffset
 from broker_layer.groups.values import ClassicImage, MemberImage
 
 FORMAT_VERSION: Final = 1

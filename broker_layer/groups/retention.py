@@ -5,11 +5,11 @@ Leaves the rules to `offset_expiry`, and when to look to `coordinator`.
 Source: KIP-211; Kafka's offset expiration of groups with and without members.
 """
 
-from broker_layer.groups.classic_group import ClassicGroup
-from broker_layer.groups.consumer_group import ConsumerGroup
+from broker_layer.groups.classic.classic_group import ClassicGroup
+from broker_layer.groups.consumer.consumer_group import ConsumerGroup
 from broker_layer.groups.group_host import GroupHost
-from broker_layer.groups.offset_expiry import expired_places
-from broker_layer.groups.offset_table import GroupOffsets, Place, is_current
+from broker_layer.groups.offsets.offset_expiry import expired_places
+from broker_layer.groups.offsets.offset_table import GroupOffsets, Place, is_current
 from broker_layer.groups.records import GroupRemoved, removed_records
 from broker_layer.groups.topics import GroupTopics
 from broker_layer.groups.values import GroupState

@@ -8,11 +8,15 @@ group in the middle of a rebalance is in it as it was last stored.
 
 from collections.abc import Iterator
 
-from broker_layer.groups.classic_group import ClassicGroup
+from broker_layer.groups.classic.classic_group import ClassicGroup
 from broker_layer.groups.config import GroupsConfig
-from broker_layer.groups.consumer_group import ConsumerGroup
-from broker_layer.groups.consumer_values import ConsumerGroupImage, MemberRemoved, MemberStored
-from broker_layer.groups.offset_table import OffsetTable, PlacedOffset
+from broker_layer.groups.consumer.consumer_group import ConsumerGroup
+from broker_layer.groups.consumer.consumer_values import (
+    ConsumerGroupImage,
+    MemberRemoved,
+    MemberStored,
+)
+from broker_layer.groups.offsets.offset_table import OffsetTable, PlacedOffset
 from broker_layer.groups.records import (
     GroupRemoved,
     OffsetsCommitted,

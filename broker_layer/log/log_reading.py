@@ -34,7 +34,7 @@ from broker_layer.kafka.record_batch import (
 )
 from broker_layer.log.kept_batches import Answer, Batch, ReadBatch
 from broker_layer.log.ledger_chain import LedgerChain
-from broker_layer.log.log_rolling import LogRolling
+from broker_layer.log.ledger_roller import LogRolling
 from broker_layer.log.offset_index import LedgerIndex
 from broker_layer.log.partition_state import PartitionState
 from broker_layer.log.read_ahead import CURSORS_MAX, ReadAhead

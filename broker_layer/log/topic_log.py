@@ -20,11 +20,11 @@ from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.record_batch import BatchHeader, read_header
 from broker_layer.log.kept_batches import Batch
 from broker_layer.log.ledger_chain import LedgerChain
+from broker_layer.log.log_appender import LogWriting
 from broker_layer.log.log_config import LogConfig
 from broker_layer.log.log_reading import LogReading, RecordPosition
 from broker_layer.log.log_services import LogServices
 from broker_layer.log.log_takeover import TakenOver, rebuild
-from broker_layer.log.log_writing import LogWriting
 from broker_layer.log.partition_state import ActiveProducer
 from broker_layer.log.pending_batches import Appended
 from ledger_client.errors import LedgerError

@@ -11,20 +11,20 @@ from typing import TYPE_CHECKING
 from broker_layer.handlers import Handler
 from broker_layer.kafka.versions import ApiKey
 from broker_layer.server.config import BrokerLimits
+from broker_layer.server.connections.server_context import ServerContext
 from broker_layer.server.counters import BrokerCounters
 from broker_layer.server.deadlines import Deadlines
 from broker_layer.server.dispatch import Dispatcher
-from broker_layer.server.fetch import FetchService
-from broker_layer.server.fetch_reading import FetchReader
-from broker_layer.server.fetch_sessions import FetchSessions
+from broker_layer.server.fetch.fetch import FetchService
+from broker_layer.server.fetch.fetch_reading import FetchReader
+from broker_layer.server.fetch.fetch_sessions import FetchSessions
 from broker_layer.server.leader_hints import LeaderHints
 from broker_layer.server.offsets import OffsetService
-from broker_layer.server.produce import ProduceService
-from broker_layer.server.produce_room import ProduceRoom
-from broker_layer.server.produce_verification import ProduceVerification
+from broker_layer.server.ports import ClusterNames, PartitionLogs, TransactionVerifier
+from broker_layer.server.produce.produce import ProduceService
+from broker_layer.server.produce.produce_room import ProduceRoom
+from broker_layer.server.produce.produce_verification import ProduceVerification
 from broker_layer.server.request_tasks import RequestTasks
-from broker_layer.server.served_log import ClusterNames, PartitionLogs, TransactionVerifier
-from broker_layer.server.server_context import ServerContext
 from broker_layer.server.service_tools import ServiceTools
 from broker_layer.server.unreadable_records import UnreadableRecords
 from serving.server_log import ServerLog

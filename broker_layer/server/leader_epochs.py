@@ -7,7 +7,7 @@ from typing import Final
 
 from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
-from broker_layer.server.served_log import ServedLog
+from broker_layer.server.ports import ServedLog
 
 NO_EPOCH: Final = -1
 

@@ -11,7 +11,7 @@ from typing import Final
 
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.leaders import CurrentLeader, NodeEndpoint
-from broker_layer.server.served_log import ClusterNames
+from broker_layer.server.ports import ClusterNames
 
 HINTED: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 

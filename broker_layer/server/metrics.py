@@ -14,8 +14,8 @@ from prometheus_client.registry import Collector
 
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.versions import ApiKey
+from broker_layer.server.connections.memory_budget import MemoryBudget
 from broker_layer.server.counters import BrokerCounters
-from broker_layer.server.memory_budget import MemoryBudget
 from serving.metrics import counter_metric, labelled_counter
 from serving.overriding import override
 

@@ -34,7 +34,7 @@ from broker_layer.kafka.messages import (
 from broker_layer.kafka.versions import ApiKey
 from broker_layer.request_context import RequestContext
 from broker_layer.server.leader_epochs import check_leader_epoch
-from broker_layer.server.served_log import PartitionLogs, ServedLog
+from broker_layer.server.ports import PartitionLogs, ServedLog
 from broker_layer.server.unreadable_records import UnreadableRecords
 
 LATEST: Final = -1

@@ -19,7 +19,7 @@ from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.transactions.config import TransactionConfig
 from broker_layer.transactions.machine import ProducerIdNeeded, Store, TransactionMachine
 from broker_layer.transactions.marker_sender import MarkerSender
-from broker_layer.transactions.seams import OpenDurableLog, ProducerIds
+from broker_layer.transactions.ports import OpenDurableLog, ProducerIds
 from broker_layer.transactions.state_partition import StatePartition
 from broker_layer.transactions.values import (
     Claim,

@@ -32,7 +32,7 @@ from broker_layer.request_context import RequestContext
 from broker_layer.transactions.admin_handlers import AdminHandlers
 from broker_layer.transactions.coordinator import TransactionCoordinator
 from broker_layer.transactions.marker_handler import MarkerHandler
-from broker_layer.transactions.seams import NoLeader, PartitionLeaders
+from broker_layer.transactions.ports import NoLeader, PartitionLeaders
 from broker_layer.transactions.values import (
     GROUP_TOPIC,
     NO_EPOCH,

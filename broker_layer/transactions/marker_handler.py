@@ -19,7 +19,7 @@ from broker_layer.kafka.messages import (
 )
 from broker_layer.request_context import RequestContext
 from broker_layer.transactions.peer_order import PeerOrder
-from broker_layer.transactions.seams import LocalMarkers
+from broker_layer.transactions.ports import LocalMarkers
 from broker_layer.transactions.values import Marker, TopicPartition
 
 _Result = WriteTxnMarkersResponse.WritableTxnMarkerResult

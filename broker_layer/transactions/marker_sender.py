@@ -22,7 +22,7 @@ from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.peer import PeerAddress
 from broker_layer.transactions.config import TransactionConfig
 from broker_layer.transactions.marker_job import MarkerEntry, MarkerJob
-from broker_layer.transactions.seams import LocalMarkers, NoLeader, PartitionLeaders
+from broker_layer.transactions.ports import LocalMarkers, NoLeader, PartitionLeaders
 from broker_layer.transactions.values import Marker, TopicPartition
 from ledger_client.tasks import BackgroundTasks
 

@@ -27,7 +27,7 @@ from broker_layer.peer import PeerAddress, Peers
 from broker_layer.peer_connection import PeerError
 from broker_layer.transactions.coordinator import TransactionCoordinator
 from broker_layer.transactions.marker_messages import code_of
-from broker_layer.transactions.seams import NoLeader, PartitionLeaders
+from broker_layer.transactions.ports import NoLeader, PartitionLeaders
 from broker_layer.transactions.values import STATE_TOPIC, Claim, TopicPartition
 from broker_layer.transactions.verification_guards import Confirmation, VerificationGuards
 

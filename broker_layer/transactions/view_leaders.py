@@ -9,7 +9,7 @@ from collections.abc import Container
 from typing import Protocol
 
 from broker_layer.peer import PeerAddress
-from broker_layer.transactions.seams import NoLeader
+from broker_layer.transactions.ports import NoLeader
 from broker_layer.transactions.values import TopicPartition
 
 

@@ -10,13 +10,13 @@ from typing import Final
 
 from tests.seeded_bugs.seeded_bug import LEDGERS_ONLY, Edit, SeededBug, topics, units
 
-RECONCILIATION: Final = "broker_layer/groups/reconciliation.py"
-CLASSIC: Final = "broker_layer/groups/classic_group.py"
-CONSUMERS: Final = "broker_layer/groups/consumer_group.py"
+RECONCILIATION: Final = "broker_layer/groups/consumer/reconciliation.py"
+CLASSIC: Final = "broker_layer/groups/classic/classic_group.py"
+CONSUMERS: Final = "broker_layer/groups/consumer/consumer_group.py"
 SHARD: Final = "broker_layer/groups/shard.py"
 RECORD: Final = "metadata/topics/partition.py"
 CHAIN: Final = "broker_layer/log/ledger_chain.py"
-ROLLING: Final = "broker_layer/log/log_rolling.py"
+ROLLING: Final = "broker_layer/log/ledger_roller.py"
 HELD: Final = "broker_layer/control/held_partition.py"
 ERASING: Final = "broker_layer/control/topic_erasing.py"
 SWEEPING: Final = "broker_layer/control/ledger_sweeping.py"

@@ -17,8 +17,8 @@ from tests.seeded_bugs.seeded_bug import (
 )
 
 TOPIC_LOG: Final = "broker_layer/log/topic_log.py"
-WRITING: Final = "broker_layer/log/log_writing.py"
-ROLLING: Final = "broker_layer/log/log_rolling.py"
+WRITING: Final = "broker_layer/log/log_appender.py"
+ROLLING: Final = "broker_layer/log/ledger_roller.py"
 KEPT: Final = "broker_layer/log/kept_batches.py"
 PENDING: Final = "broker_layer/log/pending_batches.py"
 TAKEOVER: Final = "broker_layer/log/log_takeover.py"

@@ -16,7 +16,7 @@ from broker_layer.broker_parts import BrokerEnvironment
 from broker_layer.broker_process import BrokerProcess, Serving
 from broker_layer.log.topic_log import TopicLog
 from broker_layer.options import BrokerOptions
-from broker_layer.server.server_errors import BrokerError
+from broker_layer.server.connections.server_errors import BrokerError
 from ledger_client import LedgerClient
 from tests.simulation.nodes import ADMIN_PORT, Node, first_of
 from tests.simulation.observing import described

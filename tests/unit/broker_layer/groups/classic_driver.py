@@ -1,6 +1,6 @@
 """Drives one classic group by hand: a clock that stands, actions performed at once."""
 
-from broker_layer.groups.classic_group import ClassicGroup
+from broker_layer.groups.classic.classic_group import ClassicGroup
 from broker_layer.groups.config import GroupsConfig
 from broker_layer.groups.values import (
     AnswerJoin,

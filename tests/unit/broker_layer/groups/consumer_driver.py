@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field
 
 from broker_layer.groups.config import GroupsConfig
-from broker_layer.groups.consumer_group import ConsumerGroup
-from broker_layer.groups.consumer_values import (
+from broker_layer.groups.consumer.consumer_group import ConsumerGroup
+from broker_layer.groups.consumer.consumer_values import (
     HeartbeatRequested,
     HeartbeatResult,
     Partition,

@@ -13,7 +13,7 @@ from broker_layer.errors import TopicError
 from broker_layer.groups.config import GroupsConfig
 from broker_layer.groups.coordinator import GroupCoordinator
 from broker_layer.groups.handlers import handlers
-from broker_layer.groups.offset_commits import TransactionVerifier
+from broker_layer.groups.offsets.offset_commits import TransactionVerifier
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.request_context import RequestContext
 

@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker_layer.groups.assignors import (
+from broker_layer.groups.consumer.assignors import (
     SubscribedMember,
     Targets,
     assign_range,

@@ -1,6 +1,6 @@
 """Every transition and refusal of a classic group."""
 
-from broker_layer.groups.classic_group import ClassicGroup
+from broker_layer.groups.classic.classic_group import ClassicGroup
 from broker_layer.groups.config import GroupsConfig
 from broker_layer.groups.values import GroupState
 from broker_layer.kafka.error_codes import ErrorCode

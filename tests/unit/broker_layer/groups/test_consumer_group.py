@@ -4,15 +4,15 @@ import pytest
 
 from broker_layer.errors import TopicError
 from broker_layer.groups.config import GroupsConfig
-from broker_layer.groups.consumer_group import ConsumerGroup
-from broker_layer.groups.consumer_values import (
+from broker_layer.groups.consumer.consumer_group import ConsumerGroup
+from broker_layer.groups.consumer.consumer_values import (
     ConsumerGroupImage,
     MemberRemoved,
     MemberState,
     MemberStored,
 )
+from broker_layer.groups.consumer.topic_patterns import check_pattern, matching_topics
 from broker_layer.groups.records import decode, encode
-from broker_layer.groups.topic_patterns import check_pattern, matching_topics
 from broker_layer.kafka.error_codes import ErrorCode
 from tests.unit.broker_layer.groups.consumer_driver import (
     REBALANCE_MS,

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 
 from broker_layer.groups.config import GroupsConfig
-from broker_layer.groups.offset_table import NO_EXPIRY, CommittedOffset, PlacedOffset
+from broker_layer.groups.offsets.offset_table import NO_EXPIRY, CommittedOffset, PlacedOffset
 from broker_layer.groups.records import OffsetsCommitted, encode
 from broker_layer.groups.shard import GroupShard
 from tests.unit.broker_layer.groups.group_world import MemoryTopics

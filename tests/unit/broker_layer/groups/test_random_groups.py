@@ -4,9 +4,9 @@ from random import Random
 
 import pytest
 
-from broker_layer.groups.classic_group import ClassicGroup
+from broker_layer.groups.classic.classic_group import ClassicGroup
 from broker_layer.groups.config import GroupsConfig
-from broker_layer.groups.offset_table import NO_EXPIRY, CommittedOffset, PlacedOffset
+from broker_layer.groups.offsets.offset_table import NO_EXPIRY, CommittedOffset, PlacedOffset
 from broker_layer.groups.records import (
     OffsetsCommitted,
     OffsetsPending,

@@ -17,7 +17,7 @@ from kafka.protocol.producer import TxnOffsetCommitRequest, TxnOffsetCommitRespo
 
 from broker_layer.errors import TopicError
 from broker_layer.groups.config import GroupsConfig
-from broker_layer.groups.offset_table import PRODUCER_EXPIRY_MS
+from broker_layer.groups.offsets.offset_table import PRODUCER_EXPIRY_MS
 from broker_layer.kafka.error_codes import ErrorCode
 from tests.unit.broker_layer.groups.group_world import World, errors_of, open_world
 

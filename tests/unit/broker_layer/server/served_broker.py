@@ -16,8 +16,8 @@ from broker_layer.kafka.record_batch import NO_PRODUCER, Producer, Record, build
 from broker_layer.kafka.versions import ADVERTISED, ApiKey
 from broker_layer.server.broker_services import BrokerServices, Served
 from broker_layer.server.config import BrokerLimits
-from broker_layer.server.listeners import ListenerAddress
-from broker_layer.server.server import BrokerServer
+from broker_layer.server.connections.listeners import ListenerAddress
+from broker_layer.server.connections.server import BrokerServer
 from serving.server_log import ServerLog
 from tests.unit.broker_layer.server.memory_topics import MemoryTopics
 

@@ -13,10 +13,10 @@ from broker_layer.groups.config import GroupsConfig
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.errors import FrameError
 from broker_layer.options import load_options
-from broker_layer.server.fetch_sessions import FetchPosition, FetchSessions
-from broker_layer.server.frame_assembler import FrameAssembler
-from broker_layer.server.listeners import ListenerAddress, advertise, parse_listeners
-from broker_layer.server.memory_budget import MemoryBudget
+from broker_layer.server.connections.frame_assembler import FrameAssembler
+from broker_layer.server.connections.listeners import ListenerAddress, advertise, parse_listeners
+from broker_layer.server.connections.memory_budget import MemoryBudget
+from broker_layer.server.fetch.fetch_sessions import FetchPosition, FetchSessions
 from broker_layer.server.quotas import ByteRateQuota
 from broker_layer.transactions.config import TransactionConfig
 from serving.errors import OptionError

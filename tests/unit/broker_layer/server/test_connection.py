@@ -15,8 +15,8 @@ from broker_layer.kafka.messages import (
     encode_request,
 )
 from broker_layer.kafka.versions import ApiKey
-from broker_layer.server import connection
 from broker_layer.server.config import BrokerLimits
+from broker_layer.server.connections import connection
 from tests.unit.broker_layer.server.memory_topics import MemoryLog, MemoryTopics
 from tests.unit.broker_layer.server.served_broker import (
     Ask,

@@ -116,7 +116,7 @@ async def test_without_acks_news_of_a_topic_may_come_late() -> None:
 async def test_without_acks_a_refusal_closes_the_connection(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("broker_layer.server.produce.NEWS_PAUSE_S", 0.0)
+    monkeypatch.setattr("broker_layer.server.produce.produce.NEWS_PAUSE_S", 0.0)
     async with serving(topics_of("orders")) as broker:
         client = await broker.connect()
         client.send_produce({"unknown": {0: batch(b"one")}}, acks=0)

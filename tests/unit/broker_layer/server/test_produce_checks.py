@@ -19,7 +19,7 @@ from broker_layer.kafka.record_batch import (
 )
 from broker_layer.kafka.record_batch.checks import RECORDS_MAX
 from broker_layer.kafka.record_batch.header import seal
-from broker_layer.server.produce_checks import read_batch
+from broker_layer.server.produce.produce_checks import read_batch
 
 VERSION = 9
 

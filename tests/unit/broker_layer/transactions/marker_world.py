@@ -9,7 +9,7 @@ from broker_layer.peer import PeerAddress
 from broker_layer.peer_connection import PeerError
 from broker_layer.transactions.config import TransactionConfig
 from broker_layer.transactions.marker_sender import MarkerSender
-from broker_layer.transactions.seams import NoLeader
+from broker_layer.transactions.ports import NoLeader
 from broker_layer.transactions.values import Marker, TopicPartition
 
 OWN_ID = 1

@@ -21,7 +21,7 @@ from broker_layer.transactions.local_markers import LocalMarkerWriter
 from broker_layer.transactions.marker_handler import MarkerHandler
 from broker_layer.transactions.marker_messages import PeerMarkers
 from broker_layer.transactions.marker_sender import MarkerSender
-from broker_layer.transactions.seams import NoLeader
+from broker_layer.transactions.ports import NoLeader
 from broker_layer.transactions.values import GROUP_TOPIC, STATE_TOPIC, TopicPartition
 from broker_layer.transactions.verification import TransactionVerifier
 from broker_layer.transactions.verification_guards import VerificationGuards

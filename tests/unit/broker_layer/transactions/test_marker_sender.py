@@ -4,7 +4,7 @@ import asyncio
 
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.transactions.marker_job import MarkerJob
-from broker_layer.transactions.seams import NoLeader
+from broker_layer.transactions.ports import NoLeader
 from broker_layer.transactions.values import Marker, TopicPartition
 from tests.unit.broker_layer.transactions.marker_world import OWN_ID, MarkerWorld
 

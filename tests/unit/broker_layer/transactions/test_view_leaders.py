@@ -3,7 +3,7 @@
 import pytest
 
 from broker_layer.peer import PeerAddress
-from broker_layer.transactions.seams import NoLeader
+from broker_layer.transactions.ports import NoLeader
 from broker_layer.transactions.values import TopicPartition
 from broker_layer.transactions.view_leaders import ViewLeaders
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from broker_layer.groups.consumer_values import Partition, Partitions, sorted_partitions
+from broker_layer.groups.consumer.consumer_values import Partition, Partitions, sorted_partitions
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,9 +26,9 @@ from broker_layer.kafka.fetch_codec import (
 from broker_layer.kafka.primitives import NULL_UUID
 from broker_layer.kafka.versions import FETCH_TOPIC_ID_VERSION
 from broker_layer.server.exchange import Exchange
-from broker_layer.server.fetch_reading import FetchReader, PartitionRead, ReadBounds, was_cut
-from broker_layer.server.fetch_sessions import FetchPlan, FetchPosition, FetchSessions
-from broker_layer.server.fetch_waiting import FetchWaits
+from broker_layer.server.fetch.fetch_reading import FetchReader, PartitionRead, ReadBounds, was_cut
+from broker_layer.server.fetch.fetch_sessions import FetchPlan, FetchPosition, FetchSessions
+from broker_layer.server.fetch.fetch_waiting import FetchWaits
 from broker_layer.server.quotas import ByteRateQuota
 from broker_layer.server.service_tools import ServiceTools
 

@@ -11,10 +11,10 @@ from collections.abc import Callable
 from typing import Final, NamedTuple, TypeVar
 
 from broker_layer.errors import TopicError
-from broker_layer.groups.consumer_protocol import CONSUMER_PROTOCOL_TYPE
+from broker_layer.groups.classic.consumer_protocol import CONSUMER_PROTOCOL_TYPE
 from broker_layer.groups.coordinator import GroupCoordinator
 from broker_layer.groups.group_host import GroupHost
-from broker_layer.groups.offset_table import GroupOffsets, Place, is_current
+from broker_layer.groups.offsets.offset_table import GroupOffsets, Place, is_current
 from broker_layer.groups.records import removed_records
 from broker_layer.groups.topics import GroupTopics
 from broker_layer.groups.values import GroupState

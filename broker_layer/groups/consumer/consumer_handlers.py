@@ -9,8 +9,8 @@ import uuid
 from typing import Final
 
 from broker_layer.errors import TopicError
-from broker_layer.groups.consumer_group import ConsumerGroup
-from broker_layer.groups.consumer_values import (
+from broker_layer.groups.consumer.consumer_group import ConsumerGroup
+from broker_layer.groups.consumer.consumer_values import (
     JOIN_EPOCH,
     STATIC_LEAVE_EPOCH,
     ConsumerMember,

@@ -8,9 +8,9 @@ changed comes back without a rebalance.
 Source: Kafka's group protocol; KIP-345, KIP-394, KIP-447, KIP-559, KIP-814.
 """
 
-from broker_layer.groups.classic_phases import ClassicPhases
+from broker_layer.groups.classic.classic_phases import ClassicPhases
+from broker_layer.groups.classic.consumer_protocol import CONSUMER_PROTOCOL_TYPE, subscribed_topics
 from broker_layer.groups.config import GroupsConfig
-from broker_layer.groups.consumer_protocol import CONSUMER_PROTOCOL_TYPE, subscribed_topics
 from broker_layer.groups.roster import NEVER_MS, ClassicMember
 from broker_layer.groups.values import (
     NO_MEMBER_ID,

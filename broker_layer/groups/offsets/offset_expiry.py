@@ -7,12 +7,7 @@ Source: KIP-211: offsets live while their group has members that read the topic,
 retention after that.
 """
 
-from broker_layer.groups.offset_table import (
-    NO_EXPIRY,
-    CommittedOffset,
-    GroupOffsets,
-    Place,
-)
+from broker_layer.groups.offsets.offset_table import NO_EXPIRY, CommittedOffset, GroupOffsets, Place
 
 
 def is_expired(committed: CommittedOffset, unused_ms: int, wall_ms: int, retention_ms: int) -> bool:

@@ -17,9 +17,9 @@ from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.record_batch import read_header
 from broker_layer.server.exchange import Buffer
-from broker_layer.server.fetch_sessions import FetchPosition
+from broker_layer.server.fetch.fetch_sessions import FetchPosition
 from broker_layer.server.leader_epochs import check_leader_epoch
-from broker_layer.server.served_log import ClusterNames, PartitionLogs, ServedLog
+from broker_layer.server.ports import ClusterNames, PartitionLogs, ServedLog
 from broker_layer.server.unreadable_records import UnreadableRecords
 
 NO_OFFSET: Final = -1

@@ -31,12 +31,12 @@ from broker_layer.kafka.produce_codec import (
 )
 from broker_layer.kafka.versions import PRODUCE_VERSION_MIN
 from broker_layer.server.exchange import Exchange
-from broker_layer.server.pending_produce import PartitionOutcome, PendingProduce
-from broker_layer.server.produce_checks import read_batch
-from broker_layer.server.produce_room import ProduceRoom
-from broker_layer.server.produce_verification import ProduceVerification, Verified
+from broker_layer.server.ports import PartitionLogs
+from broker_layer.server.produce.pending_produce import PartitionOutcome, PendingProduce
+from broker_layer.server.produce.produce_checks import read_batch
+from broker_layer.server.produce.produce_room import ProduceRoom
+from broker_layer.server.produce.produce_verification import ProduceVerification, Verified
 from broker_layer.server.quotas import ByteRateQuota
-from broker_layer.server.served_log import PartitionLogs
 from broker_layer.server.service_tools import ServiceTools
 
 ALL_ACKS: Final = (-1, 0, 1)

@@ -21,9 +21,9 @@ from typing import Final, cast
 from broker_layer.kafka.errors import FrameError, UnsupportedVersionError
 from broker_layer.kafka.frames import RequestHeader, read_request_header
 from broker_layer.kafka.versions import ApiKey
+from broker_layer.server.connections.frame_assembler import BODY_BYTES_AT_FIRST, FrameAssembler
+from broker_layer.server.connections.server_context import ServerContext
 from broker_layer.server.exchange import Buffer, Exchange
-from broker_layer.server.frame_assembler import BODY_BYTES_AT_FIRST, FrameAssembler
-from broker_layer.server.server_context import ServerContext
 from serving.overriding import override
 from serving.transport_writing import write_all
 

@@ -8,7 +8,7 @@ Source: Kafka's protocol, keys 11 to 14; KIP-345, KIP-394, KIP-559, KIP-800, KIP
 from typing import Final
 
 from broker_layer.errors import TopicError
-from broker_layer.groups.classic_group import ClassicGroup
+from broker_layer.groups.classic.classic_group import ClassicGroup
 from broker_layer.groups.coordinator import GroupCoordinator
 from broker_layer.groups.group_host import GroupHost
 from broker_layer.groups.values import (

@@ -11,10 +11,10 @@ from typing import Final, Protocol
 
 from broker_layer.coordinator_partitions import CONSUMER_OFFSETS
 from broker_layer.errors import TopicError
-from broker_layer.groups.consumer_group import ConsumerGroup
+from broker_layer.groups.consumer.consumer_group import ConsumerGroup
 from broker_layer.groups.coordinator import GroupCoordinator
 from broker_layer.groups.group_host import GroupHost
-from broker_layer.groups.offset_table import NO_EXPIRY, CommittedOffset, PlacedOffset
+from broker_layer.groups.offsets.offset_table import NO_EXPIRY, CommittedOffset, PlacedOffset
 from broker_layer.groups.records import committed_records, pending_records
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.messages import (

@@ -8,7 +8,7 @@ Invariant: for one connection and one log there is one wait at a time, and it en
 import asyncio
 
 from broker_layer.server.exchange import Requester
-from broker_layer.server.served_log import ServedLog
+from broker_layer.server.ports import ServedLog
 
 
 class ProduceRoom:

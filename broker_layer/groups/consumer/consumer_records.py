@@ -16,7 +16,7 @@ Format, from index 1 on:
 Invariants: unpacking gives a record or raises GroupRecordError.
 """
 
-from broker_layer.groups.consumer_values import (
+from broker_layer.groups.consumer.consumer_values import (
     ConsumerGroupImage,
     ConsumerMember,
     ConsumerRecord,

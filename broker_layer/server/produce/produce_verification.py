@@ -18,12 +18,7 @@ from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.errors import BatchError
 from broker_layer.kafka.produce_codec import ProduceRequest
 from broker_layer.kafka.record_batch import BatchHeader, read_header
-from broker_layer.server.served_log import (
-    Confirmation,
-    PartitionLogs,
-    ServedLog,
-    TransactionVerifier,
-)
+from broker_layer.server.ports import Confirmation, PartitionLogs, ServedLog, TransactionVerifier
 
 ABORTABLE_FROM: Final = 11
 """The first version of Produce whose clients know TRANSACTION_ABORTABLE."""

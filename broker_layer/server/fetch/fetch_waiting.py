@@ -9,7 +9,7 @@ wait that was ended is called no more.
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from broker_layer.server.served_log import ServedLog
+from broker_layer.server.ports import ServedLog
 
 
 @dataclass(slots=True)

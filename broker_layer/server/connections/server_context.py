@@ -9,10 +9,10 @@ from typing import Protocol
 
 from bookie.wire.bodies import BodyPool
 from broker_layer.server.config import BrokerLimits
+from broker_layer.server.connections.frame_assembler import RECEIVE_BUFFER_BYTES
+from broker_layer.server.connections.memory_budget import MemoryBudget
 from broker_layer.server.counters import BrokerCounters
 from broker_layer.server.exchange import Exchange
-from broker_layer.server.frame_assembler import RECEIVE_BUFFER_BYTES
-from broker_layer.server.memory_budget import MemoryBudget
 from serving.server_log import ServerLog
 
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Final
 
-from broker_layer.groups.assignors import ASSIGNORS, SubscribedMember, Targets
-from broker_layer.groups.consumer_values import ConsumerMember
-from broker_layer.groups.topic_patterns import matching_topics
+from broker_layer.groups.consumer.assignors import ASSIGNORS, SubscribedMember, Targets
+from broker_layer.groups.consumer.consumer_values import ConsumerMember
+from broker_layer.groups.consumer.topic_patterns import matching_topics
 from broker_layer.groups.topics import GroupTopics
 
 _DIGEST_BYTES: Final = 8

@@ -14,8 +14,8 @@ from dataclasses import replace
 
 from broker_layer.errors import TopicError
 from broker_layer.groups.config import GroupsConfig
-from broker_layer.groups.consumer_targets import Subscriptions
-from broker_layer.groups.consumer_values import (
+from broker_layer.groups.consumer.consumer_targets import Subscriptions
+from broker_layer.groups.consumer.consumer_values import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
     NO_PARTITIONS,
@@ -30,9 +30,9 @@ from broker_layer.groups.consumer_values import (
     MemberStored,
     Partition,
 )
-from broker_layer.groups.reconciliation import reconciled
+from broker_layer.groups.consumer.reconciliation import reconciled
+from broker_layer.groups.consumer.topic_patterns import check_pattern
 from broker_layer.groups.roster import NEVER_MS
-from broker_layer.groups.topic_patterns import check_pattern
 from broker_layer.groups.topics import GroupTopics
 from broker_layer.groups.values import NO_MEMBER_ID, Moment
 from broker_layer.kafka.error_codes import ErrorCode

@@ -10,7 +10,7 @@ Source: KIP-848, "Member assignment: reconciliation".
 from collections.abc import Callable
 from dataclasses import replace
 
-from broker_layer.groups.consumer_values import (
+from broker_layer.groups.consumer.consumer_values import (
     NO_PARTITIONS,
     ConsumerMember,
     MemberState,
