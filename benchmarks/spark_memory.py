@@ -19,7 +19,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from spark_io.rows import DDL
+from spark_io.ledgers.rows import DDL
 
 
 @dataclass

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from spark_io.source import LedgerDataSource
-    from spark_io.topic_source import TopicDataSource
+    from spark_io.ledgers.source import LedgerDataSource
+    from spark_io.topics.topic_source import TopicDataSource
 
 __all__ = ["LedgerDataSource", "TopicDataSource", "register"]
 
 
 def register(spark: "SparkSession") -> None:
     """Make `format("ledger")` and `format("topic")` known to a session."""
-    from spark_io.source import LedgerDataSource  # noqa: PLC0415 - only now PySpark is needed
-    from spark_io.topic_source import TopicDataSource  # noqa: PLC0415
+    from spark_io.ledgers.source import LedgerDataSource  # noqa: PLC0415 - only now PySpark is needed
+    from spark_io.topics.topic_source import TopicDataSource  # noqa: PLC0415
 
     spark.dataSource.register(LedgerDataSource)
     spark.dataSource.register(TopicDataSource)
@@ -26,11 +26,11 @@ def register(spark: "SparkSession") -> None:
 
 def __getattr__(name: str) -> object:
     if name == "LedgerDataSource":
-        from spark_io.source import LedgerDataSource  # noqa: PLC0415
+        from spark_io.ledgers.source import LedgerDataSource  # noqa: PLC0415
 
         return LedgerDataSource
     if name == "TopicDataSource":
-        from spark_io.topic_source import TopicDataSource  # noqa: PLC0415
+        from spark_io.topics.topic_source import TopicDataSource  # noqa: PLC0415
 
         return TopicDataSource
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -12,7 +12,7 @@ from typing import Final
 
 from ledger_client import ClientEvent, ReplicaDamaged
 from ledger_client.sync import LedgerClient
-from spark_io.given_options import ClientOptions
+from spark_io.common_options import ClientOptions
 
 CLIENTS_MAX: Final = 8
 

@@ -27,7 +27,7 @@ from crc32c import crc32c
 from ledger_client import LedgerInfo, LedgerNotFoundError
 from metadata.ids import LedgerId
 from spark_io.errors import SparkIoError
-from spark_io.options import ReadOptions
+from spark_io.ledgers.options import ReadOptions
 from spark_io.worker_client import client_of
 
 if TYPE_CHECKING:

@@ -57,8 +57,8 @@ def ingest(
     """Append the column `data` (binary or string) of a DataFrame to a chain; return what that
     added. `options` are those of the `ledger` sink.
     """
-    from spark_io.options import WriteOptions  # noqa: PLC0415
-    from spark_io.selecting import read_links  # noqa: PLC0415
+    from spark_io.ledgers.options import WriteOptions  # noqa: PLC0415
+    from spark_io.ledgers.selecting import read_links  # noqa: PLC0415
     from spark_io.worker_client import client_of  # noqa: PLC0415
 
     if frame.columns != ["data"]:

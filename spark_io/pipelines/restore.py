@@ -19,9 +19,9 @@ import pyarrow as pa
 from crc32c import crc32c
 
 from ledger_client import LinkedLedger, Quorum
+from spark_io.common_options import ClientOptions
 from spark_io.errors import SparkIoError
-from spark_io.given_options import ClientOptions
-from spark_io.options import WriteOptions
+from spark_io.ledgers.options import WriteOptions
 from spark_io.pipelines.archive import (
     LEDGERS_PER_STEP,
     ArchiveDamagedError,

@@ -25,7 +25,7 @@ from ledger_client.reading.verification import ReplicaReport, verify_replicas
 from metadata.ids import LedgerId
 from metadata.ledgers.ledger_metadata import LedgerMetadata
 from spark_io.errors import SparkIoError
-from spark_io.options import ReadOptions
+from spark_io.ledgers.options import ReadOptions
 from spark_io.worker_client import client_of
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from spark_io import LedgerDataSource
-from spark_io.write import LedgerStreamWriter
+from spark_io.ledgers.write import LedgerStreamWriter
 from tests.spark.exactly_once import DRIVER_GROUP
 
 

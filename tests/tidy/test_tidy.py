@@ -34,7 +34,7 @@ DOORS = (
     "ledger_client/blocking/*.py",
     "ledger_client/cluster_access.py",
     "spark_io/launching.py",
-    "spark_io/given_options.py",
+    "spark_io/common_options.py",
     "*/main.py",
 )
 # Edges of processes for which only shape is checked.

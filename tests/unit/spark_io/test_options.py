@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from spark_io.errors import OptionError
-from spark_io.options import ReadOptions, Selection, WriteOptions
+from spark_io.ledgers.options import ReadOptions, Selection, WriteOptions
 
 ADDRESS = {"metadata": "zk://127.0.0.1:2181/quire"}
 

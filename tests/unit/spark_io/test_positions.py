@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_io.errors import OffsetError, OptionError
-from spark_io.positions import (
+from spark_io.ledgers.positions import (
     Allowance,
     ChainPosition,
     LinkedLedgers,
@@ -16,7 +16,7 @@ from spark_io.positions import (
     ledger_offsets_of,
     starts_and_ends,
 )
-from spark_io.splits import KnownLedger
+from spark_io.ledgers.splits import KnownLedger
 
 allowances = st.builds(Allowance, st.none() | st.integers(1, 40), st.none() | st.integers(1, 4_000))
 counts = st.lists(st.lists(st.integers(0, 30), max_size=4), max_size=5)

@@ -15,7 +15,7 @@ from broker_layer.kafka.record_batch import (
     read_header,
     stamp,
 )
-from spark_io.record_columns import RECORDS_BYTES_MAX, RecordColumns
+from spark_io.topics.record_columns import RECORDS_BYTES_MAX, RecordColumns
 
 texts = st.text(max_size=5)
 payloads = (

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_io.splits import RANGES_PER_SPLIT_MAX, EntryRange, plan_splits
+from spark_io.ledgers.splits import RANGES_PER_SPLIT_MAX, EntryRange, plan_splits
 
 ranges = st.lists(
     st.builds(

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_io.errors import OffsetError, OptionError
-from spark_io.topic_offsets import (
+from spark_io.topics.topic_offsets import (
     EARLIEST,
     LATEST,
     Bounds,

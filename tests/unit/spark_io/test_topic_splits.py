@@ -3,9 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_io.splits import EntryRange
-from spark_io.topic_offsets import TopicPartition
-from spark_io.topic_splits import AbortedRange, AbortedRecords, TopicRange, plan_topic_splits
+from spark_io.ledgers.splits import EntryRange
+from spark_io.topics.topic_offsets import TopicPartition
+from spark_io.topics.topic_splits import AbortedRange, AbortedRecords, TopicRange, plan_topic_splits
 
 counts = st.lists(st.integers(1, 200), min_size=1, max_size=8)
 

@@ -22,13 +22,13 @@ from broker_layer.log.state_entry import is_state_entry
 from ledger_client import ClientConfig
 from metadata.store.memory import MemoryMetadataStore
 from metadata.topics.topic import new_topic
+from spark_io.common_options import ClientOptions
 from spark_io.errors import RecordsLostError, UnknownTopicError
-from spark_io.given_options import ClientOptions
-from spark_io.topic_access import TopicServices
-from spark_io.topic_offsets import Bounds, TopicPartition
-from spark_io.topic_ranges import RangeFinder
-from spark_io.topic_splits import AbortedRecords, TopicRange
-from spark_io.topic_view import TopicsView
+from spark_io.topics.topic_access import TopicServices
+from spark_io.topics.topic_offsets import Bounds, TopicPartition
+from spark_io.topics.topic_ranges import RangeFinder
+from spark_io.topics.topic_splits import AbortedRecords, TopicRange
+from spark_io.topics.topic_view import TopicsView
 from tests.unit.broker_layer.log_setting import KEY, LogSetting, append, small
 from tests.unit.ledger_client.cluster import TestCluster
 
@@ -146,8 +146,8 @@ async def write_at_random(written: Written, rng: Random, steps: int) -> None:
 async def test_what_is_planned_is_what_the_log_holds(
     written: Written, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("spark_io.topic_tail.WINDOW_ENTRIES", 2)
-    monkeypatch.setattr("spark_io.topic_ranges.SLACK_ENTRIES", 1 + seed)
+    monkeypatch.setattr("spark_io.topics.topic_tail.WINDOW_ENTRIES", 2)
+    monkeypatch.setattr("spark_io.topics.topic_ranges.SLACK_ENTRIES", 1 + seed)
     rng = Random(seed)
     await write_at_random(written, rng, 150)
     view = await view_of(written)

@@ -22,7 +22,7 @@ from metadata.store.interface import MetadataStore
 from metadata.store.zookeeper import open_store
 from metadata.topics.partition_store import PartitionStore
 from metadata.topics.topic_store import TopicStore
-from spark_io.given_options import ClientOptions
+from spark_io.common_options import ClientOptions
 
 ACCESSES_MAX: Final = 8
 

@@ -17,8 +17,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from spark_io.splits import EntryRange, plan_splits
-from spark_io.topic_offsets import TopicPartition
+from spark_io.ledgers.splits import EntryRange, plan_splits
+from spark_io.topics.topic_offsets import TopicPartition
 
 
 @dataclass(frozen=True, slots=True)

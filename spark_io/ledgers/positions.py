@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from math import ceil
 
 from spark_io.errors import OffsetError, OptionError
-from spark_io.splits import EntryRange, KnownLedger
+from spark_io.ledgers.splits import EntryRange, KnownLedger
 
 EARLIEST = "earliest"
 LATEST = "latest"

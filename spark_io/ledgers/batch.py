@@ -16,11 +16,11 @@ from dataclasses import dataclass
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from spark_io.options import ReadOptions
-from spark_io.positions import starts_and_ends
-from spark_io.reading import read_ranges
-from spark_io.selecting import find_ledgers
-from spark_io.splits import EntryRange, plan_splits
+from spark_io.ledgers.options import ReadOptions
+from spark_io.ledgers.positions import starts_and_ends
+from spark_io.ledgers.reading import read_ranges
+from spark_io.ledgers.selecting import find_ledgers
+from spark_io.ledgers.splits import EntryRange, plan_splits
 from spark_io.worker_client import client_of
 
 

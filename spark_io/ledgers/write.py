@@ -30,7 +30,7 @@ from pyspark.sql.datasource import (
 from ledger_client import LedgerError
 from metadata.ledgers.chain import LinkedLedger
 from spark_io.errors import OptionError, SchemaError
-from spark_io.options import WriteOptions
+from spark_io.ledgers.options import WriteOptions
 from spark_io.worker_client import client_of
 
 QUERY_ID: Final = "sql.streaming.queryId"

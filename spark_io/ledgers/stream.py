@@ -20,11 +20,11 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from spark_io.batch import RangePartition, partitions_of
-from spark_io.options import ReadOptions
-from spark_io.positions import Allowance
-from spark_io.reading import read_ranges
-from spark_io.stream_ledgers import FollowedSource, Offset, follow, starting_offset
+from spark_io.ledgers.batch import RangePartition, partitions_of
+from spark_io.ledgers.options import ReadOptions
+from spark_io.ledgers.positions import Allowance
+from spark_io.ledgers.reading import read_ranges
+from spark_io.ledgers.stream_ledgers import FollowedSource, Offset, follow, starting_offset
 from spark_io.worker_client import client_of
 
 

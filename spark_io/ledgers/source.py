@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource
 
 from spark_io.errors import SchemaError
-from spark_io.options import ReadOptions, WriteOptions
+from spark_io.ledgers.options import ReadOptions, WriteOptions
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-    from spark_io.batch import LedgerBatchReader
-    from spark_io.stream import LedgerStreamReader
-    from spark_io.write import LedgerBatchWriter, LedgerStreamWriter
+    from spark_io.ledgers.batch import LedgerBatchReader
+    from spark_io.ledgers.stream import LedgerStreamReader
+    from spark_io.ledgers.write import LedgerBatchWriter, LedgerStreamWriter
 
 WRITABLE = ("binary", "string")
 
@@ -32,26 +32,26 @@ class LedgerDataSource(DataSource):
 
     def schema(self) -> str:
         """Return the columns; without `data` where values are not asked for."""
-        from spark_io.rows import DDL, DDL_WITHOUT_DATA  # noqa: PLC0415
+        from spark_io.ledgers.rows import DDL, DDL_WITHOUT_DATA  # noqa: PLC0415
 
         include_value = str(self.options.get("includeValue", "true")).lower() == "true"
         return DDL if include_value else DDL_WITHOUT_DATA
 
     def reader(self, schema: "StructType") -> "LedgerBatchReader":
         """Return what plans and reads a batch query."""
-        from spark_io.batch import LedgerBatchReader  # noqa: PLC0415
+        from spark_io.ledgers.batch import LedgerBatchReader  # noqa: PLC0415
 
         return LedgerBatchReader(self._read_options(schema))
 
     def streamReader(self, schema: "StructType") -> "LedgerStreamReader":  # noqa: N802
         """Return what follows ledgers for a streaming query."""
-        from spark_io.stream import LedgerStreamReader  # noqa: PLC0415
+        from spark_io.ledgers.stream import LedgerStreamReader  # noqa: PLC0415
 
         return LedgerStreamReader(self._read_options(schema))
 
     def writer(self, schema: "StructType", overwrite: bool) -> "LedgerBatchWriter":  # noqa: FBT001
         """Return what writes a batch job."""
-        from spark_io.write import LedgerBatchWriter, make_chain  # noqa: PLC0415
+        from spark_io.ledgers.write import LedgerBatchWriter, make_chain  # noqa: PLC0415
 
         options = self._write_options(schema)
         writer = LedgerBatchWriter(options, overwrite=overwrite)
@@ -60,7 +60,7 @@ class LedgerDataSource(DataSource):
 
     def streamWriter(self, schema: "StructType", overwrite: bool) -> "LedgerStreamWriter":  # noqa: FBT001, N802
         """Return what writes a streaming query."""
-        from spark_io.write import LedgerStreamWriter, make_chain  # noqa: PLC0415
+        from spark_io.ledgers.write import LedgerStreamWriter, make_chain  # noqa: PLC0415
 
         options = self._write_options(schema)
         make_chain(options)

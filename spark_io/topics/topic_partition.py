@@ -25,9 +25,9 @@ from metadata.ids import NO_ENTRY, LedgerId
 from metadata.paths import partition_path
 from metadata.topics.partition import PartitionRecord, Segment
 from metadata.topics.partition_store import PartitionKey
-from spark_io.topic_access import TopicServices
-from spark_io.topic_offsets import Bounds, TopicPartition
-from spark_io.topic_tail import LogTail, TailState
+from spark_io.topics.topic_access import TopicServices
+from spark_io.topics.topic_offsets import Bounds, TopicPartition
+from spark_io.topics.topic_tail import LogTail, TailState
 
 if TYPE_CHECKING:
     from metadata.store.interface import Cancel

@@ -31,8 +31,8 @@ from pyspark.sql.datasource import (
 from metadata.brokers.broker_registry import BrokerDirectory
 from metadata.errors import TopicNotFoundError
 from spark_io.errors import AppendError, NoBrokerError, SchemaError, UnknownTopicError
-from spark_io.topic_access import TopicServices, access_of
-from spark_io.topic_options import TopicWriteOptions
+from spark_io.topics.topic_access import TopicServices, access_of
+from spark_io.topics.topic_options import TopicWriteOptions
 
 if TYPE_CHECKING:
     from kafka.producer.future import FutureRecordMetadata

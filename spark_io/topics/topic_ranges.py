@@ -27,12 +27,12 @@ from ledger_client.reading.reader import LedgerReader
 from metadata.ids import EntryId, LedgerId
 from metadata.topics.partition import Segment
 from spark_io.errors import RecordsLostError, RecordsUnreadableError
-from spark_io.splits import ENTRY_BYTES_ASSUMED, EntryRange
-from spark_io.topic_access import TopicServices
-from spark_io.topic_offsets import Bounds
-from spark_io.topic_partition import PartitionNow, PartitionView
-from spark_io.topic_splits import AbortedRange, TopicRange
-from spark_io.topic_tail import look_at
+from spark_io.ledgers.splits import ENTRY_BYTES_ASSUMED, EntryRange
+from spark_io.topics.topic_access import TopicServices
+from spark_io.topics.topic_offsets import Bounds
+from spark_io.topics.topic_partition import PartitionNow, PartitionView
+from spark_io.topics.topic_splits import AbortedRange, TopicRange
+from spark_io.topics.topic_tail import look_at
 
 SLACK_ENTRIES: Final = 4
 FINDS_AT_ONCE: Final = 32

@@ -1,6 +1,6 @@
 """Cuts what a query reads into the parts that its tasks read.
 
-Leaves reading them to `spark_io.reading`. Pure.
+Leaves reading them to `spark_io.ledgers.reading`. Pure.
 
 A part is a list of ranges: a large ledger makes many parts, and many small ledgers make one.
 Ranges are not cut at fragments, because a range that spans some is read as fast, and because a

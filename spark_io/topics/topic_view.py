@@ -22,9 +22,9 @@ from metadata.errors import MetadataError, TopicNotFoundError
 from metadata.topics.partition_store import PartitionKey
 from metadata.topics.topic import TopicId, TopicRecord
 from spark_io.errors import UnknownTopicError
-from spark_io.topic_access import TopicServices
-from spark_io.topic_offsets import Bounds, TopicPartition
-from spark_io.topic_partition import PartitionView
+from spark_io.topics.topic_access import TopicServices
+from spark_io.topics.topic_offsets import Bounds, TopicPartition
+from spark_io.topics.topic_partition import PartitionView
 
 if TYPE_CHECKING:
     from metadata.store.interface import Cancel

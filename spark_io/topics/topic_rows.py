@@ -19,8 +19,8 @@ from typing import Final
 import pyarrow as pa
 
 from broker_layer.kafka.record_batch import BatchHeader, Compression
-from spark_io.record_columns import RecordColumns
-from spark_io.topic_offsets import TopicPartition
+from spark_io.topics.record_columns import RecordColumns
+from spark_io.topics.topic_offsets import TopicPartition
 
 ROWS_PER_BATCH_MAX: Final = 65_536
 TIMESTAMP_US_MAX: Final = 2**63 - 1

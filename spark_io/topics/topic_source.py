@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource
 
 from spark_io.errors import SchemaError
-from spark_io.topic_options import TopicReadOptions, TopicWriteOptions
+from spark_io.topics.topic_options import TopicReadOptions, TopicWriteOptions
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-    from spark_io.topic_batch import TopicBatchReader
-    from spark_io.topic_stream import TopicStreamReader
-    from spark_io.topic_write import Columns, TopicBatchWriter, TopicStreamWriter
+    from spark_io.topics.topic_batch import TopicBatchReader
+    from spark_io.topics.topic_stream import TopicStreamReader
+    from spark_io.topics.topic_write import Columns, TopicBatchWriter, TopicStreamWriter
 
 BINARY = ("binary", "string")
 WRITABLE = {
@@ -40,33 +40,33 @@ class TopicDataSource(DataSource):
 
     def schema(self) -> str:
         """Return the columns; without `headers` where they are not asked for."""
-        from spark_io.topic_rows import DDL, DDL_WITHOUT_HEADERS  # noqa: PLC0415
+        from spark_io.topics.topic_rows import DDL, DDL_WITHOUT_HEADERS  # noqa: PLC0415
 
         include_headers = str(self.options.get("includeHeaders", "true")).lower() == "true"
         return DDL if include_headers else DDL_WITHOUT_HEADERS
 
     def reader(self, schema: "StructType") -> "TopicBatchReader":
         """Return what plans and reads a batch query."""
-        from spark_io.topic_batch import TopicBatchReader  # noqa: PLC0415
+        from spark_io.topics.topic_batch import TopicBatchReader  # noqa: PLC0415
 
         return TopicBatchReader(self._read_options(schema))
 
     def streamReader(self, schema: "StructType") -> "TopicStreamReader":  # noqa: N802
         """Return what follows topics for a streaming query."""
-        from spark_io.topic_stream import TopicStreamReader  # noqa: PLC0415
+        from spark_io.topics.topic_stream import TopicStreamReader  # noqa: PLC0415
 
         return TopicStreamReader(self._read_options(schema))
 
     def writer(self, schema: "StructType", overwrite: bool) -> "TopicBatchWriter":  # noqa: FBT001
         """Return what writes a batch job."""
-        from spark_io.topic_write import TopicBatchWriter, prepare  # noqa: PLC0415
+        from spark_io.topics.topic_write import TopicBatchWriter, prepare  # noqa: PLC0415
 
         options, columns = self._write_options(schema, overwrite=overwrite)
         return TopicBatchWriter(options, columns, prepare(options))
 
     def streamWriter(self, schema: "StructType", overwrite: bool) -> "TopicStreamWriter":  # noqa: FBT001, N802
         """Return what writes a streaming query."""
-        from spark_io.topic_write import TopicStreamWriter, prepare  # noqa: PLC0415
+        from spark_io.topics.topic_write import TopicStreamWriter, prepare  # noqa: PLC0415
 
         options, columns = self._write_options(schema, overwrite=overwrite)
         return TopicStreamWriter(options, columns, prepare(options))
@@ -83,7 +83,7 @@ class TopicDataSource(DataSource):
     def _write_options(
         self, schema: "StructType", *, overwrite: bool
     ) -> "tuple[TopicWriteOptions, Columns]":
-        from spark_io.topic_write import Columns  # noqa: PLC0415
+        from spark_io.topics.topic_write import Columns  # noqa: PLC0415
 
         if overwrite:
             raise SchemaError("a topic is appended to: use the mode append")

@@ -15,9 +15,9 @@ from typing import Final
 
 from metadata.errors import InvalidTopicNameError
 from metadata.topics.topic import check_topic_name
+from spark_io.common_options import SHARED, ClientOptions, GivenOptions, client_options
 from spark_io.errors import OptionError
-from spark_io.given_options import SHARED, ClientOptions, GivenOptions, client_options
-from spark_io.options import ARROW_BATCH_BYTES, SPLIT_BYTES
+from spark_io.ledgers.options import ARROW_BATCH_BYTES, SPLIT_BYTES
 
 TOPICS_MAX: Final = 1_000
 READ_COMMITTED: Final = "read_committed"

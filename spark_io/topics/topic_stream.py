@@ -23,14 +23,14 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from spark_io.topic_access import TopicAccess, TopicServices, access_of
-from spark_io.topic_batch import (
+from spark_io.topics.topic_access import TopicAccess, TopicServices, access_of
+from spark_io.topics.topic_batch import (
     PLANNING_TIMEOUT_S,
     TopicRangePartition,
     find_ranges,
     topic_partitions_of,
 )
-from spark_io.topic_offsets import (
+from spark_io.topics.topic_offsets import (
     EARLIEST,
     Bounds,
     Offsets,
@@ -41,11 +41,11 @@ from spark_io.topic_offsets import (
     chosen_offsets,
     offsets_of,
 )
-from spark_io.topic_options import TopicReadOptions
-from spark_io.topic_ranges import RangeFinder
-from spark_io.topic_reading import read_topic_ranges
-from spark_io.topic_splits import TopicRange
-from spark_io.topic_view import TopicsView
+from spark_io.topics.topic_options import TopicReadOptions
+from spark_io.topics.topic_ranges import RangeFinder
+from spark_io.topics.topic_reading import read_topic_ranges
+from spark_io.topics.topic_splits import TopicRange
+from spark_io.topics.topic_view import TopicsView
 
 SEEN_WAIT_S: Final = 30.0
 """How long a restarted query waits to see again what it saw before it ended."""

@@ -16,13 +16,13 @@ from typing import Final
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from spark_io.topic_access import TopicServices, access_of
-from spark_io.topic_offsets import EARLIEST, LATEST, TopicPartition, chosen_offsets
-from spark_io.topic_options import TopicReadOptions
-from spark_io.topic_ranges import RangeFinder
-from spark_io.topic_reading import read_topic_ranges
-from spark_io.topic_splits import TopicRange, plan_topic_splits
-from spark_io.topic_view import TopicsView
+from spark_io.topics.topic_access import TopicServices, access_of
+from spark_io.topics.topic_offsets import EARLIEST, LATEST, TopicPartition, chosen_offsets
+from spark_io.topics.topic_options import TopicReadOptions
+from spark_io.topics.topic_ranges import RangeFinder
+from spark_io.topics.topic_reading import read_topic_ranges
+from spark_io.topics.topic_splits import TopicRange, plan_topic_splits
+from spark_io.topics.topic_view import TopicsView
 
 PLANNING_TIMEOUT_S: Final = 600.0
 

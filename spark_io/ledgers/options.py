@@ -17,8 +17,8 @@ from ledger_client import Quorum
 from metadata.errors import InvalidChainNameError
 from metadata.ids import is_ledger_id
 from metadata.ledgers.chain import APPLICATION_CHARACTERS_MAX, check_chain_name
+from spark_io.common_options import SHARED, ClientOptions, GivenOptions, client_options
 from spark_io.errors import OptionError
-from spark_io.given_options import SHARED, ClientOptions, GivenOptions, client_options
 
 MIB: Final = 1024 * 1024
 SPLIT_BYTES: Final = 64 * MIB

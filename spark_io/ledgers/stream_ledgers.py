@@ -17,8 +17,8 @@ from typing import Final, Protocol
 from ledger_client import ChainInfo, LedgerError, LedgerNotFoundError
 from ledger_client.sync import LedgerClient, LedgerReader
 from spark_io.errors import ChainTrimmedError, OffsetError, OptionError
-from spark_io.options import ReadOptions
-from spark_io.positions import (
+from spark_io.ledgers.options import ReadOptions
+from spark_io.ledgers.positions import (
     EARLIEST,
     LATEST,
     Allowance,
@@ -31,8 +31,8 @@ from spark_io.positions import (
     end_of_chain,
     ledger_offsets_of,
 )
-from spark_io.selecting import find_ledgers, read_links
-from spark_io.splits import EntryRange, KnownLedger
+from spark_io.ledgers.selecting import find_ledgers, read_links
+from spark_io.ledgers.splits import EntryRange, KnownLedger
 
 LINKS_PER_BATCH_MAX: Final = 10_000
 """Links of a chain that one micro-batch reads at most; the next one goes on from there."""

@@ -28,9 +28,9 @@ from ledger_client import (
 )
 from ledger_client.sync import LedgerClient
 from spark_io.errors import RecordsLostError, RecordsUnreadableError
-from spark_io.topic_options import TopicReadOptions
-from spark_io.topic_rows import TopicRows
-from spark_io.topic_splits import AbortedRecords, TopicRange
+from spark_io.topics.topic_options import TopicReadOptions
+from spark_io.topics.topic_rows import TopicRows
+from spark_io.topics.topic_splits import AbortedRecords, TopicRange
 from spark_io.worker_client import client_of
 
 _log = logging.getLogger(__name__)

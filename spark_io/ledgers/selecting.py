@@ -1,6 +1,7 @@
 """Finds the ledgers that a query names, and how far each may be read now.
 
-Leaves cutting them into parts to `spark_io.splits`, and following them to `spark_io.stream`.
+Leaves cutting them into parts to `spark_io.ledgers.splits`, and following them to
+`spark_io.ledgers.stream`.
 
 Invariants: no ledger is ever fenced or recovered; of an open one, what its LAC covers may be read.
 
@@ -15,8 +16,8 @@ from ledger_client.sync import LedgerClient
 from metadata.ids import NO_ENTRY
 from metadata.ledgers.chain import LinkedLedger
 from spark_io.errors import ChainTrimmedError
-from spark_io.options import Selection
-from spark_io.splits import ENTRY_BYTES_ASSUMED, KnownLedger
+from spark_io.ledgers.options import Selection
+from spark_io.ledgers.splits import ENTRY_BYTES_ASSUMED, KnownLedger
 
 _log = logging.getLogger(__name__)
 

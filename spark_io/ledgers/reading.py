@@ -21,9 +21,9 @@ from ledger_client import (
 )
 from ledger_client.sync import LedgerClient, LedgerReader
 from spark_io.errors import DataLostError, ReadFailedError
-from spark_io.options import ReadOptions
-from spark_io.rows import RowBatches
-from spark_io.splits import EntryRange
+from spark_io.ledgers.options import ReadOptions
+from spark_io.ledgers.rows import RowBatches
+from spark_io.ledgers.splits import EntryRange
 from spark_io.worker_client import client_of
 
 _log = logging.getLogger(__name__)
