@@ -21,7 +21,7 @@ from typing import Final, TextIO
 
 from bookie.options import BookieOptions
 from bookie.several_options import flags_of
-from quire.child_process import ChildProcess, child_variables
+from quire.local.child_process import ChildProcess, child_variables
 from serving.server_log import ServerLog
 
 RESTART_PAUSE_MIN_S: Final = 1.0

@@ -18,7 +18,7 @@ from quire.cli.output import describe_bytes
 from quire.demo_source import DemoSource
 from quire.demo_takeover import take_over
 from quire.demo_view import DemoStatus, DemoView, FragmentLine, describe_fragment
-from quire.local_bookie import LocalBookie
+from quire.local.local_bookie import LocalBookie
 from quire.local_cluster import LocalCluster
 from quire.pipelined_append import PipelinedAppend
 

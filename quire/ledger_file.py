@@ -1,6 +1,6 @@
 """Writes and reads a ledger as one file, for export and import.
 
-Leaves where the entries come from and go to to `quire.cli.ledger_copy`.
+Leaves where the entries come from and go to to `quire.cli.ledger.ledger_copy`.
 
 Format, little-endian: the 8 bytes `QUIRELX1`, then blocks:
 

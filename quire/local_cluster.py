@@ -1,8 +1,8 @@
 """A whole cluster on this machine, for tests and for trying things: real ZooKeeper, real bookies,
 real brokers.
 
-Leaves one process to `quire.child_process`, one bookie to `quire.local_bookie`, one broker to
-`quire.local_broker`, and ZooKeeper to `metadata.store.embedded`.
+Leaves one process to `quire.local.child_process`, one bookie to `quire.local.local_bookie`, one
+broker to `quire.local.local_broker`, and ZooKeeper to `metadata.store.embedded`.
 
 Format of the data directory: `zookeeper/`, one `bookie-<n>/` for each bookie, `broker-<n>.port`,
 `logs/`, `lock`.
@@ -26,8 +26,8 @@ from typing import IO, Final, Self
 
 from metadata.store.embedded import HOST, EmbeddedZooKeeper
 from quire.errors import LocalClusterError
-from quire.local_bookie import LocalBookie
-from quire.local_broker import LocalBroker
+from quire.local.local_bookie import LocalBookie
+from quire.local.local_broker import LocalBroker
 
 BOOKIES_DEFAULT: Final = 4
 BOOKIES_MAX: Final = 64

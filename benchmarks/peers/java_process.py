@@ -23,7 +23,7 @@ from typing import Final, Self
 
 from benchmarks.peers.maven import JavaPeer
 from metadata.store.embedded import HOST
-from quire.child_process import ChildProcess
+from quire.local.child_process import ChildProcess
 
 SUPERVISOR: Final = "metadata.store.embedded_supervisor"
 INHERITED_DESCRIPTOR: Final = "2"

@@ -1,6 +1,6 @@
 """`quire bench compare|report`: ways to replicate, measured side by side while things go wrong.
 
-Leaves running them to `quire.compare.runner`, the page to `quire.compare.report`, and
+Leaves running them to `quire.bench.compare.runner`, the page to `quire.bench.compare.report`, and
 `quire bench fleet` to `quire.cli.fleet`.
 """
 
@@ -17,11 +17,11 @@ from quire.cli.progress import Progress
 from quire.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
-    from quire.compare.comparison import Comparison
-    from quire.compare.figures import Figure
-    from quire.compare.results import FailedRun, RunResult
-    from quire.compare.runner import Plan
-    from quire.compare.spreads import Spread
+    from quire.bench.compare.comparison import Comparison
+    from quire.bench.compare.figures import Figure
+    from quire.bench.compare.results import FailedRun, RunResult
+    from quire.bench.compare.runner import Plan
+    from quire.bench.compare.spreads import Spread
 
 RATE: Final = 1_000.0
 ENTRY_BYTES: Final = 1_024
@@ -78,7 +78,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 async def _compare(arguments: argparse.Namespace, output: Output) -> int:
-    from quire.compare.comparison import ResultsError, locked
+    from quire.bench.compare.comparison import ResultsError, locked
 
     if arguments.list:
         return _list(output)
@@ -91,10 +91,10 @@ async def _compare(arguments: argparse.Namespace, output: Output) -> int:
 
 
 async def _compare_into(directory: Path, arguments: argparse.Namespace, output: Output) -> int:
-    from quire.compare import machine
-    from quire.compare.comparison import read_comparison, write_machine, write_run
-    from quire.compare.results import FailedRun
-    from quire.compare.runner import run_all
+    from quire.bench.compare import machine
+    from quire.bench.compare.comparison import read_comparison, write_machine, write_run
+    from quire.bench.compare.results import FailedRun
+    from quire.bench.compare.runner import run_all
 
     plan = _plan(arguments, directory)
     progress = Progress(output, "ran", "runs", len(list(plan.cells())))
@@ -124,7 +124,7 @@ async def _compare_into(directory: Path, arguments: argparse.Namespace, output: 
 
 
 async def _report(arguments: argparse.Namespace, output: Output) -> int:
-    from quire.compare.comparison import ResultsError, read_comparison
+    from quire.bench.compare.comparison import ResultsError, read_comparison
 
     try:
         comparison = await asyncio.to_thread(read_comparison, Path(arguments.out))
@@ -140,9 +140,9 @@ async def _report(arguments: argparse.Namespace, output: Output) -> int:
 
 
 def _plan(arguments: argparse.Namespace, directory: Path) -> "Plan":
-    from quire.compare import configurations, scenarios
-    from quire.compare.comparison import next_repetition
-    from quire.compare.runner import Plan
+    from quire.bench.compare import configurations, scenarios
+    from quire.bench.compare.comparison import next_repetition
+    from quire.bench.compare.runner import Plan
 
     rates: tuple[float, ...] = arguments.sweep or (arguments.rate,)
     chosen = _chosen(arguments.scenarios, list(scenarios.BY_NAME), "scenario")
@@ -174,7 +174,7 @@ def _chosen(text: str | None, known: list[str], what: str) -> tuple[str, ...]:
 
 
 def _list(output: Output) -> int:
-    from quire.compare import configurations, scenarios
+    from quire.bench.compare import configurations, scenarios
 
     with output.listing("kind", "name", "says") as listing:
         for configuration in configurations.CONFIGURATIONS:
@@ -192,7 +192,7 @@ def _tell_failure(run: "RunResult | FailedRun", output: Output) -> None:
 
 
 async def _draw(comparison: "Comparison", directory: Path, output: Output) -> None:
-    from quire.compare.report.page import render
+    from quire.bench.compare.report.page import render
 
     path = directory / PAGE_NAME
     try:
@@ -203,7 +203,7 @@ async def _draw(comparison: "Comparison", directory: Path, output: Output) -> No
 
 
 def _print(comparison: "Comparison", output: Output) -> None:
-    from quire.compare import figures
+    from quire.bench.compare import figures
 
     columns = [figure for figure in figures.FIGURES if output.as_json or figure.name in SHOWN]
     names = [figure.name for figure in columns]
@@ -226,7 +226,7 @@ def _print(comparison: "Comparison", output: Output) -> None:
 
 
 def _cell(spread: "Spread | None", figure: "Figure", output: Output) -> Json:
-    from quire.compare import figures
+    from quire.bench.compare import figures
 
     if not output.as_json:
         return figures.show(spread, figure.digits)

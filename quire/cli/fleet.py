@@ -1,6 +1,6 @@
 """`quire bench fleet`: the configurations compared on a fleet that no test machine has, simulated.
 
-Leaves the simulation to `quire.fleet`, and what it assumes to be read in docs/fleet.md.
+Leaves the simulation to `quire.bench.fleet`, and what it assumes to be read in docs/fleet.md.
 """
 
 import argparse
@@ -8,14 +8,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Final
 
+from quire.bench.fleet.assumptions import Assumptions, Described, described
 from quire.cli.command_line import Noun, positive
 from quire.cli.output import Json, Output, Row
 from quire.cli.progress import Progress
 from quire.errors import ExitCode, UsageError
-from quire.fleet.assumptions import Assumptions, Described, described
 
 if TYPE_CHECKING:
-    from quire.fleet.results import RunFigures, Spread
+    from quire.bench.fleet.results import RunFigures, Spread
 
 SEEDS_DEFAULT: Final = 2
 COLUMNS: Final = (
@@ -68,8 +68,8 @@ def add_parser(noun: Noun) -> None:
 
 async def run(arguments: argparse.Namespace, output: Output) -> int:
     """Simulate, show how far that is, and print what was found."""
-    from quire.fleet.configurations import BY_NAME
-    from quire.fleet.running import run_all
+    from quire.bench.fleet.configurations import BY_NAME
+    from quire.bench.fleet.running import run_all
 
     assumptions = Assumptions(**{each.name: getattr(arguments, each.name) for each in described()})
     names = _chosen(arguments.configurations, list(BY_NAME))
@@ -93,8 +93,8 @@ async def run(arguments: argparse.Namespace, output: Output) -> int:
 def _document(
     assumptions: Assumptions, seeds: Sequence[int], runs: dict[str, list["RunFigures"]]
 ) -> Row:
-    from quire.fleet.configurations import BY_NAME
-    from quire.fleet.results import assumed, fault_counts, spread
+    from quire.bench.fleet.configurations import BY_NAME
+    from quire.bench.fleet.results import assumed, fault_counts, spread
 
     configurations: list[Json] = []
     for name, found in runs.items():
@@ -121,7 +121,7 @@ def _print(
     runs: dict[str, list["RunFigures"]],
     output: Output,
 ) -> None:
-    from quire.fleet.results import assumed, fault_counts, spread
+    from quire.bench.fleet.results import assumed, fault_counts, spread
 
     with output.listing("assumption", "value", "unit", "meaning") as listing:
         for row in assumed(assumptions):

@@ -21,17 +21,17 @@ NOUNS: Final = {
     "up": ("quire.cli.up", "start a local cluster: ZooKeeper, bookies, brokers, as real processes"),
     "demo": ("quire.cli.demo", "append a file while bookies fail, read it back, compare"),
     "ledger": (
-        "quire.cli.ledger",
+        "quire.cli.ledger.verbs",
         "create, list, show, append, read, tail, recover, verify, export, import, delete",
     ),
     "chain": ("quire.cli.chain", "list, show, create, trim, collect, delete: lists of ledgers"),
     "spark": ("quire.cli.spark", "scrub, archive, restore, ingest, tail-to-table, run by Spark"),
     "bookie": (
-        "quire.cli.bookie",
+        "quire.cli.bookie.verbs",
         "format, run, list, info, readonly, entry, compare, check, segments, dump, ...",
     ),
     "topic": (
-        "quire.cli.topic",
+        "quire.cli.topic.verbs",
         "create, list, show, produce, consume, grow, config, elect, trim, delete",
     ),
     "broker": ("quire.cli.broker", "run: serve topics to clients of Kafka's protocol"),

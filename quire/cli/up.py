@@ -19,8 +19,8 @@ from quire.cli.output import Json, Output
 from quire.errors import ExitCode
 
 if TYPE_CHECKING:
-    from quire.local_bookie import LocalBookie
-    from quire.local_broker import LocalBroker
+    from quire.local.local_bookie import LocalBookie
+    from quire.local.local_broker import LocalBroker
     from quire.local_cluster import LocalCluster
 
 LOOK_PERIOD_S: Final = 1.0

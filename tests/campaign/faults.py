@@ -18,7 +18,7 @@ from random import Random
 from typing import Final
 
 from quire.errors import LocalClusterError
-from quire.local_bookie import LocalBookie
+from quire.local.local_bookie import LocalBookie
 from quire.local_cluster import LocalCluster
 
 PAUSE_S: Final = (0.02, 8.0)

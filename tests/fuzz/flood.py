@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from ledger_client import LedgerClient, LedgerError, LedgerWriter, Quorum
-from quire.local_bookie import LocalBookie
+from quire.local.local_bookie import LocalBookie
 from quire.local_cluster import LocalCluster
 from tests.fuzz.flood_clients import CONNECTION_BYTES_MAX, ENTRIES, ENTRY_BYTES, Kind, Strangers
 

@@ -10,7 +10,7 @@ import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
-from quire.local_broker import LocalBroker
+from quire.local.local_broker import LocalBroker
 from quire.local_cluster import LocalCluster
 
 TOPIC = "orders"

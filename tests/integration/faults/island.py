@@ -20,7 +20,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from metadata.ids import BookieId
-from quire.child_process import ChildProcess
+from quire.local.child_process import ChildProcess
 
 READY_S: Final = 30.0
 PIECE_BYTES: Final = 64 * 1024

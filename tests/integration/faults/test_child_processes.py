@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from quire.child_process import ChildProcess
 from quire.errors import LocalClusterError
+from quire.local.child_process import ChildProcess
 
 REAPED_S = 2.0
 

@@ -14,7 +14,7 @@ from ledger_client import (
     Quorum,
     RecoveryUndecidedError,
 )
-from quire.local_bookie import LocalBookie
+from quire.local.local_bookie import LocalBookie
 from quire.local_cluster import LocalCluster
 from tests.until import until
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ledger_client import LedgerClient
-from quire.local_bookie import LocalBookie
+from quire.local.local_bookie import LocalBookie
 from quire.local_cluster import LocalCluster
 from tests.integration.faults.appending import appending, check_kept
 

@@ -14,7 +14,7 @@ from ledger_client.in_sync.copying import FragmentCopier
 from metadata.ids import BookieId, EntryId, LedgerId, Version
 from metadata.ledgers.ledger_metadata import LedgerMetadata, LedgerState
 from metadata.ledgers.ledger_store import LedgerStore
-from quire.local_bookie import LocalBookie
+from quire.local.local_bookie import LocalBookie
 from quire.local_cluster import LocalCluster
 
 pytestmark = pytest.mark.timeout(120)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from quire.compare.delaying_proxy import DelayingProxy
+from quire.bench.compare.delaying_proxy import DelayingProxy
 from tests.integration.quire.command import QUIRE, environment, run_quire
 
 SECONDS = 3

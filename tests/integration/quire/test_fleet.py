@@ -6,9 +6,9 @@ import subprocess
 import sys
 from typing import Any
 
+from quire.bench.fleet.assumptions import described
+from quire.bench.fleet.configurations import BY_NAME
 from quire.errors import ExitCode
-from quire.fleet.assumptions import described
-from quire.fleet.configurations import BY_NAME
 
 WORDS = [
     "--bookies=20",
@@ -25,7 +25,7 @@ WORDS = [
 
 def fleet(*words: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
-        [sys.executable, "-m", "quire.fleet", *words],
+        [sys.executable, "-m", "quire.bench.fleet", *words],
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

@@ -10,7 +10,7 @@ import pytest
 
 from bookie.server.metrics import BookieMetrics
 from bookie.server.server_counters import ServerCounters
-from quire.cli.bookie import parser
+from quire.cli.bookie.verbs import parser
 from serving.process_metrics import ProcessMetrics
 from tests.unit.bookie_server.manual_storage import ManualStorage
 

@@ -1,10 +1,10 @@
 """Makes results of runs that never were, for what reads results."""
 
-from quire.compare.durability import LedgerSafety
-from quire.compare.histogram import Histogram
-from quire.compare.injection import Mark
-from quire.compare.measuring import AtAckQuorum, Change, Silence, Slice, Zones
-from quire.compare.results import Cell, PerSecond, RunResult, Takeover
+from quire.bench.compare.durability import LedgerSafety
+from quire.bench.compare.histogram import Histogram
+from quire.bench.compare.injection import Mark
+from quire.bench.compare.measuring import AtAckQuorum, Change, Silence, Slice, Zones
+from quire.bench.compare.results import Cell, PerSecond, RunResult, Takeover
 
 
 def run_of(

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from quire.admin_api import AdminApiError
-from quire.compare import bookie_meters
-from quire.compare.bookie_meters import BookieMeters
+from quire.bench.compare import bookie_meters
+from quire.bench.compare.bookie_meters import BookieMeters
 
 if TYPE_CHECKING:
-    from quire.local_bookie import LocalBookie
+    from quire.local.local_bookie import LocalBookie
 
 
 @dataclass

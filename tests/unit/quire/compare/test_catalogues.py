@@ -2,10 +2,10 @@
 
 import pytest
 
-from quire.compare import faults as f
-from quire.compare.configurations import CONFIGURATIONS
-from quire.compare.runner import Plan
-from quire.compare.scenarios import SCENARIOS, Scenario
+from quire.bench.compare import faults as f
+from quire.bench.compare.configurations import CONFIGURATIONS
+from quire.bench.compare.runner import Plan
+from quire.bench.compare.scenarios import SCENARIOS, Scenario
 
 SMALLEST = min(each.quorum.ensemble for each in CONFIGURATIONS)
 

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quire.compare.injection import Mark
-from quire.compare.measuring import AtAckQuorum, Slice, Zones
-from quire.compare.report import charts, svg
-from quire.compare.report.charts import Chart
+from quire.bench.compare.injection import Mark
+from quire.bench.compare.measuring import AtAckQuorum, Slice, Zones
+from quire.bench.compare.report import charts, svg
+from quire.bench.compare.report.charts import Chart
 
 LETTERS = {"one": 0, "two <&>": 1}
 MILLISECONDS = st.floats(0.0, 1e6)

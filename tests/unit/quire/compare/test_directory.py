@@ -5,16 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from quire.cli.main import main
-from quire.compare.comparison import (
+from quire.bench.compare.comparison import (
     ResultsError,
     locked,
     next_repetition,
     read_comparison,
     write_run,
 )
-from quire.compare.results import Cell, FailedRun
-from quire.compare.scenarios import BASE_SECONDS, BY_NAME
+from quire.bench.compare.results import Cell, FailedRun
+from quire.bench.compare.scenarios import BASE_SECONDS, BY_NAME
+from quire.cli.main import main
 from quire.errors import ExitCode
 from tests.unit.quire.compare.samples import run_of
 

@@ -7,7 +7,7 @@ from ledger_client.reading.entry_ranges import merged
 from ledger_client.reading.verification import ReplicaReport
 from metadata.ids import BookieId, LedgerId
 from metadata.ledgers.ledger_metadata import QuorumSpec
-from quire.compare.durability import (
+from quire.bench.compare.durability import (
     LedgerSafety,
     count_copies,
     recoverable_without,

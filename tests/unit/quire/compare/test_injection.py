@@ -4,15 +4,15 @@ import asyncio
 from time import monotonic
 from typing import TYPE_CHECKING, cast
 
-from quire.compare import faults as f
-from quire.compare.delaying_proxy import DelayingProxy
-from quire.compare.injection import Injector
-from quire.compare.scenarios import Step
+from quire.bench.compare import faults as f
+from quire.bench.compare.delaying_proxy import DelayingProxy
+from quire.bench.compare.injection import Injector
+from quire.bench.compare.scenarios import Step
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from quire.local_bookie import LocalBookie
+    from quire.local.local_bookie import LocalBookie
     from quire.local_cluster import LocalCluster
 
 

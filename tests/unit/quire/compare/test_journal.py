@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from quire.compare.journal import ACK, ACKS_NAME, NOTES_NAME, Ack, JournalWriter, read_journal
+from quire.bench.compare.journal import ACK, ACKS_NAME, NOTES_NAME, Ack, JournalWriter, read_journal
 
 
 async def test_what_was_written_is_read(tmp_path: Path) -> None:

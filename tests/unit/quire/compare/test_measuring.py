@@ -2,8 +2,8 @@
 
 import pytest
 
-from quire.compare import measuring
-from quire.compare.journal import Ack, Journal
+from quire.bench.compare import measuring
+from quire.bench.compare.journal import Ack, Journal
 
 
 def ack(number: int, at: float, *, ledger_id: int = 1) -> Ack:

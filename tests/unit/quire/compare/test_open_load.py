@@ -15,8 +15,8 @@ from ledger_client import (
     Quorum,
 )
 from metadata.ids import LedgerId
-from quire.compare.journal import JournalWriter, read_journal
-from quire.compare.open_load import OpenLoad
+from quire.bench.compare.journal import JournalWriter, read_journal
+from quire.bench.compare.open_load import OpenLoad
 
 Take = Callable[["FakeWriter", int], None]
 

@@ -3,11 +3,11 @@
 import re
 import xml.etree.ElementTree as ET
 
-from quire.compare.comparison import Comparison
-from quire.compare.configurations import CONFIGURATIONS
-from quire.compare.figures import FIGURES
-from quire.compare.report.page import DARK, DASHES, LIGHT, render
-from quire.compare.results import Cell, FailedRun
+from quire.bench.compare.comparison import Comparison
+from quire.bench.compare.configurations import CONFIGURATIONS
+from quire.bench.compare.figures import FIGURES
+from quire.bench.compare.report.page import DARK, DASHES, LIGHT, render
+from quire.bench.compare.results import Cell, FailedRun
 from tests.unit.quire.compare.samples import run_of
 
 RUNS = (

@@ -14,7 +14,7 @@ from metadata.registry.registration import (
 from metadata.store.ephemeral import HeldNode, pack_held, unpack_held
 from metadata.store.interface import MetadataStore
 from metadata.store.memory import MemoryMetadataServer, MemoryMetadataStore
-from quire.compare.redirecting import RedirectingStore
+from quire.bench.compare.redirecting import RedirectingStore
 from tests.contracts.metadata_store import MetadataStoreContract
 
 

@@ -6,13 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from quire.compare.comparison import (
-    Comparison,
-    read_comparison,
-    write_machine,
-    write_run,
-)
-from quire.compare.results import (
+from quire.bench.compare.comparison import Comparison, read_comparison, write_machine, write_run
+from quire.bench.compare.results import (
     Cell,
     FailedRun,
     RunResult,

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quire.compare.schedule import Burst, due_times
+from quire.bench.compare.schedule import Burst, due_times
 
 RATES = st.floats(1, 5_000)
 LENGTHS = st.floats(0.1, 5)

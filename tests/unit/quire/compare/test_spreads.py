@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quire.compare.spreads import Spread, Verdict, overlaps, spread, verdicts
+from quire.bench.compare.spreads import Spread, Verdict, overlaps, spread, verdicts
 
 SAMPLES = st.lists(st.floats(0, 1e6), min_size=1, max_size=9)
 

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from metadata.ids import BookieId
-from quire.fleet.assumptions import Assumptions
-from quire.fleet.configurations import BY_NAME
-from quire.fleet.history import Fault, FaultKind
-from quire.fleet.simulation import Simulation
+from quire.bench.fleet.assumptions import Assumptions
+from quire.bench.fleet.configurations import BY_NAME
+from quire.bench.fleet.history import Fault, FaultKind
+from quire.bench.fleet.simulation import Simulation
 
 NO_FAULTS: Sequence[Fault] = ()
 ONE = Assumptions(

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from metadata.ids import BookieId, EntryId
 from metadata.ledgers.ledger_metadata import Fragment, QuorumSpec
-from quire.fleet.ledgers import Gap, Ledger, Seat, new_ledger
-from quire.fleet.measures import Measures
-from quire.fleet.tracking import CopyTracker
+from quire.bench.fleet.ledgers import Gap, Ledger, Seat, new_ledger
+from quire.bench.fleet.measures import Measures
+from quire.bench.fleet.tracking import CopyTracker
 from tests.unit.quire.fleet.small_fleet import NO_FAULTS, bookie, simulation
 
 QUORUM = QuorumSpec(3, 3, 2)

@@ -2,9 +2,9 @@
 
 import pytest
 
-from quire.fleet.configurations import BY_NAME
-from quire.fleet.history import Fault, FaultKind
-from quire.fleet.results import figures
+from quire.bench.fleet.configurations import BY_NAME
+from quire.bench.fleet.history import Fault, FaultKind
+from quire.bench.fleet.results import figures
 from tests.unit.quire.fleet.small_fleet import (
     CHANGE_S,
     NO_FAULTS,

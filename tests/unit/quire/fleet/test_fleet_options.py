@@ -9,15 +9,15 @@ from dataclasses import fields, replace
 import pytest
 
 from metadata.ledgers.ledger_metadata import QuorumSpec
+from quire.bench.compare.configurations import BY_NAME as COMPARED
+from quire.bench.fleet.assumptions import Assumptions, described
+from quire.bench.fleet.configurations import BY_NAME
+from quire.bench.fleet.results import RunFigures, spread
+from quire.bench.fleet.running import run_one
 from quire.cli.command_line import Noun
 from quire.cli.fleet import add_parser, run
 from quire.cli.output import Output
-from quire.compare.configurations import BY_NAME as COMPARED
 from quire.errors import UsageError
-from quire.fleet.assumptions import Assumptions, described
-from quire.fleet.configurations import BY_NAME
-from quire.fleet.results import RunFigures, spread
-from quire.fleet.running import run_one
 
 SMALL = Assumptions(bookies=6, ledgers=2, clients=1, days=1, ledger_hours=12, retention_hours=1)
 

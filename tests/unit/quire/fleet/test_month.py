@@ -7,13 +7,13 @@ import pytest
 
 from metadata.ids import BookieId
 from metadata.ledgers.ledger_metadata import LedgerState
-from quire.fleet.assumptions import HOUR_S, Assumptions
-from quire.fleet.configurations import BY_NAME
-from quire.fleet.ledgers import Hold, Ledger
-from quire.fleet.results import RunFigures, figures
-from quire.fleet.running import run_one
-from quire.fleet.simulation import Simulation
-from quire.fleet.world import World
+from quire.bench.fleet.assumptions import HOUR_S, Assumptions
+from quire.bench.fleet.configurations import BY_NAME
+from quire.bench.fleet.ledgers import Hold, Ledger
+from quire.bench.fleet.results import RunFigures, figures
+from quire.bench.fleet.running import run_one
+from quire.bench.fleet.simulation import Simulation
+from quire.bench.fleet.world import World
 from tests.unit.quire.fleet.small_fleet import crash, simulation
 
 NAMES = list(BY_NAME)

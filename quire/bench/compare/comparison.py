@@ -1,0 +1,157 @@
+"""Keeps the runs of one comparison together, in memory and as a directory of JSON files.
+
+Leaves the JSON of one run to `quire.bench.compare.results`.
+
+Format: `<scenario>--<configuration>--<rate>--<repetition>.json` for each run, and `machine.json`.
+"""
+
+import fcntl
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from quire.bench.compare import configurations, scenarios
+from quire.bench.compare.results import (
+    Cell,
+    FailedRun,
+    RunResult,
+    failure_to_json,
+    of_json,
+    to_json,
+)
+
+MACHINE_NAME: Final = "machine.json"
+LOCK_NAME: Final = "lock"
+SAME_S: Final = 1e-6
+
+ParsedT = TypeVar("ParsedT")
+
+
+class ResultsError(Exception):
+    """A directory of results cannot be used; the text says which file, why, and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Runs, found by what they are of."""
+
+    runs: tuple[RunResult | FailedRun, ...]
+    machine: Mapping[str, str] = field(default_factory=dict)
+    """What it ran on."""
+
+    @property
+    def configurations(self) -> list[str]:
+        """Names of those that were run, in the order of the catalogue."""
+        return _in_order([run.cell.configuration for run in self.runs], configurations.BY_NAME)
+
+    @property
+    def scenarios(self) -> list[str]:
+        """The same of scenarios."""
+        return _in_order([run.cell.scenario for run in self.runs], scenarios.BY_NAME)
+
+    @property
+    def rates(self) -> list[float]:
+        """Appends per second that were tried, ascending."""
+        return sorted(dict.fromkeys(run.cell.rate for run in self.runs))
+
+    def of(self, scenario: str, configuration: str, rate: float) -> list[RunResult]:
+        """Return the repetitions that gave figures, in order."""
+        return [
+            run
+            for run in self.runs
+            if isinstance(run, RunResult) and _key(run.cell) == (scenario, configuration, rate)
+        ]
+
+    def at_lowest_rate(self, scenario: str, configuration: str) -> list[RunResult]:
+        """Return the repetitions at the lowest rate that a cell was run at."""
+        found = (self.of(scenario, configuration, rate) for rate in self.rates)
+        return next((runs for runs in found if runs), [])
+
+    def failures(self) -> list[FailedRun]:
+        """Return the runs that gave none."""
+        return [run for run in self.runs if isinstance(run, FailedRun)]
+
+
+def write_run(directory: Path, run: RunResult | FailedRun) -> Path:
+    """Write one run; return its file."""
+    directory.mkdir(parents=True, exist_ok=True)
+    cell = run.cell
+    name = f"{cell.scenario}--{cell.configuration}--{cell.rate:g}--{cell.repetition}.json"
+    values = failure_to_json(run) if isinstance(run, FailedRun) else to_json(run)
+    path = directory / name
+    with path.open("x") as file:  # nothing is replaced
+        file.write(json.dumps(values) + "\n")
+    return path
+
+
+def write_machine(directory: Path, facts: Mapping[str, str]) -> None:
+    """Write what the runs of a directory ran on."""
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / MACHINE_NAME).write_text(json.dumps(dict(facts), indent=1) + "\n")
+
+
+def read_comparison(directory: Path) -> Comparison:
+    """Read everything that was written to a directory. Raises ResultsError, with the file's name,
+    for what is no result.
+    """
+    runs = [_read(path, of_json) for path in sorted(directory.glob("*--*--*--*.json"))]
+    machine = directory / MACHINE_NAME
+    facts: dict[str, str] = _read(machine, dict) if machine.exists() else {}
+    return Comparison(tuple(sorted(runs, key=lambda run: run.cell.repetition)), facts)
+
+
+@contextmanager
+def locked(directory: Path) -> Iterator[None]:
+    """Keep a directory to this process. Raises ResultsError when another adds runs to it, or when
+    it cannot be written.
+    """
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        with (directory / LOCK_NAME).open("ab") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                text = f"{directory}: another comparison adds runs to it now"
+                raise ResultsError(text) from error
+            yield
+    except OSError as error:
+        raise ResultsError(f"{directory} cannot be written: {error}") from error
+
+
+def next_repetition(directory: Path, *, entry_bytes: int, scale: float) -> int:
+    """Return the first number that no run in a directory has: runs are added, none replaced.
+
+    Raises ResultsError for a directory of runs that cannot be compared with those to come.
+    """
+    runs = read_comparison(directory).runs
+    for run in runs:
+        if not isinstance(run, RunResult):
+            continue
+        seconds = scenarios.BY_NAME[run.cell.scenario].scaled(scale).seconds
+        if run.entry_bytes != entry_bytes or abs(run.seconds - seconds) > SAME_S:
+            raise ResultsError(
+                f"{directory} has runs of {run.seconds:g} s with entries of {run.entry_bytes} "
+                f"bytes; these would be of {seconds:g} s and {entry_bytes}: take another directory"
+            )
+    return 1 + max((run.cell.repetition for run in runs), default=-1)
+
+
+def _read(path: Path, parse: Callable[[Any], ParsedT]) -> ParsedT:
+    try:
+        return parse(json.loads(path.read_text()))
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        raise ResultsError(
+            f"{path} is no result of `quire bench compare` ({type(error).__name__}: {error}): "
+            "move it away"
+        ) from error
+
+
+def _key(cell: Cell) -> tuple[str, str, float]:
+    return cell.scenario, cell.configuration, cell.rate
+
+
+def _in_order(names: Sequence[str], catalogue: Iterable[str]) -> list[str]:
+    return [name for name in catalogue if name in names]

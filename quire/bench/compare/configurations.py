@@ -1,0 +1,83 @@
+"""Names the ways to replicate that are compared: each is one value.
+
+Leaves running them to `quire.bench.compare.runner`.
+
+Invariant: what two configurations do not name is the same for both: the client's defaults.
+
+Source: issue 5, points 1-3; protocol sections 5 and 11.
+"""
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from ledger_client import ClientConfig, Quorum
+
+IN_SYNC_LAG_S: Final = 1.0
+"""How far a member may lag in time. Kafka's default, 30 s, is longer than a run."""
+IN_SYNC_LAG_MESSAGES: Final = 4_000
+"""How far a member may lag in messages: Kafka's default of `replica.lag.max.messages`, while there
+was one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """One way to replicate: the quorum, and how its clients behave."""
+
+    name: str
+    says: str
+    quorum: Quorum
+    config: ClientConfig = field(default_factory=ClientConfig)
+
+
+FIXED: Final = ClientConfig(fixed_membership=True)
+CONFIGURATIONS: Final = (
+    Configuration(
+        name="all-of-3",
+        says="3 replicas, all acknowledge; failed ones are replaced",
+        quorum=Quorum.all(3),
+    ),
+    Configuration(
+        name="majority-3",
+        says="3 replicas, 2 acknowledge; failed ones are replaced",
+        quorum=Quorum.majority(3),
+    ),
+    Configuration(
+        name="fixed-majority-5",
+        says="5 replicas, 3 acknowledge; never replaced, as in a Raft group",
+        quorum=Quorum.majority(5),
+        config=FIXED,
+    ),
+    Configuration(
+        name="4-of-4-ack-3",
+        says="4 replicas, 3 acknowledge; failed ones are replaced",
+        quorum=Quorum(4, 4, 3),
+    ),
+    Configuration(
+        name="all-of-2",
+        says="2 replicas, both acknowledge; failed ones are replaced",
+        quorum=Quorum.all(2),
+    ),
+    Configuration(
+        name="fixed-2",
+        says="2 replicas, both acknowledge; never replaced",
+        quorum=Quorum.all(2),
+        config=FIXED,
+    ),
+    Configuration(
+        name="in-sync-3",
+        says=f"3 replicas, all in sync acknowledge, at least 2; lag at most {IN_SYNC_LAG_S:g} s",
+        quorum=Quorum.in_sync(3, 2, replica_lag_time_max=IN_SYNC_LAG_S),
+    ),
+    Configuration(
+        name="in-sync-3-min-1",
+        says="the same, and one in sync is enough: what is acknowledged may have one copy",
+        quorum=Quorum.in_sync(3, 1, replica_lag_time_max=IN_SYNC_LAG_S),
+    ),
+    Configuration(
+        name="in-sync-3-messages",
+        says=f"as in-sync-3, and lag at most {IN_SYNC_LAG_MESSAGES:,} entries, as Kafka once did",
+        quorum=Quorum.in_sync(3, 2, replica_lag_time_max=IN_SYNC_LAG_S),
+        config=ClientConfig(replica_lag_messages_max=IN_SYNC_LAG_MESSAGES),
+    ),
+)
+BY_NAME: Final = {each.name: each for each in CONFIGURATIONS}

@@ -1,0 +1,87 @@
+"""Stands between a client and one bookie, and holds every byte for a while, each way.
+
+Leaves whom it delays, and when, to `quire.bench.compare.injection`.
+
+Invariants: bytes pass in order and unchanged; a delay adds to the time of each, and takes nothing
+from the throughput (what is held is bounded by HELD_CHUNKS_MAX reads of one direction).
+"""
+
+import asyncio
+import contextlib
+from asyncio import StreamReader, StreamWriter
+from time import monotonic
+from typing import Final, Self
+
+HOST: Final = "127.0.0.1"
+CHUNK_BYTES: Final = 64 * 1024
+HELD_CHUNKS_MAX: Final = 1_024
+
+_Held = asyncio.Queue[tuple[float, bytes]]
+
+
+class DelayingProxy:
+    """One listening port in front of one bookie."""
+
+    def __init__(self, target: str) -> None:
+        self.delay_s = 0.0
+        host, _, port = target.rpartition(":")
+        self._target = (host, int(port))
+        self._server: asyncio.Server | None = None
+        self._links: list[asyncio.Task[None]] = []
+
+    @property
+    def address(self) -> str:
+        """Where it listens."""
+        assert self._server is not None, "it was started"
+        return f"{HOST}:{self._server.sockets[0].getsockname()[1]}"
+
+    async def start(self) -> Self:
+        """Listen."""
+        self._server = await asyncio.start_server(self._serve, HOST, 0)
+        return self
+
+    async def aclose(self) -> None:
+        """Stop listening, and end every connection."""
+        assert self._server is not None, "it was started"
+        self._server.close()
+        for link in self._links:
+            link.cancel()
+        await asyncio.gather(*self._links, return_exceptions=True)
+
+    async def _serve(self, reader: StreamReader, writer: StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None, "a server's connection is a task"
+        self._links.append(task)
+        try:
+            far_reader, far_writer = await asyncio.open_connection(*self._target)
+        except OSError:
+            writer.close()
+            return
+        try:
+            async with asyncio.TaskGroup() as group:
+                for source, sink in ((reader, far_writer), (far_reader, writer)):
+                    held: _Held = asyncio.Queue(HELD_CHUNKS_MAX)
+                    group.create_task(self._read(source, held))
+                    group.create_task(_write(held, sink))
+        except* OSError:
+            pass  # one end is gone: so is the other now
+        finally:
+            writer.close()
+            far_writer.close()
+
+    async def _read(self, source: StreamReader, held: _Held) -> None:
+        while data := await source.read(CHUNK_BYTES):
+            await held.put((monotonic() + self.delay_s, data))
+        await held.put((monotonic() + self.delay_s, b""))
+
+
+async def _write(held: _Held, sink: StreamWriter) -> None:
+    while True:
+        due, data = await held.get()
+        await asyncio.sleep(max(0.0, due - monotonic()))
+        if not data:
+            with contextlib.suppress(OSError):
+                sink.write_eof()
+            return
+        sink.write(data)
+        await sink.drain()

@@ -1,0 +1,120 @@
+"""Lists what can be done to a running cluster, as values.
+
+Leaves doing it to `quire.bench.compare.injection`, and which and when to
+`quire.bench.compare.scenarios`.
+
+Format: members are positions in the ledger's first ensemble.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class PauseBookie:
+    """SIGSTOP: it keeps its connections and its registration, and is silent."""
+
+    member: int
+
+
+@dataclass(frozen=True, slots=True)
+class ResumeBookie:
+    """SIGCONT."""
+
+    member: int
+
+
+@dataclass(frozen=True, slots=True)
+class KillBookie:
+    """Kill -9."""
+
+    member: int
+
+
+@dataclass(frozen=True, slots=True)
+class RestartBookie:
+    """Start a killed bookie again, on its own directory."""
+
+    member: int
+
+
+@dataclass(frozen=True, slots=True)
+class SlowBookie:
+    """Stop it (SIGSTOP) for most of every period, until it is healed."""
+
+    member: int
+    stopped_s: float
+    period_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class DelayNetwork:
+    """Hold every byte between the client and a bookie for so long, each way."""
+
+    member: int
+    delay_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class SlowZooKeeper:
+    """Stop ZooKeeper for most of every period, until it is healed."""
+
+    stopped_s: float
+    period_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class PauseZooKeeper:
+    """SIGSTOP: no metadata can be read or written."""
+
+
+@dataclass(frozen=True, slots=True)
+class HealSlowness:
+    """End every slowness: of bookies, of the network and of ZooKeeper; resume ZooKeeper."""
+
+
+@dataclass(frozen=True, slots=True)
+class KillWriter:
+    """Kill -9 the writing process; another one that waits ready takes its ledger over."""
+
+
+Fault = (
+    PauseBookie
+    | ResumeBookie
+    | KillBookie
+    | RestartBookie
+    | SlowBookie
+    | DelayNetwork
+    | SlowZooKeeper
+    | PauseZooKeeper
+    | HealSlowness
+    | KillWriter
+)
+
+
+def describe(fault: Fault) -> str:  # one line each
+    """Write a fault as the marks in the report do."""
+    match fault:
+        case PauseBookie(member):
+            return f"bookie {member + 1} paused (SIGSTOP)"
+        case ResumeBookie(member):
+            return f"bookie {member + 1} resumed"
+        case KillBookie(member):
+            return f"bookie {member + 1} killed (-9)"
+        case RestartBookie(member):
+            return f"bookie {member + 1} started again"
+        case SlowBookie(member, stopped_s, period_s):
+            share = f"{stopped_s * 1e3:.0f} of every {period_s * 1e3:.0f} ms"
+            return f"bookie {member + 1} stopped {share}"
+        case DelayNetwork(member, delay_s):
+            return f"network to bookie {member + 1} delayed by {delay_s * 1e3:.0f} ms each way"
+        case SlowZooKeeper(stopped_s, period_s):
+            return f"ZooKeeper stopped {stopped_s * 1e3:.0f} of every {period_s * 1e3:.0f} ms"
+        case _:
+            return _PLAIN[type(fault)]
+
+
+_PLAIN = {
+    PauseZooKeeper: "ZooKeeper paused (SIGSTOP)",
+    HealSlowness: "slowness ends",
+    KillWriter: "writer killed (-9)",
+}

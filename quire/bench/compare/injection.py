@@ -1,0 +1,130 @@
+"""Does to a running cluster what a scenario says, and takes down when.
+
+Leaves which fault strikes when to `quire.bench.compare.scenarios`.
+
+Invariants: `heal` leaves no process stopped and no byte held; what was killed stays so unless a
+step starts it again.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass
+from time import monotonic
+from typing import Any, Final
+
+from quire.bench.compare import faults as f
+from quire.bench.compare.delaying_proxy import DelayingProxy
+from quire.bench.compare.scenarios import Step
+from quire.errors import LocalClusterError
+from quire.local.local_bookie import LocalBookie
+from quire.local_cluster import LocalCluster
+
+BEFORE_KILL_S: Final = 0.6
+"""What is read of a bookie ahead of a kill has so long."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Something done to the cluster; the moment is that of the machine's monotonic clock."""
+
+    at: float
+    label: str
+
+
+class Injector:
+    """Performs the steps of one run."""
+
+    def __init__(
+        self,
+        cluster: LocalCluster,
+        members: Sequence[LocalBookie],
+        proxies: Mapping[str, DelayingProxy],
+        kill_writer: Callable[[], None],
+    ) -> None:
+        self.marks: list[Mark] = []
+        self._cluster = cluster
+        self._members = members
+        self._proxies = proxies
+        self._kill_writer = kill_writer
+        self._slowing: list[asyncio.Task[None]] = []
+        self._starting: list[asyncio.Task[None]] = []
+
+    async def run(
+        self, steps: Sequence[Step], start: float, before: Callable[[], Coroutine[Any, Any, None]]
+    ) -> None:
+        """Perform every step in its time, counted from `start`; call `before` ahead of a kill."""
+        for step in steps:
+            if isinstance(step.fault, f.KillBookie):
+                await asyncio.sleep(max(0.0, start + step.at_s - monotonic() - BEFORE_KILL_S))
+                await before()
+            await asyncio.sleep(max(0.0, start + step.at_s - monotonic()))
+            await self._perform(step.fault)
+        await asyncio.gather(*self._starting)
+
+    async def heal(self) -> None:
+        """Let everything that still runs go on at full speed."""
+        await self._end_slowness()
+        for bookie in self._members:
+            if bookie.is_running:
+                bookie.resume()
+
+    async def _perform(self, fault: f.Fault) -> None:
+        self.marks.append(Mark(monotonic(), f.describe(fault)))
+        match fault:
+            case f.PauseBookie(member):
+                self._members[member].pause()
+            case f.ResumeBookie(member):
+                self._members[member].resume()
+            case f.KillBookie(member):
+                self._members[member].kill()
+            case f.RestartBookie(member):
+                self._starting.append(asyncio.ensure_future(self._start_again(member)))
+            case f.SlowBookie(member, stopped_s, period_s):
+                bookie = self._members[member]
+                self._slow(bookie.pause, bookie.resume, stopped_s, period_s)
+            case f.DelayNetwork(member, delay_s):
+                self._proxies[self._members[member].address].delay_s = delay_s
+            case f.SlowZooKeeper(stopped_s, period_s):
+                server = self._cluster.zookeeper
+                self._slow(server.pause, server.resume, stopped_s, period_s)
+            case f.PauseZooKeeper():
+                self._cluster.zookeeper.pause()
+            case f.HealSlowness():
+                await self._end_slowness()
+            case f.KillWriter():
+                self._kill_writer()
+
+    async def _start_again(self, member: int) -> None:
+        await self._members[member].restart()
+        self.marks.append(Mark(monotonic(), f"bookie {member + 1} serves again"))
+
+    def _slow(
+        self, stop: Callable[[], None], go_on: Callable[[], None], stopped_s: float, period_s: float
+    ) -> None:
+        self._slowing.append(asyncio.ensure_future(_alternate(stop, go_on, stopped_s, period_s)))
+
+    async def _end_slowness(self) -> None:
+        for task in self._slowing:
+            task.cancel()
+        await asyncio.gather(*self._slowing, return_exceptions=True)
+        self._slowing.clear()
+        for proxy in self._proxies.values():
+            proxy.delay_s = 0.0
+        self._cluster.zookeeper.resume()
+
+
+async def _alternate(
+    stop: Callable[[], None], go_on: Callable[[], None], stopped_s: float, period_s: float
+) -> None:
+    """Stop and let go on, for ever; leave it running when cancelled."""
+    try:
+        while True:
+            begun = monotonic()
+            stop()
+            await asyncio.sleep(stopped_s)
+            go_on()
+            await asyncio.sleep(max(0.0, begun + period_s - monotonic()))
+    finally:
+        with contextlib.suppress(LocalClusterError, AssertionError):  # it ended meanwhile
+            go_on()

@@ -1,0 +1,106 @@
+"""Starts a writing process, tells it when to begin, and waits for its end.
+
+Leaves what it does to `quire.bench.compare.load`.
+
+Invariant: the process never outlives us: its standard input ends with us, and it with that.
+"""
+
+import asyncio
+import contextlib
+import json
+import sys
+from asyncio.subprocess import PIPE, Process
+from pathlib import Path
+from typing import Final
+
+from quire.bench.compare.load import LoadSpec
+
+READY_TIMEOUT_S: Final = 30.0
+LINE_BYTES_MAX: Final = 1024 * 1024
+
+
+class LoadError(Exception):
+    """A writing process did not get ready or did not end as it should; says what it printed."""
+
+
+class LoadProcess:
+    """One writing process."""
+
+    def __init__(self, spec: LoadSpec) -> None:
+        self.spec = spec
+        self._process: Process | None = None
+        self._errors = Path(f"{spec.journal}.errors")
+
+    async def start(self) -> list[str]:
+        """Start it; return its ledger's ensemble once it is ready (a successor's is empty). Raises
+        LoadError.
+        """
+        with self._errors.open("wb") as errors:
+            self._process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-m",
+                "quire.bench.compare.load",
+                self.spec.as_text(),
+                stdin=PIPE,
+                stdout=PIPE,
+                stderr=errors,
+                limit=LINE_BYTES_MAX,
+                start_new_session=True,  # a Ctrl-C at the terminal is for us: we stop it
+            )
+        assert self._process.stdout is not None, "its output is a pipe"
+        try:
+            line = await asyncio.wait_for(self._process.stdout.readline(), READY_TIMEOUT_S)
+        except TimeoutError:
+            raise LoadError(f"the writer was not ready in time: {self._said()}") from None
+        if not line:
+            raise LoadError(f"the writer ended at its start: {self._said()}")
+        ensemble: list[str] = json.loads(line)["ensemble"]
+        return ensemble
+
+    def begin(self, moment: float) -> None:
+        """Tell it when its schedule starts."""
+        self._tell(f"go {moment!r}\n")
+
+    def take_over(self, moment: float, ledger_id: int) -> None:
+        """Tell a successor to recover a ledger and go on with the schedule begun at a moment."""
+        self._tell(f"take {moment!r} {ledger_id}\n")
+
+    def kill(self) -> None:
+        """Kill -9."""
+        assert self._process is not None, "it was started"
+        with contextlib.suppress(ProcessLookupError):
+            self._process.kill()
+
+    async def wait(self, timeout_s: float) -> int:
+        """Wait for its end; return its status. Raises LoadError when it takes longer."""
+        assert self._process is not None, "it was started"
+        try:
+            return await asyncio.wait_for(self._process.wait(), timeout_s)
+        except TimeoutError:
+            raise LoadError(
+                f"the writer did not end in {timeout_s:.0f} s: {self._said()}"
+            ) from None
+
+    async def require_success(self, timeout_s: float) -> None:
+        """Wait for its end. Raises LoadError with what it printed unless that was in order."""
+        status = await self.wait(timeout_s)
+        if status != 0:
+            raise LoadError(f"the writer ended with status {status}: {self._said()}")
+
+    async def aclose(self) -> None:
+        """End it if it still runs."""
+        if self._process is None:
+            return
+        if self._process.returncode is None:
+            self.kill()
+            await self._process.wait()
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+
+    def _tell(self, text: str) -> None:
+        assert self._process is not None, "it was started"
+        assert self._process.stdin is not None, "its input is a pipe"
+        self._process.stdin.write(text.encode())
+
+    def _said(self) -> str:
+        return self._errors.read_text(errors="replace").strip()[-2_000:] or "(it printed nothing)"

@@ -1,0 +1,227 @@
+"""Runs configurations through scenarios, one cell after the other, each on a cluster of its own.
+
+Leaves the load to `quire.bench.compare.load_process`, faults to `quire.bench.compare.injection`,
+and figures to `quire.bench.compare.measuring` and `quire.bench.compare.durability`.
+
+Invariants: nothing is shared by two runs; the order of configurations is turned by one with every
+repetition, so that a slow spell of the machine meets all alike; a run that fails is a result too.
+"""
+
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from time import monotonic
+from typing import Final
+
+from ledger_client import LedgerError
+from metadata.errors import MetadataError
+from quire.bench.compare import configurations, measuring, scenarios
+from quire.bench.compare.bookie_meters import BookieMeters
+from quire.bench.compare.configurations import Configuration
+from quire.bench.compare.delaying_proxy import DelayingProxy
+from quire.bench.compare.durability import LedgerSafety, examine
+from quire.bench.compare.injection import Injector, Mark
+from quire.bench.compare.journal import Journal, read_journal
+from quire.bench.compare.load import LoadSpec
+from quire.bench.compare.load_process import LoadError, LoadProcess
+from quire.bench.compare.results import Cell, FailedRun, PerSecond, RunResult, Takeover
+from quire.bench.compare.scenarios import Scenario
+from quire.errors import LocalClusterError
+from quire.local_cluster import LocalCluster
+
+BEGIN_AFTER_S: Final = 0.3
+END_MARGIN_S: Final = 30.0
+SLICE_COUNT: Final = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is compared, and how much of it."""
+
+    configurations: tuple[str, ...]
+    scenarios: tuple[str, ...]
+    rates: tuple[float, ...]
+    entry_bytes: int
+    repeat: int
+    scale: float
+    """By how much the scenarios' times are stretched."""
+    first_repetition: int = 0
+    """Earlier ones are in the directory already."""
+
+    def cells(self) -> Iterator[Cell]:
+        """Yield every run, in order."""
+        for repetition in range(self.first_repetition, self.first_repetition + self.repeat):
+            turn = repetition % len(self.configurations)
+            turned = (*self.configurations[turn:], *self.configurations[:turn])
+            for scenario in self.scenarios:
+                for rate in self.rates:
+                    for name in turned:
+                        yield Cell(name, scenario, rate, repetition)
+
+
+@dataclass(slots=True)
+class _Run:
+    """What one run has while it goes on."""
+
+    cell: Cell
+    configuration: Configuration
+    scenario: Scenario
+    directory: Path
+    spec: LoadSpec
+    start: float = 0.0
+    written_bytes: int = 0
+
+
+async def run_all(
+    plan: Plan, on_result: Callable[[RunResult | FailedRun], None]
+) -> list[RunResult | FailedRun]:
+    """Run every cell; tell of each as it ends."""
+    found: list[RunResult | FailedRun] = []
+    for cell in plan.cells():
+        result = await run_cell(cell, plan)
+        found.append(result)
+        on_result(result)
+    return found
+
+
+async def run_cell(cell: Cell, plan: Plan) -> RunResult | FailedRun:
+    """Run one cell."""
+    configuration = configurations.BY_NAME[cell.configuration]
+    scenario = scenarios.BY_NAME[cell.scenario].scaled(plan.scale)
+    directory = Path(tempfile.mkdtemp(prefix="quire-compare-"))
+    spec = LoadSpec(
+        metadata_uri="",
+        configuration=cell.configuration,
+        rate=cell.rate,
+        seconds=scenario.seconds,
+        entry_bytes=plan.entry_bytes,
+        journal=str(directory / "first"),
+        bursts=tuple((burst.at_s, burst.count) for burst in scenario.bursts),
+        zones_at_s=scenario.zones_at_s,
+    )
+    try:
+        return await _run(_Run(cell, configuration, scenario, directory, spec))
+    except (LoadError, LocalClusterError, LedgerError, MetadataError) as error:
+        return FailedRun(cell, f"{type(error).__name__}: {error}")
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+async def _run(run: _Run) -> RunResult:
+    bookie_count = run.configuration.quorum.ensemble + run.scenario.spares
+    async with AsyncExitStack() as stack:
+        cluster = await stack.enter_async_context(LocalCluster(bookies=bookie_count))
+        proxies: dict[str, DelayingProxy] = {}
+        if run.scenario.delays_network:
+            for bookie in cluster.bookies:
+                proxies[bookie.address] = await DelayingProxy(bookie.address).start()
+                stack.push_async_callback(proxies[bookie.address].aclose)
+        redirects = tuple((address, proxy.address) for address, proxy in proxies.items())
+        run.spec = replace(run.spec, metadata_uri=cluster.metadata_uri, redirects=redirects)
+        marks = await _load(run, cluster, proxies, stack)
+        journal = _whole_journal(run)
+        safety = await examine(cluster.metadata_uri, measuring.last_acknowledged(journal.acks))
+    return _result(run, journal, marks, safety)
+
+
+async def _load(
+    run: _Run, cluster: LocalCluster, proxies: dict[str, DelayingProxy], stack: AsyncExitStack
+) -> tuple[Mark, ...]:
+    """Write while the scenario's faults strike; return them once the writer has ended."""
+    writer = LoadProcess(run.spec)
+    stack.push_async_callback(writer.aclose)
+    ensemble = await writer.start()
+    writers = [writer]
+    if run.scenario.kills_writer:
+        later = replace(
+            run.spec, journal=str(run.directory / "second"), earlier_journal=run.spec.journal
+        )
+        writers.append(LoadProcess(later))
+        stack.push_async_callback(writers[-1].aclose)
+        await writers[-1].start()
+
+    def kill_writer() -> None:
+        writer.kill()
+        opened = read_journal(Path(run.spec.journal)).of_kind("ledger_opened")
+        writers[-1].take_over(run.start, opened[-1]["ledger_id"])
+
+    members = [next(b for b in cluster.bookies if b.id == name) for name in ensemble]
+    others = [bookie for bookie in cluster.bookies if bookie not in members]
+    injector = Injector(cluster, [*members, *others], proxies, kill_writer)
+    meters = BookieMeters(cluster.bookies)
+    await meters.read()
+    run.start = monotonic() + BEGIN_AFTER_S
+    writer.begin(run.start)
+    try:
+        await injector.run(run.scenario.steps, run.start, meters.read)
+        await writers[-1].require_success(run.scenario.seconds + END_MARGIN_S)
+    finally:
+        await injector.heal()
+    await meters.read()
+    run.written_bytes = meters.written_bytes
+    return tuple(Mark(mark.at - run.start, mark.label) for mark in injector.marks)
+
+
+def _whole_journal(run: _Run) -> Journal:
+    """Join the journals of the writer and its successor."""
+    first = read_journal(Path(run.spec.journal))
+    second = read_journal(run.directory / "second")
+    notes = sorted((*first.notes, *second.notes), key=lambda note: float(note["at"]))
+    return Journal((*first.acks, *second.acks), tuple(notes))
+
+
+def _result(
+    run: _Run, journal: Journal, marks: tuple[Mark, ...], safety: list[LedgerSafety]
+) -> RunResult:
+    seconds = run.scenario.seconds
+    counters = journal.of_kind("load_ended")
+    waited = max((float(note["at"]) for note in counters), default=run.start + seconds)
+    found = measuring.latencies(run.spec.due(), journal.acks, run.start, waited - run.start)
+    acked = max(1, len(found.acked_at))
+    sent = measuring.grown(journal, "add_bytes_sent")
+    quorum = run.configuration.quorum
+    kinds = Counter(
+        str(note["kind"])
+        for note in journal.notes
+        if note["at"] >= run.start and note["kind"][0].isupper()  # an event of the client
+    )
+    return RunResult(
+        cell=run.cell,
+        seconds=seconds,
+        entry_bytes=run.spec.entry_bytes,
+        latency=found.histogram(),
+        per_second=PerSecond(
+            measuring.acked_per_second(found.acked_at, seconds),
+            tuple(measuring.slices(found, seconds, max(1, round(seconds)))),
+        ),
+        slices=tuple(measuring.slices(found, seconds, SLICE_COUNT)),
+        unacknowledged_count=found.unacknowledged_count,
+        failed_appends=sum(int(note["failed_appends"]) for note in counters),
+        refused_count=sum(int(note["refused_count"]) for note in counters),
+        late_ms_max=max((float(note["late_s_max"]) for note in counters), default=0.0) * 1e3,
+        silence=measuring.silence(found.acked_at, seconds),
+        marks=marks,
+        changes=tuple(measuring.changes(journal, run.start)),
+        at_ack_quorum=measuring.at_ack_quorum(journal, run.start),
+        zones=measuring.zones(
+            journal, run.start, run.scenario.zones_at_s, all_acknowledge=quorum.write == quorum.ack
+        ),
+        written_bytes_per_entry=run.written_bytes / acked,
+        sent_bytes_per_entry=None if run.scenario.kills_writer else sent / acked,
+        safety=tuple(safety),
+        takeover=_takeover(run, journal, marks) if run.scenario.kills_writer else None,
+        events=dict(sorted(kinds.items())),
+    )
+
+
+def _takeover(run: _Run, journal: Journal, marks: tuple[Mark, ...]) -> Takeover:
+    killed = marks[0].at + run.start
+    closed = [float(note["at"]) - killed for note in journal.of_kind("recovered")]
+    opened = [note["ledger_id"] for note in journal.of_kind("ledger_opened")]
+    acks = [ack.at - killed for ack in journal.acks if ack.ledger_id == opened[-1]]
+    has_new_ledger = len(opened) > 1 and bool(acks)
+    return Takeover(closed[0] if closed else None, min(acks) if has_new_ledger else None)

@@ -1,0 +1,95 @@
+"""Plays writers that die: another process recovers their ledgers and goes on in new ones.
+
+Leaves whether a recovery can tell the end of a ledger to the product's `covers`, and closing and
+opening ledgers to `appending`.
+
+Invariants: a dead writer's seat appends nothing until its ledger is closed; a recovery that is not
+covered waits, and is given up only if no return of a bookie could cover it.
+
+Source: protocol rules 3.2, 7.1-7.5, 9.2, 11.5.
+"""
+
+from collections.abc import Callable
+from functools import partial
+
+from ledger_client.protocol.quorum import covers
+from metadata.ids import BookieId
+from quire.bench.fleet.appending import Appending
+from quire.bench.fleet.assumptions import HOUR_S
+from quire.bench.fleet.ledgers import Hold, Ledger, Seat
+from quire.bench.fleet.world import World
+
+RECOVERY_WRITES = 3
+"""Writes of metadata: recovery begun, ledger closed, next ledger created."""
+
+
+class Recovering:
+    """Dead writers, and those who take over."""
+
+    def __init__(self, world: World, appending: Appending) -> None:
+        self._world = world
+        self._appending = appending
+        self._undecided: dict[int, Seat] = {}
+        self._unattended: dict[int, Seat] = {}
+
+    def client_died(self, client: int) -> None:
+        """All ledgers of one process have lost their writer."""
+        delay_s = self._world.assumptions.takeover_s
+        for seat in self._world.seats:
+            if seat.client == client and seat.hold in (Hold.NONE, Hold.CHANGING):
+                seat.hold = Hold.RECOVERING
+                self._appending.judge(seat)
+                self._world.agenda.after(delay_s, partial(self._recover, seat, seat.ledger))
+
+    def retry(self) -> None:
+        """Try again what needed ZooKeeper or a bookie."""
+        unattended, self._unattended = self._unattended, {}
+        for seat in (*unattended.values(), *list(self._undecided.values())):
+            self._recover(seat, seat.ledger)
+
+    def _recover(self, seat: Seat, ledger: Ledger) -> None:
+        if seat.ledger is not ledger or seat.hold is not Hold.RECOVERING:
+            return
+        if not self._world.metadata_store.is_up:
+            self._unattended[seat.number] = seat
+            return
+        if not self._is_covered(seat, self._world.bookies.answers):
+            self._wait(seat)
+            return
+        self._finish(seat)
+
+    def _is_covered(self, seat: Seat, is_known: Callable[[BookieId], bool]) -> bool:
+        metadata = seat.ledger.metadata
+        quorum = metadata.quorum_of(metadata.last_fragment)
+        return covers(quorum, [p for p, each in enumerate(seat.ensemble) if is_known(each)])
+
+    def _wait(self, seat: Seat) -> None:
+        if seat.undecided_s is None:
+            seat.undecided_s = self._world.now
+            self._world.measures.undecided_count += 1
+            self._undecided[seat.number] = seat
+            delay_s = self._world.assumptions.give_up_hours * HOUR_S
+            self._world.agenda.after(delay_s, partial(self._give_up, seat, seat.ledger))
+
+    def _give_up(self, seat: Seat, ledger: Ledger) -> None:
+        if seat.ledger is not ledger or seat.undecided_s is None:
+            return
+        if self._is_covered(seat, self._world.bookies.is_intact) or (
+            not self._world.metadata_store.is_up
+        ):
+            delay_s = self._world.assumptions.give_up_hours * HOUR_S
+            self._world.agenda.after(delay_s, partial(self._give_up, seat, ledger))
+            return
+        self._world.measures.given_up_count += 1
+        self._finish(seat)
+
+    def _finish(self, seat: Seat) -> None:
+        world = self._world
+        if seat.undecided_s is not None:
+            world.measures.undecided(seat.undecided_s, world.now)
+            seat.undecided_s = None
+            self._undecided.pop(seat.number, None)
+        world.measures.recovery_count += 1
+        done_s = world.metadata_store.write(RECOVERY_WRITES) + world.assumptions.recovery_s
+        self._appending.close(seat)
+        self._appending.open_ledger(seat, done_s)

@@ -1,0 +1,128 @@
+"""Holds what all parts of one simulated fleet share.
+
+Leaves every decision to the parts: `appending`, `recovering`, `copying`.
+
+Invariants: `written_by` names a bookie for each seat whose last fragment names it, and `held_by`
+for each ledger any of whose fragments does; `lacking` where the ledger has a gap of it.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from random import Random
+
+from metadata.ids import BookieId, LedgerId
+from metadata.ledgers.ledger_metadata import LedgerMetadata
+from quire.bench.fleet.agenda import Agenda
+from quire.bench.fleet.assumptions import HOUR_S, Assumptions
+from quire.bench.fleet.bookies import Bookies
+from quire.bench.fleet.configurations import Configuration
+from quire.bench.fleet.ledgers import Ledger, Seat
+from quire.bench.fleet.measures import Measures
+from quire.bench.fleet.tracking import CopyTracker
+
+
+class World:
+    """One fleet under one configuration."""
+
+    def __init__(self, configuration: Configuration, assumptions: Assumptions, seed: int) -> None:
+        self.configuration = configuration
+        self.assumptions = assumptions
+        # Ledgers written before the measured time fill the disks; nothing fails until then.
+        self.agenda = Agenda(-(assumptions.retention_hours + assumptions.ledger_hours) * HOUR_S)
+        self.bookies = Bookies(assumptions, Random(f"{seed}/placement"))
+        self.metadata_store = MetadataStoreModel(assumptions, self.agenda)
+        self.measures = Measures(assumptions.end_s)
+        self.existing = CopyTracker(self.bookies.lost, configuration.replica_count)
+        self.readable = CopyTracker(self.bookies.silent, 1)
+        self.seats: list[Seat] = []
+        self.written_by: dict[BookieId, dict[int, Seat]] = {}
+        self.held_by: dict[BookieId, dict[LedgerId, Ledger]] = {}
+        self.lacking: dict[BookieId, dict[LedgerId, Ledger]] = {}
+
+    @property
+    def now(self) -> float:
+        """The present."""
+        return self.agenda.now
+
+    @property
+    def is_measuring(self) -> bool:
+        """Whether the measured time has begun."""
+        return self.agenda.now >= 0
+
+    def alter(self, ledger: Ledger, change: Callable[[], None]) -> None:
+        """Change something about a ledger's copies, and count what was and what is."""
+        self.existing.before(ledger, self.now)
+        self.readable.before(ledger, self.now)
+        change()
+        self.existing.after(ledger, self.now)
+        self.readable.after(ledger, self.now)
+
+    def store(self, ledger: Ledger, metadata: LedgerMetadata) -> None:
+        """Put new metadata of a ledger in force."""
+        if metadata.fragments is ledger.metadata.fragments:  # closed, and on the same bookies
+            ledger.metadata = metadata
+            return
+        old = _members(ledger.metadata)
+        ledger.metadata = metadata
+        new = _members(metadata)
+        for each in new:
+            if each not in old:
+                self.held_by.setdefault(each, {})[ledger.number] = ledger
+        for each in old:
+            if each not in new:
+                self.held_by[each].pop(ledger.number, None)
+                self.drop_gaps(ledger, each)
+
+    def enter(self, ledger: Ledger) -> None:
+        """Begin to keep a new ledger."""
+        for each in _members(ledger.metadata):
+            self.held_by.setdefault(each, {})[ledger.number] = ledger
+
+    def drop_gaps(self, ledger: Ledger, bookie_id: BookieId) -> None:
+        """Forget what a bookie lacks of a ledger."""
+        ledger.gaps.pop(bookie_id, None)
+        self.lacking.get(bookie_id, {}).pop(ledger.number, None)
+
+    def seat_at(self, seat: Seat, ensemble: tuple[BookieId, ...]) -> None:
+        """Note who writes for a seat from now on."""
+        for each in ensemble:
+            self.written_by.setdefault(each, {})[seat.number] = seat
+
+    def unseat(self, seat: Seat) -> None:
+        """Note that nobody writes for a seat."""
+        for each in seat.ensemble:
+            self.written_by[each].pop(seat.number, None)
+
+    def delete_later(self, ledger: Ledger) -> None:
+        """Delete a closed ledger once it was kept for as long as it has to be."""
+        retention_s = self.assumptions.retention_hours * HOUR_S
+        self.agenda.after(retention_s, partial(self._delete, ledger))
+
+    def _delete(self, ledger: Ledger) -> None:
+        self.existing.forget(ledger, self.now)
+        self.readable.forget(ledger, self.now)
+        self.measures.stored(ledger, self.now)
+        ledger.is_deleted = True
+        for each in _members(ledger.metadata):
+            self.held_by[each].pop(ledger.number, None)
+            self.drop_gaps(ledger, each)
+
+
+class MetadataStoreModel:
+    """ZooKeeper: there or not, and so many writes a second."""
+
+    def __init__(self, assumptions: Assumptions, agenda: Agenda) -> None:
+        self._assumptions = assumptions
+        self._agenda = agenda
+        self._free_s = agenda.now
+        self.is_up = True
+
+    def write(self, count: int = 1) -> float:
+        """Queue so many writes behind those of others; return when they are done."""
+        begin_s = max(self._free_s, self._agenda.now)
+        self._free_s = begin_s + count / self._assumptions.zookeeper_writes
+        return self._free_s
+
+
+def _members(metadata: LedgerMetadata) -> dict[BookieId, None]:
+    return dict.fromkeys(each for fragment in metadata.fragments for each in fragment.ensemble)

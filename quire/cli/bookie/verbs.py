@@ -1,0 +1,127 @@
+"""`quire bookie VERB`: declares the verbs and their arguments.
+
+Leaves what they do to `bookie_server` and `bookie_registry`, of which only the one that is needed
+is imported: a bookie's process should hold nothing of the client.
+"""
+
+import argparse
+
+from bookie.options import OPTIONS, TABLE
+from quire.cli.command_line import Noun, entry_id, later, ledger_id, not_negative, positive
+from quire.cli.server_options import add_option_flags
+
+SERVER = "quire.cli.bookie.bookie_server"
+REGISTRY = "quire.cli.bookie.bookie_registry"
+OFFLINE = "quire.cli.bookie.bookie_offline"
+REPLICA = "quire.cli.bookie.bookie_replica"
+ID_HELP = "the bookie's id, as in `quire bookie list`"
+DIR_HELP = "the bookie's data_dir"
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of `quire bookie`."""
+    noun = Noun("bookie", "Bookies: the processes that store entries.")
+    make = noun.verb(
+        "format",
+        later(SERVER, "format_directory"),
+        "make a new bookie in an empty directory",
+        needs_cluster=False,
+    )
+    add_option_flags(make, TABLE, OPTIONS, "store_true")
+    make.add_argument("--prefix", default="bookie", help="how its id begins (default: bookie)")
+    run = noun.verb(
+        "run",
+        later(SERVER, "run"),
+        "run a bookie, or one for each [[bookie]] table of the file",
+        needs_cluster=False,
+    )
+    add_option_flags(run, TABLE, OPTIONS, "store_true")
+    run.add_argument(
+        "--format-if-empty", metavar="PREFIX", help="first make a new bookie if there is none"
+    )
+    check = noun.verb(
+        "check",
+        later(SERVER, "check"),
+        "read a stopped bookie's whole log and test every checksum",
+        needs_cluster=False,
+    )
+    check.add_argument("data_dir", metavar="DIR", help=DIR_HELP)
+    _add_offline_verbs(noun)
+    noun.verb("list", later(REGISTRY, "list_all"), "list every bookie, up or not")
+    info = noun.verb("info", later(REGISTRY, "info"), "print what one bookie says of itself")
+    info.add_argument("bookie", metavar="ID", help=ID_HELP)
+    readonly = noun.verb(
+        "readonly",
+        later(REGISTRY, "switch_read_only"),
+        "make a bookie read-only (on), or end that (off); it survives a restart",
+    )
+    readonly.add_argument("bookie", metavar="ID", help=ID_HELP)
+    readonly.add_argument("switch", choices=("on", "off"), help="on: it takes no new entries")
+    accept = noun.verb(
+        "accept-metadata",
+        later(REGISTRY, "accept_metadata"),
+        "accept a metadata service that was restored from a backup: the bookie removes again the "
+        "ledgers that this one does not know",
+    )
+    accept.add_argument("bookie", metavar="ID", help=ID_HELP)
+    _add_replica_verbs(noun)
+    return noun.parser
+
+
+def _add_offline_verbs(noun: Noun) -> None:
+    segments = noun.verb(
+        "segments",
+        later(OFFLINE, "segments"),
+        "list a stopped bookie's segment files, and what each holds",
+        needs_cluster=False,
+    )
+    segments.add_argument("data_dir", metavar="DIR", help=DIR_HELP)
+    dump = noun.verb(
+        "dump",
+        later(OFFLINE, "dump"),
+        "print the records of one segment file of a stopped bookie",
+        needs_cluster=False,
+    )
+    dump.add_argument(
+        "segment", metavar="SEGMENT_FILE", help="DIR/log/00000001.log, or a copy of it anywhere"
+    )
+    dump.add_argument("--ledger", metavar="ID", type=ledger_id, help="only this ledger's records")
+    dump.add_argument(
+        "--from", dest="first", metavar="OFFSET", type=not_negative, default=0, help="begin there"
+    )
+    dump.add_argument("--limit", metavar="N", type=positive, help="print at most so many records")
+    rebuild = noun.verb(
+        "rebuild-index",
+        later(OFFLINE, "rebuild"),
+        "make a stopped bookie's index anew from the old one and every segment",
+        needs_cluster=False,
+    )
+    rebuild.add_argument("data_dir", metavar="DIR", help=DIR_HELP)
+    rebuild.add_argument(
+        "--discard", action="store_true", help="do not keep the old index as data.mdb.old-N"
+    )
+    rebuild.add_argument(
+        "--accept-limbo",
+        action="store_true",
+        help="go on where fences or deletions may be lost: the bookie is then in limbo",
+    )
+
+
+def _add_replica_verbs(noun: Noun) -> None:
+    entry = noun.verb(
+        "entry", later(REPLICA, "entry"), "read one bookie's own copy of an entry, and judge it"
+    )
+    entry.add_argument("bookie", metavar="ID", help=ID_HELP)
+    entry.add_argument("ledger", metavar="LEDGER", type=ledger_id, help="the ledger's id")
+    entry.add_argument("entry", metavar="ENTRY", type=entry_id, help="the entry's id, from 0")
+    payload = entry.add_mutually_exclusive_group()
+    payload.add_argument("--raw", action="store_true", help="print the payload alone")
+    payload.add_argument("--to", metavar="FILE", help="write the payload to a file")
+    compare = noun.verb(
+        "compare", later(REPLICA, "compare"), "compare what two bookies hold of a ledger"
+    )
+    compare.add_argument("a", metavar="A", help=ID_HELP)
+    compare.add_argument("b", metavar="B", help="the id of another one")
+    compare.add_argument("ledger", metavar="LEDGER", type=ledger_id, help="the ledger's id")
+    for verb in (entry, compare):
+        verb.add_argument("--password-file", metavar="FILE", help="holds the ledger's password")

@@ -1,0 +1,164 @@
+"""`quire ledger export|import`: a ledger to a file, and back into a new ledger.
+
+Leaves the file's bytes to `quire.ledger_file`.
+"""
+
+import argparse
+import contextlib
+import os
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from ledger_client import LedgerClient, LedgerError, LedgerInfo, Quorum
+from metadata.ledgers.ledger_metadata import QuorumSpec
+from quire.cli.command_line import metadata_address
+from quire.cli.ledger.ledger_options import creation_of, password_of
+from quire.cli.output import Output
+from quire.cli.progress import Progress
+from quire.errors import DamagedFileError, ExitCode, UsageError
+from quire.ledger_file import (
+    BLOCK_ENTRIES_MAX,
+    FileHeader,
+    InSyncHeader,
+    LedgerFileReader,
+    LedgerFileWriter,
+)
+from quire.pipelined_append import PipelinedAppend
+
+PIPE: Final = "-"
+
+
+async def export(arguments: argparse.Namespace, output: Output) -> int:
+    """Write a ledger, up to its last confirmed entry, to a file that appears only once whole."""
+    password = password_of(arguments)
+    async with (
+        LedgerClient(metadata_address(arguments)) as client,
+        client.open_ledger(arguments.ledger, password=password) as reader,
+    ):
+        info = reader.info
+        last = await reader.refresh_last_confirmed()
+        with _file_to_write(arguments.file) as stream:
+            writer = LedgerFileWriter(stream, _header(info))
+            progress = Progress(output, "exported", "entries", last + 1)
+            if last >= 0:
+                async for batch in reader.read(0, last):
+                    payloads = [entry.data for entry in batch]
+                    for start in range(0, len(payloads), BLOCK_ENTRIES_MAX):
+                        writer.add(payloads[start : start + BLOCK_ENTRIES_MAX])
+                    progress.advance(len(payloads))
+            writer.end()
+            progress.end()
+    told = {
+        "ledger_id": info.ledger_id,
+        "state": str(info.state),
+        "entry_count": writer.entry_count,
+        "length": writer.payload_bytes,
+        "file": arguments.file,
+    }
+    if arguments.file != PIPE:
+        output.record(told)
+    return ExitCode.DONE
+
+
+async def import_file(arguments: argparse.Namespace, output: Output) -> int:
+    """Append what a file holds to a new ledger, which is deleted again if the file is damaged."""
+    with _file_to_read(arguments.file) as stream:
+        source = LedgerFileReader(stream)
+        header = source.header
+        creation = creation_of(arguments, _quorum_of(header))
+        custom = {**header.custom_metadata, **creation.custom_metadata}
+        creation = replace(creation, custom_metadata=custom)
+        async with LedgerClient(metadata_address(arguments)) as client:
+            ledger = await creation.create_with(client)
+            progress = Progress(output, "imported", "entries")
+            try:
+                async with PipelinedAppend(ledger, progress.advance) as pipeline:
+                    for payloads in source.blocks():
+                        await pipeline.add(payloads)
+            except DamagedFileError as error:
+                await ledger.aclose()
+                await client.delete_ledger(ledger.id)
+                raise DamagedFileError(f"{error}; ledger {ledger.id}, begun, is deleted") from error
+            finally:
+                progress.end()
+                await ledger.aclose()
+    output.record(
+        {
+            "ledger_id": ledger.id,
+            "entry_count": source.entry_count,
+            "length": source.payload_bytes,
+            "exported_ledger_id": header.ledger_id,
+        }
+    )
+    return ExitCode.DONE
+
+
+def _header(info: LedgerInfo) -> FileHeader:
+    return FileHeader(
+        ledger_id=info.ledger_id,
+        state=str(info.state),
+        ensemble_size=info.quorum.ensemble_size,
+        write_quorum=info.quorum.write_quorum,
+        ack_quorum=info.quorum.ack_quorum,
+        digest=str(info.digest),
+        custom_metadata=dict(info.metadata),
+        in_sync=_in_sync_of(info.quorum),
+    )
+
+
+def _in_sync_of(quorum: QuorumSpec) -> InSyncHeader | None:
+    if not quorum.is_in_sync:
+        return None
+    return {
+        "min_in_sync": quorum.min_in_sync,
+        "replica_lag_time_max_ms": quorum.replica_lag_time_max_ms,
+    }
+
+
+def _quorum_of(header: FileHeader) -> Quorum:
+    """Return the quorum that the exported ledger had. Raises DamagedFileError for none."""
+    try:
+        if header.in_sync is None:
+            return Quorum(header.ensemble_size, header.write_quorum, header.ack_quorum)
+        lag_s = header.in_sync["replica_lag_time_max_ms"] / 1000
+        least = header.in_sync["min_in_sync"]
+        return Quorum.in_sync(header.ensemble_size, least, replica_lag_time_max=lag_s)
+    except ValueError as error:
+        raise DamagedFileError(f"the header's quorum cannot be: {error}") from error
+
+
+@contextlib.contextmanager
+def _file_to_write(name: str) -> Iterator[BinaryIO]:
+    if name == PIPE:
+        if sys.stdout.isatty():
+            raise UsageError("a ledger's file is not for a terminal: name a file, or use a pipe")
+        yield sys.stdout.buffer
+        return
+    target = Path(name)
+    partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
+    try:
+        with partial.open("xb") as stream:
+            yield stream
+            stream.flush()
+            os.fsync(stream.fileno())
+        partial.replace(target)
+    except LedgerError:  # of the ledger, though a timeout is an OSError too
+        raise
+    except OSError as error:
+        raise UsageError(f"{name} cannot be written: {error}") from error
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _file_to_read(name: str) -> Iterator[BinaryIO]:
+    if name == PIPE:
+        yield sys.stdin.buffer
+        return
+    if not Path(name).is_file():
+        raise UsageError(f"{name} is not a file that can be read")
+    with Path(name).open("rb") as stream:
+        yield stream

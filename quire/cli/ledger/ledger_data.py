@@ -1,0 +1,141 @@
+"""`quire ledger append|read|tail`: moves entries between pipes and ledgers.
+
+Leaves opening and closing ledgers to the client, which ledger may be appended to to `quire.claims`,
+and cutting the input to `standard_input`.
+
+Format: a line is an entry without its newline; with -o json an entry is one line,
+`{"entry_id": 5, "data": "text"}`, or `"data_base64"` where it is not UTF-8.
+"""
+
+import argparse
+import base64
+import json
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from ledger_client import EntryBatch, LedgerClient, LedgerWriter
+from metadata.ids import LedgerId
+from quire.claims import claimed_writer
+from quire.cli.command_line import metadata_address
+from quire.cli.ledger.ledger_options import creation_of, password_of
+from quire.cli.output import Output, Row
+from quire.cli.progress import Progress
+from quire.cli.standard_input import read_blocks, read_lines
+from quire.errors import ExitCode
+from quire.pipelined_append import PipelinedAppend
+
+
+async def append(arguments: argparse.Namespace, output: Output) -> int:
+    """Append the standard input to a ledger of its own, then close that."""
+    descriptor, size = sys.stdin.fileno(), arguments.chunk_bytes
+    entries = read_lines(descriptor) if size is None else read_blocks(descriptor, size)
+    async with _writer(arguments) as ledger:
+        if output.remarks_to_person:
+            output.remark(f"appending to ledger {ledger.id}")
+        progress = Progress(output, "appended", "entries")
+        try:
+            async with PipelinedAppend(ledger, progress.advance) as pipeline:
+                async for group in entries:
+                    await pipeline.add(group)
+        finally:
+            progress.end()
+    info = ledger.info
+    row: Row = {
+        "ledger_id": info.id,
+        "state": str(info.state),
+        "last_entry_id": info.last_entry_id,
+        "length": info.length,
+    }
+    if output.as_json:
+        output.record(row)
+    else:
+        output.line(str(info.id))
+        output.remark(f"ledger {info.id}: {progress.done} entries, closed")
+    return ExitCode.DONE
+
+
+@asynccontextmanager
+async def _writer(arguments: argparse.Namespace) -> AsyncIterator[LedgerWriter]:
+    """Open a new ledger, or one that was created and has no writer yet."""
+    address, creation = metadata_address(arguments), creation_of(arguments)
+    if arguments.ledger is not None:
+        ledger_id = LedgerId(arguments.ledger)
+        async with claimed_writer(address, ledger_id, creation.password) as ledger:
+            yield ledger
+        return
+    async with LedgerClient(address) as client, creation.create_with(client) as ledger:
+        yield ledger
+
+
+async def read(arguments: argparse.Namespace, output: Output) -> int:
+    """Print the entries of a range, up to the last confirmed one."""
+    password = password_of(arguments)
+    async with (
+        LedgerClient(metadata_address(arguments)) as client,
+        client.open_ledger(arguments.ledger, password=password) as reader,
+    ):
+        last = arguments.last
+        if last is None:
+            last = await reader.refresh_last_confirmed()
+        if arguments.first > last:
+            return ExitCode.DONE
+        total = last - arguments.first + 1
+        await _print(reader.read(arguments.first, last), arguments, output, total)
+    return ExitCode.DONE
+
+
+async def tail(arguments: argparse.Namespace, output: Output) -> int:
+    """Print entries as they are confirmed; ends when the ledger is closed and read."""
+    password = password_of(arguments)
+    async with (
+        LedgerClient(metadata_address(arguments)) as client,
+        client.open_ledger(arguments.ledger, password=password) as reader,
+    ):
+        start = arguments.first
+        if start is None:
+            start = max(0, await reader.refresh_last_confirmed() + 1 - arguments.lines)
+        await _print(reader.tail(start=start), arguments, output, None)
+    return ExitCode.DONE
+
+
+async def _print(
+    batches: AsyncIterator[EntryBatch],
+    arguments: argparse.Namespace,
+    output: Output,
+    total: int | None,
+) -> None:
+    # A moving line would fall between the entries when both go to one terminal.
+    quiet = total is None or sys.stdout.isatty() or not output.remarks_to_person
+    progress = None if quiet else Progress(output, "read", "entries", total)
+    try:
+        async for batch in batches:
+            if output.as_json:
+                text = _json_lines(batch)
+            else:
+                text = b"".join(_lines(batch, b"" if arguments.raw else b"\n"))
+            sys.stdout.buffer.write(text)
+            if total is None:
+                sys.stdout.buffer.flush()  # whoever follows a ledger wants each entry now
+            if progress is not None:
+                progress.advance(len(batch))
+    finally:
+        if progress is not None:
+            progress.end()
+    sys.stdout.buffer.flush()
+
+
+def _lines(batch: EntryBatch, end: bytes) -> list[bytes]:
+    return [entry.data + end for entry in batch]
+
+
+def _json_lines(batch: EntryBatch) -> bytes:
+    return "".join(json.dumps(entry_as_json(e.id, e.data)) + "\n" for e in batch).encode()
+
+
+def entry_as_json(entry_id: int, data: bytes) -> dict[str, int | str]:
+    """Return an entry as JSON can hold it."""
+    try:
+        return {"entry_id": entry_id, "data": data.decode("utf-8")}
+    except UnicodeDecodeError:
+        return {"entry_id": entry_id, "data_base64": base64.b64encode(data).decode("ascii")}

@@ -1,0 +1,192 @@
+"""`quire ledger create|list|show|recover|delete`.
+
+Leaves the protocol to the client, and who may append to a created ledger to `quire.claims`.
+"""
+
+import argparse
+
+from ledger_client import LedgerClient, LedgerInfo, QuorumTimeoutError
+from ledger_client.cluster_access import Cluster, open_cluster, read_ledger
+from ledger_client.ledger_calls import NewLedger
+from metadata.errors import NodeNotFoundError
+from metadata.ids import ClientId, LedgerId
+from metadata.ledgers.ledger_metadata import LedgerState
+from metadata.paths import client_path
+from quire.claims import UNCLAIMED_NAME, create_unclaimed
+from quire.cli.as_json import fragments_as_json, text_or_base64
+from quire.cli.command_line import metadata_address
+from quire.cli.ledger.ledger_options import creation_of, password_of
+from quire.cli.output import Json, Output
+from quire.errors import ExitCode, NeedsConsentError, UsageError
+
+
+async def create(arguments: argparse.Namespace, output: Output) -> int:
+    """Make a ledger without a writer: whoever appends to it first becomes its writer."""
+    creation = creation_of(arguments)
+    wanted = NewLedger.of(
+        creation.quorum,
+        creation.ledger_id,
+        creation.digest,
+        creation.password,
+        creation.custom_metadata,
+    )
+    info = await create_unclaimed(metadata_address(arguments), wanted)
+    if output.as_json:
+        output.record(info_as_json(info))
+    else:
+        output.line(str(info.id))
+        if output.remarks_to_person:
+            output.remark(f"fill it, once: quire ledger append {info.id}")
+    return ExitCode.DONE
+
+
+async def list_all(arguments: argparse.Namespace, output: Output) -> int:
+    """List every ledger, in order of their ids."""
+    columns = ("ledger_id", "state", "last_entry_id", "length", "fragment_count", "quorum_text")
+    async with LedgerClient(metadata_address(arguments)) as client:
+        with output.listing(*columns) as listing:
+            async for info in client.list_ledgers():
+                listing.add({**info_as_json(info), "quorum_text": _quorum_text(info)})
+                if listing.count == arguments.limit:
+                    break
+    return ExitCode.DONE
+
+
+async def show(arguments: argparse.Namespace, output: Output) -> int:
+    """Print one ledger with its fragments; an open one with what is confirmed now."""
+    address, ledger_id = metadata_address(arguments), LedgerId(arguments.ledger)
+    async with LedgerClient(address) as client:
+        info = await client.ledger_info(ledger_id)
+        row = info_as_json(info)
+        if not info.is_closed and UNCLAIMED_NAME not in info.metadata:
+            opening = client.open_ledger(ledger_id, password=password_of(arguments))
+            row["last_confirmed"] = None
+            try:
+                async with opening as reader:
+                    row["last_confirmed"] = await reader.refresh_last_confirmed()
+            except QuorumTimeoutError as error:
+                output.remark(f"what is confirmed is not known: {error}")
+    if output.as_json:
+        output.record(row)
+        return ExitCode.DONE
+    fragments = row.pop("fragments")
+    assert isinstance(fragments, list)
+    output.record(row)
+    output.line("")
+    with output.listing("first_entry_id", "ensemble", "incoming") as listing:
+        for fragment in fragments:
+            listing.add(fragment)
+    return ExitCode.DONE
+
+
+async def recover(arguments: argparse.Namespace, output: Output) -> int:
+    """Fence a ledger, find its last entry and close it. A writer that is alive is refused."""
+    address, ledger_id = metadata_address(arguments), LedgerId(arguments.ledger)
+    if arguments.unclean and not arguments.yes:
+        plan = await _unclean_plan(address, ledger_id)
+        raise NeedsConsentError(plan, try_next=f"quire ledger recover {ledger_id} --unclean --yes")
+    async with open_cluster(address) as cluster:
+        ledger, _ = await read_ledger(cluster, ledger_id)
+        is_live = ledger.state is LedgerState.OPEN and await _is_up(cluster, ledger.writer)
+    if is_live and not arguments.yes:
+        raise NeedsConsentError(
+            f"ledger {ledger_id} is open and its writer, {ledger.writer}, is up: "
+            "it will be refused from now on, and what it has not confirmed may or may not remain",
+            try_next=f"quire ledger recover {ledger_id} --yes",
+        )
+    async with LedgerClient(address) as client:
+        call = client.recover_ledger_unclean if arguments.unclean else client.recover_ledger
+        info = await call(ledger_id, password=password_of(arguments))
+    row = info_as_json(info, short=not output.as_json)
+    if info.given_up:
+        first = info.given_up[0].first_entry_id
+        held = dict.fromkeys(each for part in info.given_up for each in part.ensemble)
+        output.remark(
+            f"given up: every entry from {first} on, which {', '.join(held)} held; "
+            f"`quire ledger show {ledger_id}` keeps telling"
+        )
+    output.record(row)
+    return ExitCode.DONE
+
+
+async def _unclean_plan(address: str, ledger_id: LedgerId) -> str:
+    """Say what an unclean recovery would do, and whether its members seem to be alive."""
+    async with open_cluster(address) as cluster:
+        ledger, _ = await read_ledger(cluster, ledger_id)
+        if not ledger.quorum.is_in_sync:
+            raise UsageError(
+                f"ledger {ledger_id} is not in in-sync mode: no bookie's answer can stand for all",
+                try_next=f"quire ledger recover {ledger_id}",
+            )
+        members = ledger.last_fragment.ensemble
+        alive = [each for each in members if each in cluster.directory.bookies]
+    advice = (
+        f"{', '.join(alive)} are registered now: check them first, a clean recovery needs one"
+        if alive
+        else f"none of {', '.join(members)} is registered now"
+    )
+    return (
+        f"ledger {ledger_id} will be closed even if no member answers: acknowledged entries "
+        f"that no other replica holds are given up for ever (which, is recorded); {advice}"
+    )
+
+
+async def delete(arguments: argparse.Namespace, output: Output) -> int:
+    """Delete a ledger; its bookies free the space in their own time."""
+    ledger_id = LedgerId(arguments.ledger)
+    async with LedgerClient(metadata_address(arguments)) as client:
+        info = await client.ledger_info(ledger_id)
+        count = "uncounted" if info.last_entry_id is None else info.last_entry_id + 1
+        plan = (
+            f"ledger {ledger_id} ({info.state}, {count} entries, on {', '.join(info.bookies)}) "
+            "will be deleted for ever; its id is never given out again"
+        )
+        if not arguments.yes:
+            raise NeedsConsentError(plan, try_next=f"quire ledger delete {ledger_id} --yes")
+        await client.delete_ledger(ledger_id)
+    output.record({"ledger_id": ledger_id, "is_deleted": True})
+    return ExitCode.DONE
+
+
+def info_as_json(info: LedgerInfo, *, short: bool = False) -> dict[str, Json]:
+    """Return what is shown of a ledger."""
+    row: dict[str, Json] = {
+        "ledger_id": info.id,
+        "state": str(info.state),
+        "last_entry_id": info.last_entry_id,
+        "length": info.length,
+        "fragment_count": len(info.fragments),
+    }
+    if short:
+        return row
+    quorum = info.quorum
+    row["quorum"] = {
+        "mode": str(quorum.mode),
+        "ensemble": quorum.ensemble_size,
+        "write": quorum.write_quorum,
+        "ack": quorum.ack_quorum,
+        "min_in_sync": quorum.min_in_sync if quorum.is_in_sync else None,
+    }
+    if quorum.is_in_sync:
+        row["in_sync"] = list(info.in_sync)
+        row["given_up"] = fragments_as_json(info.given_up)
+    row["digest"] = str(info.digest)
+    row["created_ms"] = info.created_ms
+    row["metadata"] = {name: text_or_base64(value) for name, value in info.metadata.items()}
+    row["fragments"] = fragments_as_json(info.fragments)
+    return row
+
+
+def _quorum_text(info: LedgerInfo) -> str:
+    quorum = info.quorum
+    if quorum.is_in_sync:
+        return f"in-sync {quorum.ensemble_size}, min {quorum.min_in_sync}"
+    return f"{quorum.ensemble_size}/{quorum.write_quorum}/{quorum.ack_quorum}"
+
+
+async def _is_up(cluster: Cluster, writer: ClientId) -> bool:
+    try:
+        await cluster.store.get(client_path(writer), fresh=True)
+    except NodeNotFoundError:
+        return False
+    return True

@@ -1,0 +1,106 @@
+"""Turns the options of ledger verbs into what the client takes.
+
+Leaves their declaration to `quire.cli.ledger.verbs`.
+"""
+
+import argparse
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal
+
+from ledger_client import ClientConfig, LedgerClient, LedgerWriter, Quorum
+from ledger_client.awaitable_handle import Opening
+from ledger_client.replication import REPLICA_LAG_TIME_MAX_S
+from quire.errors import UsageError
+
+Digest = Literal["crc32c", "hmac-sha256"]
+
+COPIES_DEFAULT: Final = 3
+ACK_DEFAULT: Final = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Creation:
+    """How a ledger that a verb makes is to be."""
+
+    ledger_id: int | None
+    quorum: Quorum
+    digest: Digest
+    password: bytes
+    custom_metadata: Mapping[str, str | bytes]
+
+    def create_with(self, client: LedgerClient) -> Opening[LedgerWriter]:
+        """Return a call that creates the ledger, to be awaited or entered."""
+        return client.create_ledger(
+            self.quorum,
+            ledger_id=self.ledger_id,
+            digest=self.digest,
+            password=self.password,
+            metadata=self.custom_metadata,
+        )
+
+
+def creation_of(arguments: argparse.Namespace, default: Quorum | None = None) -> Creation:
+    """Read the options of `create`, `append` and `import`. Raises UsageError.
+
+    What is not given follows from what is: as many copies as bookies, all but one to confirm.
+    """
+    return Creation(
+        ledger_id=getattr(arguments, "id", None),
+        quorum=_in_sync_of(arguments) if arguments.in_sync else _quorum_of(arguments, default),
+        digest="hmac-sha256" if arguments.digest == "hmac-sha256" else "crc32c",
+        password=password_of(arguments),
+        custom_metadata=dict(_pair(text) for text in arguments.meta),
+    )
+
+
+def _quorum_of(arguments: argparse.Namespace, default: Quorum | None) -> Quorum:
+    if arguments.min_in_sync is not None or arguments.replica_lag_time_max is not None:
+        raise UsageError("--min-in-sync and --replica-lag-time-max go with --in-sync")
+    if default is not None and arguments.ensemble is arguments.write is arguments.ack is None:
+        return default
+    ensemble = arguments.ensemble or arguments.write or COPIES_DEFAULT
+    write = arguments.write or ensemble
+    ack = arguments.ack or max(1, write - 1)
+    if not ensemble >= write >= ack:
+        raise UsageError(
+            "a quorum needs --ensemble >= --write >= --ack >= 1, "
+            f"and these are {ensemble}, {write}, {ack}"
+        )
+    return Quorum(ensemble=ensemble, write=write, ack=ack)
+
+
+def _in_sync_of(arguments: argparse.Namespace) -> Quorum:
+    if arguments.write is not None or arguments.ack is not None:
+        raise UsageError("with --in-sync every member writes and confirms: leave --write and --ack")
+    replicas = arguments.ensemble or COPIES_DEFAULT
+    least = arguments.min_in_sync or max(1, replicas - 1)
+    asked_s = arguments.replica_lag_time_max
+    lag_s = REPLICA_LAG_TIME_MAX_S if asked_s is None else asked_s
+    deadline_s = ClientConfig().append_deadline_s
+    if lag_s >= deadline_s:
+        raise UsageError(
+            f"--replica-lag-time-max must be below {deadline_s:g}, the append deadline"
+        )
+    try:
+        return Quorum.in_sync(replicas, least, replica_lag_time_max=lag_s)
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+
+
+def password_of(arguments: argparse.Namespace) -> bytes:
+    """Read the file named by --password-file, without its last newline. Raises UsageError."""
+    if arguments.password_file is None:
+        return b""
+    try:
+        return Path(arguments.password_file).read_bytes().removesuffix(b"\n")
+    except OSError as error:
+        raise UsageError(f"the password file cannot be read: {error}") from error
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, separator, value = text.partition("=")
+    if not separator or not name:
+        raise UsageError(f"--meta takes NAME=VALUE, not {text!r}")
+    return name, value

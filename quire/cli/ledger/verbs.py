@@ -1,0 +1,127 @@
+"""`quire ledger ...`: declares every verb about ledgers and its arguments.
+
+Leaves what they do to `ledger_manage`, `ledger_data`, `ledger_copy` and `ledger_verify`.
+"""
+
+import argparse
+
+from quire.cli.command_line import (
+    Noun,
+    add_consent_option,
+    entry_id,
+    ledger_id,
+    not_negative,
+    positive,
+)
+from quire.cli.ledger import ledger_copy, ledger_data, ledger_manage, ledger_verify
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of `quire ledger`."""
+    noun = Noun("ledger", "Ledgers: ordered entries, replicated, with one writer each.")
+    _add_managing_verbs(noun)
+    _add_data_verbs(noun)
+    _add_copying_verbs(noun)
+    return noun.parser
+
+
+def _add_managing_verbs(noun: Noun) -> None:
+    create = noun.verb("create", ledger_manage.create, "make a ledger that `append ID` can fill")
+    _add_creation_options(create)
+    listing = noun.verb("list", ledger_manage.list_all, "list ledgers")
+    listing.add_argument("--limit", type=positive, metavar="N", help="stop after N ledgers")
+    show = noun.verb("show", ledger_manage.show, "print a ledger's state and fragments")
+    _add_ledger(show)
+    recover = noun.verb("recover", ledger_manage.recover, "fence its writer, recover and close it")
+    _add_ledger(recover)
+    recover.add_argument(
+        "--unclean",
+        action="store_true",
+        help="in-sync mode: if no member answers, give up what earlier replicas do not hold",
+    )
+    add_consent_option(recover)
+    delete = noun.verb("delete", ledger_manage.delete, "delete a ledger for ever")
+    _add_ledger(delete, password=False)
+    add_consent_option(delete)
+
+
+def _add_data_verbs(noun: Noun) -> None:
+    append = noun.verb(
+        "append", ledger_data.append, "append the standard input's lines, one entry each"
+    )
+    append.add_argument(
+        "ledger",
+        type=ledger_id,
+        nargs="?",
+        metavar="ID",
+        help="a ledger that `create` made and nobody filled; a new one without it",
+    )
+    append.add_argument(
+        "--chunk-bytes", type=positive, metavar="N", help="entries of N bytes, not lines"
+    )
+    _add_creation_options(append)
+    read = noun.verb("read", ledger_data.read, "print entries, one line each")
+    _add_ledger(read)
+    read.add_argument("--first", type=entry_id, default=0, metavar="N")
+    read.add_argument("--last", type=entry_id, metavar="N", help="default: the last confirmed")
+    tail = noun.verb("tail", ledger_data.tail, "print entries as they are confirmed")
+    _add_ledger(tail)
+    tail.add_argument("--first", type=entry_id, metavar="N", help="from entry N on")
+    tail.add_argument(
+        "--lines", type=not_negative, default=10, metavar="N", help="from the last N (default 10)"
+    )
+    for verb in (read, tail):
+        verb.add_argument("--raw", action="store_true", help="payloads back to back, no newlines")
+
+
+def _add_copying_verbs(noun: Noun) -> None:
+    verify = noun.verb("verify", ledger_verify.verify, "read every entry of every replica")
+    _add_ledger(verify)
+    export = noun.verb("export", ledger_copy.export, "write a ledger to a file")
+    _add_ledger(export)
+    export.add_argument("file", metavar="FILE", help="'-': the standard output")
+    load = noun.verb("import", ledger_copy.import_file, "make a new ledger of an exported file")
+    load.add_argument("file", metavar="FILE", help="'-': the standard input")
+    _add_creation_options(load, quorum_from="the file")
+
+
+def _add_ledger(verb: argparse.ArgumentParser, *, password: bool = True) -> None:
+    verb.add_argument("ledger", type=ledger_id, metavar="ID")
+    if password:
+        _add_password(verb)
+
+
+def _add_password(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument(
+        "--password-file", metavar="FILE", help="holds the ledger's password (default: empty)"
+    )
+
+
+def _add_creation_options(verb: argparse.ArgumentParser, quorum_from: str = "3, 3, 2") -> None:
+    group = verb.add_argument_group("the new ledger")
+    if verb.prog.split()[-1] != "append":
+        group.add_argument("--id", type=ledger_id, metavar="N", help="this id, not the next free")
+    group.add_argument("--ensemble", type=positive, metavar="N", help="bookies that hold it")
+    group.add_argument("--write", type=positive, metavar="N", help="copies of each entry")
+    group.add_argument(
+        "--ack", type=positive, metavar="N", help=f"copies that confirm it (default: {quorum_from})"
+    )
+    group.add_argument(
+        "--in-sync",
+        action="store_true",
+        help="all members that are in sync confirm, and the set changes (Kafka's rule)",
+    )
+    group.add_argument(
+        "--min-in-sync", type=positive, metavar="N", help="with fewer, appends are refused"
+    )
+    group.add_argument(
+        "--replica-lag-time-max",
+        type=float,
+        metavar="S",
+        help="a member that is later than so many seconds leaves (default: 10)",
+    )
+    group.add_argument("--digest", choices=("crc32c", "hmac-sha256"), default="crc32c")
+    group.add_argument(
+        "--meta", action="append", default=[], metavar="NAME=VALUE", help="custom metadata"
+    )
+    _add_password(verb)

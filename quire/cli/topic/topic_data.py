@@ -1,0 +1,216 @@
+"""`quire topic produce|consume`: moves records between pipes and topics.
+
+Leaves the protocol to kafka-python's clients, finding brokers to `topic_access`, and topics to
+`topic_lookup`.
+
+Invariant: a topic is made only if --create asks for it, never by a mistyped name.
+
+Format: a line is a record's value without its newline. With -o json a record is one line,
+`{"partition": 0, "offset": 5, "timestamp_ms": 1, "key": null, "value": "text"}`, or `"key_base64"`
+and `"value_base64"` where they are not UTF-8.
+"""
+
+import argparse
+import asyncio
+import base64
+import json
+import sys
+from collections import deque
+from collections.abc import Container, Iterator, Sequence
+from typing import Final, Protocol
+
+from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+from kafka.errors import KafkaError
+
+from broker_layer.coordinator_partitions import INTERNAL_TOPICS
+from metadata.errors import InvalidTopicNameError
+from metadata.topics.topic import check_topic_name
+from quire.cli.output import Json, Output
+from quire.cli.topic.topic_access import open_brokers
+from quire.cli.topic.topic_lookup import SEE_LIST, make_if_missing, topic_named
+from quire.errors import CommandError, ExitCode, UsageError
+
+POLL_MS: Final = 500
+REQUEST_BYTES_MAX: Final = 9 * 1024 * 1024
+"""Above the largest batch that any topic may allow: brokers judge sizes, by topics' settings."""
+SEND_TIMEOUT_S: Final = 120.0
+UNANSWERED_MAX: Final = 100_000
+"""Records that were sent and are not answered; at the bound, reading the input waits."""
+
+
+class ReceivedRecord(Protocol):
+    """A record as kafka-python gives it."""
+
+    partition: int
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+
+
+class TopicDataError(CommandError):
+    """Records could not be moved: they were refused, or the brokers did not answer in time."""
+
+    def __init__(self, text: str, error: KafkaError) -> None:
+        is_retriable = bool(error.retriable)
+        super().__init__(
+            text, try_next="look at the brokers' logs, then again" if is_retriable else ""
+        )
+        self.code = ExitCode.UNAVAILABLE if is_retriable else ExitCode.REFUSED
+
+
+def produce_topic(arguments: argparse.Namespace, output: Output) -> int:
+    """Append the lines of the standard input."""
+    if arguments.key_separator == "":
+        raise UsageError("--key-separator is empty", try_next="quire topic produce --help")
+    _check_name(arguments.topic)
+    try_next = f"quire topic create {arguments.topic}   (or add --create)"
+    bootstrap, known = asyncio.run(_found(arguments, try_next, creates=arguments.create))
+    if arguments.partition is not None:
+        _require_partitions(arguments.topic, [arguments.partition], known)
+    acks = arguments.acks if arguments.acks == "all" else int(arguments.acks)
+    producer = KafkaProducer(
+        bootstrap_servers=bootstrap,
+        acks=acks,
+        allow_auto_create_topics=False,
+        enable_idempotence=acks == "all",
+        max_request_size=REQUEST_BYTES_MAX,
+    )
+    count = 0
+    unanswered = deque()  # type: ignore[var-annotated]
+    try:
+        for key, value in _lines(arguments.key_separator):
+            unanswered.append(
+                producer.send(arguments.topic, value, key=key, partition=arguments.partition)
+            )
+            count += 1
+            while len(unanswered) > UNANSWERED_MAX:
+                unanswered.popleft().get(timeout=SEND_TIMEOUT_S)
+        producer.flush(timeout=SEND_TIMEOUT_S)
+        while unanswered:
+            unanswered.popleft().get(timeout=SEND_TIMEOUT_S)
+    except KafkaError as error:
+        raise TopicDataError(f"after {count} records: {error}", error) from error
+    finally:
+        producer.close(timeout=5)
+    output.record({"topic": arguments.topic, "records": count})
+    return ExitCode.DONE
+
+
+def consume_topic(arguments: argparse.Namespace, output: Output) -> int:
+    """Print records of some or all partitions."""
+    _check_name(arguments.topic)
+    bootstrap, known = asyncio.run(_found(arguments, SEE_LIST))
+    wanted = known if arguments.partition is None else arguments.partition
+    _require_partitions(arguments.topic, wanted, known)
+    partitions = [TopicPartition(arguments.topic, each) for each in wanted]
+    consumer = KafkaConsumer(
+        bootstrap_servers=bootstrap,
+        enable_auto_commit=False,
+        isolation_level="read_committed" if arguments.committed else "read_uncommitted",
+        allow_auto_create_topics=False,
+        auto_offset_reset="earliest",
+    )
+    try:
+        consumer.assign(partitions)
+        _seek(consumer, partitions, arguments.start, output)
+        ends = None if arguments.follow else consumer.end_offsets(partitions)
+        left = arguments.count
+        while left != 0 and not _is_done(consumer, ends):
+            for records in consumer.poll(timeout_ms=POLL_MS, max_records=left).values():
+                shown = records if left is None else records[:left]
+                left = None if left is None else left - len(shown)
+                _print(shown, as_json=output.as_json)
+            sys.stdout.buffer.flush()
+    except KafkaError as error:
+        raise TopicDataError(str(error), error) from error
+    finally:
+        consumer.close(autocommit=False)
+    return ExitCode.DONE
+
+
+def _check_name(topic: str) -> None:
+    try:
+        check_topic_name(topic)
+    except InvalidTopicNameError as error:
+        raise UsageError(str(error)) from error
+    if topic in INTERNAL_TOPICS:
+        text = f"{topic} holds what coordinators know, and is neither read nor written"
+        raise CommandError(text, try_next=SEE_LIST)
+
+
+async def _found(
+    arguments: argparse.Namespace, try_next: str, *, creates: bool = False
+) -> tuple[list[str], list[int]]:
+    """Return where clients begin, and the topic's partitions. Raises TopicRefusedError."""
+    async with open_brokers(arguments) as brokers:
+        if creates:
+            await make_if_missing(brokers, arguments.topic)
+        topic = await topic_named(brokers, arguments.topic, try_next=try_next)
+        return brokers.bootstrap, sorted(each.partition_index for each in topic.partitions)
+
+
+def _lines(separator: str | None) -> Iterator[tuple[bytes | None, bytes]]:
+    for number, line in enumerate(sys.stdin.buffer, 1):
+        value = line.removesuffix(b"\n")
+        if separator is None:
+            yield None, value
+            continue
+        key, found, rest = value.partition(separator.encode())
+        if not found:
+            raise UsageError(f"line {number} has no {separator!r} behind its key")
+        yield key, rest
+
+
+def _require_partitions(topic: str, wanted: Sequence[int], known: Container[int]) -> None:
+    missing = [each for each in wanted if each not in known]
+    if missing:
+        raise UsageError(
+            f"{topic} has no partition {missing[0]}", try_next=f"quire topic show {topic}"
+        )
+
+
+def _seek(
+    consumer: KafkaConsumer, partitions: Sequence[TopicPartition], start: str, output: Output
+) -> None:
+    if start == "earliest":
+        consumer.seek_to_beginning(*partitions)
+    elif start == "latest":
+        consumer.seek_to_end(*partitions)
+    elif start.isdecimal():
+        starts, ends = consumer.beginning_offsets(partitions), consumer.end_offsets(partitions)
+        for each in partitions:
+            offset = max(int(start), starts[each])
+            if offset > int(start):
+                place = f"{each.topic}-{each.partition}"
+                output.remark(f"{place} begins at {offset}: what was before is deleted")
+            consumer.seek(each, min(offset, ends[each]))
+    else:
+        raise UsageError(f"--from is earliest, latest or an offset, not {start!r}")
+
+
+def _is_done(consumer: KafkaConsumer, ends: dict[TopicPartition, int] | None) -> bool:
+    if ends is None:
+        return False
+    return all(consumer.position(each) >= end for each, end in ends.items())
+
+
+def _print(records: Sequence[ReceivedRecord], *, as_json: bool) -> None:
+    for record in records:
+        line = _as_json(record) if as_json else record.value or b""
+        sys.stdout.buffer.write(line + b"\n")
+
+
+def _as_json(record: ReceivedRecord) -> bytes:
+    row: dict[str, Json] = {
+        "partition": record.partition,
+        "offset": record.offset,
+        "timestamp_ms": record.timestamp,
+    }
+    for name, data in (("key", record.key), ("value", record.value)):
+        try:
+            row[name] = None if data is None else data.decode("utf-8")
+        except UnicodeDecodeError:
+            assert data is not None
+            row[f"{name}_base64"] = base64.b64encode(data).decode("ascii")
+    return json.dumps(row).encode()

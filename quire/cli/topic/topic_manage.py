@@ -1,0 +1,256 @@
+"""`quire topic create|list|show|grow|config|elect|delete`: asks brokers to administer topics.
+
+Leaves reaching them to `topic_access`, finding topics to `topic_lookup`, and the outcome to the
+brokers.
+"""
+
+import argparse
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from broker_layer.kafka.error_codes import ErrorCode
+from broker_layer.kafka.messages import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DescribeConfigsRequest,
+    DescribeConfigsResponse,
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from broker_layer.kafka.versions import ApiKey
+from quire.cli.output import Json, Output
+from quire.cli.topic.topic_access import BrokerAccess, open_brokers, require
+from quire.cli.topic.topic_lookup import (
+    NO_ID,
+    SEE_LIST,
+    TIMEOUT_MS,
+    ShownTopic,
+    ask_for_topic,
+    shown,
+    topic_named,
+)
+from quire.cli.topic.topic_partitions import partition_rows
+from quire.errors import ExitCode, NeedsConsentError, UsageError
+
+TOPIC_RESOURCE: Final = 2
+SET_STEP: Final = 0
+DELETE_STEP: Final = 1
+TOPIC_SOURCE: Final = 1
+
+_Steps = IncrementalAlterConfigsRequest.AlterConfigsResource
+
+
+async def create_topic(arguments: argparse.Namespace, output: Output) -> int:
+    """Make a topic."""
+    _require_once([name for name, _ in arguments.settings])
+    async with open_brokers(arguments) as brokers:
+        made = await ask_for_topic(
+            brokers,
+            arguments.topic,
+            partitions=arguments.partitions or -1,
+            replication=arguments.replication or -1,
+            settings=arguments.settings,
+        )
+    require(made.error_code, made.error_message, try_next=_next(made.error_code, arguments.topic))
+    output.record(
+        {
+            "topic": made.name,
+            "id": str(made.topic_id),
+            "partitions": made.num_partitions,
+            "replication": made.replication_factor,
+        }
+    )
+    return ExitCode.DONE
+
+
+async def list_topic(arguments: argparse.Namespace, output: Output) -> int:
+    """List topics."""
+    async with open_brokers(arguments) as brokers:
+        topics = (await shown(brokers, None)).topics
+    with output.listing("topic", "partitions", "replication", "without_leader") as listing:
+        for topic in sorted(topics, key=lambda each: each.name or ""):
+            if topic.is_internal and not arguments.internal:
+                continue
+            listing.add(
+                {
+                    "topic": topic.name,
+                    "partitions": len(topic.partitions),
+                    "replication": _replication(topic),
+                    "without_leader": sum(each.leader_id < 0 for each in topic.partitions),
+                    "internal": topic.is_internal,
+                }
+            )
+    return ExitCode.DONE
+
+
+async def show_topic(arguments: argparse.Namespace, output: Output) -> int:
+    """Print one topic; ends with FINDINGS when a partition is not served or lacks replicas."""
+    async with open_brokers(arguments) as brokers:
+        topic = await topic_named(brokers, arguments.topic)
+        settings = await _settings(brokers, arguments.topic, is_all=False)
+        rows = await partition_rows(topic, brokers)
+    head: dict[str, Json] = {
+        "topic": topic.name,
+        "id": str(topic.topic_id),
+        "internal": topic.is_internal,
+        "replication": _replication(topic),
+        "settings": settings,
+    }
+    if output.as_json:
+        output.record(head | {"partitions": rows})
+    else:
+        output.record(head)
+        output.line("")
+        columns = ("partition", "leader", "epoch", "replicas", "in_sync", "start", "end", "bytes")
+        with output.listing(*columns, "state") as listing:
+            for row in rows:
+                listing.add(row)
+    is_well = all(row["state"] == "served" for row in rows)
+    return ExitCode.DONE if is_well else ExitCode.FINDINGS
+
+
+async def grow_topic(arguments: argparse.Namespace, output: Output) -> int:
+    """Add partitions to a topic."""
+    asked = CreatePartitionsRequest.CreatePartitionsTopic(
+        name=arguments.topic, count=arguments.partitions, assignments=None
+    )
+    request = CreatePartitionsRequest(topics=[asked], timeout_ms=TIMEOUT_MS, validate_only=False)
+    async with open_brokers(arguments) as brokers:
+        answer = await brokers.ask(ApiKey.CREATE_PARTITIONS, request, CreatePartitionsResponse)
+    (grown,) = answer.results
+    try_next = _next(grown.error_code, arguments.topic)
+    require(grown.error_code, grown.error_message, try_next=try_next)
+    output.record({"topic": arguments.topic, "partitions": arguments.partitions})
+    return ExitCode.DONE
+
+
+async def config_topic(arguments: argparse.Namespace, output: Output) -> int:
+    """Alter settings if any are given, and print them."""
+    _require_once([name for name, _ in arguments.settings] + arguments.unset)
+    steps = [
+        _Steps.AlterableConfig(name=name, config_operation=SET_STEP, value=value)
+        for name, value in arguments.settings
+    ]
+    steps += [
+        _Steps.AlterableConfig(name=name, config_operation=DELETE_STEP, value=None)
+        for name in arguments.unset
+    ]
+    async with open_brokers(arguments) as brokers:
+        if arguments.unset:
+            known = await _settings(brokers, arguments.topic, is_all=True)
+            for name in arguments.unset:
+                if name not in known:  # Kafka's protocol takes it, and nothing happens
+                    text = f"there is no topic setting {name!r}"
+                    raise UsageError(text, try_next=f"quire topic config {arguments.topic} --all")
+        if steps:
+            resource = _Steps(
+                resource_type=TOPIC_RESOURCE, resource_name=arguments.topic, configs=steps
+            )
+            answer = await brokers.ask(
+                ApiKey.INCREMENTAL_ALTER_CONFIGS,
+                IncrementalAlterConfigsRequest(resources=[resource], validate_only=False),
+                IncrementalAlterConfigsResponse,
+            )
+            (altered,) = answer.responses
+            try_next = _next(altered.error_code, arguments.topic)
+            require(altered.error_code, altered.error_message, try_next=try_next)
+        settings = await _settings(brokers, arguments.topic, is_all=arguments.all)
+    if output.as_json:
+        output.record({"topic": arguments.topic, "settings": settings})
+        return ExitCode.DONE
+    with output.listing("setting", "value") as listing:
+        for name, value in settings.items():
+            listing.add({"setting": name, "value": value})
+    return ExitCode.DONE
+
+
+async def elect_topic(arguments: argparse.Namespace, output: Output) -> int:
+    """Elect leaders of some or all partitions of a topic."""
+    if arguments.unclean and not arguments.yes:
+        plan = f"give up acknowledged records of {arguments.topic!r} that no replica can return now"
+        raise NeedsConsentError(f"this would {plan}; nothing was changed", try_next="add --yes")
+    async with open_brokers(arguments) as brokers:
+        topic = await topic_named(brokers, arguments.topic)
+        partitions = arguments.partition or [each.partition_index for each in topic.partitions]
+        row = ElectLeadersRequest.TopicPartitions(topic=arguments.topic, partitions=partitions)
+        request = ElectLeadersRequest(
+            election_type=int(arguments.unclean), topic_partitions=[row], timeout_ms=TIMEOUT_MS
+        )
+        answer = await brokers.ask(ApiKey.ELECT_LEADERS, request, ElectLeadersResponse)
+    is_well = True
+    with output.listing("partition", "outcome", "why") as listing:
+        for result in answer.replica_election_results:
+            for each in result.partition_result:
+                code = ErrorCode(each.error_code)
+                is_well &= code in (ErrorCode.NONE, ErrorCode.ELECTION_NOT_NEEDED)
+                outcome = "elected" if code is ErrorCode.NONE else code.name.lower()
+                listing.add(
+                    {
+                        "partition": each.partition_id,
+                        "outcome": outcome.replace("_", " "),
+                        "why": each.error_message,
+                    }
+                )
+    return ExitCode.DONE if is_well else ExitCode.FINDINGS
+
+
+async def delete_topic(arguments: argparse.Namespace, output: Output) -> int:
+    """Delete a topic."""
+    async with open_brokers(arguments) as brokers:
+        topic = await topic_named(brokers, arguments.topic)
+        if not arguments.yes:
+            plan = f"delete topic {arguments.topic!r} with {len(topic.partitions)} partitions"
+            raise NeedsConsentError(f"this would {plan}; nothing was changed", try_next="add --yes")
+        state = DeleteTopicsRequest.DeleteTopicState(name=arguments.topic, topic_id=NO_ID)
+        request = DeleteTopicsRequest(topics=[state], timeout_ms=TIMEOUT_MS)
+        answer = await brokers.ask(ApiKey.DELETE_TOPICS, request, DeleteTopicsResponse)
+    (deleted,) = answer.responses
+    try_next = _next(deleted.error_code, arguments.topic)
+    require(deleted.error_code, deleted.error_message, try_next=try_next)
+    output.record({"topic": arguments.topic, "deleted": True})
+    return ExitCode.DONE
+
+
+def _require_once(names: Sequence[str]) -> None:
+    for name in names:
+        if names.count(name) > 1:
+            raise UsageError(f"{name} is given more than once")
+
+
+def _next(error_code: int, topic: str) -> str:
+    """Return what to run after a refusal, "" where its text says all."""
+    match error_code:
+        case ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            return SEE_LIST
+        case ErrorCode.INVALID_CONFIG:
+            return "quire topic config --help"
+        case ErrorCode.INVALID_PARTITIONS | ErrorCode.TOPIC_ALREADY_EXISTS:
+            return f"quire topic show {topic}"
+        case _:
+            return ""
+
+
+async def _settings(brokers: BrokerAccess, name: str, *, is_all: bool) -> Mapping[str, str | None]:
+    resource = DescribeConfigsRequest.DescribeConfigsResource(
+        resource_type=TOPIC_RESOURCE, resource_name=name, configuration_keys=None
+    )
+    answer = await brokers.ask(
+        ApiKey.DESCRIBE_CONFIGS,
+        DescribeConfigsRequest(resources=[resource]),
+        DescribeConfigsResponse,
+    )
+    (result,) = answer.results
+    require(result.error_code, result.error_message, try_next=SEE_LIST)
+    return {
+        each.name: each.value
+        for each in result.configs
+        if is_all or each.config_source == TOPIC_SOURCE
+    }
+
+
+def _replication(topic: ShownTopic) -> int:
+    return max((len(each.replica_nodes) for each in topic.partitions), default=0)

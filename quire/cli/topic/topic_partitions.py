@@ -1,0 +1,76 @@
+"""Says of each partition of a topic who leads it, what it holds, and why it is not served if it is
+not.
+
+Leaves the cluster's view to Metadata, and what a leader alone knows to its admin server.
+"""
+
+import asyncio
+from collections.abc import Mapping
+
+from quire.admin_api import AdminApiError, Json, get_json
+from quire.cli.topic.topic_access import BrokerAccess
+from quire.cli.topic.topic_lookup import ShownTopic
+
+Rows = dict[int, Mapping[str, Json]]
+
+
+async def partition_rows(topic: ShownTopic, brokers: BrokerAccess) -> list[dict[str, Json]]:
+    """Return a row for each partition, in order; "served" is the state of one that is well."""
+    told = await _told_by_leaders(topic, brokers)
+    return [
+        _row(partition, told.get(partition.partition_index, {}))
+        for partition in sorted(topic.partitions, key=lambda each: each.partition_index)
+    ]
+
+
+def _row(
+    partition: ShownTopic.MetadataResponsePartition, told: Mapping[str, Json]
+) -> dict[str, Json]:
+    row: dict[str, Json] = {
+        "partition": partition.partition_index,
+        "leader": partition.leader_id if partition.leader_id >= 0 else None,
+        "epoch": partition.leader_epoch,
+        "replicas": list(partition.replica_nodes),
+        "in_sync": list(partition.isr_nodes),
+        "start": _known(told.get("log_start_offset")),
+        "end": _known(told.get("high_watermark")),
+        "bytes": _known(told.get("size_bytes")),
+    }
+    missing = told.get("missing")
+    if missing:
+        row["state"] = f"not served for {told.get('since_s')} s: {missing}"
+    elif partition.leader_id < 0:
+        row["state"] = "no broker leads it"
+    elif len(partition.isr_nodes) < len(partition.replica_nodes):
+        row["state"] = "lacks replicas in sync"
+    else:
+        row["state"] = "served"
+    return row
+
+
+def _known(number: Json) -> Json:
+    return number if isinstance(number, int) and number >= 0 else None
+
+
+async def _told_by_leaders(topic: ShownTopic, brokers: BrokerAccess) -> Rows:
+    urls = [each.admin_url for each in brokers.registrations if each.admin_url]
+    answers = await asyncio.gather(*[_partitions_of(url) for url in urls])
+    leaders = {each.partition_index: each.leader_epoch for each in topic.partitions}
+    found: Rows = {}
+    for row in (row for answer in answers for row in answer):
+        partition = row.get("partition")
+        is_newest = isinstance(partition, int) and row.get("leader_epoch") == leaders.get(partition)
+        if row.get("topic") == topic.name and isinstance(partition, int) and is_newest:
+            found[partition] = row
+    return found
+
+
+async def _partitions_of(url: str) -> list[Mapping[str, Json]]:
+    try:
+        answer = await get_json(f"{url}/api/v1/partitions")
+    except AdminApiError:
+        return []
+    rows = answer.get("partitions") if isinstance(answer, Mapping) else None
+    if not isinstance(rows, list):
+        return []
+    return [row for row in rows if isinstance(row, Mapping)]

@@ -1,0 +1,98 @@
+"""`quire topic trim`: deletes the oldest records of a partition.
+
+Leaves reaching brokers to `topic_access`, and the deletion to the partition's leader.
+
+What no bookie can return any more is passed over so: reads of a lost ledger fail until the log
+begins behind it.
+"""
+
+import argparse
+import os
+from random import Random
+
+from broker_layer.kafka.messages import (
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    MetadataResponse,
+)
+from broker_layer.kafka.versions import ApiKey
+from broker_layer.peer import PeerAddress
+from metadata.errors import NodeNotFoundError
+from metadata.store.zookeeper import open_store
+from metadata.topics.partition import PartitionKey
+from metadata.topics.partition_store import PartitionStore
+from metadata.topics.topic import TopicId
+from quire.cli.command_line import metadata_address
+from quire.cli.output import Output
+from quire.cli.topic.topic_access import NoBrokerError, open_brokers, require
+from quire.cli.topic.topic_lookup import TIMEOUT_MS, shown, there
+from quire.errors import CommandError, ExitCode, NeedsConsentError, UsageError
+
+
+class LedgerNotListedError(CommandError):
+    """The partition does not list the ledger."""
+
+    code = ExitCode.NOT_FOUND
+
+
+async def trim_topic(arguments: argparse.Namespace, output: Output) -> int:
+    """Let a partition begin at an offset, or behind one of its ledgers."""
+    name, partition = arguments.topic, arguments.partition
+    async with open_brokers(arguments) as brokers:
+        response = await shown(brokers, [name])
+        topic_id = there(response.topics[0], name).topic_id
+        leader = _leader_of(response, partition)
+        offset = arguments.before
+        if offset is None:
+            offset = await _end_of(arguments, PartitionKey(TopicId(topic_id.bytes), partition))
+        if not arguments.yes:
+            plan = f"delete the records of {name}-{partition} below offset {offset}"
+            raise NeedsConsentError(f"this would {plan}; nothing was changed", try_next="add --yes")
+        asked = DeleteRecordsRequest.DeleteRecordsTopic
+        row = asked.DeleteRecordsPartition(partition_index=partition, offset=offset)
+        request = DeleteRecordsRequest(
+            topics=[asked(name=name, partitions=[row])], timeout_ms=TIMEOUT_MS
+        )
+        answer = await brokers.ask_one(
+            leader, ApiKey.DELETE_RECORDS, request, DeleteRecordsResponse
+        )
+    (deleted,) = answer.topics[0].partitions
+    require(deleted.error_code, try_next=f"quire topic show {name}")
+    output.record({"topic": name, "partition": partition, "start": deleted.low_watermark})
+    return ExitCode.DONE
+
+
+def _leader_of(response: MetadataResponse, partition: int) -> PeerAddress:
+    """Return the broker that leads a partition of the one topic that is shown."""
+    (topic,) = response.topics
+    for each in topic.partitions:
+        if each.partition_index == partition:
+            for broker in response.brokers:
+                if broker.node_id == each.leader_id:
+                    return PeerAddress(broker.node_id, broker.host, broker.port)
+            text = f"no broker leads {topic.name}-{partition}"
+            raise NoBrokerError(text, try_next=f"quire topic show {topic.name}")
+    text = f"{topic.name} has no partition {partition}"
+    raise UsageError(text, try_next=f"quire topic show {topic.name}")
+
+
+async def _end_of(arguments: argparse.Namespace, key: PartitionKey) -> int:
+    """Return the offset behind a ledger of a partition."""
+    ledger_id, rng = arguments.ledger, Random(os.urandom(16))
+    store = await open_store(metadata_address(arguments), rng=rng)
+    try:
+        partitions = PartitionStore(store, rng)
+        record, _ = await partitions.get(key)
+        segments = await partitions.segments(key, record)
+    except NodeNotFoundError:
+        segments = ()
+    finally:
+        await store.aclose()
+    for segment in segments:
+        if segment.ledger_id == ledger_id:
+            if segment.end_offset is None:
+                text = f"ledger {ledger_id} is the newest of the partition, and has no end yet"
+                raise CommandError(text, try_next="quire topic elect --help   (--unclean)")
+            return segment.end_offset
+    text = f"{arguments.topic}-{key.partition} lists no ledger {ledger_id}"
+    raise LedgerNotListedError(text, try_next="look at the broker's log for the ledger's number")

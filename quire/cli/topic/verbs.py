@@ -1,0 +1,143 @@
+"""`quire topic ...`: declares the verbs for topics and their arguments.
+
+Leaves the administration to `topic_manage` and `topic_trim`, records to `topic_data`, and reaching
+a broker to `topic_access`: they are imported only when a verb runs.
+"""
+
+import argparse
+import importlib
+from collections.abc import Coroutine
+from typing import Final
+
+from quire.cli.command_line import Handler, Noun, add_consent_option, not_negative, positive
+from quire.cli.output import Output
+from quire.errors import UsageError
+
+MANAGE: Final = "quire.cli.topic.topic_manage"
+DATA: Final = "quire.cli.topic.topic_data"
+TRIM: Final = "quire.cli.topic.topic_trim"
+EXTRAS: Final = ("kafka", "cramjam")
+"""Packages that come with the extra `broker`, not with a client alone."""
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of `quire topic`."""
+    noun = Noun("topic", "Topics: partitioned logs, served by brokers to Kafka's clients.")
+    _add_management(noun)
+    _add_data(noun)
+    return noun.parser
+
+
+def _add_management(noun: Noun) -> None:
+    create = _verb(noun, "create", MANAGE, "make a topic")
+    create.add_argument("--partitions", type=positive, metavar="N", help="default: the brokers'")
+    create.add_argument("--replication", type=positive, metavar="N", help="default: the brokers'")
+    _add_settings(create)
+    listing = _verb(noun, "list", MANAGE, "list topics", has_name=False)
+    listing.add_argument("--internal", action="store_true", help="those of coordinators too")
+    _verb(noun, "show", MANAGE, "print a topic: settings, leaders, replicas, and what is wrong")
+    grow = _verb(noun, "grow", MANAGE, "add partitions")
+    grow.add_argument("partitions", type=positive, metavar="COUNT", help="how many there shall be")
+    config = _verb(noun, "config", MANAGE, "print a topic's settings, or alter some")
+    _add_settings(config)
+    config.add_argument(
+        "--unset", action="append", default=[], metavar="SETTING", help="back to its default"
+    )
+    config.add_argument("--all", action="store_true", help="print the defaults too")
+    elect = _verb(noun, "elect", MANAGE, "give leadership back to the preferred brokers")
+    elect.add_argument(
+        "--partition", type=not_negative, action="append", metavar="N", help="default: all"
+    )
+    elect.add_argument(
+        "--unclean",
+        action="store_true",
+        help="go on without acknowledged records that no replica can return: they are lost",
+    )
+    add_consent_option(elect)
+    trim = _verb(noun, "trim", TRIM, "delete the oldest records of a partition")
+    trim.add_argument("--partition", type=not_negative, metavar="N", required=True)
+    until = trim.add_mutually_exclusive_group(required=True)
+    until.add_argument(
+        "--before", type=not_negative, metavar="OFFSET", help="where the partition shall begin"
+    )
+    until.add_argument(
+        "--ledger", type=not_negative, metavar="ID", help="begin behind this one, which is lost"
+    )
+    add_consent_option(trim)
+    add_consent_option(_verb(noun, "delete", MANAGE, "delete a topic with all its records"))
+
+
+def _add_data(noun: Noun) -> None:
+    produce = _verb(noun, "produce", DATA, "append the lines of the standard input, as records")
+    produce.add_argument(
+        "--key-separator", metavar="TEXT", help="what stands between a line's key and its value"
+    )
+    produce.add_argument("--partition", type=not_negative, metavar="N", help="default: by key")
+    produce.add_argument("--acks", choices=("0", "1", "all"), default="all")
+    produce.add_argument("--create", action="store_true", help="make the topic if there is none")
+    consume = _verb(noun, "consume", DATA, "print records, a line each")
+    consume.add_argument(
+        "--partition", type=not_negative, action="append", metavar="N", help="default: all"
+    )
+    consume.add_argument(
+        "--from",
+        dest="start",
+        default="earliest",
+        metavar="WHERE",
+        help="earliest, latest, or an offset (default: earliest)",
+    )
+    consume.add_argument("--count", type=positive, metavar="N", help="end after so many records")
+    consume.add_argument(
+        "--follow", action="store_true", help="wait for more instead of ending at the end"
+    )
+    consume.add_argument(
+        "--committed", action="store_true", help="leave out what transactions did not commit"
+    )
+
+
+def _verb(
+    noun: Noun, name: str, module: str, summary: str, *, has_name: bool = True
+) -> argparse.ArgumentParser:
+    verb = noun.verb(name, _later(module, name), summary)
+    if has_name:
+        verb.add_argument("topic", metavar="NAME")
+    verb.add_argument(
+        "--bootstrap", metavar="HOST:PORT", help="a broker to ask, instead of --metadata"
+    )
+    verb.add_argument(
+        "--listener", metavar="NAME", help="by which listener (default: each broker's first)"
+    )
+    return verb
+
+
+def _add_settings(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument(
+        "--set",
+        dest="settings",
+        type=_setting,
+        action="append",
+        default=[],
+        metavar="SETTING=VALUE",
+        help="docs/topics.md lists the settings",
+    )
+
+
+def _setting(text: str) -> tuple[str, str]:
+    name, sign, value = text.partition("=")
+    if not (name and sign):
+        raise argparse.ArgumentTypeError(f"{text!r} is not SETTING=VALUE")
+    return name, value
+
+
+def _later(module: str, function: str) -> Handler:
+    def handle(arguments: argparse.Namespace, output: Output) -> int | Coroutine[None, None, int]:
+        try:
+            handler: Handler = getattr(importlib.import_module(module), f"{function}_topic")
+        except ModuleNotFoundError as error:
+            if error.name is None or error.name.partition(".")[0] not in EXTRAS:
+                raise
+            text = f"topics need {error.name}, which is not installed"
+            raise UsageError(text, try_next="pip install 'quire[broker]'") from error
+        return handler(arguments, output)
+
+    return handle

@@ -1,0 +1,51 @@
+"""One bookie of a local cluster, a process with its own directory.
+
+Leaves hurting it to `quire.local.local_server`, and the bookie to `quire bookie run`.
+
+Invariant: a restarted bookie has its old directory, hence its old id; its port may be another.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from quire.local.local_server import LocalServer
+
+READY_TIMEOUT_S: Final = 30.0
+RESERVE_BYTES: Final = 1024 * 1024
+"""A bookie of its own disk keeps far more for emergencies; several on a laptop must not."""
+SEGMENT_BYTES: Final = 16 * 1024 * 1024
+"""Each bookie keeps room for one more segment, and four bookies share this disk."""
+
+
+class LocalBookie(LocalServer):
+    """A bookie: its id and its directory."""
+
+    def __init__(
+        self,
+        name: str,
+        data_dir: Path,
+        log_path: Path,
+        metadata_uri: str,
+        other_options: Mapping[str, str],
+    ) -> None:
+        """Take also options of `quire bookie run`, which win over those of a local cluster."""
+        self.data_dir = data_dir
+        options = {
+            "data-dir": str(data_dir),
+            "metadata": metadata_uri,
+            "reserve-bytes-min": str(RESERVE_BYTES),
+            "reserve-share": "0",
+            "segment-bytes-max": str(SEGMENT_BYTES),
+            "disk-high-mark": "1.0",
+            "disk-low-mark": "0.99",
+            "location": f"/local/{name}/{name}",
+            "format-if-empty": name,
+            **other_options,
+        }
+        super().__init__("bookie", name, options, log_path, ready_timeout_s=READY_TIMEOUT_S)
+
+    @property
+    def id(self) -> str:
+        """The bookie's id, which it keeps for life."""
+        return self._known.id

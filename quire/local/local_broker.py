@@ -1,0 +1,43 @@
+"""One broker of a local cluster, a process with its own port.
+
+Leaves hurting it to `quire.local.local_server`, and the broker to `quire broker run`.
+
+Invariant: a restarted broker has its old id and, so that clients find it again, its old port.
+"""
+
+from pathlib import Path
+from typing import Final
+
+from quire.local.local_server import LocalServer
+
+READY_TIMEOUT_S: Final = 60.0
+HOST: Final = "127.0.0.1"
+LISTENER: Final = "PLAINTEXT"
+SESSION_TIMEOUT_S: Final = 6.0
+"""A killed broker's partitions are led by others, or by itself started again, after this."""
+STATE_PARTITIONS: Final = 4
+"""Of each internal topic: a laptop need not lead more."""
+DEFAULT_REPLICATION_FACTOR_MAX: Final = 3
+
+
+class LocalBroker(LocalServer):
+    """A broker: its id; its address is for `bootstrap.servers`."""
+
+    def __init__(
+        self, broker_id: int, log_path: Path, metadata_uri: str, port: int, bookie_count: int
+    ) -> None:
+        self.id = broker_id
+        name = f"broker-{broker_id}"
+        factor = max(1, min(DEFAULT_REPLICATION_FACTOR_MAX, bookie_count))
+        options = {
+            "broker-id": str(broker_id),
+            "metadata": metadata_uri,
+            "listeners": f"{LISTENER}://{HOST}:{port}",
+            "rack": name,
+            "session-timeout-s": str(SESSION_TIMEOUT_S),
+            "offsets-topic-partitions": str(STATE_PARTITIONS),
+            "transaction-topic-partitions": str(STATE_PARTITIONS),
+            "default-replication-factor": str(factor),
+            "group-initial-rebalance-delay-ms": "0",
+        }
+        super().__init__("broker", name, options, log_path, ready_timeout_s=READY_TIMEOUT_S)

@@ -1,0 +1,105 @@
+"""One server of a local cluster, as a process that can be hurt in the usual ways.
+
+Leaves the process to `quire.local.child_process`, and which options it is given to
+`quire.local.local_bookie` and `quire.local.local_broker`.
+"""
+
+import json
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from quire.local.child_process import ChildProcess, child_variables
+
+
+@dataclass(frozen=True, slots=True)
+class _Ready:
+    """What a server prints once it serves."""
+
+    id: str
+    address: str
+    admin_url: str
+
+
+class LocalServer:
+    """A server: where it is, and how to kill, pause and restart it."""
+
+    def __init__(
+        self,
+        noun: str,
+        name: str,
+        options: Mapping[str, str],
+        log_path: Path,
+        *,
+        ready_timeout_s: float,
+    ) -> None:
+        """`noun` is the command's: `quire bookie run`."""
+        self.name = name
+        flags = [word for key, value in options.items() for word in (f"--{key}", value)]
+        command = [sys.executable, "-m", "quire.cli.main", noun, "run", *flags]
+        self._process = ChildProcess(name, [*command, "--die-with-parent"], log_path)
+        self._ready_timeout_s = ready_timeout_s
+        self._ready: _Ready | None = None
+
+    @property
+    def address(self) -> str:
+        """Where it serves clients: host:port, as of its latest start."""
+        return self._known.address
+
+    @property
+    def admin_url(self) -> str:
+        """Where its admin server is, as of its latest start."""
+        return self._known.admin_url
+
+    @property
+    def pid(self) -> int:
+        """Its process id, as of its latest start."""
+        return self._process.pid
+
+    @property
+    def is_running(self) -> bool:
+        """Whether its process has not ended."""
+        return self._process.is_running
+
+    async def start(self) -> None:
+        """Start it; return once it serves and is registered. Raises LocalClusterError."""
+        await self._process.start(child_variables())
+        line = await self._process.first_line(self._ready_timeout_s)
+        try:
+            fields = json.loads(line)
+            self._ready = _Ready(str(fields["id"]), fields["address"], fields["admin"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise self._process.failure(f"printed {line!r} when it should be ready") from error
+
+    def kill(self) -> None:
+        """End it with kill -9."""
+        self._process.kill()
+
+    def pause(self) -> None:
+        """Stop it with SIGSTOP: it keeps its connections, and its registration for a while, and is
+        silent.
+        """
+        self._process.pause()
+
+    def resume(self) -> None:
+        """Let it go on."""
+        self._process.resume()
+
+    async def stop(self) -> None:
+        """End it in order; nothing if it has ended."""
+        await self._process.stop()
+
+    async def restart(self) -> None:
+        """Start it again, after stopping it in order if it still runs."""
+        await self._process.stop()
+        await self.start()
+
+    def log_tail(self) -> str:
+        """Return the end of its log."""
+        return self._process.log_tail()
+
+    @property
+    def _known(self) -> _Ready:
+        assert self._ready is not None, "it was never started"
+        return self._ready
