@@ -1,5 +1,5 @@
-"""What every `Disk` must do; `tests/unit/bookie/test_disk_contract.py` runs it on the real and on
-the simulated one.
+"""What every `Disk` must do; `tests/unit/bookie/files/test_disk_contract.py` runs it on the real
+and on the simulated one.
 """
 
 import asyncio

@@ -34,7 +34,7 @@ from serving.server_log import ServerLog
 from tests.faults.budget import Budget, Summary
 from tests.simulation.disk import CrashableDisk, DiskFaults, Platter
 from tests.simulation.loop import run_simulation, simulation_loop
-from tests.unit.bookie.batches import make_run
+from tests.support.bookie.batches import make_run
 
 STARTS_SMALL: Final = 60
 STARTS_FULL: Final = 10_000

@@ -21,8 +21,8 @@ from bookie.wire.batch import BatchView
 from bookie.wire.errors import BatchError
 from bookie.wire.messages import Status
 from metadata.ids import EntryId, LedgerId
-from tests.unit.bookie.batches import make_batch
-from tests.unit.bookie.storage_fixture import KEY, add
+from tests.support.bookie.batches import make_batch
+from tests.support.bookie.storage_fixture import KEY, add
 
 READ_BYTES: Final = 1 << 20
 NEGATIVES: Final = (Status.NO_SUCH_ENTRY, Status.NO_SUCH_LEDGER)

@@ -25,7 +25,7 @@ from bookie.wire.messages import Status
 from metadata.ids import EntryId, LedgerId
 from tests.faults import crash_points, left_out_syncs
 from tests.faults.promises import Word, batch_of, open_storage
-from tests.unit.bookie.storage_fixture import KEY
+from tests.support.bookie.storage_fixture import KEY
 
 SLOTS: Final = 5
 """So many ledgers are written at a time."""

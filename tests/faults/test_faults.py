@@ -13,8 +13,8 @@ from tests.faults.budget import EXIT_BROKEN, EXIT_NOT_WHOLE
 from tests.faults.examining import examine_copy
 from tests.faults.left_out_syncs import KINDS
 from tests.faults.promises import Promises, batch_of, open_storage
-from tests.unit.bookie.batches import make_batch
-from tests.unit.bookie.storage_fixture import add
+from tests.support.bookie.batches import make_batch
+from tests.support.bookie.storage_fixture import add
 
 pytestmark = pytest.mark.integration
 REPOSITORY: Final = Path(__file__).parents[2]

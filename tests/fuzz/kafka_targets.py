@@ -30,7 +30,7 @@ from broker_layer.kafka.record_batch.header import CHECKED_START, seal
 from broker_layer.kafka.versions import ADVERTISED, ApiKey
 from tests.fuzz.findings import require
 from tests.fuzz.targets import KIB, ParserTarget
-from tests.unit.broker_layer.kafka.sample_messages import sample
+from tests.support.broker_layer.sample_messages import sample
 
 UNPACKED_BYTES_MAX: Final = 16 * KIB
 _START: Final = struct.Struct(">hhih")

@@ -31,7 +31,7 @@ from tests.fuzz.sealing import seal_export
 from tests.fuzz.targets import KIB, ParserTarget
 from tests.fuzz.wire_targets import HOSTILE_MSGPACK
 from tests.golden import GOLDEN
-from tests.unit.metadata.samples import A, B, C, D, open_ledger
+from tests.support.metadata.samples import A, B, C, D, open_ledger
 
 Value = TypeVar("Value")
 EXPORT_HEADER: Final = FileHeader(7, "closed", 3, 3, 2, "crc32c", {"app": "orders", "key": b"\xff"})

@@ -66,7 +66,7 @@ from tests.scenarios.bookie_metadata import Claimed, MetadataFaults, claim, reco
 from tests.scenarios.bookie_wire import Wire, batch_of, hello_of, request_of
 from tests.simulation.disk import CrashableDisk, DiskFaults, Platter
 from tests.simulation.loop import run_simulation, simulation_loop
-from tests.unit.bookie.batches import payload_of
+from tests.support.bookie.batches import payload_of
 
 SEED: Final = 11
 SETTLE_S: Final = 1.0

@@ -24,7 +24,7 @@ from bookie.wire.frames import (
     frame_header,
 )
 from metadata.ids import EntryId, LedgerId
-from tests.unit.bookie.batches import make_batch, payload_of
+from tests.support.bookie.batches import make_batch, payload_of
 
 WAIT_MS: Final = 30_000
 BYTES_MAX: Final = 1 << 20

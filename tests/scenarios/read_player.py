@@ -43,7 +43,7 @@ from metadata.ledgers.ledger_metadata import LedgerMetadata, LedgerState
 from metadata.store.interface import Cancel, WatchCallback
 from tests.scenarios import words as w
 from tests.simulation.loop import run_simulation
-from tests.unit.ledger_client.memory_bookies import MemoryBookies
+from tests.support.ledger_client.memory_bookies import MemoryBookies
 
 if TYPE_CHECKING:
     from metadata.ledgers.ledger_store import LedgerStore

@@ -21,17 +21,18 @@ MODEL_STATES_MAX: Final = 300_000
 """Of one configuration; the largest number that a bug was found to need is some 155,000."""
 
 APPEND_HISTORIES: Final = (
-    "tests/unit/ledger_client/test_append_protocol.py::test_every_history_keeps_the_rules"
+    "tests/unit/ledger_client/protocol/test_append_protocol.py::test_every_history_keeps_the_rules"
 )
 RECOVERY_HISTORIES: Final = (
-    "tests/unit/ledger_client/test_recovery_protocol.py::test_every_history_keeps_the_rules"
+    "tests/unit/ledger_client/protocol/test_recovery_protocol.py"
+    "::test_every_history_keeps_the_rules"
 )
 SCENARIOS: Final = "tests/scenarios/test_scenarios.py::test_scenario"
 STORAGE_CRASHES: Final = (
-    "tests/unit/bookie/test_storage_crash.py::test_nothing_acknowledged_is_lost_or_changed"
+    "tests/unit/bookie/storage/test_storage_crash.py::test_nothing_acknowledged_is_lost_or_changed"
 )
 LOG_CRASHES: Final = (
-    "tests/unit/bookie/test_log_crash.py::test_nothing_acknowledged_is_lost_or_changed"
+    "tests/unit/bookie/log/test_log_crash.py::test_nothing_acknowledged_is_lost_or_changed"
 )
 
 

@@ -20,7 +20,7 @@ from metadata.paths import BOOKIES
 from metadata.store.embedded import EmbeddedZooKeeper
 from metadata.store.interface import MetadataStore
 from metadata.store.zookeeper import open_store
-from tests.unit.bookie_server.wire_client import WireClient, batch_of, payloads_of
+from tests.support.bookie.wire_client import WireClient, batch_of, payloads_of
 
 pytestmark = pytest.mark.timeout(120)
 

@@ -22,7 +22,7 @@ from metadata.store.interface import SessionState
 from metadata.store.zookeeper import open_store
 from tests.contracts.store_service import Signal, eventually
 from tests.integration.metadata.service import ZooKeeperService
-from tests.unit.metadata.samples import A, B, D, open_ledger, token
+from tests.support.metadata.samples import A, B, D, open_ledger, token
 
 NOW_MS = 1_700_000_000_000
 SESSION_S = 1.0

@@ -137,7 +137,7 @@ BUGS = (
         ),
         (
             units(
-                "tests/unit/ledger_client/test_acks.py",
+                "tests/unit/ledger_client/protocol/test_acks.py",
                 "tests/unit/ledger_client/test_client.py::test_append_close_and_read",
                 SCENARIOS,
             ),

@@ -20,7 +20,7 @@ from tests.seeded_bugs.seeded_bug import (
 STORAGE = "bookie/storage/bookie_storage.py"
 ADMISSION = "bookie/storage/admission.py"
 READS = "bookie/storage/ledger_reads.py"
-STORAGE_TESTS = "tests/unit/bookie/test_storage.py"
+STORAGE_TESTS = "tests/unit/bookie/storage/test_storage.py"
 FENCE_NOT_AWAITED = Edit(
     STORAGE,
     "                status = await self._commits.append(RecordKind.FENCE, fence)\n",
@@ -228,7 +228,7 @@ BUGS = (
         ),
         (
             units(
-                "tests/unit/bookie/test_cold_ledgers.py"
+                "tests/unit/bookie/storage/test_cold_ledgers.py"
                 "::test_a_cold_ledger_that_is_not_in_memory_was_seen",
                 STORAGE_CRASHES,
             ),

@@ -15,9 +15,9 @@ from tests.seeded_bugs.seeded_bug import (
 )
 
 INDEX = "bookie/index/index.py"
-INDEX_TESTS = "tests/unit/bookie/test_index.py"
+INDEX_TESTS = "tests/unit/bookie/index/test_index.py"
 READING = "bookie/storage/reading.py"
-UPKEEP = "tests/unit/bookie/test_storage_upkeep.py"
+UPKEEP = "tests/unit/bookie/storage/test_storage_upkeep.py"
 
 BUGS = (
     SeededBug(
@@ -119,7 +119,7 @@ BUGS = (
             ),
         ),
         (
-            units("tests/unit/bookie/test_ledger_state.py::test_a_stored_state_is_read_back"),
+            units("tests/unit/bookie/index/test_ledger_state.py::test_a_stored_state_is_read_back"),
             simulation("crashes"),
         ),
         (DISK_ONLY,),

@@ -19,10 +19,10 @@ from tests.seeded_bugs.seeded_bug import (
 
 LOG = "bookie/log/log.py"
 SCAN = "bookie/log/recovery_scan.py"
-DAMAGE = "tests/unit/bookie/test_replay_damage.py"
-BODIES = "tests/unit/wire/test_bodies.py"
-UPKEEP = "tests/unit/bookie/test_storage_upkeep.py"
-HEALTH = "tests/unit/bookie/test_disk_health.py"
+DAMAGE = "tests/unit/bookie/log/test_replay_damage.py"
+BODIES = "tests/unit/bookie/wire/test_bodies.py"
+UPKEEP = "tests/unit/bookie/storage/test_storage_upkeep.py"
+HEALTH = "tests/unit/bookie/storage/test_disk_health.py"
 
 BUGS = (
     SeededBug(

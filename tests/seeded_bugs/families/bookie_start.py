@@ -8,7 +8,7 @@ Source: protocol rule 2.5.
 from tests.seeded_bugs.seeded_bug import DISK_ONLY, Edit, SeededBug, simulation, units
 
 SCAN = "bookie/log/recovery_scan.py"
-STARTS = "tests/unit/bookie/test_durable_start.py"
+STARTS = "tests/unit/bookie/storage/test_durable_start.py"
 BEGINS = (
     "        outcome, waiting = self.outcome, self._waiting\n"
     "        if outcome.end_lsn <= self._proved_lsn and not self._is_torn:\n"

@@ -18,13 +18,13 @@ from tests.seeded_bugs.seeded_bug import (
 )
 
 CLEANER = "bookie/storage/cleaner.py"
-CLEANING_POWER = "tests/unit/bookie/test_cleaning_power.py"
+CLEANING_POWER = "tests/unit/bookie/storage/test_cleaning_power.py"
 COLLECTOR = "bookie/server/collector.py"
-COLLECTOR_TESTS = "tests/unit/bookie_server/test_collector.py"
-FULL_DISK = "tests/unit/bookie/test_full_disk.py"
-UPKEEP = "tests/unit/bookie/test_storage_upkeep.py"
+COLLECTOR_TESTS = "tests/unit/bookie/server/test_collector.py"
+FULL_DISK = "tests/unit/bookie/storage/test_full_disk.py"
+UPKEEP = "tests/unit/bookie/storage/test_storage_upkeep.py"
 NEVER_FULL = hidden_from_simulation("a simulated disk never fills up")
-HORIZON = "tests/unit/bookie/test_horizon.py"
+HORIZON = "tests/unit/bookie/storage/test_horizon.py"
 NOT_MOVED = hidden_from_simulation("without repair no ledger moves away from a bookie")
 NOT_TRIMMED = hidden_from_simulation("its clients seldom send adds for ledgers that they deleted")
 NOT_COLLECTED = hidden_from_model("the model deletes nothing")
@@ -59,7 +59,7 @@ BUGS = (
         ),
         (
             units(
-                "tests/unit/bookie/test_cleaning_races.py"
+                "tests/unit/bookie/storage/test_cleaning_races.py"
                 "::test_a_run_that_a_checkpoint_cuts_back_while_it_is_cleaned_is_kept"
             ),
             simulation("crashes"),
@@ -190,7 +190,7 @@ BUGS = (
                 "",
             ),
         ),
-        (units("tests/unit/bookie/test_live_bytes.py"),),
+        (units("tests/unit/bookie/storage/test_live_bytes.py"),),
         (
             DISK_ONLY,
             hidden_from_simulation("garbage that is collected late is no fault of safety"),
@@ -208,7 +208,7 @@ BUGS = (
                 "    state.limbo = state.released = True\n",
             ),
         ),
-        (units("tests/unit/bookie/test_released.py"),),
+        (units("tests/unit/bookie/storage/test_released.py"),),
         (NOT_COLLECTED, NOT_MOVED),
     ),
     SeededBug(
@@ -252,7 +252,7 @@ BUGS = (
                 "            metadata, _ = await ledgers.get(ledger_id, fresh=False)\n",
             ),
         ),
-        (units("tests/unit/bookie_server/test_standing.py", SCENARIOS),),
+        (units("tests/unit/bookie/storage/test_standing.py", SCENARIOS),),
         (NOT_COLLECTED, NOT_TRIMMED),
     ),
 )

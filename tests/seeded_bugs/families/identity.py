@@ -15,7 +15,7 @@ from tests.seeded_bugs.seeded_bug import (
 )
 
 IDENTITY = "bookie/identity/identity.py"
-TESTS = "tests/unit/bookie_server/test_identity.py"
+TESTS = "tests/unit/bookie/identity/test_identity.py"
 NO_IDENTITY = hidden_from_model("the model's bookies are who they are")
 NOT_DRAWN = hidden_from_simulation("the faults of a run bring it about too seldom")
 
@@ -81,7 +81,7 @@ BUGS = (
         ),
         (
             units(
-                "tests/unit/bookie_server/test_connection.py::"
+                "tests/unit/bookie/server/test_connection.py::"
                 "test_a_mismatched_hello_is_told_why_and_closed"
             ),
             simulation("damage"),
@@ -101,7 +101,7 @@ BUGS = (
                 "        try:\n            await self._file.commit(segment.size, buffers)\n",
             ),
         ),
-        (units("tests/unit/bookie_server/test_position.py"),),
+        (units("tests/unit/bookie/identity/test_position.py"),),
         (NO_IDENTITY, NOT_DRAWN),
     ),
     SeededBug(
@@ -119,8 +119,8 @@ BUGS = (
         ),
         (
             units(
-                "tests/unit/bookie_server/test_position.py",
-                "tests/unit/bookie_server/test_copies.py",
+                "tests/unit/bookie/identity/test_position.py",
+                "tests/unit/bookie/identity/test_copies.py",
             ),
         ),
         (NO_IDENTITY, NOT_DRAWN),
@@ -141,7 +141,7 @@ BUGS = (
                 "from bookie.identity.anchors import make_anchors, read_anchors\n",
             ),
         ),
-        (units("tests/unit/bookie_server/test_copies.py"),),
+        (units("tests/unit/bookie/identity/test_copies.py"),),
         (NO_IDENTITY, NOT_DRAWN),
     ),
     SeededBug(
@@ -157,8 +157,8 @@ BUGS = (
         ),
         (
             units(
-                "tests/unit/bookie_server/test_copies.py",
-                "tests/unit/bookie_server/test_old_copies.py",
+                "tests/unit/bookie/identity/test_copies.py",
+                "tests/unit/bookie/identity/test_old_copies.py",
             ),
             simulation("damage"),
         ),
@@ -175,7 +175,7 @@ BUGS = (
                 "                return held.incarnation\n",
             ),
         ),
-        (units("tests/unit/bookie_server/test_original.py"), simulation("damage")),
+        (units("tests/unit/bookie/server/test_original.py"), simulation("damage")),
         (NO_IDENTITY,),
     ),
     SeededBug(
@@ -189,7 +189,7 @@ BUGS = (
                 "            await self._age.may_collect()\n",
             ),
         ),
-        (units("tests/unit/bookie_server/test_collector.py"),),
+        (units("tests/unit/bookie/server/test_collector.py"),),
         (NO_IDENTITY, NOT_DRAWN),
     ),
 )

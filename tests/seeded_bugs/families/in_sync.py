@@ -29,9 +29,9 @@ CALLS = "ledger_client/ledger_calls.py"
 WRITER = "ledger_client/writing/writer.py"
 METADATA = "metadata/ledgers/ledger_metadata.py"
 
-IN_SYNC_TESTS = "tests/unit/ledger_client/test_in_sync.py"
-MEMBERSHIP_TESTS = "tests/unit/ledger_client/test_membership.py"
-RECOVERY_TESTS = "tests/unit/ledger_client/test_recovery_protocol.py"
+IN_SYNC_TESTS = "tests/unit/ledger_client/in_sync/test_in_sync.py"
+MEMBERSHIP_TESTS = "tests/unit/ledger_client/protocol/test_membership.py"
+RECOVERY_TESTS = "tests/unit/ledger_client/protocol/test_recovery_protocol.py"
 HISTORY: Final = "test_every_in_sync_history_keeps_the_rules"
 END_TO_END = units(IN_SYNC_TESTS)
 WRITING = units(f"{MEMBERSHIP_TESTS}::{HISTORY}", SCENARIOS, IN_SYNC_TESTS)
@@ -206,7 +206,7 @@ BUGS = (
                 "",
             ),
         ),
-        (units("tests/unit/ledger_client/test_acks.py", MEMBERSHIP_TESTS), IN_CLUSTERS),
+        (units("tests/unit/ledger_client/protocol/test_acks.py", MEMBERSHIP_TESTS), IN_CLUSTERS),
         (SHELL_ONLY,),
     ),
     SeededBug(

@@ -29,8 +29,8 @@ from tests.seeded_bugs.seeded_bug import (
 
 COPYING = "ledger_client/in_sync/copying.py"
 COPIES = units(
-    "tests/unit/ledger_client/test_copying.py",
-    "tests/unit/ledger_client/test_copying_conflicts.py",
+    "tests/unit/ledger_client/in_sync/test_copying.py",
+    "tests/unit/ledger_client/in_sync/test_copying_conflicts.py",
 )
 
 BUGS = (

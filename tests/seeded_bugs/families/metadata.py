@@ -20,9 +20,9 @@ APPEND = "ledger_client/protocol/append.py"
 LEDGER_STORE = "metadata/ledgers/ledger_store.py"
 SHELL = "ledger_client/writing/append_shell.py"
 RECOVERER = "ledger_client/recovery/recoverer.py"
-STORE_TESTS = "tests/unit/metadata/test_ledger_store.py"
+STORE_TESTS = "tests/unit/metadata/ledgers/test_ledger_store.py"
 CLIENT_TESTS = "tests/unit/ledger_client/test_client.py"
-RECOVERER_TESTS = "tests/unit/ledger_client/test_recoverer.py"
+RECOVERER_TESTS = "tests/unit/ledger_client/recovery/test_recoverer.py"
 
 GO_ON_AS_BEFORE = Edit(
     APPEND,
@@ -180,7 +180,7 @@ BUGS = (
         ),
         (
             units(
-                "tests/unit/ledger_client/test_append_protocol.py::"
+                "tests/unit/ledger_client/protocol/test_append_protocol.py::"
                 "test_every_history_keeps_the_rules"
             ),
             model("pair, 2 entries, change, recovery"),

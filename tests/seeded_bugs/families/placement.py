@@ -15,7 +15,7 @@ from tests.seeded_bugs.seeded_bug import (
 
 SEARCH = "ledger_client/bookies/placement_search.py"
 POLICY = "ledger_client/bookies/placement_policy.py"
-HOSTS = units("tests/unit/ledger_client/test_placement_hosts.py", SCENARIOS)
+HOSTS = units("tests/unit/ledger_client/bookies/test_placement_hosts.py", SCENARIOS)
 UNIFORM = hidden_from_model("all bookies of the model are alike")
 ONE_RACK = hidden_from_simulation(
     "the first bookie of a rack that is tried is on the host used least"

@@ -15,8 +15,8 @@ from tests.seeded_bugs.seeded_bug import (
 )
 
 FOLLOWED = "ledger_client/reading/followed_ledger.py"
-READER_TESTS = "tests/unit/ledger_client/test_reader.py"
-STORAGE_TESTS = "tests/unit/bookie/test_storage.py"
+READER_TESTS = "tests/unit/ledger_client/reading/test_reader.py"
+STORAGE_TESTS = "tests/unit/bookie/storage/test_storage.py"
 NO_READERS = hidden_from_model("the model has no readers that are not recoveries")
 
 BUGS = (
@@ -76,7 +76,7 @@ BUGS = (
         ),
         (
             units(
-                "tests/unit/ledger_client/test_read_protocol.py",
+                "tests/unit/ledger_client/protocol/test_read_protocol.py",
                 f"{READER_TESTS}::test_missing_only_when_all_say_so",
             ),
             simulation("changes"),
@@ -102,7 +102,7 @@ BUGS = (
         (
             units(
                 "tests/unit/ledger_client/test_digest.py",
-                "tests/unit/bookie/test_storage_upkeep.py::"
+                "tests/unit/bookie/storage/test_storage_upkeep.py::"
                 "test_a_damaged_copy_is_unknown_and_replaced_by_a_repetition",
             ),
             simulation("damage"),
@@ -123,8 +123,8 @@ BUGS = (
         ),
         (
             units(
-                "tests/unit/ledger_client/test_writer.py::test_an_idle_writer_tells_its_lac",
-                "tests/unit/ledger_client/test_idle_lac.py",
+                "tests/unit/ledger_client/writing/test_writer.py::test_an_idle_writer_tells_its_lac",
+                "tests/unit/ledger_client/writing/test_idle_lac.py",
             ),
             simulation("changes"),
         ),
@@ -176,7 +176,7 @@ BUGS = (
         ),
         (
             units(
-                "tests/unit/ledger_client/test_read_edges.py::"
+                "tests/unit/ledger_client/reading/test_read_edges.py::"
                 "test_a_tail_stops_at_a_lac_within_a_batch",
                 STORAGE_TESTS + "::test_single_entries_and_cuts",
             ),

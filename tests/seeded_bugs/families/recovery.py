@@ -22,7 +22,7 @@ FENCE = "ledger_client/protocol/recovery_fence.py"
 QUORUM = "ledger_client/protocol/quorum.py"
 READ = "ledger_client/protocol/recovery_read.py"
 RECOVERER = "ledger_client/recovery/recoverer.py"
-RECOVERER_TESTS = "tests/unit/ledger_client/test_recoverer.py"
+RECOVERER_TESTS = "tests/unit/ledger_client/recovery/test_recoverer.py"
 
 RECOVERY_RULES = units(RECOVERY_HISTORIES, SCENARIOS)
 READS_FENCE_IN_THE_MODEL = hidden_from_model(
@@ -96,7 +96,7 @@ BUGS = (
             ),
             READS_DO_NOT_FENCE,
         ),
-        (units("tests/unit/ledger_client/test_quorum.py"), simulation("recoveries")),
+        (units("tests/unit/ledger_client/protocol/test_quorum.py"), simulation("recoveries")),
         (READS_FENCE_IN_THE_MODEL,),
         masked_by="7.3: every recovery read fences",
     ),

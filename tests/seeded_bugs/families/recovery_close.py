@@ -247,7 +247,7 @@ BUGS = (
         ),
         (
             units(
-                "tests/unit/bookie/test_storage.py::test_repeated_entries_are_compared",
+                "tests/unit/bookie/storage/test_storage.py::test_repeated_entries_are_compared",
                 RECOVERER_TESTS,
             ),
             model("pair, 2 entries, recovery, LACs"),

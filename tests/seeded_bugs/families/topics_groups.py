@@ -20,8 +20,8 @@ ROLLING: Final = "broker_layer/log/ledger_roller.py"
 HELD: Final = "broker_layer/control/held_partition.py"
 ERASING: Final = "broker_layer/control/topic_erasing.py"
 SWEEPING: Final = "broker_layer/control/ledger_sweeping.py"
-CONSUMER_TESTS: Final = units("tests/unit/broker_layer/groups/test_consumer_group.py")
-CLASSIC_TESTS: Final = units("tests/unit/broker_layer/groups/test_classic_group.py")
+CONSUMER_TESTS: Final = units("tests/unit/broker_layer/groups/consumer/test_consumer_group.py")
+CLASSIC_TESTS: Final = units("tests/unit/broker_layer/groups/classic/test_classic_group.py")
 
 BUGS = (
     SeededBug(

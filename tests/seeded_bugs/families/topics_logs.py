@@ -186,7 +186,7 @@ BUGS = (
                 "        return ACCEPT\n",
             ),
         ),
-        (units("tests/unit/broker_layer/test_producer_state.py"), topics("leaders")),
+        (units("tests/unit/broker_layer/log/test_producer_state.py"), topics("leaders")),
         (LEDGERS_ONLY,),
     ),
     SeededBug(
@@ -202,8 +202,8 @@ BUGS = (
         ),
         (
             units(
-                "tests/unit/broker_layer/test_kept_batches.py",
-                "tests/unit/broker_layer/test_reading_on.py",
+                "tests/unit/broker_layer/log/test_kept_batches.py",
+                "tests/unit/broker_layer/log/test_reading_on.py",
             ),
             topics("coordinators"),
         ),
@@ -223,8 +223,8 @@ BUGS = (
         ),
         (
             units(
-                "tests/unit/broker_layer/test_kept_batches.py",
-                "tests/unit/broker_layer/test_read_ahead.py",
+                "tests/unit/broker_layer/log/test_kept_batches.py",
+                "tests/unit/broker_layer/log/test_read_ahead.py",
             ),
         ),
         (

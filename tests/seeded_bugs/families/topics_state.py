@@ -73,7 +73,7 @@ BUGS = (
                 "",
             ),
         ),
-        (units("tests/unit/broker_layer/test_transaction_index.py"), topics("coordinators")),
+        (units("tests/unit/broker_layer/log/test_transaction_index.py"), topics("coordinators")),
         (LEDGERS_ONLY,),
     ),
     SeededBug(
@@ -101,7 +101,7 @@ BUGS = (
                 "        if coordinator_epoch < NO_COORDINATOR_EPOCH:\n",
             ),
         ),
-        (units("tests/unit/broker_layer/test_partition_state.py"),),
+        (units("tests/unit/broker_layer/log/test_partition_state.py"),),
         (
             LEDGERS_ONLY,
             hidden_from_simulation("no seed has had a marker that is late by a whole transaction"),

@@ -18,7 +18,7 @@ from bookie.storage.ledgers import NOTIFIED_AT_ONCE, Ledgers
 from bookie.storage.named_runs import live_bytes_of
 from tests.simulation.disk import CrashableDisk, DiskFaults, Platter
 from tests.simulation.loop import run_simulation
-from tests.unit.bookie.batches import make_run
+from tests.support.bookie.batches import make_run
 
 SEGMENT = 1 << 32
 

@@ -4,8 +4,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.unit.broker_layer.log_setting import LogSetting
-from tests.unit.ledger_client.cluster import TestCluster
+from tests.support.broker_layer.log_setting import LogSetting
+from tests.support.ledger_client.cluster import TestCluster
 
 
 @pytest.fixture

@@ -5,9 +5,9 @@ from collections.abc import AsyncIterator
 import pytest
 
 from ledger_client.config import ClientConfig
-from tests.unit.ledger_client.cluster import TestCluster
-from tests.unit.ledger_client.pool_setting import Setting
-from tests.unit.ledger_client.scripted_bookie import ScriptedBookie
+from tests.support.ledger_client.cluster import TestCluster
+from tests.support.ledger_client.pool_setting import Setting
+from tests.support.ledger_client.scripted_bookie import ScriptedBookie
 
 
 @pytest.fixture

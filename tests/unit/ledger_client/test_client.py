@@ -23,7 +23,7 @@ from ledger_client import (
     Quorum,
 )
 from metadata.ids import EntryId
-from tests.unit.ledger_client.cluster import THREE, TestCluster, entries_of
+from tests.support.ledger_client.cluster import THREE, TestCluster, entries_of
 from tests.until import until
 
 # -- the main path ---------------------------------------------------------------------------------

@@ -36,7 +36,7 @@ from metadata.errors import OutcomeUnknownError
 from metadata.paths import ledger_path
 from metadata.store.memory_faults import NoFaults, StoreCall
 from serving.overriding import override
-from tests.unit.ledger_client.cluster import THREE, TestCluster, entries_of
+from tests.support.ledger_client.cluster import THREE, TestCluster, entries_of
 from tests.until import until
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine
 import pytest
 
 from ledger_client import ClientClosedError
-from tests.unit.ledger_client.cluster import THREE, TestCluster, entries_of
+from tests.support.ledger_client.cluster import THREE, TestCluster, entries_of
 
 
 def refuses(call: Callable[[], object]) -> bool:

@@ -22,7 +22,7 @@ from ledger_client import (
 from ledger_client import LedgerClient as AsyncClient
 from ledger_client.blocking import sync_handles
 from ledger_client.sync import LedgerClient, LedgerReader, LedgerWriter
-from tests.unit.ledger_client.cluster import TestCluster
+from tests.support.ledger_client.cluster import TestCluster
 
 THREE = Quorum(ensemble=3, write=3, ack=2)
 ResultT = TypeVar("ResultT")

@@ -10,7 +10,7 @@ from metadata.errors import OutcomeUnknownError, StoreUnavailableError
 from metadata.ledgers.ledger_store import LedgerStore
 from metadata.store.memory import MemoryMetadataServer, MemoryMetadataStore
 from metadata.store.memory_faults import StoreCall
-from tests.unit.metadata.virtual_time import VirtualTimeLoop
+from tests.support.metadata.virtual_time import VirtualTimeLoop
 
 NOW_MS = 1_700_000_000_000
 

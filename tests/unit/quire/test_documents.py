@@ -12,7 +12,7 @@ from bookie.server.metrics import BookieMetrics
 from bookie.server.server_counters import ServerCounters
 from quire.cli.bookie.verbs import parser
 from serving.process_metrics import ProcessMetrics
-from tests.unit.bookie_server.manual_storage import ManualStorage
+from tests.support.bookie.manual_storage import ManualStorage
 
 ROOT = Path(__file__).parents[3]
 DOCUMENTS = ("README.md", "ARCHITECTURE.md", "docs/operating.md")

@@ -9,7 +9,7 @@ from tests.simulation.checkers.checker import Asked
 from tests.simulation.checkers.negatives import NegativesChecker
 from tests.simulation.loop import SimulationLoop
 from tests.simulation.model import Model
-from tests.unit.metadata.samples import open_ledger
+from tests.support.metadata.samples import open_ledger
 
 BOOKIE = "bookie-a"
 

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.unit.broker_layer.control_setting import Setting
+from tests.support.broker_layer.control_setting import Setting
 
 
 @pytest.fixture

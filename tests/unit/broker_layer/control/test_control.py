@@ -12,13 +12,8 @@ from metadata.errors import NodeNotFoundError, TopicNotFoundError
 from metadata.store.memory import MemoryMetadataStore
 from metadata.topics.partition_store import PartitionKey
 from metadata.topics.topic_store import TopicStore
-from tests.unit.broker_layer.control_setting import (
-    CONFIG,
-    WAIT_S,
-    Setting,
-    registration,
-)
-from tests.unit.broker_layer.log_setting import append, batch, values
+from tests.support.broker_layer.control_setting import CONFIG, WAIT_S, Setting, registration
+from tests.support.broker_layer.log_setting import append, batch, values
 from tests.until import until
 
 

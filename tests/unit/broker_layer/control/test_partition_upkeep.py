@@ -16,8 +16,8 @@ from broker_layer.log.state_log import StateLog
 from metadata.topics.in_sync_reports import InSyncReporter
 from metadata.topics.partition_store import PartitionKey
 from metadata.topics.replica_numbers import REPLICA_ID_FIRST, ReplicaNumbers
-from tests.unit.broker_layer.control_setting import CONFIG, Setting
-from tests.unit.broker_layer.log_setting import append, batch, values
+from tests.support.broker_layer.control_setting import CONFIG, Setting
+from tests.support.broker_layer.log_setting import append, batch, values
 from tests.until import until
 
 

@@ -7,8 +7,8 @@ import pytest
 
 from metadata.topics.topic import TopicRecord
 from metadata.topics.topic_store import TopicChange
-from tests.unit.broker_layer.control_setting import Setting
-from tests.unit.broker_layer.log_setting import append, batch
+from tests.support.broker_layer.control_setting import Setting
+from tests.support.broker_layer.log_setting import append, batch
 from tests.until import until
 
 

@@ -13,9 +13,9 @@ from metadata.ids import Version
 from metadata.topics.partition import PartitionRecord
 from metadata.topics.partition_store import PartitionKey
 from metadata.topics.topic import TopicRecord
-from tests.unit.broker_layer.control_setting import CONFIG as CONTROL
-from tests.unit.broker_layer.control_setting import Setting
-from tests.unit.broker_layer.log_setting import CONFIG, append, batch, values
+from tests.support.broker_layer.control_setting import CONFIG as CONTROL
+from tests.support.broker_layer.control_setting import Setting
+from tests.support.broker_layer.log_setting import CONFIG, append, batch, values
 from tests.until import until
 
 

@@ -8,8 +8,8 @@ import pytest
 from broker_layer.control.takeover_slots import TakeOverSlots
 from ledger_client.info import LedgerInfo
 from metadata.topics.partition_store import PartitionKey
-from tests.unit.broker_layer.control_setting import CONFIG, Setting
-from tests.unit.broker_layer.log_setting import append, batch
+from tests.support.broker_layer.control_setting import CONFIG, Setting
+from tests.support.broker_layer.log_setting import append, batch
 from tests.until import until
 
 

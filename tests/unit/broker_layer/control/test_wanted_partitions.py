@@ -11,7 +11,7 @@ from metadata.ids import Version
 from metadata.topics.partition_store import PartitionKey
 from metadata.topics.topic import TopicRecord
 from metadata.topics.topic_store import TopicStore
-from tests.unit.broker_layer.control_setting import Setting
+from tests.support.broker_layer.control_setting import Setting
 from tests.until import until
 
 

@@ -2,7 +2,7 @@
 
 from broker_layer.groups.values import GroupState
 from broker_layer.kafka.error_codes import ErrorCode
-from tests.unit.broker_layer.groups.classic_driver import Driver
+from tests.support.broker_layer.classic_driver import Driver
 
 NONE = ErrorCode.NONE
 

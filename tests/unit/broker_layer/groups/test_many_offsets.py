@@ -7,7 +7,7 @@ from broker_layer.groups.config import GroupsConfig
 from broker_layer.groups.offsets.offset_table import NO_EXPIRY, CommittedOffset, PlacedOffset
 from broker_layer.groups.records import OffsetsCommitted, encode
 from broker_layer.groups.shard import GroupShard
-from tests.unit.broker_layer.groups.group_world import MemoryTopics
+from tests.support.broker_layer.group_world import MemoryTopics
 
 OFFSET_COUNT = 100_000
 GROUP_COUNT = 500

@@ -19,9 +19,9 @@ from broker_layer.groups.records import (
 from broker_layer.groups.shard import GroupShard
 from broker_layer.groups.values import GroupState, Waiter
 from broker_layer.kafka.error_codes import ErrorCode
-from tests.unit.broker_layer.groups.classic_driver import Driver
-from tests.unit.broker_layer.groups.consumer_driver import Client, ConsumerDriver
-from tests.unit.broker_layer.groups.group_world import MemoryTopics
+from tests.support.broker_layer.classic_driver import Driver
+from tests.support.broker_layer.consumer_driver import Client, ConsumerDriver
+from tests.support.broker_layer.group_world import MemoryTopics
 
 SEEDS = range(40)
 STEPS = 120

@@ -22,7 +22,7 @@ from broker_layer.kafka.messages import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
-from tests.unit.broker_layer.groups.group_world import World, open_world
+from tests.support.broker_layer.group_world import World, open_world
 from tests.unit.broker_layer.groups.test_wire_membership import bring_up, join, leave
 from tests.unit.broker_layer.groups.test_wire_offsets import (
     commit,

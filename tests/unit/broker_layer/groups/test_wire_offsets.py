@@ -19,7 +19,7 @@ from broker_layer.errors import TopicError
 from broker_layer.groups.config import GroupsConfig
 from broker_layer.groups.offsets.offset_table import PRODUCER_EXPIRY_MS
 from broker_layer.kafka.error_codes import ErrorCode
-from tests.unit.broker_layer.groups.group_world import World, errors_of, open_world
+from tests.support.broker_layer.group_world import World, errors_of, open_world
 
 _Topic = OffsetCommitRequest.OffsetCommitRequestTopic
 _Partition = _Topic.OffsetCommitRequestPartition

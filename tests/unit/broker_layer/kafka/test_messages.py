@@ -28,7 +28,7 @@ from broker_layer.kafka.messages import (
 )
 from broker_layer.kafka.primitives import ELEMENTS_MAX, varint
 from broker_layer.kafka.versions import ADVERTISED, SERVED, ApiKey
-from tests.unit.broker_layer.kafka.sample_messages import sample
+from tests.support.broker_layer.sample_messages import sample
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -2,14 +2,8 @@
 
 import pytest
 
-from tests.unit.broker_layer.server.memory_topics import MemoryLog, MemoryTopics
-from tests.unit.broker_layer.server.served_broker import (
-    Ask,
-    Wanted,
-    batch,
-    bytes_of,
-    serving,
-)
+from tests.support.broker_layer.memory_topics import MemoryLog, MemoryTopics
+from tests.support.broker_layer.served_broker import Ask, Wanted, batch, bytes_of, serving
 from tests.until import until
 
 LONG_MS = 600_000

@@ -15,8 +15,8 @@ from broker_layer.kafka.messages import (
 from broker_layer.kafka.versions import ApiKey
 from broker_layer.server.offsets import DELETIONS_AT_ONCE_MAX, _by_topic
 from serving.overriding import override
-from tests.unit.broker_layer.server.memory_topics import MemoryLog, MemoryTopics
-from tests.unit.broker_layer.server.served_broker import serving
+from tests.support.broker_layer.memory_topics import MemoryLog, MemoryTopics
+from tests.support.broker_layer.served_broker import serving
 
 
 async def answer_once_taken_over(api_key: ApiKey, request: ApiMessage, version: int) -> ApiMessage:

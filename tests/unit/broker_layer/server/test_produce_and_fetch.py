@@ -8,14 +8,8 @@ import pytest
 from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.record_batch import Producer, parse_records
-from tests.unit.broker_layer.server.memory_topics import MemoryLog, MemoryTopics
-from tests.unit.broker_layer.server.served_broker import (
-    Ask,
-    Wanted,
-    batch,
-    bytes_of,
-    serving,
-)
+from tests.support.broker_layer.memory_topics import MemoryLog, MemoryTopics
+from tests.support.broker_layer.served_broker import Ask, Wanted, batch, bytes_of, serving
 from tests.until import until
 
 TOPIC_ID = uuid.UUID(int=77)

@@ -1,6 +1,6 @@
 """Lets these tests run where a pause costs no time."""
 
-from tests.unit.metadata.virtual_time import VirtualTimeLoop
+from tests.support.metadata.virtual_time import VirtualTimeLoop
 
 
 def pytest_asyncio_loop_factories() -> dict[str, type[VirtualTimeLoop]]:

@@ -19,8 +19,8 @@ from broker_layer.transactions.values import (
     TransactionState,
 )
 from metadata.errors import StoreUnavailableError
-from tests.unit.broker_layer.transactions.marker_world import OWN_ID, MarkerWorld
-from tests.unit.broker_layer.transactions.stored_state import StoredState
+from tests.support.broker_layer.marker_world import OWN_ID, MarkerWorld
+from tests.support.broker_layer.stored_state import StoredState
 
 A0, B0 = TopicPartition("a", 0), TopicPartition("b", 0)
 COUNT = 4

@@ -26,7 +26,7 @@ from broker_layer.kafka.messages import (
 )
 from broker_layer.kafka.versions import ApiKey
 from broker_layer.transactions.values import GROUP_TOPIC, STATE_TOPIC, TopicPartition
-from tests.unit.broker_layer.transactions.model_cluster import NOW_MS, STATE_PARTITIONS, Cluster
+from tests.support.broker_layer.model_cluster import NOW_MS, STATE_PARTITIONS, Cluster
 
 STATE_OF_T = partition_of_key("t", STATE_PARTITIONS)
 

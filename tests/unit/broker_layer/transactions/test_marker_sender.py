@@ -6,7 +6,7 @@ from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.transactions.marker_job import MarkerJob
 from broker_layer.transactions.ports import NoLeader
 from broker_layer.transactions.values import Marker, TopicPartition
-from tests.unit.broker_layer.transactions.marker_world import OWN_ID, MarkerWorld
+from tests.support.broker_layer.marker_world import OWN_ID, MarkerWorld
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
 MARKER = Marker(7, 3, committed=True, coordinator_epoch=5)

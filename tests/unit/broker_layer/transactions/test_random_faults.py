@@ -6,10 +6,10 @@ from random import Random
 import pytest
 
 from broker_layer.transactions.values import GROUP_TOPIC, TopicPartition, TransactionState
-from tests.unit.broker_layer.transactions.model_cluster import Cluster, Faults
-from tests.unit.broker_layer.transactions.model_partition import ModelPartition, Tag
-from tests.unit.broker_layer.transactions.model_producer import Ledger, ModelProducer
-from tests.unit.metadata.virtual_time import VirtualTimeLoop
+from tests.support.broker_layer.model_cluster import Cluster, Faults
+from tests.support.broker_layer.model_partition import ModelPartition, Tag
+from tests.support.broker_layer.model_producer import Ledger, ModelProducer
+from tests.support.metadata.virtual_time import VirtualTimeLoop
 
 FAULTY_S = 20.0
 

@@ -18,8 +18,8 @@ from quire.inspection.index_rebuild import (
 )
 from tests.simulation.disk import CrashableDisk
 from tests.simulation.index_store import MemoryStore, MemoryTransaction
-from tests.unit.bookie.batches import make_run, payload_of
-from tests.unit.bookie.storage_fixture import KEY, SMALL, Bench, add, entries_of, read, simulate
+from tests.support.bookie.batches import make_run, payload_of
+from tests.support.bookie.storage_fixture import KEY, SMALL, Bench, add, entries_of, read, simulate
 
 LEDGERS = (1, 2, 3, 4)
 FENCED, DELETED = 3, 4

@@ -6,8 +6,8 @@ from metadata.ids import LedgerId
 from quire.inspection.dump import DAMAGE, DumpedRecord, dump_records
 from quire.inspection.segment_report import SegmentReport, report_segments
 from tests.simulation.disk import CrashableDisk
-from tests.unit.bookie.batches import make_run, payload_of
-from tests.unit.bookie.storage_fixture import KEY, Bench, add, simulate
+from tests.support.bookie.batches import make_run, payload_of
+from tests.support.bookie.storage_fixture import KEY, Bench, add, simulate
 
 
 async def fill(bench: Bench) -> None:

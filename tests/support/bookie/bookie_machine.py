@@ -1,0 +1,145 @@
+"""A machine on which bookies are formatted, started, stopped and cut off, with real disks and real
+sockets.
+
+Leaves the metadata service to its in-process implementation.
+"""
+
+import asyncio
+import random
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from bookie.bookie_process import Addresses, BookieProcess
+from bookie.files.disk_real import RealDisk
+from bookie.identity.identity import format_directories
+from bookie.options import load_options
+from metadata.ids import BookieId, ClientId, EntryId, LedgerId, UpdateToken
+from metadata.ledgers.ledger_metadata import (
+    DigestType,
+    Fragment,
+    LedgerMetadata,
+    LedgerState,
+    QuorumSpec,
+)
+from metadata.ledgers.ledger_store import LedgerStore
+from metadata.paths import bookie_path
+from metadata.store.interface import MetadataStore
+from metadata.store.memory import MemoryMetadataServer, MemoryMetadataStore
+from tests.support.bookie.wire_client import WireClient
+
+SMALL = {
+    "reserve_bytes_min": 1,
+    "segment_bytes_max": 2**20,
+    "drain_timeout_s": 2.0,
+    "disk_high_mark": 1.0,
+}
+
+
+class Machine:
+    """Disks below one directory, one metadata service."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.server = MemoryMetadataServer()
+        self.rng = random.Random(11)
+
+    def store(self) -> MemoryMetadataStore:
+        return MemoryMetadataStore(self.server)
+
+    async def format(self, name: str = "a") -> BookieId:
+        disk, store = RealDisk(self.root / name), self.store()
+        try:
+            await disk.lock()
+            return await format_directories(disk, store, "bookie", self.rng, lambda: 5)
+        finally:
+            await disk.close()
+            await store.aclose()
+
+    async def start(self, name: str = "a", **options: str | float) -> "Running":
+        return await Running.start(self, name, options)
+
+    def ledgers(self, store: MetadataStore) -> LedgerStore:
+        return LedgerStore(store, self.rng, lambda: 5)
+
+    async def create_ledger(self, ledger_id: int, *bookies: str) -> LedgerMetadata:
+        """Store an open ledger on the given bookies."""
+        ensemble = tuple(map(BookieId, bookies))
+        metadata = LedgerMetadata(
+            LedgerId(ledger_id),
+            LedgerState.OPEN,
+            QuorumSpec(len(ensemble), len(ensemble), len(ensemble)),
+            (Fragment(EntryId(0), ensemble),),
+            DigestType.CRC32C,
+            5,
+            UpdateToken(bytes(16)),
+            UpdateToken(bytes(16)),
+            ClientId("client-test"),
+        )
+        store = self.store()
+        await self.ledgers(store).create(metadata)
+        await store.aclose()
+        return metadata
+
+
+@dataclass
+class Running:
+    """One bookie that serves."""
+
+    server: MemoryMetadataServer
+    process: BookieProcess
+    disk: RealDisk
+    store: MemoryMetadataStore
+    bookie_id: BookieId
+    addresses: Addresses
+
+    @classmethod
+    async def start(cls, machine: Machine, name: str, options: dict[str, str | float]) -> Self:
+        flags = {**SMALL, "data_dir": str(machine.root / name), **options}
+        disk, store = RealDisk(machine.root / name), machine.store()
+        process = None
+        try:
+            await disk.lock()
+            process = BookieProcess(
+                load_options(None, {}, flags),
+                disk,
+                store,
+                machine.rng,
+                build="test",
+                wall_clock_ms=lambda: 5,
+            )
+            return cls(machine.server, process, disk, store, *await process.start())
+        except BaseException:
+            if process is not None:
+                await process.stop()
+            await disk.close()
+            await store.aclose()
+            raise
+
+    async def client(self, *ledgers: int) -> WireClient:
+        address = (self.addresses.host, self.addresses.port)
+        return await WireClient.greeted(address, self.bookie_id, ledgers)
+
+    @property
+    def admin_url(self) -> str:
+        return f"http://{self.addresses.admin_host}:{self.addresses.admin_port}"
+
+    async def cut_off(self, *, stays_registered: bool = False) -> MemoryMetadataStore | None:
+        """End without what an orderly stop records; return the session that keeps the registration,
+        if it stays.
+        """
+        path = bookie_path(self.bookie_id)
+        registration = (await self.store.get(path, fresh=True)).value
+        self.process._has_failed = True  # then it records nothing
+        await self.stop()
+        if not stays_registered:
+            return None
+        session = MemoryMetadataStore(self.server)
+        await session.create(path, registration, ephemeral=True)
+        return session
+
+    async def stop(self) -> None:
+        await self.process.stop()
+        await self.disk.close()
+        await self.store.aclose()
+        await asyncio.sleep(0)

@@ -1,0 +1,112 @@
+"""A partition's log over bookies in memory, for tests."""
+
+import asyncio
+from dataclasses import replace
+from random import Random
+
+from broker_layer.kafka.record_batch import (
+    NO_PRODUCER,
+    Producer,
+    Record,
+    build_batch,
+    parse_records,
+    read_header,
+)
+from broker_layer.log.log_config import LogConfig
+from broker_layer.log.log_services import LogServices, TailMemory
+from broker_layer.log.pending_batches import Appended
+from broker_layer.log.topic_log import TopicLog
+from ledger_client import Quorum
+from metadata.store.memory import MemoryMetadataStore
+from metadata.topics.partition_store import PartitionKey, PartitionStore
+from metadata.topics.topic import TopicId
+from tests.support.ledger_client.cluster import TestCluster
+
+KEY = PartitionKey(TopicId(b"topic id of 16 B"), 0)
+CONFIG = LogConfig(
+    quorum=Quorum(3, 3, 2),
+    segment_bytes=1 << 20,
+    segment_ms=3_600_000,
+    segment_jitter_ms=0,
+    retention_ms=None,
+    retention_bytes=None,
+    is_compacted=False,
+    max_message_bytes=1 << 20,
+    min_in_sync=1,
+    uses_append_time=False,
+    timestamp_before_max_ms=None,
+    timestamp_after_max_ms=None,
+    unclean_recovery=False,
+)
+
+
+def batch(*values: bytes, at_ms: int = 1_000, producer: Producer = NO_PRODUCER) -> bytearray:
+    records = [Record(n, at_ms + n, None, value, ()) for n, value in enumerate(values)]
+    return build_batch(records, producer=producer)
+
+
+class LogSetting:
+    """Opens logs of one partition, each on a client of its own, as different brokers would."""
+
+    def __init__(self, cluster: TestCluster) -> None:
+        self.cluster = cluster
+        self.now_ms = 1_000_000
+        self.logs: list[TopicLog] = []
+        self.failed: list[int] = []
+
+    def services(self, tail_bytes: int = 1 << 20) -> LogServices:
+        store = MemoryMetadataStore(self.cluster.server)
+        return LogServices(
+            client=self.cluster.client(add_timeout_s=0.5),
+            partitions=PartitionStore(store, Random(3)),
+            wall_clock_ms=lambda: self.now_ms,
+            rng=Random(4),
+            tail=TailMemory(tail_bytes),
+        )
+
+    async def take_over(
+        self, epoch: int, config: LogConfig = CONFIG, *, tail_bytes: int = 1 << 20
+    ) -> TopicLog:
+        log = await TopicLog.take_over(
+            self.services(tail_bytes),
+            "orders",
+            KEY,
+            epoch,
+            config,
+            on_failed=lambda: self.failed.append(epoch),
+        )
+        self.logs.append(log)
+        return log
+
+    async def aclose(self) -> None:
+        for log in self.logs:
+            await log.aclose()
+
+
+def append(
+    log: TopicLog, data: bytearray, *, coordinator_epoch: int | None = None
+) -> asyncio.Future[Appended]:
+    return log.append(read_header(data), data, coordinator_epoch=coordinator_epoch)
+
+
+async def values(
+    log: TopicLog, offset: int = 0, *, bytes_max: int = 1 << 20, committed: bool = False
+) -> list[tuple[int, bytes]]:
+    """Read to the end; return (offset, value) of each record."""
+    found: list[tuple[int, bytes]] = []
+    while True:
+        result = await log.read(offset, bytes_max, read_committed=committed, at_least_one=True)
+        if not result.batches:
+            return found
+        for data in result.batches:
+            header = read_header(data)
+            if not header.is_control:
+                found += [
+                    (each.offset, each.value or b"")
+                    for each in parse_records(data, bytes_max=1 << 20)
+                ]
+            offset = header.last_offset + 1
+
+
+def small(**changes: int) -> LogConfig:
+    return replace(CONFIG, **changes)  # type: ignore[arg-type]

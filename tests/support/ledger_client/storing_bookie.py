@@ -1,0 +1,189 @@
+"""A bookie that stores in memory: just enough for the client's own tests, without a server."""
+
+from dataclasses import dataclass, field
+from random import Random
+
+from bookie.wire.batch import BatchView
+from bookie.wire.codec import encode_acks
+from bookie.wire.entries import encode_entries
+from bookie.wire.frames import ADD_RECOVERY, Frame, FrameKind, frame_header
+from bookie.wire.messages import (
+    AttachLedger,
+    DetachLedger,
+    EntryRanges,
+    Hello,
+    LacReply,
+    ListEntries,
+    Ping,
+    Pong,
+    ReadEntries,
+    ReadLac,
+    Refused,
+    Reply,
+    Request,
+    Status,
+    TellLac,
+    WaitLac,
+    WriteLac,
+)
+from metadata.ids import NO_ENTRY, EntryId, LedgerId
+from metadata.registry.registrar import BookieRegistrar
+from metadata.registry.registration import BookieRegistration
+from metadata.store.interface import MetadataStore
+from serving.overriding import override
+from tests.support.ledger_client.scripted_bookie import ScriptedBookie
+
+
+@dataclass(slots=True)
+class Held:
+    """One ledger on this bookie: one batch per entry id."""
+
+    key: bytes
+    entries: dict[int, BatchView] = field(default_factory=dict)
+    lac: EntryId = NO_ENTRY
+    is_fenced: bool = False
+
+
+class StoringBookie(ScriptedBookie):
+    """Keeps batches, fences and LACs; forgets all of it at its end."""
+
+    def __init__(self, bookie_id: str) -> None:
+        super().__init__(bookie_id)
+        self.ledgers: dict[LedgerId, Held] = {}
+        self.keys: dict[tuple[int, LedgerId], bytes] = {}  # of each connection
+        self.answer = self.stored_answer
+        self.refuse_adds: Status | None = None
+        self.entry_bytes_max = 2**30
+        self._registrar: BookieRegistrar | None = None
+
+    async def register(self, store: MetadataStore, *, writable: bool = True) -> None:
+        address = self.address
+        registration = BookieRegistration(
+            self.id, address.host, address.port, writable=writable, free_bytes=1, capacity_bytes=1
+        )
+        self._registrar = BookieRegistrar(store, registration, Random(1))
+        await self._registrar.start()
+
+    async def unregister(self) -> None:
+        if self._registrar is not None:
+            await self._registrar.aclose()
+            self._registrar = None
+
+    def damage(self, ledger_id: LedgerId, entry_id: int) -> None:
+        """Flip a bit of what is stored of an entry, if anything is."""
+        held = self.ledgers.get(ledger_id)
+        if held is not None and entry_id in held.entries:
+            data = bytearray(held.entries[entry_id].data)
+            data[-1] ^= 1
+            held.entries[entry_id] = BatchView(data)
+
+    def stored_answer(self, request: Request) -> Reply | bytes | None:
+        match request:
+            case AttachLedger(ledger_id, key):
+                self.keys[self.speaking, ledger_id] = key
+                return None
+            case TellLac(ledger_id, lac):
+                told = self.ledgers[ledger_id]
+                told.lac = max(told.lac, lac)
+                return None
+            case DetachLedger() | Hello():
+                return None
+            case Ping():
+                return Pong(writable=True)
+            case ListEntries(ledger_id):
+                held = self.ledgers.get(ledger_id)
+                if held is None:
+                    return EntryRanges(Status.NO_SUCH_LEDGER, (), complete=True)
+                return EntryRanges(Status.OK, _ranges(held), complete=True)
+            case ReadLac(ledger_id) | WriteLac(ledger_id):
+                return self._lac(ledger_id, request)
+            case ReadEntries(ledger_id, first, last, _, fence):
+                return self._read(ledger_id, first, last, fence=fence)
+            case WaitLac(ledger_id, lac):
+                return self._read(ledger_id, EntryId(lac + 1), self.lac_of(ledger_id))
+
+    def lac_of(self, ledger_id: LedgerId) -> EntryId:
+        held = self.ledgers.get(ledger_id)
+        return NO_ENTRY if held is None else held.lac
+
+    @override
+    def answer_add(self, frame: Frame) -> bytes:
+        """Store a batch; return the ACKS frame."""
+        body = encode_acks([(frame.request_id, self._store(frame))])
+        return frame_header(FrameKind.ACKS, 0, len(body)) + body
+
+    def _key(self, ledger_id: LedgerId) -> bytes:
+        return self.keys[self.speaking, ledger_id]
+
+    def _store(self, frame: Frame) -> Status:
+        if len(frame.body) > self.entry_bytes_max:
+            return Status.BAD_REQUEST
+        batch = BatchView(frame.body)
+        header = batch.header
+        batch.verify_crc()
+        held = self.ledgers.setdefault(header.ledger_id, Held(self._key(header.ledger_id)))
+        if self.refuse_adds is not None:
+            return self.refuse_adds
+        if held.key != self._key(header.ledger_id):
+            return Status.UNAUTHORIZED
+        if held.is_fenced and not frame.flags & ADD_RECOVERY:
+            return Status.FENCED
+        for index in range(header.count):
+            entry_id = EntryId(header.first_entry_id + index)
+            known = held.entries.get(entry_id)
+            if known is not None and _payload(known, entry_id) != batch.entry(index):
+                return Status.CONFLICT
+        for index in range(header.count):
+            held.entries[header.first_entry_id + index] = batch
+        held.lac = max(held.lac, header.lac)
+        return Status.OK
+
+    def _lac(self, ledger_id: LedgerId, request: ReadLac | WriteLac) -> Reply:
+        held = self.ledgers.get(ledger_id)
+        if held is None and isinstance(request, ReadLac) and not request.fence:
+            return LacReply(Status.NO_SUCH_LEDGER, NO_ENTRY, NO_ENTRY, fenced=False)
+        held = held or self.ledgers.setdefault(ledger_id, Held(self._key(ledger_id)))
+        if held.key != self._key(ledger_id):
+            return Refused(Status.UNAUTHORIZED, "another key")
+        if isinstance(request, ReadLac):
+            held.is_fenced |= request.fence
+        else:
+            held.lac = max(held.lac, request.lac)
+        highest = EntryId(max(held.entries, default=NO_ENTRY))
+        return LacReply(Status.OK, held.lac, highest, fenced=held.is_fenced)
+
+    def _read(
+        self, ledger_id: LedgerId, first: EntryId, last: EntryId, *, fence: bool = False
+    ) -> Reply | bytes:
+        held = self.ledgers.get(ledger_id)
+        if held is None and fence:
+            held = self.ledgers[ledger_id] = Held(self._key(ledger_id))
+        if held is None:
+            nothing = encode_entries(Status.NO_SUCH_LEDGER, NO_ENTRY, first, [])
+            return b"".join(nothing)
+        if held.key != self._key(ledger_id):
+            return Refused(Status.UNAUTHORIZED, "another key")
+        held.is_fenced |= fence
+        batches: list[memoryview | bytearray] = []
+        entry_id = first
+        while entry_id <= last and entry_id in held.entries:
+            batch = held.entries[entry_id]
+            until = min(last, batch.header.last_entry_id)
+            batches.append(batch.cut(entry_id, until))
+            entry_id = EntryId(until + 1)
+        status = Status.OK if entry_id > last else Status.NO_SUCH_ENTRY
+        return b"".join(encode_entries(status, held.lac, entry_id, batches))
+
+
+def _payload(batch: BatchView, entry_id: EntryId) -> bytes:
+    return batch.entry(entry_id - batch.header.first_entry_id)
+
+
+def _ranges(held: Held) -> tuple[tuple[int, int], ...]:
+    ranges: list[tuple[int, int]] = []
+    for entry_id in sorted(held.entries):
+        if ranges and ranges[-1][1] == entry_id - 1:
+            ranges[-1] = (ranges[-1][0], entry_id)
+        else:
+            ranges.append((entry_id, entry_id))
+    return tuple(ranges)

@@ -1,0 +1,171 @@
+"""Copies of a bookie's directories, and what starts on them, with real disks (rule 2.6)."""
+
+import asyncio
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bookie.server_errors import OriginalLivesError, PositionTakenError
+from bookie.wire.messages import ReadEntries, Status
+from metadata.ids import EntryId, LedgerId
+from metadata.registry.positions import PositionStore
+from tests.support.bookie.bookie_machine import Machine, Running
+from tests.support.bookie.wire_client import batch_of, payloads_of
+
+ONE = LedgerId(1)
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    return Machine(tmp_path)
+
+
+async def test_a_copy_of_a_running_bookie_is_refused_and_changes_nothing(
+    machine: Machine,
+) -> None:
+    await machine.format()
+    bookie = await machine.start()
+    copy = machine.root / "b"
+    shutil.copytree(machine.root / "a", copy)
+    before = _contents(copy)
+    with pytest.raises(OriginalLivesError, match=f"{bookie.addresses.host}") as caught:
+        await machine.start("b")
+    assert str(bookie.addresses.port) in str(caught.value)
+    assert _contents(copy) == before
+    client = await bookie.client(1)
+    assert await client.add(batch_of(1, 0)) is Status.OK, "the original serves on"
+    await client.close()
+    assert not bookie.process.limbo_reason
+    await bookie.stop()
+
+
+async def test_a_complete_copy_of_a_stopped_bookie_starts_and_the_second_does_not(
+    machine: Machine,
+) -> None:
+    await machine.format()
+    bookie = await machine.start()
+    client = await bookie.client(1)
+    assert await client.add(batch_of(1, 0)) is Status.OK
+    await client.close()
+    await bookie.stop()
+    for name in ("b", "c"):
+        shutil.copytree(machine.root / "a", machine.root / name)
+    first = await machine.start("b")
+    assert not first.process.limbo_reason
+    client = await first.client(1)
+    assert payloads_of(await client.ask_entries(_read(0))) == {0: b"payload"}
+    assert await client.add(batch_of(1, 1)) is Status.OK
+    await client.close()
+    with pytest.raises(OriginalLivesError):
+        await machine.start("c")
+    await first.stop()
+    for name in ("c", "a"):
+        later = await machine.start(name)
+        assert "an old copy" in later.process.limbo_reason
+        client = await later.client(1)
+        assert (await client.ask_entries(_read(1))).status is Status.UNKNOWN
+        await client.close()
+        await later.stop()
+
+
+async def test_a_copy_of_a_bookie_that_was_cut_off_is_in_limbo_for_good(machine: Machine) -> None:
+    await machine.format()
+    bookie = await machine.start()
+    client = await bookie.client(1)
+    assert await client.add(batch_of(1, 0)) is Status.OK
+    shutil.copytree(machine.root / "a", machine.root / "b")
+    assert await client.add(batch_of(1, 1)) is Status.OK
+    await client.close()
+    await bookie.cut_off()
+    for _ in range(2):
+        later = await machine.start("b")
+        assert "these files are a copy" in later.process.limbo_reason, "the reason is kept"
+        client = await later.client(1, 9)
+        assert (await client.ask_entries(_read(0))).status is Status.OK
+        assert (await client.ask_entries(_read(1))).status is Status.UNKNOWN
+        assert await client.add(batch_of(9, 0)) is Status.UNKNOWN
+        await client.close()
+        await later.stop()
+
+
+async def test_a_log_that_ends_before_the_recorded_position_is_in_limbo(machine: Machine) -> None:
+    await machine.format()
+    bookie = await machine.start(position_interval_s=0.05)
+    client = await bookie.client(1)
+    assert await client.add(batch_of(1, 0)) is Status.OK
+    recorded = await _recorded_after(bookie, 0)
+    old = _contents(machine.root / "a")
+    assert await client.add(batch_of(1, 1)) is Status.OK
+    await client.close()
+    await _recorded_after(bookie, recorded)
+    await bookie.cut_off()
+    for path in _contents(machine.root / "a"):  # as a snapshot of the volume: the same files
+        if path in old:
+            path.write_bytes(old[path])
+        else:
+            path.unlink()
+    later = await machine.start()
+    assert "before the position that was recorded" in later.process.limbo_reason
+    client = await later.client(1)
+    assert (await client.ask_entries(_read(1))).status is Status.UNKNOWN
+    await client.close()
+    await later.stop()
+
+
+async def test_a_start_after_a_kill_replaces_its_registration_at_once(machine: Machine) -> None:
+    await machine.format()
+    bookie = await machine.start()
+    client = await bookie.client(1)
+    assert await client.add(batch_of(1, 0)) is Status.OK
+    await client.close()
+    session = await bookie.cut_off(stays_registered=True)
+    async with asyncio.timeout(10.0):  # a session is waited for during 30 s
+        again = await machine.start()
+    assert not again.process.limbo_reason
+    client = await again.client(1)
+    assert payloads_of(await client.ask_entries(_read(0))) == {0: b"payload"}
+    await client.close()
+    await again.stop()
+    assert session is not None
+    await session.aclose()
+
+
+async def test_a_bookie_whose_position_another_process_writes_stops_answering(
+    machine: Machine,
+) -> None:
+    await machine.format()
+    bookie = await machine.start(position_interval_s=0.05)
+    client = await bookie.client(1)
+    store = machine.store()
+    positions = PositionStore(store)
+    found = await positions.get(bookie.bookie_id)
+    assert found.record is not None
+    other = replace(found.record, run=bytes(16))
+    assert await positions.put(bookie.bookie_id, other, found.version) is not None
+    assert await client.add(batch_of(1, 0)) is Status.OK
+    async with asyncio.timeout(20.0):
+        assert await client.is_closed_by_peer()
+        with pytest.raises(PositionTakenError):
+            await bookie.process.wait_for_failure()
+    await bookie.stop()
+    assert (await positions.get(bookie.bookie_id)).record == other, "nothing more is recorded"
+    await store.aclose()
+
+
+def _contents(directory: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in directory.rglob("*") if path.is_file()}
+
+
+async def _recorded_after(bookie: Running, lsn: int) -> int:
+    """Wait until more than what ends at `lsn` is recorded; return where it ends."""
+    while True:
+        record = (await PositionStore(bookie.store).get(bookie.bookie_id)).record
+        if record is not None and record.end_lsn > lsn:
+            return record.end_lsn
+        await asyncio.sleep(0.01)
+
+
+def _read(entry_id: int) -> ReadEntries:
+    return ReadEntries(ONE, EntryId(entry_id), EntryId(entry_id), 2**20, fence=False)

@@ -1,0 +1,300 @@
+"""The end of the log is recorded outside the disk, by one process at a time (rules 2.6, 10.5)."""
+
+import asyncio
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import pytest
+from typing_extensions import override
+
+from bookie.identity.position import Claim, PositionKeeper, PositionNews
+from bookie.log.log import Log
+from bookie.server_errors import PositionTakenError
+from metadata.errors import MetadataFormatError, OutcomeUnknownError, StoreUnavailableError
+from metadata.ids import BookieId, Version
+from metadata.paths import position_path
+from metadata.registry.positions import (
+    NO_POSITION,
+    PositionRecord,
+    PositionStore,
+    StoredPosition,
+    pack_position,
+    unpack_position,
+)
+from metadata.store.memory import MemoryMetadataServer, MemoryMetadataStore
+from metadata.store.memory_faults import NoFaults, StoreCall
+from serving.server_log import ServerLog
+from tests.support.bookie.batches import make_run
+from tests.support.bookie.storage_fixture import Bench as StorageBench
+from tests.support.bookie.storage_fixture import add, simulate
+from tests.until import until
+
+BOOKIE = BookieId("bookie-test")
+PATH = position_path(BOOKIE)
+RECORD = PositionRecord(b"r" * 16, 7, is_orderly=False, files=("1@2", "3", "4"), lock="boot:1:2")
+
+
+@dataclass
+class Written:
+    durable_lsn: int = 100
+    written_bytes: int = 0
+
+
+class Faults(NoFaults):
+    """Fails each write as the next act says: "lost", "dropped", "refused"; "" applies it."""
+
+    def __init__(self) -> None:
+        self.acts: list[str] = []
+        self.is_away = False
+
+    @override
+    async def before(self, call: StoreCall) -> None:
+        await super().before(call)
+        if self.is_away:
+            raise StoreUnavailableError("memory", "away")
+        if call.is_write and self.acts and self.acts[0] != "lost":
+            act = self.acts.pop(0)
+            if act == "dropped":
+                raise OutcomeUnknownError(call.path, act)
+            if act == "refused":
+                raise StoreUnavailableError("memory", act)
+
+    @override
+    async def after(self, call: StoreCall) -> None:
+        await super().after(call)
+        if call.is_write and self.acts and self.acts[0] == "lost":
+            raise OutcomeUnknownError(call.path, self.acts.pop(0))
+
+
+class Bench:
+    """One keeper, and what it is told."""
+
+    def __init__(self, interval_s: float = 0.005) -> None:
+        self.faults = Faults()
+        self.server = MemoryMetadataServer(self.faults)
+        self.store = MemoryMetadataStore(self.server)
+        self.positions = PositionStore(self.store)
+        self.written = Written()
+        self.taken: list[PositionTakenError] = []
+        self.went_back = 0
+        self.keeper = self.make(StoredPosition(None, NO_POSITION), b"a" * 16, interval_s)
+
+    def make(
+        self,
+        known: StoredPosition,
+        run: bytes,
+        interval_s: float = 0.005,
+        *,
+        written: Log | None = None,
+    ) -> PositionKeeper:
+        loop = asyncio.get_running_loop()
+        return PositionKeeper(
+            self.store,
+            Claim(BOOKIE, run, ("1", "2", "3"), "boot:1:2"),
+            known,
+            written or self.written,
+            interval_s=interval_s,
+            rng=random.Random(1),
+            log=ServerLog(loop.time),
+            news=PositionNews(self.taken.append, self._note_went_back),
+        )
+
+    async def _note_went_back(self, _found: Version, _known: Version) -> None:
+        self.went_back += 1
+
+    async def stored(self) -> PositionRecord:
+        record = (await self.positions.get(BOOKIE)).record
+        assert record is not None
+        return record
+
+    async def until_recorded(self, lsn: int) -> None:
+        await until(lambda: self.keeper.age_s == 0.0 and not self.keeper.unrecorded_bytes)
+        assert (await self.stored()).end_lsn == lsn
+
+
+async def running(work: Callable[[Bench], object]) -> None:
+    """Run a claimed keeper while `work` does its part."""
+    bench = Bench()
+    await bench.keeper.claim()
+    task = asyncio.create_task(bench.keeper.run())
+    try:
+        result = work(bench)
+        assert asyncio.iscoroutine(result)
+        await result
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        await bench.store.aclose()
+
+
+def test_a_position_is_read_as_it_was_written() -> None:
+    assert unpack_position(PATH, pack_position(BOOKIE, RECORD)) == RECORD
+
+
+@pytest.mark.parametrize(
+    "value", [b"", b"\x91\x01", pack_position(BOOKIE, replace(RECORD, run=b"short"))]
+)
+def test_other_bytes_are_refused(value: bytes) -> None:
+    with pytest.raises(MetadataFormatError):
+        unpack_position(PATH, value)
+
+
+async def test_the_first_claim_makes_the_node() -> None:
+    bench = Bench()
+    await bench.keeper.claim()
+    found = await bench.stored()
+    assert (found.run, found.end_lsn, found.is_orderly) == (b"a" * 16, 100, False)
+
+
+async def test_of_two_starts_the_first_wins() -> None:
+    bench = Bench()
+    known = await bench.positions.get(BOOKIE)
+    second = bench.make(known, b"b" * 16)
+    await bench.keeper.claim()
+    with pytest.raises(PositionTakenError):
+        await second.claim()
+    assert len(bench.taken) == 1
+    assert (await bench.stored()).run == b"a" * 16
+
+
+async def test_the_end_is_recorded_while_it_grows() -> None:
+    async def work(bench: Bench) -> None:
+        for lsn in (150, 200):
+            bench.written.durable_lsn = lsn
+            bench.written.written_bytes += 50
+            assert bench.keeper.unrecorded_bytes == 50
+            await bench.until_recorded(lsn)
+        version = bench.keeper.version
+        await asyncio.sleep(0.05)
+        assert bench.keeper.version == version, "an idle log is not recorded again"
+
+    await running(work)
+
+
+async def test_a_service_that_is_away_stops_nothing() -> None:
+    async def work(bench: Bench) -> None:
+        bench.faults.is_away = True
+        bench.written.durable_lsn, bench.written.written_bytes = 300, 200
+        await asyncio.sleep(0.05)
+        assert bench.keeper.age_s > 0.0
+        assert bench.keeper.unrecorded_bytes == 200
+        bench.faults.is_away = False
+        await bench.until_recorded(300)
+        assert not bench.taken
+
+    await running(work)
+
+
+@pytest.mark.parametrize(
+    "acts", [["lost"], ["dropped"], ["refused"], ["dropped", "lost"], ["lost", "lost", "dropped"]]
+)
+async def test_an_unknown_outcome_is_decided_by_reading_back(acts: list[str]) -> None:
+    async def work(bench: Bench) -> None:
+        bench.faults.acts = list(acts)
+        for lsn in (300, 400, 500, 600):
+            bench.written.durable_lsn = lsn
+            await bench.until_recorded(lsn)
+        assert not bench.taken
+        assert not bench.went_back
+
+    await running(work)
+
+
+@pytest.mark.parametrize("run", [b"a" * 16, b"b" * 16], ids=["a clone", "another process"])
+async def test_a_conflict_is_told_in_the_same_step(run: bytes) -> None:
+    async def work(bench: Bench) -> None:
+        stored = await bench.positions.get(BOOKIE)
+        assert stored.record is not None
+        other = replace(stored.record, run=run, end_lsn=777)
+        await bench.positions.put(BOOKIE, other, stored.version)
+        bench.written.durable_lsn = 300
+        await until(lambda: bool(bench.taken))
+        assert await bench.stored() == other
+
+    await running(work)
+
+
+async def test_an_idle_bookie_notices_after_a_reconnect() -> None:
+    async def work(bench: Bench) -> None:
+        stored = await bench.positions.get(BOOKIE)
+        assert stored.record is not None
+        other = MemoryMetadataStore(bench.server)
+        bench.store.suspend()
+        taken = replace(stored.record, run=b"b" * 16)
+        await PositionStore(other).put(BOOKIE, taken, stored.version)
+        bench.store.resume()
+        await until(lambda: bool(bench.taken))
+        await other.aclose()
+
+    await running(work)
+
+
+async def test_a_node_that_went_back_ends_nothing() -> None:
+    async def work(bench: Bench) -> None:
+        bench.written.durable_lsn = 300
+        await bench.until_recorded(300)
+        await bench.store.delete(PATH, bench.keeper.version)
+        old = replace(RECORD, run=b"a" * 16, end_lsn=50)
+        await bench.positions.put(BOOKIE, old, NO_POSITION)
+        bench.written.durable_lsn = 400
+        await until(lambda: bench.went_back == 1)
+        await bench.until_recorded(400)
+        assert not bench.taken
+
+    await running(work)
+
+
+async def test_a_node_that_is_gone_is_made_again() -> None:
+    async def work(bench: Bench) -> None:
+        await bench.store.delete(PATH, bench.keeper.version)
+        bench.written.durable_lsn = 400
+        await until(lambda: bench.went_back == 1)
+        await bench.until_recorded(400)
+
+    await running(work)
+
+
+@pytest.mark.parametrize("acts", [[], ["lost"], ["dropped"]])
+async def test_an_orderly_stop_is_recorded_last(acts: list[str]) -> None:
+    bench = Bench()
+    await bench.keeper.claim()
+    bench.written.durable_lsn = 900
+    bench.faults.acts = acts
+    assert await bench.keeper.record_orderly()
+    found = await bench.stored()
+    assert (found.is_orderly, found.end_lsn) == (True, 900)
+
+
+async def test_an_orderly_stop_overwrites_no_other_process() -> None:
+    bench = Bench()
+    await bench.keeper.claim()
+    other = replace(RECORD, run=b"b" * 16)
+    await bench.positions.put(BOOKIE, other, Version(0))
+    assert not await bench.keeper.record_orderly()
+    assert await bench.stored() == other
+
+
+def test_only_what_is_durable_is_recorded() -> None:
+    async def work(made: StorageBench) -> None:
+        storage = await made.open()
+        bench = Bench()
+        bench.keeper = bench.make(StoredPosition(None, NO_POSITION), b"a" * 16, written=storage.log)
+        await bench.keeper.claim()
+        task = asyncio.create_task(bench.keeper.run())
+        answered = asyncio.create_task(add(storage, make_run(1, 0, 3)))
+        await asyncio.wait({answered})
+        end_lsn = storage.log.durable_lsn
+        made.faults.paused = asyncio.Event()
+        answered = asyncio.create_task(add(storage, make_run(1, 3, 3)))
+        await asyncio.sleep(1.0)
+        assert (await bench.stored()).end_lsn == end_lsn, "the sync is still under way"
+        made.faults.paused.set()
+        await answered
+        await asyncio.sleep(1.0)
+        assert (await bench.stored()).end_lsn == storage.log.durable_lsn > end_lsn
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        await storage.close()
+
+    simulate(work)

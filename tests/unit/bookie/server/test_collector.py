@@ -1,0 +1,197 @@
+"""Local data goes only after a fresh read said that it may (rule 10.1), and never to come back
+(10.2).
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bookie.identity.metadata_age import MetadataAge
+from bookie.server.collector import Collector, may_remove
+from bookie.wire.messages import Status
+from metadata.ids import BookieId, ClientId, EntryId, LedgerId, UpdateToken, Version
+from metadata.ledgers.ledger_metadata import (
+    DigestType,
+    Fragment,
+    LedgerMetadata,
+    LedgerState,
+    QuorumSpec,
+)
+from metadata.registry.cookies import CookieRecord, CookieStore
+from tests.simulation.disk import CrashableDisk, DiskFaults, Platter
+from tests.support.bookie.bookie_machine import Machine
+from tests.support.bookie.wire_client import batch_of
+from tests.unit.bookie.server.conftest import BOOKIE, Served
+from tests.until import until
+
+ONE = LedgerId(1)
+OTHER = BookieId("bookie-other")
+TOKEN = UpdateToken(b"t" * 16)
+
+
+class Collecting:
+    """A collector over a server whose storage the test drives."""
+
+    def __init__(self, served: Served, machine: Machine) -> None:
+        self.served = served
+        self.machine = machine
+        self.store = machine.store()
+        self.ledgers = machine.ledgers(self.store)
+        disk = CrashableDisk(Platter(), machine.rng, DiskFaults(delay_s_max=0))
+        self.age = MetadataAge(disk, self.store, BOOKIE, served.storage.writability)
+        self.collector = Collector(
+            served.context,
+            self.store,
+            self.ledgers,
+            machine.rng,
+            self.age,
+            pass_interval_s=0.01,
+            reads_per_s=10_000,
+        )
+
+    async def add(self, ledger_id: int) -> None:
+        client = await self.served.client(ledger_id)
+        assert await client.add(batch_of(ledger_id, 0)) is Status.OK
+        await client.close()
+
+    async def close_ledger(self, metadata: LedgerMetadata) -> None:
+        closed = metadata.with_closed(EntryId(0), 7, TOKEN)
+        _, version = await self.ledgers.get(metadata.ledger_id)
+        await self.ledgers.compare_and_set(closed, version)
+
+
+@pytest.fixture
+async def collecting(served: Served, tmp_path: Path) -> AsyncIterator[Collecting]:
+    machine = Machine(tmp_path)
+    made = Collecting(served, machine)
+    record = CookieRecord(BOOKIE, bytes(16), 5, 3, bytes(32))
+    await CookieStore(made.store).create(record)
+    yield made
+    await made.store.aclose()
+
+
+def test_the_rule_alone() -> None:
+    metadata = _closed_metadata((OTHER,), ())
+    assert may_remove(None, BOOKIE)
+    assert may_remove(metadata, BOOKIE)
+    assert not may_remove(metadata, OTHER)
+    assert not may_remove(_closed_metadata((OTHER,), (BOOKIE,)), BOOKIE)
+    for state in (LedgerState.OPEN, LedgerState.IN_RECOVERY):
+        changed = replace(metadata, state=state, last_entry_id=None, length=None)
+        assert not may_remove(changed, BOOKIE), "it may come to name any bookie"
+
+
+def _closed_metadata(
+    ensemble: tuple[BookieId, ...], incoming: tuple[BookieId, ...]
+) -> LedgerMetadata:
+    return LedgerMetadata(
+        ONE,
+        LedgerState.CLOSED,
+        QuorumSpec(1, 1, 1),
+        (Fragment(EntryId(0), ensemble, incoming),),
+        DigestType.CRC32C,
+        5,
+        TOKEN,
+        TOKEN,
+        ClientId("client"),
+        EntryId(0),
+        7,
+    )
+
+
+async def test_a_named_ledger_stays(collecting: Collecting) -> None:
+    metadata = await collecting.machine.create_ledger(1, BOOKIE)
+    await collecting.add(1)
+    assert not await collecting.collector.look_at(ONE)
+    await collecting.close_ledger(metadata)
+    assert not await collecting.collector.look_at(ONE)
+    assert collecting.served.storage.ledger_ids() == [ONE]
+
+
+async def test_a_ledger_that_went_elsewhere_goes_when_closed(collecting: Collecting) -> None:
+    metadata = await collecting.machine.create_ledger(1, OTHER)
+    await collecting.add(1)
+    assert not await collecting.collector.look_at(ONE)
+    await collecting.close_ledger(metadata)
+    assert await collecting.collector.look_at(ONE)
+    storage = collecting.served.storage
+    assert storage.ledger_ids() == [*storage.released] == [ONE], "it may come back by a repair"
+    assert not await collecting.collector.look_at(ONE), "once is enough"
+    client = await collecting.served.client(1)
+    assert await client.add(batch_of(1, 1)) is Status.FENCED
+    assert await client.add(batch_of(1, 0), recovery=True) is Status.OK
+    await client.close()
+
+
+async def test_a_deleted_ledger_goes_and_its_adds_are_refused(collecting: Collecting) -> None:
+    await collecting.machine.create_ledger(1, BOOKIE)
+    await collecting.add(1)
+    await collecting.ledgers.delete(ONE)
+    assert await collecting.collector.look_at(ONE)
+    client = await collecting.served.client(1)
+    assert await client.add(batch_of(1, 1)) is Status.DELETED
+    await client.close()
+
+
+async def test_nothing_is_stored_between_the_second_read_and_the_removal(
+    collecting: Collecting,
+) -> None:
+    await collecting.machine.create_ledger(1, BOOKIE)
+    await collecting.add(1)
+    await collecting.ledgers.delete(ONE)
+    storage = collecting.served.storage
+    storage.reads_wait.clear()
+    removing = asyncio.create_task(collecting.collector.look_at(ONE))
+    await until(lambda: storage.deletions_begun == 1)
+    before, held = storage.add_count, collecting.served.context._held
+    client = await collecting.served.client(1)
+    late = client.send_add(batch_of(1, 1))
+    await until(lambda: bool(held.get(ONE)) or storage.add_count > before)
+    assert storage.add_count == before
+    storage.reads_wait.set()
+    assert await removing
+    assert await client.ack(late) is Status.DELETED
+    await client.close()
+
+
+async def test_an_emptied_metadata_service_removes_nothing(collecting: Collecting) -> None:
+    await collecting.add(1)
+    _, version = await CookieStore(collecting.store).get(BOOKIE)
+    await CookieStore(collecting.store).delete(BOOKIE, version)
+    with pytest.raises(Exception, match="does not exist"):
+        await collecting.collector.look_at(ONE)
+    assert collecting.served.storage.ledger_ids() == [ONE]
+
+
+async def test_a_restored_metadata_service_removes_nothing(collecting: Collecting) -> None:
+    await collecting.add(1)
+    await collecting.age.note_position(Version(3), Version(9))
+    assert not await collecting.collector.look_at(ONE)
+    assert collecting.served.storage.ledger_ids() == [ONE]
+    await collecting.age.accept()
+    assert await collecting.collector.look_at(ONE)
+
+
+async def test_a_service_that_is_restored_during_the_look_removes_nothing(
+    collecting: Collecting,
+) -> None:
+    await collecting.add(1)
+    collecting.age.follow(lambda: Version(9))  # what it recorded, and what is not there any more
+    assert not await collecting.collector.look_at(ONE)
+    assert collecting.served.storage.ledger_ids() == [ONE]
+
+
+async def test_the_feed_and_the_pass_find_what_goes(collecting: Collecting) -> None:
+    for ledger_id in (1, 2, 3):
+        await collecting.machine.create_ledger(ledger_id, BOOKIE)
+        await collecting.add(ledger_id)
+    await collecting.add(4)  # its metadata never was, or the news of its deletion has expired
+    running = asyncio.create_task(collecting.collector.run())
+    await until(lambda: LedgerId(4) not in collecting.served.storage.ledger_ids())
+    await collecting.ledgers.delete(LedgerId(2))
+    await until(lambda: collecting.served.storage.ledger_ids() == [1, 3])
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)

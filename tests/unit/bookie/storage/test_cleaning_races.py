@@ -1,0 +1,35 @@
+"""What cleaning leaves alone because the index changed while it worked."""
+
+from bookie.index.index_pages import Move
+from bookie.log import records
+from bookie.storage.cleaning import CleaningRoom
+from bookie.wire.messages import Status
+from tests.support.bookie.batches import make_run, payload_of
+from tests.support.bookie.storage_fixture import Bench, add, entries_of, read, simulate
+
+AMPLE = CleaningRoom(10**9, is_full=False, bytes_per_s=10**6)
+
+
+def test_a_run_that_a_checkpoint_cuts_back_while_it_is_cleaned_is_kept() -> None:
+    """A recovery's add takes over the end of a stored run; its beginning stays where it was."""
+
+    async def main(bench: Bench) -> None:
+        storage = await bench.open()
+        assert await add(storage, make_run(7, 0, 4)) is Status.OK
+        for first in range(0, 400, 20):
+            assert await add(storage, make_run(8, first, 20)) is Status.OK
+        await storage.checkpoint()
+        index = storage._index
+        move = index.move
+
+        async def move_late(moves: list[Move]) -> dict[int, None]:
+            await storage.checkpoint()
+            return await move(moves)
+
+        index.move = move_late  # type: ignore[method-assign]
+        index.insert(7, 3, 5, records.lsn_of(9, 48), 300)  # as an overlapping add leaves it
+        await storage._upkeep._cleaner._clean_segments([1], AMPLE)
+        index.move = move  # type: ignore[method-assign]
+        assert entries_of(await read(storage, 7, 0, 2)) == {i: payload_of(7, i) for i in range(3)}
+
+    simulate(main)

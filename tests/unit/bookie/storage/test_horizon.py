@@ -1,0 +1,184 @@
+"""A horizon takes the place of trimmed tombstones, and what was deleted does not come back."""
+
+import asyncio
+import dataclasses
+from collections.abc import Callable
+
+import pytest
+
+from bookie.files.index_store import Transaction
+from bookie.index import horizon_pages
+from bookie.storage.bookie_storage import BookieStorage
+from bookie.storage.standing import Standing
+from bookie.wire.messages import Status
+from metadata.errors import StoreUnavailableError
+from metadata.ids import LedgerId
+from tests.simulation.loop import run_simulation
+from tests.support.bookie.batches import make_run
+from tests.support.bookie.storage_fixture import KEY, SMALL, Bench, add, read
+
+DELETED = range(1, 9)
+LAST = 20
+"""A ledger above all that were deleted."""
+
+
+class Metadata:
+    """What the metadata service says, and how often it was asked."""
+
+    def __init__(self) -> None:
+        self.standings: dict[int, Standing] = {}
+        self.asked: list[int] = []
+
+    async def read(self, ledger_id: LedgerId) -> Standing:
+        self.asked.append(ledger_id)
+        await asyncio.sleep(0.01)
+        return self.standings.get(ledger_id, Standing.GONE)
+
+
+def bench(tombstones_max: int = 2) -> Bench:
+    return Bench(1, dataclasses.replace(SMALL, tombstones_max=tombstones_max, hot_ledgers_max=1))
+
+
+async def trimmed(made: Bench, metadata: Metadata) -> BookieStorage:
+    """Return a storage that deleted ledgers 1 to 8, and remembers few of them one by one."""
+    storage = await made.open()
+    storage.set_standing_reader(metadata.read)
+    for ledger_id in (*DELETED, LAST):
+        assert await add(storage, make_run(ledger_id, 0, 2)) is Status.OK
+    for ledger_id in DELETED:
+        assert await storage.delete_ledger(LedgerId(ledger_id)) is Status.OK
+    await storage.checkpoint()
+    await storage.clean()  # tombstones whose runs are left are not trimmed
+    await storage.checkpoint()
+    assert not metadata.asked
+    assert storage._ledgers.tombstone_count <= made.config.tombstones_max
+    assert storage._ledgers.horizon >= DELETED[-1] - made.config.tombstones_max
+    storage._ledgers._recent_tombstones.clear()
+    return storage
+
+
+def test_what_was_deleted_does_not_come_back() -> None:
+    async def main() -> None:
+        made, metadata = bench(), Metadata()
+        storage = await trimmed(made, metadata)
+        for _ in range(2):
+            for ledger_id in DELETED:
+                assert await add(storage, make_run(ledger_id, 0, 1)) is Status.DELETED
+                assert (
+                    await add(storage, make_run(ledger_id, 0, 1), recovery=True) is Status.DELETED
+                )
+                assert (await storage.fence(LedgerId(ledger_id), KEY)).status is Status.DELETED
+                assert (await storage.write_lac(LedgerId(ledger_id), 0, KEY)).status is (  # type: ignore[arg-type]
+                    Status.DELETED
+                )
+                status = (await read(storage, ledger_id, 0, 0)).status
+                assert status in (Status.DELETED, Status.NO_SUCH_LEDGER)
+            assert storage.ledger_count == 1
+            storage = await made.reopen(storage)
+            storage.set_standing_reader(metadata.read)
+        await storage.close()
+
+    run_simulation(main, 1)
+
+
+@pytest.mark.parametrize(
+    ("standing", "ordinary", "recovery"),
+    [
+        (Standing.GONE, Status.DELETED, Status.DELETED),
+        (Standing.OPEN_HERE, Status.OK, Status.OK),
+        (Standing.OPEN_ELSEWHERE, Status.UNKNOWN, Status.OK),
+        (Standing.ENDED, Status.FENCED, Status.OK),
+        (Standing.UNKNOWN, Status.UNKNOWN, Status.UNKNOWN),
+    ],
+)
+def test_an_unknown_ledger_below_the_horizon_is_asked_for(
+    standing: Standing, ordinary: Status, recovery: Status
+) -> None:
+    async def main() -> None:
+        metadata = Metadata()
+        storage = await trimmed(bench(0), metadata)
+        metadata.standings = {1: standing, 2: standing, 3: standing}
+        assert await add(storage, make_run(1, 0, 1)) is ordinary
+        assert await add(storage, make_run(2, 0, 1), recovery=True) is recovery
+        assert (await storage.fence(LedgerId(3), KEY)).status is recovery
+        assert metadata.asked == [1, 2, 3]
+        if recovery is Status.OK:  # known now: nobody is asked again
+            assert await add(storage, make_run(2, 1, 1), recovery=True) is Status.OK
+            assert metadata.asked == [1, 2, 3]
+        await storage.close()
+
+    run_simulation(main, 1)
+
+
+def test_a_silent_metadata_service_is_unknown_and_delays_nobody_else() -> None:
+    async def main() -> None:
+        storage = await trimmed(bench(0), Metadata())
+
+        async def never(_ledger_id: LedgerId) -> Standing:
+            await asyncio.Event().wait()
+            raise AssertionError
+
+        async def fail(_ledger_id: LedgerId) -> Standing:
+            raise StoreUnavailableError("zk", "no connection")
+
+        storage.set_standing_reader(never)
+        adding = asyncio.create_task(add(storage, make_run(1, 0, 1)))
+        assert await add(storage, make_run(LAST, 2, 1)) is Status.OK
+        assert await add(storage, make_run(LAST + 1, 0, 1)) is Status.OK
+        assert not adding.done()
+        assert await adding is Status.UNKNOWN
+        storage.set_standing_reader(fail)
+        assert await add(storage, make_run(1, 0, 1)) is Status.UNKNOWN
+        assert storage.queued_bytes == 0
+        await storage.close()
+
+    run_simulation(main, 1)
+
+
+def test_no_crash_comes_between_a_trim_and_its_horizon() -> None:
+    async def main() -> None:
+        made = bench(0)
+        storage = await made.open()
+        for ledger_id in DELETED:
+            await add(storage, make_run(ledger_id, 0, 2))
+            await storage.delete_ledger(LedgerId(ledger_id))
+        await storage.checkpoint()
+        await storage.clean()
+        store, looks = storage._index._store, list[int]()
+        update = store.update
+
+        async def update_and_look(
+            job: Callable[[Transaction], object], *, keeps_room: bool = False
+        ) -> object:
+            result = await update(job, keeps_room=keeps_room)
+            horizon = await store.view(horizon_pages.read_horizon)
+            assert horizon is not None
+            values = await storage._index.stored_states(list(DELETED))
+            missing = [each for each, value in zip(DELETED, values, strict=True) if value is None]
+            looks.append(len(missing))
+            assert all(each <= horizon[0] for each in missing)
+            return result
+
+        store.update = update_and_look  # type: ignore[method-assign,assignment]
+        await storage.checkpoint()
+        assert looks[-1] == len(DELETED)
+        assert len(set(looks)) > 2, "one bounded transaction after the other"
+        await storage.close()
+
+    run_simulation(main, 1)
+
+
+def test_a_damaged_horizon_is_noticed() -> None:
+    async def main() -> None:
+        made = bench(0)
+        storage = await trimmed(made, Metadata())
+        await storage._index._store.update(lambda t: t.put(b"h", b"damaged"))
+        storage = await made.reopen(storage)
+        for _ in range(2):
+            assert storage.statistics().is_limbo
+            status = await add(storage, make_run(1, 0, 1))
+            assert status in (Status.UNKNOWN, Status.DELETED), "the log may have its tombstone"
+            storage = await made.reopen(storage)
+        await storage.close()
+
+    run_simulation(main, 1)

@@ -1,0 +1,89 @@
+"""The cache of recent batches against a naive twin."""
+
+import gc
+import random
+import weakref
+
+import pytest
+
+from bookie.storage.recent import COPIED_BYTES_MAX, OVERHEAD_BYTES, RecentEntries
+from bookie.wire.batch import BatchView
+from tests.support.bookie.batches import make_run
+
+
+@pytest.mark.parametrize("ledger_count", [3, 15])
+@pytest.mark.parametrize("seed", range(20))
+def test_what_is_found_is_contiguous_and_bounded(seed: int, ledger_count: int) -> None:
+    rng = random.Random(seed)
+    bytes_max = 20 * (OVERHEAD_BYTES + COPIED_BYTES_MAX)
+    recent = RecentEntries(bytes_max)
+    highest = dict.fromkeys(range(ledger_count), -1)
+    kept: list[BatchView] = []
+    for _ in range(600):
+        ledger_id = rng.randrange(ledger_count)
+        first = highest[ledger_id] + rng.choice((1, 1, 1, 2))
+        size = rng.choice((20, 20, COPIED_BYTES_MAX))  # the last are kept as they came
+        batch = make_run(ledger_id, first, rng.randint(1, 3), size=size)
+        highest[ledger_id] = batch.header.last_entry_id
+        recent.put(batch)
+        kept.append(batch)
+        while sum(len(b.data) + OVERHEAD_BYTES for b in kept) > bytes_max:
+            del kept[0]
+        assert recent.size <= bytes_max
+        asked = rng.randrange(ledger_count)
+        start = rng.randint(0, max(0, highest[asked]) + 2)
+        stop = start + rng.randrange(8)
+        expected: list[BatchView] = []
+        wanted = start
+        for candidate in kept:
+            header = candidate.header
+            if (
+                header.ledger_id == asked
+                and header.first_entry_id <= wanted <= header.last_entry_id
+            ):
+                expected.append(candidate)
+                wanted = header.last_entry_id + 1
+                if wanted > stop:
+                    break
+        found = recent.find(asked, start, stop, 1 << 30, 1 << 30)
+        assert [batch.data for batch in found] == [batch.data for batch in expected]
+        assert [batch.header for batch in found] == [batch.header for batch in expected]
+
+
+def test_what_is_evicted_is_released() -> None:
+    size = COPIED_BYTES_MAX
+
+    class Watched(BatchView):
+        __slots__ = ("__weakref__",)
+
+    recent = RecentEntries(10 * (OVERHEAD_BYTES + size + 100))
+    alive: weakref.WeakSet[Watched] = weakref.WeakSet()
+
+    def put(first: int) -> None:
+        batch = Watched(make_run(1, first, 1, size=size).data)
+        alive.add(batch)
+        recent.put(batch)
+
+    for first in range(200):
+        put(first)
+    gc.collect()
+    assert 5 <= len(alive) <= 11
+
+
+def test_a_dropped_ledger_and_one_that_goes_back_are_not_found() -> None:
+    recent = RecentEntries(1 << 20)
+    recent.put(make_run(1, 5, 2))
+    recent.put(make_run(1, 3, 2))
+    assert recent.find(1, 3, 3, 10, 9) == []
+    assert len(recent.find(1, 5, 9, 10, 9)) == 1
+    recent.drop(1)
+    assert recent.find(1, 5, 5, 10, 9) == []
+
+
+def test_a_small_batch_does_not_hold_the_buffer_that_it_came_in() -> None:
+    recent = RecentEntries(1 << 20)
+    buffer = bytearray(bytes(make_run(1, 0, 2).data))
+    stored = bytes(buffer)
+    recent.put(BatchView(buffer))
+    buffer[:] = bytes(len(buffer))
+    assert [bytes(batch.data) for batch in recent.find(1, 0, 1, 10, 9)] == [stored]

@@ -1,0 +1,191 @@
+"""Power cuts under a whole storage: writers, fences, explicit LACs, deletions, checkpoints,
+cleaning and replay.
+
+A model remembers what was acknowledged; after every crash the storage must agree with it.
+"""
+
+import asyncio
+import dataclasses
+import random
+from dataclasses import dataclass, field
+
+import pytest
+
+from bookie.errors import BookieError
+from bookie.storage.bookie_storage import BookieStorage
+from bookie.storage.standing import Standing
+from bookie.wire.messages import Status
+from metadata.ids import EntryId, LedgerId
+from tests.simulation.loop import run_simulation, simulation_loop
+from tests.support.bookie.batches import make_run, payload_of
+from tests.support.bookie.storage_fixture import KEY, SMALL, Bench, add, entries_of, read
+
+SEEDS = range(50)
+LEDGERS = 6
+GONE = (Status.DELETED, Status.NO_SUCH_LEDGER)
+"""What is answered for a deleted ledger: its tombstone may have been trimmed."""
+NEGATIVES = (Status.NO_SUCH_ENTRY, Status.NO_SUCH_LEDGER)
+
+
+@dataclass
+class Known:
+    """What the outside knows of one ledger."""
+
+    acknowledged: dict[int, None] = field(default_factory=dict)
+    tried: dict[int, None] = field(default_factory=dict)
+    next_entry_id: int = 0
+    lac: int = -1
+    lac_tried: int = -1
+    fence_tried: bool = False
+    fenced: bool = False
+    delete_tried: bool = False
+    deleted: bool = False
+
+
+async def write_one(
+    storage: BookieStorage, ledger_id: int, known: Known, rng: random.Random
+) -> None:
+    recovery = known.fence_tried or rng.random() < 0.2
+    if recovery and rng.random() < 0.5:
+        first = rng.randrange(known.next_entry_id + 3)
+    else:
+        first = known.next_entry_id + (rng.random() < 0.1)
+    count = rng.choice((1, 1, 2, 7))
+    entries = range(first, first + count)
+    known.next_entry_id = max(known.next_entry_id, first + count)
+    known.tried.update(dict.fromkeys(entries))
+    batch = make_run(ledger_id, first, count, lac=min(known.lac, first - 1))
+    was_fenced, was_deleted = known.fenced, known.deleted
+    status = await add(storage, batch, recovery=recovery)
+    if status is Status.OK:
+        assert not was_deleted
+        assert recovery or not was_fenced, "a fence was forgotten"
+        known.acknowledged.update(dict.fromkeys(entries))
+
+
+async def act(storage: BookieStorage, ledger_id: int, known: Known, rng: random.Random) -> None:
+    match rng.randrange(40):
+        case 0:
+            known.fence_tried = True
+            known.fenced |= (await storage.fence(LedgerId(ledger_id), KEY)).status is Status.OK
+        case 1 | 2:
+            lac = min(known.next_entry_id - 1, known.lac_tried + 2)
+            known.lac_tried = max(known.lac_tried, lac)
+            snapshot = await storage.write_lac(LedgerId(ledger_id), EntryId(lac), KEY)
+            if snapshot.status is Status.OK:
+                known.lac = max(known.lac, lac)
+        case 3 if rng.random() < 0.3:
+            known.delete_tried = True
+            known.deleted |= await storage.delete_ledger(LedgerId(ledger_id)) is Status.OK
+        case 4 | 5 | 6:
+            await check(storage, ledger_id, known, rng.randrange(known.next_entry_id + 2))
+        case 7:
+            await storage.checkpoint()
+        case 8:
+            await storage.clean()
+        case _:
+            await write_one(storage, ledger_id, known, rng)
+
+
+async def check(storage: BookieStorage, ledger_id: int, known: Known, entry_id: int) -> None:
+    deleted_before, acknowledged = known.deleted, entry_id in known.acknowledged
+    result = await read(storage, ledger_id, entry_id, entry_id)
+    if deleted_before:
+        assert result.status in GONE, "a deleted ledger came back"
+    elif result.status in GONE and known.delete_tried:
+        return
+    elif result.status is Status.DELETED:
+        assert known.delete_tried
+    elif result.batches:
+        assert entries_of(result) == {entry_id: payload_of(ledger_id, entry_id)}
+        assert entry_id in known.tried
+    else:
+        assert not acknowledged, f"ledger {ledger_id} lost entry {entry_id}: {result.status.name}"
+        assert result.status in NEGATIVES
+
+
+async def check_all(storage: BookieStorage, model: dict[int, Known]) -> None:
+    for ledger_id, known in model.items():
+        for entry_id in range(known.next_entry_id + 2):
+            await check(storage, ledger_id, known, entry_id)
+        if known.deleted:
+            continue
+        snapshot = await storage.read_lac(LedgerId(ledger_id), KEY)
+        if snapshot.status is Status.OK:
+            assert known.lac <= snapshot.lac <= known.lac_tried
+            assert snapshot.fenced or not known.fenced, "a fence was forgotten"
+            assert known.fence_tried or not snapshot.fenced
+        ranges = await storage.entry_ranges(LedgerId(ledger_id), EntryId(0), 10_000)
+        held = {e for first, last in ranges.ranges for e in range(first, last + 1)}
+        if ranges.status is Status.OK:
+            assert all(entry_id in held for entry_id in known.acknowledged)
+
+
+async def standing(known: Known) -> Standing:
+    """Answer for the metadata service: what may be deleted has no metadata."""
+    await asyncio.sleep(0.001)
+    return Standing.GONE if known.delete_tried else Standing.OPEN_HERE
+
+
+async def live(bench: Bench, model: dict[int, Known]) -> None:
+    storage = await bench.open()
+    storage.set_standing_reader(lambda ledger_id: standing(model[ledger_id]))
+    await check_all(storage, model)
+    background = asyncio.create_task(storage.background())
+
+    async def work(rng: random.Random) -> None:
+        while True:
+            ledger_id = rng.randrange(LEDGERS)
+            await act(storage, ledger_id, model[ledger_id], rng)
+            await asyncio.sleep(rng.random() * rng.choice((0.0, 0.1)))
+
+    workers = [work(random.Random(bench.rng.random())) for _ in range(5)]
+    await asyncio.gather(background, *workers)
+
+
+async def crash_again_and_again(seed: int, *, forgets_syncs: bool = False) -> None:
+    loop, rng = simulation_loop(), random.Random(f"storage crash {seed}")
+    config = dataclasses.replace(
+        SMALL,
+        segment_bytes_max=rng.choice((500, 4_000)),
+        checkpoint_records=rng.choice((5, 100)),
+        checkpoint_log_bytes=rng.choice((2_000, 20_000)),
+        recent_bytes_max=rng.choice((0, 5_000)),
+        hot_ledgers_max=rng.choice((1, 2, 100)),
+        tombstones_max=rng.choice((0, 1, 100)),
+        clean_interval_s=rng.choice((0.3, 5.0)),
+        clean_mean_run_bytes_min=rng.choice((0, 300)),
+        clean_live_share_max=rng.choice((0.3, 0.9)),
+    )
+    bench = Bench(seed, config)
+    bench.faults.preallocates = rng.random() < 0.5
+    bench.faults.forgets_syncs = forgets_syncs
+    model = {ledger_id: Known() for ledger_id in range(LEDGERS)}
+    for _ in range(5):
+        node, task = loop.spawn(live(bench, model))
+        await asyncio.sleep(rng.random() * rng.choice((0.2, 2.0, 4.0)))
+        if task.done():
+            task.result()
+        loop.kill(node)
+        bench.platter.crash(rng)
+    storage = await bench.open()
+    await check_all(storage, model)
+    assert not storage.statistics().is_limbo
+    storage = await bench.reopen(storage)
+    await check_all(storage, model)
+    await storage.close()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_nothing_acknowledged_is_lost_or_changed(seed: int) -> None:
+    run_simulation(lambda: crash_again_and_again(seed), seed)
+
+
+def test_the_negative_control_without_sync_loses_entries() -> None:
+    lost = 0
+    for seed in SEEDS:
+        try:
+            run_simulation(lambda seed=seed: crash_again_and_again(seed, forgets_syncs=True), seed)  # type: ignore[misc]
+        except (AssertionError, BookieError):
+            lost += 1
+    assert lost > len(SEEDS) // 2

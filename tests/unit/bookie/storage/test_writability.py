@@ -1,0 +1,136 @@
+"""The conditions that make a bookie read-only, on their own and in a storage."""
+
+import asyncio
+
+import pytest
+
+from bookie.errors import DiskFullError
+from bookie.identity.operator_switch import OperatorSwitch
+from bookie.index.index_pages import FLAG_FENCES_LOST, FLAG_LIMBO
+from bookie.storage.writability import ADVICE, Change, Reason, Writability
+from bookie.wire.messages import Status
+from tests.simulation.disk import CrashableDisk
+from tests.support.bookie.batches import make_run
+from tests.support.bookie.storage_fixture import Bench, add, simulate
+from tests.until import until
+
+
+class Clock:
+    """A clock that a test moves."""
+
+    now_s = 5.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def watched() -> tuple[Writability, Clock, list[tuple[str, bool, float | None]]]:
+    clock, seen = Clock(), list[tuple[str, bool, float | None]]()
+    writability = Writability(clock)
+
+    def note(change: Change) -> None:
+        seen.append((change.condition.reason.value, writability.is_writable, change.lasted_s))
+
+    writability.on_change(note)
+    return writability, clock, seen
+
+
+def test_each_change_is_told_once_and_the_end_names_how_long_it_lasted() -> None:
+    writability, clock, seen = watched()
+    writability.begin(Reason.DISK_HIGH_MARK, "96 %")
+    clock.now_s += 3
+    writability.begin(Reason.DISK_HIGH_MARK, "97 %")
+    clock.now_s += 4
+    assert [each.text for each in writability.conditions()] == ["97 %"]
+    writability.end(Reason.DISK_HIGH_MARK)
+    writability.end(Reason.DISK_HIGH_MARK)
+    assert seen == [("disk-high-mark", False, None), ("disk-high-mark", True, 7.0)]
+
+
+def test_a_bookie_is_writable_only_when_the_last_reason_has_ended() -> None:
+    writability, _, seen = watched()
+    writability.set_by_operator(is_read_only=True)
+    writability.begin(Reason.DISK_FULL, "no space left", where="log")
+    writability.begin(Reason.DISK_FULL, "no space left", where="index")
+    writability.set_by_operator(is_read_only=False)
+    writability.end(Reason.DISK_FULL, where="log")
+    assert not writability.is_writable
+    assert writability.has(Reason.DISK_FULL)
+    assert not writability.has(Reason.DISK_FULL, where="log")
+    writability.end(Reason.DISK_FULL, where="index")
+    assert writability.is_writable
+    assert [is_writable for _, is_writable, _ in seen] == [False] * 5 + [True]
+
+
+def test_limbo_alone_leaves_a_bookie_writable_and_every_reason_has_advice() -> None:
+    writability, clock, _ = watched()
+    writability.begin(Reason.LIMBO, "a record is damaged")
+    clock.now_s += 2
+    assert writability.is_writable
+    (told,) = writability.report()
+    assert (told["reason"], told["blocks_adds"], told["lasts_s"]) == ("limbo", False, 2.0)
+    assert list(ADVICE) == list(Reason)
+
+
+def test_a_full_disk_is_a_reason_until_it_is_below_the_low_mark() -> None:
+    async def main(bench: Bench) -> None:
+        storage = await bench.open()
+        assert await add(storage, make_run(7, 0, 1, size=1_950)) is Status.OK
+        bench.faults.capacity_bytes = 2_000
+        running = asyncio.create_task(storage.background())
+        await until(lambda: not storage.is_writable)
+        (condition,) = storage.writability.conditions()
+        assert condition.reason is Reason.DISK_HIGH_MARK
+        assert "bytes are free" in condition.text
+        assert await add(storage, make_run(7, 0, 1)) is Status.READ_ONLY
+        bench.faults.capacity_bytes = 2**40
+        await until(lambda: storage.is_writable)
+        assert storage.writability.conditions() == ()
+        running.cancel()
+
+    simulate(main)
+
+
+def test_limbo_that_is_stored_is_a_reason_again_after_a_restart() -> None:
+    async def main(bench: Bench) -> None:
+        storage = await bench.open()
+        assert await add(storage, make_run(7, 0, 1)) is Status.OK
+        await storage.checkpoint()
+        await storage._index.set_flags(FLAG_LIMBO | FLAG_FENCES_LOST)
+        storage = await bench.reopen(storage)
+        reasons = [each.reason for each in storage.writability.conditions()]
+        assert reasons == [Reason.LIMBO, Reason.FENCES_LOST]
+        assert not storage.is_writable
+        storage.writability.explain_loss("the directory is an old copy")
+        texts = [each.text for each in storage.writability.conditions()]
+        assert texts == ["the directory is an old copy"] * 2
+
+    simulate(main)
+
+
+def test_a_switch_that_was_answered_survives_a_loss_of_power() -> None:
+    async def main(bench: Bench) -> None:
+        storage = await bench.open()
+        for is_read_only in (True, False):
+            disk = CrashableDisk(bench.platter, bench.rng, bench.faults)
+            await OperatorSwitch(disk, storage.writability).switch(is_read_only=is_read_only)
+            assert storage.is_writable is not is_read_only
+            bench.platter.crash(bench.rng)
+            after = Writability(lambda: 0.0)
+            disk = CrashableDisk(bench.platter, bench.rng, bench.faults)
+            await OperatorSwitch(disk, after).restore()
+            assert after.is_writable is not is_read_only
+
+    simulate(main)
+
+
+def test_a_switch_that_cannot_be_stored_changes_nothing() -> None:
+    async def main(bench: Bench) -> None:
+        bench.faults.capacity_bytes = 0
+        disk = CrashableDisk(bench.platter, bench.rng, bench.faults)
+        writability = Writability(lambda: 0.0)
+        with pytest.raises(DiskFullError):
+            await OperatorSwitch(disk, writability).switch(is_read_only=True)
+        assert writability.is_writable
+
+    simulate(main)

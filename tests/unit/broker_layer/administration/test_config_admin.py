@@ -1,0 +1,134 @@
+"""Settings of topics are shown and altered, those of brokers shown."""
+
+import pytest
+
+from broker_layer.kafka.error_codes import ErrorCode
+from broker_layer.kafka.messages import (
+    AlterConfigsRequest,
+    AlterConfigsResponse,
+    DescribeConfigsRequest,
+    DescribeConfigsResponse,
+)
+from broker_layer.kafka.versions import ApiKey
+from tests.support.broker_layer.asking import Admin, topic
+
+
+async def test_settings_are_shown_with_their_sources(admin: Admin) -> None:
+    await admin.create(topic("a", configs={"retention.ms": "5000"}))
+
+    shown = await admin.configs("a")
+
+    assert shown["retention.ms"] == ("5000", False, 1)
+    assert shown["segment.bytes"] == (str(1024**3), False, 5)
+    assert shown["preallocate"] == ("false", True, 5)
+    assert shown["replication.factor"] == ("1", True, 5)
+    assert "quire.unclean" not in shown
+    broker = await admin.configs("1", kind=4)
+    assert broker["num.partitions"][0] == "1"
+    assert broker["log.retention.ms"][0] == str(7 * 24 * 3600 * 1000)
+
+
+async def test_settings_may_be_named_and_none_means_all(admin: Admin) -> None:
+    await admin.create(topic("a"))
+
+    shown = {}
+    for count, keys in ((1, ["segment.ms", "none"]), (2, []), (3, None)):
+        resource = DescribeConfigsRequest.DescribeConfigsResource(
+            resource_type=2, resource_name="a", configuration_keys=keys
+        )
+        request = DescribeConfigsRequest(resources=[resource])
+        answer = await admin.ask(ApiKey.DESCRIBE_CONFIGS, request, DescribeConfigsResponse, 4)
+        shown[count] = [each.name for each in answer.results[0].configs]
+
+    assert shown[1] == ["segment.ms"]
+    assert shown[2] == shown[3]
+    assert "segment.bytes" in shown[2]
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "code"),
+    [(2, "none", 3), (2, "", 17), (2, "a b", 17), (4, "7", 42), (8, "1", 42)],
+)
+async def test_what_has_no_settings_is_said_so(
+    admin: Admin, kind: int, name: str, code: int
+) -> None:
+    resource = DescribeConfigsRequest.DescribeConfigsResource(
+        resource_type=kind, resource_name=name, configuration_keys=None
+    )
+    request = DescribeConfigsRequest(resources=[resource])
+
+    for version in range(1, 5):
+        answer = await admin.ask(ApiKey.DESCRIBE_CONFIGS, request, DescribeConfigsResponse, version)
+        assert answer.results[0].error_code == code
+
+
+async def test_settings_are_altered_one_by_one(admin: Admin) -> None:
+    await admin.create(topic("a", configs={"retention.ms": "5000"}))
+
+    assert await admin.step("a", "retention.bytes", "77") == 0
+    assert await admin.step("a", "cleanup.policy", "compact", 2) == 0
+    shown = await admin.configs("a")
+    assert shown["retention.bytes"][0] == "77"
+    assert shown["cleanup.policy"][0] == "delete,compact"
+    assert await admin.step("a", "cleanup.policy", "delete", 3) == 0
+    assert await admin.step("a", "retention.ms", None, 1) == 0
+    shown = await admin.configs("a")
+    assert shown["cleanup.policy"][0] == "compact"
+    assert shown["retention.ms"] == (str(7 * 24 * 3600 * 1000), False, 5)
+    assert shown["replication.factor"][0] == "1"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "operation", "code"),
+    [
+        ("retention.ms", "x", 0, ErrorCode.INVALID_CONFIG),
+        ("retention.ms", "1", 2, ErrorCode.INVALID_CONFIG),
+        ("retention.ms", None, 0, ErrorCode.INVALID_REQUEST),
+        ("retention.ms", "1", 9, ErrorCode.INVALID_REQUEST),
+        ("nothing", "1", 0, ErrorCode.INVALID_CONFIG),
+        ("nothing", None, 1, ErrorCode.NONE),
+        ("min.insync.replicas", "2", 0, ErrorCode.INVALID_CONFIG),
+        ("replication.factor", "2", 0, ErrorCode.INVALID_CONFIG),
+        ("cleanup.policy", "delete", 3, ErrorCode.INVALID_CONFIG),
+        ("quire.unclean", "0:1", 0, ErrorCode.INVALID_CONFIG),
+    ],
+)
+async def test_steps_that_change_nothing_say_why(
+    admin: Admin, name: str, value: str | None, operation: int, code: ErrorCode
+) -> None:
+    await admin.create(topic("a"))
+    before = await admin.configs("a")
+
+    assert await admin.step("a", name, value, operation) == code
+    assert await admin.configs("a") == before
+
+
+@pytest.mark.parametrize(("name", "code"), [("", 42), ("a b", 17), ("absent", 3)])
+async def test_what_is_no_topic_is_not_altered(admin: Admin, name: str, code: int) -> None:
+    assert await admin.step(name, "retention.ms", "1") == code
+
+
+async def test_brokers_are_not_configured_by_clients(admin: Admin) -> None:
+    assert await admin.step("1", "num.partitions", "2", kind=4) == ErrorCode.INVALID_REQUEST
+
+
+async def test_the_older_way_replaces_all_settings(admin: Admin) -> None:
+    await admin.create(topic("a", 1, 2, configs={"retention.ms": "5000"}))
+    resources = AlterConfigsRequest.AlterConfigsResource
+
+    async def alter(name: str, value: str, *, is_dry: bool, version: int) -> int:
+        config = resources.AlterableConfig(name=name, value=value)
+        resource = resources(resource_type=2, resource_name="a", configs=[config])
+        request = AlterConfigsRequest(resources=[resource], validate_only=is_dry)
+        answer = await admin.ask(ApiKey.ALTER_CONFIGS, request, AlterConfigsResponse, version)
+        return answer.responses[0].error_code
+
+    for version in range(3):
+        assert await alter("segment.ms", "1000", is_dry=True, version=version) == 0
+    assert (await admin.configs("a"))["retention.ms"][0] == "5000"
+    assert await alter("segment.ms", "1000", is_dry=False, version=2) == 0
+    shown = await admin.configs("a")
+    assert shown["retention.ms"][2] == 5
+    assert shown["segment.ms"][0] == "1000"
+    assert shown["replication.factor"][0] == "2"
+    assert await alter("segment.ms", "no", is_dry=False, version=2) == ErrorCode.INVALID_CONFIG

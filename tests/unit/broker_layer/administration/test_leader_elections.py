@@ -1,0 +1,96 @@
+"""Leaders go back to preferred brokers, or on uncleanly, where that is asked for."""
+
+import pytest
+
+from broker_layer.control.held_partition import Stage
+from broker_layer.kafka.error_codes import ErrorCode
+from broker_layer.kafka.messages import (
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+)
+from broker_layer.kafka.versions import ApiKey
+from tests.support.broker_layer.asking import Admin, topic
+from tests.support.broker_layer.control_setting import Setting
+from tests.until import until
+
+
+async def elect(
+    admin: Admin, *partitions: int, kind: int = 0, version: int = 2, topic_name: str = "a"
+) -> list[int]:
+    rows = [ElectLeadersRequest.TopicPartitions(topic=topic_name, partitions=list(partitions))]
+    request = ElectLeadersRequest(election_type=kind, topic_partitions=rows, timeout_ms=1000)
+    answer = await admin.ask(ApiKey.ELECT_LEADERS, request, ElectLeadersResponse, version)
+    return [
+        each.error_code for row in answer.replica_election_results for each in row.partition_result
+    ]
+
+
+@pytest.mark.parametrize("version", range(3))
+async def test_preferred_leaders_are_elected(setting: Setting, admin: Admin, version: int) -> None:
+    await setting.broker(2)
+    await until(lambda: len(admin.broker.view.brokers) == 2)
+    await admin.create(topic("a", 2))
+    record = admin.broker.view.topics["a"]
+    assert await elect(admin, 0, 7, version=version) == [
+        ErrorCode.ELECTION_NOT_NEEDED,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ]
+    await admin.broker.controller.aclose()
+    moved = await admin.broker.topics.change("a", lambda known: known.with_leader(0, 2))
+    admin.broker.view.learn(moved)
+
+    assert await elect(admin, 0, version=version) == [0]
+
+    assert admin.broker.leaders("a") == [each.preferred for each in record.partitions]
+
+
+async def test_who_asks_for_all_hears_only_of_what_was_needed(admin: Admin) -> None:
+    await admin.create(topic("a", 2))
+    request = ElectLeadersRequest(election_type=0, topic_partitions=None, timeout_ms=1000)
+
+    answer = await admin.ask(ApiKey.ELECT_LEADERS, request, ElectLeadersResponse)
+
+    assert list(answer.replica_election_results) == []
+
+
+@pytest.mark.parametrize("name", ["a", "absent"])
+async def test_there_are_two_kinds_of_elections(admin: Admin, name: str) -> None:
+    await admin.create(topic("a"))
+    assert await elect(admin, 0, kind=5, topic_name=name) == [ErrorCode.INVALID_REQUEST]
+
+
+async def test_an_unclean_leadership_is_noted_for_its_epoch(
+    admin: Admin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("broker_layer.administration.leader_elections.REPORT_PAUSE_S", 0.0)
+    await admin.create(topic("a"))
+    log = await admin.broker.log("a")
+
+    assert await elect(admin, 0, kind=1) == [0]
+
+    broker = admin.broker
+    epoch = log.leader_epoch + 1
+    assert broker.epochs("a") == [epoch]
+    assert broker.view.topics["a"].configs["quire.unclean"] == f"0:{epoch}"
+
+    def leads_uncleanly() -> bool:
+        status = broker.manager.status_of("a", 0)
+        return status is not None and (status.stage, status.epoch) == (Stage.LEADS, epoch)
+
+    await until(leads_uncleanly)
+    assert broker.manager.log_of("a", 0).config.unclean_since == epoch
+
+
+async def test_an_election_that_came_too_late_says_so(
+    admin: Admin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("broker_layer.administration.leader_elections.REPORT_PAUSE_S", 0.0)
+    await admin.create(topic("a"))
+    stale = admin.broker.view.topics["a"]
+    await admin.broker.log("a")
+    await admin.broker.manager.aclose()
+    await admin.broker.view.aclose()
+    await admin.broker.topics.change("a", lambda record: record.with_leader(0, 1))
+    assert admin.broker.view.topics["a"] == stale
+
+    assert await elect(admin, 0, kind=1) == [ErrorCode.REQUEST_TIMED_OUT]

@@ -1,0 +1,101 @@
+"""Changes of topics are answered once other brokers show them, or after a bound."""
+
+import asyncio
+from dataclasses import dataclass, replace
+
+import pytest
+
+from broker_layer.administration.spreading import TopicSpreading
+from broker_layer.kafka.messages import MetadataRequest, MetadataResponse, decode_request
+from broker_layer.kafka.versions import ApiKey
+from broker_layer.peer import PeerAddress
+from broker_layer.peer_connection import PeerError
+from metadata.topics.topic import TopicRecord
+from tests.support.broker_layer.asking import NO_ID, Admin, AskedTopic, topic
+from tests.support.broker_layer.control_setting import LISTENER, Setting
+from tests.until import until
+
+
+@dataclass
+class LatePeer:
+    """Another broker, whose answers are those of `behind` until it is let go."""
+
+    other: Admin
+    behind: dict[str, TopicRecord]
+    asked: int = 0
+    is_late: bool = True
+    is_away: bool = False
+
+    async def call(
+        self, address: PeerAddress, api_key: int, version: int, body: bytes, *, timeout_s: float
+    ) -> memoryview:
+        assert (address.broker_id, address.host) == (2, "host-2")
+        self.asked += 1
+        if self.is_away:
+            raise PeerError("it is not reached")
+        request = decode_request(ApiKey(api_key), version, body)
+        assert isinstance(request, MetadataRequest)
+        view = self.other.broker.view
+        known = dict(view._topics)
+        if self.is_late:
+            view._topics.clear()
+            view._topics.update(self.behind)
+        topics = [AskedTopic(name=each.name, topic_id=NO_ID) for each in request.topics or ()]
+        asking = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
+        answer = await self.other.ask(ApiKey.METADATA, asking, MetadataResponse, version)
+        if self.is_late:
+            view._topics.clear()
+            view._topics.update(known)
+        return memoryview(bytes(answer.encode(version)))
+
+
+async def prepared(setting: Setting, admin: Admin) -> tuple[LatePeer, TopicSpreading]:
+    other = await setting.broker(2)
+    await until(lambda: len(admin.broker.view.brokers) == 2)
+    await admin.create(topic("a", 1))
+    await until(lambda: "a" in other.view.topics)
+    peer = LatePeer(Admin(other), dict(other.view.topics))
+    return peer, TopicSpreading(1, admin.broker.view, peer, LISTENER)
+
+
+async def test_more_partitions_are_answered_once_others_show_them(
+    setting: Setting, admin: Admin
+) -> None:
+    peer, spreading = await prepared(setting, admin)
+    record = await admin.broker.changes.add_partitions("a", 3, [1, 1])
+    await until(lambda: len(peer.other.broker.view.topics["a"].partitions) == 3)
+    waiting = asyncio.ensure_future(spreading.wait([record]))
+    await until(lambda: peer.asked >= 3)
+    assert not waiting.done()
+    peer.is_late = False
+    await waiting
+
+
+async def test_a_deletion_is_answered_once_nobody_shows_the_topic(
+    setting: Setting, admin: Admin
+) -> None:
+    peer, spreading = await prepared(setting, admin)
+    record = await admin.broker.changes.delete("a")
+    waiting = asyncio.ensure_future(spreading.wait([record]))
+    await until(lambda: peer.asked >= 3)
+    assert not waiting.done()
+    peer.is_late = False
+    await waiting
+
+
+async def test_who_cannot_be_asked_is_not_waited_for(setting: Setting, admin: Admin) -> None:
+    peer, spreading = await prepared(setting, admin)
+    record = await admin.broker.changes.add_partitions("a", 3, [1, 1])
+    peer.is_away = True
+    await spreading.wait([record])
+    assert peer.asked == 1
+
+
+async def test_the_wait_is_bounded(
+    setting: Setting, admin: Admin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("broker_layer.administration.spreading.SPREAD_S_MAX", 0.05)
+    peer, spreading = await prepared(setting, admin)
+    record = admin.broker.view.topics["a"]
+    await spreading.wait([replace(record, partitions=record.partitions * 5)])
+    assert peer.asked > 1

@@ -1,0 +1,206 @@
+"""What clients are told of topics, brokers and coordinators."""
+
+from uuid import UUID
+
+import pytest
+
+from broker_layer.control.control_config import ControlConfig
+from broker_layer.control.topic_changes import NewTopic
+from broker_layer.kafka.error_codes import ErrorCode
+from broker_layer.kafka.messages import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+    MetadataRequest,
+    MetadataResponse,
+)
+from broker_layer.kafka.versions import ApiKey
+from metadata.topics.replica_numbers import REPLICA_ID_FIRST
+from tests.support.broker_layer.asking import Admin, AskedTopic, topic
+from tests.support.broker_layer.control_setting import Setting
+from tests.support.broker_layer.log_setting import append, batch
+
+
+@pytest.mark.parametrize("version", range(13))
+async def test_metadata_in_every_version(admin: Admin, version: int) -> None:
+    await admin.create(topic("a", 2), topic("b"))
+
+    for answer in (
+        await admin.metadata(version=version),
+        await admin.metadata("a", "b", version=version),
+    ):
+        assert [(each.node_id, each.host, each.port) for each in answer.brokers] == [
+            (1, "host-1", 9001)
+        ]
+        topics = {str(each.name): each for each in answer.topics}
+        assert sorted(topics) == ["a", "b"]
+        partition = topics["a"].partitions[1]
+        assert (partition.error_code, partition.leader_id) == (0, 1)
+        assert partition.replica_nodes == partition.isr_nodes
+        assert [each >= REPLICA_ID_FIRST for each in partition.replica_nodes] == [True]
+        if version >= 1:
+            assert answer.controller_id == 1
+        if version >= 2:
+            assert answer.cluster_id == "cluster-1"
+
+
+async def test_no_topics_are_told_where_none_is_asked_for(admin: Admin) -> None:
+    await admin.create(topic("a"))
+    request = MetadataRequest(topics=[], allow_auto_topic_creation=True)
+
+    answer = await admin.ask(ApiKey.METADATA, request, MetadataResponse, 4)
+
+    assert list(answer.topics) == []
+
+
+async def test_a_topic_that_is_named_twice_is_told_once(admin: Admin) -> None:
+    await admin.create(topic("a"))
+    answer = await admin.metadata("a", "b", "a", creates=False)
+    assert [each.name for each in answer.topics] == ["a", "b"]
+
+
+async def test_a_topic_that_another_broker_made_just_now_is_looked_up(admin: Admin) -> None:
+    broker = admin.broker
+    record = broker.changes.plan(NewTopic("late", 2))
+    await broker.view.aclose()
+    assert (await admin.metadata("early", creates=False)).topics[0].error_code == 3
+    await broker.topics.create(record)
+    assert "late" not in broker.view.topics
+
+    (told,) = (await admin.metadata("late", creates=False)).topics
+
+    assert (told.error_code, len(told.partitions)) == (0, 2)
+
+
+async def test_topics_are_found_by_id(admin: Admin) -> None:
+    await admin.create(topic("a"))
+    topic_id = UUID(bytes=bytes(admin.broker.view.topics["a"].topic_id))
+    request = MetadataRequest(
+        topics=[
+            AskedTopic(name=None, topic_id=topic_id),
+            AskedTopic(name=None, topic_id=UUID(int=9)),
+        ]
+    )
+
+    answer = await admin.ask(ApiKey.METADATA, request, MetadataResponse)
+
+    assert [(each.name, each.error_code) for each in answer.topics] == [
+        ("a", ErrorCode.NONE),
+        (None, ErrorCode.UNKNOWN_TOPIC_ID),
+    ]
+
+
+async def test_asking_makes_topics_where_that_is_allowed(setting: Setting, admin: Admin) -> None:
+    refused = await admin.metadata("a", "a b", creates=False)
+    assert [each.error_code for each in refused.topics] == [
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+    ]
+
+    made = await admin.metadata("a", "a b")
+    assert [each.error_code for each in made.topics] == [
+        ErrorCode.NONE,
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+    ]
+    assert made.topics[0].partitions[0].leader_id == 1
+
+    strict = Admin(admin.broker, ControlConfig(creates_topics=False))
+    answer = await strict.metadata("c")
+    assert answer.topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+async def test_what_is_cached_follows_every_change(admin: Admin) -> None:
+    assert [each.name for each in (await admin.metadata()).topics] == []
+    await admin.create(topic("a"))
+    assert [each.name for each in (await admin.metadata()).topics] == ["a"]
+    assert [each.name for each in (await admin.metadata()).topics] == ["a"]
+
+
+async def test_a_led_partition_shows_the_bookies_of_its_ledger(admin: Admin) -> None:
+    await admin.create(topic("a", 1, 3))
+    await append(await admin.broker.log("a"), batch(b"one"))
+
+    partition = (await admin.metadata("a")).topics[0].partitions[0]
+
+    assert sorted(partition.replica_nodes) == [REPLICA_ID_FIRST + n for n in range(3)]
+    assert sorted(partition.isr_nodes) == sorted(partition.replica_nodes)
+    assert partition.offline_replicas == []
+
+
+@pytest.mark.parametrize("version", [0, 1])
+async def test_the_cluster_is_described(admin: Admin, version: int) -> None:
+    answer = await admin.ask(
+        ApiKey.DESCRIBE_CLUSTER, DescribeClusterRequest(), DescribeClusterResponse, version
+    )
+
+    assert (answer.cluster_id, answer.controller_id) == ("cluster-1", 1)
+    assert [each.broker_id for each in answer.brokers] == [1]
+
+
+@pytest.mark.parametrize("version", range(6))
+@pytest.mark.parametrize("kind", [0, 1])
+async def test_coordinators_are_found_and_their_topics_made(
+    admin: Admin, version: int, kind: int
+) -> None:
+    request = FindCoordinatorRequest(key="group", key_type=kind, coordinator_keys=["group", "b"])
+
+    answer = await admin.ask(ApiKey.FIND_COORDINATOR, request, FindCoordinatorResponse, version)
+
+    name = "__transaction_state" if kind and version else "__consumer_offsets"
+    record = admin.broker.view.topics[name]
+    assert (record.is_internal, len(record.partitions)) == (True, 2)
+    found = [answer] if version < 4 else list(answer.coordinators)
+    assert [(each.error_code, each.node_id, each.port) for each in found] == [(0, 1, 9001)] * len(
+        found
+    )
+
+
+async def test_there_are_two_kinds_of_coordinators(admin: Admin) -> None:
+    request = FindCoordinatorRequest(key_type=2, coordinator_keys=["a"])
+
+    answer = await admin.ask(ApiKey.FIND_COORDINATOR, request, FindCoordinatorResponse)
+
+    assert answer.coordinators[0].error_code == ErrorCode.INVALID_REQUEST
+
+
+async def test_internal_topics_keep_their_partitions_and_stay(admin: Admin) -> None:
+    request = FindCoordinatorRequest(key_type=0, coordinator_keys=["a"])
+    await admin.ask(ApiKey.FIND_COORDINATOR, request, FindCoordinatorResponse)
+    asked = CreatePartitionsRequest.CreatePartitionsTopic
+    more = CreatePartitionsRequest(
+        topics=[asked(name="__consumer_offsets", count=9, assignments=None)], timeout_ms=1
+    )
+    grown = await admin.ask(ApiKey.CREATE_PARTITIONS, more, CreatePartitionsResponse)
+    gone = await admin.ask(
+        ApiKey.DELETE_TOPICS,
+        DeleteTopicsRequest(topic_names=["__consumer_offsets"]),
+        DeleteTopicsResponse,
+        3,
+    )
+
+    assert grown.results[0].error_code == ErrorCode.INVALID_PARTITIONS
+    assert gone.responses[0].error_code == ErrorCode.INVALID_REQUEST
+
+
+async def test_log_directories_tell_sizes(admin: Admin) -> None:
+    await admin.create(topic("a"), topic("b"))
+    await append(await admin.broker.log("a"), batch(b"x" * 1000))
+    await admin.broker.log("b")
+    request = DescribeLogDirsRequest(topics=None)
+
+    answer = await admin.ask(ApiKey.DESCRIBE_LOG_DIRS, request, DescribeLogDirsResponse)
+
+    sizes = {each.name: each.partitions[0].partition_size for each in answer.results[0].topics}
+    assert sizes["a"] > 1000
+    assert sizes["b"] < 1000
+    some = DescribeLogDirsRequest.DescribableLogDirTopic
+    request = DescribeLogDirsRequest(topics=[some(topic="b", partitions=[0, 1])])
+    answer = await admin.ask(ApiKey.DESCRIBE_LOG_DIRS, request, DescribeLogDirsResponse)
+    assert [each.name for each in answer.results[0].topics] == ["b"]

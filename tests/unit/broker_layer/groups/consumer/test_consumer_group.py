@@ -1,0 +1,309 @@
+"""Every transition and refusal of a KIP-848 group."""
+
+import pytest
+
+from broker_layer.errors import TopicError
+from broker_layer.groups.config import GroupsConfig
+from broker_layer.groups.consumer.consumer_group import ConsumerGroup
+from broker_layer.groups.consumer.consumer_values import (
+    ConsumerGroupImage,
+    MemberRemoved,
+    MemberState,
+    MemberStored,
+)
+from broker_layer.groups.consumer.topic_patterns import check_pattern, matching_topics
+from broker_layer.groups.records import decode, encode
+from broker_layer.kafka.error_codes import ErrorCode
+from tests.support.broker_layer.consumer_driver import (
+    REBALANCE_MS,
+    Client,
+    ConsumerDriver,
+    partitions_of,
+)
+
+NONE = ErrorCode.NONE
+
+
+def test_a_first_member_gets_everything_at_once() -> None:
+    driver = ConsumerDriver()
+    assert driver.state() == "Empty"
+    client = Client("a")
+    result = driver.send(client)
+    assert (result.error, result.epoch) == (NONE, 1)
+    assert list(result.assignment or ()) == partitions_of(driver, "orders", 0, 1, 2, 3, 4, 5)
+    assert driver.state() == "Stable"
+    assert driver.send(client).assignment is None, "it knows already"
+
+
+def test_partitions_are_revoked_before_they_are_assigned() -> None:
+    driver = ConsumerDriver()
+    first, second = Client("a"), Client("b")
+    driver.settle(first)
+    joined = driver.send(second)
+    assert (joined.epoch, joined.assignment) == (2, ())
+    assert driver.group.members["b"].state is MemberState.UNRELEASED
+    revoking = driver.send(first)
+    assert revoking.epoch == 1, "the epoch moves on when nothing is left to give up"
+    assert len(revoking.assignment or ()) == 3
+    assert driver.group.members["a"].state is MemberState.UNREVOKED
+    assert driver.state() == "Reconciling"
+    assert driver.send(second).assignment is None, "they are not given up yet"
+    driver.obey(first)
+    assert driver.send(first).epoch == 2
+    given = driver.send(second)
+    assert len(given.assignment or ()) == 3
+    assert driver.state() == "Stable"
+
+
+def test_a_lazy_member_is_removed_after_its_rebalance_timeout() -> None:
+    driver = ConsumerDriver()
+    first, second = Client("a", is_lazy=True), Client("b")
+    driver.settle(first)
+    first.owned = first.wanted
+    driver.send(second)
+    driver.send(first)
+    for _ in range(REBALANCE_MS // 20_000):
+        driver.advance(20_000)
+        driver.send(first)
+        driver.send(second)
+    assert list(driver.group.members) == ["b"]
+    assert driver.send(first).error is ErrorCode.UNKNOWN_MEMBER_ID
+    driver.settle(second)
+    assert len(second.owned) == 6
+
+
+def test_a_silent_member_is_removed_and_its_partitions_move() -> None:
+    driver = ConsumerDriver()
+    first, second = Client("a"), Client("b")
+    driver.settle(first, second)
+    driver.advance(44_999)
+    driver.send(second)
+    driver.advance(1)
+    assert list(driver.group.members) == ["b"]
+    assert driver.state() == "Assigning"
+    driver.settle(second)
+    assert len(second.owned) == 6
+
+
+def test_leaving_bumps_the_epoch() -> None:
+    driver = ConsumerDriver()
+    first, second = Client("a"), Client("b")
+    driver.settle(first, second)
+    epoch = driver.group.epoch
+    assert driver.send(first, epoch=-1).epoch == -1
+    assert driver.group.epoch == epoch + 1
+    assert driver.send(first, epoch=-1).error is ErrorCode.UNKNOWN_MEMBER_ID
+    driver.settle(second)
+    assert len(second.owned) == 6
+
+
+def test_epochs_fence() -> None:
+    driver = ConsumerDriver()
+    client = Client("a")
+    driver.settle(client)
+    fenced = ErrorCode.FENCED_MEMBER_EPOCH
+    assert driver.send(client, epoch=7).error is fenced
+    assert driver.send(Client("who"), epoch=1).error is ErrorCode.UNKNOWN_MEMBER_ID
+    other = Client("b")
+    driver.settle(client, other)
+    assert client.epoch == 2
+    lost = driver.send(client, epoch=1)
+    assert lost.error is NONE, "the answer with the new epoch was lost"
+    client.owned = (*client.owned, (b"?" * 16, 9))
+    assert driver.send(client, epoch=1).error is fenced
+
+
+def test_a_known_member_may_join_again() -> None:
+    driver = ConsumerDriver()
+    client = Client("a")
+    driver.settle(client)
+    client.owned = ()
+    result = driver.send(client, epoch=0)
+    assert (result.epoch, len(result.assignment or ())) == (1, 6)
+
+
+def test_a_changed_subscription_moves_the_member() -> None:
+    driver = ConsumerDriver()
+    client = Client("a")
+    driver.settle(client)
+    driver.change(client, ("other",))
+    driver.obey(client)
+    driver.settle(client)
+    assert list(client.owned) == partitions_of(driver, "other", 0, 1, 2)
+    assert driver.group.epoch == 2
+
+
+def test_a_topic_that_grows_or_comes_is_noticed() -> None:
+    driver = ConsumerDriver()
+    client = Client("a", topics=("orders", "late"))
+    driver.settle(client)
+    driver.topics.put("orders", 8)
+    driver.settle(client)
+    assert len(client.owned) == 8
+    driver.topics.put("late", 1)
+    driver.settle(client)
+    assert len(client.owned) == 9
+    driver.topics.drop("orders")
+    driver.settle(client)
+    assert list(client.owned) == partitions_of(driver, "late", 0)
+    epoch = driver.group.epoch
+    driver.topics.put("unrelated", 1)
+    driver.settle(client)
+    assert driver.group.epoch == epoch
+
+
+def test_static_members_come_back_without_moving_anything() -> None:
+    driver = ConsumerDriver()
+    first, second = Client("a", instance_id="i"), Client("b", instance_id="j")
+    driver.settle(first, second)
+    epoch, owned = driver.group.epoch, first.owned
+    assert driver.send(first, epoch=-2).epoch == -2
+    driver.settle(second)
+    again = Client("a2", instance_id="i")
+    result = driver.send(again)
+    assert (result.epoch, result.assignment) == (epoch, owned)
+    assert driver.group.epoch == epoch
+    assert sorted(driver.group.members) == ["a2", "b"]
+    assert driver.send(first, epoch=epoch).error is ErrorCode.FENCED_INSTANCE_ID
+    assert driver.send(first, epoch=-1).error is ErrorCode.FENCED_INSTANCE_ID
+
+
+def test_a_static_member_that_stays_away_is_removed() -> None:
+    driver = ConsumerDriver()
+    first, second = Client("a", instance_id="i"), Client("b")
+    driver.settle(first, second)
+    driver.send(first, epoch=-2)
+    driver.advance(30_000)
+    driver.send(second)
+    driver.advance(15_000)
+    assert list(driver.group.members) == ["b"]
+
+
+def test_an_instance_in_use_is_not_given_away() -> None:
+    driver = ConsumerDriver()
+    driver.settle(Client("a", instance_id="i"))
+    thief = Client("b", instance_id="i")
+    assert driver.send(thief).error is ErrorCode.UNRELEASED_INSTANCE_ID
+    unknown = Client("c", instance_id="none")
+    assert driver.send(unknown, epoch=3).error is ErrorCode.UNKNOWN_MEMBER_ID
+    assert driver.send(unknown, epoch=-2).error is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_a_group_takes_no_more_than_its_size() -> None:
+    driver = ConsumerDriver(config=GroupsConfig(consumer_group_size_max=1))
+    first = Client("a")
+    driver.settle(first)
+    assert driver.send(Client("b")).error is ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert driver.send(first, epoch=0).error is NONE
+
+
+def test_patterns_subscribe_to_topics_as_they_come() -> None:
+    driver = ConsumerDriver()
+    client = Client("a", topics=None, pattern="o.*s")
+    driver.settle(client)
+    assert list(client.owned) == partitions_of(driver, "orders", 0, 1, 2, 3, 4, 5)
+    driver.topics.put("ovens", 1)
+    driver.settle(client)
+    assert len(client.owned) == 7
+    assert sorted(driver.group.subscription()) == ["orders", "ovens"]
+    bad = driver.send(Client("b", topics=None, pattern="(")).error
+    assert bad is ErrorCode.INVALID_REGULAR_EXPRESSION
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "(a",
+        "(?=a)b",
+        r"(a)\1",
+        "((a{100}){100}){100}",
+        "a" * 1001,
+        "(?<!a)b",
+        "*",
+    ],
+)
+def test_patterns_that_are_refused(pattern: str) -> None:
+    with pytest.raises(TopicError) as refused:
+        check_pattern(pattern)
+    assert refused.value.code is ErrorCode.INVALID_REGULAR_EXPRESSION
+
+
+def test_patterns_match_whole_names_and_no_internal_topics() -> None:
+    names = ["__consumer_offsets", "orders", "orders-eu", "[x]"]
+    for pattern, expected in [
+        ("orders", ["orders"]),
+        ("(orders|other)(-eu)?", ["orders", "orders-eu"]),
+        (".*", ["[x]", "orders", "orders-eu"]),
+        (r"(?i)ORDERS[^x]+", ["orders-eu"]),
+        (r"\[x\]", ["[x]"]),
+        (r"[]x[*+(?]{3}", ["[x]"]),
+        ("((o|o?)*r*)*ders.*.*.*.*", ["orders", "orders-eu"]),
+    ]:
+        check_pattern(pattern)
+        assert list(matching_topics(pattern, names)) == expected
+
+
+def test_no_pattern_takes_long() -> None:
+    pattern = "(a|a?)" * 40 + "b"
+    check_pattern(pattern)
+    assert matching_topics(pattern, ["a" * 249, "a" * 30 + "b"]) == ("a" * 30 + "b",)
+
+
+def test_who_may_commit_and_fetch() -> None:
+    driver = ConsumerDriver()
+    group = driver.group
+    assert group.commit_refusal("", None, -1, is_transactional=False) is NONE
+    driver.settle(Client("a"))
+    unknown, stale = ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.STALE_MEMBER_EPOCH
+    assert group.commit_refusal("", None, -1, is_transactional=False) is unknown
+    assert group.commit_refusal("", None, -1, is_transactional=True) is NONE
+    assert group.commit_refusal("a", None, 1, is_transactional=False) is NONE
+    assert group.commit_refusal("a", None, 0, is_transactional=False) is stale
+    assert group.fetch_refusal(None, -1) is NONE
+    assert group.fetch_refusal("a", 1) is NONE
+    assert group.fetch_refusal("a", 2) is stale
+    assert group.fetch_refusal("b", 1) is unknown
+
+
+def test_the_assignor_with_most_votes_is_used() -> None:
+    driver = ConsumerDriver({"orders": 5, "other": 5})
+    topics = ("orders", "other")
+    clients = [Client(each, topics=topics, assignor="range") for each in "ab"]
+    clients.append(Client("c", topics=topics))
+    driver.settle(*clients)
+    assert driver.group.assignor == "range"
+    assert [len(each.owned) for each in clients] == [4, 4, 2]
+
+
+def test_a_group_is_loaded_as_it_was_stored() -> None:
+    driver = ConsumerDriver()
+    first, second = Client("a", instance_id="i"), Client("b", topics=None, pattern="o.*")
+    driver.settle(first, second)
+    driver.send(Client("c"))
+    driver.send(first)
+    records = driver.group.changed_records()
+    for record in records:
+        driver.group.note_stored(record)
+    assert driver.group.changed_records() == []
+    assert list(driver.group.stored_records()) == records
+    loaded = ConsumerGroup("g", driver.config, driver.topics)
+    for data in map(encode, [MemberRemoved("g", "none"), *records]):
+        match decode(data):
+            case ConsumerGroupImage() as image:
+                loaded.load_image(image)
+            case MemberStored(_, member):
+                loaded.load_member(member)
+            case MemberRemoved(_, member_id):
+                loaded.unload_member(member_id)
+            case other:
+                raise AssertionError(other)
+    loaded.finish_load(driver.now_ms)
+    assert loaded.members == driver.group.members
+    assert (loaded.epoch, loaded.state) == (driver.group.epoch, driver.group.state)
+    driver.group = loaded
+    epoch = loaded.epoch
+    driver.settle(first, second)
+    assert driver.group.epoch == epoch, "nothing changed while it was away"
+    driver.advance(45_000)
+    assert not driver.group.members
+    assert [type(each) for each in driver.group.changed_records()][1:] == [MemberRemoved] * 3

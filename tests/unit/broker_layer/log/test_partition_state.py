@@ -1,0 +1,397 @@
+"""Holds what a partition's state admits and refuses, and that a replay gives an equal one."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker_layer.errors import TopicError
+from broker_layer.kafka.error_codes import ErrorCode
+from broker_layer.kafka.record_batch import ControlKind, Producer, build_control_batch, read_header
+from broker_layer.log import partition_state, transaction_index
+from broker_layer.log.epoch_table import EpochTable
+from broker_layer.log.partition_state import (
+    STATE_ENTRY_BATCHES_MAX,
+    STATE_ENTRY_BYTES_MAX,
+    STATE_ENTRY_SHARE,
+    ActiveProducer,
+    Duplicate,
+    PartitionState,
+    StateEntryError,
+)
+from broker_layer.log.state_entry import EntryPlace, StateEntry
+from broker_layer.log.transaction_index import AbortedTransaction
+from metadata.ids import EntryId, LedgerId
+from metadata.topics.partition import EpochStart
+from tests.support.broker_layer.written_log import LEDGER, NOW, WrittenLog, batch, replay
+
+ABORT, COMMIT = ControlKind.ABORT, ControlKind.COMMIT
+
+
+def image(state: PartitionState, entry_id: int = 10**6) -> StateEntry:
+    """Return all that a state would write down."""
+    return StateEntry.decode(state.to_state_entry(EntryId(entry_id)))
+
+
+def test_offsets_follow_each_other() -> None:
+    log = WrittenLog()
+    assert [log.write(count=3), log.write(), log.write(Producer(5, 0, 0), count=2)] == [0, 3, 4]
+    assert log.state.next_offset == 6
+
+
+def test_a_batch_that_was_admitted_and_is_not_confirmed_is_a_duplicate_already() -> None:
+    log = WrittenLog()
+    log.write(count=4)
+    log.write(Producer(5, 0, 0), count=3)
+    again = read_header(batch(Producer(5, 0, 0), count=3))
+    assert log.state.check(again) == Duplicate(4, 6, -1)
+
+
+def test_a_duplicate_has_the_time_that_the_log_had_set() -> None:
+    log = WrittenLog()
+    data = batch(Producer(5, 0, 0), at_ms=123, uses_append_time=True)
+    log.append(data)
+    assert log.state.check(read_header(data)) == Duplicate(0, 0, 123)
+
+
+def test_a_first_batch_is_late_in_a_log_without_any_and_is_not_in_another() -> None:
+    log = WrittenLog()
+    late = batch(Producer(5, 0, 9))
+    assert log.refusal(late) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    log.write()
+    log.append(late)
+
+
+def test_clients_write_no_control_batches() -> None:
+    log = WrittenLog()
+    assert log.refusal(build_control_batch(COMMIT, 5, 0, 3, NOW)) is ErrorCode.INVALID_RECORD
+
+
+def test_a_transaction_needs_a_producer() -> None:
+    log = WrittenLog()
+    assert log.refusal(batch(is_transactional=True)) is ErrorCode.INVALID_RECORD
+
+
+def test_a_producer_writes_nothing_outside_of_its_open_transaction() -> None:
+    log = WrittenLog()
+    log.write_in_transaction(Producer(5, 0, 0))
+    outside = batch(Producer(5, 0, 1))
+    assert log.refusal(outside) is ErrorCode.INVALID_TXN_STATE
+    log.end(COMMIT, 5)
+    log.append(outside)
+
+
+def test_a_transaction_is_open_from_its_first_batch_to_its_marker_in_its_epoch() -> None:
+    log = WrittenLog()
+    assert not log.state.is_open(5, 0)
+    log.write(Producer(5, 0, 0))
+    assert not log.state.is_open(5, 0)
+    log.write_in_transaction(Producer(5, 0, 1))
+    assert log.state.is_open(5, 0)
+    assert not log.state.is_open(5, 1)
+    assert not log.state.is_open(6, 0)
+    log.end(ABORT, 5)
+    assert not log.state.is_open(5, 0)
+
+
+def test_markers_of_old_coordinators_and_old_epochs_are_refused() -> None:
+    log = WrittenLog()
+    log.write_in_transaction(Producer(5, 2, 0))
+    log.end(COMMIT, 5, epoch=2, coordinator_epoch=4)
+
+    def marker(epoch: int, coordinator_epoch: int) -> ErrorCode:
+        data = build_control_batch(COMMIT, 5, epoch, coordinator_epoch, NOW)
+        return log.refusal(data, coordinator_epoch)
+
+    assert marker(2, 3) is ErrorCode.TRANSACTION_COORDINATOR_FENCED
+    assert marker(1, 4) is ErrorCode.INVALID_PRODUCER_EPOCH
+    log.end(COMMIT, 5, epoch=2, coordinator_epoch=4)  # once more, for its answer was lost
+    log.end(ABORT, 5, epoch=3, coordinator_epoch=5)
+
+
+def test_a_marker_of_a_newer_epoch_fences_and_starts_sequences_anew() -> None:
+    log = WrittenLog()
+    log.write_in_transaction(Producer(5, 0, 0))
+    log.end(ABORT, 5, epoch=1)
+    zombie = batch(Producer(5, 0, 1), is_transactional=True)
+    assert log.refusal(zombie) is ErrorCode.INVALID_PRODUCER_EPOCH
+    late = batch(Producer(5, 1, 1), is_transactional=True)
+    assert log.refusal(late) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    log.write_in_transaction(Producer(5, 1, 0))
+
+
+def test_a_marker_of_the_same_epoch_lets_sequences_go_on() -> None:
+    log = WrittenLog()
+    log.write_in_transaction(Producer(5, 0, 0), count=3)
+    log.end(COMMIT, 5)
+    again = read_header(batch(Producer(5, 0, 0), count=3, is_transactional=True))
+    assert log.state.check(again) == Duplicate(0, 2, -1)
+    log.write_in_transaction(Producer(5, 0, 3))
+
+
+def test_committed_readers_wait_for_open_transactions_and_unconfirmed_markers() -> None:
+    log = WrittenLog()
+    log.write()
+    log.write_in_transaction(Producer(5, 0, 0), count=2)
+    log.write()
+    assert log.state.last_stable_offset(4) == 1
+    assert log.end(ABORT, 5) == 4
+    assert log.state.last_stable_offset(4) == 1
+    assert log.state.aborted_in(0, 4, 4) == []
+    assert log.state.last_stable_offset(5) == 5
+    assert log.state.aborted_in(0, 5, 5) == [AbortedTransaction(5, 1, 4, 5)]
+
+
+def test_the_start_of_the_log_takes_aborted_transactions_and_epochs_with_it() -> None:
+    log = WrittenLog()
+    log.state.start_epoch(1)
+    log.write_in_transaction(Producer(5, 0, 0))
+    log.end(ABORT, 5)
+    log.state.start_epoch(2)
+    log.write_in_transaction(Producer(6, 0, 0), count=5)
+    log.state.drop_below(4)
+    assert log.state.aborted_in(0, 10, 10) == []
+    assert log.state.epochs == EpochTable((EpochStart(2, 4),))
+    assert log.state.is_open(6, 0)
+    assert log.state.last_stable_offset(7) == 4  # not below the log's start
+
+
+def test_idle_producers_expire_but_for_those_in_a_transaction() -> None:
+    log = WrittenLog()
+    log.write(Producer(5, 0, 0), count=2)
+    log.write_in_transaction(Producer(6, 3, 0), count=2)
+    assert log.state.expire_producers(NOW + 99, 100) == 0
+    assert log.state.expire_producers(NOW + 100, 100) == 1
+    assert log.state.active_producers() == [ActiveProducer(6, 3, 1, NOW, -1, 2)]
+    log.end(COMMIT, 6, epoch=3, coordinator_epoch=8)
+    assert log.state.active_producers() == [ActiveProducer(6, 3, 1, NOW, 8, -1)]
+
+
+def test_a_state_entry_is_due_after_many_bytes_or_many_batches() -> None:
+    log = WrittenLog()
+    log.write()
+    assert not log.state.wants_state_entry
+    header = read_header(batch())
+    large = header._replace(size_bytes=STATE_ENTRY_BYTES_MAX)
+    log.state.admit(EntryId(2), 1, large, None, NOW)
+    assert log.state.wants_state_entry
+    log.state.to_state_entry(EntryId(3))
+    assert not log.state.wants_state_entry
+    for i in range(STATE_ENTRY_BATCHES_MAX):
+        assert not log.state.wants_state_entry
+        log.state.admit(EntryId(4 + i), 2 + i, header, None, NOW)
+    assert log.state.wants_state_entry
+
+
+def test_a_large_state_is_not_written_again_for_a_few_small_batches(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(partition_state, "STATE_ENTRY_BATCHES_MAX", 3)
+    log = WrittenLog()
+    for producer_id in range(50):
+        log.write(Producer(producer_id, 0, 0))
+    log.write_state()
+    wanted = -(-len(log.entries[-1]) * STATE_ENTRY_SHARE // len(batch()))
+    assert wanted > 3
+    for _ in range(wanted):
+        assert not log.state.wants_state_entry
+        log.write()
+    assert log.state.wants_state_entry
+
+
+def test_state_entries_lead_back_to_all_points_of_all_ledgers() -> None:
+    log = WrittenLog()
+    for _ in range(3):
+        log.write(size=300_000)
+    log.write_state()
+    log.write(size=300_000, at_ms=NOW + 5)
+    log.write(size=300_000)
+    log.roll(LedgerId(8))
+    log.write()
+
+    tail = StateEntry.decode(log.ledgers[LedgerId(8)][0])
+    assert tail.previous == EntryPlace(LEDGER, EntryId(4))
+    assert [point.entry_id for point in tail.points] == [5, 6]
+    assert tail.max_timestamp_ms == NOW + 5
+    middle = StateEntry.decode(log.ledgers[LEDGER][4])
+    assert middle.previous == EntryPlace(LEDGER, EntryId(0))
+    assert [point.entry_id for point in middle.points] == [1, 2, 3]
+    first = StateEntry.decode(log.ledgers[LEDGER][0])
+    assert first == StateEntry(0, epochs=EpochTable((EpochStart(0, 0),)))
+
+
+def test_a_state_from_a_later_state_entry_has_an_index_that_takes_the_earlier_points() -> None:
+    log = WrittenLog()
+    for _ in range(2):
+        for _ in range(3):
+            log.write(size=300_000)
+        log.write_state()
+    state = PartitionState.from_state_entry(log.entries[8], LEDGER, EntryId(8))
+    assert state.index is not None
+    assert log.state.index is not None
+    assert (state.index.find(2), state.index.find(3)) == (0, 5)
+    state.index.add_earlier(StateEntry.decode(log.entries[4]).points)
+    assert state.index.points_after(EntryId(-1)) == log.state.index.points_after(EntryId(-1))
+    assert state.index.max_timestamp_ms == NOW
+
+
+def test_what_is_neither_a_batch_nor_a_state_entry_is_not_replayed() -> None:
+    log = WrittenLog()
+    state = log.replayed(LEDGER, 0)
+    with pytest.raises(TopicError, match="entry 1 of the log: a record batch ends"):
+        state.replay(EntryId(1), b"short", NOW)
+    damaged = bytearray(log.entries[0])
+    damaged[-1] ^= 1
+    with pytest.raises(StateEntryError):
+        state.replay(EntryId(1), damaged, NOW)
+    log.write()
+    log.write()
+    state.replay(EntryId(1), log.entries[2], NOW)
+    for earlier in (log.entries[0], log.entries[1]):
+        with pytest.raises(TopicError, match="its offset is 0 after 2") as caught:
+            state.replay(EntryId(2), earlier, NOW)
+        assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    log.write()
+    with pytest.raises(TopicError, match="no record batch"):
+        state.replay(EntryId(3), log.entries[3][:16] + b"\1" + log.entries[3][17:], NOW)
+
+
+def test_a_replay_needs_no_more_of_a_batch_than_its_header() -> None:
+    log = WrittenLog()
+    log.write(Producer(5, 0, 0), count=3, size=500_000)
+    log.write(Producer(5, 0, 3))
+    state = PartitionState.from_state_entry(log.entries[0], LEDGER, EntryId(0))
+    replay(state, [data[:61] for data in log.entries[1:]], 1)
+    assert image(state) == image(log.state)
+
+
+def test_no_transaction_is_opened_beyond_the_bound_but_those_that_are_open_go_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(transaction_index, "TRANSACTIONS_MAX", 2)
+    log = WrittenLog()
+    log.write_in_transaction(Producer(5, 0, 0))
+    log.end(ABORT, 5)
+    log.write_in_transaction(Producer(6, 0, 0))
+    third = batch(Producer(7, 0, 0), is_transactional=True)
+    assert log.refusal(third) is ErrorCode.POLICY_VIOLATION
+    log.write(Producer(8, 0, 0))
+    log.write_in_transaction(Producer(6, 0, 1))
+    log.end(ABORT, 6)
+    assert log.refusal(third) is ErrorCode.POLICY_VIOLATION
+    log.state.drop_below(2)
+    log.append(third)
+
+
+def test_the_indexes_of_the_last_two_ledgers_are_known() -> None:
+    log = WrittenLog()
+    log.write()
+    log.write_state()
+    former = log.state.index
+    assert log.state.known_index(LEDGER) == (former, None)
+    log.roll(LedgerId(8))
+    newest = log.state.index
+    assert log.state.known_index(LEDGER) == (former, None)
+    assert log.state.known_index(LedgerId(8)) == (newest, None)
+    log.write_state()
+    assert log.state.known_index(LEDGER) == (former, None)
+    log.roll(LedgerId(9))
+    assert log.state.known_index(LEDGER) is None
+    assert log.state.known_index(LedgerId(8)) == (newest, None)
+
+
+def test_an_index_that_began_in_mid_ledger_names_the_state_entry_to_go_back_from() -> None:
+    log = WrittenLog()
+    for _ in range(3):
+        log.write()
+        log.write_state()
+    state = log.replayed(LEDGER, 2)
+    assert state.known_index(LEDGER) == (state.index, EntryPlace(LEDGER, EntryId(6)))
+    former = state.index
+    state.begin_ledger(LedgerId(8))
+    assert state.known_index(LEDGER) == (former, EntryPlace(LEDGER, EntryId(6)))
+    state.to_state_entry(EntryId(0))
+    assert state.known_index(LEDGER) == (former, EntryPlace(LEDGER, EntryId(6)))
+    assert state.known_index(LedgerId(8)) == (state.index, None)
+
+
+def test_every_ledger_begins_with_a_state_entry() -> None:
+    log = WrittenLog()
+    log.state.begin_ledger(LedgerId(8))
+    with pytest.raises(AssertionError):
+        log.state.begin_ledger(LedgerId(9))
+
+
+def test_a_replay_learns_of_epochs_from_the_batches_in_them() -> None:
+    log = WrittenLog()
+    log.write(count=2)
+    log.state.start_epoch(1)
+    log.state.start_epoch(3)
+    log.write()
+    starts = (EpochStart(0, 0), EpochStart(3, 2))
+    assert log.replayed(LEDGER, 0).epochs == EpochTable(starts)
+
+
+actions = st.one_of(
+    st.tuples(st.just("write"), st.just(0)),
+    st.tuples(st.just("produce"), st.integers(1, 4)),
+    st.tuples(st.just("begin"), st.integers(1, 4)),
+    st.tuples(st.sampled_from(["abort", "commit", "bump"]), st.integers(1, 4)),
+    st.tuples(st.sampled_from(["state", "roll", "epoch"]), st.just(0)),
+)
+
+
+@given(st.lists(actions, max_size=40))
+def test_a_replay_from_any_state_entry_gives_the_state_of_the_leader(
+    steps: list[tuple[str, int]],
+) -> None:
+    log = _played(steps)
+    expected = image(log.state)
+    for ledger_id, entries in log.ledgers.items():
+        for entry_id, data in enumerate(entries):
+            if data[16] == 255:
+                state = log.replayed(ledger_id, entry_id)
+                # Leaderships without a batch or state entry are in the list of ledgers alone.
+                assert replace(image(state), epochs=expected.epochs) == expected
+
+
+def _played(steps: list[tuple[str, int]]) -> WrittenLog:
+    log = WrittenLog()
+    sequences: dict[int, int] = dict.fromkeys(range(1, 5), 0)
+    epochs: dict[int, int] = dict.fromkeys(range(1, 5), 0)
+    for kind, producer in steps:
+        match kind:
+            case "write":
+                log.write(count=2, size=100_000)
+            case "produce" | "begin":
+                is_open = log.state.is_open(producer, epochs[producer])
+                who = Producer(producer, epochs[producer], sequences[producer])
+                is_transactional = is_open or kind == "begin"
+                log.append(batch(who, count=3, is_transactional=is_transactional))
+                sequences[producer] += 3
+            case "abort" | "commit":
+                log.end(ABORT if kind == "abort" else COMMIT, producer, epoch=epochs[producer])
+            case "bump":
+                epochs[producer] += 1
+                sequences[producer] = 0
+                log.end(ABORT, producer, epoch=epochs[producer])
+            case "state":
+                log.write_state()
+            case "roll":
+                log.roll(LedgerId(log.ledger_id + 1))
+            case _:
+                log.state.start_epoch(log.state.epochs.latest_epoch + 1)
+    return log
+
+
+def test_a_log_of_two_ledgers_is_replayed_from_the_first() -> None:
+    log = WrittenLog()
+    log.write(Producer(5, 0, 0))
+    log.roll(LedgerId(8))
+    log.write(Producer(5, 0, 1))
+    state = PartitionState.from_state_entry(log.ledgers[LEDGER][0], LEDGER, EntryId(0))
+    assert [each.base_sequence for each in replay(state, log.ledgers[LEDGER][1:], 1)] == [0]
+    state.begin_ledger(LedgerId(8))
+    assert [each.base_sequence for each in replay(state, log.ledgers[LedgerId(8)], 0)] == [1]
+    assert image(state) == image(log.state)

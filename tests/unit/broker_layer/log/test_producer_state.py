@@ -1,0 +1,223 @@
+"""Holds which sequences of producers are accepted, against a twin that forgets nothing."""
+
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker_layer.kafka.error_codes import ErrorCode
+from broker_layer.kafka.record_batch import BatchHeader, Producer, read_header
+from broker_layer.log import producer_state
+from broker_layer.log.producer_state import (
+    RECENT_BATCHES_MAX,
+    RUN_LENGTH_MAX,
+    Accept,
+    Duplicate,
+    ProducerStates,
+    Refused,
+    Verdict,
+)
+from tests.support.broker_layer.written_log import NOW, batch
+
+MODULUS = 2**31
+LAST = MODULUS - 1
+
+
+def header(sequence: int, count: int = 1, epoch: int = 0, producer_id: int = 5) -> BatchHeader:
+    made = read_header(batch(Producer(producer_id, epoch, sequence)))
+    return made._replace(last_offset_delta=count - 1, record_count=count)
+
+
+def states(in_transaction: dict[int, int] | None = None) -> ProducerStates:
+    return ProducerStates({} if in_transaction is None else in_transaction)
+
+
+def code(verdict: Verdict) -> ErrorCode:
+    assert isinstance(verdict, Refused), verdict
+    return verdict.code
+
+
+def after(*headers: BatchHeader) -> ProducerStates:
+    """Return the states after batches that were appended at offsets 100, 200, ..."""
+    made = states()
+    for position, each in enumerate(headers, 1):
+        assert made.check(each, is_log_empty=False) == Accept()
+        made.apply(each, 100 * position, NOW)
+    return made
+
+
+def test_sequences_go_on_from_the_largest_to_zero() -> None:
+    made = after(header(LAST - 1, 2), header(0, 3))
+    assert made.check(header(LAST - 1, 2), is_log_empty=False) == Duplicate(100, 101, -1)
+    assert made.check(header(3), is_log_empty=False) == Accept()
+    assert code(made.check(header(4), is_log_empty=False)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+def test_a_batch_may_itself_reach_over_the_largest_sequence() -> None:
+    made = after(header(LAST - 1, 5))
+    assert made.check(header(3), is_log_empty=False) == Accept()
+    assert made.check(header(LAST - 1, 5), is_log_empty=False) == Duplicate(100, 104, -1)
+
+
+def test_a_duplicate_has_the_same_first_and_last_sequence() -> None:
+    made = after(header(0, 4), header(4, 4))
+    for other in (header(0, 3), header(1, 3), header(2, 4), header(0, 8), header(4, 5)):
+        verdict = made.check(other, is_log_empty=False)
+        assert code(verdict) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+def test_what_is_older_than_the_last_five_is_a_duplicate_without_offsets() -> None:
+    made = after(*(header(i) for i in range(7)))
+    for sequence in range(7):
+        verdict = made.check(header(sequence), is_log_empty=False)
+        if sequence < 7 - RECENT_BATCHES_MAX:
+            assert code(verdict) is ErrorCode.DUPLICATE_SEQUENCE_NUMBER
+        else:
+            assert verdict == Duplicate(100 + 100 * sequence, 100 + 100 * sequence, -1)
+
+
+def test_what_came_before_an_unknown_producers_first_batch_was_never_appended() -> None:
+    made = after(*(header(i) for i in range(500, 507)))
+    verdict = made.check(header(499), is_log_empty=False)
+    assert code(verdict) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    verdict = made.check(header(500), is_log_empty=False)
+    assert code(verdict) is ErrorCode.DUPLICATE_SEQUENCE_NUMBER
+
+
+def test_a_new_epoch_begins_at_zero_and_ends_the_old_one() -> None:
+    made = after(header(0, 9))
+    verdict = made.check(header(9, epoch=1), is_log_empty=False)
+    assert code(verdict) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert made.check(header(0, 9, epoch=1), is_log_empty=False) == Accept()
+    made.apply(header(0, 9, epoch=1), 200, NOW)
+    verdict = made.check(header(0, 9), is_log_empty=False)
+    assert code(verdict) is ErrorCode.INVALID_PRODUCER_EPOCH
+    assert made.check(header(0, 9, epoch=1), is_log_empty=False) == Duplicate(200, 208, -1)
+
+
+@pytest.mark.parametrize(("epoch", "sequence"), [(-1, 0), (0, -1)])
+def test_a_producer_has_an_epoch_and_sequences(epoch: int, sequence: int) -> None:
+    verdict = states().check(header(sequence, epoch=epoch), is_log_empty=True)
+    assert code(verdict) is ErrorCode.INVALID_RECORD
+
+
+def test_a_run_of_sequences_is_counted_up_to_half_of_the_circle() -> None:
+    made = states()
+    size = 2**29
+    for i in range(5):
+        sequence = i * size % MODULUS
+        assert made.check(header(sequence, size), is_log_empty=False) == Accept()
+        made.apply(header(sequence, size), i * size, NOW)
+    ((_, state),) = made.snapshot()
+    assert state.run_length == RUN_LENGTH_MAX
+    verdict = made.check(header(size + RUN_LENGTH_MAX), is_log_empty=False)
+    assert code(verdict) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+def test_at_the_bound_the_idlest_without_a_transaction_is_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(producer_state, "PRODUCERS_MAX", 3)
+    opened = {1: 0}
+    made = states(opened)
+    for producer_id in (1, 2, 3):
+        made.apply(header(0, producer_id=producer_id), producer_id, NOW)
+    made.apply(header(1, producer_id=2), 4, NOW)
+    made.apply(header(0, producer_id=4), 5, NOW)
+    assert [producer_id for producer_id, _ in made.snapshot()] == [2, 1, 4]
+
+    opened |= {2: 1, 4: 5}
+    verdict = made.check(header(0, producer_id=6), is_log_empty=False)
+    assert code(verdict) is ErrorCode.POLICY_VIOLATION
+    assert made.check(header(2, producer_id=2), is_log_empty=False) == Accept()
+    # A marker is stored for ever so many producers, but none of those that write makes room for it.
+    assert made.check_marker(6, 0, 3) == Accept()
+    made.apply_marker(header(-1, producer_id=6), 3, NOW)
+    assert sorted(producer_id for producer_id, _ in made.snapshot()) == [1, 2, 4]
+
+
+@dataclass
+class Twin:
+    """Knows every sequence that one producer wrote in its epoch, in order."""
+
+    epoch: int | None = None
+    sequences: list[int] = field(default_factory=list)
+    batches: list[tuple[int, int, int]] = field(default_factory=list)  # first, count, offset
+
+    def check(self, first: int, count: int, epoch: int) -> str:
+        if self.epoch is None:
+            return "accept"
+        if epoch < self.epoch:
+            return "stale"
+        if epoch > self.epoch:
+            return "accept" if first == 0 else "gap"
+        if first == (self.sequences[-1] + 1) % MODULUS if self.sequences else first == 0:
+            return "accept"
+        for known in self.batches[-RECENT_BATCHES_MAX:]:
+            if known[:2] == (first, count):
+                return f"duplicate {known[2]}"
+        recent = sum(count for _, count, _ in self.batches[-RECENT_BATCHES_MAX:])
+        older = self.sequences[: len(self.sequences) - recent]
+        wanted = [(first + i) % MODULUS for i in range(count)]
+        is_old = any(older[i : i + count] == wanted for i in range(len(older)))
+        return "old" if is_old else "gap"
+
+    def append(self, first: int, count: int, epoch: int, offset: int) -> None:
+        if epoch != self.epoch:
+            self.epoch, self.sequences, self.batches = epoch, [], []
+        self.sequences += [(first + i) % MODULUS for i in range(count)]
+        self.batches.append((first, count, offset))
+
+    def mark(self, epoch: int) -> None:
+        if epoch != self.epoch:
+            self.epoch, self.sequences, self.batches = epoch, [], []
+
+
+NAMES = {
+    ErrorCode.INVALID_PRODUCER_EPOCH: "stale",
+    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER: "gap",
+    ErrorCode.DUPLICATE_SEQUENCE_NUMBER: "old",
+}
+
+steps = st.tuples(
+    st.sampled_from(["next", "next", "next", "again", "near", "zero", "marker"]),
+    st.integers(1, 4),
+    st.sampled_from([0, 0, 0, 0, 1, -1]),
+    st.integers(0, 12),
+)
+
+
+@given(st.sampled_from([0, 7, LAST - 5, LAST]), st.lists(steps, max_size=40))
+def test_sequences_are_judged_as_by_a_twin_that_forgets_nothing(
+    start: int, moves: list[tuple[str, int, int, int]]
+) -> None:
+    made, twin = states(), Twin()
+    following, offset = start, 0
+    for kind, drawn_count, epoch_change, back in moves:
+        count = drawn_count
+        epoch = max(0, (twin.epoch or 0) + epoch_change)
+        if kind == "marker":
+            epoch = max(epoch, twin.epoch or 0)
+            made.apply_marker(header(-1, epoch=epoch), 0, NOW)
+            following = following if epoch == twin.epoch else 0
+            twin.mark(epoch)
+            continue
+        first = {"next": following, "zero": 0}.get(kind, (following - back) % MODULUS)
+        if kind == "again" and twin.batches:
+            first, count, _ = twin.batches[-1 - back % len(twin.batches)]
+        given_header = header(first, count, epoch)
+        verdict = made.check(given_header, is_log_empty=False)
+        expected = twin.check(first, count, epoch)
+        match verdict:
+            case Accept():
+                assert expected == "accept"
+                made.apply(given_header, offset, NOW)
+                twin.append(first, count, epoch, offset)
+                following = (first + count) % MODULUS
+                offset += count
+            case Duplicate(base_offset, last_offset, _):
+                assert expected == f"duplicate {base_offset}"
+                assert last_offset == base_offset + count - 1
+            case Refused(refusal):
+                assert NAMES[refusal] == expected

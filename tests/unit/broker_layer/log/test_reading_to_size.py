@@ -1,0 +1,113 @@
+"""A read for so many bytes asks bookies for what it returns, and for nothing to throw away."""
+
+from collections.abc import AsyncGenerator, AsyncIterator
+
+import pytest
+
+from broker_layer.kafka.record_batch import read_header
+from broker_layer.log import segment_reading
+from broker_layer.log.segment_reading import has_room_for_another
+from ledger_client.batches import EntryBatch
+from ledger_client.reading.reader import LedgerReader
+from tests.support.broker_layer.log_setting import LogSetting, append, batch, small, values
+from tests.support.ledger_client.cluster import TestCluster
+
+VALUE_BYTES = 600_000
+BATCHES = 24
+STATE_ENTRIES = 1
+SMALL_BATCHES = 400
+
+
+@pytest.fixture
+async def setting() -> AsyncIterator[LogSetting]:
+    cluster = TestCluster()
+    for _ in range(3):
+        await cluster.add_bookie()
+    setting = LogSetting(cluster)
+    yield setting
+    await setting.aclose()
+    await cluster.aclose()
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Of each request for entries: how many it asked for."""
+    counts: list[int] = []
+    read = LedgerReader.read_unconfirmed
+
+    def noting(
+        reader: LedgerReader,
+        first: int,
+        last: int,
+        *,
+        timeout: float | None = None,
+        entry_bytes: float | None = None,
+    ) -> AsyncGenerator[EntryBatch, None]:
+        counts.append(last - first + 1)
+        return read(reader, first, last, timeout=timeout, entry_bytes=entry_bytes)
+
+    monkeypatch.setattr(LedgerReader, "read_unconfirmed", noting)
+    return counts
+
+
+@pytest.mark.parametrize("batches_that_fit", [1.07, 3.01, 6.5])
+async def test_each_batch_is_asked_for_once(
+    setting: LogSetting, asked: list[int], batches_that_fit: float
+) -> None:
+    log = await setting.take_over(1, small(segment_bytes=1 << 26), tail_bytes=1)
+    data = [batch(b"%02d" % number * (VALUE_BYTES // 2)) for number in range(BATCHES)]
+    for each in data:
+        await append(log, each)
+    bytes_max, count = int(len(data[0]) * batches_that_fit), int(batches_that_fit)
+    offset = 0
+    for _ in range(2):  # the first time their size is learned
+        asked.clear()
+        offset = 0
+        while offset < BATCHES - count:  # the last are kept in memory
+            found = await log.read(offset, bytes_max, read_committed=False, at_least_one=True)
+            assert len(found.batches) == count
+            offset = read_header(found.batches[-1]).last_offset + 1
+    assert offset <= sum(asked) <= BATCHES + STATE_ENTRIES
+
+
+async def test_who_reads_little_at_once_has_each_batch_asked_for_once(
+    setting: LogSetting, asked: list[int]
+) -> None:
+    log = await setting.take_over(1, tail_bytes=1)
+    for number in range(SMALL_BATCHES):
+        await append(log, batch(b"%04d" % number * 1_000))
+    for bytes_max in (1, 9_000, 40_000):
+        asked.clear()
+        assert len(await values(log, bytes_max=bytes_max)) == SMALL_BATCHES
+        assert sum(asked) <= 1.5 * SMALL_BATCHES
+
+
+async def test_batches_of_any_sizes_are_all_read(setting: LogSetting) -> None:
+    log = await setting.take_over(1, tail_bytes=1)
+    wanted = []
+    for number, size in enumerate((1, 9_000, 5, 5, 12_000, 3_000, 1, 1, 1, 20_000, 2) * 3):
+        value = bytes([number]) * size
+        wanted.append(((await append(log, batch(value))).base_offset, value))
+    for bytes_max in (1, 100, 5_000, 12_100, 30_000, 1 << 20):
+        assert await values(log, bytes_max=bytes_max) == wanted
+
+
+async def test_one_read_makes_a_bounded_number_of_entries(
+    setting: LogSetting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = await setting.take_over(1, tail_bytes=1)
+    for _ in range(SMALL_BATCHES):
+        await append(log, batch(b""))
+    monkeypatch.setattr(segment_reading, "ENTRIES_PER_READ_MAX", 50)
+    [segment] = await log._reading._segments()
+    readers = log._reading._readers
+    for _ in range(2):  # the first time their size is learned
+        found = await readers.read(segment.ledger_id, 0, SMALL_BATCHES, 1 << 20)
+        assert 50 <= len(found) <= 100
+    assert len(await values(log)) == SMALL_BATCHES
+
+
+def test_the_first_is_read_whatever_its_size() -> None:
+    assert has_room_for_another(0, 0, 1)
+    assert has_room_for_another(100, 2, 150)
+    assert not has_room_for_another(100, 2, 149)

@@ -1,0 +1,324 @@
+"""Holds a partition's log to what it promises when calls are given up, stores are closed, and
+others read, delete or take over at the same time.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from random import Random
+
+import pytest
+
+from bookie.wire.messages import Status
+from broker_layer.errors import TopicError
+from broker_layer.kafka.error_codes import ErrorCode
+from broker_layer.kafka.record_batch import Producer
+from broker_layer.log.segment_reading import READERS_MAX, SegmentReaders
+from broker_layer.log.topic_log import TopicLog
+from ledger_client import Quorum
+from ledger_client.writing.writer import LedgerWriter
+from metadata.errors import StoreClosedError, StoreUnavailableError
+from metadata.ids import LedgerId
+from metadata.store.memory import MemoryMetadataStore
+from metadata.store.memory_faults import NoFaults, StoreCall
+from metadata.topics.partition_store import PartitionStore
+from serving.overriding import override
+from tests.support.broker_layer.log_setting import KEY, LogSetting, append, batch, small, values
+from tests.support.ledger_client.cluster import TestCluster
+from tests.until import until
+
+
+class Gate(NoFaults):
+    """Holds writes of the partition back, before they apply or after, while it is closed."""
+
+    def __init__(self) -> None:
+        self.is_open = asyncio.Event()
+        self.is_open.set()
+        self.waits = asyncio.Event()
+        self.holds_answers = False
+        self.refuses = False
+        self.held_session: int | None = None
+
+    @override
+    async def before(self, call: StoreCall) -> None:
+        if self.refuses and call.is_write:
+            raise StoreUnavailableError(call.path, "refused")
+        if not self.holds_answers:
+            await self._hold(call)
+
+    @override
+    async def after(self, call: StoreCall) -> None:
+        if self.holds_answers:
+            await self._hold(call)
+
+    async def _hold(self, call: StoreCall) -> None:
+        is_meant = call.is_write and "partitions" in call.path and not self.is_open.is_set()
+        if is_meant and self.held_session in (None, call.session_id):
+            self.held_session = call.session_id
+            self.waits.set()
+            await self.is_open.wait()
+        await asyncio.sleep(0)
+
+
+@pytest.fixture
+async def gate() -> Gate:
+    return Gate()
+
+
+@pytest.fixture
+async def setting(gate: Gate) -> AsyncIterator[LogSetting]:
+    cluster = TestCluster(gate)
+    for _ in range(4):
+        await cluster.add_bookie()
+    setting = LogSetting(cluster)
+    yield setting
+    gate.is_open.set()
+    await setting.aclose()
+    await cluster.aclose()
+
+
+async def test_a_deletion_of_records_that_nobody_awaits_any_more_harms_no_log(
+    setting: LogSetting, gate: Gate
+) -> None:
+    log = await setting.take_over(1, small(segment_bytes=2_000))
+    for _ in range(5):
+        await append(log, batch(b"x" * 50))
+    gate.holds_answers = True
+    gate.is_open.clear()
+    deletion = asyncio.create_task(log.delete_records(3))
+    await gate.waits.wait()
+    deletion.cancel()
+    await asyncio.gather(deletion, return_exceptions=True)
+    gate.is_open.set()
+    for _ in range(60):
+        await append(log, batch(b"x" * 50))
+    assert log.failure is None
+    assert setting.failed == []
+    assert log.log_start_offset == 3
+
+
+async def test_a_deletion_of_records_that_nobody_awaits_any_more_is_carried_through(
+    setting: LogSetting, gate: Gate
+) -> None:
+    log = await setting.take_over(1)
+    await append(log, batch(b"a"))
+    starts: list[int] = []
+    log.on_progress(lambda: starts.append(log.log_start_offset))
+    gate.is_open.clear()
+    deletion = asyncio.create_task(log.delete_records(1))
+    await gate.waits.wait()
+    deletion.cancel()
+    await asyncio.gather(deletion, return_exceptions=True)
+    gate.is_open.set()
+    await until(lambda: 1 in starts)
+
+
+async def test_a_log_that_another_leads_ends_though_nobody_awaits_what_found_it_out(
+    setting: LogSetting, gate: Gate
+) -> None:
+    log = await setting.take_over(1)
+    await append(log, batch(b"a"))
+    await setting.take_over(2)
+    gate.is_open.clear()
+    deletion = asyncio.create_task(log.delete_records(1))
+    await gate.waits.wait()
+    deletion.cancel()
+    await asyncio.gather(deletion, return_exceptions=True)
+    gate.is_open.set()
+    await until(lambda: log.failure is not None)
+    assert setting.failed == [1]
+
+
+async def test_a_deletion_of_records_is_refused_while_the_metadata_service_is_away(
+    setting: LogSetting, gate: Gate
+) -> None:
+    log = await setting.take_over(1)
+    await append(log, batch(b"a"))
+    gate.refuses = True
+    with pytest.raises(TopicError) as refusal:
+        await log.delete_records(1)
+    assert refusal.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    gate.refuses = False
+    assert await log.delete_records(1) == 1
+
+
+async def test_a_log_whose_list_another_leader_changed_ends_when_it_finds_out(
+    setting: LogSetting,
+) -> None:
+    log = await setting.take_over(1)
+    await append(log, batch(b"a"))
+    await setting.take_over(2)
+    with pytest.raises(TopicError) as refusal:
+        await log.delete_records(1)
+    assert refusal.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert log.failure is not None
+    assert setting.failed == [1]
+
+
+async def test_a_first_ledger_that_may_be_listed_is_closed_and_stays(
+    setting: LogSetting, gate: Gate
+) -> None:
+    log = await setting.take_over(1)
+    await append(log, batch(b"a"))
+    second = await setting.take_over(2)
+    gate.is_open.clear()
+    answer = append(second, batch(b"b"))
+    await gate.waits.wait()
+    third = await setting.take_over(3)
+    gate.is_open.set()
+    with pytest.raises(TopicError):
+        await answer
+    await second.aclose()
+    client = third._chain.services.client
+    states = [info.is_closed async for info in client.list_ledgers()]
+    assert states == [True, True]
+
+
+async def test_a_log_is_closed_at_once_when_its_store_was_closed(setting: LogSetting) -> None:
+    log = await setting.take_over(1)
+    await append(log, batch(b"a"))
+    closed = asyncio.get_running_loop().create_future()
+
+    async def refuse(*_: object, **__: object) -> None:
+        if not closed.done():
+            closed.set_result(None)
+        raise StoreClosedError
+
+    log._chain.services.partitions.compare_and_set = refuse  # type: ignore[assignment]
+    async with asyncio.timeout(8):
+        await log.aclose()
+    assert closed.done()
+    assert log.failure is not None
+
+
+async def test_a_ledger_that_was_read_while_it_was_written_is_read_on_after_it_ended(
+    setting: LogSetting,
+) -> None:
+    log = await setting.take_over(1, small(segment_bytes=2_000), tail_bytes=200)
+    wanted = []
+    for number in range(60):
+        value = b"%03d" % number * 20
+        wanted.append(((await append(log, batch(value))).base_offset, value))
+        assert await values(log) == wanted
+        assert await values(log, number // 2) == wanted[number // 2 :]
+
+
+async def test_readers_that_are_in_use_are_not_closed_for_others(setting: LogSetting) -> None:
+    log = await setting.take_over(1, small(segment_bytes=1_000))
+    for number in range(60):
+        await append(log, batch(b"%03d" % number * 20))
+    await log.aclose()
+    record, _ = await _record(setting)
+    ledgers = [each.ledger_id for each in record.segments]
+    assert len(ledgers) > READERS_MAX + 2
+    readers = SegmentReaders(setting.services().client)
+
+    async def read(ledger_id: LedgerId) -> int:
+        last = await readers.last_entry_of(ledger_id)
+        return len(await readers.read(ledger_id, 0, last, 1 << 20))
+
+    try:
+        for _ in range(5):
+            counts = await asyncio.gather(*[read(each) for each in ledgers])
+            assert min(counts) >= 1
+    finally:
+        await readers.aclose()
+
+
+async def test_a_deletion_of_old_ledgers_does_not_keep_the_log_from_rolling(
+    setting: LogSetting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = await setting.take_over(1, small(segment_bytes=2_000))
+    for _ in range(60):
+        await append(log, batch(b"x" * 50))
+    await log.delete_records(-1)
+    chain = log._chain
+    client = chain.services.client
+    is_deleting, go_on = asyncio.Event(), asyncio.Event()
+    delete = client.delete_ledger
+
+    async def slow(ledger_id: int, *, timeout: float | None = None) -> None:
+        is_deleting.set()
+        await go_on.wait()
+        await delete(ledger_id, timeout=timeout)
+
+    monkeypatch.setattr(client, "delete_ledger", slow)
+    retention = asyncio.create_task(log.enforce_retention(setting.now_ms))
+    await is_deleting.wait()
+    async with asyncio.timeout(20):
+        for _ in range(60):
+            await append(log, batch(b"x" * 50))
+    go_on.set()
+    assert await retention > 0
+    record, _ = await _record(setting)
+    assert sorted([info.id async for info in client.list_ledgers()]) == [
+        *[each.ledger_id for each in record.segments],
+        *([log._rolling._next.id] if log._rolling._next is not None else []),
+    ]
+    assert log.failure is None
+
+
+async def _record(setting: LogSetting):  # type: ignore[no-untyped-def]
+    store = MemoryMetadataStore(setting.cluster.server)
+    return await PartitionStore(store, Random(1)).get(KEY)
+
+
+async def _prepared(log: TopicLog) -> LedgerWriter:
+    """Write until the next ledger is there, and the old one not full."""
+    while log._rolling._next is None:
+        await append(log, batch(b"x" * 30))
+        await asyncio.sleep(0)
+    return log._rolling._next
+
+
+async def test_a_next_ledger_that_failed_meanwhile_is_not_gone_over_to(
+    setting: LogSetting,
+) -> None:
+    log = await setting.take_over(1, small(segment_bytes=4_000))
+    for _ in range(3):
+        await (await _prepared(log)).abort()
+        for _ in range(60):
+            await append(log, batch(b"x" * 30))
+    assert log.failure is None
+    await log.aclose()
+    client = setting.services().client
+    record, _ = await _record(setting)
+    listed = [each.ledger_id for each in record.segments]
+    assert [info.id async for info in client.list_ledgers()] == listed
+
+
+async def test_another_replication_begins_with_the_next_ledger(setting: LogSetting) -> None:
+    log = await setting.take_over(1, small(segment_bytes=4_000))
+    await _prepared(log)
+    log.set_config(replace(log.config, quorum=Quorum(2, 2, 2)))
+    ledger_id = log._rolling.ledger.writer.id if log._rolling.ledger is not None else None
+    while log._rolling.ledger is not None and log._rolling.ledger.writer.id == ledger_id:
+        await append(log, batch(b"x" * 30))
+    assert log._rolling.ledger is not None
+    assert log._rolling.ledger.writer.quorum.ensemble_size == 2
+
+
+async def test_producers_are_remembered_when_only_a_ledger_without_entries_would_be_left(
+    setting: LogSetting,
+) -> None:
+    first = await setting.take_over(1)
+    data = batch(b"a", producer=Producer(7, 0, 0))
+    await append(first, data)
+    second = await setting.take_over(2)
+    for bookie in setting.cluster.bookies:
+        bookie.refuse_adds = Status.FENCED
+    with pytest.raises(TopicError):
+        await append(second, batch(b"b", producer=Producer(7, 0, 1)))
+    for bookie in setting.cluster.bookies:
+        bookie.refuse_adds = None
+    third = await setting.take_over(3)
+    await third.delete_records(-1)
+    await third.enforce_retention(setting.now_ms)
+    fourth = await setting.take_over(4)
+    assert (await append(fourth, data)).base_offset == 0, "it is a duplicate, though deleted"
+    assert (await append(fourth, batch(b"b", producer=Producer(7, 0, 1)))).base_offset == 1
+    assert await values(fourth, 1) == [(1, b"b")]
+    client = setting.services().client
+    record, _ = await _record(setting)
+    listed = [each.ledger_id for each in record.segments]
+    assert [info.id async for info in client.list_ledgers()] == listed

@@ -1,0 +1,219 @@
+"""Holds the bytes of state entries: what they give back, and that damage is never believed."""
+
+import msgpack
+import pytest
+from crc32c import crc32c
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker_layer.kafka.error_codes import ErrorCode
+from broker_layer.log.epoch_table import EPOCHS_MAX, EpochTable
+from broker_layer.log.offset_index import IndexPoint
+from broker_layer.log.producer_state import PRODUCERS_MAX, ProducerState, RecentBatch
+from broker_layer.log.state_entry import EntryPlace, StateEntry, StateEntryError, is_state_entry
+from broker_layer.log.transaction_index import TRANSACTIONS_MAX, AbortedTransaction
+from ledger_client.config import ClientConfig
+from metadata.ids import EntryId, LedgerId
+from metadata.topics.partition import EpochStart
+from tests.support.broker_layer.written_log import batch
+
+LARGEST = 2**63 - 1
+naturals = st.integers(0, LARGEST)
+times = st.integers(-1, LARGEST)
+entry_ids = st.integers(0, LARGEST - 1).map(EntryId)
+recent = st.builds(
+    RecentBatch,
+    base_sequence=st.integers(0, 2**31 - 1),
+    base_offset=naturals,
+    last_offset_delta=st.integers(0, 2**31 - 1),
+    append_time_ms=times,
+)
+producers = st.builds(
+    ProducerState,
+    producer_epoch=st.integers(0, 2**15 - 1),
+    coordinator_epoch=st.integers(-1, 2**31 - 1),
+    run_length=st.integers(0, 2**30),
+    recent=st.lists(recent, max_size=5).map(tuple),
+    last_timestamp_ms=st.integers(-(2**63), LARGEST),
+    last_used_ms=naturals,
+)
+epochs = st.lists(
+    st.tuples(st.integers(0, 2**31 - 1), naturals), max_size=5, unique_by=lambda each: each[0]
+).map(
+    lambda pairs: EpochTable(
+        tuple(
+            EpochStart(epoch, offset)
+            for epoch, offset in zip(
+                sorted(epoch for epoch, _ in pairs),
+                sorted(offset for _, offset in pairs),
+                strict=True,
+            )
+        )
+    )
+)
+entries = st.builds(
+    StateEntry,
+    next_offset=naturals,
+    previous=st.none() | st.builds(EntryPlace, naturals.map(LedgerId), entry_ids),
+    max_timestamp_ms=times,
+    points=st.lists(st.builds(IndexPoint, entry_ids, naturals, times), max_size=5).map(tuple),
+    producers=st.lists(st.tuples(naturals, producers), max_size=4).map(tuple),
+    open_transactions=st.lists(st.tuples(naturals, naturals), max_size=4).map(tuple),
+    aborted=st.lists(
+        st.builds(AbortedTransaction, naturals, naturals, naturals, naturals), max_size=4
+    ).map(tuple),
+    epochs=epochs,
+)
+
+SAMPLE = StateEntry(
+    next_offset=44,
+    previous=EntryPlace(LedgerId(7), EntryId(3)),
+    max_timestamp_ms=1_700_000_000_000,
+    points=(IndexPoint(EntryId(4), 9, -1), IndexPoint(EntryId(9), 20, 5)),
+    producers=((5, ProducerState(2, 1, 9, (RecentBatch(3, 40, 2, -1),), 77, 99)),),
+    open_transactions=((5, 40),),
+    aborted=(AbortedTransaction(6, 1, 4, 5),),
+    epochs=EpochTable((EpochStart(0, 0), EpochStart(4, 9))),
+)
+
+
+def sealed(fields: object, version: int = 1) -> bytes:
+    """Return a well-formed entry of any fields."""
+    body = bytes([255, version]) + msgpack.packb(fields)
+    return b"quire state\0" + crc32c(body).to_bytes(4, "big") + body
+
+
+@given(entries)
+def test_an_entry_comes_back_as_it_was(entry: StateEntry) -> None:
+    data = entry.encode()
+    assert is_state_entry(data)
+    assert StateEntry.decode(memoryview(data)) == entry
+
+
+def test_the_bytes_of_an_entry_stay_as_they_are() -> None:
+    assert SAMPLE.encode().hex() == (
+        "717569726520737461746500239aecbcff01982c920703cf0000018bcfe56800960409ff09140591"
+        "97050201094d6394032802ff92052894060104059400000409"
+    )
+
+
+def test_no_batch_is_a_state_entry() -> None:
+    data = batch()
+    data[:12] = b"quire state\0"
+    assert not is_state_entry(data)
+    assert not is_state_entry(b"")
+    assert not is_state_entry(SAMPLE.encode()[:16])
+
+
+def test_every_changed_bit_is_seen() -> None:
+    data = SAMPLE.encode()
+    for position in range(len(data)):
+        for bit in range(8):
+            damaged = bytearray(data)
+            damaged[position] ^= 1 << bit
+            with pytest.raises(StateEntryError):
+                StateEntry.decode(damaged)
+
+
+def test_every_shorter_or_longer_entry_is_refused() -> None:
+    data = SAMPLE.encode()
+    for length in range(len(data)):
+        with pytest.raises(StateEntryError):
+            StateEntry.decode(data[:length])
+    with pytest.raises(StateEntryError):
+        StateEntry.decode(data + b"\0")
+
+
+def test_an_entry_of_a_newer_release_is_refused() -> None:
+    with pytest.raises(StateEntryError, match="version 2") as caught:
+        StateEntry.decode(sealed([], version=2))
+    assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+
+
+values: st.SearchStrategy[object] = st.recursive(
+    st.none()
+    | st.integers(-(2**63), 2**64 - 1)
+    | st.booleans()
+    | st.floats()
+    | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=7),
+    max_leaves=12,
+)
+
+
+@given(st.lists(values, min_size=7, max_size=9))
+def test_fields_of_any_kind_give_an_entry_or_the_error(fields: list[object]) -> None:
+    try:
+        entry = StateEntry.decode(sealed(fields))
+    except StateEntryError:
+        return
+    assert StateEntry.decode(entry.encode()) == entry
+
+
+@given(st.integers(0, 7), values)
+def test_a_field_of_another_kind_gives_an_entry_or_the_error(place: int, value: object) -> None:
+    fields = msgpack.unpackb(SAMPLE.encode()[18:])
+    fields[place] = value
+    try:
+        entry = StateEntry.decode(sealed(fields))
+    except StateEntryError:
+        return
+    assert StateEntry.decode(entry.encode()) == entry
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ((0,), 2**63),
+        ((0,), -1),
+        ((1, 1), 2**63 - 1),
+        ((2,), -2),
+        ((3, 1), 2**63),
+        ((4, 0, 1), 2**15),
+        ((4, 0, 1), -1),
+        ((4, 0, 2), 2**31),
+        ((4, 0, 3), 2**30 + 1),
+        ((4, 0, 4), 2**63),
+        ((4, 0, 6, 0), 2**31),
+        ((4, 0, 6, 2), 2**31),
+        ((5, 0), -1),
+        ((6, 2), 2**63),
+        ((7, 0), 2**31),
+        ((7, 3), -1),
+    ],
+)
+def test_a_number_out_of_its_range_is_refused(path: tuple[int, ...], value: int) -> None:
+    fields = msgpack.unpackb(SAMPLE.encode()[18:])
+    inner = fields
+    for position in path[:-1]:
+        inner = inner[position]
+    inner[path[-1]] = value
+    with pytest.raises(StateEntryError):
+        StateEntry.decode(sealed(fields))
+
+
+@given(st.binary(max_size=40))
+def test_bytes_that_are_not_msgpack_give_the_error(body: bytes) -> None:
+    marked = bytes([255, 1]) + body
+    data = b"quire state\0" + crc32c(marked).to_bytes(4, "big") + marked
+    with pytest.raises(StateEntryError):
+        StateEntry.decode(data)
+
+
+def test_the_largest_state_fits_into_an_entry() -> None:
+    batches = tuple(RecentBatch(2**31 - 1, LARGEST, 2**31 - 1, LARGEST) for _ in range(5))
+    producer = ProducerState(2**15 - 1, 2**31 - 1, 2**30, batches, LARGEST, LARGEST)
+    aborted = AbortedTransaction(LARGEST, LARGEST, LARGEST, LARGEST)
+    point = IndexPoint(EntryId(LARGEST - 1), LARGEST, LARGEST)
+    entry = StateEntry(
+        next_offset=LARGEST,
+        previous=EntryPlace(LedgerId(LARGEST), EntryId(LARGEST - 1)),
+        points=(point,) * 10_000,
+        producers=tuple((LARGEST, producer) for _ in range(PRODUCERS_MAX)),
+        open_transactions=((LARGEST, LARGEST),) * PRODUCERS_MAX,
+        aborted=(aborted,) * (TRANSACTIONS_MAX - PRODUCERS_MAX),
+        epochs=EpochTable(tuple(EpochStart(i, LARGEST) for i in range(EPOCHS_MAX))),
+    )
+    data = entry.encode()
+    assert len(data) < ClientConfig().entry_bytes_max
+    assert StateEntry.decode(data) == entry

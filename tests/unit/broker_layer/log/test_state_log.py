@@ -1,0 +1,153 @@
+"""Holds that a coordinator's state survives its leaders, ledger by ledger."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from dataclasses import dataclass, field
+from random import Random
+
+import pytest
+
+from bookie.wire.messages import Status
+from broker_layer.errors import TopicError
+from broker_layer.kafka.error_codes import ErrorCode
+from broker_layer.log.log_config import LogConfig
+from broker_layer.log.state_log import StateLog
+from metadata.store.memory import MemoryMetadataStore
+from metadata.topics.partition_store import PartitionStore
+from tests.support.broker_layer.log_setting import CONFIG, KEY, LogSetting, small
+from tests.support.ledger_client.cluster import TestCluster
+
+
+@dataclass
+class Keeper:
+    """A coordinator of one map; what it holds is what was appended, at once."""
+
+    state: dict[bytes, bytes] = field(default_factory=dict)
+    failures: int = 0
+    log: StateLog | None = None
+
+    def load(self, record: bytes) -> None:
+        key, value = record.split(b"=")
+        self.state[key] = value
+
+    def snapshot(self) -> Iterable[bytes]:
+        return [key + b"=" + value for key, value in self.state.items()]
+
+    def fail(self) -> None:
+        self.failures += 1
+
+    def put(self, key: bytes, value: bytes) -> asyncio.Future[None]:
+        assert self.log is not None
+        answer = self.log.append(key + b"=" + value)
+        self.state[key] = value
+        return answer
+
+
+@pytest.fixture
+async def setting() -> AsyncIterator[LogSetting]:
+    cluster = TestCluster()
+    for _ in range(4):
+        await cluster.add_bookie()
+    yield LogSetting(cluster)
+    await cluster.aclose()
+
+
+async def take_over(setting: LogSetting, epoch: int, config: LogConfig = CONFIG) -> Keeper:
+    keeper = Keeper()
+    keeper.log = await StateLog.take_over(
+        setting.services(),
+        KEY,
+        epoch,
+        config,
+        load=keeper.load,
+        snapshot=keeper.snapshot,
+        on_failed=keeper.fail,
+    )
+    return keeper
+
+
+async def test_what_was_stored_is_loaded_by_the_next(setting: LogSetting) -> None:
+    first = await take_over(setting, 1)
+    await asyncio.gather(*[first.put(b"%d" % n, b"v%d" % n) for n in range(100)])
+    await first.put(b"7", b"other")
+    second = await take_over(setting, 2)
+    assert second.state == first.state
+    with pytest.raises(TopicError) as refusal:
+        await first.put(b"8", b"stale")
+    assert refusal.value.code is ErrorCode.NOT_COORDINATOR
+    assert first.failures == 1
+    third = await take_over(setting, 3)
+    assert third.state == second.state
+    for each in (second, third):
+        assert each.log is not None
+        await each.log.aclose()
+
+
+async def test_ledgers_roll_and_only_the_newest_stays(setting: LogSetting) -> None:
+    keeper = await take_over(setting, 1, small(segment_bytes=500))
+    for number in range(200):
+        await keeper.put(b"%d" % (number % 17), b"value %d" % number)
+    assert keeper.log is not None
+    await keeper.log.aclose()
+    record, _ = await PartitionStore(MemoryMetadataStore(setting.cluster.server), Random(1)).get(
+        KEY
+    )
+    assert len(record.segments) <= 2
+    after = await take_over(setting, 2)
+    assert after.state == keeper.state
+
+
+async def test_a_snapshot_that_was_cut_off_does_not_count(
+    setting: LogSetting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = await take_over(setting, 1)
+    for number in range(20):
+        await first.put(b"%d" % number, b"kept")
+    second = await take_over(setting, 2)
+    bookies = setting.cluster.bookies
+
+    def cut_off() -> Iterable[bytes]:
+        for bookie in bookies:
+            bookie.refuse_adds = Status.FENCED
+        return []
+
+    assert second.log is not None
+    monkeypatch.setattr(second.log, "_snapshot", cut_off)
+    with pytest.raises(TopicError):
+        await second.put(b"1", b"lost")
+    for bookie in bookies:
+        bookie.refuse_adds = None
+    third = await take_over(setting, 3)
+    assert third.state == first.state
+    await third.put(b"1", b"new")
+    fourth = await take_over(setting, 4)
+    assert fourth.state == third.state
+
+
+@pytest.mark.parametrize("seed", range(6))
+async def test_nothing_stored_is_lost_whenever_leaders_change(
+    setting: LogSetting, seed: int
+) -> None:
+    rng = Random(seed)
+    stored: dict[bytes, int] = {}
+    config = small(segment_bytes=400)
+    keeper = await take_over(setting, 1, config)
+    number = 0
+    for epoch in range(2, 12):
+        answers = []
+        for _ in range(rng.randrange(1, 40)):
+            number += 1
+            key = b"%d" % rng.randrange(9)
+            answers.append((key, number, keeper.put(key, b"%d" % number)))
+            if rng.random() < 0.2:
+                await asyncio.sleep(0)
+        if rng.random() < 0.5:
+            await answers[-1][2]
+        after = await take_over(setting, epoch, config)
+        outcomes = await asyncio.gather(*[each[2] for each in answers], return_exceptions=True)
+        for (key, value, _), outcome in zip(answers, outcomes, strict=True):
+            if outcome is None:
+                stored[key] = value
+        for key, value in stored.items():
+            assert int(after.state[key]) >= value
+        keeper = after

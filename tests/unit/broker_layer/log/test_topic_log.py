@@ -1,0 +1,340 @@
+"""Holds that a partition's log keeps offsets, epochs and commitment right across ledgers and
+leaders.
+"""
+
+import asyncio
+from random import Random
+
+import pytest
+
+from bookie.wire.messages import Status
+from broker_layer.errors import TopicError
+from broker_layer.kafka.error_codes import ErrorCode
+from broker_layer.kafka.record_batch import (
+    ControlKind,
+    Producer,
+    Record,
+    build_batch,
+    build_control_batch,
+    read_header,
+)
+from broker_layer.log.topic_log import TopicLog
+from metadata.ids import Version
+from metadata.store.memory import MemoryMetadataStore
+from metadata.topics.partition import PartitionRecord
+from metadata.topics.partition_store import PartitionStore
+from tests.support.broker_layer.log_setting import KEY, LogSetting, append, batch, small, values
+
+
+async def test_batches_get_offsets_in_order_and_are_read_whole(setting: LogSetting) -> None:
+    log = await setting.take_over(1)
+    answers = [append(log, batch(b"a", b"b")), append(log, batch(b"c"))]
+    assert [(await each).base_offset for each in answers] == [0, 2]
+    assert (log.log_start_offset, log.high_watermark, log.log_end_offset) == (0, 3, 3)
+    assert await values(log) == [(0, b"a"), (1, b"b"), (2, b"c")]
+    assert await values(log, 1) == [(0, b"a"), (1, b"b"), (2, b"c")]
+    result = await log.read(2, 1, read_committed=False, at_least_one=True)
+    assert [read_header(each).leader_epoch for each in result.batches] == [1]
+
+
+async def test_nothing_is_visible_before_it_is_committed(
+    setting: LogSetting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("broker_layer.log.topic_log.DRAIN_S", 0.05)
+    log = await setting.take_over(1)
+    await append(log, batch(b"a"))
+    for bookie in setting.cluster.bookies:
+        bookie.is_silent = True
+    answer = append(log, batch(b"b"))
+    await asyncio.sleep(0.05)
+    assert (log.high_watermark, log.log_end_offset) == (1, 2)
+    assert await values(log) == [(0, b"a")]
+    assert not answer.done()
+    for bookie in setting.cluster.bookies:
+        bookie.is_silent = False
+
+
+async def test_a_log_is_read_outside_of_its_offsets(setting: LogSetting) -> None:
+    log = await setting.take_over(1)
+    await append(log, batch(b"a"))
+    for offset in (-1, 2):
+        with pytest.raises(TopicError) as refusal:
+            await log.read(offset, 1, read_committed=False, at_least_one=True)
+        assert refusal.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
+    assert await values(log, 1) == []
+
+
+async def test_the_next_leader_goes_on_where_the_log_ends(setting: LogSetting) -> None:
+    first = await setting.take_over(1)
+    for value in (b"a", b"b", b"c"):
+        await append(first, batch(value))
+    second = await setting.take_over(2)
+    assert second.high_watermark == second.log_end_offset == 3
+    assert (await append(second, batch(b"d"))).base_offset == 3
+    assert [value for _, value in await values(second)] == [b"a", b"b", b"c", b"d"]
+    with pytest.raises(TopicError) as refusal:
+        await append(first, batch(b"stale"))
+    assert refusal.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert first.failure is not None
+    assert setting.failed == [1]
+    assert [value for _, value in await values(second)] == [b"a", b"b", b"c", b"d"]
+
+
+async def test_an_epoch_is_claimed_once(setting: LogSetting) -> None:
+    await setting.take_over(5)
+    for epoch in (5, 4):
+        with pytest.raises(TopicError) as refusal:
+            await setting.take_over(epoch)
+        assert refusal.value.code is ErrorCode.FENCED_LEADER_EPOCH
+
+
+async def test_epochs_tell_where_they_ended(setting: LogSetting) -> None:
+    first = await setting.take_over(1)
+    await append(first, batch(b"a", b"b"))
+    await setting.take_over(3)  # appends nothing
+    last = await setting.take_over(4)
+    await append(last, batch(b"c"))
+    ends = [last.end_offset_of_epoch(epoch) for epoch in (1, 2, 3, 4, 5)]
+    assert ends == [(1, 2), (1, 2), (3, 2), (4, 3), (-1, -1)]
+
+
+async def test_a_log_rolls_and_loses_nothing(setting: LogSetting) -> None:
+    log = await setting.take_over(1, small(segment_bytes=4_000), tail_bytes=500)
+    wanted = []
+    for number in range(120):
+        value = b"%06d" % number * 20
+        answer = await append(log, batch(value))
+        wanted.append((answer.base_offset, value))
+    assert [offset for offset, _ in wanted] == list(range(120))
+    assert await values(log) == wanted
+    assert await values(log, bytes_max=1_000) == wanted
+    record, _ = await _record(setting)
+    assert len(record.segments) > 3
+    ends = [each.end_offset for each in record.segments[:-1]]
+    assert ends == [each.base_offset for each in record.segments[1:]]
+    after = await setting.take_over(2, tail_bytes=500)
+    assert await values(after) == wanted
+    for offset in (0, 1, 59, 118, 119):
+        assert (await values(after, offset))[0] == wanted[offset]
+
+
+async def test_a_log_that_was_given_away_is_taken_over_without_recovery(
+    setting: LogSetting,
+) -> None:
+    log = await setting.take_over(1)
+    answer = append(log, batch(b"a"))
+    await log.aclose()
+    assert (await answer).base_offset == 0
+    record, _ = await _record(setting)
+    assert [each.end_offset for each in record.segments] == [1]
+    assert setting.failed == []
+    after = await setting.take_over(2)
+    assert await values(after) == [(0, b"a")]
+
+
+async def test_a_repeated_batch_is_answered_with_its_first_place(setting: LogSetting) -> None:
+    log = await setting.take_over(1)
+    data = batch(b"a", b"b", producer=Producer(7, 0, 0))
+    first, again = append(log, data), append(log, data)
+    assert not again.done(), "the first one is not committed yet"
+    assert (await first).base_offset == (await again).base_offset == 0
+    assert log.log_end_offset == 2
+    after = await setting.take_over(2)
+    assert (await append(after, data)).base_offset == 0
+    with pytest.raises(TopicError) as refusal:
+        append(after, batch(b"x", producer=Producer(7, 0, 5)))
+    assert refusal.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    following = append(after, batch(b"c", producer=Producer(7, 0, 2)))
+    assert (await following).base_offset == 2
+
+
+async def test_transactions_hold_back_readers_of_committed_records(setting: LogSetting) -> None:
+    log = await setting.take_over(1)
+    await append(log, batch(b"plain"))
+    await append(log, _transactional(b"open", 9, 0))
+    await append(log, batch(b"behind"))
+    assert log.last_stable_offset == 1
+    assert log.has_open_transaction(9, 0)
+    assert await values(log, committed=True) == [(0, b"plain")]
+    after = await setting.take_over(2)
+    assert after.last_stable_offset == 1
+    marker = build_control_batch(ControlKind.ABORT, 9, 0, 3, 1_000)
+    await append(after, marker, coordinator_epoch=3)
+    assert after.last_stable_offset == 4
+    result = await after.read(0, 1 << 20, read_committed=True, at_least_one=True)
+    assert result.aborted == [(9, 1)]
+    with pytest.raises(TopicError) as refusal:
+        append(after, build_control_batch(ControlKind.COMMIT, 9, 0, 2, 1_000), coordinator_epoch=2)
+    assert refusal.value.code is ErrorCode.TRANSACTION_COORDINATOR_FENCED
+
+
+async def test_a_log_without_enough_bookies_refuses_and_goes_on_later(setting: LogSetting) -> None:
+    log = await setting.take_over(1)
+    for bookie in setting.cluster.bookies[1:]:
+        await bookie.unregister()
+    await asyncio.sleep(0.05)
+    other = small(segment_bytes=10)
+    log.set_config(other)
+    with pytest.raises(TopicError) as refusal:
+        fresh = await setting.take_over(2)
+        await append(fresh, batch(b"a"))
+    assert refusal.value.code is ErrorCode.NOT_ENOUGH_REPLICAS
+    for bookie in setting.cluster.bookies[1:]:
+        await bookie.register(MemoryMetadataStore(setting.cluster.server))
+    for _ in range(200):
+        if not await _is_refused(fresh):
+            break
+        await asyncio.sleep(0.02)
+    assert await values(fresh) == [(0, b"a")]
+
+
+async def test_a_fenced_ledger_ends_the_log(setting: LogSetting) -> None:
+    log = await setting.take_over(1)
+    await append(log, batch(b"a"))
+    told: list[int] = []
+    log.on_progress(lambda: told.append(log.high_watermark))
+    for bookie in setting.cluster.bookies:
+        bookie.refuse_adds = Status.FENCED
+    with pytest.raises(TopicError) as refusal:
+        await append(log, batch(b"b"))
+    assert refusal.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert setting.failed == [1]
+    assert told, "whoever waits is told"
+    with pytest.raises(TopicError):
+        await log.read(0, 1, read_committed=False, at_least_one=True)
+
+
+async def test_room_is_bounded_and_comes_back(
+    setting: LogSetting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("broker_layer.log.topic_log.DRAIN_S", 0.05)
+    log = await setting.take_over(1)
+    await append(log, batch(b"a"))
+    assert log.has_room
+    for bookie in setting.cluster.bookies:
+        bookie.is_silent = True
+    while log.has_room:
+        append(log, batch(b"x" * 1_000_000))
+    waiting = asyncio.ensure_future(log.wait_for_room(1))
+    await asyncio.sleep(0.02)
+    assert not waiting.done()
+    await log.aclose()
+    await waiting
+
+
+@pytest.mark.parametrize("seed", range(6))
+async def test_whatever_was_answered_stays(setting: LogSetting, seed: int) -> None:
+    """Leaders replace each other at random moments, some in order and some not."""
+    rng = Random(seed)
+    config = small(segment_bytes=3_000)
+    answered: dict[int, bytes] = {}
+    epoch, number = 1, 0
+    log = await setting.take_over(epoch, config, tail_bytes=2_000)
+    for _ in range(12):
+        answers = []
+        for _ in range(rng.randrange(1, 25)):
+            value = b"%d" % number * rng.randrange(1, 60)
+            number += 1
+            answers.append((value, append(log, batch(value))))
+            if rng.random() < 0.3:
+                await asyncio.sleep(0)
+        if rng.random() < 0.5:
+            await asyncio.gather(*[each for _, each in answers])
+        elif rng.random() < 0.5:
+            await log.aclose()
+        epoch += rng.randrange(1, 3)
+        after = await setting.take_over(epoch, config, tail_bytes=2_000)
+        done = await asyncio.gather(*[each for _, each in answers], return_exceptions=True)
+        for (value, _), outcome in zip(answers, done, strict=True):
+            if not isinstance(outcome, BaseException):
+                assert outcome.base_offset not in answered
+                answered[outcome.base_offset] = value
+        log = after
+        found = dict(await values(log))
+        assert all(found[offset] == value for offset, value in answered.items())
+        assert list(found) == list(range(len(found)))
+
+
+async def _is_refused(log: TopicLog) -> bool:
+    try:
+        await append(log, batch(b"a"))
+    except TopicError as error:
+        return error.code is ErrorCode.NOT_ENOUGH_REPLICAS
+    return False
+
+
+def _transactional(value: bytes, producer_id: int, sequence: int) -> bytearray:
+    records = [Record(0, 1_000, None, value, ())]
+    return build_batch(records, producer=Producer(producer_id, 0, sequence), is_transactional=True)
+
+
+async def _record(setting: LogSetting) -> tuple[PartitionRecord, Version]:
+    store = MemoryMetadataStore(setting.cluster.server)
+    return await PartitionStore(store, Random(1)).get(KEY)
+
+
+async def test_what_is_out_of_bounds_is_refused(setting: LogSetting) -> None:
+    bounds = small(max_message_bytes=200, timestamp_before_max_ms=1_000, timestamp_after_max_ms=500)
+    log = await setting.take_over(1, bounds)
+    now = setting.now_ms
+    assert (await append(log, batch(b"fits", at_ms=now))).base_offset == 0
+    for data, code in (
+        (batch(b"x" * 300, at_ms=now), ErrorCode.MESSAGE_TOO_LARGE),
+        (batch(b"x", at_ms=now + 501), ErrorCode.INVALID_TIMESTAMP),
+        (batch(b"x", at_ms=now - 1_001), ErrorCode.INVALID_TIMESTAMP),
+    ):
+        with pytest.raises(TopicError) as refusal:
+            append(log, data)
+        assert refusal.value.code is code
+    assert log.log_end_offset == 1
+
+
+async def test_a_compacted_topic_takes_records_with_keys_alone(setting: LogSetting) -> None:
+    log = await setting.take_over(1, small(is_compacted=True))
+    with pytest.raises(TopicError) as refusal:
+        append(log, batch(b"without a key"))
+    assert refusal.value.code is ErrorCode.INVALID_RECORD
+    keyed = build_batch([Record(0, 1_000, b"key", b"value")])
+    assert (await append(log, keyed)).base_offset == 0
+
+
+async def test_records_of_a_topic_that_is_only_compacted_are_not_deleted(
+    setting: LogSetting,
+) -> None:
+    log = await setting.take_over(1, small(is_compacted=True, is_deletable=False))
+    await append(log, build_batch([Record(0, 1_000, b"key", b"value")]))
+    with pytest.raises(TopicError) as refusal:
+        await log.delete_records(1)
+    assert refusal.value.code is ErrorCode.POLICY_VIOLATION
+    log.set_config(small(is_compacted=True))
+    assert await log.delete_records(1) == 1
+
+
+async def test_one_copy_is_enough_for_who_asks_for_one(
+    setting: LogSetting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("broker_layer.log.topic_log.DRAIN_S", 0.05)
+    log = await setting.take_over(1)
+    await append(log, batch(b"a"))
+    others = [each for each in setting.cluster.bookies if each.id in log.replicas][1:]
+    for bookie in others:
+        bookie.is_silent = True
+    data = batch(b"b")
+    answer = await log.append(read_header(data), data, waits_for_one=True)
+    assert answer.base_offset == 1
+    assert log.high_watermark == 1, "not committed: the ack quorum is two"
+    for bookie in others:
+        bookie.is_silent = False
+
+
+async def test_who_asks_for_one_copy_hears_of_the_end(setting: LogSetting) -> None:
+    log = await setting.take_over(1)
+    first = batch(b"a")
+    answer = await log.append(read_header(first), first, waits_for_one=True)
+    assert answer.base_offset == 0
+    for bookie in setting.cluster.bookies:
+        bookie.refuse_adds = Status.FENCED
+    second = batch(b"b")
+    with pytest.raises(TopicError) as refusal:
+        await log.append(read_header(second), second, waits_for_one=True)
+    assert refusal.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER

@@ -1,0 +1,166 @@
+"""Holds that records are found by time, and let go by age, size and request."""
+
+import asyncio
+from random import Random
+
+import pytest
+
+from broker_layer.errors import TopicError
+from broker_layer.kafka.error_codes import ErrorCode
+from broker_layer.kafka.record_batch import (
+    Compression,
+    Producer,
+    Record,
+    build_batch,
+)
+from broker_layer.log import log_reading
+from broker_layer.log.log_reading import RECORDS_AT_ONCE
+from ledger_client import LedgerError
+from metadata.ids import Version
+from metadata.store.memory import MemoryMetadataStore
+from metadata.topics.partition import PartitionRecord
+from metadata.topics.partition_store import PartitionStore
+from tests.support.broker_layer.log_setting import KEY, LogSetting, append, batch, small, values
+
+
+async def test_records_are_found_by_time(setting: LogSetting) -> None:
+    log = await setting.take_over(1, small(segment_bytes=2_000), tail_bytes=300)
+    times = [100 + 10 * number for number in range(60)]
+    times[31] = 5_000  # one that runs ahead, alone
+    for time_ms in times:
+        await append(log, batch(b"x" * 50, at_ms=time_ms))
+    for logs in (log, await setting.take_over(2, tail_bytes=300)):
+        for wanted_ms in (0, 100, 101, 405, 650, 690, 691, 5_000):
+            expected = next((n for n, at in enumerate(times) if at >= wanted_ms), None)
+            found = await logs.offset_for_timestamp(wanted_ms)
+            assert (None if found is None else found.offset) == expected, wanted_ms
+        assert await logs.offset_for_timestamp(5_001) is None
+        greatest = await logs.max_timestamp()
+        assert greatest is not None
+        assert (greatest.offset, greatest.timestamp_ms) == (31, 5_000)
+
+
+async def test_the_greatest_time_is_that_of_a_visible_record(setting: LogSetting) -> None:
+    log = await setting.take_over(1)
+    for at_ms in (900, 100, 500):
+        await append(log, batch(b"x", at_ms=at_ms))
+    await log.delete_records(1)
+    greatest = await log.max_timestamp()
+    assert greatest is not None
+    assert (greatest.offset, greatest.timestamp_ms) == (2, 500)
+
+
+async def test_records_within_a_batch_are_found_by_time(setting: LogSetting) -> None:
+    log = await setting.take_over(1)
+    records = [Record(n, at, None, b"v", ()) for n, at in enumerate((10, 30, 20, 40))]
+    await append(log, build_batch(records))
+    found = [await log.offset_for_timestamp(at) for at in (5, 11, 31, 41)]
+    assert [None if each is None else each.offset for each in found] == [0, 1, 3, None]
+
+
+async def test_the_first_record_is_told_of_a_batch_of_too_many_to_open(
+    setting: LogSetting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = await setting.take_over(1)
+    times = (10, 30, 20, 40)
+    await append(log, build_batch([Record(n, at, None, b"v", ()) for n, at in enumerate(times)]))
+    packed = [Record(n, at + 100, None, b"v" * 500, ()) for n, at in enumerate(times)]
+    await append(log, build_batch(packed, compression=Compression.ZSTD))
+    monkeypatch.setattr(log_reading, "OPENED_RECORDS_MAX", 3)
+    found = [await log.offset_for_timestamp(at) for at in (31, 131)]
+    assert [None if each is None else (each.offset, each.timestamp_ms) for each in found] == [
+        (0, 40),
+        (4, 140),
+    ]
+    monkeypatch.setattr(log_reading, "OPENED_RECORDS_MAX", 4)
+    monkeypatch.setattr(log_reading, "OPENED_BYTES_MAX", 1_000)
+    found = [await log.offset_for_timestamp(at) for at in (31, 131)]
+    assert [None if each is None else (each.offset, each.timestamp_ms) for each in found] == [
+        (3, 40),
+        (4, 140),
+    ]
+
+
+async def test_others_have_their_turn_while_records_are_looked_at(setting: LogSetting) -> None:
+    log = await setting.take_over(1)
+    records = [Record(n, 10, None, b"v", ()) for n in range(RECORDS_AT_ONCE * 5)]
+    await append(log, build_batch([*records, Record(len(records), 20, None, b"v", ())]))
+    await log.offset_for_timestamp(20)
+    turns = 0
+    search = asyncio.ensure_future(log.offset_for_timestamp(20))
+    while not search.done():
+        await asyncio.sleep(0)
+        turns += 1
+    found = search.result()
+    assert found is not None
+    assert found.offset == len(records)
+    assert turns > 5
+
+
+async def test_retention_drops_whole_ledgers_from_the_oldest_on(setting: LogSetting) -> None:
+    log = await setting.take_over(1, small(segment_bytes=2_000), tail_bytes=300)
+    for number in range(60):
+        await append(log, batch(b"x" * 100, at_ms=1_000 + number))
+    before, _ = await _record(setting)
+    log.set_config(small(segment_bytes=2_000, retention_bytes=4_500))
+    assert await log.enforce_retention(setting.now_ms) > 0
+    after, _ = await _record(setting)
+    gone = [each for each in before.segments if each not in after.segments]
+    assert gone == list(before.segments[: len(gone)])
+    assert log.log_start_offset == after.segments[0].base_offset == after.log_start_offset
+    with pytest.raises(TopicError) as refusal:
+        await values(log)
+    assert refusal.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
+    assert (await values(log, log.log_start_offset))[-1][0] == 59
+    client = setting.cluster.client()
+    with pytest.raises(LedgerError, match="does not exist"):
+        await client.ledger_info(gone[0].ledger_id)
+    next_leader = await setting.take_over(2)
+    assert next_leader.log_start_offset == log.log_start_offset
+
+
+async def test_old_records_go_with_time_and_the_newest_ledger_stays(setting: LogSetting) -> None:
+    log = await setting.take_over(1, small(retention_ms=10_000))
+    await append(log, batch(b"old", producer=Producer(7, 0, 0), at_ms=setting.now_ms))
+    await append(log, batch(b"old", producer=Producer(7, 0, 1), at_ms=setting.now_ms))
+    setting.now_ms += 20_000
+    for _ in range(50):
+        await log.enforce_retention(setting.now_ms)
+        await asyncio.sleep(0.01)
+        if log.log_start_offset == 2:
+            break
+    assert log.log_start_offset == log.high_watermark == 2
+    after = await setting.take_over(2)
+    assert after.log_end_offset == 2
+    with pytest.raises(TopicError):
+        await append(after, batch(b"x", producer=Producer(7, 0, 5)))
+    assert (await append(after, batch(b"new", producer=Producer(7, 0, 2)))).base_offset == 2
+
+
+async def test_records_are_deleted_up_to_an_offset(setting: LogSetting) -> None:
+    log = await setting.take_over(1)
+    for value in (b"a", b"b", b"c"):
+        await append(log, batch(value))
+    assert await log.delete_records(1) == 1
+    assert await log.delete_records(0) == 1
+    with pytest.raises(TopicError) as refusal:
+        await log.delete_records(4)
+    assert refusal.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
+    assert await log.delete_records(-1) == 3
+    after = await setting.take_over(2)
+    assert (after.log_start_offset, after.high_watermark) == (3, 3)
+
+
+async def test_append_time_is_given_to_every_record(setting: LogSetting) -> None:
+    log = await setting.take_over(1, small(uses_append_time=True))
+    setting.now_ms = 777_000
+    answer = await append(log, batch(b"a", at_ms=5))
+    assert answer.log_append_time_ms == 777_000
+    found = await log.offset_for_timestamp(776_000)
+    assert found is not None
+    assert (found.offset, found.timestamp_ms) == (0, 777_000)
+
+
+async def _record(setting: LogSetting) -> tuple[PartitionRecord, Version]:
+    store = MemoryMetadataStore(setting.cluster.server)
+    return await PartitionStore(store, Random(1)).get(KEY)

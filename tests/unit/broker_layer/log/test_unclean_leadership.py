@@ -1,0 +1,250 @@
+"""Partitions whose ledgers nobody can return: they stay offline, and say so, until an operator asks
+for an unclean leadership; that is then tried until one has begun.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+
+import pytest
+
+from broker_layer.control.partition_upkeep import ReplicaReports
+from broker_layer.control.unclean_elections import unclean_since, with_unclean
+from broker_layer.kafka.error_codes import ErrorCode
+from broker_layer.kafka.messages import ElectLeadersRequest, ElectLeadersResponse
+from broker_layer.kafka.versions import ApiKey
+from broker_layer.log.topic_log import TopicLog
+from ledger_client.errors import MetadataUnavailableError
+from ledger_client.info import LedgerInfo
+from metadata.topics.in_sync_reports import InSyncReporter
+from metadata.topics.replica_numbers import ReplicaNumbers
+from tests.support.broker_layer.asking import Admin, topic
+from tests.support.broker_layer.control_setting import CONFIG, Broker, Setting
+from tests.support.broker_layer.log_setting import append, batch, values
+from tests.until import until
+
+QUICK = replace(CONFIG, rebalance_interval_s=0.0)
+
+
+@pytest.fixture
+async def setting(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Setting]:
+    monkeypatch.setattr("broker_layer.administration.leader_elections.REPORT_PAUSE_S", 0.0)
+    monkeypatch.setattr("broker_layer.control.held_partition.OFFLINE_AFTER_S", 0.0)
+    setting = Setting()
+    await setting.start(2)
+    yield setting
+    await setting.aclose()
+
+
+async def asked(setting: Setting, broker: Broker) -> Admin:
+    admin = await admin_of(broker)
+    await admin.create(topic("a", 1, 1))
+    return admin
+
+
+async def lose(setting: Setting, log: TopicLog) -> None:
+    """Lose every bookie that the log's newest ledger is on."""
+    for bookie_id in log.replicas:
+        bookie = setting.cluster.bookie(str(bookie_id))
+        await bookie.unregister()
+        await bookie.stop()
+
+
+async def elect(admin: Admin) -> int:
+    rows = [ElectLeadersRequest.TopicPartitions(topic="a", partitions=[0])]
+    request = ElectLeadersRequest(election_type=1, topic_partitions=rows, timeout_ms=1000)
+    answer = await admin.ask(ApiKey.ELECT_LEADERS, request, ElectLeadersResponse)
+    return answer.replica_election_results[0].partition_result[0].error_code
+
+
+def reason(broker: Broker) -> str:
+    status = broker.manager.status_of("a", 0)
+    return "" if status is None else status.reason
+
+
+async def offline(setting: Setting) -> Broker:
+    """Return a broker that is to lead the one partition, whose only ledger is open and lost."""
+    first = await setting.broker(1, QUICK)
+    await asked(setting, first)
+    log = await first.log("a")
+    await append(log, batch(b"lost"))
+    await lose(setting, log)
+    await setting.cluster.stores[setting.cluster.clients.index(first.client)].aclose()
+    await setting.kill(first)
+    broker = await setting.broker(2, QUICK)
+    await until(lambda: "bookie-" in reason(broker))
+    return broker
+
+
+async def admin_of(broker: Broker) -> Admin:
+    admin = Admin(broker)
+    await admin.start()
+    await admin.aclose()
+    return admin
+
+
+async def test_a_partition_that_lost_its_only_ledger_says_so(setting: Setting) -> None:
+    broker = await offline(setting)
+    admin = await admin_of(broker)
+
+    assert not broker.leads("a")
+    shown = (await admin.metadata("a")).topics[0].partitions[0]
+    assert (shown.leader_id, shown.error_code) == (-1, ErrorCode.LEADER_NOT_AVAILABLE)
+    assert list(shown.isr_nodes) == []
+    assert list(shown.offline_replicas) == list(shown.replica_nodes)
+
+
+async def test_other_brokers_say_so_too(setting: Setting) -> None:
+    broker = await offline(setting)
+    other = await setting.broker(3, QUICK)
+    reporter = InSyncReporter(broker.store, 2, broker.manager._rng, interval_s=0.01)
+    reporter.start()
+    numbers = ReplicaNumbers(broker.store, broker.manager._rng)
+    reports = ReplicaReports(broker.manager, reporter, numbers, replace(QUICK, report_interval_s=0))
+    reports.start()
+    asking = Admin(other)
+    await asking.start()
+
+    async def shown() -> int:
+        partition = (await asking.metadata("a")).topics[0].partitions[0]
+        leader: int = partition.leader_id
+        return leader
+
+    while await shown() != -1:
+        pass
+    await elect(asking)
+    while await shown() != 2:
+        pass
+    await asking.aclose()
+    await reports.aclose()
+    await reporter.aclose()
+
+
+async def test_an_operator_has_it_go_on_with_what_is_left(setting: Setting) -> None:
+    broker = await offline(setting)
+    admin = await admin_of(broker)
+
+    assert await elect(admin) == ErrorCode.NONE
+
+    log = await broker.log("a")
+    await append(log, batch(b"after"))
+    assert [value for _, value in await values(log)] == [b"after"]
+    segments = await log._chain.segments()
+    lost = await broker.client.ledger_info(segments[0].ledger_id)
+    assert lost.last_entry_id == -1
+    assert lost.given_up[0].first_entry_id == 0
+
+
+async def test_the_topics_setting_gives_no_whole_ledger_up(setting: Setting) -> None:
+    broker = await offline(setting)
+    admin = await admin_of(broker)
+    assert await admin.step("a", "unclean.leader.election.enable", "true") == 0
+    await until(lambda: "no replica of any earlier fragment" in reason(broker))
+    assert not broker.leads("a")
+
+
+class FailsTwice:
+    """An unclean recovery that fails twice for want of the metadata service."""
+
+    def __init__(self, recover: Callable[..., object]) -> None:
+        self._recover = recover
+        self.calls = 0
+
+    async def __call__(self, ledger_id: int, *, gives_up_all: bool) -> LedgerInfo:
+        self.calls += 1
+        if self.calls <= 2:
+            raise MetadataUnavailableError("away for a moment")
+        info = await self._recover(ledger_id, gives_up_all=gives_up_all)  # type: ignore[misc]
+        assert isinstance(info, LedgerInfo)
+        return info
+
+
+async def test_an_unclean_leadership_is_tried_until_one_begins(
+    setting: Setting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker = await offline(setting)
+    admin = await admin_of(broker)
+    failing = FailsTwice(broker.client.recover_ledger_unclean)
+    monkeypatch.setattr(broker.client, "recover_ledger_unclean", failing)
+
+    assert await elect(admin) == ErrorCode.NONE
+    since = broker.epochs("a")[0]
+
+    log = await broker.log("a")
+    assert failing.calls == 3
+    assert log.leader_epoch > since
+    await append(log, batch(b"after"))
+
+    await lose(setting, log)
+    log._writing.fail("as if its writer had ended")
+    await until(lambda: "bookie-" in reason(broker))
+    assert not broker.leads("a"), "what was asked for is done, and holds no more"
+
+
+async def test_another_broker_does_what_the_first_could_not(
+    setting: Setting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = await offline(setting)
+    admin = await admin_of(first)
+
+    async def fail(ledger_id: int, *, gives_up_all: bool) -> LedgerInfo:
+        raise MetadataUnavailableError(f"{ledger_id} {gives_up_all}")
+
+    monkeypatch.setattr(first.client, "recover_ledger_unclean", fail)
+    assert await elect(admin) == ErrorCode.NONE
+    await until(lambda: "True" in reason(first))
+
+    second = await setting.broker(3, QUICK)
+    await setting.kill(first)
+
+    log = await second.log("a")
+    assert await values(log) == []
+
+
+async def test_closed_ledgers_of_which_nobody_has_the_state_are_left_behind(
+    setting: Setting,
+) -> None:
+    broker = await setting.broker(1, QUICK)
+    admin = await asked(setting, broker)
+    log = await broker.log("a")
+    await append(log, batch(b"one", b"two"))
+    replicas = log.replicas
+    await broker.manager._held["a"][0]._give_up()
+    for bookie_id in replicas:
+        await setting.cluster.bookie(str(bookie_id)).unregister()
+        await setting.cluster.bookie(str(bookie_id)).stop()
+    broker.manager._held["a"][0]._failed(log.leader_epoch, "it was closed in order")
+    broker.manager._held["a"][0]._kick()
+    await until(lambda: "cannot be read now" in reason(broker))
+
+    assert await elect(admin) == ErrorCode.NONE
+
+    log = await broker.log("a")
+    assert log.log_end_offset == 2
+    await until(lambda: bool(log.replicas) and log.replicas != replicas)
+    await append(log, batch(b"three"))
+    assert await values(log, 2) == [(2, b"three")]
+    log._writing.fail("as if its writer had ended")
+    again = await broker.log("a")
+    assert await values(again, 2) == [(2, b"three")]
+
+
+def test_what_was_asked_for_counts_from_its_epoch_on() -> None:
+    stored = with_unclean({"x": "y"}, {3: 7})
+    assert [unclean_since(stored, 3, epoch) for epoch in (6, 7, 9)] == [None, 7, 7]
+    assert unclean_since(stored, 2, 9) is None
+    assert unclean_since(with_unclean(stored, {3: 9, 1: 2}), 3, 9) == 9
+
+
+async def test_why_it_is_offline_is_told_over_and_over(setting: Setting) -> None:
+    broker = await offline(setting)
+    first = broker.manager.status_of("a", 0)
+    assert first is not None
+    reasons: dict[str, None] = {}
+    while broker.epochs("a")[0] < first.epoch + 2:
+        reasons[reason(broker)] = None
+        await asyncio.sleep(0.005)
+    assert all("bookie-" in each for each in reasons), reasons
+    last = broker.manager.status_of("a", 0)
+    assert last is not None
+    assert last.since_s == first.since_s

@@ -1,0 +1,386 @@
+"""What becomes of an in-sync ledger's members: unit by unit, and in random histories (section 11).
+
+Every seeded bug shows in some history; one that another rule masks is seeded together with that
+rule.
+"""
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ledger_client.protocol import append_events as a
+from ledger_client.protocol.acks import BATCH_COST_BYTES, PendingBatch, PendingBatches
+from ledger_client.protocol.append import AppendProtocol
+from ledger_client.protocol.append_options import AppendOptions
+from ledger_client.protocol.ensemble import EnsembleHealth
+from ledger_client.protocol.membership import (
+    Decision,
+    Fixed,
+    InSync,
+    Membership,
+    Replace,
+    Replacing,
+    SetAside,
+    Shrink,
+    membership_of,
+)
+from metadata.errors import InvalidTransitionError
+from metadata.ids import BookieId, EntryId
+from metadata.ledgers.ledger_metadata import LedgerState, QuorumMode, QuorumSpec
+from tests.support.ledger_client.append_model import InSyncModel, explore_in_sync
+from tests.support.ledger_client.recovery_model import ViolationError
+
+NAMES = tuple(BookieId(name) for name in "abcdef")
+THREE_MIN_TWO = QuorumSpec(3, 3, 3, 4, QuorumMode.IN_SYNC, 2)
+Members = tuple[BookieId, ...]
+BUG_SEEDS = 3000
+Patch = Callable[[pytest.MonkeyPatch], None]
+
+
+def health_of(failed: Collection[BookieId], parked: Collection[BookieId] = ()) -> EnsembleHealth:
+    health = EnsembleHealth(QuorumSpec(3, 3, 2))
+    for name in parked:
+        health.fail(name, a.FailureKind.GONE, "test")
+    health.set_aside_all()
+    for name in failed:
+        health.fail(name, a.FailureKind.SUSPECTED, "test")
+    return health
+
+
+@given(st.data(), st.permutations(NAMES), st.integers(1, 4))
+def test_who_failed_leaves_unless_too_few_in_sync_stay(
+    data: st.DataObject, names: list[BookieId], least: int
+) -> None:
+    ensemble = tuple(names[: data.draw(st.integers(1, 6))])
+    some = st.sets(st.sampled_from(ensemble))
+    failed, parked, caught_up = data.draw(some), data.draw(some), data.draw(some)
+    in_sync = tuple(b for b in ensemble if b in caught_up and b not in failed | parked)
+    decision = InSync(least).decide(ensemble, in_sync, health_of(failed, parked))
+    match decision:
+        case Shrink(remaining):
+            assert remaining == tuple(b for b in ensemble if b not in failed | parked)
+            assert sum(b in caught_up for b in remaining) >= least
+        case _:
+            assert decision == SetAside()
+            assert sum(b in caught_up for b in ensemble if b not in failed | parked) < least
+
+
+@given(st.sets(st.sampled_from(NAMES[:3]), min_size=1))
+def test_quorum_mode_replaces_who_failed_and_fixed_members_stay(failed: set[BookieId]) -> None:
+    ensemble = NAMES[:3]
+    positions = tuple(p for p, b in enumerate(ensemble) if b in failed)
+    assert Replacing(is_delayed=False).decide(ensemble, (), health_of(failed)) == Replace(positions)
+    delayed = Replacing(is_delayed=True).decide(ensemble, (), health_of(failed))
+    assert delayed == (Replace(positions) if len(failed) > 1 else None)
+    assert Fixed().decide(ensemble, (), health_of(failed)) == SetAside()
+
+
+def test_nobody_is_suspected_in_vain() -> None:
+    a, b, c = (BookieId(name) for name in "abc")
+    replacing = Replacing(is_delayed=False)
+    for has_spare in (False, True):
+        assert replacing.may_suspect(a, (), has_spare=has_spare) is has_spare
+        assert not Fixed().may_suspect(a, (a, b, c), has_spare=has_spare)
+    needed = [InSync(2).may_suspect(a, in_sync, has_spare=True) for in_sync in ((a, b), (a,), ())]
+    assert needed == [False, False, False]
+    assert InSync(2).may_suspect(a, (a, b, c), has_spare=False)
+    assert InSync(2).may_suspect(a, (b, c), has_spare=False), "who only catches up is not needed"
+
+
+@pytest.mark.parametrize(
+    ("quorum", "options", "kind"),
+    [
+        (QuorumSpec(3, 3, 2), AppendOptions(), Replacing),
+        (THREE_MIN_TWO, AppendOptions(), InSync),
+        (THREE_MIN_TWO, AppendOptions(fixed_membership=True), Fixed),
+        (QuorumSpec(3, 3, 2), AppendOptions(fixed_membership=True), Fixed),
+    ],
+)
+def test_the_mode_and_the_user_choose(
+    quorum: QuorumSpec, options: AppendOptions, kind: type[Membership]
+) -> None:
+    assert type(membership_of(quorum, options)) is kind
+
+
+@dataclass
+class NamedAnswers:
+    """Keeps who was sent, and who stored, each batch by name: nothing has to be moved."""
+
+    members: Members
+    lac: int = -1
+    sent: dict[int, set[BookieId]] = field(default_factory=dict)
+    stored: dict[int, set[BookieId]] = field(default_factory=dict)
+
+    def keep(self, members: Members) -> None:
+        self.members = members
+        for names in (*self.sent.values(), *self.stored.values()):
+            names.intersection_update(members)
+
+    def confirm(self) -> None:
+        while self.stored.get(self.lac + 1, set()) >= set(self.members):
+            self.lac += 1
+            del self.stored[self.lac], self.sent[self.lac]
+
+    def unanswered(self, name: BookieId) -> int:
+        owed = [first for first in self.sent if name in self.sent[first] - self.stored[first]]
+        return sum(10 + first + BATCH_COST_BYTES for first in owed)
+
+
+@given(st.data())
+def test_answers_follow_their_bookies_when_members_change(data: st.DataObject) -> None:
+    members: Members = NAMES[:3]
+    pending, twin = PendingBatches(THREE_MIN_TWO), NamedAnswers(members)
+    batches: list[PendingBatch] = []
+    for _ in range(data.draw(st.integers(1, 30))):
+        happening = data.draw(
+            st.sampled_from(["add", "send", "store", "store", "change", "resume"])
+        )
+        position = data.draw(st.integers(0, len(members) - 1))
+        name, first = members[position], data.draw(st.integers(0, max(0, len(batches) - 1)))
+        if happening == "add":
+            number = len(batches)
+            batches.append(pending.add(EntryId(number), 1, 10 + number))
+            twin.sent[number], twin.stored[number] = set(), set()
+        elif (
+            happening == "send"
+            and first in twin.sent
+            and name not in twin.sent[first] | twin.stored[first]
+        ):
+            pending.note_sent(batches[first], 1 << position)
+            twin.sent[first].add(name)
+        elif happening == "store" and first in twin.stored:
+            assert pending.record(EntryId(first), position) == (name not in twin.stored[first])
+            twin.stored[first].add(name)
+        elif happening == "change":
+            after = tuple(data.draw(st.permutations(NAMES)))[: data.draw(st.integers(1, 3))]
+            sources = [members.index(b) if b in members else None for b in after]
+            pending.reassign(sources, THREE_MIN_TWO.with_members(len(after)))
+            members = after
+            twin.keep(after)
+        elif happening == "resume":
+            pending.resume_position(position)
+            for number, names in twin.sent.items():
+                if name not in twin.stored[number]:
+                    names.discard(name)
+        pending.confirm()
+        pending.settle(given_up=0)
+        twin.confirm()
+        assert pending.lac == twin.lac
+        for batch in pending.unconfirmed:
+            sets = twin.sent[batch.first_entry_id], twin.stored[batch.first_entry_id]
+            masks = [sum(1 << p for p, b in enumerate(members) if b in names) for names in sets]
+            assert [batch.sent, batch.stored] == masks
+            assert batch.write_set == (1 << len(members)) - 1
+        assert [pending.unanswered_bytes(p) for p in range(len(members))] == [
+            twin.unanswered(b) for b in members
+        ]
+
+
+# -- random histories ------------------------------------------------------------------------------
+
+IN_SYNC = [
+    QuorumSpec(size, size, size, stripe, QuorumMode.IN_SYNC, least)
+    for size, least, stripe in [(3, 2, 4), (3, 1, 4), (2, 1, 4), (2, 2, 4), (4, 2, 2)]
+]
+IN_SYNC_SEEDS = 60
+
+
+@pytest.mark.parametrize("recoverers", [0, 1, 2])
+@pytest.mark.parametrize("quorum", IN_SYNC, ids=str)
+def test_every_in_sync_history_keeps_the_rules(quorum: QuorumSpec, recoverers: int) -> None:
+    for seed in range(IN_SYNC_SEEDS):
+        explore_in_sync(quorum, seed, recoverers=recoverers, options=AppendOptions())
+
+
+def test_in_sync_histories_are_of_every_kind() -> None:
+    caught_up, alone, died, lagged, confirmed = 0, 0, 0, 0, 0
+    for seed in range(200):
+        model = explore_in_sync(IN_SYNC[1], seed, recoverers=seed % 2, options=AppendOptions())
+        caught_up += model.caught_up
+        alone += any(len(fragment.ensemble) == 1 for fragment in model.stored.fragments)
+        died += sum(bookie.is_dead for bookie in model.bookies.values()) > 2
+        lagged += model.lagged
+        confirmed += model.acknowledged > 3
+    assert min(caught_up, alone, died, lagged, confirmed) > 5, (
+        caught_up,
+        alone,
+        died,
+        lagged,
+        confirmed,
+    )
+
+
+def living(ensemble: tuple[BookieId, ...], health: EnsembleHealth) -> tuple[BookieId, ...]:
+    return tuple(b for b in ensemble if not health.is_out(b))
+
+
+def somebody_is_named_before_the_copy(patch: pytest.MonkeyPatch) -> None:
+    def copy(self: InSyncModel, target: BookieId, first: EntryId, _entry: int) -> None:
+        self.is_copying = False
+        index = self.stored.fragment_index_of(first)
+        is_open = self.stored.state is LedgerState.OPEN
+        if is_open and target not in self.stored.fragments[index].ensemble:
+            self.name_copy(target, index)
+
+    patch.setattr(InSyncModel, "copy", copy)
+
+
+def a_lone_survivor_is_refused(patch: pytest.MonkeyPatch) -> None:
+    def decide(self: Any, ensemble: Any, in_sync: Any, health: EnsembleHealth) -> Decision:
+        if len(in_sync) < max(2, self._min_in_sync):
+            return SetAside()
+        return Shrink(living(ensemble, health))
+
+    patch.setattr(InSync, "decide", decide)
+
+
+def the_last_in_sync_member_leaves(patch: pytest.MonkeyPatch) -> None:
+    """Whoever lives stays, in sync or not; and such a set may confirm."""
+
+    def decide(self: Any, ensemble: Any, _in_sync: Any, health: EnsembleHealth) -> Decision:
+        left = living(ensemble, health)
+        return Shrink(left) if len(left) >= self._min_in_sync else SetAside()
+
+    patch.setattr(InSync, "decide", decide)
+
+
+def the_last_in_sync_member_gives_way_to_a_spare(patch: pytest.MonkeyPatch) -> None:
+    original = AppendProtocol._take_in
+
+    def take_in(self: Any, bookie_id: BookieId, token: Any) -> list[a.AppendAction]:
+        absent = next((b for b in self._ensemble if b in self._health.parked), None)
+        if not self._is_steady or absent is None or bookie_id in self._ensemble or self.in_sync:
+            return original(self, bookie_id, token)
+        members = tuple(bookie_id if b == absent else b for b in self._ensemble)
+        return list(self._put_in_charge(members, token))
+
+    patch.setattr(AppendProtocol, "_take_in", take_in)
+
+
+def who_catches_up_counts(patch: pytest.MonkeyPatch) -> None:
+    def in_sync(self: Any) -> tuple[BookieId, ...]:
+        return living(self._ensemble, self._health)
+
+    patch.setattr(AppendProtocol, "in_sync", property(in_sync))
+
+
+def the_set_shrinks_below_the_least(patch: pytest.MonkeyPatch) -> None:
+    def decide(_self: Any, ensemble: Any, in_sync: Any, health: EnsembleHealth) -> Decision:
+        return Shrink(living(ensemble, health)) if in_sync else SetAside()
+
+    patch.setattr(InSync, "decide", decide)
+
+
+def too_few_members_confirm(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(AppendProtocol, "lacks_in_sync", property(lambda _self: False))
+
+
+def all_members_but_one_are_enough(patch: pytest.MonkeyPatch) -> None:
+    original = PendingBatches.confirm
+
+    def confirm(self: Any) -> bool:
+        quorum = self._quorum
+        if quorum.ack_quorum > 1:
+            self._quorum = replace(quorum, ack_quorum=quorum.ack_quorum - 1, mode=QuorumMode.QUORUM)
+        moved = original(self)
+        self._quorum = quorum
+        return moved
+
+    patch.setattr(PendingBatches, "confirm", confirm)
+
+
+def the_quorum_stays_what_it_was_at_first(patch: pytest.MonkeyPatch) -> None:
+    """Safe, and hangs: those that left are waited for."""
+    original = PendingBatches.reassign
+
+    def reassign(self: Any, sources: Any, quorum: QuorumSpec) -> None:
+        before = self._quorum
+        original(self, sources, quorum)
+        self._quorum = before
+
+    patch.setattr(PendingBatches, "reassign", reassign)
+
+
+def positions_stay_when_a_member_leaves(patch: pytest.MonkeyPatch) -> None:
+    original = PendingBatches.reassign
+
+    def reassign(self: PendingBatches, sources: list[int | None], quorum: QuorumSpec) -> None:
+        same = [None if s is None else p for p, s in enumerate(sources)]
+        original(self, same, quorum)
+
+    patch.setattr(PendingBatches, "reassign", reassign)
+
+
+def who_joins_has_it_all(patch: pytest.MonkeyPatch) -> None:
+    original = PendingBatches.reassign
+
+    def reassign(self: Any, sources: list[int | None], quorum: QuorumSpec) -> None:
+        original(self, sources, quorum)
+        for batch in self._unconfirmed:
+            batch.stored |= sum(1 << p for p, s in enumerate(sources) if s is None)
+
+    patch.setattr(PendingBatches, "reassign", reassign)
+
+
+def who_joins_is_sent_nothing_old(patch: pytest.MonkeyPatch) -> None:
+    """Safe, and hangs."""
+    original = PendingBatches.reassign
+
+    def reassign(self: Any, sources: list[int | None], quorum: QuorumSpec) -> None:
+        original(self, sources, quorum)
+        for batch in self._unconfirmed:
+            batch.sent |= sum(1 << p for p, s in enumerate(sources) if s is None)
+
+    patch.setattr(PendingBatches, "reassign", reassign)
+
+
+def the_late_are_never_forgiven(patch: pytest.MonkeyPatch) -> None:
+    """Safe, and hangs."""
+    patch.setattr(EnsembleHealth, "is_lagging", lambda *_: False)
+    original = EnsembleHealth.forgive
+
+    def forgive(self: EnsembleHealth, bookie_id: BookieId) -> bool:
+        failure = self._parked.get(bookie_id)
+        is_late = failure is not None and failure.kind is a.FailureKind.LAGGING
+        return not is_late and original(self, bookie_id)
+
+    patch.setattr(EnsembleHealth, "forgive", forgive)
+
+
+def who_caught_up_is_not_heard_of(patch: pytest.MonkeyPatch) -> None:
+    """Safe, and hangs: nobody that joined ever is in sync."""
+    patch.setattr(AppendProtocol, "_seen", lambda *_: [])
+
+
+IN_SYNC_BUGS: list[Patch] = [
+    somebody_is_named_before_the_copy,
+    a_lone_survivor_is_refused,
+    the_last_in_sync_member_leaves,
+    the_last_in_sync_member_gives_way_to_a_spare,
+    who_catches_up_counts,
+    the_set_shrinks_below_the_least,
+    too_few_members_confirm,
+    all_members_but_one_are_enough,
+    the_quorum_stays_what_it_was_at_first,
+    positions_stay_when_a_member_leaves,
+    who_joins_has_it_all,
+    who_joins_is_sent_nothing_old,
+    the_late_are_never_forgiven,
+    who_caught_up_is_not_heard_of,
+]
+
+
+@pytest.mark.parametrize("bug", IN_SYNC_BUGS, ids=lambda bug: bug.__name__)
+def test_every_seeded_in_sync_bug_shows(bug: Patch, monkeypatch: pytest.MonkeyPatch) -> None:
+    bug(monkeypatch)
+    for seed in range(BUG_SEEDS):
+        quorum = IN_SYNC[seed % len(IN_SYNC)]
+        try:
+            explore_in_sync(quorum, seed, recoverers=seed % 2, options=AppendOptions())
+        except (ViolationError, InvalidTransitionError, AssertionError):
+            return
+    pytest.fail(f"{bug.__name__} was not found in {BUG_SEEDS} histories")

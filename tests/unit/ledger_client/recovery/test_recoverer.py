@@ -1,0 +1,357 @@
+"""Recoveries end to end, against bookies in memory, in virtual time (protocol rules 7.1-7.6)."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from random import Random
+
+import pytest
+
+from bookie.wire.messages import Status
+from ledger_client.bookies.placement import Placement
+from ledger_client.bookies.pool import CallFailure
+from ledger_client.bookies.quarantine import Quarantine
+from ledger_client.config import ClientConfig
+from ledger_client.digest import LedgerKeys
+from ledger_client.errors import (
+    EntryConflictError,
+    LedgerNotFoundError,
+    MetadataUnavailableError,
+    NotEnoughBookiesError,
+    RecoveryUndecidedError,
+)
+from ledger_client.recovery.recoverer import Recoverer
+from metadata.ids import BookieId, ClientId, EntryId, LedgerId, UpdateToken, Version
+from metadata.ledgers.ledger_metadata import (
+    STRIPE_ENTRIES_DEFAULT,
+    DigestType,
+    Fragment,
+    LedgerMetadata,
+    LedgerState,
+    QuorumSpec,
+)
+from metadata.ledgers.ledger_store import LedgerStore
+from metadata.registry.registration import BookieRegistration
+from metadata.store.memory import MemoryMetadataStore
+from metadata.store.memory_server import MemoryMetadataServer
+from tests.simulation.loop import run_simulation
+from tests.support.ledger_client.memory_bookies import MemoryBookies
+
+LEDGER = LedgerId(7)
+
+
+class Up:
+    """The bookies that the placement sees."""
+
+    def __init__(self, names: str) -> None:
+        self.bookies = {
+            bookie_id: BookieRegistration(bookie_id, "host", 1, capacity_bytes=100, free_bytes=50)
+            for bookie_id in map(BookieId, names.split(","))
+        }
+
+    async def refresh(self) -> None:
+        return  # what is up is all there is
+
+
+class World:
+    """One ledger, its metadata and its bookies."""
+
+    def __init__(self, quorum: QuorumSpec, ensemble: str, digest: DigestType) -> None:
+        self.metadata = LedgerMetadata(
+            ledger_id=LEDGER,
+            state=LedgerState.OPEN,
+            quorum=quorum,
+            fragments=(Fragment(EntryId(0), tuple(BookieId(b) for b in ensemble.split(","))),),
+            digest=digest,
+            created_ms=0,
+            creation_token=UpdateToken(bytes(16)),
+            update_token=UpdateToken(bytes(16)),
+            writer=ClientId("writer"),
+        )
+        self.keys = LedgerKeys.of(self.metadata, b"secret")
+        self.bookies = MemoryBookies("abcdef", self.keys)
+        self.server = MemoryMetadataServer()
+        self.store = MemoryMetadataStore(self.server)
+        self.ledgers = LedgerStore(self.store, Random(1), lambda: 0)
+        self.up = Up("a,b,c,d,e,f")
+        self.version = Version(0)
+
+    async def create(self) -> None:
+        self.version = await self.ledgers.create(self.metadata)
+
+    def recoverer(self) -> Recoverer:
+        rng = Random(3)
+        return Recoverer(
+            metadata=self.metadata,
+            version=self.version,
+            keys=self.keys,
+            pool=self.bookies.pool,
+            placement=Placement(self.up, Quarantine(60.0), rng),
+            ledgers=self.ledgers,
+            config=ClientConfig(),
+            rng=rng,
+        )
+
+    async def recover(self) -> LedgerMetadata:
+        metadata, version = await self.recoverer().recover()
+        assert (metadata, version) == await self.ledgers.get(LEDGER, fresh=True)
+        assert self.bookies.attached == 0
+        return metadata
+
+    def copies(self, entry_id: int) -> str:
+        return "".join(b for b, each in self.bookies.bookies.items() if entry_id in each.entries)
+
+
+def run(
+    scenario: Callable[[World], Awaitable[None]],
+    *,
+    quorum: tuple[int, ...] = (3, 3, 2),
+    ensemble: str = "a,b,c",
+    digest: DigestType = DigestType.CRC32C,
+) -> None:
+    async def main() -> None:
+        ensemble_size, write, ack, stripe = (*quorum, STRIPE_ENTRIES_DEFAULT)[:4]
+        world = World(QuorumSpec(ensemble_size, write, ack, stripe), ensemble, digest)
+        await world.create()
+        await scenario(world)
+
+    run_simulation(main, 1, until_s=600)
+
+
+def payloads(first: int, count: int) -> list[bytes]:
+    return [b"entry %d" % each + b"." * (each % 5) for each in range(first, first + count)]
+
+
+def length(stop: int) -> int:
+    return sum(map(len, payloads(0, stop)))
+
+
+DIGESTS = pytest.mark.parametrize("digest", list(DigestType))
+
+
+@DIGESTS
+def test_an_empty_ledger_closes_at_nothing(digest: DigestType) -> None:
+    async def scenario(world: World) -> None:
+        closed = await world.recover()
+        assert (closed.state, closed.last_entry_id, closed.length) == (LedgerState.CLOSED, -1, 0)
+        fenced = [b for b, each in world.bookies.bookies.items() if each.is_fenced]
+        assert len(fenced) >= 2
+
+    run(scenario, digest=digest)
+
+
+@DIGESTS
+def test_an_unconfirmed_tail_on_one_bookie_is_kept_and_replicated(digest: DigestType) -> None:
+    async def scenario(world: World) -> None:
+        world.bookies.write(0, payloads(0, 5), lac=-1, length_before=0, to="a,b,c")
+        world.bookies.write(5, payloads(5, 3), lac=4, length_before=length(5), to="b")
+        closed = await world.recover()
+        assert (closed.last_entry_id, closed.length) == (7, length(8))
+        assert len(world.copies(7)) >= 2
+
+    run(scenario, digest=digest)
+
+
+@DIGESTS
+def test_a_lac_in_the_middle_of_a_batch(digest: DigestType) -> None:
+    async def scenario(world: World) -> None:
+        world.bookies.write(0, payloads(0, 10), lac=-1, length_before=0, to="a,b")
+        world.bookies["a"].advance(6)
+        closed = await world.recover()
+        assert (closed.last_entry_id, closed.length) == (9, length(10))
+
+    run(scenario, digest=digest)
+
+
+def test_the_length_of_an_idle_ledger_is_found_behind_slices() -> None:
+    async def scenario(world: World) -> None:
+        first = 0
+        while first < 300:
+            batch = payloads(first, 50)
+            before = length(first)
+            world.bookies.write(first, batch, lac=first - 1, length_before=before, to="a,b,c")
+            first += 50
+        for name in "abc":
+            world.bookies[name].advance(299)
+        closed = await world.recover()
+        assert (closed.last_entry_id, closed.length) == (299, length(300))
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("quorum", [(3, 3, 2), (3, 3, 3, 16), (5, 3, 2, 16), (5, 3, 2, 1)])
+def test_many_unconfirmed_entries_are_recovered_in_few_round_trips(
+    quorum: tuple[int, ...],
+) -> None:
+    ensemble = "a,b,c,d,e" if quorum[0] == 5 else "a,b,c"
+
+    async def scenario(world: World) -> None:
+        stripe = world.metadata.quorum.stripe_entries
+        first = 0
+        while first < 3000:
+            count = min(7, stripe - first % stripe, 3000 - first)
+            start = first // stripe
+            size, width = world.metadata.quorum.write_quorum, world.metadata.quorum.ensemble_size
+            members = ensemble.split(",")
+            to = ",".join(members[(start + i) % width] for i in range(size))
+            world.bookies.write(
+                first, payloads(first, count), lac=-1, length_before=length(first), to=to
+            )
+            first += count
+        closed = await world.recover()
+        assert (closed.last_entry_id, closed.length) == (2999, length(3000))
+        assert len(world.copies(2999)) == world.metadata.quorum.write_quorum
+        reads = sum(len(each.reads) for each in world.bookies.bookies.values())
+        if stripe >= 16:
+            assert reads < 3000
+
+    run(scenario, quorum=quorum, ensemble=ensemble)
+
+
+def test_a_dead_bookie_is_replaced_from_the_first_entry_that_lacks_it() -> None:
+    async def scenario(world: World) -> None:
+        world.bookies.write(0, payloads(0, 5), lac=-1, length_before=0, to="a,b,c")
+        world.bookies.write(5, payloads(5, 5), lac=4, length_before=length(5), to="a,b,c")
+        world.bookies["c"].failure = CallFailure.REFUSED
+        closed = await world.recover()
+        assert closed.last_entry_id == 9
+        assert [f.first_entry_id for f in closed.fragments] in ([0], [0, 5])
+        last = closed.last_fragment
+        assert sum(9 in world.bookies[b].entries for b in last.ensemble) >= 2
+
+    run(scenario)
+
+
+def test_a_bookie_that_hangs_is_replaced_before_its_time_is_over() -> None:
+    async def scenario(world: World) -> None:
+        loop = asyncio.get_running_loop()
+        world.bookies.write(0, payloads(0, 5), lac=-1, length_before=0, to="a,b,c")
+        world.bookies["c"].failure = CallFailure.TIMEOUT
+        began = loop.time()
+        closed = await world.recover()
+        assert loop.time() - began < ClientConfig().add_timeout_s
+        assert closed.last_entry_id == 4
+        assert "c" not in closed.last_fragment.ensemble
+        assert len(world.copies(4).replace("c", "")) == 3
+
+    run(scenario, quorum=(3, 3, 3))
+
+
+def test_without_replacements_recovery_says_so() -> None:
+    async def scenario(world: World) -> None:
+        world.up.bookies.clear()
+        world.bookies.write(0, payloads(0, 5), lac=-1, length_before=0, to="a,b,c")
+        world.bookies["b"].failure = CallFailure.REFUSED
+        with pytest.raises(NotEnoughBookiesError) as raised:
+            await world.recover()
+        assert raised.value.seen == 0
+        stored, _version = await world.ledgers.get(LEDGER)
+        assert stored.state is LedgerState.IN_RECOVERY
+        world.bookies["b"].failure = None
+        assert (await world.recover()).last_entry_id == 4
+
+    run(scenario, quorum=(3, 3, 3))
+
+
+def test_one_spare_for_two_failed_members_is_enough_where_the_quorum_is_reached() -> None:
+    async def scenario(world: World) -> None:
+        world.bookies.write(0, payloads(0, 5), lac=-1, length_before=0, to="a,b,c")
+        world.up = Up("a,b,c,d")
+        world.bookies["b"].refuses_adds = Status.READ_ONLY
+        world.bookies["c"].refuses_adds = Status.READ_ONLY
+        closed = await world.recover()
+        assert closed.last_entry_id == 4
+        assert BookieId("d") in closed.last_fragment.ensemble
+        assert world.copies(4) == "abcd"
+
+    run(scenario)
+
+
+def test_an_undecided_end_names_who_is_missing() -> None:
+    async def scenario(world: World) -> None:
+        world.bookies.write(0, payloads(0, 5), lac=-1, length_before=0, to="a,b,c")
+        world.bookies["b"].failure = CallFailure.TIMEOUT
+        world.bookies["c"].is_limbo = True
+        with pytest.raises(RecoveryUndecidedError) as raised:
+            await world.recover()
+        assert sorted(raised.value.missing) == ["b", "c"]
+        assert raised.value.retriable
+
+    run(scenario)
+
+
+def test_a_bookie_that_restarts_meanwhile_is_waited_for() -> None:
+    async def scenario(world: World) -> None:
+        world.bookies.write(0, payloads(0, 5), lac=-1, length_before=0, to="a,b,c")
+        for name in "bc":
+            world.bookies[name].failure = CallFailure.REFUSED
+
+        def restart() -> None:
+            world.bookies["b"].failure = None
+
+        asyncio.get_running_loop().call_later(1.0, restart)
+        assert (await world.recover()).last_entry_id == 4
+
+    run(scenario)
+
+
+def test_five_recoverers_at_once_agree() -> None:
+    async def scenario(world: World) -> None:
+        world.bookies.write(0, payloads(0, 5), lac=-1, length_before=0, to="a,b,c")
+        world.bookies.write(5, payloads(5, 5), lac=2, length_before=length(5), to="a")
+        for number, name in enumerate("abc"):
+            world.bookies[name].delay_s = 0.001 * (number + 1)
+        results = await asyncio.gather(*[world.recoverer().recover() for _ in range(5)])
+        assert len({(each.last_entry_id, each.length, v) for each, v in results}) == 1
+        assert world.bookies.attached == 0
+
+    run(scenario)
+
+
+def test_a_deleted_ledger_is_not_found() -> None:
+    async def scenario(world: World) -> None:
+        await world.ledgers.delete(LEDGER)
+        with pytest.raises(LedgerNotFoundError):
+            await world.recover()
+
+    run(scenario)
+
+
+def test_different_bytes_at_one_id_are_not_papered_over() -> None:
+    async def scenario(world: World) -> None:
+        world.bookies.write(0, [b"one"], lac=-1, length_before=0, to="a")
+        world.bookies.write(0, [b"two"], lac=-1, length_before=0, to="b,c")
+        with pytest.raises(EntryConflictError):
+            await world.recover()
+
+    run(scenario)
+
+
+def test_without_the_metadata_service_it_ends_in_time() -> None:
+    async def scenario(world: World) -> None:
+        world.store.suspend()
+        with pytest.raises(MetadataUnavailableError):
+            await world.recover()
+
+    run(scenario)
+
+
+def test_every_recovery_read_fences_also_where_the_fence_was_lost() -> None:
+    async def scenario(world: World) -> None:
+        world.bookies.write(0, payloads(0, 5), lac=-1, length_before=0, to="a,b,c")
+        world.bookies["c"].is_fence_lost = True
+        closed = await world.recover()
+        assert closed.last_entry_id == 4
+        assert world.bookies["c"].is_fenced
+        assert all(each.fence for b in "abc" for each in world.bookies[b].reads)
+
+    run(scenario)
+
+
+def test_the_old_writer_is_refused_afterwards() -> None:
+    async def scenario(world: World) -> None:
+        batch = world.bookies.write(0, payloads(0, 5), lac=-1, length_before=0, to="a,b,c")
+        await world.recover()
+        answers = [world.bookies[name].store(batch, recovery=False) for name in "abc"]
+        assert answers.count(Status.FENCED) >= 2
+
+    run(scenario)

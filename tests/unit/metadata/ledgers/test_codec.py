@@ -1,0 +1,139 @@
+"""Holds the stored form of ledger metadata: round trips, golden bytes, and refusal of everything
+else.
+"""
+
+from dataclasses import replace
+
+import msgpack
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from metadata.errors import MetadataFormatError, ValueTooLargeError
+from metadata.ids import BookieId, EntryId
+from metadata.ledgers.codec import decode_ledger_metadata, encode_ledger_metadata
+from metadata.ledgers.ledger_metadata import FRAGMENTS_MAX, Fragment, LedgerMetadata
+from metadata.store.interface import VALUE_BYTES_MAX
+from tests.golden import GOLDEN
+from tests.support.metadata.samples import A, B, C, D, E, open_ledger, token
+from tests.support.metadata.strategies import ledger_metadata
+
+STORED = GOLDEN / "ledger_metadata_v1.bin"
+
+
+def golden_ledger() -> LedgerMetadata:
+    return (
+        open_ledger(2**62 + 5)
+        .with_ensemble_change(EntryId(100), (A, D, C), token(3))
+        .with_fragment(0, Fragment(EntryId(0), (A, B, C), (E,)), token(4))
+        .with_closed(EntryId(199), 12_345, token(5))
+    )
+
+
+@given(ledger_metadata())
+def test_round_trip(metadata: LedgerMetadata) -> None:
+    assert decode_ledger_metadata(encode_ledger_metadata(metadata)) == metadata
+
+
+def test_golden_bytes() -> None:
+    assert encode_ledger_metadata(golden_ledger()) == STORED.read_bytes()
+    assert decode_ledger_metadata(STORED.read_bytes()) == golden_ledger()
+
+
+def test_bookie_ids_are_stored_once() -> None:
+    fragments = [Fragment(EntryId(i), (A, B, C)) for i in range(1000)]
+    assert encode_ledger_metadata(open_ledger(1, *fragments)).count(A.encode()) == 1
+
+
+def test_the_most_fragments_fit() -> None:
+    ids = [BookieId(f"bookie-{i:04}-0123456789abcdef") for i in range(1000)]
+    fragments = [
+        Fragment(EntryId(i * 10**9), (ids[i % 1000], ids[(i + 1) % 1000], ids[(i + 2) % 1000]))
+        for i in range(FRAGMENTS_MAX)
+    ]
+    assert len(encode_ledger_metadata(open_ledger(1, *fragments))) < VALUE_BYTES_MAX
+
+
+def test_refuses_a_value_over_the_limit() -> None:
+    fragments = [Fragment(EntryId(i * 10**12), (A, B, C, D, E)) for i in range(60_000)]
+    with pytest.raises(ValueTooLargeError) as caught:
+        encode_ledger_metadata(open_ledger(1, *fragments))
+    assert caught.value.limit == VALUE_BYTES_MAX
+
+
+def test_refuses_a_newer_format() -> None:
+    fields = msgpack.unpackb(STORED.read_bytes())
+    fields[0] = 2
+    with pytest.raises(MetadataFormatError, match="version 2"):
+        decode_ledger_metadata(msgpack.packb(fields), "ledger 7")
+
+
+@pytest.mark.parametrize(
+    ("index", "value"),
+    [
+        (0, 0),
+        (0, True),
+        (0, "1"),
+        (1, -1),
+        (1, 2**63),
+        (2, "shut"),
+        (3, ["quorum", 1, 2, 3, 1, 1, 1]),
+        (3, []),
+        (4, ["Not An Id"]),
+        (4, ["bookie-a", "bookie-a", "x", "y", "z"]),
+        (5, []),
+        (5, [[1, [0]]]),
+        (5, [[0, [0, 0]]]),
+        (5, [[0, [99]]]),
+        (5, [[0, []]]),
+        (5, [[0, [0]], [0, [1]]]),
+        (6, "md5"),
+        (8, b"short"),
+        (9, "text"),
+        (11, None),
+        (11, -2),
+        (12, None),
+        (13, {"a": 1}),
+        (13, []),
+    ],
+)
+def test_refuses_a_field_out_of_range(index: int, value: object) -> None:
+    fields = msgpack.unpackb(STORED.read_bytes())
+    fields[index] = value
+    with pytest.raises(MetadataFormatError):
+        decode_ledger_metadata(msgpack.packb(fields))
+
+
+@given(st.binary(max_size=200))
+def test_garbage_is_a_format_error(garbage: bytes) -> None:
+    with pytest.raises(MetadataFormatError):
+        decode_ledger_metadata(garbage)
+
+
+@given(st.data())
+def test_a_damaged_value_is_metadata_or_a_format_error(data: st.DataObject) -> None:
+    value = bytearray(STORED.read_bytes())
+    for _ in range(data.draw(st.integers(1, 4))):
+        value[data.draw(st.integers(0, len(value) - 1))] = data.draw(st.integers(0, 255))
+    cut = data.draw(st.integers(0, len(value)))
+    for damaged in (bytes(value), bytes(value[:cut])):
+        try:
+            decode_ledger_metadata(damaged)
+        except MetadataFormatError:
+            continue
+
+
+def test_text_without_utf8_form_is_refused() -> None:
+    metadata = open_ledger()
+    broken = replace(metadata, custom={"a": "\ud800"})
+    with pytest.raises(MetadataFormatError):
+        encode_ledger_metadata(broken)
+
+
+def test_an_ensemble_of_another_size_than_the_quorum_says_is_refused() -> None:
+    good = open_ledger()
+    for ensemble in ((A, B), (A, B, C, D)):
+        assert len(ensemble) != good.quorum.ensemble_size
+        bad = replace(good, fragments=(Fragment(EntryId(0), ensemble),))
+        with pytest.raises(MetadataFormatError, match="the quorum wants"):
+            decode_ledger_metadata(encode_ledger_metadata(bad))

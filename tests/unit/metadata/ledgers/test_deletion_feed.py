@@ -1,0 +1,77 @@
+"""Holds the deletion feed: told at least once, and expired by time."""
+
+import asyncio
+import random
+
+from metadata.ids import LedgerId
+from metadata.ledgers.deletion_feed import DeletionFeed, DeletionFollower
+from metadata.ledgers.ledger_store import LedgerStore
+from metadata.paths import DELETION_SHARDS
+from metadata.store.memory import MemoryMetadataStore
+from tests.support.metadata.samples import open_ledger
+from tests.unit.metadata.conftest import NOW_MS
+
+
+class Told:
+    def __init__(self) -> None:
+        self.ids: list[LedgerId] = []
+
+    def __call__(self, ledger_id: LedgerId) -> None:
+        self.ids.append(ledger_id)
+
+    async def wait(self, count: int) -> list[LedgerId]:
+        async with asyncio.timeout(20):
+            while len(self.ids) < count:  # noqa: ASYNC110
+                await asyncio.sleep(0.005)
+        return self.ids
+
+
+async def test_entries_are_sharded_by_id(store: MemoryMetadataStore) -> None:
+    feed = DeletionFeed(store)
+    for ledger_id in (5, 5 + 2 * DELETION_SHARDS, 6, 5 + DELETION_SHARDS):
+        await feed.add(LedgerId(ledger_id), NOW_MS)
+        await feed.add(LedgerId(ledger_id), NOW_MS + 1)
+    assert await feed.entries(5) == [5, 5 + DELETION_SHARDS, 5 + 2 * DELETION_SHARDS]
+    assert await feed.entries(6) == [6]
+    assert await feed.entries(7) == []
+    assert await feed.deleted_ms(LedgerId(6)) == NOW_MS
+
+
+async def test_a_follower_is_told_of_old_and_new_entries(
+    store: MemoryMetadataStore, ledgers: LedgerStore, rng: random.Random
+) -> None:
+    for number in (1, 2):
+        await ledgers.create(open_ledger(number))
+    await ledgers.delete(LedgerId(1))
+    told = Told()
+    follower = DeletionFollower(store, told, rng, interval_s=0.001)
+    follower.start()
+    await told.wait(1)
+    await ledgers.delete(LedgerId(2))
+    assert await told.wait(2) == [1, 2]
+    await follower.aclose()
+
+
+async def test_a_follower_catches_up_after_a_suspension(
+    store: MemoryMetadataStore, other_ledgers: LedgerStore, rng: random.Random
+) -> None:
+    told = Told()
+    follower = DeletionFollower(store, told, rng, interval_s=0.001)
+    follower.start()
+    await other_ledgers.create(open_ledger(3))
+    store.suspend()
+    await other_ledgers.delete(LedgerId(3))
+    await asyncio.sleep(0.01)
+    assert told.ids == []
+    store.resume()
+    assert await told.wait(1) == [3]
+    await follower.aclose()
+
+
+async def test_entries_expire_by_time(store: MemoryMetadataStore) -> None:
+    feed = DeletionFeed(store)
+    old, recent = LedgerId(5), LedgerId(5 + DELETION_SHARDS)
+    await feed.add(old, NOW_MS - 10)
+    await feed.add(recent, NOW_MS)
+    assert await feed.expire(5, NOW_MS) == 1
+    assert await feed.entries(5) == [recent]

@@ -1,0 +1,74 @@
+"""Holds cookies and the cluster's instance: made once, also when answers are lost."""
+
+import random
+from dataclasses import replace
+
+import pytest
+
+from metadata.errors import (
+    MetadataFormatError,
+    NodeExistsError,
+    NodeNotFoundError,
+    OutcomeUnknownError,
+    VersionConflictError,
+)
+from metadata.ids import Version
+from metadata.paths import COOKIES, INSTANCE
+from metadata.registry.cookies import CookieRecord, CookieStore, cluster_instance
+from metadata.store.memory import MemoryMetadataStore
+from tests.support.metadata.samples import A, B
+from tests.unit.metadata.conftest import ScriptedFaults
+
+COOKIE = CookieRecord(A, bytes(range(16)), 1_700_000_000_000, 2, b"hash")
+
+
+async def test_a_cookie_is_kept(store: MemoryMetadataStore) -> None:
+    cookies = CookieStore(store)
+    assert await cookies.create(COOKIE) == 0
+    assert await cookies.get(A) == (COOKIE, 0)
+    changed = replace(COOKIE, directory_count=3)
+    assert await cookies.compare_and_set(changed, Version(0)) == 1
+    with pytest.raises(VersionConflictError):
+        await cookies.compare_and_set(COOKIE, Version(0))
+    assert await cookies.list_bookie_ids() == [A]
+    await cookies.delete(A, Version(1))
+    with pytest.raises(NodeNotFoundError):
+        await cookies.get(A)
+    assert await cookies.list_bookie_ids() == []
+
+
+async def test_an_id_is_taken_once(store: MemoryMetadataStore) -> None:
+    cookies = CookieStore(store)
+    await cookies.create(COOKIE)
+    assert await cookies.create(COOKIE) == 0
+    with pytest.raises(NodeExistsError):
+        await cookies.create(replace(COOKIE, instance=bytes(16)))
+
+
+async def test_a_lost_answer_is_decided_by_reading(
+    store: MemoryMetadataStore, faults: ScriptedFaults
+) -> None:
+    await store.create(COOKIES, b"")
+    cookies = CookieStore(store)
+    faults.acts = ["dropped", "lost", "lost"]
+    with pytest.raises(OutcomeUnknownError):
+        await cookies.create(COOKIE)
+    assert await cookies.create(COOKIE) == 0
+    changed = replace(COOKIE, directory_count=3)
+    assert await cookies.compare_and_set(changed, Version(0)) == 1
+    assert await cookies.create(replace(COOKIE, bookie_id=B)) == 0
+
+
+async def test_a_cluster_has_one_instance(
+    store: MemoryMetadataStore, other_store: MemoryMetadataStore, faults: ScriptedFaults
+) -> None:
+    faults.acts = ["lost"]
+    first = await cluster_instance(store, random.Random(1))
+    assert len(first) == 16
+    assert await cluster_instance(other_store, random.Random(2)) == first
+
+
+async def test_an_instance_that_cannot_be_read_is_left(store: MemoryMetadataStore) -> None:
+    await store.create(INSTANCE, b"garbage")
+    with pytest.raises(MetadataFormatError):
+        await cluster_instance(store, random.Random(1))

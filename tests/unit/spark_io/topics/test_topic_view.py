@@ -1,0 +1,238 @@
+"""What is planned of a partition is what its log holds, whatever ledgers, leaders and transactions
+there were.
+"""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from itertools import pairwise
+from random import Random
+
+import pytest
+
+from broker_layer.kafka.record_batch import (
+    ControlKind,
+    Producer,
+    Record,
+    build_batch,
+    build_control_batch,
+    parse_records,
+    read_header,
+)
+from broker_layer.log.state_entry import is_state_entry
+from ledger_client import ClientConfig
+from metadata.store.memory import MemoryMetadataStore
+from metadata.topics.topic import new_topic
+from spark_io.common_options import ClientOptions
+from spark_io.errors import RecordsLostError, UnknownTopicError
+from spark_io.topics.topic_access import TopicServices
+from spark_io.topics.topic_offsets import Bounds, TopicPartition
+from spark_io.topics.topic_ranges import RangeFinder
+from spark_io.topics.topic_splits import AbortedRecords, TopicRange
+from spark_io.topics.topic_view import TopicsView
+from tests.support.broker_layer.log_setting import KEY, LogSetting, append, small
+from tests.support.ledger_client.cluster import TestCluster
+
+ORDERS = TopicPartition("orders", 0)
+CLIENT = ClientOptions("zk://memory:1/", b"", ClientConfig(lac_delay_s=0.01))
+
+
+@dataclass
+class Written:
+    """A partition's log, and what readers are to see of it."""
+
+    setting: LogSetting
+    services: TopicServices
+    epoch: int = 0
+    values: dict[int, bytes] = field(default_factory=dict)
+    by_producer: dict[int, list[int]] = field(default_factory=dict)
+    aborted: list[int] = field(default_factory=list)
+    sequences: dict[int, int] = field(default_factory=dict)
+
+    async def lead(self) -> None:
+        for log in self.setting.logs:
+            await log.aclose()
+        self.setting.logs.clear()
+        self.epoch += 1
+        await self.setting.take_over(self.epoch, small(segment_bytes=2_000))
+
+    async def write(self, values: list[bytes], producer_id: int | None = None) -> None:
+        records = [Record(n, 1_000, None, value) for n, value in enumerate(values)]
+        producer = Producer()
+        if producer_id is not None:
+            sequence = self.sequences.setdefault(producer_id, 0)
+            producer = Producer(producer_id, 0, sequence)
+            self.sequences[producer_id] += len(values)
+        batch = build_batch(records, producer=producer, is_transactional=producer_id is not None)
+        done = await append(self.setting.logs[0], batch)
+        for number, value in enumerate(values):
+            self.values[done.base_offset + number] = value
+            if producer_id is not None:
+                self.by_producer.setdefault(producer_id, []).append(done.base_offset + number)
+
+    async def end(self, producer_id: int, kind: ControlKind) -> None:
+        batch = build_control_batch(kind, producer_id, 0, 0, 1_000)
+        await append(self.setting.logs[0], batch, coordinator_epoch=0)
+        offsets = self.by_producer.pop(producer_id)
+        if kind is ControlKind.ABORT:
+            self.aborted += offsets
+
+    @property
+    def stable(self) -> int:
+        end = self.setting.logs[0].log_end_offset
+        return min([end, *(offsets[0] for offsets in self.by_producer.values())])
+
+
+@pytest.fixture
+async def written() -> AsyncIterator[Written]:
+    cluster = TestCluster()
+    for _ in range(3):
+        await cluster.add_bookie()
+    store = MemoryMetadataStore(cluster.server)
+    services = TopicServices.over(store, CLIENT, Random(9))
+    await services.topics.create(new_topic("orders", KEY.topic_id, 1, [1], {}))
+    setting = LogSetting(cluster)
+    made = Written(setting, services)
+    yield made
+    await setting.aclose()
+    await services.client.aclose()
+    await cluster.aclose()
+
+
+async def view_of(written: Written, *, is_committed: bool = True) -> TopicsView:
+    view = TopicsView(written.services, ["orders"], is_committed=is_committed)
+    await view.load()
+    return view
+
+
+async def records_of(services: TopicServices, ranges: list[TopicRange]) -> dict[int, bytes]:
+    """Read what tasks would, with nothing clever."""
+    found: dict[int, bytes] = {}
+    for wanted in ranges:
+        aborted = AbortedRecords(wanted.aborted)
+        async with services.client.open_ledger(wanted.entries.ledger_id) as reader:
+            async for batch in reader.read_unconfirmed(wanted.entries.first, wanted.entries.last):
+                for entry in batch:
+                    if is_state_entry(entry.data):
+                        continue
+                    header = read_header(entry.data)
+                    is_aborted = header.is_transactional and aborted.holds(
+                        header.producer_id, header.base_offset
+                    )
+                    if header.is_control or is_aborted:
+                        continue
+                    for record in parse_records(entry.data, bytes_max=1 << 20):
+                        if wanted.first_offset <= record.offset < wanted.end_offset:
+                            assert record.offset not in found
+                            found[record.offset] = record.value or b""
+    return found
+
+
+async def write_at_random(written: Written, rng: Random, steps: int) -> None:
+    if not written.setting.logs:
+        await written.lead()
+    for step in range(steps):
+        act = rng.random()
+        if act < 0.03:
+            await written.lead()
+        elif act < 0.2 and written.by_producer:
+            producer_id = rng.choice(sorted(written.by_producer))
+            await written.end(producer_id, rng.choice(list(ControlKind)))
+        else:
+            values = [b"%d-%d" % (step, n) for n in range(rng.randint(1, 5))]
+            await written.write(values, rng.choice([None, None, 1, 2, 3]))
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_what_is_planned_is_what_the_log_holds(
+    written: Written, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("spark_io.topics.topic_tail.WINDOW_ENTRIES", 2)
+    monkeypatch.setattr("spark_io.topics.topic_ranges.SLACK_ENTRIES", 1 + seed)
+    rng = Random(seed)
+    await write_at_random(written, rng, 150)
+    view = await view_of(written)
+    assert len(view.partitions[ORDERS].now.segments) > 3
+    bounds = view.bounds[ORDERS]
+    assert bounds == Bounds(0, written.stable)
+    wanted = {
+        offset: value
+        for offset, value in written.values.items()
+        if offset < bounds.end and offset not in written.aborted
+    }
+    finder = RangeFinder(written.services, fail_on_data_loss=True)
+    cuts = sorted([0, bounds.end, *(rng.randint(0, bounds.end) for _ in range(8))])
+    for first, end in [(0, bounds.end), *pairwise(cuts)]:
+        ranges = await finder.find(view.partitions[ORDERS], first, end)
+        found = await records_of(written.services, ranges)
+        assert found == {n: value for n, value in wanted.items() if first <= n < end}
+    await view.aclose()
+
+
+async def test_a_partition_is_followed_through_rolls_and_leaders(written: Written) -> None:
+    await written.lead()
+    view = await view_of(written)
+    partition = view.partitions[ORDERS]
+    finder = RangeFinder(written.services, fail_on_data_loss=True)
+    found: dict[int, bytes] = {}
+    at, rng = 0, Random(5)
+    for step in range(60):
+        await write_at_random(written, rng, 1 + step % 4)
+        await partition.refresh()
+        end = partition.now.bounds.end
+        assert end >= at
+        found |= await records_of(written.services, await finder.find(partition, at, end))
+        at = end
+    await partition.settle()
+    assert partition.now.bounds.end == written.stable
+    found |= await records_of(written.services, await finder.find(partition, at, written.stable))
+    assert found == {
+        offset: value
+        for offset, value in written.values.items()
+        if offset < written.stable and offset not in written.aborted
+    }
+    await view.aclose()
+
+
+async def test_everything_is_planned_for_who_reads_uncommitted_records(written: Written) -> None:
+    await write_at_random(written, Random(7), 60)
+    view = await view_of(written, is_committed=False)
+    bounds = view.bounds[ORDERS]
+    assert bounds.end == written.setting.logs[0].log_end_offset
+    finder = RangeFinder(written.services, fail_on_data_loss=True)
+    ranges = await finder.find(view.partitions[ORDERS], 0, bounds.end)
+    assert await records_of(written.services, ranges) == written.values
+    await view.aclose()
+
+
+async def test_what_is_gone_and_what_is_not_there_yet(
+    written: Written, caplog: pytest.LogCaptureFixture
+) -> None:
+    await written.lead()
+    for number in range(4):
+        await written.write([b"%d" % number] * 5)
+    await written.setting.logs[0].delete_records(8)
+    view = await view_of(written)
+    partition = view.partitions[ORDERS]
+    strict = RangeFinder(written.services, fail_on_data_loss=True)
+    with pytest.raises(RecordsLostError, match="partition 0, offsets 3 to 7: they are gone"):
+        await strict.find(partition, 3, 12)
+    with pytest.raises(RecordsLostError, match="offsets 20 to 24: they are not there"):
+        await strict.find(partition, 9, 25)
+    lenient = RangeFinder(written.services, fail_on_data_loss=False)
+    ranges = await lenient.find(partition, 3, 25)
+    assert sorted(await records_of(written.services, ranges)) == list(range(8, 20))
+    assert await lenient.find(partition, 2, 5) == []
+    assert "left out offsets 3 to 7, 5 in all" in caplog.text
+    await view.aclose()
+
+
+async def test_a_partition_that_nobody_led_and_topics_that_are_not_there(written: Written) -> None:
+    view = await view_of(written)
+    assert view.bounds == {ORDERS: Bounds(0, 0)}
+    await view.aclose()
+    with pytest.raises(UnknownTopicError, match="'none' does not exist"):
+        await TopicsView(written.services, ["none"], is_committed=True).load()
+    topics = written.services.topics
+    await topics.change("orders", lambda record: record.with_deletion())
+    with pytest.raises(UnknownTopicError, match="'orders' was deleted"):
+        await view_of(written)
