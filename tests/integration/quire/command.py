@@ -36,14 +36,21 @@ def run_quire(
 
 
 def start_quire(*words: str, metadata: str | None = None) -> "subprocess.Popen[bytes]":
-    """Start a command that goes on by itself."""
+    """Start a command that goes on by itself, and that SIGINT ends also where a shell started the
+    tests in the background, with SIGINT ignored.
+    """
     return subprocess.Popen(
         [*QUIRE, *words],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env=environment(metadata),
+        preexec_fn=_take_interrupts,  # noqa: PLW1509 - before it, no test starts a thread
     )
+
+
+def _take_interrupts() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 @dataclass(frozen=True, slots=True)
