@@ -31,7 +31,6 @@ from bookie.wire.messages import Status
 from metadata.ids import EntryId, LedgerId
 
 KEY: Final = b"k" * 32
-CALLBACK_MS_WANTED: Final = 50.0
 PROBE_S: Final = 0.001
 COLD_READS: Final = 2_000
 LEDGERS: Final = 100

@@ -9,7 +9,7 @@ was copied to it, one after the other, and names it (the metadata then says that
 A copy that failed may have left its mark; the mark of a bookie that is no member is taken off.
 
 Invariants: one copy is under way at a time, and no mark is taken off meanwhile; nothing here makes
-a member leave that the protocol would not let go.
+a member leave that the protocol would keep.
 
 Source: protocol rules 11.2 and 11.3; KIP-16 for lag by time.
 """

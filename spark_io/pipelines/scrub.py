@@ -1,6 +1,6 @@
 """Reads every replica of every entry of closed ledgers, and finds what is missing or bad.
 
-Leaves reading one ledger's replicas to `ledger_client.reading.verification`, and mending to repair.
+Leaves reading one ledger's replicas to `ledger_client.reading.verification`, and repair to others.
 
 Invariants: nothing is written; a bookie that cannot be asked is a finding of its own, and what it
 holds is never called missing; a ledger that is open is left out, and told.

@@ -28,8 +28,6 @@ from metadata.store.memory_faults import StoreCall
 from metadata.store.memory_tree import Change
 from tests.simulation.loop import NODE, simulation_loop
 
-STALL_CHECK_S = 0.2
-
 
 @dataclass(frozen=True, slots=True)
 class StoreOdds:

@@ -17,7 +17,6 @@ from quire.errors import UsageError
 Digest = Literal["crc32c", "hmac-sha256"]
 
 COPIES_DEFAULT: Final = 3
-ACK_DEFAULT: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
