@@ -6,6 +6,7 @@ wait in a queue for long, and nothing is wrong with the disk.
 Invariant: whatever a disk does that changes it is recorded from the call until it returns.
 """
 
+import itertools
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
@@ -30,12 +31,12 @@ class UnderWay:
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
-        self._count = 0
+        self._numbers = itertools.count(1)
         self._operations: dict[int, tuple[str, float]] = {}
 
     def begin(self, what: str) -> int:
         """Record an operation; return its number, for `end`."""
-        self._count = number = self._count + 1
+        number = next(self._numbers)
         self._operations[number] = (what, self._now())
         return number
 

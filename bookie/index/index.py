@@ -12,6 +12,7 @@ Source: storage design, "Index".
 
 import asyncio
 import itertools
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -51,7 +52,7 @@ class Index:
         self._frozen_mark_lsn = 0
         self._stored_damaged: list[int] = []
         self._stored_bytes: dict[int, int] = {}
-        self._unstored_bytes: dict[int, int] = {}
+        self._unstored_bytes = defaultdict[int, int](int)
         self._stored_meanwhile: dict[object, list[dict[int, Runs]]] = {}
         """By look-up under way: what checkpoints have moved out of the memory since it began."""
 
@@ -63,8 +64,7 @@ class Index:
     def insert(self, ledger_id: int, first: int, last: int, location: int, size: int) -> None:
         """Index one adds record, or part of it; the latest insert wins."""
         self.record_count += 1
-        number = location >> 32
-        self._unstored_bytes[number] = self._unstored_bytes.get(number, 0) + size
+        self._unstored_bytes[location >> 32] += size
         runs = self._current.get(ledger_id)
         if runs is None:
             self._current[ledger_id] = ((last, first, location, size),)
@@ -82,7 +82,7 @@ class Index:
         """
         freed = index_pages.bytes_by_segment(self._current.pop(ledger_id, ()))
         for number, size in freed.items():
-            self._unstored_bytes[number] = self._unstored_bytes.get(number, 0) - size
+            self._unstored_bytes[number] -= size
         return freed
 
     def live_bytes(self, number: int) -> int:
@@ -172,7 +172,8 @@ class Index:
         checkpoint begins with it.
         """
         if not self._frozen:
-            self._frozen, self._current, self._unstored_bytes = self._current, {}, {}
+            self._frozen, self._current = self._current, {}
+            self._unstored_bytes = defaultdict(int)
             self._frozen_mark_lsn = mark_lsn
             self.moving_count, self.record_count = self.record_count, 0
         frozen, mark = self._frozen, self._frozen_mark_lsn

@@ -18,7 +18,7 @@ from typing import Final
 from crc32c import crc32c
 
 from bookie.index import index_pages
-from bookie.wire.batch import BatchHeader
+from bookie.wire.batch import FLAG_SLICE, BatchHeader
 from bookie.wire.messages import MASTER_KEY_BYTES, Status
 from metadata.ids import NO_ENTRY, EntryId, LedgerId
 
@@ -202,7 +202,8 @@ def note_accepted(state: LedgerState, header: BatchHeader) -> bool:
     last = header.first_entry_id + header.count - 1
     state.accepted_highest = max(state.accepted_highest, last)
     state.queued_count += 1
-    return header.lac > state.lac and not header.is_slice and note_lac(state, header.lac)
+    is_newer = header.lac > state.lac and not header.flags & FLAG_SLICE
+    return is_newer and note_lac(state, header.lac)
 
 
 def note_stored(state: LedgerState, header: BatchHeader) -> None:
@@ -210,10 +211,11 @@ def note_stored(state: LedgerState, header: BatchHeader) -> None:
     last = header.first_entry_id + header.count - 1
     if last > state.highest:
         state.highest = last
-        if not header.is_slice:
+        if not header.flags & FLAG_SLICE:
             state.length = header.length_before + header.payload_bytes
     state.accepted_highest = max(state.accepted_highest, state.highest)
-    state.touch()
+    if state.changed_in != state.unsaved.generation:
+        state.touch()
 
 
 def note_unqueued(state: LedgerState) -> None:

@@ -90,6 +90,9 @@ class Log:
         self._file: File | None = None
         self._footer = bytearray()
         self._footer_bytes_max = config.segment_records_max * records.FOOTER_RUN_BYTES
+        self._segment_bytes_max = config.segment_bytes_max
+        self._filled_share = 0.0
+        """Of the active segment, by its bytes or by its records."""
         self._dropped = 0
         self._is_closing = False
         self._now = asyncio.get_running_loop().time
@@ -175,18 +178,11 @@ class Log:
 
     async def _commit(self, group: list[LogItem]) -> None:
         segment = self._active
-        if segment is None or self._is_filled(segment, 1.0):
+        if segment is None or self._filled_share >= 1.0:
             segment = await self._roll()
         await self._write(segment, group)
-        if self._is_filled(segment, BEGIN_AT_SHARE):
+        if self._filled_share >= BEGIN_AT_SHARE:
             self._next.begin()
-
-    def _is_filled(self, segment: Segment, share: float) -> bool:
-        """Tell whether a share of a segment is filled, by its bytes or by its records."""
-        return (
-            segment.size >= share * self._config.segment_bytes_max
-            or len(self._footer) >= share * self._footer_bytes_max
-        )
 
     async def _write(self, segment: Segment, group: list[LogItem]) -> None:
         """Write records behind the segment's end and sync; on a full disk, take them back."""
@@ -214,6 +210,9 @@ class Log:
         self.sync_count += 1
         self.written_bytes += offset - segment.size
         segment.size = offset
+        self._filled_share = max(
+            offset / self._segment_bytes_max, len(self._footer) / self._footer_bytes_max
+        )
         self.durable_lsn = records.lsn_of(segment.number, offset)
         self._drop_cached(self._file, offset - self._config.cached_bytes_max)
 

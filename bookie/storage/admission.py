@@ -54,9 +54,9 @@ class Admission:
             return Status.CLOSING
         if self._log.failure is not None or self._cold.failure is not None:
             return Status.UNKNOWN
-        if self._ledgers.is_deleted(ledger_id) or ledger_id in self.deleting:
-            return Status.DELETED
         state = self._ledgers.states.get(ledger_id)
+        if ledger_id in self.deleting or (state is None and self._ledgers.is_deleted(ledger_id)):
+            return Status.DELETED
         if state is not None and not ledger_state.is_authorized(state, master_key):
             return Status.UNAUTHORIZED
         return None
@@ -70,19 +70,21 @@ class Admission:
     ) -> Status | None:
         """Return why an add is refused; `recovery`: it passes the fence (rule 7.4)."""
         refusal = self.refuse(ledger_id, master_key)
-        if refusal is None and recovery and not self._switch.takes_recovery_adds:
-            refusal = Status.READ_ONLY
-        if refusal is None and ledger_id in self.releasing:
+        if refusal is not None:
+            return refusal
+        if recovery and not self._switch.takes_recovery_adds:
+            return Status.READ_ONLY
+        if ledger_id in self.releasing:
             return Status.UNKNOWN
-        if refusal is None:
+        state = self._ledgers.states.get(ledger_id)
+        if state is None:
             refusal = self.refuse_trimmed(ledger_id, exists_is_enough=recovery)
         if refusal is not None or recovery:
             return refusal
-        state = self._ledgers.states.get(ledger_id)
-        if state is not None and state.fenced:
-            return Status.FENCED
         if state is None and self._switch.may_have_lost_fences:
             return Status.UNKNOWN  # it may have been fenced in what was lost (rule 2.4)
+        if state is not None and state.fenced:
+            return Status.FENCED
         return None if self._switch.is_writable else Status.READ_ONLY
 
     def refuse_trimmed(self, ledger_id: int, *, exists_is_enough: bool) -> Status | None:

@@ -82,6 +82,10 @@ class Upkeep:
         self._disk = disk
         self._config = config
         self._parts = parts
+        # Looked up after every group.
+        self._index, self._ledgers, self._log = parts.index, parts.ledgers, parts.log
+        self._records_ahead_max = CHECKPOINTS_AHEAD_MAX * config.checkpoint_records
+        self._ledgers_ahead_max = CHECKPOINTS_AHEAD_MAX * config.checkpoint_ledgers
         self._wake = wake
         self._cleaner = Cleaner(disk, config, parts.ledgers, parts.index, parts.segments, rng)
         self._reserve = Reserve(disk, config)
@@ -139,21 +143,19 @@ class Upkeep:
         that while the disk has no room for a checkpoint: ordinary adds are refused then, and
         fences and reads must go on.
         """
-        index, config = self._parts.index, self._config
-        records_max = CHECKPOINTS_AHEAD_MAX * config.checkpoint_records
-        ledgers_max = CHECKPOINTS_AHEAD_MAX * config.checkpoint_ledgers
+        index = self._index
         return not self._may_wait or (
-            index.record_count + index.moving_count < records_max
-            and self._parts.ledgers.changed_count < ledgers_max
+            index.record_count + index.moving_count < self._records_ahead_max
+            and self._ledgers.changed_count < self._ledgers_ahead_max
         )
 
     def note_changes(self) -> None:
         """Take note that something changed: a checkpoint may be due."""
-        index, config = self._parts.index, self._config
+        config = self._config
         if (
-            index.record_count >= config.checkpoint_records
-            or self._parts.ledgers.unsaved_count >= config.checkpoint_ledgers
-            or self._parts.log.written_bytes >= self._checkpoint_at_bytes
+            self._index.record_count >= config.checkpoint_records
+            or len(self._ledgers.unsaved.ledger_ids) >= config.checkpoint_ledgers
+            or self._log.written_bytes >= self._checkpoint_at_bytes
         ):
             self._due.set()
 

@@ -106,9 +106,18 @@ def parse_header(data: Buffer, offset: int = 0) -> BatchHeader:
     """
     if len(data) - offset < BATCH_HEADER_BYTES:
         raise BatchError(f"{len(data) - offset} bytes are too few for a batch header")
-    fields = _HEADER.unpack_from(data, offset)
-    magic, version, flags, count, ledger_id, first_entry_id, lac, length_before = fields[:8]
-    payload_bytes, crc = fields[8:]
+    (
+        magic,
+        version,
+        flags,
+        count,
+        ledger_id,
+        first_entry_id,
+        lac,
+        length_before,
+        payload_bytes,
+        crc,
+    ) = _HEADER.unpack_from(data, offset)
     if magic != BATCH_MAGIC or version != BATCH_VERSION:
         raise BatchError(
             f"not a batch of version {BATCH_VERSION}: magic {magic:#x}, version {version}"

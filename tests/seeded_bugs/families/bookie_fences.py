@@ -185,10 +185,9 @@ BUGS = (
             Edit(
                 ADMISSION,
                 "        if refusal is not None or recovery:\n            return refusal\n"
-                "        state = self._ledgers.states.get(ledger_id)\n",
-                "        state = self._ledgers.states.get(ledger_id)\n"
+                "        if state is None and",
                 "        if refusal is not None or (recovery and not (state and state.fenced)):\n"
-                "            return refusal\n",
+                "            return refusal\n        if state is None and",
             ),
         ),
         (

@@ -142,7 +142,8 @@ BUGS = (
         (
             Edit(
                 "bookie/storage/admission.py",
-                "        if self._ledgers.is_deleted(ledger_id) or ledger_id in self.deleting:\n",
+                "        if ledger_id in self.deleting or (state is None and"
+                " self._ledgers.is_deleted(ledger_id)):\n",
                 "        if ledger_id in self.deleting:\n",
             ),
         ),
@@ -170,8 +171,8 @@ BUGS = (
         (
             Edit(
                 "bookie/storage/admission.py",
-                "            refusal = Status.READ_ONLY\n        if refusal is None and",
-                "            refusal = None\n        if refusal is None and",
+                "        if recovery and not self._switch.takes_recovery_adds:\n",
+                "        if recovery and self.is_closing:\n",
             ),
         ),
         (units(FULL_DISK),),
