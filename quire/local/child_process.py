@@ -27,8 +27,12 @@ OWN_VARIABLES: Final = "QUIRE_"
 
 
 def child_variables() -> dict[str, str]:
-    """Return our environment without the variables that would configure a server of ours."""
-    return {name: value for name, value in os.environ.items() if not name.startswith(OWN_VARIABLES)}
+    """Return our environment without the variables that would configure a server of ours. Children
+    import the same Quire as this process, and nothing from the working directory (decision 0015).
+    """
+    ours = {name: value for name, value in os.environ.items() if not name.startswith(OWN_VARIABLES)}
+    paths = filter(None, (str(Path(__file__).parents[2]), ours.get("PYTHONPATH")))
+    return ours | {"PYTHONPATH": os.pathsep.join(paths), "PYTHONSAFEPATH": "1"}
 
 
 class ChildProcess:

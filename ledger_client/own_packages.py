@@ -1,0 +1,28 @@
+"""Check, when imported, that a program's own modules do not hide packages of Quire.
+
+Imported before everything else of `ledger_client`, so that the error names the cause.
+
+Source: decision 0015.
+"""
+
+from importlib.util import find_spec
+from typing import Final
+
+NEEDED: Final = ("bookie.wire", "metadata.ids", "serving.overriding")
+
+
+def _check() -> None:
+    for needed in NEEDED:
+        name = needed.partition(".")[0]
+        try:
+            found = find_spec(needed)
+        except ModuleNotFoundError:  # the package is a module, or there is none
+            found = None
+        if found is None:
+            raise ImportError(
+                f"Quire needs its own package {name!r}, and another module of that name comes first"
+                f" on sys.path: rename {name}.py, or start Python with the option -P"
+            )
+
+
+_check()
