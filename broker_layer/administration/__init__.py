@@ -1,1 +1,1 @@
-"""What administrators ask of topics: metadata, topics, settings, elections."""
+"""Administration APIs: metadata, topics, settings and elections."""

@@ -1,6 +1,7 @@
-"""Answers who is in the cluster: DescribeCluster, FindCoordinator and DescribeLogDirs.
+"""Handlers of DescribeCluster, FindCoordinator and DescribeLogDirs.
 
-Leaves what is known to `cluster_view.py`, and making internal topics to `topic_changes.py`.
+Leaves the state of the cluster to `cluster_view.py`, and creating internal topics to
+`topic_changes.py`.
 
 Source: KIP-700 (DescribeCluster), KIP-699 (batches of coordinators), KIP-113 and KIP-827 (log
 directories).
@@ -34,10 +35,10 @@ from broker_layer.request_context import RequestContext
 from metadata.errors import MetadataError
 
 BATCH_VERSION: Final = 4
-"""The first of FindCoordinator that asks for several keys."""
+"""First version of FindCoordinator that can request several keys."""
 CREATION_TIMEOUT_S: Final = 5.0
 LOG_DIRECTORY: Final = "/ledgers"
-"""The one log directory that a broker shows: its partitions are in ledgers on bookies."""
+"""Name of the single log directory of a broker. The partitions are in ledgers on bookies."""
 ENDPOINT_BROKERS: Final = 1
 
 _STATE_TOPICS: Final = {0: CONSUMER_OFFSETS, 1: TRANSACTION_STATE}
@@ -49,7 +50,7 @@ _DirectoryPartition = _DirectoryTopic.DescribeLogDirsPartition
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """A coordinator, or why there is none."""
+    """A coordinator, or the reason why none was found."""
 
     node_id: int = -1
     host: str = ""
@@ -59,7 +60,7 @@ class _Found:
 
 
 class ClusterAnswers:
-    """Answers for one broker."""
+    """Handlers of one broker for requests about the cluster."""
 
     def __init__(
         self,
@@ -75,11 +76,11 @@ class ClusterAnswers:
 
     async def describe_cluster(self, request: ApiMessage, context: RequestContext) -> ApiMessage:
         """Answer DescribeCluster."""
-        assert isinstance(request, DescribeClusterRequest), "the dispatcher goes by the API"
+        assert isinstance(request, DescribeClusterRequest), "the dispatcher selects by API"
         if context.api_version > 0 and request.endpoint_type != ENDPOINT_BROKERS:
             return DescribeClusterResponse(
                 error_code=ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
-                error_message="there are no controllers beside the brokers",
+                error_message="only brokers can be described: there are no separate controllers",
                 cluster_id=self._cluster_id,
                 brokers=[],
             )
@@ -105,8 +106,8 @@ class ClusterAnswers:
     # -- coordinators ----------------------------------------------------------------------------
 
     async def find_coordinator(self, request: ApiMessage, context: RequestContext) -> ApiMessage:
-        """Answer FindCoordinator; makes the internal topic at the first need."""
-        assert isinstance(request, FindCoordinatorRequest), "the dispatcher goes by the API"
+        """Answer FindCoordinator; creates the internal topic if it does not exist."""
+        assert isinstance(request, FindCoordinatorRequest), "the dispatcher selects by API"
         key_type = request.key_type if context.api_version > 0 else 0
         if context.api_version < BATCH_VERSION:
             (found,) = await self._find(key_type, [request.key], context)
@@ -151,7 +152,7 @@ class ClusterAnswers:
         leader = self._view.leader_of(topic, partition)
         address = None if leader is None else self._view.address_of(leader[0], context.listener)
         if leader is None or address is None:
-            text = f"{topic}-{partition} has no leader now"
+            text = f"{topic}-{partition} has no leader now: retry"
             return _Found(code=ErrorCode.COORDINATOR_NOT_AVAILABLE, text=text)
         return _Found(leader[0], *address)
 
@@ -159,7 +160,7 @@ class ClusterAnswers:
 
     async def describe_log_dirs(self, request: ApiMessage, context: RequestContext) -> ApiMessage:
         """Answer DescribeLogDirs: the sizes of the partitions that this broker leads."""
-        assert isinstance(request, DescribeLogDirsRequest), "the dispatcher goes by the API"
+        assert isinstance(request, DescribeLogDirsRequest), "the dispatcher selects by API"
         del context
         asked: dict[str, list[int]] | None = None
         if request.topics is not None:
@@ -188,7 +189,7 @@ class ClusterAnswers:
 
 
 async def _size_of(log: TopicLog) -> int:
-    """Return a log's bytes; of what cannot be looked up now, as many as are known."""
+    """Return the size of a log in bytes, or the last known size if it cannot be measured now."""
     try:
         return await log.measure()
     except (TopicError, MetadataError):

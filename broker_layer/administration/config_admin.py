@@ -1,9 +1,9 @@
-"""Answers DescribeConfigs, AlterConfigs and IncrementalAlterConfigs.
+"""Handlers of DescribeConfigs, AlterConfigs and IncrementalAlterConfigs.
 
-Leaves the changes to `topic_changes.py`, what is shown to `shown_configs.py`.
+Leaves storing changes to `topic_changes.py`, and the rows of an answer to `shown_configs.py`.
 
-Invariants: settings of topics alone are altered here, those of brokers in their configuration;
-each resource is answered by itself, and its settings are altered together or not at all.
+Invariants: only settings of topics are altered here; those of brokers are altered in their
+configuration. Each resource has its own answer. Its settings are altered together or not at all.
 
 Source: KIP-133, KIP-226, KIP-339, KIP-569.
 """
@@ -45,7 +45,7 @@ AnswerT = TypeVar("AnswerT")
 
 
 class ResourceType(IntEnum):
-    """What settings are of, under Kafka's numbers."""
+    """Kind of resource that has settings, with Kafka's numbers."""
 
     TOPIC = 2
     BROKER = 4
@@ -53,7 +53,7 @@ class ResourceType(IntEnum):
 
 
 class StepKind(IntEnum):
-    """What IncrementalAlterConfigs does to one setting."""
+    """Operation of IncrementalAlterConfigs on one setting, with Kafka's numbers."""
 
     SET = 0
     DELETE = 1
@@ -62,7 +62,7 @@ class StepKind(IntEnum):
 
 
 class ConfigAdmin:
-    """Answers for one broker."""
+    """Handlers of one broker for requests about settings."""
 
     def __init__(
         self, broker_id: int, view: ClusterView, changes: TopicChanges, config: ControlConfig
@@ -76,7 +76,7 @@ class ConfigAdmin:
 
     async def describe(self, request: ApiMessage, context: RequestContext) -> ApiMessage:
         """Answer DescribeConfigs."""
-        assert isinstance(request, DescribeConfigsRequest), "the dispatcher goes by the API"
+        assert isinstance(request, DescribeConfigsRequest), "the dispatcher selects by API"
         del context
         results = []
         for resource in request.resources:
@@ -85,7 +85,7 @@ class ConfigAdmin:
             except TopicError as error:
                 results.append(_refused(resource, error))
                 continue
-            asked = resource.configuration_keys  # none named, or null: all
+            asked = resource.configuration_keys  # an empty list or null requests all settings
             shown = [row for row in rows if not asked or row.name in asked]
             results.append(
                 _Result(
@@ -106,16 +106,16 @@ class ConfigAdmin:
             return topic_rows(record.configs, self._config.topic_defaults)
         if kind == ResourceType.BROKER:
             if name not in ("", str(self._broker_id)):
-                text = f"ask broker {name} itself: this is broker {self._broker_id}"
+                text = f"this is broker {self._broker_id}: send the request to broker {name} itself"
                 raise TopicError(ErrorCode.INVALID_REQUEST, text)
             return broker_rows(self._broker_id, self._config) if name else ()
-        raise TopicError(ErrorCode.INVALID_REQUEST, f"resources of type {kind} are not configured")
+        raise TopicError(ErrorCode.INVALID_REQUEST, f"resources of type {kind} have no settings")
 
     # -- altering --------------------------------------------------------------------------------
 
     async def alter(self, request: ApiMessage, context: RequestContext) -> ApiMessage:
         """Answer AlterConfigs: replace all settings of a topic."""
-        assert isinstance(request, AlterConfigsRequest), "the dispatcher goes by the API"
+        assert isinstance(request, AlterConfigsRequest), "the dispatcher selects by API"
         del context
         answers = []
         for resource in request.resources:
@@ -126,7 +126,7 @@ class ConfigAdmin:
 
     async def alter_in_steps(self, request: ApiMessage, context: RequestContext) -> ApiMessage:
         """Answer IncrementalAlterConfigs."""
-        assert isinstance(request, IncrementalAlterConfigsRequest), "the dispatcher goes by the API"
+        assert isinstance(request, IncrementalAlterConfigsRequest), "the dispatcher selects by API"
         del context
         answers = []
         for resource in request.resources:
@@ -157,10 +157,10 @@ class ConfigAdmin:
     ) -> tuple[ErrorCode, str | None]:
         try:
             if kind != ResourceType.TOPIC:
-                text = "a broker's settings are changed in its configuration, and by a restart"
+                text = "broker settings cannot be altered: edit its configuration, then restart it"
                 raise TopicError(ErrorCode.INVALID_REQUEST, text)
             if not name:
-                raise TopicError(ErrorCode.INVALID_REQUEST, "no topic is named")
+                raise TopicError(ErrorCode.INVALID_REQUEST, "the name of the topic is empty")
             if is_dry:
                 self._changes.changed_configs(name, change)
             else:
@@ -189,7 +189,7 @@ def _stepping(steps: Sequence[_Step]) -> ConfigChange:
 
 
 def _stepped(step: _Step, stored: Mapping[str, str]) -> str | None:
-    """Return the value that a setting has after a step; None for its default."""
+    """Return the value of a setting after a step; None for its default."""
     kind, value = step.config_operation, step.value
     if kind == StepKind.DELETE:
         return None
@@ -201,7 +201,7 @@ def _stepped(step: _Step, stored: Mapping[str, str]) -> str | None:
         return value
     definition = DEFINITIONS.get(step.name)
     if definition is None or definition.kind is not ConfigType.LIST:
-        text = f"{step.name} is no list: nothing can be added to it or taken from it"
+        text = f"{step.name} is not a list: use SET or DELETE instead of APPEND or SUBTRACT"
         raise TopicError(ErrorCode.INVALID_CONFIG, text)
     known = list_of(stored.get(step.name, definition.default or ""))
     given = list_of(value)

@@ -1,11 +1,11 @@
-"""Answers ElectLeaders: back to preferred leaders, or on without records that nobody can return.
+"""Handler of ElectLeaders: elects preferred leaders, or unclean ones where data may be lost.
 
-Leaves taking over to the brokers that are named, and what an unclean leadership may do to
+Leaves taking over to the brokers that become leaders, and the effects of an unclean leadership to
 `log_takeover.py`.
 
-Invariants: a leader changes only if it is the one that was seen; an unclean leadership is asked for
-only where the present leader does not report the partition in its epoch, and even then gives
-nothing up that a clean recovery finds.
+Invariants: a leadership changes only if it is still the one that was read. An unclean leadership is
+requested only where the present leader does not report the partition in its epoch. Even then, it
+keeps every record that a clean recovery finds.
 
 Source: KIP-183, KIP-460; protocol rule 11.6.
 """
@@ -30,17 +30,17 @@ from metadata.topics.topic import PartitionLeadership, TopicRecord
 from metadata.topics.topic_store import TopicStore
 
 REPORT_LOOKS: Final = 20
-"""How often an unclean election looks whether a partition is reported to be served after all."""
+"""Maximum number of checks, before an unclean election, whether the partitions are served."""
 REPORT_PAUSE_S: Final = 0.1
 TYPED_VERSION: Final = 1
-"""The first in which the kind of the election is given; before, it is for preferred leaders."""
+"""First version with a field for the kind of election. Before, all elect preferred leaders."""
 
 _Topic = ElectLeadersResponse.ReplicaElectionResult
 _Partition = _Topic.PartitionResult
 
 
 class ElectionKind(IntEnum):
-    """What is asked for, under Kafka's numbers."""
+    """Kind of election, with Kafka's numbers."""
 
     PREFERRED = 0
     UNCLEAN = 1
@@ -50,7 +50,7 @@ Refusals = dict[int, TopicError]
 
 
 class LeaderElections:
-    """Answers for one broker; any broker may be asked."""
+    """Handler of ElectLeaders. Any broker may receive the request."""
 
     def __init__(self, view: ClusterView, topics: TopicStore) -> None:
         self._view = view
@@ -58,10 +58,10 @@ class LeaderElections:
 
     async def elect(self, request: ApiMessage, context: RequestContext) -> ApiMessage:
         """Answer ElectLeaders."""
-        assert isinstance(request, ElectLeadersRequest), "the dispatcher goes by the API"
+        assert isinstance(request, ElectLeadersRequest), "the dispatcher selects by API"
         kind = request.election_type if context.api_version >= TYPED_VERSION else 0
         if kind not in tuple(ElectionKind):
-            return _refused_whole(request, f"there are no elections of type {kind}")
+            return _all_refused(request, f"there are no elections of type {kind}")
         is_unclean = kind == ElectionKind.UNCLEAN
         asked_for_all = request.topic_partitions is None
         if is_unclean:
@@ -72,7 +72,7 @@ class LeaderElections:
             shown = [
                 _Partition(partition_id=partition, error_code=code, error_message=text)
                 for partition, (code, text) in outcomes.items()
-                # who asks for all wants to hear of those that needed an election
+                # a request for all partitions is answered for those that needed an election
                 if not (asked_for_all and code is ErrorCode.ELECTION_NOT_NEEDED)
             ]
             if shown:
@@ -90,7 +90,7 @@ class LeaderElections:
         return [(each.topic, list(each.partitions)) for each in request.topic_partitions]
 
     async def _wait_reported(self, request: ElectLeadersRequest) -> None:
-        """Wait a moment for reports of partitions that were given to their leaders just now."""
+        """Wait briefly until the leaders report the partitions, which they may have just got."""
         for _ in range(REPORT_LOOKS):
             if all(
                 self._is_served(record, partition)
@@ -106,7 +106,7 @@ class LeaderElections:
         seen = record.partitions[partition]
         report = self._view.reports.find(PartitionKey(record.topic_id, partition))
         if report is None or not report.replicas:
-            return False  # its leader says nothing of it, or that it is offline
+            return False  # the leader reports nothing, or that the partition is offline
         return report.leader_epoch == seen.leader_epoch and seen.leader in self._view.brokers
 
     async def _elect(
@@ -141,7 +141,7 @@ class LeaderElections:
         self._view.learn(changed)
         for move in moves:
             if not _is_made(changed, move, is_unclean=is_unclean):
-                text = "the leadership changed meanwhile: ask again"
+                text = "the leadership changed during the election: retry"
                 outcomes[move.partition] = ErrorCode.REQUEST_TIMED_OUT, text
         return outcomes
 
@@ -149,25 +149,28 @@ class LeaderElections:
         self, record: TopicRecord, partition: int, seen: PartitionLeadership
     ) -> Move:
         if seen.leader == seen.preferred:
-            text = f"broker {seen.leader} is the preferred leader"
+            text = f"broker {seen.leader} is the leader and the preferred leader"
             raise TopicError(ErrorCode.ELECTION_NOT_NEEDED, text)
         if seen.preferred not in self._view.may_lead():
-            text = f"broker {seen.preferred} is not up, or is leaving"
+            text = f"broker {seen.preferred}, the preferred leader, is not up or is leaving"
             raise TopicError(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, text)
         return Move(record.name, partition, seen, seen.preferred)
 
     def _plan_unclean(self, record: TopicRecord, partition: int, seen: PartitionLeadership) -> Move:
         may_lead = self._view.may_lead()
         if self._is_served(record, partition):
-            text = f"broker {seen.leader} leads it"
+            text = f"broker {seen.leader} leads the partition"
             raise TopicError(ErrorCode.ELECTION_NOT_NEEDED, text)
         if not may_lead:
-            raise TopicError(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, "no broker may lead it")
+            raise TopicError(
+                ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
+                "no broker is up that may lead the partition",
+            )
         loads = Loads.of(self._view.topics.values(), may_lead)
         return Move(record.name, partition, seen, loads.take_least(seen.leader))
 
 
-def _refused_whole(request: ElectLeadersRequest, text: str) -> ElectLeadersResponse:
+def _all_refused(request: ElectLeadersRequest, text: str) -> ElectLeadersResponse:
     code = ErrorCode.INVALID_REQUEST
     results = [
         _Topic(
@@ -186,7 +189,7 @@ def _refused_whole(request: ElectLeadersRequest, text: str) -> ElectLeadersRespo
 
 def _is_made(record: TopicRecord, move: Move, *, is_unclean: bool) -> bool:
     if move.partition >= len(record.partitions):
-        return False  # another topic has the name now
+        return False  # a new topic has the name now
     leadership = record.partitions[move.partition]
     if leadership.leader != move.leader:
         return False
@@ -195,7 +198,7 @@ def _is_made(record: TopicRecord, move: Move, *, is_unclean: bool) -> bool:
 
 
 def _apply_unclean(record: TopicRecord, moves: Sequence[Move]) -> TopicRecord | None:
-    """Make the moves that still apply, and note the new epochs as unclean ones."""
+    """Return the topic with the moves that still apply, and with their epochs marked unclean."""
     moved = apply_moves(record, moves)
     if moved is None:
         return None

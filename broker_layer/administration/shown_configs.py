@@ -1,6 +1,6 @@
-"""Shows the settings of topics and brokers as Kafka's tools expect them.
+"""Settings of topics and brokers in the form that Kafka's tools expect.
 
-Leaves what there is to `topic_config_table.py`, and the answers to `config_admin.py`.
+Leaves the list of settings to `topic_config_table.py`, and the answers to `config_admin.py`.
 
 Source: KIP-226 (sources and synonyms), KIP-569 (types and documentation).
 """
@@ -22,7 +22,7 @@ from broker_layer.log.topic_configs import TopicDefaults
 
 
 class ConfigSource(IntEnum):
-    """Where a value is from, under Kafka's numbers."""
+    """Origin of a value, with Kafka's numbers."""
 
     DYNAMIC_TOPIC = 1
     STATIC_BROKER = 4
@@ -31,7 +31,7 @@ class ConfigSource(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ConfigRow:
-    """One setting as it is shown. `synonyms` are (value, source), the one that counts first."""
+    """One setting in an answer. `synonyms` are pairs (value, source); the first one applies."""
 
     name: str
     value: str | None
@@ -58,7 +58,7 @@ BROKER_NAMES: Final = {
     "replica.lag.time.max.ms": "replica.lag.time.max.ms",
     "unclean.leader.election.enable": "unclean.leader.election.enable",
 }
-"""The name that a topic's setting has as a default of the brokers."""
+"""Map from a topic's setting to the broker's setting that is its default."""
 
 
 def topic_rows(stored: Mapping[str, str], defaults: TopicDefaults) -> list[ConfigRow]:
@@ -77,7 +77,7 @@ def topic_rows(stored: Mapping[str, str], defaults: TopicDefaults) -> list[Confi
 
 
 def broker_rows(broker_id: int, config: ControlConfig) -> list[ConfigRow]:
-    """Return the settings of a broker that its clients may ask for; none is altered by them."""
+    """Return the settings of a broker that its clients may read; clients cannot alter them."""
     defaults = config.topic_defaults
     rows = [
         _broker_row("broker.id", ConfigType.INT, str(broker_id)),
@@ -141,7 +141,7 @@ def _row(
 
 
 def _replication_row(stored: Mapping[str, str], defaults: TopicDefaults) -> ConfigRow:
-    """Return how the replication factor is shown: as a default, so that tools which copy the
+    """Return the row of the replication factor. Its source is DEFAULT, so tools that copy the
     settings of topics leave it out.
     """
     value = str(replication_factor(stored, defaults))
@@ -150,7 +150,7 @@ def _replication_row(stored: Mapping[str, str], defaults: TopicDefaults) -> Conf
         value,
         ConfigSource.DEFAULT,
         ConfigType.INT,
-        "How many bookies keep each record; given when the topic is created.",
+        "Number of bookies that store each record. Set when the topic is created.",
         is_read_only=True,
         synonyms=((value, ConfigSource.DEFAULT),),
     )

@@ -1,14 +1,14 @@
-"""Waits until every live broker shows a change of topics, so that whoever a client asks next knows
-of it.
+"""Wait until all live brokers show a change of topics.
 
 Leaves the change to `topic_changes.py`, and connections to `broker_layer.peer`.
 
-Other brokers hear of a change from the metadata service, each in its own time. They are asked for
-Metadata, as a client would ask, until they show it.
+Each broker learns of a change from the metadata service, sooner or later. This module sends the
+others Metadata requests, as a client does, until they show the change. Then any broker that the
+client requests next knows it.
 
-Invariants: the wait is bounded; a broker that cannot be asked is not waited for, nor one that left.
+Invariants: the wait is bounded; it skips brokers that left or do not answer.
 
-Source: Kafka answers such requests once its controller's change was applied where it answers.
+Source: Kafka answers such requests after the answering broker has applied the controller's change.
 """
 
 import asyncio
@@ -31,18 +31,18 @@ from broker_layer.peer_connection import PeerError
 from metadata.topics.topic import TopicRecord
 
 SPREAD_S_MAX: Final = 2.0
-"""How long an answer waits at most until other brokers show what was changed."""
+"""Maximum time that an answer waits until other brokers show the change, in seconds."""
 LOOK_FIRST_S: Final = 0.01
 LOOK_MAX_S: Final = 0.2
 VERSION: Final = 10
-"""Of Metadata: the first that names topics by id too."""
+"""Version of the Metadata requests: the first with topic ids."""
 
 _NO_ID: Final = UUID(int=0)
 _Asked = MetadataRequest.MetadataRequestTopic
 
 
 class AskPeer(Protocol):
-    """What is needed of `broker_layer.peer.Peers`."""
+    """The method of `broker_layer.peer.Peers` that this module uses."""
 
     async def call(
         self, address: PeerAddress, api_key: int, version: int, body: bytes, *, timeout_s: float
@@ -52,7 +52,7 @@ class AskPeer(Protocol):
 
 
 class TopicSpreading:
-    """The other brokers' views, as one broker asks for them by one listener."""
+    """Waits until the other brokers show changes; requests their views by one listener."""
 
     def __init__(self, broker_id: int, view: ClusterView, peers: AskPeer, listener: str) -> None:
         self._broker_id = broker_id
@@ -61,8 +61,8 @@ class TopicSpreading:
         self._listener = listener
 
     async def wait(self, records: Sequence[TopicRecord]) -> None:
-        """Return once all brokers show these topics, or show no more those that are deleted; or
-        after SPREAD_S_MAX.
+        """Return once all brokers show these topics, and no longer show the deleted ones; return
+        after SPREAD_S_MAX at the latest.
         """
         others = [each for each in self._view.brokers if each != self._broker_id]
         if not records or not others:
@@ -85,7 +85,7 @@ class TopicSpreading:
                 response = decode_response(ApiKey.METADATA, VERSION, answer)
             except (PeerError, FrameError):
                 return
-            assert isinstance(response, MetadataResponse), "the codec goes by the API"
+            assert isinstance(response, MetadataResponse), "the codec selects by API"
             if _shows(response, records):
                 return
             await asyncio.sleep(pause_s)
@@ -103,7 +103,7 @@ def _request(records: Sequence[TopicRecord]) -> MetadataRequest:
 
 
 def _shows(response: MetadataResponse, records: Sequence[TopicRecord]) -> bool:
-    """Tell whether an answer is of after the topics were stored as they are here."""
+    """Return whether an answer shows the topics as stored here, or newer."""
     counts = {
         (each.name, each.topic_id): len(each.partitions)
         for each in response.topics

@@ -1,13 +1,14 @@
-"""Answers CreateTopics, DeleteTopics and CreatePartitions.
+"""Handlers of CreateTopics, DeleteTopics and CreatePartitions.
 
 Leaves the changes to `topic_changes.py`, waiting for other brokers to `spreading.py`, settings to
-`config_admin.py`, and leaders to `leader_elections.py`; `topic_admin_handlers` gathers all of them.
+`config_admin.py`, and leaders to `leader_elections.py`. `topic_admin_handlers` collects all of
+them.
 
-Manual assignments are lists of brokers for each partition. Here a broker leads and bookies
-replicate: the first broker of a list is honoured as the preferred leader, and the length of the
-lists as the replication factor.
+A manual assignment is a list of brokers for each partition. Here a broker leads and bookies
+replicate. So the first broker of a list becomes the preferred leader, and the length of the lists
+becomes the replication factor.
 
-Invariants: every topic of a request is answered by itself; one that is named twice is refused; with
+Invariants: each topic of a request has its own answer; a topic that is named twice is refused; with
 `validate_only` nothing is stored.
 
 Source: KIP-4, KIP-195, KIP-464 (defaults by -1), KIP-516 (topic ids), KIP-525 (configs in answers).
@@ -43,9 +44,9 @@ from metadata.topics.topic_names import alike
 
 TIMEOUT_S_MAX: Final = 60.0
 CHANGES_AT_ONCE_MAX: Final = 64
-"""Topics of one request that are changed at a time."""
+"""Maximum number of topics of one request that are changed at the same time."""
 BY_ID_VERSION: Final = 6
-"""The first of DeleteTopics that takes ids beside names."""
+"""First version of DeleteTopics that accepts ids as well as names."""
 
 Answer = TypeVar("Answer")
 
@@ -57,14 +58,14 @@ _Grown = CreatePartitionsResponse.CreatePartitionsTopicResult
 
 @dataclass(frozen=True, slots=True)
 class _AskedDeletion:
-    """A topic to be deleted: by name, or by id with the name that was found for it."""
+    """A topic to delete, as requested: by its name or by its id."""
 
     name: str | None
     topic_id: UUID | None
 
 
 class TopicAdmin:
-    """Answers for one broker; any broker may be asked."""
+    """Handlers for changes of topics. Any broker may receive the requests."""
 
     def __init__(
         self,
@@ -73,7 +74,7 @@ class TopicAdmin:
         config: ControlConfig,
         spreading: TopicSpreading | None,
     ) -> None:
-        """Without `spreading`, other brokers are not waited for: there are none to be asked."""
+        """Without `spreading`, answers do not wait for other brokers."""
         self._view = view
         self._changes = changes
         self._config = config
@@ -83,7 +84,7 @@ class TopicAdmin:
 
     async def create_topics(self, request: ApiMessage, context: RequestContext) -> ApiMessage:
         """Answer CreateTopics."""
-        assert isinstance(request, CreateTopicsRequest), "the dispatcher goes by the API"
+        assert isinstance(request, CreateTopicsRequest), "the dispatcher selects by API"
         del context
         counts = Counter(topic.name for topic in request.topics)
         loads = self._changes.loads()
@@ -93,7 +94,7 @@ class TopicAdmin:
         works: list[Awaitable[_Created]] = []
         names: dict[str, str] = {}
         for name, count in counts.items():
-            if count > 1:  # answered once, as the answer has one row for a name
+            if count > 1:  # answered once: the answer has one row for each name
                 text = f"{name!r} is named more than once"
                 answers.append(_not_created(name, ErrorCode.INVALID_REQUEST, text))
         for topic in request.topics:
@@ -103,18 +104,18 @@ class TopicAdmin:
                 self._changes.check_alike(topic.name, names)
                 record = self._changes.plan(_wanted(topic), loads)
             except TopicError as error:
-                works.append(_at_once(_not_created(topic.name, error.code, error.text)))
+                works.append(_immediate(_not_created(topic.name, error.code, error.text)))
             else:
                 names[alike(topic.name)] = topic.name
                 works.append(self._create(record, timeout_s, stored))
-        answers += await _some_at_once(works)
-        await self._let_spread(stored)
+        answers += await _gather_bounded(works)
+        await self._wait_until_shown(stored)
         return CreateTopicsResponse(throttle_time_ms=0, topics=answers)
 
     async def _create(
         self, record: TopicRecord, timeout_s: float | None, stored: list[TopicRecord]
     ) -> _Created:
-        """Store a planned topic, unless there is no time to; return its answer."""
+        """Store a planned topic, unless `timeout_s` is None; return its answer."""
         if timeout_s is not None:
             try:
                 record = await self._changes.store(record, timeout_s)
@@ -147,7 +148,7 @@ class TopicAdmin:
 
     async def create_partitions(self, request: ApiMessage, context: RequestContext) -> ApiMessage:
         """Answer CreatePartitions."""
-        assert isinstance(request, CreatePartitionsRequest), "the dispatcher goes by the API"
+        assert isinstance(request, CreatePartitionsRequest), "the dispatcher selects by API"
         del context
         loads = self._changes.loads()
         stored: list[TopicRecord] = []
@@ -166,12 +167,12 @@ class TopicAdmin:
                     leaders = _first_brokers([each.broker_ids for each in topic.assignments])
                 planned = self._changes.plan_partitions(topic.name, topic.count, leaders, loads)
             except TopicError as error:
-                works.append(_at_once(_not_grown(topic.name, error.code, error.text)))
+                works.append(_immediate(_not_grown(topic.name, error.code, error.text)))
             else:
                 planned = [] if request.validate_only else planned
                 works.append(self._grow(topic.name, topic.count, planned, stored))
-        answers += await _some_at_once(works)
-        await self._let_spread(stored)
+        answers += await _gather_bounded(works)
+        await self._wait_until_shown(stored)
         return CreatePartitionsResponse(throttle_time_ms=0, results=answers)
 
     async def _grow(
@@ -189,7 +190,7 @@ class TopicAdmin:
 
     async def delete_topics(self, request: ApiMessage, context: RequestContext) -> ApiMessage:
         """Answer DeleteTopics, by name or by id."""
-        assert isinstance(request, DeleteTopicsRequest), "the dispatcher goes by the API"
+        assert isinstance(request, DeleteTopicsRequest), "the dispatcher selects by API"
         asked: Iterable[_AskedDeletion]
         if context.api_version >= BY_ID_VERSION:
             asked = [_AskedDeletion(each.name, each.topic_id) for each in request.topics]
@@ -200,15 +201,15 @@ class TopicAdmin:
         for each, count in Counter(asked).items():
             if count > 1:
                 text = "the topic is named more than once"
-                works.append(_at_once(_not_deleted(each, ErrorCode.INVALID_REQUEST, text)))
+                works.append(_immediate(_not_deleted(each, ErrorCode.INVALID_REQUEST, text)))
             else:
                 works.append(self._delete(each, deleted))
-        answers = await _some_at_once(works)
-        await self._let_spread(deleted)
+        answers = await _gather_bounded(works)
+        await self._wait_until_shown(deleted)
         return DeleteTopicsResponse(throttle_time_ms=0, responses=answers)
 
-    async def _let_spread(self, records: Sequence[TopicRecord]) -> None:
-        """Wait until those whom the client asks next know as much as this broker."""
+    async def _wait_until_shown(self, records: Sequence[TopicRecord]) -> None:
+        """Wait until the other brokers show the changes too."""
         if self._spreading is not None:
             await self._spreading.wait(records)
 
@@ -233,7 +234,7 @@ class TopicAdmin:
 
 
 def _wanted(topic: _Creatable) -> NewTopic:
-    """Return what CreateTopics asks for. Raises TopicError."""
+    """Return the topic that CreateTopics requests. Raises TopicError."""
     configs: dict[str, str] = {}
     for each in topic.configs:
         if each.value is None:
@@ -242,11 +243,11 @@ def _wanted(topic: _Creatable) -> NewTopic:
     if not topic.assignments:
         return NewTopic(topic.name, topic.num_partitions, topic.replication_factor, configs=configs)
     if topic.num_partitions != -1 or topic.replication_factor != -1:
-        text = "with assignments, the numbers of partitions and replicas are both -1"
+        text = "with assignments, the number of partitions and the replication factor must be -1"
         raise TopicError(ErrorCode.INVALID_REQUEST, text)
     rows = sorted(topic.assignments, key=lambda each: each.partition_index)
     if [each.partition_index for each in rows] != list(range(len(rows))):
-        text = "assignments number the partitions from 0 on, each once"
+        text = "assignments must name each partition from 0 on exactly once"
         raise TopicError(ErrorCode.INVALID_REPLICATION_ASSIGNMENT, text)
     brokers = [each.broker_ids for each in rows]
     leaders = _first_brokers(brokers)
@@ -254,12 +255,12 @@ def _wanted(topic: _Creatable) -> NewTopic:
 
 
 def _first_brokers(assigned: Sequence[Sequence[int]]) -> list[int]:
-    """Return the first broker of each list, which all have one length. Raises TopicError."""
+    """Return the first broker of each list. Raises TopicError if the lists differ in length."""
     text = ""
     if not all(assigned):
         text = "an assignment names no broker"
     elif any(len(brokers) != len(assigned[0]) for brokers in assigned):
-        text = "assignments of one topic name equally many brokers"
+        text = "the assignments of a topic must all have the same number of brokers"
     elif any(len(dict.fromkeys(brokers)) != len(brokers) for brokers in assigned):
         text = "an assignment names a broker twice"
     if text:
@@ -292,12 +293,12 @@ def _seconds(timeout_ms: int) -> float:
     return min(max(timeout_ms, 0) / 1000, TIMEOUT_S_MAX)
 
 
-async def _at_once(answer: Answer) -> Answer:
+async def _immediate(answer: Answer) -> Answer:
     return answer
 
 
-async def _some_at_once(works: Iterable[Awaitable[Answer]]) -> list[Answer]:
-    """Return what each does, in order; CHANGES_AT_ONCE_MAX are under way at a time."""
+async def _gather_bounded(works: Iterable[Awaitable[Answer]]) -> list[Answer]:
+    """Return the results in order; at most CHANGES_AT_ONCE_MAX run at the same time."""
     slots = asyncio.Semaphore(CHANGES_AT_ONCE_MAX)
 
     async def one(work: Awaitable[Answer]) -> Answer:

@@ -1,6 +1,6 @@
-"""Gathers what answers the administration of topics, for each API key.
+"""Table of the handlers of the administration APIs.
 
-Leaves the answers to the modules that it names, and calling them to `dispatch.py`.
+Leaves the answers to the modules that it imports, and calling them to `dispatch.py`.
 """
 
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ from metadata.topics.topic_store import TopicStore
 
 @dataclass(frozen=True, slots=True)
 class AdminParts:
-    """What the administration of topics works with; whoever made each part also ends it."""
+    """Parts that the administration handlers use. The creator of each part also closes it."""
 
     view: ClusterView
     topics: TopicStore
@@ -39,8 +39,8 @@ class AdminParts:
 
 
 def handlers(parts: AdminParts) -> dict[int, Handler]:
-    """Return what answers each API: all but Metadata answer with messages, that one with bytes
-    where it can.
+    """Return the handler of each API key. All return messages, except that Metadata returns
+    encoded bytes where it can.
     """
     view, manager, changes, config = parts.view, parts.manager, parts.changes, parts.config
     replicas = ReplicaView(view, manager, parts.numbers, parts.bookies, config.topic_defaults)

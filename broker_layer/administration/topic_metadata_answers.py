@@ -1,11 +1,11 @@
-"""Answers Metadata: which topics there are, who leads their partitions, and where the brokers are.
+"""Handler of Metadata: topics, leaders of their partitions, and addresses of the brokers.
 
-Leaves what is known to `cluster_view.py`, replicas to `shown_replicas.py`, and making topics that
-are asked for to `topic_changes.py`.
+Leaves the state of the cluster to `cluster_view.py`, replicas to `shown_replicas.py`, and creating
+requested topics to `topic_changes.py`.
 
-Invariants: leader epochs of a partition never go back between two answers of one broker; an answer
-about all topics is encoded once for each version, listener and change of the view, and is at most
-CACHE_S old as to replicas.
+Invariants: the leader epoch of a partition never decreases between two answers of one broker. An
+answer about all topics is encoded once for each version, listener and change of the view; its
+replicas are at most CACHE_S seconds old.
 
 Source: KIP-4, KIP-392 (offline replicas), KIP-516 (topic ids).
 """
@@ -35,7 +35,7 @@ CACHE_S: Final = 1.0
 CACHED_MAX: Final = 32
 CREATION_TIMEOUT_S: Final = 5.0
 NULLABLE_NAMES_VERSION: Final = 12
-"""The first version in which a topic that only has an id may have no name."""
+"""First version in which the name is null for a topic that is known by its id only."""
 
 _Broker = MetadataResponse.MetadataResponseBroker
 _Topic = MetadataResponse.MetadataResponseTopic
@@ -51,7 +51,7 @@ class _Cached:
 
 
 class MetadataAnswers:
-    """Answers Metadata for one broker."""
+    """Handler of Metadata for one broker."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class MetadataAnswers:
 
     async def answer(self, request: ApiMessage, context: RequestContext) -> ApiMessage | bytes:
         """Answer Metadata."""
-        assert isinstance(request, MetadataRequest), "the dispatcher goes by the API"
+        assert isinstance(request, MetadataRequest), "the dispatcher selects by API"
         asked = request.topics
         if asked is None or (context.api_version == 0 and not asked):
             return self._all(context)

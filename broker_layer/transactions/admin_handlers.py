@@ -35,14 +35,14 @@ class AdminHandlers:
 
     async def describe(self, request: ApiMessage, context: RequestContext) -> ApiMessage:
         """Answer DescribeTransactions."""
-        assert isinstance(request, DescribeTransactionsRequest), "the dispatcher goes by the API"
+        assert isinstance(request, DescribeTransactionsRequest), "the dispatcher selects by API"
         del context
         states = [self._described(each) for each in dict.fromkeys(request.transactional_ids)]
         return DescribeTransactionsResponse(transaction_states=states)
 
     async def list_all(self, request: ApiMessage, context: RequestContext) -> ApiMessage:
         """Answer ListTransactions, for the partitions that this broker leads."""
-        assert isinstance(request, ListTransactionsRequest), "the dispatcher goes by the API"
+        assert isinstance(request, ListTransactionsRequest), "the dispatcher selects by API"
         del context
         unknown = [name for name in request.state_filters if name not in _STATES]
         try:

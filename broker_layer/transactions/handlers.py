@@ -108,7 +108,7 @@ class ProducerHandlers:
 
     async def init_producer_id(self, request: ApiMessage, context: RequestContext) -> ApiMessage:
         """Answer InitProducerId."""
-        assert isinstance(request, InitProducerIdRequest), "the dispatcher goes by the API"
+        assert isinstance(request, InitProducerIdRequest), "the dispatcher selects by API"
         try:
             identity = await self._coordinator.init_producer_id(
                 request.transactional_id,
@@ -128,7 +128,7 @@ class ProducerHandlers:
 
     async def add_partitions(self, request: ApiMessage, context: RequestContext) -> ApiMessage:
         """Answer AddPartitionsToTxn; up to version 3 producers ask, above brokers do."""
-        assert isinstance(request, AddPartitionsToTxnRequest), "the dispatcher goes by the API"
+        assert isinstance(request, AddPartitionsToTxnRequest), "the dispatcher selects by API"
         if context.api_version < BATCH_VERSION:
             claim = Claim(
                 request.v3_and_below_transactional_id,
@@ -149,7 +149,7 @@ class ProducerHandlers:
 
     async def add_offsets(self, request: ApiMessage, context: RequestContext) -> ApiMessage:
         """Answer AddOffsetsToTxn: the transaction gets the partition with the group's offsets."""
-        assert isinstance(request, AddOffsetsToTxnRequest), "the dispatcher goes by the API"
+        assert isinstance(request, AddOffsetsToTxnRequest), "the dispatcher selects by API"
         claim = Claim(request.transactional_id, request.producer_id, request.producer_epoch)
         count = self._group_partition_count()
         if count == 0:
@@ -160,7 +160,7 @@ class ProducerHandlers:
 
     async def end(self, request: ApiMessage, context: RequestContext) -> ApiMessage:
         """Answer EndTxn."""
-        assert isinstance(request, EndTxnRequest), "the dispatcher goes by the API"
+        assert isinstance(request, EndTxnRequest), "the dispatcher selects by API"
         claim = Claim(request.transactional_id, request.producer_id, request.producer_epoch)
         code = await _code_of(self._coordinator.end(claim, committed=request.committed))
         return EndTxnResponse(error_code=_known_to(code, context, FENCED_VERSION))

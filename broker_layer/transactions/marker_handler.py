@@ -39,7 +39,7 @@ class MarkerHandler:
 
     async def write_markers(self, request: ApiMessage, context: RequestContext) -> ApiMessage:
         """Answer WriteTxnMarkers."""
-        assert isinstance(request, WriteTxnMarkersRequest), "the dispatcher goes by the API"
+        assert isinstance(request, WriteTxnMarkersRequest), "the dispatcher selects by API"
         is_admitted = self._order.admit(context.client_id)
         writes: list[Write] = []
         for marker in request.markers:

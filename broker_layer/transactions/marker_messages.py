@@ -47,7 +47,7 @@ class PeerMarkers:
             response = decode_response(ApiKey.WRITE_TXN_MARKERS, VERSION, answer)
         except FrameError as error:
             raise PeerError(f"broker {address.broker_id}: {error}") from error
-        assert isinstance(response, WriteTxnMarkersResponse), "the codec goes by the API"
+        assert isinstance(response, WriteTxnMarkersResponse), "the codec selects by API"
         return _codes_in(response, markers)
 
 

@@ -191,7 +191,7 @@ class TransactionVerifier:
             response = decode_response(ApiKey.ADD_PARTITIONS_TO_TXN, VERSION, answer)
         except FrameError as error:
             raise PeerError(f"broker {leader.broker_id}: {error}") from error
-        assert isinstance(response, AddPartitionsToTxnResponse), "the codec goes by the API"
+        assert isinstance(response, AddPartitionsToTxnResponse), "the codec selects by API"
         if response.error_code:
             return dict.fromkeys(partitions, code_of(response.error_code))
         return _codes_in(response, claim)
