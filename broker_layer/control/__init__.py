@@ -1,1 +1,1 @@
-"""Who leads which partition: the view of the cluster, the controller, and what a broker holds."""
+"""Leadership of partitions: the view of the cluster, the controller, and the held partitions."""

@@ -1,9 +1,9 @@
-"""Plans which broker leads which partition: for new topics, and after brokers came, went or leave.
+"""Planning of partition leaders, for new topics and after the set of brokers changed.
 
-Leaves storing a plan, and saying when one is due, to `controller.py`.
+Leaves storing a plan, and the time of planning, to `controller.py`.
 
-Invariants: pure; a plan names only brokers that are up and not leaving; it depends on nothing but
-its arguments, so that planning again what was stored changes nothing.
+Invariants: pure; a plan names only brokers that are up and not leaving; it depends only on its
+arguments, so a plan for a result that is already stored is empty.
 
 Source: topics design, "The mapping", controller.
 """
@@ -15,14 +15,14 @@ from typing import Final
 from metadata.topics.topic import NO_LEADER, PartitionLeadership, TopicRecord
 
 IMBALANCE_SHARE: Final = 0.1
-"""How far, of its fair share, a broker may be above it before partitions are moved away."""
+"""Maximum excess of a broker's load over the fair share, as a fraction of the fair share."""
 
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A partition is to get another leader, or the same one in a new epoch.
+    """A planned change of a partition's leader: another leader, or the same one in a new epoch.
 
-    It holds for exactly the leadership that was seen; `makes_preferred` moves it for good.
+    It applies only to the leadership `seen`. `makes_preferred` makes the leader the preferred one.
     """
 
     topic: str
@@ -37,13 +37,13 @@ Plan = Sequence[Move]
 
 @dataclass(slots=True)
 class Loads:
-    """How many partitions each broker that may lead leads, while a plan is being made."""
+    """Number of partitions that each eligible broker leads, updated during planning."""
 
     counts: dict[int, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, topics: Iterable[TopicRecord], brokers: Iterable[int]) -> "Loads":
-        """Count what the given brokers lead now."""
+        """Count the partitions that the given brokers lead now."""
         loads = cls(dict.fromkeys(sorted(brokers), 0))
         for _, _, leadership in partitions_of(topics):
             if leadership.leader in loads.counts:
@@ -51,7 +51,7 @@ class Loads:
         return loads
 
     def take_least(self, preferred: int = NO_LEADER) -> int:
-        """Return `preferred` if it may lead, else the one that leads least, and count it."""
+        """Return and count `preferred` if it may lead, else the broker with the least load."""
         if preferred in self.counts:
             chosen = preferred
         else:
@@ -60,7 +60,7 @@ class Loads:
         return chosen
 
     def by_load(self) -> list[int]:
-        """Return the brokers, those that lead least first."""
+        """Return the brokers in ascending order of load."""
         return sorted(self.counts, key=lambda broker: (self.counts[broker], broker))
 
 
@@ -75,9 +75,9 @@ def partitions_of(
 
 
 def spread(count: int, loads: Loads) -> list[int]:
-    """Return the leaders of `count` new partitions: round-robin, from who leads least on."""
+    """Return the leaders of `count` new partitions: round-robin in ascending order of load."""
     order = loads.by_load()
-    assert order, "some broker is up"
+    assert order, "at least one broker is up"
     leaders = [order[number % len(order)] for number in range(count)]
     for leader in leaders:
         loads.counts[leader] += 1
@@ -87,10 +87,11 @@ def spread(count: int, loads: Loads) -> list[int]:
 def plan_leaders(
     topics: Iterable[TopicRecord], may_lead: Sequence[int], alive: Sequence[int]
 ) -> Plan:
-    """Give a leader to every partition whose leader is gone or leaves, all in one pass.
+    """Plan a leader for each partition whose leader is gone or leaving, all in one pass.
 
-    `alive` are the brokers that are up; `may_lead` those of them that are not leaving. Where nobody
-    may lead, a leaving broker keeps what it has, and what a dead one led gets NO_LEADER.
+    `alive` are the brokers that are up; `may_lead` those of them that are not leaving. If
+    `may_lead` is empty, a leaving broker keeps its partitions, and those of a dead one get
+    NO_LEADER.
     """
     known = list(topics)
     loads = Loads.of(known, may_lead)
@@ -110,7 +111,7 @@ def plan_leaders(
 
 
 def plan_new_epochs(topics: Iterable[TopicRecord], restarted: int) -> Plan:
-    """Give a new epoch to all that a broker leads that was started anew: its logs are gone."""
+    """Plan a new epoch for each partition of a broker that restarted and so lost its open logs."""
     return [
         Move(topic, partition, seen, restarted)
         for topic, partition, seen in partitions_of(topics)
@@ -119,8 +120,8 @@ def plan_new_epochs(topics: Iterable[TopicRecord], restarted: int) -> Plan:
 
 
 def plan_preferred(topics: Iterable[TopicRecord], settled: Sequence[int], limit: int) -> Plan:
-    """Take up to `limit` partitions back to their preferred brokers, as far as those are settled:
-    up for a while, and not leaving.
+    """Plan up to `limit` moves of partitions back to their preferred brokers. Those must be
+    settled: up for a while, and not leaving.
     """
     ready = frozenset(settled)
     moves: list[Move] = []
@@ -133,12 +134,12 @@ def plan_preferred(topics: Iterable[TopicRecord], settled: Sequence[int], limit:
 
 
 def plan_balance(topics: Iterable[TopicRecord], settled: Sequence[int], limit: int) -> Plan:
-    """Move up to `limit` partitions for good from brokers that lead too many to those that lead
-    few, such as new ones; nothing while all are near their fair share.
+    """Plan up to `limit` permanent moves from brokers that lead many partitions to those that lead
+    few, such as new ones. Plan nothing while all are near their fair share.
     """
     known = list(topics)
     loads = Loads.of(known, settled)
-    if len(loads.counts) < 2:  # noqa: PLR2004 - nobody to move anything to
+    if len(loads.counts) < 2:  # noqa: PLR2004 - no other broker to move to
         return []
     fair = sum(loads.counts.values()) / len(loads.counts)
     if max(loads.counts.values()) <= fair * (1 + IMBALANCE_SHARE) + 1:
@@ -158,7 +159,7 @@ def plan_balance(topics: Iterable[TopicRecord], settled: Sequence[int], limit: i
 
 
 def apply_moves(record: TopicRecord, moves: Sequence[Move]) -> TopicRecord | None:
-    """Return a topic with the moves made that still apply to it; None if none does."""
+    """Return a topic after the moves that still apply to it; None if none does."""
     leaders: dict[int, int] = {}
     preferred: dict[int, int] = {}
     for move in moves:
@@ -174,7 +175,7 @@ def apply_moves(record: TopicRecord, moves: Sequence[Move]) -> TopicRecord | Non
 
 
 def moves_by_topic(plan: Plan) -> Mapping[str, list[Move]]:
-    """Return the moves of a plan, those of a topic together."""
+    """Return the moves of a plan, grouped by topic."""
     grouped: dict[str, list[Move]] = {}
     for move in plan:
         grouped.setdefault(move.topic, []).append(move)

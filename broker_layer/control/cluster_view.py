@@ -1,10 +1,11 @@
-"""Shows a broker what the cluster is: topics, brokers, controller, and who reports to be in sync.
+"""View of the cluster in one broker: topics, brokers, controller, and reports of in-sync replicas.
 
-Leaves reading topics to `topic_follower.py`, the other stored values to `metadata`, and changing
-any of it to `controller.py` and `topic_changes.py`.
+Leaves reading topics to `topic_follower.py`, the other stored values to `metadata`, and changes of
+them to `controller.py` and `topic_changes.py`.
 
-Invariants: what is shown was stored at some time; after the session lapsed, `lease` says so until
-all topics were read again; `epoch` grows with every change that a client can see.
+Invariants: each value in the view was stored at some time. After a lapse of the session,
+`lease.has_lapsed` is true until all topics have been read again. `epoch` increases with each change
+that a client can see.
 
 Source: topics design, "The mapping".
 """
@@ -30,29 +31,29 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class TopicChanged:
-    """A topic is there that was not, or changed, or was marked as deleted, or is gone."""
+    """A topic was created, changed, marked as deleted, or removed."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class BrokersChanged:
-    """A broker came, went, or says something else of itself."""
+    """A broker joined, left, or changed its registration."""
 
 
 @dataclass(frozen=True, slots=True)
 class ControllerChanged:
-    """Another broker is the controller, or none."""
+    """Another broker became the controller, or there is none."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReportsChanged:
-    """A leader reports other replicas in sync."""
+    """A leader reported another set of in-sync replicas."""
 
 
 @dataclass(frozen=True, slots=True)
 class ViewSettled:
-    """Every topic that is known to have changed was read: the first time, the view is complete."""
+    """All topics that are known to have changed were read. The first event completes the view."""
 
 
 ViewEvent = TopicChanged | BrokersChanged | ControllerChanged | ReportsChanged | ViewSettled
@@ -61,7 +62,7 @@ ViewCallback = Callable[[ViewEvent], None]
 
 @dataclass(frozen=True, slots=True)
 class ViewSources:
-    """What a view is made of; each is started and closed by whoever made it."""
+    """Sources of a view. The creator of each also starts and closes it."""
 
     store: MetadataStore
     topics: TopicStore
@@ -71,7 +72,7 @@ class ViewSources:
 
 
 class ClusterView:
-    """The cluster as last read, followed from `start` until `aclose`."""
+    """The cluster as last read; updated from `start` until `aclose`."""
 
     def __init__(self, sources: ViewSources, rng: Random, *, session_timeout_s: float) -> None:
         self.epoch = 0
@@ -90,7 +91,7 @@ class ClusterView:
         self._cancels: list[Cancel] = []
 
     def start(self) -> None:
-        """Begin to follow; needs no answer from the store."""
+        """Begin to follow changes; do not wait for the store."""
         self._cancels = [
             self._sources.store.on_session(self._session_changed),
             self._sources.brokers.on_change(lambda *_: self._tell(BrokersChanged())),
@@ -100,18 +101,18 @@ class ClusterView:
         self._follower.start()
 
     async def aclose(self) -> None:
-        """Stop following."""
+        """Stop following changes."""
         for cancel in self._cancels:
             cancel()
         self.lease.close()
         await self._follower.aclose()
 
     def on_event(self, callback: ViewCallback) -> Cancel:
-        """Call back with each change, after the view shows it."""
+        """Register a callback for changes; it is called after the view shows the change."""
         return self._callbacks.add(callback)
 
     def learn(self, record: TopicRecord) -> None:
-        """Take note of a topic that this broker just stored."""
+        """Record a topic that this broker just stored."""
         self._follower.learn(record)
 
     # -- topics ----------------------------------------------------------------------------------
@@ -123,7 +124,7 @@ class ClusterView:
 
     @property
     def deleting(self) -> Mapping[str, TopicRecord]:
-        """The topics that are marked as deleted and not gone yet."""
+        """The topics that are marked as deleted but not erased yet."""
         return MappingProxyType(self._deleting)
 
     def topic_name_of(self, topic_id: bytes) -> str | None:
@@ -136,7 +137,7 @@ class ClusterView:
         return None if record is None else record.topic_id
 
     def leader_of(self, topic: str, partition: int) -> tuple[int, int] | None:
-        """Return a partition's leader, NO_LEADER for none, and leader epoch; None if there is no
+        """Return a partition's leader (NO_LEADER for none) and leader epoch; None if there is no
         such partition.
         """
         record = self._topics.get(topic)
@@ -154,13 +155,13 @@ class ClusterView:
 
     @property
     def controller_id(self) -> int:
-        """The broker that is the controller, NO_LEADER if none is known."""
+        """The id of the controller; NO_LEADER if none is known."""
         controller_id = self._sources.election.controller_id
         return NO_LEADER if controller_id is None else controller_id
 
     @property
     def reports(self) -> InSyncView:
-        """What leaders report of their partitions' replicas."""
+        """The leaders' reports about the replicas of their partitions."""
         return self._sources.reports
 
     def may_lead(self) -> list[int]:
@@ -168,7 +169,7 @@ class ClusterView:
         return sorted(i for i, registration in self.brokers.items() if not registration.is_leaving)
 
     def address_of(self, broker_id: int, listener: str) -> tuple[str, int] | None:
-        """Return where clients of a listener reach a broker; None if they cannot."""
+        """Return the host and port of a broker for clients of a listener; None if it has none."""
         registration = self.brokers.get(broker_id)
         for each in registration.listeners if registration is not None else ():
             if each.name == listener:
@@ -176,11 +177,11 @@ class ClusterView:
         return None
 
     def rack_of(self, broker_id: int) -> str | None:
-        """Return the rack that a broker is in; None if it does not say, or is not up."""
+        """Return the rack of a broker; None if it states none, or is not up."""
         registration = self.brokers.get(broker_id)
         return None if registration is None else registration.rack or None
 
-    # -- what changes ----------------------------------------------------------------------------
+    # -- changes ---------------------------------------------------------------------------------
 
     def _topic_changed(self, name: str, record: TopicRecord | None) -> None:
         old = self._topics.pop(name, None)

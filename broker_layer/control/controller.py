@@ -1,9 +1,10 @@
-"""Keeps every partition led, while this broker is the controller.
+"""Controller: assigns a leader to each partition while this broker is the elected controller.
 
-Leaves whom to name to `assignment.py`, taking partitions over to the brokers that are named, and
-the ledgers of deleted topics, and of none, to `topic_erasing.py` and `ledger_sweeping.py`.
+Leaves the choice of leaders to `assignment.py`, and taking partitions over to the chosen brokers.
+Leaves the ledgers of deleted topics to `topic_erasing.py`, and ledgers that no partition lists to
+`ledger_sweeping.py`.
 
-Invariants: acts only while it holds the election and its view is whole; a change is stored only if
+Invariants: it acts only while it is elected and its view is complete. A change is stored only if
 the leadership is still the one that it was planned for, so two controllers at once do no harm.
 
 Source: topics design, "What a takeover does".
@@ -54,7 +55,7 @@ _log = logging.getLogger("quire.broker.controller")
 
 @dataclass(frozen=True, slots=True)
 class ControllerParts:
-    """What a controller works with; each is started and closed by whoever made it."""
+    """Parts that a controller uses. The creator of each part also starts and closes it."""
 
     view: ClusterView
     topics: TopicStore
@@ -65,7 +66,7 @@ class ControllerParts:
 
 
 class Controller:
-    """One broker's part in the control of the cluster, from `start` until `aclose`."""
+    """One broker's candidate for control of the cluster, from `start` until `aclose`."""
 
     def __init__(self, parts: ControllerParts, config: ControlConfig) -> None:
         self._parts = parts
@@ -79,7 +80,7 @@ class Controller:
         self._cancels: list[Cancel] = []
         self._tasks: list[asyncio.Task[None]] = []
         self.moves_stored = 0
-        """Leaderships that this broker changed as the controller."""
+        """Number of leaderships that this broker changed as the controller."""
 
     def start(self) -> None:
         """Begin to act whenever this broker is the controller."""
@@ -91,7 +92,7 @@ class Controller:
         self._act()
 
     async def aclose(self) -> None:
-        """Stop acting; the election is left to whoever owns it."""
+        """Stop acting; do not close the election."""
         for cancel in self._cancels:
             cancel()
         for task in self._tasks:
@@ -112,16 +113,16 @@ class Controller:
                 if name in self._parts.view.deleting:
                     self._erase_wake.set()
                 if self._is_led(name):
-                    return  # whatever changed, its leaders are as they should be
+                    return  # all its leaders are still eligible
             case ViewSettled() if self._since_s is not None:
                 self._erase_wake.set()
-                return  # what changed was told topic by topic
+                return  # each changed topic had its own event
             case _:
                 pass
         self._act()
 
     def _is_led(self, name: str) -> bool:
-        """Tell whether nobody who is gone, or leaves, is to lead a partition of a topic."""
+        """Return whether all leaders of a topic's partitions are up and not leaving."""
         record = self._parts.view.topics.get(name)
         may_lead = dict.fromkeys(self._parts.view.may_lead())
         return record is None or all(each.leader in may_lead for each in record.partitions)
@@ -143,13 +144,13 @@ class Controller:
             try:
                 delay_s = await self._step()
                 pauses.count = 0
-            except Exception as error:  # noqa: BLE001 - whatever it is, partitions need leaders
+            except Exception as error:  # noqa: BLE001 - partitions need leaders after any error
                 level = logging.WARNING if isinstance(error, MetadataError) else logging.ERROR
-                _log.log(level, "leaders were not changed, trying again: %s", error)
+                _log.log(level, "leaders were not changed, retrying: %s", error)
                 delay_s = pauses.next_s()
 
     async def _step(self) -> float:
-        """Do what is due; return in how many seconds something may be due without an event."""
+        """Do what is due; return the seconds until the next step is due without an event."""
         now = asyncio.get_running_loop().time()
         if not self.is_active:
             self._since_s = None
@@ -186,7 +187,7 @@ class Controller:
                 self._incarnations[broker_id] = brokers[broker_id].incarnation
 
     def _assembly_left_s(self, now: float) -> float:
-        """Return how long to wait for more brokers, because the cluster as a whole is starting."""
+        """Return the seconds to wait for more brokers if the complete cluster is starting."""
         assert self._since_s is not None
         left_s = self._since_s + self._config.assembly_s - now
         if left_s <= 0:
@@ -199,7 +200,7 @@ class Controller:
         return 0.0 if is_led or not leaders else left_s
 
     def _plan_restarted(self) -> Plan:
-        """Plan for brokers that came back, with another incarnation, before they were missed."""
+        """Plan new epochs for brokers that restarted faster than their registrations expired."""
         plan: list[Plan] = []
         for broker_id, registration in self._parts.view.brokers.items():
             if self._incarnations[broker_id] != registration.incarnation:
@@ -245,7 +246,7 @@ class Controller:
     # -- deleted topics --------------------------------------------------------------------------
 
     async def _erase(self) -> None:
-        """Erase deleted topics one after the other, small ones first: names are waited for."""
+        """Erase deleted topics in sequence, small ones first: clients wait to reuse the names."""
         pauses = Pauses(self._parts.rng, max_s=ERASE_PAUSE_MAX_S)
         erased: dict[str, TopicId] = {}  # until the view shows it too
         while True:
@@ -258,21 +259,21 @@ class Controller:
                     await self._parts.eraser.erase(record)
                     erased[record.name] = record.topic_id
                     pauses.count = 0
-                except Exception as error:  # noqa: BLE001 - whatever fails is tried again later
-                    _log.warning("topic %s is not erased yet: %s", record.name, error)
+                except Exception as error:  # noqa: BLE001 - any failure is retried later
+                    _log.warning("topic %s is not erased yet, retrying: %s", record.name, error)
                     self._erase_wake.set()
                     await asyncio.sleep(pauses.next_s())
             deleting = self._parts.view.deleting
             erased = {name: each for name, each in erased.items() if name in deleting}
 
     def _next_to_erase(self, passed: Mapping[str, TopicId]) -> TopicRecord | None:
-        """Return the smallest deleted topic that was not tried yet; None if there is none."""
+        """Return the smallest deleted topic that is not in `passed`; None if there is none."""
         deleting = self._parts.view.deleting.values()
         due = (each for each in deleting if passed.get(each.name) != each.topic_id)
         return min(due, key=lambda each: (len(each.partitions), each.name), default=None)
 
     async def _sweep(self) -> None:
-        """Delete at intervals what leaders that died have left behind."""
+        """Delete, at intervals, unlisted ledgers that dead leaders left."""
         while True:
             await asyncio.sleep(self._config.sweep_interval_s)
             if not self.is_active:
@@ -280,6 +281,8 @@ class Controller:
             try:
                 count = await self._parts.sweeper.sweep()
             except (LedgerError, MetadataError) as error:
-                _log.warning("ledgers that nobody lists are looked for later: %s", error)
+                _log.warning(
+                    "the search for unlisted ledgers failed and runs again later: %s", error
+                )
             else:
-                _log.info("%d ledgers that nobody lists were deleted", count)
+                _log.info("%d ledgers that no partition lists were deleted", count)

@@ -1,11 +1,11 @@
-"""Takes one partition over, holds it, and gives it up, as the cluster's record says.
+"""Takeover, holding and closing of one partition, as the cluster's record demands.
 
-Leaves what is held (a topic's log, a coordinator's state) to whoever opens it, and which epochs
-there are to `partition_manager.py`.
+Leaves the held object (a topic's log, a coordinator's state) to `partition_opening.py`, and the
+supply of new epochs to `partition_manager.py`.
 
-Invariants: at most one thing is held at a time, and what was held is closed before the next is
-opened; an epoch whose log failed, or that was claimed before, is never tried again: a new one is
-asked for; while nothing is held, `status` says why and since when.
+Invariants: at most one object is held at a time, and it is closed before the next is opened. An
+epoch whose log failed, or that was claimed before, is never tried again: a new one is requested.
+While nothing is held, `status` states since when, and the reason.
 
 Source: topics design, "What a takeover does".
 """
@@ -29,32 +29,33 @@ from metadata.topics.partition_store import PartitionKey
 
 ATTEMPT_PAUSE_FIRST_S: Final = 0.1
 OFFLINE_AFTER_S: Final = 5.0
-"""A partition that could not be taken over for so long has no leader, as far as clients see."""
+"""Time of failed takeover attempts, in seconds, after which clients see no leader."""
 SERVED_WELL_S: Final = 10.0
-"""A log that fails sooner than this is opened anew after a pause, a longer one each time."""
+"""A log that fails within this time, in seconds, is reopened after a pause, longer each time."""
 
 _log = logging.getLogger("quire.broker.partitions")
 
 
 class Held(Protocol):
-    """What a broker holds of a partition that it took over."""
+    """An object that serves a partition after its takeover."""
 
     async def aclose(self) -> None:
-        """Give it up in order; also after it failed."""
+        """Close it in order; also after it failed."""
         ...
 
 
 OpenHeld = Callable[[int, Callable[[str], None]], Awaitable[Held]]
-"""Takes a leader epoch and what is to be told, once, when it can go on no more, and why."""
+"""Opens a partition. Arguments: a leader epoch, and a callback. The opened object calls the
+callback once, with the reason, when it has failed."""
 
 
 class Stage(StrEnum):
-    """How far a partition is that this broker is to lead."""
+    """Progress of a partition that the record assigns to this broker."""
 
     LEADS = "leads"
     TAKES_OVER = "takes over"
     WAITS = "waits"
-    """An attempt failed, or a new epoch is needed: `reason` says why."""
+    """An attempt failed, or a new epoch is needed: `reason` states which."""
     GIVEN_UP = "given up"
 
 
@@ -63,22 +64,22 @@ TRIES: Final = (Stage.TAKES_OVER, Stage.WAITS)
 
 @dataclass(frozen=True, slots=True)
 class PartitionStatus:
-    """What this broker says of a partition; `reason` is for people."""
+    """State of a partition in this broker; `reason` is for operators."""
 
     stage: Stage
     epoch: int
     since_s: float
-    """The loop's time since when it leads, or tries to, or has given up."""
+    """The loop's time at which the broker began to lead, began to try, or gave the partition up."""
     reason: str = ""
 
     def is_offline(self, now_s: float) -> bool:
-        """Tell whether it was tried in vain for a while to take the partition over."""
+        """Return whether attempts to take the partition over have failed for OFFLINE_AFTER_S."""
         return self.stage in TRIES and bool(self.reason) and now_s - self.since_s >= OFFLINE_AFTER_S
 
 
 @dataclass(frozen=True, slots=True)
 class TakeOverLimits:
-    """What all partitions of a broker share when they are taken over."""
+    """Limits that the takeovers of a broker's partitions share."""
 
     slots: TakeOverSlots
     pause_max_s: float
@@ -87,7 +88,9 @@ class TakeOverLimits:
 
 
 class HeldPartition:
-    """One partition that this broker is, or was, to lead. Belongs to `PartitionManager`."""
+    """One partition that the record assigns, or assigned, to this broker. Used by
+    `PartitionManager`.
+    """
 
     def __init__(
         self,
@@ -100,11 +103,11 @@ class HeldPartition:
         self.topic = topic
         self.key = key
         self.held: Held | None = None
-        """What is held and has not failed."""
+        """The held object; None if there is none or it has failed."""
         self.wanted: int | None = None
-        """The epoch in which this broker is to lead; None: it is not."""
+        """The epoch in which this broker is to lead; None if it is not to lead."""
         self.spent = -1
-        """The last epoch that can be used no more."""
+        """The last epoch that cannot be used again."""
         self._open = open_held
         self._limits = limits
         self._on_epoch_needed = on_epoch_needed
@@ -119,7 +122,7 @@ class HeldPartition:
         self.leaderless_since_s = self._now()
 
     def want(self, epoch: int | None) -> None:
-        """Say in which epoch this broker leads; older epochs than known change nothing."""
+        """Set the epoch in which this broker is to lead; ignore epochs older than the known one."""
         if epoch == self.wanted or (
             epoch is not None and self.wanted is not None and epoch < self.wanted
         ):
@@ -130,19 +133,19 @@ class HeldPartition:
         self._kick()
 
     def fail(self, reason: str) -> None:
-        """Give up what is held, as if it had failed; it is taken over anew in another epoch."""
+        """Treat the held object as failed; the partition is then taken over in another epoch."""
         if self._opened is not None:
             self._failed(self._opened_epoch, reason)
 
     async def finished(self) -> None:
-        """Return once what was wanted last is done, or waits for a new epoch."""
+        """Return once the last `want` has been carried out, or waits for a new epoch."""
         while self._task is not None and not self._task.done():
             await asyncio.gather(self._task, return_exceptions=True)
 
     def _kick(self) -> None:
         self._kicked.set()
         if self._attempt is not None:
-            self._attempt.cancel()  # of an epoch that is not wanted any more
+            self._attempt.cancel()  # its epoch is not wanted any more
         if self._task is None or self._task.done():
             self._task = asyncio.get_running_loop().create_task(self._run())
 
@@ -168,7 +171,7 @@ class HeldPartition:
                 await self._take_over(wanted)
 
     async def _take_over(self, epoch: int) -> None:
-        """Try once; after a failure, pause until the next attempt is due."""
+        """Make one attempt; after a failure, pause until the next attempt is due."""
         async with self._limits.slots.taken():
             if self.wanted != epoch:
                 return
@@ -181,7 +184,7 @@ class HeldPartition:
             case asyncio.CancelledError():
                 return
             case TopicError(code=ErrorCode.FENCED_LEADER_EPOCH) as error:
-                # An attempt that failed may have claimed it: then people want to know why that did.
+                # An earlier failed attempt may have claimed it: then its reason is the one to show.
                 self._note(Stage.WAITS, epoch, self.status.reason or str(error))
                 self.spent = max(self.spent, epoch)
             case TopicError() | LedgerError() | MetadataError() as error:
@@ -208,7 +211,7 @@ class HeldPartition:
         self._note(Stage.WAITS, epoch, reason)
 
     async def _pause(self) -> None:
-        """Wait until the next attempt is due, or something else is wanted."""
+        """Wait until the next attempt is due, or until `want` or `fail` changes the goal."""
         try:
             async with asyncio.timeout(self._pauses.next_s()):
                 await self._kicked.wait()
@@ -220,7 +223,7 @@ class HeldPartition:
         self._note(Stage.LEADS, epoch, "")
 
     def _failed(self, epoch: int, reason: str) -> None:
-        """Take note that what was opened in an epoch goes on no more."""
+        """Record that the object opened in an epoch has failed."""
         self.spent = max(self.spent, epoch)
         if self._opened_epoch == epoch:
             self.held = None
@@ -241,7 +244,7 @@ class HeldPartition:
             await opened.aclose()
         except (TopicError, LedgerError, MetadataError) as error:
             _log.info("%s-%s was not closed in order: %s", self.topic, self.key.partition, error)
-        except Exception:  # noqa: BLE001 - else nobody would ever take the partition over again
+        except Exception:  # noqa: BLE001 - else the partition could not be taken over again
             _log.exception("giving up %s-%s failed", self.topic, self.key.partition)
 
     def _note(self, stage: Stage, epoch: int, reason: str) -> None:

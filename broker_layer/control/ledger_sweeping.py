@@ -1,14 +1,13 @@
-"""Deletes ledgers of partitions that no list names, and that none can come to name.
+"""Deletion of orphans: ledgers that no partition lists, and that none can list later.
 
-Leaves ledgers that are listed to retention and to `topic_erasing`, and when to sweep to
-`controller`.
+Leaves listed ledgers to retention and to `topic_erasing`, and the time of a sweep to `controller`.
 
-A leader creates a ledger before it lists it. If it dies in between, nobody knows of the ledger but
-the ledger itself, which tells its partition and the epoch of its leader. Once a later epoch was
-claimed, that leader's changes of the list are refused: what is not listed then never will be.
+A leader creates a ledger before it lists it. If it dies in between, no list names the ledger. Its
+own metadata still states its partition and the epoch of its leader. After a later epoch has been
+claimed, changes of the list by that leader are refused, so the ledger can never be listed.
 
-Invariants: a ledger is deleted only if its partition's list was claimed under a later epoch and
-does not name it, or is gone; at most `ledgers_per_s` are looked at.
+Invariants: a ledger is deleted only if its partition's list is gone, or was claimed under a later
+epoch and does not name the ledger. A sweep checks at most `ledgers_per_s`.
 
 Source: topics design, "The mapping"; protocol rules 1.2 and 10.1.
 """
@@ -29,7 +28,7 @@ from metadata.topics.partition_store import PartitionKey, PartitionStore
 from metadata.topics.topic import TOPIC_ID_BYTES, TopicId
 
 LISTS_KEPT_MAX: Final = 64
-"""Lists that are remembered while the ledgers are gone through."""
+"""Maximum number of lists that are cached during a sweep."""
 LEDGERS_PER_PAUSE: Final = 20
 
 _log = logging.getLogger("quire.broker.controller")
@@ -37,14 +36,14 @@ _log = logging.getLogger("quire.broker.controller")
 
 @dataclass(frozen=True, slots=True)
 class _Listed:
-    """What a partition's list said: ledgers of earlier epochs that it does not name are orphans."""
+    """A partition's list. Ledgers of earlier epochs that it does not name are orphans."""
 
     leader_epoch: int
     ledger_ids: frozenset[LedgerId]
 
 
 class LedgerSweeper:
-    """Goes through all ledgers, slowly."""
+    """Checks all ledgers at a limited rate and deletes the orphans."""
 
     def __init__(
         self, partitions: PartitionStore, client: LedgerClient, *, ledgers_per_s: float
@@ -55,14 +54,14 @@ class LedgerSweeper:
         self._lists: OrderedDict[PartitionKey, _Listed | None] = OrderedDict()
 
     async def sweep(self) -> int:
-        """Go through all ledgers once; return how many were deleted. Raises MetadataError,
-        LedgerError; nothing is lost by beginning again.
+        """Check all ledgers once; return the number of deleted ones. Raises MetadataError and
+        LedgerError; it is safe to start again.
         """
         self._lists.clear()
         seen = deleted = 0
         async for info in self._client.list_ledgers():
             if await self._is_orphan(info):
-                _log.info("ledger %s, which no partition lists, is deleted", info.id)
+                _log.info("deleting ledger %s, which no partition lists", info.id)
                 with contextlib.suppress(LedgerNotFoundError):
                     await self._client.delete_ledger(info.id)
                 deleted += 1
@@ -75,7 +74,7 @@ class LedgerSweeper:
     async def _is_orphan(self, info: LedgerInfo) -> bool:
         origin = _origin_of(info)
         if origin is None:
-            return False  # it belongs to somebody else
+            return False  # it is not a ledger of a partition
         key, epoch = origin
         if key not in self._lists:
             self._lists[key] = await self._read(key)
@@ -85,8 +84,8 @@ class LedgerSweeper:
         return listed is None or (epoch < listed.leader_epoch and info.id not in listed.ledger_ids)
 
     async def _read(self, key: PartitionKey) -> _Listed | None:
-        """Read a partition's list as of now, None if it is gone: a list is made before the first
-        ledger, and never made again.
+        """Read the present list of a partition. Return None if it is gone: a list is created before
+        the first ledger, and never created again.
         """
         try:
             record, _ = await self._partitions.get(key)
@@ -97,7 +96,7 @@ class LedgerSweeper:
 
 
 def _origin_of(info: LedgerInfo) -> tuple[PartitionKey, int] | None:
-    """Return the partition and the leader epoch that a ledger was created for, None if for none."""
+    """Return the partition and leader epoch that a ledger was created for; None if it has none."""
     named, epoch = info.metadata.get(PARTITION_METADATA), info.metadata.get(EPOCH_METADATA)
     if not isinstance(named, str) or not isinstance(epoch, str):
         return None

@@ -1,9 +1,9 @@
-"""Tells how many bookies are up, and under which numbers clients see them as replicas.
+"""Count of the live bookies, and the numbers under which clients see them as replicas.
 
-Leaves who is up to `metadata.registry.directory`, and the numbers to
+Leaves the list of live bookies to `metadata.registry.directory`, and assigning numbers to
 `metadata.topics.replica_numbers`.
 
-Invariant: a number is shown only of a bookie that is up.
+Invariant: only numbers of live bookies are shown.
 """
 
 import asyncio
@@ -21,7 +21,9 @@ _log = logging.getLogger("quire.broker.partitions")
 
 
 class LiveBookies:
-    """The bookies of a directory that somebody else started, from `start` until `aclose`."""
+    """The live bookies of a directory; their numbers are read from `start` until `aclose`. The
+    caller starts and closes the directory.
+    """
 
     def __init__(self, directory: BookieDirectory, numbers: ReplicaNumbers) -> None:
         self._directory = directory
@@ -31,13 +33,13 @@ class LiveBookies:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin to learn the numbers of bookies."""
+        """Begin to read the numbers of bookies."""
         self._cancel = self._directory.on_event(self._on_event)
         self._wake.set()
         self._task = asyncio.get_running_loop().create_task(self._learn())
 
     async def aclose(self) -> None:
-        """End that."""
+        """Stop reading them."""
         if self._cancel is not None:
             self._cancel()
         if self._task is not None:
@@ -45,11 +47,11 @@ class LiveBookies:
             await asyncio.gather(self._task, return_exceptions=True)
 
     def count(self) -> int:
-        """Return how many are up."""
+        """Return the number of bookies that are up."""
         return len(self._directory.bookies)
 
     def numbers(self) -> list[int]:
-        """Return the numbers, as far as they are known, in ascending order."""
+        """Return the known numbers in ascending order."""
         known = (self._numbers.known_number(each) for each in self._directory.bookies)
         return sorted(number for number in known if number is not None)
 

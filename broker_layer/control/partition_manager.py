@@ -1,11 +1,11 @@
-"""Leads what the cluster's record says that this broker leads: takes over, finds, gives up.
+"""Management of all partitions that the cluster's record assigns to this broker.
 
-Leaves one partition's steps to `held_partition.py`, what is opened to `partition_opening.py`, and
-who leads what to `controller.py`.
+Leaves the steps of one partition to `held_partition.py`, opening to `partition_opening.py`, and the
+choice of leaders to `controller.py`.
 
-Invariants: a log is found only while its epoch is the record's as last read, it has not failed and
-the session has not lapsed; whatever ends a log, this broker asks for a new epoch for itself, and
-only while the record still names it.
+Invariants: a log is found only while its epoch is the one last read from the record, it has not
+failed, and the session has not lapsed. After a log has ended for any reason, this broker requests a
+new epoch for itself, but only while the record still names it.
 
 Source: topics design, "What a takeover does".
 """
@@ -77,7 +77,7 @@ class PartitionManager:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin to lead what the view names."""
+        """Begin to lead the partitions that the view assigns to this broker."""
         assert self._task is None, "started once"
         self._cancels = [
             self._view.on_event(self._on_event),
@@ -88,7 +88,7 @@ class PartitionManager:
         self._task = asyncio.get_running_loop().create_task(self._get_epochs())
 
     async def aclose(self) -> None:
-        """Give up everything, in order."""
+        """Close all partitions in order."""
         for cancel in self._cancels:
             cancel()
         everything = list(self._all())
@@ -105,8 +105,8 @@ class PartitionManager:
         """Return the log of a partition that this broker leads.
 
         Raises TopicError: UNKNOWN_TOPIC_OR_PARTITION, TOPIC_AUTHORIZATION_FAILED for topics of
-        coordinators' state, else NOT_LEADER_OR_FOLLOWER, also while the log is not there yet, as
-        Java's consumers end when a fetch says LEADER_NOT_AVAILABLE.
+        coordinators' state, else NOT_LEADER_OR_FOLLOWER. That is also the code while the log is
+        being opened: Java consumers stop when a fetch returns LEADER_NOT_AVAILABLE.
         """
         found = self._held.get(topic, _NONE).get(partition)
         log = None if found is None else found.held
@@ -115,29 +115,29 @@ class PartitionManager:
         raise self._no_log(topic, partition)
 
     def opening(self, topic: str, partition: int) -> asyncio.Event | None:
-        """Return what is set once the attempt to take a partition over has ended; None if none is
-        under way.
+        """Return the event that is set when the running takeover of a partition has ended; None if
+        no takeover is running.
         """
         return self._openings.find(topic, partition)
 
     def status_of(self, topic: str, partition: int) -> PartitionStatus | None:
-        """Return what this broker says of a partition that it is to lead; None if it is not."""
+        """Return the status of a partition that this broker is to lead; None for others."""
         found = self._held.get(topic, _NONE).get(partition)
         return None if found is None else found.status
 
     def statuses(self) -> Iterator[tuple[str, int, PartitionStatus]]:
-        """Yield what this broker says of each partition that it is to lead."""
+        """Yield topic, partition and status for each partition that this broker is to lead."""
         for topic, partitions in self._held.items():
             for partition, held in partitions.items():
                 yield topic, partition, held.status
 
     def is_offline(self, topic: str, partition: int) -> bool:
-        """Tell whether this broker is to lead a partition, and tries in vain for a while."""
+        """Return whether this broker is to lead a partition but has failed to for a while."""
         status = self.status_of(topic, partition)
         return status is not None and status.is_offline(asyncio.get_running_loop().time())
 
     def offline(self) -> Iterator[tuple[PartitionKey, int]]:
-        """Yield the partitions that are so, with the leader epochs that the record names."""
+        """Yield the offline partitions, with the leader epochs that the record names."""
         now_s = asyncio.get_running_loop().time()
         for partitions in self._held.values():
             for held in partitions.values():
@@ -145,7 +145,7 @@ class PartitionManager:
                     yield held.key, held.wanted
 
     def logs(self) -> list[TopicLog]:
-        """Return the logs of all ordinary topics' partitions that this broker leads now."""
+        """Return the logs that this broker leads now, without coordinators' state."""
         return [
             held.held
             for partitions in self._held.values()
@@ -155,17 +155,17 @@ class PartitionManager:
 
     @property
     def led_count(self) -> int:
-        """How many partitions it leads."""
+        """Number of partitions that it leads."""
         return sum(1 for _, _, status in self.statuses() if status.stage is Stage.LEADS)
 
     @property
     def leaderless_count(self) -> int:
-        """How many partitions it is to lead, and does not yet."""
+        """Number of partitions that it is to lead but does not lead yet."""
         return sum(1 for _, _, status in self.statuses() if status.stage is not Stage.LEADS)
 
     async def wait_until_empty(self, timeout_s: float) -> bool:
-        """Wait, after the registration says that this broker leaves, until others lead what it led;
-        tell whether they all do.
+        """Wait until no partition is left, after the registration states that this broker leaves.
+        Return whether that happened within the timeout.
         """
         try:
             async with asyncio.timeout(timeout_s):
@@ -180,14 +180,14 @@ class PartitionManager:
         named = f"{topic}-{partition}"
         leader = self._view.leader_of(topic, partition)
         if leader is None:
-            text = f"there is no {named}, as far as this broker knows"
+            text = f"this broker knows no partition {named}"
             return TopicError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
         if topic in INTERNAL_TOPICS:
-            text = f"{topic} holds what coordinators know, and is neither read nor written"
+            text = f"{topic} is internal: clients can neither read nor write it"
             return TopicError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, text)
         if leader[0] != self.broker_id:
-            who = "nobody" if leader[0] == NO_LEADER else f"broker {leader[0]}"
-            text = f"{named} is led by {who}"
+            leader_name = "no broker" if leader[0] == NO_LEADER else f"broker {leader[0]}"
+            text = f"{named} is led by {leader_name}"
         elif self._view.lease.has_lapsed:
             text = "the session of this broker has lapsed"
         else:
@@ -202,14 +202,14 @@ class PartitionManager:
             self._sync(event.name)
 
     def _on_lapse(self) -> None:
-        """Have coordinators resign: unlike logs, they are not looked up through `log_of`."""
+        """Make coordinators resign. Unlike logs, they are not looked up through `log_of`."""
         for name in list(self._held):
             if self._opening.is_state(name):
                 for held in self._held[name].values():
                     held.fail("the session of this broker has lapsed")
 
     def _sync(self, name: str) -> None:
-        """Hold of a topic what its record says."""
+        """Hold exactly those partitions of a topic that its record assigns to this broker."""
         record = self._view.topics.get(name)
         held = self._held.get(name, {})
         topic_id = record.topic_id if record is not None else None
@@ -260,7 +260,9 @@ class PartitionManager:
         try:
             config = log_config(record.configs, self._config.topic_defaults)
         except TopicError as error:
-            _log.warning("topic %s keeps its earlier settings: %s", record.name, error)
+            _log.warning(
+                "topic %s keeps its earlier settings, the new are invalid: %s", record.name, error
+            )
             return
         for held in self._held[record.name].values():
             if isinstance(held.held, TopicLog) and held.held.config != config:
@@ -273,7 +275,7 @@ class PartitionManager:
         self._epochs_wake.set()
 
     async def _get_epochs(self) -> None:
-        """Give this broker new epochs for what it has to take over from itself."""
+        """Store new epochs for the partitions that this broker takes over from itself."""
         pauses = Pauses(self._rng)
         while True:
             await self._epochs_wake.wait()
@@ -288,9 +290,9 @@ class PartitionManager:
             }
             try:
                 records = await self._topics.change_many(changes)
-            except Exception as error:  # noqa: BLE001 - whatever it is, partitions wait for them
+            except Exception as error:  # noqa: BLE001 - partitions need epochs after any error
                 level = logging.WARNING if isinstance(error, MetadataError) else logging.ERROR
-                _log.log(level, "no new leader epochs yet: %s", error)
+                _log.log(level, "no new leader epochs yet, retrying: %s", error)
                 self._epochs_wake.set()
                 await asyncio.sleep(pauses.next_s())
                 continue
@@ -298,7 +300,7 @@ class PartitionManager:
             for key, held in due.items():
                 is_met = held.spent == spent[held.topic][key.partition]
                 if is_met and self._needs_epoch.get(key) is held:
-                    del self._needs_epoch[key]  # else the epoch it got is spent already
+                    del self._needs_epoch[key]  # else its new epoch is spent already
             for record in records.values():
                 self._view.learn(record)
 
@@ -316,7 +318,9 @@ class PartitionManager:
 def _with_new_epochs(
     record: TopicRecord, *, spent: Mapping[int, int], broker_id: int
 ) -> TopicRecord | None:
-    """Lead the partitions of spent epochs anew, as far as the broker is still named."""
+    """Return the record with new epochs for partitions with spent ones that the broker still leads;
+    None if there are none.
+    """
     leaders = {
         partition: broker_id
         for partition, epoch in spent.items()

@@ -1,8 +1,9 @@
-"""Opens what a broker holds of a partition: a topic's log, or the state of a coordinator.
+"""Opening of the object that serves a partition: a topic's log, or a coordinator's state.
 
-Leaves when to open and close to `held_partition.py`, and what the state means to the coordinators.
+Leaves the times of opening and closing to `held_partition.py`, and the meaning of the state to the
+coordinators.
 
-Invariant: what fails says so once to whoever opened it, and is closed by that one alone.
+Invariant: an object that fails reports it once to its opener, and only the opener closes it.
 """
 
 import contextlib
@@ -26,7 +27,7 @@ from metadata.topics.partition_store import PartitionKey
 
 
 class OpenStateLog(Protocol):
-    """Takes the partition of a coordinator over, for its present epoch."""
+    """Takes over a coordinator's partition in its present epoch."""
 
     async def __call__(
         self,
@@ -40,33 +41,33 @@ class OpenStateLog(Protocol):
 
 
 class CoordinatorPartitions(Protocol):
-    """A coordinator of groups or transactions, as far as its partitions come and go."""
+    """A coordinator of groups or transactions: the methods that load and close its partitions."""
 
     async def load(self, partition: int, epoch: int, open_log: OpenStateLog) -> None:
-        """Load a partition and serve it; may be cancelled. Raises TopicError, LedgerError and
-        MetadataError when it cannot be loaded now.
+        """Load a partition and serve it. May be cancelled. Raises TopicError, LedgerError or
+        MetadataError if it cannot be loaded now.
         """
         ...
 
     async def resign(self, partition: int) -> None:
-        """Serve a partition no more and close its log; also one whose loading failed."""
+        """Stop serving a partition and close its log; also after loading it failed."""
         ...
 
 
 @dataclass(slots=True)
 class HeldState:
-    """A coordinator's partition, while it is loaded."""
+    """A loaded partition of a coordinator."""
 
     coordinator: CoordinatorPartitions
     partition: int
 
     async def aclose(self) -> None:
-        """Have the coordinator resign."""
+        """Make the coordinator resign."""
         await self.coordinator.resign(self.partition)
 
 
 class PartitionOpening:
-    """Opens partitions by the topics that they are of; `coordinators` are by internal topic."""
+    """Opens partitions by their topics; `coordinators` maps internal topics to coordinators."""
 
     def __init__(
         self,
@@ -81,7 +82,7 @@ class PartitionOpening:
         self._coordinators = coordinators
 
     def is_state(self, topic: str) -> bool:
-        """Tell whether a topic's partitions hold a coordinator's state."""
+        """Return whether a topic's partitions hold a coordinator's state."""
         return topic in self._coordinators
 
     async def open(
@@ -96,7 +97,7 @@ class PartitionOpening:
 
         def failed() -> None:
             failure = opened[0].failure if opened else None
-            on_failed("it failed" if failure is None else failure.text)
+            on_failed("the log failed" if failure is None else failure.text)
 
         log = await TopicLog.take_over(self._services, topic, key, epoch, config, on_failed=failed)
         opened.append(log)

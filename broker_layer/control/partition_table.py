@@ -1,6 +1,6 @@
-"""Lists the partitions that a broker leads, or should lead, for its metrics and its admin port.
+"""Table of the partitions that a broker leads or should lead, for metrics and the admin port.
 
-Leaves what is told of each to the logs and to `held_partition`.
+Leaves the values of each row to the logs and to `held_partition`.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,17 +15,17 @@ UNKNOWN = -1
 
 @dataclass(frozen=True, slots=True)
 class LedPartition:
-    """One partition; numbers are UNKNOWN while it is not served, and of coordinators' state."""
+    """One partition. Numbers are UNKNOWN while it is not served, and for coordinators' state."""
 
     topic: str
     partition: int
     leader_epoch: int
     stage: str
     missing: str
-    """Why it is not served; empty when it is."""
+    """Why it is not served; empty if it is."""
 
     since_s: float
-    """How long it has been led, or not."""
+    """Time that it has been led, tried or given up, in seconds."""
 
     log_start_offset: int = UNKNOWN
     high_watermark: int = UNKNOWN
@@ -37,16 +37,16 @@ class LedPartition:
 
     @property
     def replica_count(self) -> int:
-        """How many bookies keep it."""
+        """Number of bookies that store it."""
         return len(self.replicas)
 
     @property
     def in_sync_count(self) -> int:
-        """How many of them are in sync."""
+        """Number of those that are in sync."""
         return len(self.in_sync)
 
     def as_json(self) -> Mapping[str, object]:
-        """Return everything that is known of it."""
+        """Return all fields."""
         return asdict(self)
 
 
@@ -58,7 +58,7 @@ class LedPartitions:
         self._now = now
 
     def rows(self) -> list[LedPartition]:
-        """List them by topic and number."""
+        """Return the rows, sorted by topic and partition."""
         found = []
         now_s = self._now()
         for topic, partition, status in self._manager.statuses():

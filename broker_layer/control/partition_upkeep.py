@@ -1,11 +1,11 @@
-"""Does from time to time what the logs of a broker need: retention, and reports of their replicas.
+"""Periodic upkeep of a broker's logs: retention, and reports of their replicas.
 
-Leaves what retention removes to the logs, and writing the reports to
+Leaves the choice of what retention removes to the logs, and writing the reports to
 `metadata.topics.in_sync_reports`.
 
-Invariants: one log's failure keeps no other from its turn; only partitions that this broker leads
-now, or is to lead and cannot, are reported, each with its leader epoch; the latter without
-replicas.
+Invariants: a failure of one log does not stop the work on others. Reports name only partitions that
+this broker leads, or is to lead but cannot, each with its leader epoch. Those that it cannot lead
+are reported without replicas.
 """
 
 import asyncio
@@ -25,13 +25,13 @@ from metadata.topics.partition_store import PartitionKey
 from metadata.topics.replica_numbers import ReplicaNumbers
 
 LOGS_PER_STEP: Final = 100
-"""Logs that are looked at before the loop may do other work."""
+"""Number of logs that are checked before the event loop may do other work."""
 
 _log = logging.getLogger("quire.broker.partitions")
 
 
 class RetentionTimer:
-    """Has every log that this broker leads drop what is too old, or too much, at intervals."""
+    """Enforces, at intervals, the retention time and size of all logs that this broker leads."""
 
     def __init__(
         self, manager: PartitionManager, config: ControlConfig, wall_clock_ms: Callable[[], int]
@@ -42,22 +42,27 @@ class RetentionTimer:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin."""
+        """Start the timer."""
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def aclose(self) -> None:
-        """End."""
+        """Stop the timer."""
         await _ended(self._task)
 
     async def enforce(self) -> None:
-        """Enforce retention once, on every log, one after the other."""
+        """Enforce retention once on every log, in sequence."""
         for log in self._manager.logs():
             if log.failure is not None:
                 continue
             try:
                 await log.enforce_retention(self._wall_clock_ms())
             except (TopicError, LedgerError, MetadataError) as error:
-                _log.warning("retention of %s-%s waits: %s", log.topic, log.key.partition, error)
+                _log.warning(
+                    "retention of %s-%s failed, retrying later: %s",
+                    log.topic,
+                    log.key.partition,
+                    error,
+                )
 
     async def _run(self) -> None:
         while True:
@@ -66,7 +71,7 @@ class RetentionTimer:
 
 
 class ReplicaReports:
-    """Reports which replicas the partitions that this broker leads have, when that changes."""
+    """Reports changes of the replicas of the partitions that this broker leads."""
 
     def __init__(
         self,
@@ -83,15 +88,15 @@ class ReplicaReports:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin."""
+        """Start to report at intervals."""
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def aclose(self) -> None:
-        """End; what was reported last stays."""
+        """Stop; the last reports stay stored."""
         await _ended(self._task)
 
     async def report(self) -> None:
-        """Report what changed since the last time. Raises MetadataError."""
+        """Report the changes since the last call. Raises MetadataError."""
         led: dict[PartitionKey, None] = {}
         for key, epoch in self._manager.offline():
             led[key] = None
@@ -99,7 +104,7 @@ class ReplicaReports:
             self._reported[key] = (epoch,)
         for count, (key, epoch, replicas, in_sync) in enumerate(self._led()):
             if not replicas:
-                continue  # its first ledger is still to come
+                continue  # it has no ledger yet
             led[key] = None
             now = (epoch, replicas, in_sync)
             if self._reported.get(key) != now:

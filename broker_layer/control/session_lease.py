@@ -1,9 +1,9 @@
-"""Tells whether this broker may still speak for what it leads, by its own clock.
+"""Lease of a broker: whether it may still answer for its partitions, by its local clock.
 
-Leaves the session itself to the metadata store, and re-reading what changed to `cluster_view.py`.
+Leaves the session itself to the metadata store, and re-reading changes to `cluster_view.py`.
 
-Invariant: once the session may have ended, others may lead what this broker led: until everything
-was read again it answers for nothing.
+Invariant: once the session may have ended, other brokers may lead this broker's partitions. The
+lease has then lapsed until all topics have been read again.
 
 Source: topics design, "What a takeover does"; protocol rule 1.3.
 """
@@ -29,30 +29,30 @@ class SessionLease:
 
     @property
     def has_lapsed(self) -> bool:
-        """Whether others may lead by now what this broker led."""
+        """Whether other brokers may now lead what this broker led."""
         if self._must_reread:
             return True
         if self._suspended_s is None:
             return False
-        # the timer may be late: a loop that was held up must not go on answering
+        # the timer may be late: after a delay of the loop, the broker must not answer
         return asyncio.get_running_loop().time() - self._suspended_s >= self._timeout_s
 
     @property
     def must_reread(self) -> bool:
-        """Whether only a complete reading, begun now, lets the broker answer again."""
+        """Whether the broker must read all topics again before it may answer."""
         return self._must_reread
 
     def reread(self) -> None:
-        """Note that everything was read again, since the session was last known to be good."""
+        """Record that all topics were read again since the session was last known to be good."""
         if self._suspended_s is None:
             self._must_reread = False
 
     def on_lapse(self, callback: Callable[[], None]) -> Cancel:
-        """Call back at each lapse."""
+        """Register a callback that is called at each lapse."""
         return self._callbacks.add(callback)
 
     def close(self) -> None:
-        """Stop following."""
+        """Stop following the session."""
         self._cancel()
         self._stop_timer()
 

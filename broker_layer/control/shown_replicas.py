@@ -1,9 +1,9 @@
-"""Says which replicas clients see of a partition, and which of them in sync.
+"""Replicas and in-sync replicas of a partition, as clients see them.
 
-Leaves what a leader knows to its log, and telling other brokers to `partition_upkeep.py`.
+Leaves the leader's knowledge to its log, and reports to other brokers to `partition_upkeep.py`.
 
-Invariant: a partition that has a leader has replicas and one in sync, whatever is known; one that
-its leader cannot take over has none in sync.
+Invariant: a partition with a leader always shows replicas, at least one of them in sync. A
+partition that its leader cannot take over shows none in sync.
 
 Source: topics design, "The mapping" (replicas, ISR).
 """
@@ -25,7 +25,7 @@ from metadata.topics.topic import NO_LEADER, TopicRecord
 
 @dataclass(frozen=True, slots=True)
 class ShownReplicas:
-    """The replicas of one partition by their numbers; `offline` are those not in sync."""
+    """The replicas of one partition, by their numbers."""
 
     replicas: tuple[int, ...]
     in_sync: tuple[int, ...]
@@ -37,14 +37,14 @@ class ShownReplicas:
 
 
 def offline_report(epoch: int) -> InSync:
-    """Return what the leader of an epoch reports that cannot take a partition over."""
+    """Return the report of a leader that cannot take a partition over."""
     return InSync(epoch, (), ())
 
 
 class ReplicaView:
-    """Finds replicas: of what this broker leads in its logs, of the rest in what leaders report.
+    """Finds replicas: in this broker's logs, and for other partitions in their leaders' reports.
 
-    Before a partition has a ledger, the bookies that are up stand for those that it will have.
+    Before a partition has a ledger, live bookies stand for those that it will have.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class ReplicaView:
         self._defaults = defaults
 
     def of(self, record: TopicRecord, partition: int) -> ShownReplicas:
-        """Return what is shown of a partition."""
+        """Return the replicas to show for a partition."""
         leadership = record.partitions[partition]
         if self.is_offline(record, partition):
             return ShownReplicas(self._expected(record, leadership.leader).replicas, ())
@@ -76,7 +76,7 @@ class ReplicaView:
         return self._expected(record, leadership.leader)
 
     def is_offline(self, record: TopicRecord, partition: int) -> bool:
-        """Tell whether its leader says that it cannot take a partition over."""
+        """Return whether a partition's leader reports that it cannot take the partition over."""
         leadership = record.partitions[partition]
         if leadership.leader == self._manager.broker_id:
             return self._manager.is_offline(record.name, partition)

@@ -1,11 +1,11 @@
-"""Bounds how many partitions of a broker are taken over at once, without waiting for the slow ones.
+"""Limit of concurrent takeovers in a broker.
 
 Leaves taking over to `held_partition`.
 
-A takeover is quick while bookies answer. One that waits for a bookie that does not holds up nobody
-else for longer than a moment: then it goes on, and its slot is another's.
+A takeover is quick while bookies answer. If one waits for a bookie that does not answer, it delays
+others only for a limited time. Then it continues without its slot, and another takeover gets it.
 
-Invariant: a slot is given back exactly once.
+Invariant: a slot is released exactly once.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 
 
 class TakeOverSlots:
-    """So many slots, each held by one takeover for a bounded time."""
+    """`count` slots, each held by one takeover for at most `held_s_max` seconds."""
 
     def __init__(self, count: int, held_s_max: float) -> None:
         self._free = asyncio.Semaphore(count)
@@ -22,7 +22,7 @@ class TakeOverSlots:
 
     @asynccontextmanager
     async def taken(self) -> AsyncIterator[None]:
-        """Wait for a slot, and hold it until the end, or for as long as it may be held."""
+        """Wait for a slot; hold it until the end of the block, but not longer than `held_s_max`."""
         await self._free.acquire()
         is_held = True
 

@@ -1,10 +1,10 @@
-"""Creates topics, adds partitions, alters settings and deletes topics, in the cluster's metadata.
+"""Changes of topics in the cluster's metadata: creation, partitions, settings and deletion.
 
-Leaves Kafka's messages to `topic_admin.py` and `config_admin.py`, and what follows from a change to
-the brokers' views: any broker may change a topic.
+Leaves Kafka's messages to `topic_admin.py` and `config_admin.py`, and the effects of a change to
+the brokers' views. Any broker may change a topic.
 
-Invariants: what is refused changes nothing; a topic is stored with the replication factor that it
-was given; the number of partitions of an internal topic never changes.
+Invariants: a refused change changes nothing; a topic is stored with the replication factor that it
+was created with; the number of partitions of an internal topic never changes.
 
 Source: Kafka's CreateTopics, CreatePartitions, DeleteTopics (KIP-4, KIP-195, KIP-464).
 """
@@ -46,15 +46,15 @@ from metadata.topics.topic_names import alike
 from metadata.topics.topic_store import TopicStore
 
 LOOK_UP_PAUSE_S: Final = 0.5
-"""Between two look-ups of one name that there is not."""
+"""Minimum time between two look-ups of an unknown name, in seconds."""
 MISSED_MAX: Final = 10_000
 INTERNAL_CONFIGS: Final = {"cleanup.policy": "compact", "segment.bytes": "104857600"}
 
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """A topic that is wanted; -1 asks for what the brokers give. `leaders` are the brokers to lead
-    its partitions, None for a spread over all.
+    """A topic to create; -1 requests the brokers' default. `leaders` are the leaders of its
+    partitions; None spreads them over all brokers.
     """
 
     name: str
@@ -65,12 +65,12 @@ class NewTopic:
 
 
 ConfigChange = Callable[[Mapping[str, str]], Mapping[str, str]]
-"""Takes a topic's stored settings and returns those that it shall have. Raises TopicError."""
+"""Returns the new settings of a topic for its stored ones. Raises TopicError."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopicChangeParts:
-    """What changes are made with. `bookie_count` says how many bookies are up."""
+    """Parts that `TopicChanges` uses. `bookie_count` returns the number of bookies that are up."""
 
     view: ClusterView
     topics: TopicStore
@@ -81,7 +81,7 @@ class TopicChangeParts:
 
 
 class TopicChanges:
-    """Changes topics; every call raises TopicError with what Kafka says of the refusal."""
+    """Changes topics. A refused call raises TopicError with Kafka's error code."""
 
     def __init__(self, parts: TopicChangeParts) -> None:
         self._view = parts.view
@@ -91,13 +91,13 @@ class TopicChanges:
         self._bookie_count = parts.bookie_count
         self._rng = parts.rng
         self._missed_s: dict[str, float] = {}
-        """When names were looked up, and not found."""
+        """Times of look-ups that failed, by name."""
 
     # -- creation --------------------------------------------------------------------------------
 
     def plan(self, wanted: NewTopic, loads: Loads | None = None) -> TopicRecord:
-        """Check a wanted topic, and return its record, not stored yet. `loads` counts what other
-        topics of the same request get.
+        """Check a topic to create; return its record, which is not stored yet. `loads` includes the
+        partitions of other topics of the same request.
         """
         self._check_name(wanted.name)
         factor = self._replication_factor(wanted)
@@ -120,7 +120,7 @@ class TopicChanges:
             raise TopicError(ErrorCode.INVALID_PARTITIONS, str(error)) from error
 
     async def store(self, record: TopicRecord, timeout_s: float) -> TopicRecord:
-        """Store a planned topic; where one of its name is being deleted, wait for its end."""
+        """Store a planned topic. If a topic of its name is being deleted, wait until it is gone."""
         pauses = Pauses(self._rng)
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + timeout_s
@@ -138,8 +138,8 @@ class TopicChanges:
                 return created
 
     async def ensure(self, name: str, timeout_s: float) -> TopicRecord:
-        """Return a topic; make it with what the brokers give if it is not there. Internal topics
-        get their own settings and number of partitions.
+        """Return a topic; create it with the brokers' defaults if it does not exist. Internal
+        topics have separate settings and numbers of partitions.
         """
         known = self._view.topics.get(name)
         if known is not None:
@@ -158,8 +158,8 @@ class TopicChanges:
         return await self._read(name)
 
     async def find(self, name: str) -> TopicRecord | None:
-        """Look a topic up that the view does not have, perhaps not yet: another broker may have
-        made it just now. None if there is none, or if it is not known.
+        """Look up a topic that the view does not show: another broker may have just created it.
+        Return None if it does not exist or cannot be read.
         """
         now_s = asyncio.get_running_loop().time()
         if now_s - self._missed_s.get(name, -LOOK_UP_PAUSE_S) < LOOK_UP_PAUSE_S:
@@ -173,7 +173,7 @@ class TopicChanges:
             return None
 
     def loads(self) -> Loads:
-        """Count what each broker that may lead leads now."""
+        """Count the partitions that each eligible broker leads now."""
         return Loads.of(self._view.topics.values(), self._view.may_lead())
 
     # -- changes ---------------------------------------------------------------------------------
@@ -181,36 +181,36 @@ class TopicChanges:
     def plan_partitions(
         self, name: str, count: int, leaders: Sequence[int] | None, loads: Loads | None = None
     ) -> list[int]:
-        """Check a wanted number of partitions; return the leaders of those that are to be added."""
+        """Check a new number of partitions; return the leaders of the partitions to add."""
         record = self._require(name)
         if name in INTERNAL_TOPICS:
-            text = f"the number of partitions of {name} never changes: keys belong to them"
+            text = f"{name} is internal: its number of partitions cannot be changed"
             raise TopicError(ErrorCode.INVALID_PARTITIONS, text)
         more = _missing(record, count)
         if leaders is None:
             return self._spread(more, loads or self.loads())
         if len(leaders) != more:
-            text = f"{more} partitions are to be added, and {len(leaders)} assigned"
+            text = f"the request adds {more} partitions, but assigns {len(leaders)}"
             raise TopicError(ErrorCode.INVALID_REPLICATION_ASSIGNMENT, text)
         self._check_leaders(leaders)
         return list(leaders)
 
     async def add_partitions(self, name: str, count: int, leaders: Sequence[int]) -> TopicRecord:
-        """Add planned partitions, so that there are `count`; refused as `plan_partitions` refuses
-        it if another broker has come first, and there are as many already.
+        """Add planned partitions, up to `count`. If another broker has added as many already,
+        refuse it as `plan_partitions` does.
         """
 
         def grown(record: TopicRecord) -> TopicRecord:
             self._check_not_deleted(record)
             missing = _missing(record, count)
-            if missing > len(leaders):  # it was planned for a topic of this name that was deleted
+            if missing > len(leaders):  # the plan was for a deleted topic of this name
                 raise _unknown(name)
             return record.with_partitions(leaders[-missing:])
 
         return await self._change(name, grown)
 
     def changed_configs(self, name: str, change: ConfigChange) -> Mapping[str, str]:
-        """Return the stored settings that a topic would have, and check what they mean."""
+        """Check a change of settings, and return the result without storing it."""
         record = self._require(name)
         return self._checked(change, record)
 
@@ -225,10 +225,10 @@ class TopicChanges:
         return await self._change(name, altered)
 
     async def delete(self, name: str) -> TopicRecord:
-        """Mark a topic as deleted; the controller erases what is left of it."""
+        """Mark a topic as deleted; the controller then erases it."""
         record = self._require(name)
         if name in INTERNAL_TOPICS:
-            text = f"{name} holds what groups and transactions rely on, and is not deleted"
+            text = f"{name} is internal, and cannot be deleted: groups or transactions need it"
             raise TopicError(ErrorCode.INVALID_REQUEST, text)
         topic_id = record.topic_id
 
@@ -242,7 +242,7 @@ class TopicChanges:
     # -- checks ----------------------------------------------------------------------------------
 
     def check_name_form(self, name: str) -> None:
-        """Refuse what can be no topic's name."""
+        """Raise TopicError if a name is not valid for a topic."""
         try:
             check_topic_name(name)
         except InvalidTopicNameError as error:
@@ -256,7 +256,9 @@ class TopicChanges:
             self.check_alike(name, {alike(known): known for known in self._view.topics})
 
     def check_alike(self, name: str, known: Mapping[str, str]) -> None:
-        """Refuse a name that only differs from one of `known`, by `alike`, in `.` and `_`."""
+        """Raise TopicError if a name differs from one of `known` only in `.` and `_`. `known` maps
+        the results of `alike` to names.
+        """
         other = known.get(alike(name))
         if other is not None:
             raise translated(TopicNameHeldError(name, other))
@@ -268,19 +270,21 @@ class TopicChanges:
             default = self._config.topic_defaults.replication_factor
             return int(written) if written.isdecimal() else default
         if not 1 <= factor <= REPLICATION_FACTOR_MAX:
-            text = f"a replication factor is 1 to {REPLICATION_FACTOR_MAX}, not {factor}"
+            text = f"a replication factor must be 1 to {REPLICATION_FACTOR_MAX}, not {factor}"
             raise TopicError(ErrorCode.INVALID_REPLICATION_FACTOR, text)
         if factor > self._bookie_count():
-            text = f"{factor} replicas need as many bookies, and {self._bookie_count()} are up"
+            text = f"{factor} replicas need {factor} bookies, but {self._bookie_count()} are up"
             raise TopicError(ErrorCode.INVALID_REPLICATION_FACTOR, text)
         return factor
 
     def _spread(self, count: int, loads: Loads) -> list[int]:
         if not 1 <= count <= PARTITIONS_MAX:
-            text = f"a topic has 1 to {PARTITIONS_MAX} partitions, not {count}"
+            text = f"a topic must have 1 to {PARTITIONS_MAX} partitions, not {count}"
             raise TopicError(ErrorCode.INVALID_PARTITIONS, text)
         if not loads.counts:
-            raise TopicError(ErrorCode.BROKER_NOT_AVAILABLE, "no broker is up that could lead it")
+            raise TopicError(
+                ErrorCode.BROKER_NOT_AVAILABLE, "no broker is up that may lead the topic"
+            )
         return spread(count, loads)
 
     def _check_leaders(self, leaders: Sequence[int]) -> None:
@@ -329,7 +333,7 @@ class TopicChanges:
 
 
 def translated(error: MetadataError) -> TopicError:
-    """Return what Kafka says of a failure of the metadata service."""
+    """Translate an error of the metadata service to Kafka's error codes."""
     match error:
         case InvalidTopicNameError() | TopicNameHeldError():
             return TopicError(ErrorCode.INVALID_TOPIC_EXCEPTION, str(error))
@@ -344,10 +348,13 @@ def translated(error: MetadataError) -> TopicError:
 
 
 def _missing(record: TopicRecord, count: int) -> int:
-    """Return how many partitions a topic is to get. Raises TopicError if it has as many."""
+    """Return the number of partitions to add. Raises TopicError if there are `count` or more."""
     missing = count - len(record.partitions)
     if missing <= 0:
-        text = f"{record.name} has {len(record.partitions)} partitions: {count} are not more"
+        text = (
+            f"{record.name} has {len(record.partitions)} partitions:"
+            f" the new number must be higher than that, not {count}"
+        )
         raise TopicError(ErrorCode.INVALID_PARTITIONS, text)
     return missing
 

@@ -1,10 +1,10 @@
-"""Deletes what is left of a deleted topic: its ledgers, its partitions' lists, at last its record.
+"""Erasing of a deleted topic: first its ledgers, then its partitions' lists, then its record.
 
-Leaves marking a topic as deleted to `topic_changes.py`, and when to erase it to `controller.py`.
+Leaves marking a topic as deleted to `topic_changes.py`, and the time of erasing to `controller.py`.
 
-Invariants: a list is claimed before its ledgers go, so that no leader adds to it any more; a list
-goes only when its ledgers are gone, and the record when all lists are: whoever begins anew finds
-what is left; at most `ledgers_per_s` are deleted.
+Invariants: a list is claimed before its ledgers are deleted, so that no leader can add to it. A
+list is deleted only after its ledgers, and the record only after all lists; so a repeated attempt
+finds everything that is left. At most `ledgers_per_s` ledgers are deleted.
 
 Source: topics design, "The mapping"; protocol rule 10.1.
 """
@@ -42,7 +42,7 @@ class TopicEraser:
         self._pause_s = 1.0 / ledgers_per_s
 
     async def erase(self, record: TopicRecord) -> None:
-        """Erase one topic. Raises MetadataError, LedgerError; it can be begun again then."""
+        """Erase one topic. Raises MetadataError or LedgerError; call it again then."""
         assert record.is_deleted, record.name
         count = 0
         for partition, leadership in enumerate(record.partitions):
@@ -67,7 +67,9 @@ class TopicEraser:
         return len(segments)
 
     async def _claimed(self, key: PartitionKey, leader_epoch: int) -> PartitionRecord:
-        """Claim a list above every leader's epoch. Raises NodeNotFoundError, MetadataError."""
+        """Claim a list with an epoch higher than any leader's. Raises NodeNotFoundError and
+        MetadataError.
+        """
         attempts = 0
         while True:
             record, version = await self._partitions.get(key)
@@ -75,6 +77,6 @@ class TopicEraser:
             attempts += 1
             try:
                 return (await self._partitions.compare_and_set(key, claim, version))[0]
-            except VersionConflictError:  # a leader had begun to change it
+            except VersionConflictError:  # a leader changed it at the same time
                 if attempts >= CLAIM_ATTEMPTS_MAX:
                     raise

@@ -1,6 +1,6 @@
-"""Reads every topic's record, and reads it again whenever it changed.
+"""Cache of all topics' records, read again after each change.
 
-Leaves what follows from the records to `cluster_view.py`, and storing them to
+Leaves the use of the records to `cluster_view.py`, and storing them to
 `metadata.topics.topic_store`.
 
 Invariants: a record is never replaced by an older one; a topic is dropped only when a successful
@@ -32,14 +32,14 @@ READS_AT_ONCE_MAX: Final = 64
 _log = logging.getLogger(__name__)
 
 ChangeCallback = Callable[[str, TopicRecord | None], None]
-"""Told of a topic's name and of its record; None once nothing is left of it."""
+"""Called with a topic's name and its record, or None after the topic is gone."""
 
 
 class TopicFollower:
-    """All topics, those marked as deleted too, from `start` until `aclose`.
+    """All topics, including those marked as deleted, from `start` until `aclose`.
 
-    `on_change` is called with each change after `records` shows it, `on_settled` whenever nothing
-    is left to be read, with the number of the last `reread` that this completed.
+    `on_change` is called with each change after `records` shows it. `on_settled` is called whenever
+    nothing is left to read, with the number of the last `reread` that is complete.
     """
 
     def __init__(
@@ -70,27 +70,27 @@ class TopicFollower:
         return MappingProxyType(self._records)
 
     def start(self) -> None:
-        """Begin to follow; it goes on while the store is away."""
+        """Begin to follow changes; continue while the store is unavailable."""
         assert self._task is None, "started once"
         self._cancel_names = self._topics.watch_names(self._mark_names)
         self._wake.set()
         self._task = asyncio.get_running_loop().create_task(self._follow())
 
     def reread(self) -> int:
-        """Read everything again; return the number that `on_settled` will tell at the earliest."""
+        """Read all records again; return the number that `on_settled` gets when that is done."""
         self._reread_count += 1
         self._due.update(dict.fromkeys(self._watches))
         self._mark_names()
         return self._reread_count
 
     def learn(self, record: TopicRecord) -> None:
-        """Take note of a record that was just stored, before its watch tells."""
+        """Add a record that was just stored, before its watch reports it."""
         self._stamps[record.name] = self._stamps.get(record.name, 0) + 1
         self._watch(record.name)
         self._put(record.name, record)
 
     async def aclose(self) -> None:
-        """Stop following; `records` keeps what was last known."""
+        """Stop following changes; `records` keeps the last known state."""
         if self._cancel_names is not None:
             self._cancel_names()
         for cancel in self._watches.values():
@@ -118,7 +118,7 @@ class TopicFollower:
                 await self._read_what_is_due()
                 pauses.count = 0
             except MetadataError as error:
-                _log.debug("the view of topics stays as it was: %s", error)
+                _log.debug("the view of topics was not updated, retrying: %s", error)
                 self._wake.set()
                 await asyncio.sleep(pauses.next_s())
                 continue
@@ -152,7 +152,7 @@ class TopicFollower:
                 try:
                     self._watch(name)
                 except InvalidTopicNameError as error:
-                    _log.warning("a node is no topic: %s", error)
+                    _log.warning("a node was ignored, it is not a topic: %s", error)
                     continue
                 self._due[name] = None
 
@@ -168,7 +168,7 @@ class TopicFollower:
         except TopicNotFoundError:
             self._put(name, None)
         except MetadataFormatError as error:
-            _log.warning("a topic is not used: %s", error)
+            _log.warning("a topic was ignored, its record is invalid: %s", error)
         except MetadataError:
             self._due[name] = None
             raise
@@ -176,7 +176,7 @@ class TopicFollower:
             if self._stamps.get(name, 0) == stamp:
                 self._put(name, record)
             else:
-                self._mark(name)  # a newer one was learned while this one was read
+                self._mark(name)  # `learn` added a newer record during the read
 
     def _put(self, name: str, record: TopicRecord | None) -> None:
         known = self._records.get(name)
@@ -190,7 +190,7 @@ class TopicFollower:
 
 
 def _older(record: TopicRecord, known: TopicRecord) -> bool:
-    """Tell whether a lagging server answered with a record from before the one that is known."""
+    """Return whether a record is older than the known one, because it is from a lagging server."""
     if record.topic_id != known.topic_id:
         return record.epoch_floor < known.epoch_floor
     if known.is_deleted != record.is_deleted:

@@ -1,6 +1,6 @@
-"""Shows the cluster's view to the coordinators of groups and transactions, in their words.
+"""Adapter of the cluster's view for the coordinators of groups and transactions.
 
-Leaves keeping the view to `cluster_view`.
+Leaves updating the view to `cluster_view`.
 """
 
 from collections.abc import Callable, Iterable
@@ -10,14 +10,14 @@ from broker_layer.coordinator_partitions import CONSUMER_OFFSETS, TRANSACTION_ST
 
 
 class ViewTopics:
-    """Names, ids and partition counts of topics, as now (`groups.topics.GroupTopics`)."""
+    """Present names, ids and partition counts of topics (`groups.topics.GroupTopics`)."""
 
     def __init__(self, view: ClusterView) -> None:
         self._view = view
 
     @property
     def is_complete(self) -> bool:
-        """Whether every topic was read: before that, a topic that is not here may exist."""
+        """Whether all topics were read. Before that, a topic that is not shown may exist."""
         return self._view.is_complete
 
     def topic_id_of(self, name: str) -> bytes | None:
@@ -29,16 +29,16 @@ class ViewTopics:
         return self._view.topic_name_of(topic_id)
 
     def partition_count(self, name: str) -> int:
-        """Return how many partitions a topic has; 0 when there is no such topic."""
+        """Return the number of a topic's partitions; 0 if there is no such topic."""
         record = self._view.topics.get(name)
         return 0 if record is None else len(record.partitions)
 
     def group_partition_count(self) -> int:
-        """Return over how many partitions groups are spread; 0 before there are any."""
+        """Return the number of partitions for groups; 0 before the topic exists."""
         return self.partition_count(CONSUMER_OFFSETS)
 
     def transaction_partition_count(self) -> int:
-        """Return over how many partitions transactional ids are spread; 0 before there are any."""
+        """Return the number of partitions for transactional ids; 0 before the topic exists."""
         return self.partition_count(TRANSACTION_STATE)
 
     def names(self) -> Iterable[str]:
@@ -46,10 +46,10 @@ class ViewTopics:
         return list(self._view.topics)
 
     def on_change(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call back after a topic came, went or changed; return what ends that."""
+        """Call back after a topic was created, removed or changed; return what cancels that."""
 
-        def told(event: ViewEvent) -> None:
+        def handle(event: ViewEvent) -> None:
             if isinstance(event, TopicChanged):
                 callback()
 
-        return self._view.on_event(told)
+        return self._view.on_event(handle)

@@ -1,11 +1,12 @@
-"""Tells whether a partition is to be there, by its topic's record as of now.
+"""Check whether a partition exists in the present record of its topic.
 
-Leaves making its list of ledgers to `ledger_chain`, and erasing it to `topic_erasing`.
+Leaves creating the partition's list of ledgers to `ledger_chain`, and erasing it to
+`topic_erasing`.
 
-A record holds all partitions of its topic, and many of them are claimed together: one read of it
-serves all who asked before it was sent.
+A record names all partitions of its topic, and many of them are claimed together. So one read
+serves all callers that were waiting before it was sent.
 
-Invariant: what is told was so at some time during the call, whatever this broker had read before.
+Invariant: the answer was true at some time during the call, even if an earlier read differs.
 """
 
 import asyncio
@@ -26,14 +27,14 @@ class WantedPartitions:
         self._view = view
         self._topics = topics
         self._due: dict[str, Reading] = {}
-        """Reads that are not sent yet, by topic."""
+        """Reads that were not sent yet, by topic."""
         self._sent: dict[str, Reading] = {}
 
     async def holds(self, key: PartitionKey) -> bool:
-        """Tell whether a topic has the partition. Raises MetadataError."""
+        """Return whether a topic has the partition. Raises MetadataError."""
         name = self._view.topic_name_of(key.topic_id)
         if name is None:
-            return False  # whoever leads it has read its topic, or it is deleted by now
+            return False  # a leader has read the topic, so the topic was deleted since
         reading = self._due.get(name)
         if reading is None:
             reading = asyncio.get_running_loop().create_task(self._read(name))
@@ -45,7 +46,7 @@ class WantedPartitions:
         return key.partition < len(record.partitions)
 
     async def _read(self, name: str) -> TopicRecord | None:
-        """Read a record once the read before has ended; None if there is none."""
+        """Read a record after the read before it has ended; return None if there is no record."""
         if name in self._sent:
             await asyncio.gather(self._sent[name], return_exceptions=True)
         self._sent[name] = self._due.pop(name)

@@ -209,7 +209,10 @@ async def test_of_two_brokers_that_add_the_same_partitions_one_has_added_them(
 
     both = await asyncio.gather(grown(admin, "a", 4), grown(other, "a", 4))
 
-    refused = (ErrorCode.INVALID_PARTITIONS, "a has 4 partitions: 4 are not more")
+    refused = (
+        ErrorCode.INVALID_PARTITIONS,
+        "a has 4 partitions: the new number must be higher than that, not 4",
+    )
     assert sorted(both) == [(ErrorCode.NONE, None), refused]
     record, _ = await admin.broker.topics.get("a", fresh=True)
     assert len(record.partitions) == 4
