@@ -1,4 +1,4 @@
-"""Consumer groups: who is a member, who reads which partition, and how far each group has read.
+"""Consumer groups: members, assignments of partitions, and committed offsets.
 
-Leaves the topics themselves to the logs, and durability of its own state to `state_log`.
+Leaves the topics themselves to the logs, and the durability of group state to `state_log`.
 """

@@ -1,4 +1,4 @@
-"""The limits and delays of consumer groups, under Kafka's names and with Kafka's defaults.
+"""Limits and delays of consumer groups, with Kafka's names and defaults.
 
 Leaves reading them from files and flags to the broker's process.
 Source: Kafka's broker configs group.*, group.consumer.* and offsets.*.
@@ -9,14 +9,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class GroupsConfig:
-    """What applies to every group of a broker; all times in milliseconds."""
+    """Settings of all groups of a broker. All times are in milliseconds."""
 
     session_timeout_min_ms: int = 6_000
     session_timeout_max_ms: int = 1_800_000
     initial_rebalance_delay_ms: int = 3_000
-    """How long a first rebalance waits for more members."""
+    """Time that a first rebalance waits for more members."""
     new_member_join_timeout_ms: int = 300_000
-    """How long a member whose first JoinGroup is parked is kept without any other sign of life."""
+    """Time after which a member is removed whose first JoinGroup is still parked."""
     group_size_max: int = 2_147_483_647
     offset_metadata_bytes_max: int = 4_096
     offsets_retention_ms: int = 7 * 24 * 3_600_000
@@ -25,4 +25,4 @@ class GroupsConfig:
     consumer_heartbeat_interval_ms: int = 5_000
     consumer_group_size_max: int = 2_147_483_647
     consumer_assignors: tuple[str, ...] = ("uniform", "range")
-    """Offered server-side assignors, the first is the default."""
+    """Offered server-side assignors; the first is the default."""

@@ -1,10 +1,10 @@
-"""Coordinates the groups whose partitions of `__consumer_offsets` this broker leads.
+"""Coordinator of the groups whose partitions of `__consumer_offsets` this broker leads.
 
-Leaves single partitions to `group_host`, requests to the handlers, and which partitions are ours to
+Leaves single partitions to `group_host`, requests to the handlers, and the choice of partitions to
 the partition manager.
 
-Invariants: a partition is served only between the end of its load and its resignation or the
-failure of its log; while it loads, everything of it is refused.
+Invariants: a partition is served only from the end of its load until its resignation or the failure
+of its log. While it loads, all requests for its groups are refused.
 Source: topics design, "The mapping" (groups).
 """
 
@@ -49,14 +49,14 @@ class GroupCoordinator:
         self._loading: dict[int, GroupHost] = {}
         self._upkeep: asyncio.Task[None] | None = None
         self._absent_before: dict[str, None] = {}
-        """Topics with offsets that did not exist when `expire` looked last."""
+        """Topics with offsets that did not exist at the last `expire`."""
         self._stop_following = topics.on_change(self._on_topics_changed)
 
     # ---- partitions ----------------------------------------------------------------------------
 
     async def load(self, partition: int, epoch: int, open_log: OpenGroupLog) -> None:
-        """Take a partition over; returns when it is served. Raises what `open_log` raises, and
-        TopicError when a record cannot be read.
+        """Take a partition over; return when it is served. Raises what `open_log` raises, and
+        TopicError if a record cannot be read.
         """
         assert partition not in self._hosts, "resigned before it is loaded again"
         shard = GroupShard(self.config, self.topics)
@@ -77,18 +77,20 @@ class GroupCoordinator:
             raise
         if self._loading.pop(partition, None) is not host:
             await log.aclose()
-            raise TopicError(ErrorCode.NOT_COORDINATOR, "resigned while it was loaded")
+            raise TopicError(
+                ErrorCode.NOT_COORDINATOR, "the partition was resigned during its load"
+            )
         self._serve(partition, host, log)
 
     async def resign(self, partition: int) -> None:
-        """Close a partition's log and forget its groups; nothing when it is not loaded."""
+        """Close a partition's log and drop its groups; do nothing if it is not loaded."""
         self._loading.pop(partition, None)
         host = self._hosts.pop(partition, None)
         if host is not None:
             await host.aclose()
 
     async def aclose(self) -> None:
-        """Resign everything."""
+        """Resign all partitions."""
         self._stop_following()
         if self._upkeep is not None:
             self._upkeep.cancel()
@@ -100,12 +102,14 @@ class GroupCoordinator:
         self._timers.close()
 
     def host_of(self, group_id: str) -> GroupHost:
-        """Return the partition of a group. Raises TopicError NOT_COORDINATOR, or
-        COORDINATOR_LOAD_IN_PROGRESS, or COORDINATOR_NOT_AVAILABLE before there are partitions.
+        """Return the partition of a group. Raises TopicError: NOT_COORDINATOR,
+        COORDINATOR_LOAD_IN_PROGRESS, or COORDINATOR_NOT_AVAILABLE while there are no partitions.
         """
         count = self.topics.partition_count(CONSUMER_OFFSETS)
         if count == 0:
-            raise TopicError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"no {CONSUMER_OFFSETS} yet")
+            raise TopicError(
+                ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{CONSUMER_OFFSETS} does not exist yet"
+            )
         return self.host_at(coordinator_partition(group_id, count))
 
     def host_at(self, partition: int) -> GroupHost:
@@ -119,14 +123,14 @@ class GroupCoordinator:
 
     def hosts(self) -> list[GroupHost]:
         """Return all loaded partitions. Raises TopicError COORDINATOR_LOAD_IN_PROGRESS while one
-        loads: a list without it would be a wrong one.
+        loads, because a list without it would be wrong.
         """
         if self._loading:
             raise TopicError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "partitions are loading")
         return list(self._hosts.values())
 
     def new_member_id(self, prefix: str) -> str:
-        """Return a unique member id that tells whose it is."""
+        """Return a unique member id that begins with `prefix`."""
         return f"{prefix}-{uuid.UUID(bytes=self._rng.randbytes(16), version=4)}"
 
     # ---- transactions and topics ---------------------------------------------------------------
@@ -137,18 +141,18 @@ class GroupCoordinator:
         producer_id: int,
         producer_epoch: int,
         coordinator_epoch: int,
-        committed: bool,  # noqa: FBT001 - as WriteTxnMarkers calls it
+        committed: bool,  # noqa: FBT001 - as in WriteTxnMarkers
     ) -> None:
-        """End a producer's transaction on one partition; returns when that is durable.
+        """End a producer's transaction on one partition; return when that is durable.
 
-        Raises TopicError: NOT_COORDINATOR and its like, INVALID_PRODUCER_EPOCH or
-        TRANSACTION_COORDINATOR_FENCED for a marker that comes too late.
+        Raises TopicError: as `host_of`, or INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED
+        for a marker that is too late.
         """
         host = self.host_at(partition)
         offsets = host.shard.offsets
         refusal = offsets.producer_refusal(producer_id, producer_epoch, coordinator_epoch)
         if refusal is not ErrorCode.NONE:
-            raise TopicError(refusal, f"a marker of producer {producer_id} that is too old")
+            raise TopicError(refusal, f"the marker of producer {producer_id} is too old")
         if committed:
             for group_id, placed in offsets.pending_of(producer_id):
                 host.write(committed_records(group_id, placed))
@@ -158,7 +162,7 @@ class GroupCoordinator:
         await host.settled()
 
     async def forget_topics(self, names: Iterable[str]) -> None:
-        """Remove all offsets of topics that are deleted for certain."""
+        """Remove all offsets of topics that are certainly deleted."""
         gone = list(names)
         for host in list(self._hosts.values()):
             for group_id, offsets in list(host.shard.offsets.groups.items()):
@@ -171,8 +175,8 @@ class GroupCoordinator:
                     host.write(removed_records(group_id, places))
 
     async def expire(self) -> None:
-        """Remove offsets that outlived their retention or their topic, and groups that nothing is
-        left of. A topic counts as gone when it is missing this time and was the last time.
+        """Remove offsets after their retention or after their topic is gone, and empty groups. A
+        topic is gone if it is missing at this call and was at the last one.
         """
         absent = self._absent_topics()
         await self.forget_topics(name for name in absent if name in self._absent_before)
@@ -196,7 +200,7 @@ class GroupCoordinator:
             if self.topics.topic_id_of(topic) is None
         }
 
-    # ---- inside --------------------------------------------------------------------------------
+    # ---- internals -----------------------------------------------------------------------------
 
     def _serve(self, partition: int, host: GroupHost, log: GroupLog) -> None:
         self._hosts[partition] = host

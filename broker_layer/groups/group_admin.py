@@ -1,4 +1,4 @@
-"""Serves DescribeGroups, ListGroups and DeleteGroups.
+"""Handlers of DescribeGroups, ListGroups and DeleteGroups.
 
 Leaves ConsumerGroupDescribe to `consumer_handlers`.
 
@@ -29,12 +29,13 @@ _NOT_FOUND_VERSION: Final = 6
 CLASSIC_TYPE: Final = "classic"
 CONSUMER_TYPE: Final = "consumer"
 AUTHORIZED_OPERATIONS: Final = (3, 6, 8)
-"""READ, DELETE and DESCRIBE, by the numbers of KIP-430: there are no access rules here."""
+"""READ, DELETE and DESCRIBE, by the numbers of KIP-430. All are allowed: there is no access control
+here."""
 AUTHORIZED_OPERATIONS_BITS: Final = sum(1 << each for each in AUTHORIZED_OPERATIONS)
 
 
 class GroupAdminHandlers:
-    """The administrative APIs of groups over one coordinator."""
+    """Administrative APIs of the groups of one coordinator."""
 
     def __init__(self, coordinator: GroupCoordinator) -> None:
         self._coordinator = coordinator
@@ -57,7 +58,7 @@ class GroupAdminHandlers:
         return DescribeGroupsResponse(groups=groups)
 
     async def list_groups(self, request: ApiMessage, context: RequestContext) -> ApiMessage:
-        """Serve ListGroups: what is coordinated here."""
+        """Serve ListGroups for the groups of this coordinator."""
         assert isinstance(request, ListGroupsRequest)
         del context
         states = [each.lower() for each in request.states_filter or ()]
@@ -75,7 +76,7 @@ class GroupAdminHandlers:
         return ListGroupsResponse(error_code=ErrorCode.NONE, groups=groups)
 
     async def delete_groups(self, request: ApiMessage, context: RequestContext) -> ApiMessage:
-        """Serve DeleteGroups: of groups without members, with their offsets."""
+        """Serve DeleteGroups: delete groups without members, and their offsets."""
         assert isinstance(request, DeleteGroupsRequest)
         del context
         results = []
@@ -157,7 +158,7 @@ def _listed(host: GroupHost) -> list[ListGroupsResponse.ListedGroup]:
         if consumers is not None:
             shown = (CONSUMER_PROTOCOL_TYPE, consumers.state, CONSUMER_TYPE)
         else:
-            assert group is not None, "it is in the list"
+            assert group is not None, "its id is in the list"
             shown = (group.protocol_type, group.state.value, CLASSIC_TYPE)
         protocol_type, state, group_type = shown
         listed.append(

@@ -1,10 +1,10 @@
-"""One loaded partition of `__consumer_offsets`: its shard, its log, and the requests parked in it.
+"""One loaded partition of `__consumer_offsets`: its shard, its log, and its parked requests.
 
-Leaves which partitions are loaded to `coordinator`, and what is answered to the handlers.
+Leaves the choice of loaded partitions to `coordinator`, and the answers to the handlers.
 
-Invariants: memory and log change together, in one order; nothing is answered that a change of
-before is not durable for (`settled`); when the log fails, everything parked is answered
-NOT_COORDINATOR and nothing is served from memory any more.
+Invariants: memory and log change together, in one order. No answer leaves before all earlier
+changes are durable (`settled`). When the log fails, all parked requests are answered with
+NOT_COORDINATOR, and nothing is served from memory any more.
 """
 
 import asyncio
@@ -35,16 +35,18 @@ class GroupLog(Protocol):
     """The durable records of a partition (`broker_layer.log.state_log.StateLog`)."""
 
     def append(self, record: bytes) -> "asyncio.Future[None]":
-        """Append in order; resolved when durable. Raises TopicError when it cannot be taken."""
+        """Append in order; the future is done when the record is durable. Raises TopicError if
+        the log does not accept it.
+        """
         ...
 
     async def aclose(self) -> None:
-        """End the log in order."""
+        """Close the log in order."""
         ...
 
 
 class OpenGroupLog(Protocol):
-    """Takes a partition over."""
+    """Function that takes a partition over."""
 
     async def __call__(
         self,
@@ -64,7 +66,7 @@ class Clock:
     wall_clock_ms: Callable[[], int]
 
     def moment(self) -> Moment:
-        """Return now."""
+        """Return the present time."""
         return Moment(loop_ms(), self.wall_clock_ms())
 
 
@@ -84,7 +86,7 @@ class GroupHost:
         self._is_ended = False
 
     def start(self, log: GroupLog) -> None:
-        """Serve what was loaded."""
+        """Begin to serve the loaded groups."""
         self._log = log
         now_ms = self.clock.moment().now_ms
         self.shard.finish_load(now_ms)
@@ -92,7 +94,7 @@ class GroupHost:
             self._schedule(group_id)
 
     def end(self) -> None:
-        """Answer everything parked: this broker coordinates the partition no more."""
+        """Stop serving, and answer all parked requests with NOT_COORDINATOR."""
         self._is_ended = True
         for group_id in self.shard.group_ids():
             self._timers.cancel((self.partition, group_id))
@@ -100,7 +102,7 @@ class GroupHost:
             self.perform(group_id, group.end(ErrorCode.NOT_COORDINATOR))
 
     async def aclose(self) -> None:
-        """End, and close the log in order."""
+        """Stop serving, and close the log in order."""
         self.end()
         if self._log is not None:
             await self._log.aclose()
@@ -108,45 +110,49 @@ class GroupHost:
     # ---- the log -------------------------------------------------------------------------------
 
     def write(self, records: Iterable[Record]) -> None:
-        """Append records, and make them take effect in memory. Raises TopicError: NOT_COORDINATOR
-        and its like, UNKNOWN_SERVER_ERROR for a record that is too large, as Kafka does.
+        """Append records and apply them in memory. Raises TopicError: NOT_COORDINATOR, an error of
+        the log, or UNKNOWN_SERVER_ERROR for a record that is too large, as in Kafka.
         """
         if self._is_ended or self._log is None:
-            raise TopicError(ErrorCode.NOT_COORDINATOR, "the partition was lost")
+            raise TopicError(
+                ErrorCode.NOT_COORDINATOR, "this broker no longer coordinates the partition"
+            )
         encoded = [(record, encode(record)) for record in records]
         largest = max((len(data) for _, data in encoded), default=0)
         if largest > RECORD_BYTES_MAX:
-            text = f"a record of {largest} bytes is above {RECORD_BYTES_MAX}"
+            text = f"a record has {largest} bytes, more than the maximum of {RECORD_BYTES_MAX}"
             raise TopicError(ErrorCode.UNKNOWN_SERVER_ERROR, text)
         for record, data in encoded:
             self._last = self._log.append(data)
             self.shard.apply(record)
 
     async def settled(self) -> None:
-        """Wait until everything written so far is durable. Raises TopicError NOT_COORDINATOR."""
+        """Wait until all records written so far are durable. Raises TopicError NOT_COORDINATOR."""
         if self._last is not None:
             await asyncio.shield(self._last)
         if self._is_ended:
-            raise TopicError(ErrorCode.NOT_COORDINATOR, "the partition was lost")
+            raise TopicError(
+                ErrorCode.NOT_COORDINATOR, "this broker no longer coordinates the partition"
+            )
 
     # ---- classic groups ------------------------------------------------------------------------
 
     def park_join(self) -> "tuple[Waiter, asyncio.Future[JoinResult]]":
-        """Make the place for one JoinGroup's answer."""
+        """Create the future of the answer to one JoinGroup."""
         future: asyncio.Future[JoinResult] = asyncio.get_running_loop().create_future()
         waiter = self._next_waiter()
         self._joins[waiter] = future
         return waiter, future
 
     def park_sync(self) -> "tuple[Waiter, asyncio.Future[SyncResult]]":
-        """Make the place for one SyncGroup's answer."""
+        """Create the future of the answer to one SyncGroup."""
         future: asyncio.Future[SyncResult] = asyncio.get_running_loop().create_future()
         waiter = self._next_waiter()
         self._syncs[waiter] = future
         return waiter, future
 
     def perform(self, group_id: str, actions: list[ClassicAction]) -> None:
-        """Do what a group decided; after a refused append the rest is answered with its error."""
+        """Perform a group's actions; after a refused append, answer the rest with its error."""
         refused = ErrorCode.NONE
         for action in actions:
             match action:
@@ -173,7 +179,7 @@ class GroupHost:
         self._schedule(group_id)
 
     def make_classic(self, group_id: str) -> None:
-        """Let a group of the other type give way, if it has no members. Raises TopicError."""
+        """Remove a group of the other type if it has no members. Raises TopicError if it has."""
         consumers = self.shard.consumers.get(group_id)
         if consumers is not None:
             if consumers.members:
@@ -184,7 +190,7 @@ class GroupHost:
     # ---- groups of KIP-848 ---------------------------------------------------------------------
 
     def make_consumer(self, group_id: str) -> None:
-        """Let a group of the other type give way, if it has no members. Raises TopicError."""
+        """Remove a group of the other type if it has no members. Raises TopicError if it has."""
         classic = self.shard.groups.get(group_id)
         if classic is not None:
             if classic.state is not GroupState.EMPTY or classic.roster.pending:
@@ -195,7 +201,7 @@ class GroupHost:
             del self.shard.groups[group_id]
 
     def store_consumer(self, group_id: str) -> None:
-        """Append what changed in a group. Raises TopicError."""
+        """Append the changes of a group. Raises TopicError."""
         group = self.shard.consumers.get(group_id)
         if group is not None:
             try:
@@ -204,7 +210,7 @@ class GroupHost:
                 self._schedule(group_id)
 
     def on_due(self, group_id: str) -> None:
-        """Let a group do what is due."""
+        """Carry out what is due in a group."""
         if self._is_ended:
             return
         group = self.shard.groups.get(group_id)
@@ -214,7 +220,7 @@ class GroupHost:
             self.shard.forget_if_unused(group_id)
         elif consumers is not None:
             consumers.on_time(self.clock.moment())
-            with contextlib.suppress(TopicError):  # what is not stored now is stored next time
+            with contextlib.suppress(TopicError):  # the next call stores what this one cannot
                 self.store_consumer(group_id)
 
     def _tell_when_stored(self, group_id: str, generation: int) -> None:

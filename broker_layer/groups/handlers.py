@@ -1,6 +1,6 @@
-"""Lists which handler serves which API of groups.
+"""Table of the handlers of the group APIs.
 
-Leaves serving to the handler classes, and decoding and encoding to `dispatch`.
+Leaves the answers to the handler classes, and decoding and encoding to `dispatch`.
 """
 
 from broker_layer.groups.classic.membership_handlers import MembershipHandlers
@@ -16,8 +16,8 @@ from broker_layer.kafka.versions import ApiKey
 def handlers(
     coordinator: GroupCoordinator, verifier: TransactionVerifier | None = None
 ) -> dict[int, Handler]:
-    """Return the handlers by API key; with `verifier`, TxnOffsetCommit asks whether the
-    transaction is open.
+    """Return the handlers by API key. With `verifier`, TxnOffsetCommit checks that the transaction
+    is open.
     """
     membership = MembershipHandlers(coordinator)
     commits = OffsetCommitHandlers(coordinator, verifier)

@@ -1,4 +1,4 @@
-"""The records of a coordinator's log: what a group or an offset became, as bytes.
+"""Records of a group coordinator's log, and their bytes.
 
 Leaves applying them to `shard`, and ordering and durability to the log.
 
@@ -21,9 +21,8 @@ Format: a msgpack array; index 0 is the format version (1), index 1 the kind:
 
 Kinds of 16 and more are those of KIP-848 groups (`consumer_records`).
 
-Invariants: a record says what is: taking in again one and all that follow it changes nothing;
-decoding gives a record or raises GroupRecordError, whatever the bytes; a newer
-version is refused, never guessed at.
+Invariants: a record states the result of a change, so replaying it and all later ones again changes
+nothing. Decoding any bytes returns a record or raises GroupRecordError. A newer version is refused.
 """
 
 from collections.abc import Iterable, Iterator
@@ -50,10 +49,10 @@ from broker_layer.groups.values import ClassicImage, MemberImage
 
 FORMAT_VERSION: Final = 1
 OFFSETS_IN_RECORD_MAX: Final = 100
-"""With metadata of the greatest length a record stays below half a megabyte."""
+"""With metadata of maximum length, a record stays below half a megabyte."""
 
 RECORD_BYTES_MAX: Final = 4 * 1024 * 1024
-"""A group with larger metadata and assignments is refused; a ledger's entry may be twice that."""
+"""A group with more metadata and assignments is refused. A ledger's entry may be twice as large."""
 
 _OFFSET_TYPES: Final = (str, int, int, int, str, int, int, bytes, int)
 _new_placed: Final = PlacedOffset._make
@@ -70,7 +69,7 @@ class OffsetsCommitted:
 
 @dataclass(frozen=True, slots=True)
 class OffsetsRemoved:
-    """Offsets of a group expired, were deleted, or lost their topic."""
+    """Offsets of a group expired, were deleted, or their topic is gone."""
 
     group_id: str
     places: tuple[Place, ...]
@@ -78,7 +77,7 @@ class OffsetsRemoved:
 
 @dataclass(frozen=True, slots=True)
 class OffsetsPending:
-    """A transaction will commit offsets for a group."""
+    """An open transaction will commit offsets for a group."""
 
     group_id: str
     producer_id: int
@@ -88,9 +87,9 @@ class OffsetsPending:
 
 @dataclass(frozen=True, slots=True)
 class TransactionEnded:
-    """A producer's transaction ended; nothing of it is pending any more.
+    """A producer's transaction ended; it has no pending offsets any more.
 
-    What it committed is in records of its own before this one.
+    Separate records before this one hold the offsets that it committed.
     """
 
     producer_id: int
@@ -98,7 +97,7 @@ class TransactionEnded:
     coordinator_epoch: int
     wall_ms: int
     order: int
-    """What the producer commits after this is of its next transaction and has a higher order."""
+    """Later commits of the producer belong to its next transaction and have a higher order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +112,7 @@ class ProducerSeen:
 
 @dataclass(frozen=True, slots=True)
 class GroupRemoved:
-    """A group is gone; its offsets are removed by records of their own."""
+    """A group was removed; separate records remove its offsets."""
 
     group_id: str
 
@@ -145,13 +144,15 @@ def decode(data: bytes) -> Record:
         case [1, int(kind), *rest]:
             return _record(kind, rest)
         case [int(version), *_]:
-            raise GroupRecordError(f"format version {version}: a newer release wrote it")
+            raise GroupRecordError(
+                f"format version {version} of a newer release: upgrade this broker"
+            )
         case _:
             raise GroupRecordError("not an array with a version and a kind")
 
 
 def committed_records(group_id: str, offsets: Iterable[PlacedOffset]) -> Iterator[OffsetsCommitted]:
-    """Cut offsets into records of bounded size."""
+    """Split offsets into records of bounded size."""
     for part in _parts(offsets):
         yield OffsetsCommitted(group_id, part)
 
@@ -159,13 +160,13 @@ def committed_records(group_id: str, offsets: Iterable[PlacedOffset]) -> Iterato
 def pending_records(
     group_id: str, producer_id: int, producer_epoch: int, offsets: Iterable[PlacedOffset]
 ) -> Iterator[OffsetsPending]:
-    """Cut pending offsets into records of bounded size."""
+    """Split pending offsets into records of bounded size."""
     for part in _parts(offsets):
         yield OffsetsPending(group_id, producer_id, producer_epoch, part)
 
 
 def removed_records(group_id: str, places: Iterable[Place]) -> Iterator[OffsetsRemoved]:
-    """Cut a removal into records of bounded size."""
+    """Split a removal into records of bounded size."""
     rest = iter(places)
     while part := tuple(islice(rest, OFFSETS_IN_RECORD_MAX)):
         yield OffsetsRemoved(group_id, part)
@@ -268,7 +269,7 @@ def _classic(fields: list[Packed]) -> ClassicImage:
 
 
 def _offset(packed: Packed) -> PlacedOffset:
-    # One comparison for all fields: there are 100,000 of them to load in a second.
+    # One comparison for all fields: a load must decode 100,000 offsets in a second.
     if not isinstance(packed, list) or tuple(map(type, packed)) != _OFFSET_TYPES:
         raise GroupRecordError("not an offset")
     topic, partition, *committed = packed

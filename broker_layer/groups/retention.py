@@ -1,6 +1,6 @@
-"""Removes from one group what outlived its retention, and the group when nothing is left.
+"""Removal of expired offsets from one group, and of the group when it is empty.
 
-Leaves the rules to `offset_expiry`, and when to look to `coordinator`.
+Leaves the rules to `offset_expiry`, and the times of the checks to `coordinator`.
 
 Source: KIP-211; Kafka's offset expiration of groups with and without members.
 """
@@ -16,7 +16,7 @@ from broker_layer.groups.values import GroupState
 
 
 def expire_group(host: GroupHost, group_id: str, topics: GroupTopics) -> None:
-    """Write the removal of what is to go. Raises TopicError when the log takes nothing."""
+    """Write the removal of expired offsets. Raises TopicError if the log does not accept it."""
     shard = host.shard
     offsets = shard.offsets.of(group_id)
     group = shard.groups.get(group_id)
@@ -39,7 +39,7 @@ def expire_group(host: GroupHost, group_id: str, topics: GroupTopics) -> None:
 
 
 def _stale(offsets: GroupOffsets, topics: GroupTopics) -> list[Place]:
-    """Return offsets of a topic whose name another one has now."""
+    """Return the places of offsets that belong to an earlier topic of the same name."""
     stale: list[Place] = []
     for topic, partition, committed in offsets.all():
         if not is_current(committed, topics.topic_id_of(topic)):

@@ -1,8 +1,8 @@
-"""The members of one classic group: who they are, who leads, and what they all support.
+"""Members of one classic group, their leader, and the protocols that all of them support.
 
 Leaves states, generations and answers to `classic_group`.
 
-Invariants: the leader is a member, and there is one exactly when there are members; a static
+Invariants: there is a leader if and only if there are members, and it is one of them; a static
 instance id names one member; a pending id is not a member.
 Source: KIP-345 (static members), KIP-394 (pending ids).
 """
@@ -18,7 +18,7 @@ NEVER_MS: Final = 2**63
 
 @dataclass(slots=True)
 class ClassicMember:
-    """One member, and what it waits for."""
+    """One member and its parked requests."""
 
     member_id: str
     instance_id: str | None
@@ -36,15 +36,15 @@ class ClassicMember:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether a request of it is parked, which is a sign of life."""
+        """Whether one of its requests is parked, which is a sign of life."""
         return self.join_waiter is not None or self.sync_waiter is not None
 
     def metadata(self, protocol_name: str | None) -> bytes:
-        """Return what it sent for a protocol; nothing for one that it does not support."""
+        """Return its metadata for a protocol; empty for one that it does not support."""
         return next((data for name, data in self.protocols if name == protocol_name), b"")
 
     def image(self) -> MemberImage:
-        """Return it as it is stored."""
+        """Return the stored form of the member."""
         return MemberImage(
             self.member_id,
             self.instance_id,
@@ -58,17 +58,17 @@ class ClassicMember:
 
 
 class Roster:
-    """All members of a group in the order in which they came."""
+    """All members of a group in the order in which they joined."""
 
     def __init__(self) -> None:
         self.members: dict[str, ClassicMember] = {}
         self.leader_id: str | None = None
         self.pending: dict[str, int] = {}
-        """Ids that were given and not yet used -> when they expire."""
+        """Ids that were assigned but not used yet -> when they expire."""
         self._static: dict[str, str] = {}
 
     def add(self, member: ClassicMember) -> None:
-        """Take a member in; the first one leads."""
+        """Add a member; the first one becomes the leader."""
         assert member.member_id not in self.members, "ids are unique"
         self.pending.pop(member.member_id, None)
         self.members[member.member_id] = member
@@ -78,7 +78,7 @@ class Roster:
             self.leader_id = member.member_id
 
     def remove(self, member_id: str) -> ClassicMember:
-        """Let a member go; when it led, the oldest one left leads."""
+        """Remove a member; if it was the leader, the oldest remaining one becomes the leader."""
         member = self.members.pop(member_id)
         if member.instance_id is not None and self._static.get(member.instance_id) == member_id:
             del self._static[member.instance_id]
@@ -87,7 +87,7 @@ class Roster:
         return member
 
     def replace_static(self, instance_id: str, new_id: str) -> tuple[ClassicMember, ClassicMember]:
-        """Give a static member a new id, in its old place and role: (as it was, as it is now)."""
+        """Give a static member a new id, in its old place and role; return (old, new)."""
         old_id = self._static[instance_id]
         old = self.members[old_id]
         new = replace(old, member_id=new_id, join_waiter=None, sync_waiter=None)
@@ -105,7 +105,7 @@ class Roster:
         return self._static.get(instance_id)
 
     def refusal(self, member_id: str, instance_id: str | None) -> ErrorCode:
-        """Say why a request does not come from a member; NONE when it does."""
+        """Return the error of a request that does not come from a member; NONE if it does."""
         if instance_id is not None:
             current = self._static.get(instance_id)
             if current is None:
@@ -115,11 +115,11 @@ class Roster:
         return ErrorCode.NONE if member_id in self.members else ErrorCode.UNKNOWN_MEMBER_ID
 
     def joining_count(self) -> int:
-        """Return how many members have a parked JoinGroup."""
+        """Return the number of members with a parked JoinGroup."""
         return sum(member.join_waiter is not None for member in self.members.values())
 
     def has_all_joined(self) -> bool:
-        """Whether nobody is missing, and nobody is about to come with an id it was given."""
+        """Whether all members have joined and no assigned id is still unused."""
         return not self.pending and self.joining_count() == len(self.members)
 
     def not_rejoined(self) -> list[ClassicMember]:
@@ -127,7 +127,7 @@ class Roster:
         return [each for each in self.members.values() if each.join_waiter is None]
 
     def elect_joined_leader(self) -> bool:
-        """Let a member lead that has joined; False when none has."""
+        """Make a member that has joined the leader; return False if none has joined."""
         if self.leader_id is None:
             return False
         if self.members[self.leader_id].join_waiter is not None:
@@ -139,11 +139,11 @@ class Roster:
         return True
 
     def rebalance_timeout_ms(self) -> int:
-        """Return the longest time that any member wants for a rebalance."""
+        """Return the longest rebalance timeout of the members."""
         return max((each.rebalance_timeout_ms for each in self.members.values()), default=0)
 
     def common_protocols(self) -> list[str]:
-        """Return what all members support, in the first one's order."""
+        """Return the protocols that all members support, in the order of the first member."""
         first, *others = list(self.members.values())
         names = [{name for name, _ in member.protocols} for member in others]
         return [name for name, _ in first.protocols if all(name in each for each in names)]
@@ -151,7 +151,7 @@ class Roster:
     def select_protocol(self) -> str:
         """Return the protocol with the most votes: each member's first among the common ones."""
         common = self.common_protocols()
-        assert common, "nobody is let in who shares no protocol with the others"
+        assert common, "a member without a common protocol is refused"
         votes = dict.fromkeys(common, 0)
         for member in self.members.values():
             vote = next(name for name, _ in member.protocols if name in votes)
@@ -159,12 +159,12 @@ class Roster:
         return max(common, key=lambda name: votes[name])
 
     def joined_members(self, protocol_name: str | None) -> tuple[JoinedMember, ...]:
-        """Return what the leader is told."""
+        """Return the list of members for the leader."""
         return tuple(
             JoinedMember(each.member_id, each.instance_id, each.metadata(protocol_name))
             for each in self.members.values()
         )
 
     def images(self) -> tuple[MemberImage, ...]:
-        """Return all members as they are stored."""
+        """Return the stored form of all members."""
         return tuple(each.image() for each in self.members.values())

@@ -1,9 +1,9 @@
-"""The groups and offsets of one partition of `__consumer_offsets`: replay, snapshot, lookup.
+"""Groups and offsets of one partition of `__consumer_offsets`: replay, snapshot, lookup.
 
-Leaves appending to `group_host`, and what happens to groups to their state machines.
+Leaves appending to `group_host`, and the behaviour of groups to their state machines.
 
-Invariants: what a snapshot gives, loaded into an empty shard, is the state that was stored; a
-group in the middle of a rebalance is in it as it was last stored.
+Invariants: loading a snapshot into an empty shard restores the stored state. A group in the middle
+of a rebalance is in the snapshot as it was last stored.
 """
 
 from collections.abc import Iterator
@@ -36,7 +36,7 @@ from broker_layer.groups.values import ClassicImage, GroupState
 
 
 class GroupShard:
-    """One partition's state in memory."""
+    """State of one partition in memory."""
 
     def __init__(self, config: GroupsConfig, topics: GroupTopics) -> None:
         self.config = config
@@ -46,7 +46,7 @@ class GroupShard:
         """The groups of KIP-848; no id is in both."""
         self.offsets = OffsetTable()
         self._stored: dict[str, ClassicImage] = {}
-        """Each group as the log has it."""
+        """Each classic group in its stored form."""
 
     # ---- the log -------------------------------------------------------------------------------
 
@@ -64,9 +64,9 @@ class GroupShard:
                 self.apply(record)
 
     def apply(self, record: Record) -> None:
-        """Make a stored record, or one that is being stored, take effect.
+        """Apply a record that is stored or being stored.
 
-        Of the newer groups this is only that the log has it: they change before they are stored.
+        Groups of KIP-848 change before they are stored, so this only records that the log has them.
         """
         match record:
             case ConsumerGroupImage() | MemberStored() | MemberRemoved():
@@ -94,14 +94,14 @@ class GroupShard:
                 self.consumers.pop(group_id, None)
 
     def finish_load(self, now_ms: int) -> None:
-        """Make groups of what was loaded; every member has a whole session before it."""
+        """Create the loaded groups; each member's session begins now."""
         for group_id, image in self._stored.items():
             self.groups[group_id] = ClassicGroup.from_image(image, self.config, now_ms)
         for group in self.consumers.values():
             group.finish_load(now_ms)
 
     def snapshot(self) -> Iterator[bytes]:
-        """Return records that hold all of the stored state."""
+        """Return records of the complete stored state."""
         for producer_id, seen in self.offsets.producers.items():
             yield encode(
                 ProducerSeen(producer_id, seen.producer_epoch, seen.coordinator_epoch, seen.used_ms)
@@ -122,7 +122,7 @@ class GroupShard:
     # ---- groups --------------------------------------------------------------------------------
 
     def classic(self, group_id: str) -> ClassicGroup | None:
-        """Return a classic group that exists, one of offsets alone included."""
+        """Return an existing classic group; a group that has only offsets is one too."""
         group = self.groups.get(group_id)
         if group_id in self.consumers:
             return None
@@ -131,12 +131,12 @@ class GroupShard:
         return group
 
     def classic_or_new(self, group_id: str) -> ClassicGroup:
-        """Return a group, made when there is none of this id."""
-        assert group_id not in self.consumers, "a group is of one type"
+        """Return a classic group; create it if it does not exist."""
+        assert group_id not in self.consumers, "a group has one type"
         return self.groups.setdefault(group_id, ClassicGroup(group_id, self.config))
 
     def consumer_or_new(self, group_id: str) -> ConsumerGroup:
-        """Return a group of KIP-848, made when there is none of this id."""
+        """Return a group of KIP-848; create it if it does not exist."""
         group = self.consumers.get(group_id)
         if group is None:
             group = ConsumerGroup(group_id, self.config, self._topics)
@@ -144,11 +144,11 @@ class GroupShard:
         return group
 
     def group_ids(self) -> list[str]:
-        """Return all groups, those of offsets alone included."""
+        """Return the ids of all groups, including those that have only offsets."""
         return list(dict.fromkeys([*self.groups, *self.consumers, *self.offsets.groups]))
 
     def forget_if_unused(self, group_id: str) -> None:
-        """Drop a group from memory that never came to be: nothing of it is stored."""
+        """Drop an empty group from memory if it was never stored."""
         group = self.groups.get(group_id)
         is_idle = group is not None and group.state is GroupState.EMPTY and not group.roster.pending
         if is_idle and group_id not in self._stored:
@@ -158,7 +158,7 @@ class GroupShard:
             del self.consumers[group_id]
 
     def removal_records(self, group_id: str) -> list[Record]:
-        """Return the records that end a group with all its offsets."""
+        """Return the records that remove a group and all its offsets."""
         records: list[Record] = []
         offsets = self.offsets.of(group_id)
         if offsets is not None:

@@ -1,9 +1,9 @@
-"""Calls back when a group's next deadline has come: one timer of the loop for all groups.
+"""Deadlines of groups, with one timer of the event loop for all of them.
 
-Leaves what is due to the groups, which are asked for their next deadline again.
+Leaves the action at a deadline to the groups, which then set the next deadline.
 
-Invariants: a deadline set is kept or kept earlier; later ones are not followed (a heartbeat costs
-nothing): the callback finds nothing due and sets the next.
+Invariants: a callback comes at the deadline or earlier. A later deadline for the same key does not
+move the timer, so a heartbeat costs nothing: the callback finds nothing due and sets the next one.
 """
 
 import asyncio
@@ -17,8 +17,8 @@ TimerKey = tuple[int, str]
 
 
 def loop_ms() -> int:
-    """Return the loop's clock to the nearest millisecond: rounded down, a timer that was set for a
-    whole one could come before it, find nothing due, and be set for the same time again.
+    """Return the loop's clock, rounded to the nearest millisecond. If it were rounded down, a timer
+    could fire just before its millisecond, find nothing due, and be set for the same time again.
     """
     return round(asyncio.get_running_loop().time() * 1000)
 
@@ -34,7 +34,7 @@ class Timers:
         self._handle_ms = NEVER_MS
 
     def set_at_latest(self, key: TimerKey, due_ms: int) -> None:
-        """Call back for `key` at `due_ms` of the loop's clock, or earlier when that was set."""
+        """Call back for `key` at `due_ms` of the loop's clock, or earlier if already set so."""
         if due_ms >= self._due_ms.get(key, NEVER_MS):
             return
         self._due_ms[key] = due_ms
@@ -42,11 +42,11 @@ class Timers:
         self._arm()
 
     def cancel(self, key: TimerKey) -> None:
-        """Forget a key."""
+        """Remove the deadline of a key."""
         self._due_ms.pop(key, None)
 
     def close(self) -> None:
-        """Forget everything."""
+        """Remove all deadlines."""
         self._due_ms.clear()
         self._heap.clear()
         self._arm()

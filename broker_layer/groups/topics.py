@@ -1,6 +1,6 @@
-"""What groups need to know of topics: the seam to the cluster's view.
+"""Interface of groups to the cluster's view of topics.
 
-Leaves keeping that view to the control side of the broker.
+Leaves updating that view to `broker_layer.control`.
 """
 
 from collections.abc import Callable, Iterable
@@ -12,11 +12,11 @@ class GroupTopics(Protocol):
 
     @property
     def is_complete(self) -> bool:
-        """Whether every topic was read: before that, a topic that is not here may exist."""
+        """Whether all topics were read. Before that, a topic that is not shown may exist."""
         ...
 
     def topic_id_of(self, name: str) -> bytes | None:
-        """Return the 16 bytes of a topic's id; None when there is no such topic."""
+        """Return the 16 bytes of a topic's id; None if there is no such topic."""
         ...
 
     def name_of(self, topic_id: bytes) -> str | None:
@@ -24,7 +24,7 @@ class GroupTopics(Protocol):
         ...
 
     def partition_count(self, name: str) -> int:
-        """Return how many partitions a topic has; 0 when there is no such topic."""
+        """Return the number of a topic's partitions; 0 if there is no such topic."""
         ...
 
     def names(self) -> Iterable[str]:
@@ -32,5 +32,5 @@ class GroupTopics(Protocol):
         ...
 
     def on_change(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call back after topics came, went or grew; returns what ends that."""
+        """Call back after topics were created, removed or changed; return what cancels that."""
         ...

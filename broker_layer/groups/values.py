@@ -1,4 +1,4 @@
-"""The plain values that group state machines take and give.
+"""Inputs and outputs of the group state machines.
 
 Leaves deciding to `classic_group` and `consumer_group`.
 """
@@ -10,7 +10,7 @@ from typing import Final, NewType
 from broker_layer.kafka.error_codes import ErrorCode
 
 Waiter = NewType("Waiter", int)
-"""A parked request; the shell knows whose answer it is."""
+"""Number of a parked request; the shell maps it to the request's future."""
 
 Protocols = tuple[tuple[str, bytes], ...]
 """A member's protocols in order of preference, each with the metadata it sent for it."""
@@ -31,7 +31,7 @@ class GroupState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """When an event happens: the loop's clock for time-outs, the wall's for what is stored."""
+    """Time of an event: the loop's clock for timeouts, the wall clock for stored times."""
 
     now_ms: int
     wall_ms: int
@@ -39,12 +39,12 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class JoinRequested:
-    """A JoinGroup that passed the checks which need no group."""
+    """A JoinGroup that passed the checks that need no group."""
 
     waiter: Waiter
     member_id: str
     new_member_id: str
-    """The id to give when `member_id` is empty; unique."""
+    """The unique id to assign if `member_id` is empty."""
     instance_id: str | None
     client_id: str
     client_host: str
@@ -53,7 +53,7 @@ class JoinRequested:
     protocol_type: str
     protocols: Protocols
     is_id_required: bool
-    """Whether the client comes again with the id it was given (version 4 and later)."""
+    """Whether the client must join again with the assigned id (version 4 and later)."""
     can_skip_assignment: bool
     """Whether the client understands `JoinResult.skip_assignment` (version 9 and later)."""
 
@@ -73,7 +73,7 @@ class SyncRequested:
 
 @dataclass(frozen=True, slots=True)
 class JoinedMember:
-    """What the leader learns of a member."""
+    """A member as the leader sees it."""
 
     member_id: str
     instance_id: str | None
@@ -106,7 +106,7 @@ class SyncResult:
 
 @dataclass(frozen=True, slots=True)
 class MemberImage:
-    """A classic member as it is stored."""
+    """Stored form of a classic member."""
 
     member_id: str
     instance_id: str | None
@@ -120,7 +120,7 @@ class MemberImage:
 
 @dataclass(frozen=True, slots=True)
 class ClassicImage:
-    """A classic group as it is stored."""
+    """Stored form of a classic group."""
 
     group_id: str
     generation: int
@@ -128,7 +128,7 @@ class ClassicImage:
     protocol_name: str | None
     leader: str | None
     state_changed_ms: int
-    """Wall clock: when it became empty, or got its generation."""
+    """Wall clock at which the group became empty or got its generation."""
     members: tuple[MemberImage, ...]
 
 
@@ -150,7 +150,7 @@ class AnswerSync:
 
 @dataclass(frozen=True, slots=True)
 class StoreGroup:
-    """Append the image; tell `ClassicGroup.stored` with its generation once that is durable."""
+    """Append the image; call `ClassicGroup.stored` with its generation after it is durable."""
 
     image: ClassicImage
 

@@ -1,10 +1,10 @@
-"""Decides the life of one classic group: JoinGroup, SyncGroup, Heartbeat, LeaveGroup and time-outs.
+"""State machine of one classic group: JoinGroup, SyncGroup, Heartbeat, LeaveGroup and timeouts.
 
 Leaves the phases of a rebalance to `classic_phases`, offsets to `offset_table`, and appending and
 answering to the shell, which performs the returned actions in order.
 
-Invariants: every parked request is answered exactly once; a member that only follows and has not
-changed comes back without a rebalance.
+Invariants: each parked request is answered exactly once; a member that is not the leader and has
+not changed rejoins without a rebalance.
 Source: Kafka's group protocol; KIP-345, KIP-394, KIP-447, KIP-559, KIP-814.
 """
 
@@ -35,7 +35,7 @@ class ClassicGroup(ClassicPhases):
 
     @classmethod
     def from_image(cls, image: ClassicImage, config: GroupsConfig, now_ms: int) -> "ClassicGroup":
-        """Return the group as it was stored; each member has a whole session before it."""
+        """Return a group from its stored form; each member's session begins now."""
         group = cls(image.group_id, config)
         group.generation = image.generation
         group.protocol_type = image.protocol_type
@@ -49,7 +49,7 @@ class ClassicGroup(ClassicPhases):
         return group
 
     def join(self, event: JoinRequested, moment: Moment) -> list[ClassicAction]:
-        """Take a JoinGroup: answer it, or park it until the rebalance completes."""
+        """Handle a JoinGroup: answer it, or park it until the rebalance completes."""
         if not self._has_room_for(event.member_id):
             self._refuse_join(event, ErrorCode.GROUP_MAX_SIZE_REACHED, NO_MEMBER_ID)
         elif not self._supports(event):
@@ -63,7 +63,7 @@ class ClassicGroup(ClassicPhases):
         return self._take()
 
     def sync(self, event: SyncRequested, moment: Moment) -> list[ClassicAction]:
-        """Take a SyncGroup: answer it, or park it until the leader's assignment is stored."""
+        """Handle a SyncGroup: answer it, or park it until the leader's assignment is stored."""
         refusal = self._sync_refusal(event)
         if refusal is not ErrorCode.NONE:
             self._actions.append(AnswerSync(event.waiter, SyncResult(refusal)))
@@ -83,7 +83,7 @@ class ClassicGroup(ClassicPhases):
         return self._take()
 
     def stored(self, generation: int, moment: Moment) -> list[ClassicAction]:
-        """Note that an image is durable: an assignment of this generation takes effect."""
+        """Handle the durability of an image: an assignment of this generation takes effect."""
         if self._storing is None or generation != self.generation:
             return []
         for member in self.roster.members.values():
@@ -98,7 +98,7 @@ class ClassicGroup(ClassicPhases):
     def store_failed(
         self, generation: int, error: ErrorCode, moment: Moment
     ) -> list[ClassicAction]:
-        """Note that the log did not take an image: an assignment is given up, and made anew."""
+        """Handle a failed append of an image: drop its assignment and start a rebalance."""
         if self._storing is not None and generation == self.generation:
             for member in self.roster.members.values():
                 self._answer_sync(member, SyncResult(error))
@@ -108,7 +108,7 @@ class ClassicGroup(ClassicPhases):
     def heartbeat(
         self, member_id: str, instance_id: str | None, generation: int, moment: Moment
     ) -> ErrorCode:
-        """Take a heartbeat: how the member stands."""
+        """Handle a heartbeat; return the error code of its answer."""
         refusal = self.roster.refusal(member_id, instance_id)
         if refusal is not ErrorCode.NONE:
             return refusal
@@ -122,14 +122,14 @@ class ClassicGroup(ClassicPhases):
     def leave(
         self, leaving: list[tuple[str, str | None]], moment: Moment
     ) -> tuple[list[ErrorCode], list[ClassicAction]]:
-        """Let (member id, instance id) go, each with its own outcome."""
+        """Remove members, given as (member id, instance id); return one outcome for each."""
         outcomes = [self._leave_one(member_id, instance) for member_id, instance in leaving]
         if any(outcome is ErrorCode.NONE for outcome in outcomes):
             self._continue_after_loss(moment)
         return outcomes, self._take()
 
     def on_time(self, moment: Moment) -> list[ClassicAction]:
-        """Do what is due."""
+        """Carry out what is due."""
         self._expire_members(moment)
         if self._deadlines.sync_ms <= moment.now_ms:
             self._deadlines.sync_ms = NEVER_MS
@@ -143,7 +143,7 @@ class ClassicGroup(ClassicPhases):
         return self._take()
 
     def next_deadline_ms(self) -> int:
-        """Return when `on_time` must be called next at the latest; heartbeats only defer it."""
+        """Return the latest time for the next `on_time`; heartbeats only defer it."""
         members = (each.expires_ms for each in self.roster.members.values())
         pending = self.roster.pending.values()
         phase = min(self._deadlines.join_ms, self._deadlines.sync_ms)
@@ -152,7 +152,7 @@ class ClassicGroup(ClassicPhases):
     def commit_refusal(
         self, member_id: str, instance_id: str | None, generation: int, *, is_transactional: bool
     ) -> ErrorCode:
-        """Say why offsets may not be committed; NONE when they may (KIP-447 for transactions)."""
+        """Return why offsets may not be committed; NONE if they may (KIP-447 for transactions)."""
         if generation < 0 and self.state is GroupState.EMPTY:
             return ErrorCode.NONE
         if generation >= 0 or member_id != NO_MEMBER_ID or instance_id is not None:
@@ -168,14 +168,14 @@ class ClassicGroup(ClassicPhases):
         return ErrorCode.NONE
 
     def touch(self, member_id: str, moment: Moment) -> None:
-        """Take an offset commit as a sign of life, as Kafka does outside of the sync phase."""
+        """Treat an offset commit as a sign of life, as Kafka does outside the sync phase."""
         member = self.roster.members.get(member_id)
         phases = (GroupState.STABLE, GroupState.PREPARING_REBALANCE)
         if member is not None and self.state in phases:
             self._touch(member, moment)
 
     def subscription(self) -> tuple[str, ...] | None:
-        """Return the topics that members read, None when that is not known."""
+        """Return the topics that members read; None if they are not known."""
         if self.protocol_type != CONSUMER_PROTOCOL_TYPE:
             return None
         topics: dict[str, None] = {}
@@ -187,7 +187,7 @@ class ClassicGroup(ClassicPhases):
         return tuple(topics)
 
     def end(self, error: ErrorCode) -> list[ClassicAction]:
-        """Answer everything that is parked: this coordinator has lost the group."""
+        """Answer all parked requests with an error: this coordinator no longer has the group."""
         for member in self.roster.members.values():
             self._answer_join(member, JoinResult(error, member.member_id))
             self._answer_sync(member, SyncResult(error))
@@ -253,7 +253,7 @@ class ClassicGroup(ClassicPhases):
             self._prepare_rebalance(moment)
 
     def _rejoin_static(self, event: JoinRequested, moment: Moment) -> None:
-        """Put a static member that came without its id in its old place; fence its old self."""
+        """Give a static member that joins without its member id its old place; fence its old id."""
         assert event.instance_id is not None
         old_leader = self.roster.leader_id
         old, member = self.roster.replace_static(event.instance_id, event.new_member_id)
@@ -280,7 +280,9 @@ class ClassicGroup(ClassicPhases):
     def _static_answer(
         self, event: JoinRequested, member: ClassicMember, old_leader: str | None
     ) -> JoinResult:
-        """Name the old id as leader to a client that cannot skip the assignment: so it follows."""
+        """Return the answer to a static member that rejoined without a rebalance. A client that
+        cannot skip the assignment gets the old id as leader, so that it does not assign.
+        """
         is_leader = event.can_skip_assignment and member.member_id == self.roster.leader_id
         leader = self.roster.leader_id if event.can_skip_assignment else old_leader
         return JoinResult(

@@ -1,9 +1,9 @@
-"""The phases of a classic group: a rebalance prepares, completes, and takes effect.
+"""Phases of a classic group's rebalance: preparing, completing, and stable.
 
-Leaves requests to `classic_group`, which builds on this, and the members to `roster`.
+Leaves requests to `classic_group`, which extends this class, and the members to `roster`.
 
-Invariants: a generation only grows; a group is STABLE only after its generation was stored; a
-waiter that is taken from a member is answered.
+Invariants: a generation never decreases; a group is STABLE only after its generation was stored; a
+waiter that is removed from a member is answered.
 Source: Kafka's group protocol; KIP-134 (initial delay), KIP-345 (static members).
 """
 
@@ -28,18 +28,18 @@ from broker_layer.kafka.error_codes import ErrorCode
 
 @dataclass(slots=True)
 class Deadlines:
-    """What ends a phase by itself; NEVER_MS when nothing does."""
+    """Deadlines at which phases end; NEVER_MS for none."""
 
     join_ms: int = NEVER_MS
     sync_ms: int = NEVER_MS
     is_initial: bool = False
-    """Whether the parked joins are those of a first rebalance, which waits for more members."""
+    """Whether the parked joins belong to a first rebalance, which waits for more members."""
     initial_remaining_ms: int = 0
     member_was_added: bool = False
 
 
 class ClassicPhases:
-    """The state of one group, and how its phases follow each other."""
+    """State of one group, and the transitions between its phases."""
 
     def __init__(self, group_id: str, config: GroupsConfig) -> None:
         self.group_id = group_id
@@ -53,7 +53,7 @@ class ClassicPhases:
         self._deadlines = Deadlines()
         self._unsynced: dict[str, None] = {}
         self._storing: dict[str, bytes] | None = None
-        """The assignment that the leader gave and that is on its way to the log."""
+        """The leader's assignment while it is being stored."""
         self._actions: list[ClassicAction] = []
 
     def _prepare_rebalance(self, moment: Moment) -> None:
@@ -95,7 +95,7 @@ class ClassicPhases:
             if member.instance_id is None:
                 self._remove(member.member_id, ErrorCode.UNKNOWN_MEMBER_ID)
         if self.roster.members and not self.roster.elect_joined_leader():
-            # Only static members are left and none has come: their sessions decide.
+            # Only static members are left and none has rejoined: wait for their sessions to end.
             self._deadlines.join_ms = moment.now_ms + self.roster.rebalance_timeout_ms()
             return
         self.generation += 1
@@ -133,7 +133,7 @@ class ClassicPhases:
         silent = [m for m in self.roster.members.values() if m.expires_ms <= moment.now_ms]
         for member in silent:
             if member.is_waiting and not member.is_new:
-                member.expires_ms = NEVER_MS  # its next session begins with its answer
+                member.expires_ms = NEVER_MS  # its session begins again when it is answered
             else:
                 self._remove(member.member_id, ErrorCode.UNKNOWN_MEMBER_ID)
         if any(member.member_id not in self.roster.members for member in silent):
@@ -169,7 +169,7 @@ class ClassicPhases:
             member.sync_waiter = None
 
     def _current(self, member: ClassicMember) -> JoinResult:
-        """Tell a member its generation, and the leader also who the members are."""
+        """Return a member's generation, and for the leader also the list of members."""
         is_leader = member.member_id == self.roster.leader_id
         is_assigning = is_leader and self.state is GroupState.COMPLETING_REBALANCE
         return JoinResult(

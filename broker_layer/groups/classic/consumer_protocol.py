@@ -1,8 +1,8 @@
-"""Reads the topics out of the metadata that members of the "consumer" protocol type send.
+"""Topics in the metadata that members of the "consumer" protocol type send.
 
-Leaves everything behind the topics (user data, owned partitions, rack) to the members.
-Format: int16 version; int32 count; per topic int16 length and UTF-8; big-endian.
-Invariants: whatever the bytes, the answer is the topics or None.
+Leaves the fields after the topics (user data, owned partitions, rack) to the members.
+Format: int16 version; int32 count; for each topic int16 length and UTF-8; big-endian.
+Invariants: the result for any bytes is the topics or None.
 """
 
 import struct
@@ -11,7 +11,7 @@ CONSUMER_PROTOCOL_TYPE = "consumer"
 
 
 def subscribed_topics(metadata: bytes) -> tuple[str, ...] | None:
-    """Return the subscribed topics, None for bytes that are not of this format."""
+    """Return the subscribed topics; None for bytes in another format."""
     try:
         version, count = struct.unpack_from(">hi", metadata)
         if version < 0 or not 0 <= count <= len(metadata) // 2:

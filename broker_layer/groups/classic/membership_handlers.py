@@ -1,6 +1,6 @@
-"""Serves JoinGroup, SyncGroup, Heartbeat and LeaveGroup of classic groups.
+"""Handlers of JoinGroup, SyncGroup, Heartbeat and LeaveGroup for classic groups.
 
-Leaves deciding to `classic_group`, and waiting for the log to `group_host`.
+Leaves decisions to `classic_group`, and waiting for the log to `group_host`.
 
 Source: Kafka's protocol, keys 11 to 14; KIP-345, KIP-394, KIP-559, KIP-800, KIP-814.
 """
@@ -39,7 +39,7 @@ _LEAVE_MANY_VERSION: Final = 3
 
 
 class MembershipHandlers:
-    """The membership APIs over one coordinator."""
+    """Membership APIs of the classic groups of one coordinator."""
 
     def __init__(self, coordinator: GroupCoordinator) -> None:
         self._coordinator = coordinator
@@ -136,7 +136,10 @@ class MembershipHandlers:
         config = self._coordinator.config
         shortest, longest = config.session_timeout_min_ms, config.session_timeout_max_ms
         if not shortest <= request.session_timeout_ms <= longest:
-            text = f"{request.session_timeout_ms} ms is outside {shortest}..{longest} ms"
+            text = (
+                f"the session timeout must be {shortest} to {longest} ms,"
+                f" not {request.session_timeout_ms}"
+            )
             raise TopicError(ErrorCode.INVALID_SESSION_TIMEOUT, text)
         host.make_classic(request.group_id)
         if request.member_id == NO_MEMBER_ID:
@@ -191,12 +194,12 @@ class MembershipHandlers:
 
     def _host(self, group_id: str) -> GroupHost:
         if not group_id:
-            raise TopicError(ErrorCode.INVALID_GROUP_ID, "a group with members has a name")
+            raise TopicError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
         return self._coordinator.host_of(group_id)
 
 
 def _classic(host: GroupHost, group_id: str) -> ClassicGroup:
-    """Return the group a member speaks of; without one there is no such member."""
+    """Return an existing group. Raises TopicError UNKNOWN_MEMBER_ID if there is none."""
     group = host.shard.groups.get(group_id)
     if group is None:
         raise TopicError(ErrorCode.UNKNOWN_MEMBER_ID, f"there is no group {group_id}")

@@ -1,1 +1,1 @@
-"""Groups of KIP-848's protocol: targets, reconciliation, assignors and their records."""
+"""Groups of the KIP-848 protocol: targets, reconciliation, assignors and their records."""

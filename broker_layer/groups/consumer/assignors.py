@@ -1,10 +1,10 @@
-"""The server-side assignors: who is to own which partition.
+"""Server-side assignors: they compute the target owners of partitions.
 
-Leaves bringing members there to `reconciliation`.
+Leaves moving members to their targets to `reconciliation`.
 
-Invariants: pure and deterministic; every partition of a topic that somebody subscribes to is given
-to exactly one of those that do. `uniform` moves only what balance asks for: with equal
-subscriptions no member has two partitions more than another.
+Invariants: pure and deterministic; each partition of a subscribed topic is assigned to exactly one
+of the topic's subscribers. `uniform` moves only what balance requires: with equal subscriptions,
+the members' counts differ by at most one.
 Source: KIP-848, "Assignors".
 """
 
@@ -18,14 +18,14 @@ from broker_layer.groups.consumer.consumer_values import Partition, Partitions, 
 
 @dataclass(frozen=True, slots=True)
 class SubscribedMember:
-    """What an assignor needs to know of a member."""
+    """A member as an assignor sees it."""
 
     member_id: str
     order_key: str
-    """The instance id of a static member, so that its place outlives its member id."""
+    """The instance id of a static member, so that its place survives a new member id."""
     topic_ids: tuple[bytes, ...]
     target: Partitions
-    """What it was to own so far."""
+    """Its target so far."""
 
 
 Targets = dict[str, Partitions]
@@ -33,7 +33,7 @@ Assignor = Callable[[list[SubscribedMember], Mapping[bytes, int]], Targets]
 
 
 def assign_range(members: list[SubscribedMember], counts: Mapping[bytes, int]) -> Targets:
-    """Give each member consecutive partitions of each of its topics."""
+    """Assign to each member consecutive partitions of each of its topics."""
     given: dict[str, list[Partition]] = {each.member_id: [] for each in members}
     ordered = sorted(members, key=lambda each: each.order_key)
     for topic_id in sorted(counts):
@@ -50,7 +50,7 @@ def assign_range(members: list[SubscribedMember], counts: Mapping[bytes, int]) -
 
 
 def assign_uniform(members: list[SubscribedMember], counts: Mapping[bytes, int]) -> Targets:
-    """Give each member about as many partitions, and leave with it what it had."""
+    """Assign about the same number of partitions to each member; keep its earlier ones."""
     readers: dict[bytes, list[str]] = {
         topic_id: [each.member_id for each in members if topic_id in each.topic_ids]
         for topic_id in sorted(counts)
@@ -78,7 +78,7 @@ def assign_uniform(members: list[SubscribedMember], counts: Mapping[bytes, int])
 def _hand_out(
     partitions: list[Partition], names: tuple[str, ...], given: dict[str, dict[Partition, None]]
 ) -> None:
-    """Give each partition to the one of `names` that has least at that time."""
+    """Assign each partition to the member of `names` that has the fewest at that time."""
     heap = [(len(given[name]), number) for number, name in enumerate(names)]
     heapq.heapify(heap)
     for partition in partitions:
@@ -88,9 +88,10 @@ def _hand_out(
 
 
 def _balance(given: dict[str, dict[Partition, None]], readers: Mapping[bytes, list[str]]) -> None:
-    """Move partitions from who has most to members that have at least two less, one by one.
+    """Move partitions, one by one, from the members with the most to members with at least two
+    fewer.
 
-    It ends, as each move lessens the sum of the squares of the members' counts.
+    It ends because each move lowers the sum of the squares of the members' counts.
     """
     while (move := _next_move(given, readers)) is not None:
         giver, partition, taker = move

@@ -1,11 +1,11 @@
-"""Decides the life of one KIP-848 group: heartbeats, epochs, targets and time-outs.
+"""State machine of one KIP-848 group: heartbeats, epochs, targets and timeouts.
 
 Leaves the steps of a member to `reconciliation`, the targets to `assignors`, and storing
 (`changed_records`) and answering to the shell.
 
-Invariants: a partition has at most one owner, counting those that are giving it up; the group's
-epoch grows with every change of members, subscriptions or topics, and the targets follow at the
-next heartbeat; a static member that left for a while keeps what it owns until its session ends.
+Invariants: a partition has at most one owner, including members that are revoking it. The group's
+epoch increases with each change of members, subscriptions or topics; the targets follow at the next
+heartbeat. A static member that left temporarily keeps its partitions until its session ends.
 Source: KIP-848; KIP-1082.
 """
 
@@ -50,43 +50,43 @@ class ConsumerGroup:
         self._topics = topics
         self._digest = b""
         self._are_topics_new = True
-        """Whether topics may differ from what `_digest` says."""
+        """Whether topics may differ from those in `_digest`."""
         self._owners: dict[Partition, str] = {}
         self._sessions: dict[str, int] = {}
         """Member id -> when its session ends."""
         self._revocations: dict[str, int] = {}
-        """Member id -> by when it must have given up what it is to."""
+        """Member id -> deadline for the revocation of its partitions."""
         self._stored: dict[str, ConsumerMember] = {}
         self._stored_image: ConsumerGroupImage | None = None
 
     # ---- the log -------------------------------------------------------------------------------
 
     def load_image(self, image: ConsumerGroupImage) -> None:
-        """Take over what was stored of the group."""
+        """Load the stored form of the group."""
         self.epoch, self.assignment_epoch = image.epoch, image.assignment_epoch
         self._digest = image.topics_digest
         self._stored_image = image
 
     def load_member(self, member: ConsumerMember) -> None:
-        """Take over what was stored of a member."""
+        """Load the stored form of a member."""
         self.members[member.member_id] = self._stored[member.member_id] = member
 
     def unload_member(self, member_id: str) -> None:
-        """Take over that a member was removed."""
+        """Load the removal of a member."""
         self.members.pop(member_id, None)
         self._stored.pop(member_id, None)
 
     def finish_load(self, now_ms: int) -> None:
-        """Note who owns what, now that all is loaded, and give every member a whole session."""
+        """Compute the owners of partitions after the load; each member's session begins now."""
         for member in list(self.members.values()):
             self._put(member)
             self._sessions[member.member_id] = now_ms + self._config.consumer_session_timeout_ms
             self._watch_revocation(member, now_ms)
 
     def changed_records(self) -> list[ConsumerRecord]:
-        """Return what makes the log agree with memory."""
+        """Return the records that bring the log up to date with memory."""
         if self._stored_image is None and not self.members:
-            return []  # nobody came in
+            return []  # no member ever joined
         removed = [each for each in self._stored if each not in self.members]
         records: list[ConsumerRecord] = [MemberRemoved(self.group_id, each) for each in removed]
         records += [
@@ -98,7 +98,7 @@ class ConsumerGroup:
         return [image, *records] if image != self._stored_image else records
 
     def note_stored(self, record: ConsumerRecord) -> None:
-        """Note that the log took a record."""
+        """Record that the log accepted a record."""
         match record:
             case ConsumerGroupImage():
                 self._stored_image = record
@@ -108,20 +108,20 @@ class ConsumerGroup:
                 self._stored.pop(member_id, None)
 
     def stored_records(self) -> Iterator[ConsumerRecord]:
-        """Return the group as the log has it, for a snapshot."""
+        """Yield the records of the group's stored form, for a snapshot."""
         if self._stored_image is not None:
             yield self._stored_image
             for member in self._stored.values():
                 yield MemberStored(self.group_id, member)
 
     def image(self) -> ConsumerGroupImage:
-        """Return the group, without its members, as it is stored."""
+        """Return the stored form of the group, without its members."""
         return ConsumerGroupImage(self.group_id, self.epoch, self.assignment_epoch, self._digest)
 
     # ---- heartbeats ----------------------------------------------------------------------------
 
     def heartbeat(self, event: HeartbeatRequested, moment: Moment) -> HeartbeatResult:
-        """Take a heartbeat: join, stay, move on, or leave."""
+        """Handle a heartbeat: the member joins, stays, reconciles, or leaves."""
         try:
             if event.epoch in (LEAVE_EPOCH, STATIC_LEAVE_EPOCH):
                 return self._leave(event)
@@ -153,18 +153,18 @@ class ConsumerGroup:
         )
 
     def on_time(self, moment: Moment) -> None:
-        """Remove members whose session, or time to give partitions up, is over."""
+        """Remove members whose session or revocation deadline has passed."""
         for deadlines in (self._sessions, self._revocations):
             late = [each for each, due_ms in deadlines.items() if due_ms <= moment.now_ms]
             for member_id in late:
                 self._remove(member_id)
 
     def next_deadline_ms(self) -> int:
-        """Return when `on_time` must be called next at the latest."""
+        """Return the latest time for the next `on_time`."""
         sessions = min(self._sessions.values(), default=NEVER_MS)
         return min(sessions, min(self._revocations.values(), default=NEVER_MS))
 
-    # ---- what others ask -----------------------------------------------------------------------
+    # ---- queries -------------------------------------------------------------------------------
 
     @property
     def is_stored(self) -> bool:
@@ -186,7 +186,7 @@ class ConsumerGroup:
 
     @property
     def assignor(self) -> str:
-        """The assignor that most members prefer; of those without a wish the first offered."""
+        """The assignor that most members prefer; by default the first offered one."""
         votes = dict.fromkeys(self._config.consumer_assignors, 0)
         for member in self.members.values():
             if member.assignor in votes:
@@ -198,13 +198,13 @@ class ConsumerGroup:
         return tuple(Subscriptions.of(self.members.values(), self._topics).topics)
 
     def note_topics_changed(self) -> None:
-        """Look at the topics again, at the next heartbeat."""
+        """Check the topics again at the next heartbeat."""
         self._are_topics_new = True
 
     def commit_refusal(
         self, member_id: str, instance_id: str | None, epoch: int, *, is_transactional: bool
     ) -> ErrorCode:
-        """Say why offsets may not be committed; NONE when they may."""
+        """Return why offsets may not be committed; NONE if they may."""
         if epoch < 0 and not self.members:
             return ErrorCode.NONE
         is_anonymous = epoch < 0 and member_id == NO_MEMBER_ID and instance_id is None
@@ -213,7 +213,9 @@ class ConsumerGroup:
         return self._epoch_refusal(member_id, epoch)
 
     def fetch_refusal(self, member_id: str | None, epoch: int) -> ErrorCode:
-        """Say why offsets may not be fetched; anybody may who does not claim to be a member."""
+        """Return why offsets may not be fetched; NONE if they may. A client that does not claim to
+        be a member always may.
+        """
         if not member_id and epoch < 0:
             return ErrorCode.NONE
         return self._epoch_refusal(member_id or NO_MEMBER_ID, epoch)
@@ -227,7 +229,7 @@ class ConsumerGroup:
     # ---- targets ------------------------------------------------------------------------------
 
     def _refresh(self, *, is_changed: bool) -> None:
-        """Move the group's epoch and the targets on where members or topics ask for it."""
+        """Advance the group's epoch and the targets after a change of members or topics."""
         if is_changed or self._are_topics_new:
             digest = Subscriptions.of(self.members.values(), self._topics).digest()
             if is_changed or digest != self._digest:
@@ -243,7 +245,7 @@ class ConsumerGroup:
     # ---- members -------------------------------------------------------------------------------
 
     def _member_of(self, event: HeartbeatRequested) -> ConsumerMember:
-        """Return who speaks: a member, or a new one that is not in the group yet."""
+        """Return the sender of a heartbeat: a member, or a new one that is not in the group yet."""
         static = self._static(event.instance_id)
         if event.epoch == JOIN_EPOCH:
             if static is not None and static.member_id != event.member_id:
@@ -262,7 +264,7 @@ class ConsumerGroup:
             and all(each in member.assigned for each in event.owned)
         )
         if event.epoch != member.epoch and not is_repeated:
-            text = f"epoch {event.epoch} is not the member's, which is {member.epoch}"
+            text = f"the member sent epoch {event.epoch}, but its epoch is {member.epoch}"
             raise TopicError(ErrorCode.FENCED_MEMBER_EPOCH, text)
         return member
 
@@ -285,7 +287,7 @@ class ConsumerGroup:
                 member,
                 epoch=STATIC_LEAVE_EPOCH,
                 state=MemberState.STABLE,
-                revoking=NO_PARTITIONS,  # it has stopped, so it reads them no more
+                revoking=NO_PARTITIONS,  # it has stopped reading them
             )
             self._put(away)
             self._revocations.pop(away.member_id, None)
@@ -298,7 +300,7 @@ class ConsumerGroup:
             if static is None:
                 raise _unknown(event.instance_id)
             if static.member_id != event.member_id:
-                text = f"instance {event.instance_id} is now {static.member_id}"
+                text = f"instance {event.instance_id} is now member {static.member_id}"
                 raise TopicError(ErrorCode.FENCED_INSTANCE_ID, text)
 
     def _static(self, instance_id: str | None) -> ConsumerMember | None:
@@ -340,7 +342,7 @@ class ConsumerGroup:
 
 
 def _updated(member: ConsumerMember, event: HeartbeatRequested) -> ConsumerMember:
-    """Return the member with what the heartbeat tells anew."""
+    """Return the member with the fields that the heartbeat changes."""
     timeout_ms = event.rebalance_timeout_ms
     return replace(
         member,

@@ -1,6 +1,6 @@
-"""Serves ConsumerGroupHeartbeat and ConsumerGroupDescribe.
+"""Handlers of ConsumerGroupHeartbeat and ConsumerGroupDescribe.
 
-Leaves deciding to `consumer_group`.
+Leaves decisions to `consumer_group`.
 
 Source: Kafka's protocol, keys 68 and 69; KIP-848, KIP-1082, KIP-1099.
 """
@@ -41,7 +41,7 @@ _Assignment = ConsumerGroupHeartbeatResponse.Assignment
 
 
 class ConsumerGroupHandlers:
-    """The APIs of KIP-848 over one coordinator."""
+    """APIs of the KIP-848 groups of one coordinator."""
 
     def __init__(self, coordinator: GroupCoordinator) -> None:
         self._coordinator = coordinator
@@ -83,7 +83,7 @@ class ConsumerGroupHandlers:
         for group_id in request.group_ids:
             try:
                 if not group_id:
-                    raise TopicError(ErrorCode.INVALID_GROUP_ID, "a group has a name")
+                    raise TopicError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
                 host = self._coordinator.host_of(group_id)
                 group = host.shard.consumers.get(group_id)
                 if group is None:
@@ -112,7 +112,7 @@ class ConsumerGroupHandlers:
         group_id = request.group_id
         host = self._coordinator.host_of(group_id)
         if not self._coordinator.topics.is_complete:
-            text = "the topics are not known yet"  # an assignment would take away what is unknown
+            text = "the topics are not known yet"  # an assignment would revoke unknown topics
             raise TopicError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, text)
         member_id = request.member_id or self._coordinator.new_member_id("member")
         if request.member_epoch == JOIN_EPOCH:
@@ -144,7 +144,7 @@ class ConsumerGroupHandlers:
         return result
 
     def _check(self, request: ConsumerGroupHeartbeatRequest, api_version: int) -> None:
-        """Raise TopicError for a request that is wrong whatever the group is."""
+        """Raise TopicError for a request that is invalid for any group."""
         faults = [
             (not request.group_id, "GroupId can't be empty"),
             (request.instance_id == "", "InstanceId can't be empty"),
@@ -157,7 +157,7 @@ class ConsumerGroupHandlers:
             ),
             (
                 request.member_epoch == STATIC_LEAVE_EPOCH and request.instance_id is None,
-                "InstanceId can't be null when leaving for a while",
+                "InstanceId can't be null when leaving temporarily",
             ),
         ]
         if request.member_epoch == JOIN_EPOCH:

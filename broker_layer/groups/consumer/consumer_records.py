@@ -1,4 +1,4 @@
-"""The records of KIP-848 groups, as fields of the arrays that `records` packs.
+"""Records of KIP-848 groups, as fields of the arrays that `records` packs.
 
 Leaves versions and all other kinds to `records`.
 
@@ -13,7 +13,7 @@ Format, from index 1 on:
 
     assigned, revoking, target   [[topic id, [partition]]]
 
-Invariants: unpacking gives a record or raises GroupRecordError.
+Invariants: unpacking returns a record or raises GroupRecordError.
 """
 
 from broker_layer.groups.consumer.consumer_values import (
@@ -33,11 +33,11 @@ Packed = int | str | bytes | bool | None | list["Packed"]
 
 
 class GroupRecordError(ValueError):
-    """A record of a coordinator's log cannot be read."""
+    """A record of a coordinator's log is not readable."""
 
 
 def pack_consumer_record(record: ConsumerRecord) -> list[Packed]:
-    """Return kind and fields."""
+    """Return the kind and the fields of a record."""
     match record:
         case ConsumerGroupImage(group_id, epoch, assignment_epoch, topics_digest):
             return [16, group_id, epoch, assignment_epoch, topics_digest]

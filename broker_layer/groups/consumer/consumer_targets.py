@@ -1,6 +1,6 @@
-"""Computes from the members of a KIP-848 group and the topics there are who is to own what.
+"""Target assignments of a KIP-848 group, computed from its members and the existing topics.
 
-Leaves the assignors' rules to `assignors`, and when to compute to `consumer_group`.
+Leaves the assignors' rules to `assignors`, and the times of computing to `consumer_group`.
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,7 +18,7 @@ _DIGEST_BYTES: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class Subscriptions:
-    """Which topics each pattern matches, and all topics that are read, as they are now."""
+    """Topics that each pattern matches, and all subscribed topics, at one time."""
 
     names_of_patterns: Mapping[str, tuple[str, ...]]
     topics: Mapping[str, tuple[bytes, int]]
@@ -26,7 +26,7 @@ class Subscriptions:
 
     @classmethod
     def of(cls, members: Iterable[ConsumerMember], topics: GroupTopics) -> "Subscriptions":
-        """Look at the topics that members read."""
+        """Look up the topics that members read."""
         patterns: dict[str, tuple[str, ...]] = {}
         names: dict[str, None] = {}
         for member in members:
@@ -42,13 +42,13 @@ class Subscriptions:
         return cls(patterns, known)
 
     def digest(self) -> bytes:
-        """Return what differs when a topic came, went, grew or was made anew."""
+        """Return a digest that changes when a topic is created, deleted, grown or recreated."""
         return blake2b(
             repr(sorted(self.topics.items())).encode(), digest_size=_DIGEST_BYTES
         ).digest()
 
     def targets(self, members: Iterable[ConsumerMember], assignor: str) -> Targets:
-        """Let an assignor give the partitions to the members."""
+        """Return the assignor's targets for the members."""
         subscribed = [
             SubscribedMember(
                 member.member_id,

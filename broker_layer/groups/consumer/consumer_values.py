@@ -1,6 +1,6 @@
-"""The plain values of KIP-848 groups: members, their assignments, heartbeats and their outcomes.
+"""Values of KIP-848 groups: members, their assignments, heartbeats and their outcomes.
 
-Leaves deciding to `consumer_group` and `reconciliation`.
+Leaves decisions to `consumer_group` and `reconciliation`.
 """
 
 from collections.abc import Iterable, Mapping
@@ -15,7 +15,7 @@ Partition = tuple[bytes, int]
 """(topic id, partition)."""
 
 Partitions = tuple[Partition, ...]
-"""Sorted, each once."""
+"""Sorted, without duplicates."""
 
 NO_PARTITIONS: Final[Partitions] = ()
 JOIN_EPOCH: Final = 0
@@ -24,18 +24,18 @@ STATIC_LEAVE_EPOCH: Final = -2
 
 
 class MemberState(IntEnum):
-    """How far a member is on its way to its target; the numbers are stored."""
+    """Progress of a member towards its target; the numbers are stored."""
 
     STABLE = 1
     UNREVOKED = 2
-    """It still owns what it must give up."""
+    """It still owns partitions that it must revoke."""
     UNRELEASED = 3
-    """It waits for what others must give up."""
+    """It waits for partitions that others must revoke."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConsumerMember:
-    """A member as it is stored."""
+    """Stored form of a member."""
 
     member_id: str
     instance_id: str | None = None
@@ -52,24 +52,24 @@ class ConsumerMember:
     state: MemberState = MemberState.STABLE
     assigned: Partitions = NO_PARTITIONS
     revoking: Partitions = NO_PARTITIONS
-    """What it must give up and has not yet; never also in `assigned`."""
+    """Partitions that it must still revoke; none of them is in `assigned`."""
     target: Partitions = NO_PARTITIONS
 
 
 @dataclass(frozen=True, slots=True)
 class ConsumerGroupImage:
-    """A group, without its members, as it is stored."""
+    """Stored form of a group, without its members."""
 
     group_id: str
     epoch: int
     assignment_epoch: int
     topics_digest: bytes
-    """Of the subscribed topics, their ids and partition counts, as they were assigned."""
+    """Digest of the subscribed topics, their ids and partition counts, when last assigned."""
 
 
 @dataclass(frozen=True, slots=True)
 class MemberStored:
-    """A member of a group came or changed."""
+    """A member of a group joined or changed."""
 
     group_id: str
     member: ConsumerMember
@@ -77,7 +77,7 @@ class MemberStored:
 
 @dataclass(frozen=True, slots=True)
 class MemberRemoved:
-    """A member of a group is gone."""
+    """A member of a group was removed."""
 
     group_id: str
     member_id: str
@@ -88,7 +88,7 @@ ConsumerRecord = ConsumerGroupImage | MemberStored | MemberRemoved
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatRequested:
-    """A ConsumerGroupHeartbeat that is well formed; None means "as before"."""
+    """A well-formed ConsumerGroupHeartbeat; None means "unchanged"."""
 
     member_id: str
     epoch: int
@@ -104,7 +104,7 @@ class HeartbeatRequested:
 
     @property
     def is_full(self) -> bool:
-        """Whether the client tells everything, and so is to be told everything."""
+        """Whether the heartbeat has all fields, so that the answer must have the assignment."""
         has_subscription = self.topics is not None or self.pattern is not None
         is_told = self.rebalance_timeout_ms is not None and self.owned is not None
         return self.epoch == JOIN_EPOCH or (has_subscription and is_told)
@@ -119,16 +119,16 @@ class HeartbeatResult:
     member_id: str = NO_MEMBER_ID
     epoch: int = 0
     assignment: Partitions | None = None
-    """What to own; None when that did not change."""
+    """Partitions to own; None if they did not change."""
 
 
 def sorted_partitions(partitions: Iterable[Partition]) -> Partitions:
-    """Return partitions in their one order, each once."""
+    """Return partitions sorted and without duplicates."""
     return tuple(sorted(dict.fromkeys(partitions)))
 
 
 def by_topic(partitions: Partitions) -> Mapping[bytes, list[int]]:
-    """Return partitions by the ids of their topics."""
+    """Return partitions grouped by topic id."""
     topics: dict[bytes, list[int]] = {}
     for topic_id, partition in partitions:
         topics.setdefault(topic_id, []).append(partition)

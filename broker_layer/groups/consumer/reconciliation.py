@@ -1,9 +1,9 @@
-"""Brings one member of a KIP-848 group a step nearer to its target.
+"""Reconciliation: one step of a KIP-848 member towards its target.
 
-Leaves what the target is to the assignors, and who owns what to `consumer_group`.
+Leaves the target to the assignors, and the table of owners to `consumer_group`.
 
-Invariants: a member is given a partition only when nobody owns it; what a member owned it owns
-until it says that it gave it up; its epoch moves on only when it has nothing left to give up.
+Invariants: a member gets a partition only when no member owns it. A member owns a partition until
+it reports that it no longer does. Its epoch advances only when it has nothing left to revoke.
 Source: KIP-848, "Member assignment: reconciliation".
 """
 
@@ -27,9 +27,9 @@ def reconciled(
     is_owned: Callable[[Partition], bool],
     owned: Partitions | None,
 ) -> ConsumerMember:
-    """Return the member's next state, or the member as it is.
+    """Return the member's next state, or the unchanged member.
 
-    `owned` is what the member says it owns, None when it does not say.
+    `owned` are the partitions that the member reports to own; None if it reports none.
     """
     match member.state:
         case MemberState.STABLE if member.epoch == assignment_epoch:
@@ -65,5 +65,5 @@ def _next(
 
 
 def _still_owns(owned: Partitions | None, revoking: Partitions) -> bool:
-    """Whether a member has still to give something up; silence does not say that it has not."""
+    """Return whether a member still owns one of `revoking`; assume so if it reports nothing."""
     return owned is None or any(each in dict.fromkeys(revoking) for each in owned)

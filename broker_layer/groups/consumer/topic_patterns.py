@@ -1,9 +1,9 @@
-"""Matches topic names with the regular expressions that consumers subscribe by.
+"""Matching of topic names with the regular expressions of subscriptions.
 
-Leaves when to look to `consumer_group`.
+Leaves the times of matching to `consumer_group`.
 
-Clients write RE2's syntax, and RE2 runs them: in time that is linear in the name, whatever the
-expression is. A name is matched as a whole.
+Clients write RE2 syntax, and RE2 runs the expressions in time linear in the length of the name, for
+any expression. An expression must match the complete name.
 
 Source: KIP-848, KIP-1082 (SubscribedTopicRegex).
 """
@@ -19,7 +19,7 @@ from broker_layer.kafka.error_codes import ErrorCode
 
 PATTERN_LENGTH_MAX: Final = 1_000
 PATTERN_MEMORY_BYTES_MAX: Final = 1024 * 1024
-"""For one compiled expression; repeated repetitions that would take more are refused."""
+"""Maximum size of a compiled expression; nested repetitions that need more are refused."""
 
 _OPTIONS: Final = re2.Options()
 _OPTIONS.max_mem = PATTERN_MEMORY_BYTES_MAX
@@ -28,7 +28,7 @@ _OPTIONS.log_errors = False
 
 
 def check_pattern(text: str) -> None:
-    """Check that names can be matched with it. Raises TopicError INVALID_REGULAR_EXPRESSION."""
+    """Check that a pattern is valid. Raises TopicError INVALID_REGULAR_EXPRESSION."""
     if len(text) > PATTERN_LENGTH_MAX:
         raise _refused(f"longer than {PATTERN_LENGTH_MAX} characters")
     try:
@@ -39,7 +39,7 @@ def check_pattern(text: str) -> None:
 
 
 def matching_topics(text: str, names: Iterable[str]) -> tuple[str, ...]:
-    """Return the topics that a pattern, checked before, matches; never internal ones."""
+    """Return the topics that a valid pattern matches; never internal ones."""
     pattern = re2.compile(text, _OPTIONS)
     return tuple(
         name for name in sorted(names) if name not in INTERNAL_TOPICS and pattern.fullmatch(name)

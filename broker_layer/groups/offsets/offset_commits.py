@@ -1,6 +1,6 @@
-"""Serves OffsetCommit and TxnOffsetCommit: checks who commits, stores, answers when durable.
+"""Handlers of OffsetCommit and TxnOffsetCommit: they check, store, and answer when durable.
 
-Leaves reading and deleting offsets to `offset_reads`, and what a group allows to the groups.
+Leaves reading and deleting offsets to `offset_reads`, and the checks of members to the groups.
 
 Source: Kafka's protocol, keys 8 and 28; KIP-98, KIP-447, KIP-848, KIP-890.
 """
@@ -31,7 +31,7 @@ _MEMBER_EPOCH_VERSION: Final = 9
 
 
 class TransactionVerifier(Protocol):
-    """Asks the transaction coordinator whether a transaction is open on a partition."""
+    """Checks with the transaction coordinator that a transaction is open on a partition."""
 
     async def verify(
         self,
@@ -41,13 +41,13 @@ class TransactionVerifier(Protocol):
         topic: str,
         partition: int,
     ) -> None:
-        """Return when it is. Raises TopicError when it is not, or cannot be told."""
+        """Return if the transaction is open. Raises TopicError if it is not, or is not known."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class AskedOffset:
-    """One partition of a commit, as asked."""
+    """One partition of a commit, as requested."""
 
     topic: str
     partition: int
@@ -58,7 +58,7 @@ class AskedOffset:
 
 @dataclass(frozen=True, slots=True)
 class Committer:
-    """Who commits."""
+    """Identity of the member or client that commits, and the kind of its request."""
 
     group_id: str
     member_id: str
@@ -69,7 +69,7 @@ class Committer:
 
 
 class OffsetCommitHandlers:
-    """The committing APIs over one coordinator."""
+    """APIs that commit offsets, for one coordinator."""
 
     def __init__(
         self, coordinator: GroupCoordinator, verifier: TransactionVerifier | None = None
@@ -168,7 +168,7 @@ class OffsetCommitHandlers:
                 _check_committer(host, committer)
             refusal = host.shard.offsets.producer_refusal(producer_id, epoch)
             if refusal is not ErrorCode.NONE:
-                raise TopicError(refusal, f"epoch {epoch} of producer {producer_id} is over")
+                raise TopicError(refusal, f"producer {producer_id} has a newer epoch than {epoch}")
             offsets = self._placed(host, _accepted(asked, errors), NO_EXPIRY)
             host.write(pending_records(request.group_id, producer_id, epoch, offsets))
             await host.settled()
@@ -222,7 +222,7 @@ def _asked_in(
 
 
 def _check_committer(host: GroupHost, committer: Committer) -> None:
-    """Raise TopicError unless the group lets the committer commit."""
+    """Raise TopicError if the group does not allow the commit."""
     consumers = host.shard.consumers.get(committer.group_id)
     if consumers is not None:
         _check_member_epoch(consumers, committer)
@@ -230,7 +230,7 @@ def _check_committer(host: GroupHost, committer: Committer) -> None:
     group = host.shard.classic(committer.group_id)
     if group is None:
         if committer.generation < 0:
-            return  # a consumer that manages its partitions by itself
+            return  # a consumer that assigns partitions to itself
         is_newer = committer.api_version >= _GROUP_NOT_FOUND_VERSION
         is_told = is_newer and not committer.is_transactional
         code = ErrorCode.GROUP_ID_NOT_FOUND if is_told else ErrorCode.ILLEGAL_GENERATION
@@ -271,6 +271,6 @@ def _accepted(asked: list[AskedOffset], errors: list[ErrorCode]) -> Iterator[Ask
 
 
 def _all_failed(errors: list[ErrorCode], code: ErrorCode) -> list[ErrorCode]:
-    """Give `code` to all but topics that do not exist: Kafka looks for those first."""
+    """Return `code` for all but topics that do not exist: Kafka checks for those first."""
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return [each if each is unknown else code for each in errors]

@@ -1,17 +1,17 @@
-"""Says which offsets of a group have outlived their retention.
+"""Rules of the expiry of committed offsets.
 
 Leaves removing them to the shell.
 
-Invariants: pure; what an open transaction will commit does not expire.
-Source: KIP-211: offsets live while their group has members that read the topic, and for the
-retention after that.
+Invariants: pure; an offset does not expire while an open transaction will commit its partition.
+Source: KIP-211: offsets are kept while their group has members that read the topic, and for the
+retention time after that.
 """
 
 from broker_layer.groups.offsets.offset_table import NO_EXPIRY, CommittedOffset, GroupOffsets, Place
 
 
 def is_expired(committed: CommittedOffset, unused_ms: int, wall_ms: int, retention_ms: int) -> bool:
-    """Whether an offset not in use since `unused_ms` (wall clock) is to go."""
+    """Return whether an offset that is unused since `unused_ms` (wall clock) has expired."""
     if committed.expires_ms != NO_EXPIRY:
         return wall_ms >= committed.expires_ms
     return wall_ms - unused_ms >= retention_ms
@@ -25,10 +25,10 @@ def expired_places(
     wall_ms: int,
     retention_ms: int,
 ) -> list[Place]:
-    """Return what is to go of a group that reads `read_topics`.
+    """Return the places of expired offsets of a group that reads `read_topics`.
 
-    `unused_ms`: since when the group is without members; None when it has some or never had, so
-    that each offset's own commit time counts.
+    `unused_ms` is the time since which the group has no members. It is None if the group has some
+    or never had any; then the commit time of each offset applies.
     """
     return [
         (topic, partition)

@@ -1,9 +1,9 @@
-"""Serves OffsetFetch and OffsetDelete.
+"""Handlers of OffsetFetch and OffsetDelete.
 
 Leaves committing to `offset_commits`.
 
-Invariants: nothing is shown that is not durable; an offset that was committed for another topic of
-the same name is not shown.
+Invariants: only durable offsets are shown; an offset that was committed for an earlier topic of the
+same name is not shown.
 Source: Kafka's protocol, keys 9 and 47; KIP-447 (stable offsets), KIP-496, KIP-709, KIP-848.
 """
 
@@ -33,7 +33,7 @@ _GROUP_ERROR_VERSION: Final = 2
 _NO_OFFSET: Final = -1
 
 Asked = list[tuple[str, list[int]]] | None
-"""Topics and partitions asked for; None for all that there are."""
+"""Requested topics and partitions; None for all."""
 
 
 class FetchedOffset(NamedTuple):
@@ -52,13 +52,13 @@ Fetched = list[tuple[str, list[FetchedOffset]]]
 
 
 class OffsetReadHandlers:
-    """The reading and deleting APIs over one coordinator."""
+    """APIs that read and delete offsets, for one coordinator."""
 
     def __init__(self, coordinator: GroupCoordinator) -> None:
         self._coordinator = coordinator
 
     async def offset_fetch(self, request: ApiMessage, context: RequestContext) -> ApiMessage:
-        """Serve OffsetFetch, of one group or, from version 8 on, of several."""
+        """Serve OffsetFetch for one group or, from version 8 on, for several."""
         assert isinstance(request, OffsetFetchRequest)
         is_stable = request.require_stable
         if context.api_version >= _MANY_GROUPS_VERSION:
@@ -79,7 +79,7 @@ class OffsetReadHandlers:
         return OffsetFetchResponse(error_code=error, topics=shown)
 
     async def offset_delete(self, request: ApiMessage, context: RequestContext) -> ApiMessage:
-        """Serve OffsetDelete: of partitions that nobody in the group reads."""
+        """Serve OffsetDelete for partitions that no member of the group reads."""
         assert isinstance(request, OffsetDeleteRequest)
         del context
         try:
@@ -140,8 +140,8 @@ class OffsetReadHandlers:
 def _shown(
     fetched: Fetched, topic_kind: Callable[..., TopicT], partition_kind: Callable[..., object]
 ) -> list[TopicT]:
-    """Return the topics of an answer: of one group, or among several, they differ in their types
-    alone.
+    """Return the topics of an answer. The forms for one group and for several differ only in their
+    types.
     """
     return [
         topic_kind(
@@ -179,7 +179,7 @@ def _fetched(
 
 
 def _all_places(offsets: GroupOffsets, topics: GroupTopics) -> list[tuple[str, list[int]]]:
-    """Return where there are offsets of topics as they are now."""
+    """Return all topics and partitions with offsets, without those of earlier topics."""
     places: list[tuple[str, list[int]]] = []
     for topic, partitions in offsets.committed.items():
         current = topics.topic_id_of(topic)
@@ -197,16 +197,17 @@ def _failed(asked: list[tuple[str, list[int]]], error: ErrorCode) -> Fetched:
 
 
 def _check_reader(host: GroupHost, asked: OffsetFetchRequest.OffsetFetchRequestGroup) -> None:
-    """Raise TopicError for a member of an old epoch."""
+    """Raise TopicError for a member with an old epoch."""
     consumers = host.shard.consumers.get(asked.group_id)
     if consumers is not None:
         refusal = consumers.fetch_refusal(asked.member_id, asked.member_epoch)
         if refusal is not ErrorCode.NONE:
-            raise TopicError(refusal, f"{asked.member_id} is not of this epoch")
+            text = f"{asked.member_id} may not fetch offsets in epoch {asked.member_epoch}"
+            raise TopicError(refusal, text)
 
 
 def _subscription(host: GroupHost, group_id: str) -> tuple[str, ...] | None:
-    """Return the topics whose offsets stay, None for all. Raises TopicError."""
+    """Return the topics whose offsets must stay; None for all. Raises TopicError."""
     consumers = host.shard.consumers.get(group_id)
     if consumers is not None:
         return consumers.subscription()

@@ -1,10 +1,10 @@
-"""Committed offsets of all groups of one partition, and those that wait for their transaction.
+"""Committed offsets of all groups of one partition, and those pending in transactions.
 
-Leaves who may commit to the groups, durability to the shell, and bytes to `records`.
+Leaves permission to commit to the groups, durability to the shell, and bytes to `records`.
 
-Invariants: an offset goes only by a removal that names it; of a direct commit and one by a
-transaction the later *request* wins, whenever the marker comes; a marker of an older producer or
-coordinator epoch changes nothing.
+Invariants: an offset is removed only by a removal that names it. Between a direct commit and one by
+a transaction, the later *request* wins, regardless of when the marker comes. A marker of an older
+producer or coordinator epoch changes nothing.
 Source: KIP-98 (pending offsets), KIP-211 (retention), KIP-447.
 """
 
@@ -16,33 +16,33 @@ from broker_layer.kafka.error_codes import ErrorCode
 
 NO_EXPIRY: Final = -1
 PRODUCER_EXPIRY_MS: Final = 24 * 3_600_000
-"""How long the epoch of a producer without open offsets is remembered, as Kafka does."""
+"""Time after which the epoch of a producer without pending offsets is dropped, as in Kafka."""
 
 
 class CommittedOffset(NamedTuple):
-    """How far a group has read a partition."""
+    """Committed offset of a group in a partition."""
 
     offset: int
     leader_epoch: int
     metadata: str
     committed_ms: int
     expires_ms: int
-    """Wall clock; NO_EXPIRY unless an old client asked for a retention of its own."""
+    """Wall clock; NO_EXPIRY unless an old client requested a specific retention."""
     topic_id: bytes
-    """The topic it was committed for: another topic of that name has another id."""
+    """Id of its topic: a later topic of the same name has another id."""
     order: int
     """Number of the commit in this table; later ones are higher."""
 
 
 def is_current(committed: CommittedOffset, topic_id: bytes | None) -> bool:
-    """Whether an offset is of the topic that has its name now. While none is known by that name it
-    counts: a view of topics may lag, and an offset that is not shown makes a consumer start anew.
+    """Return whether an offset belongs to the present topic of its name. The answer is true while
+    no such topic is known: the view may lag, and a hidden offset makes a consumer start again.
     """
     return topic_id is None or committed.topic_id in (b"", topic_id)
 
 
 class PlacedOffset(NamedTuple):
-    """A committed offset and where it belongs."""
+    """A committed offset with its topic and partition."""
 
     topic: str
     partition: int
@@ -68,7 +68,7 @@ class GroupOffsets:
 
     committed: dict[str, dict[int, CommittedOffset]] = field(default_factory=dict)
     pending: dict[int, dict[Place, CommittedOffset]] = field(default_factory=dict)
-    """Producer id -> what its open transaction will commit."""
+    """Producer id -> offsets that its open transaction will commit."""
 
     @property
     def is_empty(self) -> bool:
@@ -76,7 +76,7 @@ class GroupOffsets:
         return not self.committed and not self.pending
 
     def put(self, placed: PlacedOffset) -> None:
-        """Take a commit, unless a later one is there."""
+        """Add a commit, unless there is a later one."""
         partitions = self.committed.setdefault(placed.topic, {})
         current = partitions.get(placed.partition)
         if current is None or current.order <= placed.committed.order:
@@ -87,7 +87,7 @@ class GroupOffsets:
         return any(place in places for places in self.pending.values())
 
     def all(self) -> Iterator[PlacedOffset]:
-        """Return everything committed."""
+        """Yield all committed offsets."""
         for topic, partitions in self.committed.items():
             for partition, committed in partitions.items():
                 yield PlacedOffset(topic, partition, committed)
@@ -100,16 +100,16 @@ class OffsetTable:
         self.groups: dict[str, GroupOffsets] = {}
         self.producers: dict[int, ProducerEpoch] = {}
         self._open: dict[int, dict[str, None]] = {}
-        """Producer id -> groups with pending offsets of it."""
+        """Producer id -> groups in which it has pending offsets."""
         self._order = 0
 
     def next_order(self) -> int:
-        """Return the number for one more commit."""
+        """Return the order of the next commit."""
         self._order += 1
         return self._order
 
     def of(self, group_id: str) -> GroupOffsets | None:
-        """Return the offsets of a group that has any."""
+        """Return the offsets of a group; None if it has none."""
         return self.groups.get(group_id)
 
     def commit(self, group_id: str, offsets: Iterable[PlacedOffset]) -> None:
@@ -136,7 +136,7 @@ class OffsetTable:
         self.note_producer(producer_id, producer_epoch, -1, used_ms)
 
     def pending_of(self, producer_id: int) -> list[tuple[str, tuple[PlacedOffset, ...]]]:
-        """Return what the producer's open transaction will commit, by group."""
+        """Return the offsets that a producer's open transaction will commit, by group."""
         return [
             (
                 group_id,
@@ -149,8 +149,8 @@ class OffsetTable:
         ]
 
     def end_transaction(self, producer_id: int, order: int) -> None:
-        """Forget what waited for a marker. What has a higher order than the marker is of the next
-        transaction, and was only loaded earlier.
+        """Drop the offsets that waited for a marker. Those with a higher order than the marker
+        belong to the next transaction, although they were loaded before the marker.
         """
         self._order = max(self._order, order)
         for group_id in list(self._open.get(producer_id, {})):
@@ -180,7 +180,7 @@ class OffsetTable:
     def note_producer(
         self, producer_id: int, producer_epoch: int, coordinator_epoch: int, used_ms: int
     ) -> None:
-        """Remember the newest epochs of a producer."""
+        """Record the newest epochs of a producer."""
         known = self.producers.setdefault(producer_id, ProducerEpoch(producer_epoch, -1, used_ms))
         known.producer_epoch = max(known.producer_epoch, producer_epoch)
         known.coordinator_epoch = max(known.coordinator_epoch, coordinator_epoch)
@@ -189,7 +189,9 @@ class OffsetTable:
     def producer_refusal(
         self, producer_id: int, producer_epoch: int, coordinator_epoch: int | None = None
     ) -> ErrorCode:
-        """Say why a producer's commit, or a marker of a coordinator, comes too late."""
+        """Return why a producer's commit, or a coordinator's marker, is too late; NONE if it is
+        not.
+        """
         known = self.producers.get(producer_id)
         if known is None:
             return ErrorCode.NONE
@@ -200,12 +202,12 @@ class OffsetTable:
         return ErrorCode.NONE
 
     def has_open_transaction(self, group_id: str) -> bool:
-        """Whether a marker is still to come for the group."""
+        """Whether the group still waits for a marker."""
         group = self.groups.get(group_id)
         return group is not None and bool(group.pending)
 
     def forget_producers(self, wall_ms: int) -> None:
-        """Drop epochs that nothing can refer to any more."""
+        """Drop the epochs of producers that are unused for PRODUCER_EXPIRY_MS."""
         old = [
             producer_id
             for producer_id, known in self.producers.items()
