@@ -94,9 +94,9 @@ class ClusterView:
         """Begin to follow changes; do not wait for the store."""
         self._cancels = [
             self._sources.store.on_session(self._session_changed),
-            self._sources.brokers.on_change(lambda *_: self._tell(BrokersChanged())),
-            self._sources.election.on_change(lambda *_: self._tell(ControllerChanged())),
-            self._sources.reports.on_change(lambda *_: self._tell(ReportsChanged())),
+            self._sources.brokers.on_change(lambda *_: self._notify(BrokersChanged())),
+            self._sources.election.on_change(lambda *_: self._notify(ControllerChanged())),
+            self._sources.reports.on_change(lambda *_: self._notify(ReportsChanged())),
         ]
         self._follower.start()
 
@@ -193,7 +193,7 @@ class ClusterView:
         elif record is not None:
             self._topics[name] = record
             self._names_of_ids[record.topic_id] = name
-        self._tell(TopicChanged(name))
+        self._notify(TopicChanged(name))
 
     def _session_changed(self, state: SessionState) -> None:
         if state is SessionState.CONNECTED and self.lease.must_reread:
@@ -203,9 +203,9 @@ class ClusterView:
         self.is_complete = True
         if self.lease.must_reread and number >= self._reread_number:
             self.lease.reread()
-        self._tell(ViewSettled())
+        self._notify(ViewSettled())
 
-    def _tell(self, event: ViewEvent) -> None:
+    def _notify(self, event: ViewEvent) -> None:
         if not isinstance(event, ViewSettled):
             self.epoch += 1
         self._callbacks.tell(event)

@@ -129,13 +129,13 @@ class PartitionOpening:
         ) -> StateLog:
             def failed() -> None:
                 on_failed()
-                tell("the log of the coordinator's state failed")
+                report("the log of the coordinator's state failed")
 
             return await StateLog.take_over(
                 services, key, epoch, config, load=load, snapshot=snapshot, on_failed=failed
             )
 
-        tell = on_failed
+        report = on_failed
         try:
             await coordinator.load(key.partition, epoch, open_log)
         except BaseException:

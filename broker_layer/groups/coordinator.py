@@ -161,7 +161,7 @@ class GroupCoordinator:
         host.write([ended])
         await host.settled()
 
-    async def forget_topics(self, names: Iterable[str]) -> None:
+    async def remove_topics(self, names: Iterable[str]) -> None:
         """Remove all offsets of topics that are certainly deleted."""
         gone = list(names)
         for host in list(self._hosts.values()):
@@ -179,10 +179,10 @@ class GroupCoordinator:
         topic is gone if it is missing at this call and was at the last one.
         """
         absent = self._absent_topics()
-        await self.forget_topics(name for name in absent if name in self._absent_before)
+        await self.remove_topics(name for name in absent if name in self._absent_before)
         self._absent_before = absent
         for host in list(self._hosts.values()):
-            host.shard.offsets.forget_producers(self._clock.wall_clock_ms())
+            host.shard.offsets.drop_idle_producers(self._clock.wall_clock_ms())
             for number, group_id in enumerate(host.shard.group_ids()):
                 with contextlib.suppress(TopicError):
                     expire_group(host, group_id, self.topics)

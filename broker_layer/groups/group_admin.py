@@ -111,9 +111,9 @@ def _described(
     group_id: str, group: ClassicGroup | None, api_version: int
 ) -> DescribeGroupsResponse.DescribedGroup:
     if group is None:
-        is_told = api_version >= _NOT_FOUND_VERSION
-        code = ErrorCode.GROUP_ID_NOT_FOUND if is_told else ErrorCode.NONE
-        text = f"Group {group_id} not found." if is_told else None
+        has_code = api_version >= _NOT_FOUND_VERSION
+        code = ErrorCode.GROUP_ID_NOT_FOUND if has_code else ErrorCode.NONE
+        text = f"Group {group_id} not found." if has_code else None
         return _undescribed(group_id, code, text, GroupState.DEAD)
     is_stable = group.state is GroupState.STABLE
     described = DescribeGroupsResponse.DescribedGroup

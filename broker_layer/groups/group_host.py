@@ -159,15 +159,15 @@ class GroupHost:
                 case AnswerJoin(waiter, result):
                     join = self._joins.pop(waiter)
                     if not join.done():
-                        is_told = refused is ErrorCode.NONE
+                        is_stored = refused is ErrorCode.NONE
                         join.set_result(
-                            result if is_told else JoinResult(refused, result.member_id)
+                            result if is_stored else JoinResult(refused, result.member_id)
                         )
                 case AnswerSync(waiter, outcome):
                     sync = self._syncs.pop(waiter)
                     if not sync.done():
-                        is_told = refused is ErrorCode.NONE
-                        sync.set_result(outcome if is_told else SyncResult(refused))
+                        is_stored = refused is ErrorCode.NONE
+                        sync.set_result(outcome if is_stored else SyncResult(refused))
                 case StoreGroup(image):
                     try:
                         self.write([image])
@@ -175,7 +175,7 @@ class GroupHost:
                         refused = error.code
                         self._store_failed(group_id, image.generation, error.code)
                     else:
-                        self._tell_when_stored(group_id, image.generation)
+                        self._report_when_stored(group_id, image.generation)
         self._schedule(group_id)
 
     def make_classic(self, group_id: str) -> None:
@@ -217,23 +217,23 @@ class GroupHost:
         consumers = self.shard.consumers.get(group_id)
         if group is not None:
             self.perform(group_id, group.on_time(self.clock.moment()))
-            self.shard.forget_if_unused(group_id)
+            self.shard.drop_if_unused(group_id)
         elif consumers is not None:
             consumers.on_time(self.clock.moment())
             with contextlib.suppress(TopicError):  # the next call stores what this one cannot
                 self.store_consumer(group_id)
 
-    def _tell_when_stored(self, group_id: str, generation: int) -> None:
+    def _report_when_stored(self, group_id: str, generation: int) -> None:
         group = self.shard.groups.get(group_id)
         assert self._last is not None
         assert group is not None
 
-        def tell(stored: "asyncio.Future[None]") -> None:
+        def report(stored: "asyncio.Future[None]") -> None:
             is_stored = not stored.cancelled() and stored.exception() is None
             if is_stored and not self._is_ended and self.shard.groups.get(group_id) is group:
                 self.perform(group_id, group.stored(generation, self.clock.moment()))
 
-        self._last.add_done_callback(tell)
+        self._last.add_done_callback(report)
 
     def _store_failed(self, group_id: str, generation: int, error: ErrorCode) -> None:
         group = self.shard.groups.get(group_id)

@@ -147,7 +147,7 @@ class GroupShard:
         """Return the ids of all groups, including those that have only offsets."""
         return list(dict.fromkeys([*self.groups, *self.consumers, *self.offsets.groups]))
 
-    def forget_if_unused(self, group_id: str) -> None:
+    def drop_if_unused(self, group_id: str) -> None:
         """Drop an empty group from memory if it was never stored."""
         group = self.groups.get(group_id)
         is_idle = group is not None and group.state is GroupState.EMPTY and not group.roster.pending

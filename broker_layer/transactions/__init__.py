@@ -1,5 +1,5 @@
-"""Transactions: their coordinators, the markers that end them, and what leaders ask before one.
+"""Transactions: their coordinators, the markers that end them, and verification by leaders.
 
-It leaves the durability of a coordinator's state to `broker_layer.log.state_log`, and batches of
+Leaves the durability of a coordinator's state to `broker_layer.log.state_log`, and batches of
 transactions to the logs of their partitions.
 """

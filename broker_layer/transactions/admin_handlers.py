@@ -1,8 +1,8 @@
-"""Describes and lists transactions for administrators.
+"""Handlers of DescribeTransactions and ListTransactions.
 
-Leaves what is known of them to `coordinator`.
+Leaves the state of transactions to `coordinator`.
 
-Invariants: what is being forgotten is not shown.
+Invariants: expired transactional ids are not listed.
 
 Source: KIP-664, KIP-994.
 """
@@ -28,7 +28,7 @@ _STATES = {state.title: state for state in TransactionState}
 
 
 class AdminHandlers:
-    """What administrators ask of a coordinator."""
+    """Administrative APIs of one transaction coordinator."""
 
     def __init__(self, coordinator: TransactionCoordinator) -> None:
         self._coordinator = coordinator

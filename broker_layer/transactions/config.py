@@ -1,6 +1,6 @@
-"""Lists the limits and delays of transactions, with their defaults.
+"""Limits and delays of transactions, with their defaults.
 
-Leaves their use to the modules that name them.
+Leaves their use to the modules that read them.
 """
 
 from dataclasses import dataclass
@@ -8,27 +8,27 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class TransactionConfig:
-    """How one broker coordinates transactions. Immutable."""
+    """Settings of one broker's coordination of transactions. Immutable."""
 
     timeout_ms_max: int = 15 * 60 * 1000
-    """The longest timeout that a producer may ask for (transaction.max.timeout.ms)."""
+    """Maximum timeout that a producer may request (transaction.max.timeout.ms)."""
     id_idle_ms_max: int = 7 * 24 * 3600 * 1000
-    """How long an unused transactional id is remembered (transactional.id.expiration.ms)."""
+    """Time after which an unused transactional id is removed (transactional.id.expiration.ms)."""
     ids_per_partition_max: int = 1_000_000
-    """Transactional ids of one state partition; a new one beyond it is refused."""
+    """Maximum number of transactional ids in one state partition; further ones are refused."""
     timeout_check_period_s: float = 1.0
     expiry_check_period_s: float = 3600.0
 
     marker_timeout_s: float = 30.0
-    """How long a leader may take to answer that it stored markers."""
+    """Time to wait for a leader's answer that it stored markers."""
     marker_store_wait_s: float = 2.0
-    """How long a leader waits for a marker to be committed before it says that it does not know."""
+    """Time that a leader waits for the commit of a marker before it answers REQUEST_TIMED_OUT."""
     markers_per_request_max: int = 1_000
     marker_pause_first_s: float = 0.02
     marker_pause_max_s: float = 1.0
     absent_topic_patience_s: float = 10.0
-    """How long a topic must be missing from the view of the cluster before it counts as deleted:
-    the view of a new coordinator may be older than the topic."""
+    """Time that a topic must be missing from the view of the cluster to be treated as deleted: the
+    view of a new coordinator may be older than the topic."""
 
     verification_timeout_s: float = 5.0
 

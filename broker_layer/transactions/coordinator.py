@@ -1,10 +1,10 @@
-"""Coordinates the transactions whose ids belong to the state partitions that this broker leads.
+"""Coordinator of the transactional ids in the state partitions that this broker leads.
 
-Leaves the decisions to `machine`, storing to `state_partition`, the markers' way to
+Leaves the decisions to `machine`, storing to `state_partition`, sending markers to
 `marker_sender`, and Kafka's messages to `handlers`.
 
-Invariants: an id is decided for only while this broker leads its partition and has loaded it; what
-a call answers is durable.
+Invariants: decisions about an id are made only while this broker leads its partition and has loaded
+it. The result of a call is durable.
 
 Source: KIP-98, KIP-360, KIP-447, KIP-890 (verification), KIP-664 (describe and list).
 """
@@ -32,11 +32,11 @@ from ledger_client.tasks import BackgroundTasks
 from metadata.errors import MetadataError
 
 EXPIRY_STEP: Final = 1_000
-"""Ids that are looked at for expiry in one step of the loop."""
+"""Number of ids that are checked for expiry in one iteration of the event loop."""
 
 
 class TransactionCoordinator:
-    """One broker's share of all transactional ids. Serves between `start` and `aclose`."""
+    """The transactional ids that one broker coordinates. Serves between `start` and `aclose`."""
 
     def __init__(
         self,
@@ -56,13 +56,13 @@ class TransactionCoordinator:
         self._is_active = False
 
     def start(self) -> None:
-        """Begin to serve, and to look for timeouts."""
+        """Begin to serve, and to check for timeouts."""
         self._is_active = True
         self._tasks.start(self._watch_timeouts())
         self._tasks.start(self._watch_idle_ids())
 
     async def aclose(self) -> None:
-        """Give up every partition, in order."""
+        """Resign all partitions."""
         self._is_active = False
         await self._tasks.aclose()
         for partition in list(self._partitions):
@@ -72,10 +72,10 @@ class TransactionCoordinator:
         """Return the wall clock's time."""
         return self._wall_clock_ms()
 
-    # Which partitions this broker leads
+    # Loading and resigning partitions
 
     async def load(self, partition: int, epoch: int, open_log: OpenDurableLog) -> None:
-        """Take a state partition over and serve it. Raises TopicError when it cannot be now."""
+        """Take a state partition over and serve it. Raises TopicError if that fails."""
         assert partition not in self._partitions, "a partition is resigned before it is led again"
         state = StatePartition(partition, self._sender, self._wall_clock_ms)
         self._partitions[partition] = state
@@ -87,25 +87,25 @@ class TransactionCoordinator:
             raise
 
     async def resign(self, partition: int) -> None:
-        """Stop to lead a state partition; without effect for one that is not led."""
+        """Stop serving a state partition; do nothing for one that is not served."""
         state = self._partitions.pop(partition, None)
         if state is not None:
             await state.aclose()
 
-    # What producers ask for
+    # Requests of producers
 
     async def init_producer_id(
         self, transactional_id: str | None, timeout_ms: int, claim: ProducerIdentity | None
     ) -> ProducerIdentity:
-        """Return the identity of a new incarnation, all earlier ones being shut out.
+        """Return the identity of a new incarnation; all earlier ones are fenced.
 
-        Raises TopicError; CONCURRENT_TRANSACTIONS while a transaction is still being ended.
+        Raises TopicError; CONCURRENT_TRANSACTIONS while an earlier transaction is being ended.
         """
         if transactional_id is None:
             return ProducerIdentity(await self._fresh_producer_id(), 0)
         self._check_id(transactional_id)
         if not 0 < timeout_ms <= self.config.timeout_ms_max:
-            text = f"the timeout must be 1 to {self.config.timeout_ms_max} ms"
+            text = f"the timeout must be 1 to {self.config.timeout_ms_max} ms, not {timeout_ms}"
             raise TopicError(ErrorCode.INVALID_TRANSACTION_TIMEOUT, text)
         fresh_id: int | None = None
         while True:
@@ -125,13 +125,13 @@ class TransactionCoordinator:
         return _identity_in(decision.transaction)
 
     async def add_partitions(self, claim: Claim, partitions: Iterable[TopicPartition]) -> None:
-        """Return once the open transaction, begun if need be, has these partitions."""
+        """Add partitions to the open transaction; begin one if none is open."""
         state, machine = self._machine_of(claim.transactional_id)
         now_ms = self._wall_clock_ms()
         await state.perform(machine, machine.add_partitions(claim, partitions, now_ms))
 
     async def end(self, claim: Claim, *, committed: bool) -> None:
-        """Return once the end of the open transaction is decided; its markers follow."""
+        """Decide the end of the open transaction; return when it is durable. Markers follow."""
         state, machine = self._machine_of(claim.transactional_id)
         decision = machine.end(claim, committed=committed, now_ms=self._wall_clock_ms())
         await state.perform(machine, decision)
@@ -139,16 +139,16 @@ class TransactionCoordinator:
     def verify(
         self, claim: Claim, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, ErrorCode]:
-        """Say of each partition whether the claimed transaction is open there. Raises TopicError
-        when this broker cannot tell.
+        """Return for each partition whether the claimed transaction is open. Raises TopicError
+        if this broker does not know.
         """
         _, machine = self._machine_of(claim.transactional_id)
         return machine.verify(claim, partitions)
 
-    # What administrators ask for
+    # Requests of administrators
 
     def describe(self, transactional_id: str) -> tuple[Transaction, tuple[TopicPartition, ...]]:
-        """Return what is known of an id, and which partitions its transaction still concerns."""
+        """Return the state of an id, and the partitions that its transaction still affects."""
         self._check_id(transactional_id)
         machine = self._partition_of(transactional_id).machines.get(transactional_id)
         if machine is None or machine.transaction is None:
@@ -160,7 +160,9 @@ class TransactionCoordinator:
         return transaction, transaction.partitions
 
     def list_all(self) -> list[Transaction]:
-        """Return every id of the partitions led. Raises TopicError while one is loading."""
+        """Return the states of all ids that this broker coordinates. Raises TopicError while a
+        partition is loading.
+        """
         self._check_active()
         transactions: list[Transaction] = []
         for state in self._partitions.values():
@@ -173,7 +175,7 @@ class TransactionCoordinator:
             ]
         return transactions
 
-    # Inside
+    # Internals
 
     def _check_active(self) -> None:
         if not self._is_active:
@@ -183,18 +185,19 @@ class TransactionCoordinator:
     def _check_id(self, transactional_id: str) -> None:
         self._check_active()
         if not transactional_id:
-            raise TopicError(ErrorCode.INVALID_REQUEST, "a transactional id is not empty")
+            raise TopicError(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
 
     def _check_room(self, state: StatePartition) -> None:
         if len(state.machines) >= self.config.ids_per_partition_max:
-            text = f"state partition {state.number} holds {len(state.machines)} transactional ids"
+            count = len(state.machines)
+            text = f"state partition {state.number} is full: it has {count} transactional ids"
             raise TopicError(ErrorCode.POLICY_VIOLATION, text)
 
     def _partition_of(self, transactional_id: str) -> StatePartition:
         self._check_active()
         count = self._partition_count()
         if count == 0:
-            text = "the state topic of transactions is not there yet"
+            text = "the state topic of transactions does not exist yet"
             raise TopicError(ErrorCode.COORDINATOR_NOT_AVAILABLE, text)
         number = partition_of_key(transactional_id, count)
         state = self._partitions.get(number)
@@ -208,7 +211,7 @@ class TransactionCoordinator:
         self._check_id(transactional_id)
         state = self._partition_of(transactional_id)
         machine = state.machines.get(transactional_id)
-        # Without one, an empty machine refuses whatever is claimed.
+        # If there is none, an empty machine refuses any claim.
         return state, machine or TransactionMachine()
 
     async def _fresh_producer_id(self) -> int:
@@ -216,8 +219,8 @@ class TransactionCoordinator:
         try:
             return await self._producer_ids.next()
         except MetadataError as error:
-            # Clients repeat on this code without looking for another coordinator.
-            text = f"no producer id can be had now: {error}"
+            # Clients retry on this code without looking for another coordinator.
+            text = f"no producer id is available now, retry: {error}"
             raise TopicError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, text) from error
 
     async def _watch_timeouts(self) -> None:
@@ -238,7 +241,9 @@ class TransactionCoordinator:
 
 
 def _identity_in(transaction: Transaction) -> ProducerIdentity:
-    """Return what the incarnation gets, or ask it to come again if its predecessor was aborted."""
+    """Return the identity of the new incarnation. Raises TopicError CONCURRENT_TRANSACTIONS, on
+    which the producer retries, while the transaction of the previous one is being aborted.
+    """
     if transaction.state is not TransactionState.EMPTY:
         text = "the transaction of the previous incarnation is being aborted"
         raise TopicError(ErrorCode.CONCURRENT_TRANSACTIONS, text)

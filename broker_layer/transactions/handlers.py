@@ -1,10 +1,10 @@
-"""Answers Kafka's messages about transactions.
+"""Handlers of Kafka's transaction APIs.
 
 Leaves the decisions to `coordinator`, WriteTxnMarkers to `marker_handler`, and describing and
 listing to `admin_handlers`.
 
-Invariants: every refusal is in an answer; clients too old to know PRODUCER_FENCED get
-INVALID_PRODUCER_EPOCH instead.
+Invariants: each refusal is an error code in an answer. Clients that are too old to know
+PRODUCER_FENCED get INVALID_PRODUCER_EPOCH.
 
 Source: KIP-98, KIP-360, KIP-588 (fencing), KIP-890.
 """
@@ -44,11 +44,11 @@ from broker_layer.transactions.values import (
 )
 
 INIT_FENCED_VERSION: Final = 4
-"""The first of InitProducerId whose clients know PRODUCER_FENCED."""
+"""First version of InitProducerId for clients that know PRODUCER_FENCED."""
 FENCED_VERSION: Final = 2
-"""The same of the other messages."""
+"""First version of the other messages for clients that know PRODUCER_FENCED."""
 BATCH_VERSION: Final = 4
-"""The first of AddPartitionsToTxn that speaks of many transactions: asked by brokers."""
+"""First version of AddPartitionsToTxn with several transactions. Only brokers send it."""
 
 _Asked = AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction
 _Result = AddPartitionsToTxnResponse.AddPartitionsToTxnResult
@@ -62,7 +62,7 @@ TopicT = TypeVar("TopicT")
 
 
 class NamedTopic(Protocol):
-    """A topic and partitions of it, in whatever message."""
+    """A topic and some of its partitions, in any message."""
 
     @property
     def name(self) -> str:
@@ -79,7 +79,7 @@ def handlers(
     markers: MarkerHandler,
     group_partition_count: Callable[[], int],
 ) -> dict[int, Handler]:
-    """Return the handler of each API about transactions, by its key."""
+    """Return the handler of each transaction API by its key."""
     producers = ProducerHandlers(coordinator, leaders, group_partition_count)
     administrators = AdminHandlers(coordinator)
     return {
@@ -94,7 +94,7 @@ def handlers(
 
 
 class ProducerHandlers:
-    """What producers ask of their coordinator, and leaders on their behalf."""
+    """Handlers of requests that producers, and leaders for them, send to their coordinator."""
 
     def __init__(
         self,
@@ -127,7 +127,7 @@ class ProducerHandlers:
         )
 
     async def add_partitions(self, request: ApiMessage, context: RequestContext) -> ApiMessage:
-        """Answer AddPartitionsToTxn; up to version 3 producers ask, above brokers do."""
+        """Answer AddPartitionsToTxn; producers send versions up to 3, brokers send later ones."""
         assert isinstance(request, AddPartitionsToTxnRequest), "the dispatcher selects by API"
         if context.api_version < BATCH_VERSION:
             claim = Claim(
@@ -148,7 +148,7 @@ class ProducerHandlers:
         return AddPartitionsToTxnResponse(error_code=ErrorCode.NONE, results_by_transaction=results)
 
     async def add_offsets(self, request: ApiMessage, context: RequestContext) -> ApiMessage:
-        """Answer AddOffsetsToTxn: the transaction gets the partition with the group's offsets."""
+        """Answer AddOffsetsToTxn: add the partition of the group's offsets to the transaction."""
         assert isinstance(request, AddOffsetsToTxnRequest), "the dispatcher selects by API"
         claim = Claim(request.transactional_id, request.producer_id, request.producer_epoch)
         count = self._group_partition_count()
@@ -176,7 +176,7 @@ class ProducerHandlers:
             return dict.fromkeys(partitions, error.code)
 
     async def _add(self, claim: Claim, partitions: list[TopicPartition]) -> Codes:
-        """Add all or none."""
+        """Add all partitions or none."""
         wrong: Codes = {}
         for partition in partitions:
             if partition.topic in (GROUP_TOPIC, STATE_TOPIC):
@@ -193,7 +193,9 @@ def _claim_in(producer_id: int, epoch: int) -> ProducerIdentity | None:
     if producer_id == NO_PRODUCER_ID and epoch == NO_EPOCH:
         return None
     if producer_id < 0 or epoch < 0:
-        raise TopicError(ErrorCode.INVALID_REQUEST, "a producer names its id and its epoch")
+        raise TopicError(
+            ErrorCode.INVALID_REQUEST, "the producer id and the epoch must both be given"
+        )
     return ProducerIdentity(producer_id, epoch)
 
 

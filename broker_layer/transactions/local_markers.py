@@ -1,10 +1,10 @@
-"""Writes markers to the partitions that this broker leads.
+"""Writer of markers to the partitions that this broker leads.
 
-Leaves the order of logs and their checks to `broker_layer.log.topic_log`, and the offsets that a
-transaction commits to the group coordinator.
+Leaves order and checks in a log to `broker_layer.log.topic_log`, and the offsets that a transaction
+commits to the group coordinator.
 
-Invariants: a marker is handed to its log before `write` returns, and what was verified before it is
-void from then on; a marker that is still on its way is not appended a second time.
+Invariants: a marker is passed to its log before `write` returns; earlier verifications are void
+from then on. A marker that is still being appended is not appended a second time.
 
 Source: KIP-98, "Complete the transaction".
 """
@@ -26,16 +26,16 @@ from broker_layer.transactions.verification_guards import VerificationGuards
 
 
 class MarkedLog(Protocol):
-    """A partition's log, for what concerns markers (`broker_layer.log.topic_log.TopicLog`)."""
+    """A partition's log, as far as markers need it (`broker_layer.log.topic_log.TopicLog`)."""
 
     def append(
         self, header: BatchHeader, data: bytearray, *, coordinator_epoch: int | None
     ) -> Awaitable[object]:
-        """Append a batch; the answer comes when it is committed. Raises TopicError."""
+        """Append a batch; the result is available when it is committed. Raises TopicError."""
 
 
 class GroupMarkers(Protocol):
-    """The group coordinator, for what concerns markers."""
+    """The group coordinator, as far as markers need it."""
 
     def write_markers(
         self,
@@ -43,13 +43,13 @@ class GroupMarkers(Protocol):
         producer_id: int,
         producer_epoch: int,
         coordinator_epoch: int,
-        committed: bool,  # noqa: FBT001 - positional, as the coordinator has it
+        committed: bool,  # noqa: FBT001 - positional, as in the coordinator
     ) -> Awaitable[None]:
-        """Keep or drop the offsets of a transaction, durably. Raises TopicError."""
+        """Commit or drop the offsets of a transaction, durably. Raises TopicError."""
 
 
 class LocalMarkerWriter:
-    """All markers for the partitions that one broker leads."""
+    """Writes all markers for the partitions that one broker leads."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class LocalMarkerWriter:
         self._under_way: dict[tuple[TopicPartition, Marker], asyncio.Future[ErrorCode]] = {}
 
     def write(self, partition: TopicPartition, marker: Marker) -> Awaitable[ErrorCode]:
-        """Append a marker before this returns; see `seams.LocalMarkers`."""
+        """Append a marker before this returns; see `ports.LocalMarkers`."""
         key = partition, marker
         outcome = self._under_way.get(key)
         if outcome is None:

@@ -1,15 +1,14 @@
-"""Decides what one transactional id may do next.
+"""State machine of one transactional id.
 
 Leaves storing to `state_partition`, which reports back, and the values to `values`.
 
-Invariants: a decision is stored before anybody hears of it; while one is being stored no other
-starts; a transaction ends by one decision, and is complete only when the marker of every partition
-is stored; who is refused changes nothing.
+Invariants: a decision is durable before any client receives it; while one is being stored, no other
+starts. A transaction ends by one decision, and is complete only when the markers of all partitions
+are stored. A refused request changes nothing.
 
 Source: KIP-98 (data flow and fencing), KIP-360 (a producer that names its id and epoch), KIP-890
-(verification). Differs from Kafka in one point: a producer that names an epoch which is no longer
-current is fenced at once, also while a newer incarnation's transaction is open, which is left
-alone.
+(verification). Differs from Kafka in one point: a producer that names an old epoch is fenced at
+once, even while the transaction of a newer incarnation is open; that transaction continues.
 """
 
 from collections.abc import Iterable
@@ -32,24 +31,24 @@ PARTITIONS_PER_TRANSACTION_MAX: Final = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """Nothing changes; the answer is this code."""
+    """The request changes nothing and is answered with this code."""
 
     code: ErrorCode
 
 
 @dataclass(frozen=True, slots=True)
 class Unchanged:
-    """Nothing is to be stored; what was asked for is so already."""
+    """The request is already satisfied: nothing needs to be stored."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProducerIdNeeded:
-    """Ask again with a fresh producer id in hand."""
+    """The caller must call again with a fresh producer id."""
 
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """Store this; then tell the machine, and only then whoever asked."""
+    """Store this; when it is durable, call the machine's `stored`, then answer the request."""
 
     transaction: Transaction
 
@@ -64,24 +63,24 @@ _WRONG_STATE: Final = Refused(ErrorCode.INVALID_TXN_STATE)
 
 
 class TransactionMachine:
-    """One transactional id: what is stored of it, what is being stored, which markers miss."""
+    """One transactional id: its stored state, the one being stored, and the missing markers."""
 
     def __init__(self, transaction: Transaction | None = None) -> None:
         self.transaction = transaction
-        """What is durable; None before the first record is."""
+        """The durable state; None before the first record is durable."""
         self.pending: Transaction | None = None
-        """What is being stored."""
+        """The state that is being stored."""
         self.unmarked: dict[TopicPartition, None] = {}
-        """Partitions whose marker is not known to be stored, once the end is decided."""
+        """After the end is decided: partitions whose markers are not known to be stored."""
         self._members: frozenset[TopicPartition] = frozenset()
         self._note_durable()
 
     @property
     def newest(self) -> Transaction | None:
-        """Return what was handed over for storing last: what a snapshot must hold."""
+        """Return the state last passed on for storing, which a snapshot must contain."""
         return self.pending or self.transaction
 
-    # What producers ask for
+    # Requests of producers
 
     def init_producer_id(
         self,
@@ -91,10 +90,10 @@ class TransactionMachine:
         now_ms: int,
         fresh_producer_id: int | None = None,
     ) -> InitDecision:
-        """Start another incarnation; `claim` is who the producer says to be (KIP-360).
+        """Start a new incarnation; `claim` is the identity that the producer states (KIP-360).
 
-        Once the decision is stored, PREPARE_ABORT means that the previous incarnation's
-        transaction is being aborted: the producer is to ask again.
+        If the stored state is PREPARE_ABORT, the transaction of the previous incarnation is being
+        aborted, and the producer must retry.
         """
         if self.pending is not None:
             return _CONCURRENT
@@ -118,12 +117,12 @@ class TransactionMachine:
     def add_partitions(
         self, claim: Claim, partitions: Iterable[TopicPartition], now_ms: int
     ) -> Decision:
-        """Open a transaction, or widen it."""
+        """Open a transaction, or add partitions to the open one."""
         refusal = self._refusal(claim)
         if refusal is not None:
             return refusal
         current = self.transaction
-        assert current is not None, "a claim is checked against something"
+        assert current is not None, "a claim is accepted only for a stored id"
         if self.pending is not None or current.state.is_prepared:
             return _CONCURRENT
         added = tuple(partition for partition in partitions if partition not in self._members)
@@ -141,7 +140,7 @@ class TransactionMachine:
         if self.pending is not None:
             return _CONCURRENT
         current = self.transaction
-        assert current is not None, "a claim is checked against something"
+        assert current is not None, "a claim is accepted only for a stored id"
         match current.state:
             case TransactionState.ONGOING:
                 return Store(current.decided(committed=committed, now_ms=now_ms))
@@ -159,7 +158,7 @@ class TransactionMachine:
     def verify(
         self, claim: Claim, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, ErrorCode]:
-        """Say of each partition whether it is in the claimed, open transaction."""
+        """Return for each partition whether it is in the claimed, open transaction."""
         refusal = self._refusal(claim)
         current = self.transaction
         if refusal is None and current is not None and current.state.is_prepared:
@@ -173,10 +172,10 @@ class TransactionMachine:
             for partition in partitions
         }
 
-    # What time brings
+    # Timeouts
 
     def time_out(self, now_ms: int) -> Decision:
-        """Abort a transaction that is open longer than its timeout, and shut its producer out."""
+        """Abort a transaction that is open longer than its timeout, and fence its producer."""
         current = self.transaction
         if self.pending is not None or current is None:
             return _UNCHANGED
@@ -187,7 +186,7 @@ class TransactionMachine:
         return Store(current.fenced(now_ms))
 
     def expire(self, now_ms: int, idle_ms_max: int) -> Decision:
-        """Forget an id that was not used for long."""
+        """Remove an id that was not used for `idle_ms_max`."""
         current = self.transaction
         if self.pending is not None or current is None or not current.state.is_idle:
             return _UNCHANGED
@@ -195,25 +194,25 @@ class TransactionMachine:
             return _UNCHANGED
         return Store(current.expired(now_ms))
 
-    # What became of it
+    # Reports of storing
 
     def storing(self, transaction: Transaction) -> None:
-        """Note that a decision is on its way to the log."""
+        """Record that a decision is being stored."""
         assert self.pending is None, "one decision at a time"
         self.pending = transaction
 
     def stored(self) -> None:
-        """Note that it is durable."""
-        assert self.pending is not None, "a decision was on its way"
+        """Record that the decision is durable."""
+        assert self.pending is not None, "a decision was being stored"
         self.transaction, self.pending = self.pending, None
         self._note_durable()
 
     def marker_stored(self, partition: TopicPartition) -> None:
-        """Note that a partition holds the decision, or is gone."""
+        """Record that a partition has its marker, or is gone."""
         self.unmarked.pop(partition, None)
 
     def complete(self, now_ms: int) -> Decision:
-        """End the transaction once no marker is missing."""
+        """Complete the transaction if no marker is missing."""
         current = self.transaction
         if self.pending is not None or current is None or not current.state.is_prepared:
             return _UNCHANGED
@@ -238,7 +237,7 @@ class TransactionMachine:
 def _may_continue(claim: ProducerIdentity, current: Transaction) -> bool:
     if claim.producer_id == current.producer_id:
         return True
-    # Its epochs ran out, it got a new id, and the answer was lost.
+    # The epochs of its id ran out, it got a new id, and the answer was lost.
     was_last = claim.producer_id == current.previous_producer_id
     return was_last and claim.epoch >= EPOCH_EXHAUSTED
 

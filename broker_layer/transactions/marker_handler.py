@@ -1,10 +1,10 @@
-"""Answers WriteTxnMarkers: appends what another broker's coordinator, or a tool, has decided.
+"""Handler of WriteTxnMarkers, which the coordinator of another broker, or a tool, sends.
 
 Leaves the appending to `local_markers`, and the order between connections to `peer_order`.
 
-Invariants: every marker of a request is appended, or refused, before anything is waited for, so
-that requests take effect in the order in which they were read; the answer comes within a bounded
-time, a marker that is not committed by then being answered as unknown.
+Invariants: all markers of a request are appended or refused before the handler waits, so requests
+take effect in the order in which they were read. The answer comes within a bounded time; a marker
+that is not committed by then is answered with REQUEST_TIMED_OUT.
 
 Source: KIP-98, "WriteTxnMarkersRequest".
 """
@@ -30,7 +30,7 @@ Write = tuple[Marker, TopicPartition, asyncio.Future[ErrorCode]]
 
 
 class MarkerHandler:
-    """The markers that reach one broker over the network."""
+    """Handler of the markers that one broker receives over the network."""
 
     def __init__(self, local: LocalMarkers, store_wait_s: float) -> None:
         self._local = local
@@ -65,7 +65,7 @@ class MarkerHandler:
             async with asyncio.timeout(self._store_wait_s):
                 await asyncio.gather(*outcomes)
         except TimeoutError:
-            return  # gather cancelled what it waited for: each is answered as unknown
+            return  # gather cancelled the unfinished ones: they are answered as timed out
 
 
 def _refused() -> "asyncio.Future[ErrorCode]":

@@ -1,6 +1,6 @@
-"""Holds one transaction's markers while they are under way.
+"""Job to write the markers of one transaction.
 
-Leaves their way to `marker_sender`.
+Leaves sending to `marker_sender`.
 
 Invariants: after `cancel` nothing is reported.
 """
@@ -13,7 +13,7 @@ from broker_layer.transactions.values import Marker, TopicPartition
 
 @dataclass(slots=True)
 class MarkerJob:
-    """The marker of one transaction; `on_stored` hears of each partition once it holds it."""
+    """The marker of one transaction; `on_stored` is called for each partition that stored it."""
 
     transactional_id: str
     marker: Marker
@@ -21,11 +21,11 @@ class MarkerJob:
     is_cancelled: bool = False
 
     def cancel(self) -> None:
-        """Give up: this broker no longer decides for the transaction."""
+        """Cancel the job: this broker no longer coordinates the transaction."""
         self.is_cancelled = True
 
     def report(self, partition: TopicPartition) -> None:
-        """Say that a partition holds the marker, or is gone."""
+        """Report that a partition stored the marker, or is gone."""
         if not self.is_cancelled:
             self.on_stored(partition)
 
@@ -38,4 +38,4 @@ class MarkerEntry:
     partition: TopicPartition
     attempts: int = 0
     absent_since: float | None = None
-    """The loop's time since which the topic is missing from the view."""
+    """The loop's time at which the topic was first missing from the view."""

@@ -1,9 +1,8 @@
-"""Writes markers to the partitions that another broker leads: WriteTxnMarkers, version 1.
+"""WriteTxnMarkers requests, version 1, to brokers that lead partitions of a transaction.
 
-Leaves when and how often to `marker_sender`, and connections to `broker_layer.peer`.
+Leaves the times of sending to `marker_sender`, and connections to `broker_layer.peer`.
 
-Invariants: an answer that does not speak of a marker says nothing of it: its code is
-UNKNOWN_SERVER_ERROR.
+Invariants: a marker that the answer does not mention gets the code UNKNOWN_SERVER_ERROR.
 """
 
 from collections.abc import Sequence
@@ -29,7 +28,7 @@ _Topic = _Marker.WritableTxnMarkerTopic
 
 
 class PeerMarkers:
-    """Markers for other brokers, over the connections of `peers`, which carry nothing else."""
+    """Sends markers to other brokers, over connections of `peers` that carry only markers."""
 
     def __init__(self, peers: Peers, timeout_s: float) -> None:
         self._peers = peers
@@ -38,7 +37,7 @@ class PeerMarkers:
     async def write(
         self, address: PeerAddress, markers: Sequence[tuple[TopicPartition, Marker]]
     ) -> list[ErrorCode]:
-        """Return one code per marker. Raises PeerError when the outcome is unknown."""
+        """Return one code per marker. Raises PeerError if the outcome is unknown."""
         body = bytes(encode_request(markers_request(markers), VERSION))
         answer = await self._peers.call(
             address, ApiKey.WRITE_TXN_MARKERS, VERSION, body, timeout_s=self._timeout_s
@@ -54,7 +53,7 @@ class PeerMarkers:
 def markers_request(
     markers: Sequence[tuple[TopicPartition, Marker]],
 ) -> WriteTxnMarkersRequest:
-    """Return the request that carries all of `markers`."""
+    """Return the request that contains all of `markers`."""
     by_marker: dict[Marker, dict[str, list[int]]] = {}
     for partition, marker in markers:
         topics = by_marker.setdefault(marker, {})
@@ -92,7 +91,7 @@ def _codes_in(
 
 
 def code_of(number: int) -> ErrorCode:
-    """Return an answer's code; one that is not known means that something failed."""
+    """Return the error code of a number; UNKNOWN_SERVER_ERROR for an unknown number."""
     try:
         return ErrorCode(number)
     except ValueError:

@@ -1,11 +1,11 @@
-"""Brings markers to the leaders of their partitions, again and again until they are stored.
+"""Sender of markers to the leaders of their partitions, with retries until they are stored.
 
-Leaves the bytes to `marker_messages`, connections to `broker_layer.peer`, and what a stored marker
-means for its transaction to whoever made the job.
+Leaves the bytes to `marker_messages`, connections to `broker_layer.peer`, and the effect of a
+stored marker on its transaction to `state_partition`.
 
-Invariants: an entry is in exactly one place: waiting for its pause, queued for a broker, or under
-way; one request per broker is under way, so that markers arrive in the order in which they left;
-an entry is dropped only when it is stored, its topic is gone for certain, or its job is cancelled.
+Invariants: an entry is in exactly one place: paused, queued for a broker, or being sent. At most
+one request per broker is being sent, so markers arrive in the order of sending. An entry is dropped
+only when it is stored, its topic is certainly gone, or its job is cancelled.
 
 Source: KIP-98, "Complete the transaction"; topics design, "The mapping".
 """
@@ -35,11 +35,11 @@ class RemoteMarkers(Protocol):
     def write(
         self, address: PeerAddress, markers: Sequence[tuple[TopicPartition, Marker]]
     ) -> Awaitable[list[ErrorCode]]:
-        """Return one code per marker. Raises TopicError when the outcome is unknown."""
+        """Return one code per marker. Raises TopicError if the outcome is unknown."""
 
 
 class MarkerSender:
-    """All markers of one broker that are under way."""
+    """Sends all markers of one broker's transactions."""
 
     def __init__(
         self,
@@ -57,30 +57,30 @@ class MarkerSender:
         self._config = config
         self._rng = rng
         self._queues: dict[int, deque[MarkerEntry]] = {}
-        """By broker; there is a queue as long as a task drains it."""
+        """Queues by broker; each exists while a task drains it."""
         self._pauses: dict[int, tuple[asyncio.TimerHandle, list[MarkerEntry]]] = {}
         self._pause_count = 0
         self._cut: asyncio.TimerHandle | None = None
         self._tasks = BackgroundTasks()
 
     def send(self, job: MarkerJob, partitions: Iterable[TopicPartition]) -> None:
-        """Take a job on; it hears of each partition."""
+        """Start a job; report each of its partitions to it."""
         self._dispatch([MarkerEntry(job, partition) for partition in partitions])
 
     def retry_soon(self) -> None:
-        """Cut all pauses short, once for many calls: leaders have changed."""
+        """End all pauses early, because leaders changed. Many calls in a short time act once."""
         if self._cut is None and self._pauses:
             loop = asyncio.get_running_loop()
             self._cut = loop.call_later(self._config.marker_pause_first_s, self._cut_pauses)
 
     @property
     def waiting_count(self) -> int:
-        """How many markers are not known to be stored, and not under way to a broker."""
+        """Number of markers that are paused or queued."""
         paused = sum(len(entries) for _, entries in self._pauses.values())
         return paused + sum(len(queue) for queue in self._queues.values())
 
     async def aclose(self) -> None:
-        """Stop; what was not stored is for the next coordinator."""
+        """Stop; the next coordinator sends the markers that were not stored."""
         if self._cut is not None:
             self._cut.cancel()
         for timer, _ in self._pauses.values():
@@ -167,7 +167,7 @@ class MarkerSender:
             self._settle(batch, codes)
 
     async def _write_here(self, batch: list[MarkerEntry]) -> None:
-        # All are appended before the first is waited for.
+        # Append all of them before waiting for the first one.
         writes = [self._local.write(entry.partition, entry.job.marker) for entry in batch]
         for entry, write in zip(batch, writes, strict=True):
             self._settle([entry], [await _code_of(write)])
@@ -179,12 +179,13 @@ class MarkerSender:
                 case ErrorCode.NONE:
                     entry.job.report(entry.partition)
                 case ErrorCode.INVALID_PRODUCER_EPOCH:
-                    # A later epoch is given out only once this transaction is complete: its marker
-                    # is there already.
+                    # A later epoch is assigned only after this transaction is complete, so its
+                    # marker is already stored.
                     entry.job.report(entry.partition)
                 case ErrorCode.TRANSACTION_COORDINATOR_FENCED:
                     _log.warning(
-                        "transaction %r has a newer coordinator", entry.job.transactional_id
+                        "transaction %r has a newer coordinator, its markers are no longer sent",
+                        entry.job.transactional_id,
                     )
                     entry.job.cancel()
                 case _:

@@ -1,11 +1,12 @@
-"""Refuses what comes from a connection that its broker has replaced by a newer one.
+"""Order of marker requests between the connections of one broker process.
 
-Leaves the names of connections to `broker_layer.peer`, which counts them, and the answer to
-`handlers`.
+Leaves the names of connections to `broker_layer.peer`, which numbers them, and the answers to
+`marker_handler`.
 
-A marker that was sent twice may be read the second time first, if the connection of the first was
-given up but its bytes still wait here. Written late, it would end the next transaction of the same
-producer. Within one connection order holds; between connections this module keeps it.
+If a broker abandons a connection, bytes of it may still wait to be read here. A marker that was
+sent again over a newer connection is then read before the first copy. If the first copy were
+written late, it would end the next transaction of the same producer. Within one connection, the
+order is kept anyway; between connections, this module refuses requests of older ones.
 
 Invariants: after a request of connection n of a process, none of n - 1 or below is admitted.
 """
@@ -14,17 +15,17 @@ from collections import OrderedDict
 from typing import Final
 
 PROCESSES_MAX: Final = 10_000
-"""Processes that are remembered; the one that was silent for longest is forgotten first."""
+"""Maximum number of known processes; the one that was silent for longest is dropped first."""
 
 
 class PeerOrder:
-    """The newest connection that was heard from, by process."""
+    """The newest connection that sent a request, by process."""
 
     def __init__(self) -> None:
         self._newest: OrderedDict[str, int] = OrderedDict()
 
     def admit(self, client_id: str) -> bool:
-        """Note a request of the connection `<process>#<number>`; tell whether it may take effect.
+        """Record a request of the connection `<process>#<number>`; return whether it is admitted.
 
         A name of another form belongs to a tool, which sends once and is always admitted.
         """

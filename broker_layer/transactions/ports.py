@@ -1,6 +1,6 @@
-"""Names what transactions need of the rest of a broker, as interfaces.
+"""Interfaces of transactions to the rest of a broker.
 
-Leaves their real versions to `broker_layer.log.state_log`, `view_leaders`, `local_markers` and
+Leaves their implementations to `broker_layer.log.state_log`, `view_leaders`, `local_markers` and
 `metadata.store.number_blocks`.
 """
 
@@ -19,17 +19,19 @@ class DurableLog(Protocol):
 
     @property
     def leader_epoch(self) -> int:
-        """The epoch under which this broker leads the partition."""
+        """The epoch in which this broker leads the partition."""
 
     def append(self, record: bytes) -> Future[None]:
-        """Append in order; resolved when durable. Raises TopicError when it cannot be taken."""
+        """Append in order; the future is done when the record is durable. Raises TopicError if
+        the log does not accept it.
+        """
 
     async def aclose(self) -> None:
-        """End the log in order."""
+        """Close the log in order."""
 
 
 class OpenDurableLog(Protocol):
-    """Takes a state partition over."""
+    """Function that takes a state partition over."""
 
     def __call__(
         self,
@@ -42,36 +44,36 @@ class OpenDurableLog(Protocol):
 
 
 class ProducerIds(Protocol):
-    """Gives out producer ids (`metadata.store.number_blocks.NumberBlocks`)."""
+    """Source of producer ids (`metadata.store.number_blocks.NumberBlocks`)."""
 
     async def next(self) -> int:
-        """Return an id that no other call in the cluster gets."""
+        """Return an id that no other call in the cluster returns."""
 
 
 class NoLeader(Enum):
-    """Why a partition has no leader to talk to."""
+    """Reason why a partition has no reachable leader."""
 
     NOT_NOW = "not now"
-    """It has none, or one that is not known to be up."""
+    """The partition has no leader, or its leader is not known to be up."""
     ABSENT = "absent"
-    """The topic or partition is not shown: deleted, or too new."""
+    """The view does not show the topic or partition: it is deleted or too new."""
     DELETED = "deleted"
-    """It is known to be deleted."""
+    """The topic is known to be deleted."""
 
 
 class PartitionLeaders(Protocol):
-    """Says who leads partitions, internal ones included."""
+    """Source of the leaders of partitions, including internal ones."""
 
     def leader_of(self, partition: TopicPartition) -> PeerAddress | NoLeader:
-        """Return the leader as this broker knows it."""
+        """Return the leader that this broker knows."""
 
 
 class LocalMarkers(Protocol):
-    """Writes markers to the partitions that this broker leads."""
+    """Writer of markers to the partitions that this broker leads."""
 
     def write(self, partition: TopicPartition, marker: Marker) -> Awaitable[ErrorCode]:
-        """Append a marker before this returns; the answer comes when it is committed, or refused.
+        """Append a marker before this returns; the result comes when it is committed or refused.
 
-        Refusals: NOT_LEADER_OR_FOLLOWER, TRANSACTION_COORDINATOR_FENCED when the partition has seen
-        a newer coordinator of this producer, INVALID_PRODUCER_EPOCH when a newer producer.
+        Refusals: NOT_LEADER_OR_FOLLOWER; TRANSACTION_COORDINATOR_FENCED if the partition knows a
+        newer coordinator of this producer; INVALID_PRODUCER_EPOCH if it knows a newer epoch.
         """

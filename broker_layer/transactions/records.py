@@ -1,4 +1,4 @@
-"""Turns what a coordinator stores of a transactional id into bytes, and back.
+"""Codec of the records that a coordinator stores for its transactional ids.
 
 Leaves their order and durability to `broker_layer.log.state_log`.
 
@@ -11,16 +11,16 @@ Format: a msgpack array. Version 1:
 | 2 | producer id |
 | 3 | producer epoch, 0 to 32767 |
 | 4 | previous producer id, or -1 |
-| 5 | epoch before the last bump that the producer asked for, or -1 |
+| 5 | epoch before the last bump that the producer requested, or -1 |
 | 6 | timeout of its transactions, ms |
 | 7 | state, 0 to 6: Empty, Ongoing, PrepareCommit, PrepareAbort, CompleteCommit, -Abort, Dead |
 | 8 | partitions: array of [topic, array of partition numbers], in order |
 | 9 | start of the transaction, ms since 1970, or -1 |
 | 10 | last change, ms since 1970 |
 
-A record replaces every earlier one of its transactional id; Dead removes it.
+A record replaces all earlier ones of its transactional id; Dead removes the id.
 
-Invariants: decoding raises MetadataFormatError, whatever the bytes.
+Invariants: decoding any bytes returns a transaction or raises MetadataFormatError.
 """
 
 from itertools import groupby
@@ -75,7 +75,7 @@ def encode_transaction(transaction: Transaction) -> bytes:
 
 
 def decode_transaction(record: bytes) -> Transaction:
-    """Return what a record says. Raises MetadataFormatError."""
+    """Return the transaction in a record. Raises MetadataFormatError."""
     fields = unpack_versioned(_WHAT, record, RECORD_VERSION, _FIELD_COUNT)
     try:
         return Transaction(
@@ -101,7 +101,7 @@ def _partitions_of(field: Packed) -> tuple[TopicPartition, ...]:
     for entry in array_of(field):
         topic = array_of(entry)
         if len(topic) != 2:  # noqa: PLR2004 - a name and its numbers
-            raise FieldError("a topic is its name and its partitions")
+            raise FieldError("a topic is not an array of its name and its partitions")
         name = text_of(topic[0])
         partitions += [
             TopicPartition(name, int_of(number, 0, _INT32_MAX)) for number in array_of(topic[1])

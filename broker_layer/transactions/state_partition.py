@@ -1,11 +1,11 @@
-"""Performs what the machines of one state partition decide, as long as this broker leads it.
+"""One state partition of transactions, while this broker leads it: its machines and their shell.
 
-Leaves the decisions to `machine`, the markers' way to `marker_sender`, and which partition an id
-belongs to to `coordinator`.
+Leaves the decisions to `machine`, sending markers to `marker_sender`, and the mapping of ids to
+partitions to `coordinator`.
 
-Invariants: nobody hears of a decision that is not durable; markers leave only after their decision
-is durable, under the epoch in which this broker leads the partition; after the log failed, nothing
-is decided any more.
+Invariants: a decision is reported only after it is durable. Markers are sent only after their
+decision is durable, with the epoch in which this broker leads the partition. After the log failed,
+no more decisions are made.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ class StatePartition:
         self.number = number
         self.machines: dict[str, TransactionMachine] = {}
         self.active: dict[str, TransactionMachine] = {}
-        """Those with a transaction that is open or being ended."""
+        """The machines with a transaction that is open or being ended."""
         self._sender = sender
         self._wall_clock_ms = wall_clock_ms
         self._log: DurableLog | None = None
@@ -41,7 +41,7 @@ class StatePartition:
         self._jobs: dict[str, MarkerJob] = {}
 
     async def open(self, open_log: OpenDurableLog) -> None:
-        """Load the partition, and go on with the markers of what was decided. Raises TopicError."""
+        """Load the partition, and send the markers of decided transactions. Raises TopicError."""
         try:
             log = await open_log(load=self._load, snapshot=self._snapshot, on_failed=self._fail)
         except MetadataFormatError as error:
@@ -49,14 +49,14 @@ class StatePartition:
         if self._has_ended:
             await log.aclose()
             raise TopicError(
-                ErrorCode.NOT_COORDINATOR, "the partition was given up while it loaded"
+                ErrorCode.NOT_COORDINATOR, "the partition was resigned during its load"
             )
         self._log = log
         for machine in list(self.machines.values()):
             self._note_state(machine)
 
     async def aclose(self) -> None:
-        """Stop deciding, call back the markers, and end the log in order."""
+        """Stop making decisions, cancel the markers, and close the log in order."""
         self._fail()
         log, self._log = self._log, None
         if log is not None:
@@ -64,11 +64,11 @@ class StatePartition:
 
     @property
     def is_loading(self) -> bool:
-        """Whether its records are still being read."""
+        """Whether the records are still being read."""
         return self._log is None and not self._has_ended
 
     def check_serving(self) -> None:
-        """Raise TopicError unless this broker may decide for the partition now."""
+        """Raise TopicError if this broker cannot make decisions for the partition now."""
         if self._has_ended:
             text = f"this broker no longer leads state partition {self.number}"
             raise TopicError(ErrorCode.NOT_COORDINATOR, text)
@@ -77,8 +77,8 @@ class StatePartition:
             raise TopicError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, text)
 
     async def perform(self, machine: TransactionMachine, decision: Decision) -> None:
-        """Return once what was decided holds. Raises TopicError for a refusal, or when it cannot
-        be stored.
+        """Store a decision; return when it is durable. Raises TopicError for a refusal, or if it
+        cannot be stored.
         """
         if isinstance(decision, Refused):
             raise TopicError(decision.code, f"refused: {decision.code.name}")
@@ -86,7 +86,7 @@ class StatePartition:
             await self._store(machine, decision.transaction)
 
     def perform_nowait(self, machine: TransactionMachine, decision: Decision) -> None:
-        """Start storing what was decided without being asked; what cannot be is tried later."""
+        """Start storing a decision that no client requested; a failed one is retried later."""
         if isinstance(decision, Store):
             try:
                 self._store(machine, decision.transaction)
@@ -94,7 +94,7 @@ class StatePartition:
                 _log.warning("state partition %d: %s", self.number, error)
 
     def time_out(self, now_ms: int) -> None:
-        """Abort what is open for too long, and complete what could not be stored as such before."""
+        """Abort transactions that are open too long, and retry completions that were not stored."""
         for machine in list(self.active.values()):
             if self._log is None or self._has_ended:
                 return
@@ -102,7 +102,7 @@ class StatePartition:
             self.perform_nowait(machine, machine.complete(now_ms))
 
     def expire(self, machines: Iterable[TransactionMachine], idle_ms_max: int) -> None:
-        """Forget those of `machines` that were not used for long."""
+        """Remove those of `machines` that were not used for `idle_ms_max`."""
         now_ms = self._wall_clock_ms()
         for machine in machines:
             if self._log is None or self._has_ended:
@@ -115,39 +115,39 @@ class StatePartition:
         self, machine: TransactionMachine, transaction: Transaction
     ) -> "asyncio.Future[None]":
         self.check_serving()
-        assert self._log is not None, "a partition that serves has its log"
+        assert self._log is not None, "a serving partition has its log"
         stored = self._log.append(encode_transaction(transaction))
         machine.storing(transaction)
         self.machines[transaction.transactional_id] = machine
-        # Whoever asked may give up waiting; the machine must hear of it all the same.
-        heard: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        stored.add_done_callback(partial(self._note_stored, machine, heard))
-        return heard
+        # The caller may stop waiting; the machine needs the result nevertheless.
+        result: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        stored.add_done_callback(partial(self._note_stored, machine, result))
+        return result
 
     def _note_stored(
         self,
         machine: TransactionMachine,
-        heard: "asyncio.Future[None]",
+        result: "asyncio.Future[None]",
         stored: "asyncio.Future[None]",
     ) -> None:
         error = None if stored.cancelled() else stored.exception()
         if stored.cancelled() or error is not None:
             self._fail()
             code = ErrorCode.NOT_COORDINATOR
-            if not heard.done():
-                heard.set_exception(TopicError(code, f"the decision was not stored: {error}"))
-                heard.exception()  # nobody may be waiting
+            if not result.done():
+                result.set_exception(TopicError(code, f"the decision was not stored: {error}"))
+                result.exception()  # avoid a warning if no caller waits
             return
         machine.stored()
         if not self._has_ended:
             self._note_state(machine)
-        if not heard.done():
-            heard.set_result(None)
+        if not result.done():
+            result.set_result(None)
 
     def _note_state(self, machine: TransactionMachine) -> None:
-        """Follow a machine to the state that is durable now."""
+        """Update the tables, and send markers, for a machine's durable state."""
         transaction = machine.transaction
-        assert transaction is not None, "a durable state was noted"
+        assert transaction is not None, "the state is durable"
         transactional_id = transaction.transactional_id
         if transaction.state.is_idle or transaction.state is TransactionState.DEAD:
             self.active.pop(transactional_id, None)
@@ -161,7 +161,7 @@ class StatePartition:
     # Markers
 
     def _send_markers(self, machine: TransactionMachine, transaction: Transaction) -> None:
-        assert self._log is not None, "what is durable has a log"
+        assert self._log is not None, "a durable state needs a log"
         if not transaction.partitions:
             self.perform_nowait(machine, machine.complete(self._wall_clock_ms()))
             return

@@ -1,9 +1,9 @@
-"""Describes one transactional id as a value, with the transitions that its state may make.
+"""Value of one transactional id, and the transitions of its state.
 
-Leaves who may ask for which transition to `machine`, and the bytes to `records`.
+Leaves permission for a transition to `machine`, and the bytes to `records`.
 
-Invariants: immutable; an epoch never goes back for one producer id; a transaction that is being
-ended keeps its partitions until every marker is stored.
+Invariants: immutable; the epoch of a producer id never decreases; a transaction that is being ended
+keeps its partitions until all markers are stored.
 
 Source: KIP-98, KIP-360.
 """
@@ -16,7 +16,7 @@ NO_PRODUCER_ID: Final = -1
 NO_EPOCH: Final = -1
 NO_TIME: Final = -1
 EPOCH_MAX: Final = 0x7FFF
-"""The highest epoch of all; it fences the last one that a producer got, and is never handed out."""
+"""The highest epoch. It fences the last epoch of a producer, and is never assigned to one."""
 EPOCH_EXHAUSTED: Final = EPOCH_MAX - 1
 """From this epoch on, the next incarnation gets a new producer id."""
 
@@ -32,14 +32,14 @@ class TopicPartition(NamedTuple):
 
 
 class ProducerIdentity(NamedTuple):
-    """A producer id, and which incarnation of it."""
+    """A producer id, and the epoch of one of its incarnations."""
 
     producer_id: int
     epoch: int
 
 
 class Claim(NamedTuple):
-    """Who says to act for a transactional id."""
+    """Identity that a client states when it acts for a transactional id."""
 
     transactional_id: str
     producer_id: int
@@ -56,7 +56,7 @@ class Marker(NamedTuple):
 
 
 class TransactionState(IntEnum):
-    """Where a transactional id stands; the numbers are stored."""
+    """State of a transactional id; the numbers are stored."""
 
     EMPTY = 0
     ONGOING = 1
@@ -68,17 +68,17 @@ class TransactionState(IntEnum):
 
     @property
     def title(self) -> str:
-        """Return the name that Kafka's tools show."""
+        """The name that Kafka's tools show."""
         return "".join(word.capitalize() for word in self.name.split("_"))
 
     @property
     def is_prepared(self) -> bool:
-        """Return whether the decision is made and its markers are under way."""
+        """Whether the end is decided and its markers are being sent."""
         return self in (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
 
     @property
     def is_idle(self) -> bool:
-        """Return whether no transaction is open or being ended."""
+        """Whether no transaction is open or being ended."""
         return self in (
             TransactionState.EMPTY,
             TransactionState.COMPLETE_COMMIT,
@@ -88,21 +88,21 @@ class TransactionState(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """What the coordinator stores of one transactional id."""
+    """State of one transactional id, as the coordinator stores it."""
 
     transactional_id: str
     producer_id: int
     producer_epoch: int
     previous_producer_id: int
-    """The id whose epochs ran out just before, so that its holder may ask again; else -1."""
+    """The previous id, if its epochs have just run out, so that its producer may retry; else -1."""
     last_epoch: int
-    """The epoch before the last bump that its own holder asked for, so that it may ask again."""
+    """The epoch before the last bump that its producer requested, so that it may retry; else -1."""
     timeout_ms: int
     state: TransactionState
     partitions: tuple[TopicPartition, ...]
-    """In order, without repetition."""
+    """Sorted, without duplicates."""
     started_ms: int
-    """When the open transaction, or the last one, began; -1 before the first."""
+    """Start of the open or the last transaction; -1 before the first."""
     changed_ms: int
 
     @classmethod
@@ -125,15 +125,15 @@ class Transaction:
 
     @property
     def has_exhausted_epochs(self) -> bool:
-        """Return whether the producer id has no epoch left for another incarnation."""
+        """Whether the producer id has no epoch left for another incarnation."""
         return self.producer_epoch >= EPOCH_EXHAUSTED
 
     def reinitialised(
         self, epoch: int, last_epoch: int, timeout_ms: int, now_ms: int
     ) -> "Transaction":
-        """Return it with the next epoch, or the same for a repeated request, and no transaction."""
+        """Return it without a transaction, with the next epoch, or the same one for a retry."""
         assert self.state.is_idle, "an open transaction is aborted first"
-        assert self.producer_epoch <= epoch <= EPOCH_EXHAUSTED, "epochs go up by one"
+        assert self.producer_epoch <= epoch <= EPOCH_EXHAUSTED, "an epoch never decreases"
         return replace(
             self,
             producer_epoch=epoch,
@@ -147,15 +147,15 @@ class Transaction:
     def with_new_producer_id(
         self, producer_id: int, last_epoch: int, timeout_ms: int, now_ms: int
     ) -> "Transaction":
-        """Return it under another producer id, from epoch 0."""
+        """Return it with another producer id, in epoch 0."""
         assert self.state.is_idle, "an open transaction is aborted first"
         fresh = Transaction.created(self.transactional_id, producer_id, timeout_ms, now_ms)
         return replace(fresh, previous_producer_id=self.producer_id, last_epoch=last_epoch)
 
     def with_partitions(self, added: tuple[TopicPartition, ...], now_ms: int) -> "Transaction":
         """Return it open, with more partitions."""
-        assert not self.state.is_prepared, "what is decided gets no more partitions"
-        assert self.state is not TransactionState.DEAD, "what is dead stays so"
+        assert not self.state.is_prepared, "a decided transaction gets no more partitions"
+        assert self.state is not TransactionState.DEAD, "a dead id stays dead"
         is_open = self.state is TransactionState.ONGOING
         return replace(
             self,
@@ -173,14 +173,14 @@ class Transaction:
         return replace(self, state=prepared, changed_ms=now_ms)
 
     def fenced(self, now_ms: int) -> "Transaction":
-        """Return it aborted under an epoch that nobody is given: its producer is shut out."""
-        assert self.producer_epoch < EPOCH_MAX, "the highest epoch is never handed out"
+        """Return it aborted, in an epoch that no producer gets, so that its producer is fenced."""
+        assert self.producer_epoch < EPOCH_MAX, "the highest epoch is never assigned"
         aborted = self.decided(committed=False, now_ms=now_ms)
         return replace(aborted, producer_epoch=self.producer_epoch + 1, last_epoch=NO_EPOCH)
 
     def completed(self, now_ms: int) -> "Transaction":
-        """Return it with every marker stored."""
-        assert self.state.is_prepared, "a decision comes before its end"
+        """Return it completed, after all markers are stored."""
+        assert self.state.is_prepared, "the end is decided before it is completed"
         is_commit = self.state is TransactionState.PREPARE_COMMIT
         done = TransactionState.COMPLETE_COMMIT if is_commit else TransactionState.COMPLETE_ABORT
         return replace(self, state=done, partitions=(), changed_ms=now_ms)
@@ -191,7 +191,7 @@ class Transaction:
         return replace(self, state=TransactionState.DEAD, partitions=(), changed_ms=now_ms)
 
     def marker(self, coordinator_epoch: int) -> Marker:
-        """Return the marker that tells its partitions the decision."""
-        assert self.state.is_prepared, "markers leave after the decision"
+        """Return the marker of the decision, for all partitions."""
+        assert self.state.is_prepared, "markers are sent after the decision"
         is_commit = self.state is TransactionState.PREPARE_COMMIT
         return Marker(self.producer_id, self.producer_epoch, is_commit, coordinator_epoch)

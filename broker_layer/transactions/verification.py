@@ -1,10 +1,10 @@
-"""Asks a transaction's coordinator, for a leader, whether the transaction is open on a partition.
+"""Verification, by a leader, that a transaction is open on a partition.
 
-Leaves the answer to `machine`, and what a marker does to it meanwhile to `verification_guards`.
+Leaves the coordinator's answer to `machine`, and markers that come at the same time to
+`verification_guards`.
 
-Invariants: a leader opens a transaction only after its coordinator confirmed producer id, epoch and
-partition; whatever cannot be confirmed is refused with a code on which producers do the right
-thing: repeat, or abort.
+Invariants: a leader opens a transaction only after the coordinator confirmed producer id, epoch and
+partition. Otherwise it refuses with a code on which producers retry or abort, as is right.
 
 Source: KIP-890, part one; topics design, "The mapping".
 """
@@ -36,7 +36,7 @@ VERSION: Final = 4
 _Transaction = AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction
 _Topic = _Transaction.AddPartitionsToTxnTopic
 
-# The coordinator will know soon: every producer repeats on this code, also an old one.
+# For answers that the coordinator will know soon: all producers, even old ones, retry on this code.
 _PRODUCE_AGAIN: Final = ErrorCode.NOT_ENOUGH_REPLICAS
 _UNDECIDED: Final = (
     ErrorCode.CONCURRENT_TRANSACTIONS,
@@ -50,7 +50,7 @@ _UNDECIDED: Final = (
 
 
 class TransactionVerifier:
-    """What leaders and group coordinators of one broker ask before they take part."""
+    """Verifies transactions for the leaders and group coordinators of one broker."""
 
     def __init__(
         self,
@@ -81,11 +81,11 @@ class TransactionVerifier:
         *,
         knows_abortable: bool = False,
     ) -> Confirmation:
-        """Return a confirmation; batches may be appended as long as it holds.
+        """Return a confirmation; batches may be appended while it is valid.
 
-        Raises TopicError with a code for Produce: NOT_ENOUGH_REPLICAS when it is not known yet,
-        INVALID_TXN_STATE (TRANSACTION_ABORTABLE if the client knows it, which is so from Produce
-        version 11 on) when the partition is not in the transaction, INVALID_PRODUCER_EPOCH,
+        Raises TopicError with a code for Produce: NOT_ENOUGH_REPLICAS if it is not known yet;
+        INVALID_TXN_STATE if the partition is not in the transaction (TRANSACTION_ABORTABLE for
+        clients that know it, from Produce version 11 on); INVALID_PRODUCER_EPOCH;
         INVALID_PRODUCER_ID_MAPPING.
         """
         try:
@@ -100,10 +100,10 @@ class TransactionVerifier:
             raise
 
     async def check_offsets(self, claim: Claim, partition: TopicPartition) -> None:
-        """Return if a group may keep offsets of the transaction without waiting for anything first.
+        """Return if a group may store offsets of the transaction, before the next `await`.
 
-        Raises TopicError with a code for TxnOffsetCommit: COORDINATOR_LOAD_IN_PROGRESS when it is
-        not known yet, else as `verify`.
+        Raises TopicError with a code for TxnOffsetCommit: COORDINATOR_LOAD_IN_PROGRESS if it is not
+        known yet, else as `verify`.
         """
         try:
             with await self.confirm(claim, partition) as confirmation:
@@ -117,7 +117,9 @@ class TransactionVerifier:
     async def confirm(
         self, claim: Claim, partition: TopicPartition, *, knows_abortable: bool = False
     ) -> Confirmation:
-        """As `verify`, but what is not known yet raises as it is: NOT_COORDINATOR and so on."""
+        """Like `verify`, but raise the untranslated error, such as NOT_COORDINATOR, if the answer
+        is not known yet.
+        """
         outcomes = await self.confirm_all(claim, [partition], knows_abortable=knows_abortable)
         outcome = outcomes[partition]
         if isinstance(outcome, TopicError):
@@ -127,7 +129,7 @@ class TransactionVerifier:
     async def confirm_all(
         self, claim: Claim, partitions: Sequence[TopicPartition], *, knows_abortable: bool = False
     ) -> dict[TopicPartition, Confirmation | TopicError]:
-        """As `confirm`, with one question for many partitions: each is confirmed, or refused."""
+        """Like `confirm`, with one request for many partitions: each is confirmed or refused."""
         guarded = {each: self._guards.begin(each, claim.producer_id) for each in partitions}
         outcomes: dict[TopicPartition, Confirmation | TopicError] = {}
         try:

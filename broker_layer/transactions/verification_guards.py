@@ -1,10 +1,11 @@
-"""Remembers which verifications a marker overtook.
+"""Guards of verifications: a marker that comes during one makes its confirmation void.
 
-Leaves asking the coordinator to `verification`, and reporting markers to `local_markers`.
+Leaves requests to the coordinator to `verification`, and reporting markers to `local_markers`.
 
-A leader asks the coordinator, is told that a transaction is open, and appends. If the transaction
-ended in between, and its marker was appended here meanwhile, the batch would open a transaction
-that nobody ends. So a confirmation is void once a marker of its producer came after its question.
+A leader verifies with the coordinator that a transaction is open, and then appends a batch. If the
+transaction ended in between, and its marker was already appended here, the batch would open a
+transaction that is never ended. So a confirmation is void if a marker of its producer was appended
+after the request.
 
 Invariants: a guard is kept only between `begin` and `release`; a void guard stays void.
 
@@ -20,7 +21,9 @@ GuardKey = tuple[TopicPartition, int]
 
 
 class Confirmation:
-    """That a transaction was open when the coordinator was asked. Use it in a `with` statement."""
+    """Confirmation that a transaction was open at the time of the request. Use it in a `with`
+    statement.
+    """
 
     def __init__(self, guards: "VerificationGuards", key: GuardKey) -> None:
         self._guards = guards
@@ -28,17 +31,17 @@ class Confirmation:
         self._is_void = False
 
     def holds(self) -> bool:
-        """Tell whether a batch may be appended, without waiting for anything first."""
+        """Return whether a batch may be appended before the next `await`."""
         return not self._is_void
 
     def void(self) -> None:
-        """Note that a marker came."""
+        """Make it void, because a marker came."""
         self._is_void = True
 
     def release(self) -> None:
-        """End the guard; it holds no more."""
+        """End the guard; the confirmation is void from then on."""
         self._is_void = True
-        self._guards.forget(self._key, self)
+        self._guards.remove(self._key, self)
 
     def __enter__(self) -> Self:
         return self
@@ -53,24 +56,26 @@ class Confirmation:
 
 
 class VerificationGuards:
-    """The verifications under way on one broker."""
+    """The running verifications of one broker."""
 
     def __init__(self) -> None:
         self._live: dict[GuardKey, dict[Confirmation, None]] = {}
 
     def begin(self, partition: TopicPartition, producer_id: int) -> Confirmation:
-        """Guard a question that is about to be asked."""
+        """Begin a guard, before the request to the coordinator."""
         key = partition, producer_id
         confirmation = Confirmation(self, key)
         self._live.setdefault(key, {})[confirmation] = None
         return confirmation
 
     def marker_written(self, partition: TopicPartition, producer_id: int) -> None:
-        """Void what was asked before; to be called when a marker is appended, before it returns."""
+        """Void all earlier confirmations. Call it when a marker is appended, before the next
+        `await`.
+        """
         for confirmation in self._live.pop((partition, producer_id), {}):
             confirmation.void()
 
-    def forget(self, key: GuardKey, confirmation: Confirmation) -> None:
+    def remove(self, key: GuardKey, confirmation: Confirmation) -> None:
         """Drop a guard."""
         live = self._live.get(key)
         if live is not None:
@@ -80,5 +85,5 @@ class VerificationGuards:
 
     @property
     def live_count(self) -> int:
-        """How many guards are held."""
+        """Number of live guards."""
         return sum(len(live) for live in self._live.values())

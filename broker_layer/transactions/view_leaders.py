@@ -1,8 +1,8 @@
-"""Says who leads a partition and where that broker is, from the view of the cluster.
+"""Leaders of partitions and their addresses, from the view of the cluster.
 
-Leaves keeping the view current to `broker_layer.control.cluster_view`.
+Leaves updating the view to `broker_layer.control.cluster_view`.
 
-Invariants: a topic counts as deleted only when its record says so.
+Invariants: a topic is treated as deleted only if its record is marked as deleted.
 """
 
 from collections.abc import Container
@@ -14,7 +14,7 @@ from broker_layer.transactions.values import TopicPartition
 
 
 class LeaderView(Protocol):
-    """What is needed of the view (`broker_layer.control.cluster_view.ClusterView`)."""
+    """Part of the view that is used here (`broker_layer.control.cluster_view.ClusterView`)."""
 
     @property
     def deleting(self) -> Container[str]:
@@ -24,18 +24,18 @@ class LeaderView(Protocol):
         """Return a partition's leader and leader epoch; None if there is no such partition."""
 
     def address_of(self, broker_id: int, listener: str) -> tuple[str, int] | None:
-        """Return where a broker is reached by a listener; None if it is not."""
+        """Return a broker's host and port for a listener; None if it has none."""
 
 
 class ViewLeaders:
-    """The leaders that one broker sees, reached by one listener."""
+    """Leaders in one broker's view, with their addresses on one listener."""
 
     def __init__(self, view: LeaderView, listener: str) -> None:
         self._view = view
         self._listener = listener
 
     def leader_of(self, partition: TopicPartition) -> PeerAddress | NoLeader:
-        """Return the leader, or why there is none."""
+        """Return the leader, or the reason why there is none."""
         if partition.topic in self._view.deleting:
             return NoLeader.DELETED
         found = self._view.leader_of(partition.topic, partition.partition)

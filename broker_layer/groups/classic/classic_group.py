@@ -356,8 +356,8 @@ class ClassicGroup(ClassicPhases):
     def _refuse_join(
         self, event: JoinRequested, error: ErrorCode, member_id: str | None = None
     ) -> None:
-        told = event.member_id if member_id is None else member_id
-        self._actions.append(AnswerJoin(event.waiter, JoinResult(error, told)))
+        answered_id = event.member_id if member_id is None else member_id
+        self._actions.append(AnswerJoin(event.waiter, JoinResult(error, answered_id)))
 
 
 def _member_of(image: MemberImage, now_ms: int) -> ClassicMember:

@@ -115,7 +115,7 @@ class MembershipHandlers:
             group = _classic(host, request.group_id)
             errors, actions = group.leave(leaving, host.clock.moment())
             host.perform(request.group_id, actions)
-            host.shard.forget_if_unused(request.group_id)
+            host.shard.drop_if_unused(request.group_id)
             await host.settled()
         except TopicError as error:
             return LeaveGroupResponse(error_code=error.code, members=[])
@@ -167,7 +167,7 @@ class MembershipHandlers:
             can_skip_assignment=context.api_version >= _SKIP_ASSIGNMENT_VERSION,
         )
         host.perform(request.group_id, group.join(event, host.clock.moment()))
-        host.shard.forget_if_unused(request.group_id)
+        host.shard.drop_if_unused(request.group_id)
         result = await future
         await host.settled()
         return result

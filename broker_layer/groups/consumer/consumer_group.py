@@ -146,8 +146,8 @@ class ConsumerGroup:
             moment.now_ms + self._config.consumer_session_timeout_ms
         )
         self._watch_revocation(following, moment.now_ms)
-        is_told = event.is_full or following.assigned != member.assigned
-        assignment = following.assigned if is_told else None
+        is_sent = event.is_full or following.assigned != member.assigned
+        assignment = following.assigned if is_sent else None
         return HeartbeatResult(
             ErrorCode.NONE, None, following.member_id, following.epoch, assignment
         )

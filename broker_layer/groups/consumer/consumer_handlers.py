@@ -139,7 +139,7 @@ class ConsumerGroupHandlers:
         )
         result = group.heartbeat(event, host.clock.moment())
         host.store_consumer(group_id)
-        host.shard.forget_if_unused(group_id)
+        host.shard.drop_if_unused(group_id)
         await host.settled()
         return result
 

@@ -106,8 +106,8 @@ class HeartbeatRequested:
     def is_full(self) -> bool:
         """Whether the heartbeat has all fields, so that the answer must have the assignment."""
         has_subscription = self.topics is not None or self.pattern is not None
-        is_told = self.rebalance_timeout_ms is not None and self.owned is not None
-        return self.epoch == JOIN_EPOCH or (has_subscription and is_told)
+        has_state = self.rebalance_timeout_ms is not None and self.owned is not None
+        return self.epoch == JOIN_EPOCH or (has_subscription and has_state)
 
 
 @dataclass(frozen=True, slots=True)

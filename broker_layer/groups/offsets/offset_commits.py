@@ -232,8 +232,8 @@ def _check_committer(host: GroupHost, committer: Committer) -> None:
         if committer.generation < 0:
             return  # a consumer that assigns partitions to itself
         is_newer = committer.api_version >= _GROUP_NOT_FOUND_VERSION
-        is_told = is_newer and not committer.is_transactional
-        code = ErrorCode.GROUP_ID_NOT_FOUND if is_told else ErrorCode.ILLEGAL_GENERATION
+        knows_code = is_newer and not committer.is_transactional
+        code = ErrorCode.GROUP_ID_NOT_FOUND if knows_code else ErrorCode.ILLEGAL_GENERATION
         raise TopicError(code, f"there is no group {committer.group_id}")
     refusal = group.commit_refusal(
         committer.member_id,

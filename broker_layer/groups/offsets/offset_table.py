@@ -206,7 +206,7 @@ class OffsetTable:
         group = self.groups.get(group_id)
         return group is not None and bool(group.pending)
 
-    def forget_producers(self, wall_ms: int) -> None:
+    def drop_idle_producers(self, wall_ms: int) -> None:
         """Drop the epochs of producers that are unused for PRODUCER_EXPIRY_MS."""
         old = [
             producer_id

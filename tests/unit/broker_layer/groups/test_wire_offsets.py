@@ -302,7 +302,7 @@ async def test_offsets_go_with_their_topic() -> None:
     async with open_world() as world:
         await commit(world, 5)
         await commit(world, 6, topic="other")
-        await world.coordinator.forget_topics(["orders"])
+        await world.coordinator.remove_topics(["orders"])
         assert await fetch(world) == (-1, ErrorCode.NONE)
         offsets = world.coordinator.host_at(0).shard.offsets.of("g")
         assert offsets is not None
