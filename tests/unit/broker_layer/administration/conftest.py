@@ -1,4 +1,4 @@
-"""Three bookies, and one broker to ask."""
+"""Fixtures: three bookies, and one broker that answers requests."""
 
 from collections.abc import AsyncIterator
 

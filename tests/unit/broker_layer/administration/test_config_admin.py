@@ -1,4 +1,4 @@
-"""Settings of topics are shown and altered, those of brokers shown."""
+"""Settings of topics are shown and altered; those of brokers are only shown."""
 
 import pytest
 
@@ -28,7 +28,7 @@ async def test_settings_are_shown_with_their_sources(admin: Admin) -> None:
     assert broker["log.retention.ms"][0] == str(7 * 24 * 3600 * 1000)
 
 
-async def test_settings_may_be_named_and_none_means_all(admin: Admin) -> None:
+async def test_named_settings_are_shown_and_no_names_mean_all(admin: Admin) -> None:
     await admin.create(topic("a"))
 
     shown = {}
@@ -49,7 +49,7 @@ async def test_settings_may_be_named_and_none_means_all(admin: Admin) -> None:
     ("kind", "name", "code"),
     [(2, "none", 3), (2, "", 17), (2, "a b", 17), (4, "7", 42), (8, "1", 42)],
 )
-async def test_what_has_no_settings_is_said_so(
+async def test_resources_without_settings_are_refused(
     admin: Admin, kind: int, name: str, code: int
 ) -> None:
     resource = DescribeConfigsRequest.DescribeConfigsResource(
@@ -62,7 +62,7 @@ async def test_what_has_no_settings_is_said_so(
         assert answer.results[0].error_code == code
 
 
-async def test_settings_are_altered_one_by_one(admin: Admin) -> None:
+async def test_settings_are_altered_separately(admin: Admin) -> None:
     await admin.create(topic("a", configs={"retention.ms": "5000"}))
 
     assert await admin.step("a", "retention.bytes", "77") == 0
@@ -93,7 +93,7 @@ async def test_settings_are_altered_one_by_one(admin: Admin) -> None:
         ("quire.unclean", "0:1", 0, ErrorCode.INVALID_CONFIG),
     ],
 )
-async def test_steps_that_change_nothing_say_why(
+async def test_refused_steps_give_a_reason(
     admin: Admin, name: str, value: str | None, operation: int, code: ErrorCode
 ) -> None:
     await admin.create(topic("a"))
@@ -104,7 +104,7 @@ async def test_steps_that_change_nothing_say_why(
 
 
 @pytest.mark.parametrize(("name", "code"), [("", 42), ("a b", 17), ("absent", 3)])
-async def test_what_is_no_topic_is_not_altered(admin: Admin, name: str, code: int) -> None:
+async def test_only_topics_are_altered(admin: Admin, name: str, code: int) -> None:
     assert await admin.step(name, "retention.ms", "1") == code
 
 
@@ -112,7 +112,7 @@ async def test_brokers_are_not_configured_by_clients(admin: Admin) -> None:
     assert await admin.step("1", "num.partitions", "2", kind=4) == ErrorCode.INVALID_REQUEST
 
 
-async def test_the_older_way_replaces_all_settings(admin: Admin) -> None:
+async def test_alter_configs_replaces_all_settings(admin: Admin) -> None:
     await admin.create(topic("a", 1, 2, configs={"retention.ms": "5000"}))
     resources = AlterConfigsRequest.AlterConfigsResource
 

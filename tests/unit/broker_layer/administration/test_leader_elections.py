@@ -1,4 +1,4 @@
-"""Leaders go back to preferred brokers, or on uncleanly, where that is asked for."""
+"""Elections of preferred leaders, and unclean elections."""
 
 import pytest
 
@@ -44,7 +44,7 @@ async def test_preferred_leaders_are_elected(setting: Setting, admin: Admin, ver
     assert admin.broker.leaders("a") == [each.preferred for each in record.partitions]
 
 
-async def test_who_asks_for_all_hears_only_of_what_was_needed(admin: Admin) -> None:
+async def test_an_election_for_all_answers_only_needed_elections(admin: Admin) -> None:
     await admin.create(topic("a", 2))
     request = ElectLeadersRequest(election_type=0, topic_partitions=None, timeout_ms=1000)
 
@@ -54,12 +54,12 @@ async def test_who_asks_for_all_hears_only_of_what_was_needed(admin: Admin) -> N
 
 
 @pytest.mark.parametrize("name", ["a", "absent"])
-async def test_there_are_two_kinds_of_elections(admin: Admin, name: str) -> None:
+async def test_an_unknown_kind_of_election_is_refused(admin: Admin, name: str) -> None:
     await admin.create(topic("a"))
     assert await elect(admin, 0, kind=5, topic_name=name) == [ErrorCode.INVALID_REQUEST]
 
 
-async def test_an_unclean_leadership_is_noted_for_its_epoch(
+async def test_an_unclean_leadership_is_stored_with_its_epoch(
     admin: Admin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("broker_layer.administration.leader_elections.REPORT_PAUSE_S", 0.0)
@@ -81,7 +81,7 @@ async def test_an_unclean_leadership_is_noted_for_its_epoch(
     assert broker.manager.log_of("a", 0).config.unclean_since == epoch
 
 
-async def test_an_election_that_came_too_late_says_so(
+async def test_a_late_election_is_answered_with_an_error(
     admin: Admin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("broker_layer.administration.leader_elections.REPORT_PAUSE_S", 0.0)

@@ -1,4 +1,4 @@
-"""Changes of topics are answered once other brokers show them, or after a bound."""
+"""Changes of topics are answered once other brokers show them, or after a timeout."""
 
 import asyncio
 from dataclasses import dataclass, replace
@@ -18,7 +18,7 @@ from tests.until import until
 
 @dataclass
 class LatePeer:
-    """Another broker, whose answers are those of `behind` until it is let go."""
+    """Another broker, which answers from `behind` until it is released."""
 
     other: Admin
     behind: dict[str, TopicRecord]
@@ -58,7 +58,7 @@ async def prepared(setting: Setting, admin: Admin) -> tuple[LatePeer, TopicSprea
     return peer, TopicSpreading(1, admin.broker.view, peer, LISTENER)
 
 
-async def test_more_partitions_are_answered_once_others_show_them(
+async def test_create_partitions_is_answered_once_other_brokers_show_them(
     setting: Setting, admin: Admin
 ) -> None:
     peer, spreading = await prepared(setting, admin)
@@ -71,7 +71,7 @@ async def test_more_partitions_are_answered_once_others_show_them(
     await waiting
 
 
-async def test_a_deletion_is_answered_once_nobody_shows_the_topic(
+async def test_a_deletion_is_answered_once_no_broker_shows_the_topic(
     setting: Setting, admin: Admin
 ) -> None:
     peer, spreading = await prepared(setting, admin)
@@ -83,7 +83,7 @@ async def test_a_deletion_is_answered_once_nobody_shows_the_topic(
     await waiting
 
 
-async def test_who_cannot_be_asked_is_not_waited_for(setting: Setting, admin: Admin) -> None:
+async def test_unreachable_brokers_are_not_waited_for(setting: Setting, admin: Admin) -> None:
     peer, spreading = await prepared(setting, admin)
     record = await admin.broker.changes.add_partitions("a", 3, [1, 1])
     peer.is_away = True

@@ -1,4 +1,4 @@
-"""Topics are created, grown and deleted as Kafka's clients ask for it."""
+"""Creation, growth and deletion of topics through Kafka's APIs."""
 
 import asyncio
 from uuid import UUID
@@ -35,7 +35,7 @@ async def test_topics_are_created_in_every_version(admin: Admin, version: int) -
         assert answer.topic_id.bytes == record.topic_id
 
 
-async def test_minus_one_asks_for_the_defaults(admin: Admin) -> None:
+async def test_minus_one_requests_the_defaults(admin: Admin) -> None:
     (answer,) = await admin.create(topic("orders"))
 
     assert (answer.num_partitions, answer.replication_factor) == (1, 1)
@@ -80,7 +80,7 @@ async def test_each_refusal_has_its_code(admin: Admin, wanted: Creatable, code: 
     assert bool(answer.error_message) == (code is not ErrorCode.NONE)
 
 
-async def test_a_name_given_twice_is_refused_and_others_are_made(admin: Admin) -> None:
+async def test_a_duplicate_name_is_refused_and_others_are_created(admin: Admin) -> None:
     answers = await admin.create(topic("a"), topic("b"), topic("a", 2))
 
     assert sorted((each.name, each.error_code) for each in answers) == [
@@ -89,7 +89,7 @@ async def test_a_name_given_twice_is_refused_and_others_are_made(admin: Admin) -
     ]
 
 
-async def test_a_quorum_topic_has_the_replicas_that_it_asks_for(admin: Admin) -> None:
+async def test_a_topic_with_a_write_quorum_has_that_many_replicas(admin: Admin) -> None:
     (answer,) = await admin.create(
         topic("orders", configs={"replication.mode": "quorum", "write.quorum": "3"})
     )
@@ -151,7 +151,7 @@ async def test_old_versions_delete_by_name(admin: Admin, version: int) -> None:
     assert [(each.name, each.error_code) for each in answer.responses] == [("a", 0), ("b", 3)]
 
 
-async def test_who_names_a_topic_twice_adds_nothing_to_it(admin: Admin) -> None:
+async def test_a_duplicate_topic_gets_no_partitions(admin: Admin) -> None:
     await admin.create(topic("a", 2))
     asked = CreatePartitionsRequest.CreatePartitionsTopic
     rows = [asked(name="a", count=count, assignments=None) for count in (3, 4)]
@@ -200,9 +200,7 @@ async def grown(admin: Admin, name: str, count: int) -> tuple[int, str | None]:
     return answer.results[0].error_code, answer.results[0].error_message
 
 
-async def test_of_two_brokers_that_add_the_same_partitions_one_has_added_them(
-    setting: Setting, admin: Admin
-) -> None:
+async def test_two_brokers_add_the_same_partitions_once(setting: Setting, admin: Admin) -> None:
     other = Admin(await setting.broker(2))
     await admin.create(topic("a", 2))
     await until(lambda: "a" in other.broker.view.topics)
@@ -218,7 +216,7 @@ async def test_of_two_brokers_that_add_the_same_partitions_one_has_added_them(
     assert len(record.partitions) == 4
 
 
-async def test_what_is_planned_when_others_grow_a_topic_is_judged_by_what_it_has_then(
+async def test_a_plan_is_checked_against_the_partitions_at_storing(
     setting: Setting, admin: Admin
 ) -> None:
     changes, other = admin.broker.changes, (await setting.broker(2)).changes
@@ -231,7 +229,7 @@ async def test_what_is_planned_when_others_grow_a_topic_is_judged_by_what_it_has
     assert [each.leader for each in record.partitions[3:]] == [2]
 
 
-async def test_what_is_planned_for_a_topic_is_not_done_to_the_next_one_of_its_name(
+async def test_a_plan_is_not_applied_to_a_new_topic_of_the_same_name(
     setting: Setting, admin: Admin
 ) -> None:
     await admin.create(topic("a", 2))
@@ -265,7 +263,7 @@ async def test_topics_of_one_request_are_stored_together_and_answered_in_order(
     ]
 
 
-async def test_names_that_look_alike_in_one_request_are_refused(admin: Admin) -> None:
+async def test_colliding_names_in_one_request_are_refused(admin: Admin) -> None:
     answers = await admin.create(topic("a.b"), topic("a_b"))
     assert [each.error_code for each in answers] == [
         ErrorCode.NONE,
@@ -273,7 +271,7 @@ async def test_names_that_look_alike_in_one_request_are_refused(admin: Admin) ->
     ]
 
 
-async def test_of_two_brokers_that_make_names_that_look_alike_one_is_refused(
+async def test_one_of_two_brokers_that_create_colliding_names_is_refused(
     setting: Setting, admin: Admin
 ) -> None:
     other = Admin(await setting.broker(2))
@@ -282,7 +280,7 @@ async def test_of_two_brokers_that_make_names_that_look_alike_one_is_refused(
     assert codes == [ErrorCode.NONE, ErrorCode.INVALID_TOPIC_EXCEPTION]
 
 
-async def test_leaders_are_planned_only_where_a_change_asks_for_it(
+async def test_leaders_are_planned_only_if_a_change_needs_them(
     setting: Setting, admin: Admin
 ) -> None:
     await admin.create(topic("a", 2))

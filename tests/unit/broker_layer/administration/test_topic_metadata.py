@@ -1,4 +1,4 @@
-"""What clients are told of topics, brokers and coordinators."""
+"""Answers to clients about topics, brokers and coordinators."""
 
 from uuid import UUID
 
@@ -51,7 +51,7 @@ async def test_metadata_in_every_version(admin: Admin, version: int) -> None:
             assert answer.cluster_id == "cluster-1"
 
 
-async def test_no_topics_are_told_where_none_is_asked_for(admin: Admin) -> None:
+async def test_an_empty_request_is_answered_without_topics(admin: Admin) -> None:
     await admin.create(topic("a"))
     request = MetadataRequest(topics=[], allow_auto_topic_creation=True)
 
@@ -60,13 +60,13 @@ async def test_no_topics_are_told_where_none_is_asked_for(admin: Admin) -> None:
     assert list(answer.topics) == []
 
 
-async def test_a_topic_that_is_named_twice_is_told_once(admin: Admin) -> None:
+async def test_a_duplicate_topic_is_answered_once(admin: Admin) -> None:
     await admin.create(topic("a"))
     answer = await admin.metadata("a", "b", "a", creates=False)
     assert [each.name for each in answer.topics] == ["a", "b"]
 
 
-async def test_a_topic_that_another_broker_made_just_now_is_looked_up(admin: Admin) -> None:
+async def test_a_topic_that_another_broker_has_just_created_is_looked_up(admin: Admin) -> None:
     broker = admin.broker
     record = broker.changes.plan(NewTopic("late", 2))
     await broker.view.aclose()
@@ -97,7 +97,7 @@ async def test_topics_are_found_by_id(admin: Admin) -> None:
     ]
 
 
-async def test_asking_makes_topics_where_that_is_allowed(setting: Setting, admin: Admin) -> None:
+async def test_metadata_creates_topics_if_allowed(setting: Setting, admin: Admin) -> None:
     refused = await admin.metadata("a", "a b", creates=False)
     assert [each.error_code for each in refused.topics] == [
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -116,7 +116,7 @@ async def test_asking_makes_topics_where_that_is_allowed(setting: Setting, admin
     assert answer.topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-async def test_what_is_cached_follows_every_change(admin: Admin) -> None:
+async def test_the_cached_answer_follows_all_changes(admin: Admin) -> None:
     assert [each.name for each in (await admin.metadata()).topics] == []
     await admin.create(topic("a"))
     assert [each.name for each in (await admin.metadata()).topics] == ["a"]
@@ -146,7 +146,7 @@ async def test_the_cluster_is_described(admin: Admin, version: int) -> None:
 
 @pytest.mark.parametrize("version", range(6))
 @pytest.mark.parametrize("kind", [0, 1])
-async def test_coordinators_are_found_and_their_topics_made(
+async def test_coordinators_are_found_and_their_topics_created(
     admin: Admin, version: int, kind: int
 ) -> None:
     request = FindCoordinatorRequest(key="group", key_type=kind, coordinator_keys=["group", "b"])
@@ -162,7 +162,7 @@ async def test_coordinators_are_found_and_their_topics_made(
     )
 
 
-async def test_there_are_two_kinds_of_coordinators(admin: Admin) -> None:
+async def test_an_unknown_kind_of_coordinator_is_refused(admin: Admin) -> None:
     request = FindCoordinatorRequest(key_type=2, coordinator_keys=["a"])
 
     answer = await admin.ask(ApiKey.FIND_COORDINATOR, request, FindCoordinatorResponse)
@@ -170,7 +170,7 @@ async def test_there_are_two_kinds_of_coordinators(admin: Admin) -> None:
     assert answer.coordinators[0].error_code == ErrorCode.INVALID_REQUEST
 
 
-async def test_internal_topics_keep_their_partitions_and_stay(admin: Admin) -> None:
+async def test_internal_topics_are_not_grown_or_deleted(admin: Admin) -> None:
     request = FindCoordinatorRequest(key_type=0, coordinator_keys=["a"])
     await admin.ask(ApiKey.FIND_COORDINATOR, request, FindCoordinatorResponse)
     asked = CreatePartitionsRequest.CreatePartitionsTopic
@@ -189,7 +189,7 @@ async def test_internal_topics_keep_their_partitions_and_stay(admin: Admin) -> N
     assert gone.responses[0].error_code == ErrorCode.INVALID_REQUEST
 
 
-async def test_log_directories_tell_sizes(admin: Admin) -> None:
+async def test_log_directories_show_sizes(admin: Admin) -> None:
     await admin.create(topic("a"), topic("b"))
     await append(await admin.broker.log("a"), batch(b"x" * 1000))
     await admin.broker.log("b")

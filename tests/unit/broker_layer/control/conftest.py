@@ -1,4 +1,4 @@
-"""Fixtures of brokers that control topics, over a metadata store and a bookie in memory."""
+"""Fixtures: brokers that control topics, with a metadata store and a bookie in memory."""
 
 from collections.abc import AsyncIterator
 

@@ -1,4 +1,4 @@
-"""Who leads what: new topics, dead, leaving, returning and new brokers."""
+"""Assignment of leaders: for new topics, and for dead, leaving, returning and new brokers."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ def _leaders(topics: Sequence[TopicRecord]) -> list[int]:
     return [each.leader for topic in topics for each in topic.partitions]
 
 
-def test_new_partitions_go_round_from_who_leads_least() -> None:
+def test_new_partitions_go_round_robin_from_the_least_loaded_broker() -> None:
     loads = Loads.of([_topic("a", 1, 1, 2)], [1, 2, 3])
 
     assert spread(4, loads) == [3, 2, 1, 3]
@@ -46,7 +46,7 @@ def test_many_topics_of_one_partition_are_spread_too() -> None:
     assert Counter(spread(1, loads)[0] for _ in range(30)) == {4: 10, 5: 10, 6: 10}
 
 
-def test_partitions_of_a_dead_broker_are_spread_over_the_living_in_one_pass() -> None:
+def test_partitions_of_a_dead_broker_are_spread_over_live_brokers_in_one_pass() -> None:
     topics = [_topic("a", 1, 2, 3, 1, 1, 1)]
 
     after = _applied(topics, plan_leaders(topics, [2, 3], [2, 3]))
@@ -57,14 +57,14 @@ def test_partitions_of_a_dead_broker_are_spread_over_the_living_in_one_pass() ->
     assert after[0].partitions[0].preferred == 1
 
 
-def test_a_leaving_broker_hands_over_and_keeps_only_what_nobody_else_can_lead() -> None:
+def test_a_leaving_broker_keeps_only_partitions_that_no_other_can_lead() -> None:
     topics = [_topic("a", 1, 2)]
 
     assert _leaders(_applied(topics, plan_leaders(topics, [2], [1, 2]))) == [2, 2]
     assert plan_leaders(topics, [], [1, 2]) == []
 
 
-def test_without_brokers_there_is_no_leader_once_and_one_comes_with_a_broker() -> None:
+def test_leaderless_partitions_get_a_leader_when_a_broker_joins() -> None:
     topics = [_topic("a", 1)]
 
     without = _applied(topics, plan_leaders(topics, [], []))
@@ -83,7 +83,7 @@ def test_leaderless_partitions_go_to_their_preferred_broker_when_it_is_back() ->
     assert _leaders(_applied(topics, plan_leaders(topics, [1, 2, 3], [1, 2, 3]))) == [1, 2]
 
 
-def test_a_restarted_broker_gets_new_epochs_for_all_it_leads() -> None:
+def test_a_restarted_broker_gets_new_epochs_for_all_its_partitions() -> None:
     topics = [_topic("a", 1, 2), _topic("b", 1)]
 
     after = _applied(topics, plan_new_epochs(topics, 1))
@@ -102,7 +102,7 @@ def test_partitions_return_to_settled_preferred_brokers_some_at_a_time() -> None
     assert _leaders(_applied(some, plan_preferred(some, [1, 2], 2))) == [1, 1, 1, 2]
 
 
-def test_a_new_broker_takes_its_share_for_good() -> None:
+def test_a_new_broker_gets_its_share_permanently() -> None:
     topics = [_topic("a", *([1, 2] * 15))]
 
     after = _applied(topics, plan_balance(topics, [1, 2, 3], 100))
@@ -112,12 +112,12 @@ def test_a_new_broker_takes_its_share_for_good() -> None:
     assert plan_preferred(after, [1, 2, 3], 100) == []
 
 
-def test_small_differences_are_left_alone() -> None:
+def test_small_differences_are_not_balanced() -> None:
     assert plan_balance([_topic("a", 1, 1, 2)], [1, 2], 10) == []
     assert plan_balance([_topic("a", 1, 1)], [1], 10) == []
 
 
-def test_a_move_applies_only_to_what_was_seen() -> None:
+def test_a_move_applies_only_to_the_leadership_that_was_seen() -> None:
     topic = _topic("a", 1, 2)
     plan = plan_leaders([topic], [2], [2])
 

@@ -1,4 +1,4 @@
-"""Brokers that die, leave, come back and take over, over real stores and bookies in memory."""
+"""Brokers that die, leave, return and take over, with real stores and bookies in memory."""
 
 from dataclasses import replace
 from random import Random
@@ -29,7 +29,7 @@ async def test_a_new_topic_is_led_and_written(setting: Setting) -> None:
     assert broker.manager.led_count == 2 or not broker.leads("orders", 1)
 
 
-async def test_partitions_are_spread_and_found_where_they_are_led(setting: Setting) -> None:
+async def test_partitions_are_spread_and_found_at_their_leaders(setting: Setting) -> None:
     one, two = await setting.broker(1), await setting.broker(2)
     await until(lambda: len(one.view.brokers) == 2)
     await one.create("orders", 4)
@@ -43,7 +43,7 @@ async def test_partitions_are_spread_and_found_where_they_are_led(setting: Setti
     assert "led by broker 1" in caught.value.text
 
 
-async def test_what_is_not_there_is_unknown(setting: Setting) -> None:
+async def test_missing_partitions_are_unknown(setting: Setting) -> None:
     broker = await setting.broker(1)
     await broker.create("orders")
 
@@ -86,7 +86,7 @@ async def test_partitions_go_back_to_their_preferred_broker(setting: Setting) ->
     assert two.leads("orders", 1)
 
 
-async def test_a_broker_that_came_back_at_once_gets_new_epochs(setting: Setting) -> None:
+async def test_a_broker_that_restarts_quickly_gets_new_epochs(setting: Setting) -> None:
     one = await setting.broker(1)
     await one.create("orders")
     await append(await one.log("orders"), batch(b"one"))
@@ -100,7 +100,7 @@ async def test_a_broker_that_came_back_at_once_gets_new_epochs(setting: Setting)
     assert await values(log) == [(0, b"one")]
 
 
-async def test_a_leaving_broker_hands_over_what_it_leads(setting: Setting) -> None:
+async def test_a_leaving_broker_hands_over_its_partitions(setting: Setting) -> None:
     one, two = await setting.broker(1), await setting.broker(2)
     await until(lambda: len(one.view.brokers) == 2)
     await one.create("orders", 2)
@@ -113,7 +113,7 @@ async def test_a_leaving_broker_hands_over_what_it_leads(setting: Setting) -> No
     assert two.leaders("orders") == [2, 2]
 
 
-async def test_the_last_broker_waits_in_vain_for_others(setting: Setting) -> None:
+async def test_the_last_broker_times_out_when_it_leaves(setting: Setting) -> None:
     one = await setting.broker(1)
     await one.create("orders")
     await one.log("orders")
@@ -156,7 +156,7 @@ async def test_a_log_that_failed_is_taken_over_by_its_own_leader(setting: Settin
     assert await values(anew) == [(0, b"one")]
 
 
-async def test_a_partition_says_why_it_has_no_leader_and_gets_one_in_time(
+async def test_a_partition_shows_why_it_has_no_leader_until_it_gets_one(
     setting: Setting,
 ) -> None:
     one = await setting.broker(1)
@@ -185,7 +185,9 @@ async def test_a_partition_says_why_it_has_no_leader_and_gets_one_in_time(
     assert status.stage is Stage.LEADS
 
 
-async def test_a_lapsed_session_serves_nothing_until_all_was_read_again(setting: Setting) -> None:
+async def test_a_lapsed_session_serves_nothing_until_all_topics_are_read_again(
+    setting: Setting,
+) -> None:
     one, two = await setting.broker(1), await setting.broker(2)
     await until(lambda: len(one.view.brokers) == 2)
     await one.create("orders")
@@ -203,7 +205,7 @@ async def test_a_lapsed_session_serves_nothing_until_all_was_read_again(setting:
     await until(lambda: one.leads("orders") != two.leads("orders"))
 
 
-async def test_a_deleted_topic_leaves_no_ledger_and_its_name_begins_above(
+async def test_a_deleted_topic_leaves_no_ledger_and_its_name_restarts_with_higher_epochs(
     setting: Setting,
 ) -> None:
     one = await setting.broker(1)
@@ -225,7 +227,7 @@ async def test_a_deleted_topic_leaves_no_ledger_and_its_name_begins_above(
     assert log.high_watermark == 0
 
 
-async def test_erasing_goes_on_under_another_controller(setting: Setting) -> None:
+async def test_another_controller_continues_erasing(setting: Setting) -> None:
     one = await setting.broker(1)
     await one.create("orders", 3)
     for partition in range(3):
@@ -261,7 +263,7 @@ async def test_a_new_broker_gets_a_share(setting: Setting) -> None:
     await until(lambda: two.manager.led_count == 4)
 
 
-async def test_a_controller_waits_for_others_when_all_are_being_started(setting: Setting) -> None:
+async def test_a_controller_waits_for_other_brokers_at_a_cluster_start(setting: Setting) -> None:
     patient = replace(CONFIG, assembly_s=5.0, rebalance_interval_s=0.0)
     one = await setting.broker(1)
     await one.create("orders", 4)

@@ -23,7 +23,7 @@ from tests.until import until
 
 @dataclass
 class Coordinator:
-    """Keeps a list of words for each partition."""
+    """Coordinator that stores a list of words for each partition."""
 
     words: dict[int, list[bytes]] = field(default_factory=dict)
     logs: dict[int, StateLog] = field(default_factory=dict)
@@ -76,7 +76,7 @@ async def test_a_coordinators_state_moves_with_its_partition(setting: Setting) -
     assert second.words[0] == [b"a", b"b"]
 
 
-async def test_loading_is_tried_again_in_a_new_epoch(setting: Setting) -> None:
+async def test_loading_is_retried_in_a_new_epoch(setting: Setting) -> None:
     coordinator = Coordinator(failures_left=2)
     one = await setting.broker(1, coordinators={CONSUMER_OFFSETS: coordinator})
 

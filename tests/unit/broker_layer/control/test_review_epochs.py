@@ -1,4 +1,4 @@
-"""Holds that a broker gets a new epoch whenever it needs one, also while it is getting others."""
+"""A broker gets each new epoch that it needs, even during a request for others."""
 
 import asyncio
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from tests.support.broker_layer.log_setting import append, batch
 from tests.until import until
 
 
-async def test_an_epoch_that_is_spent_while_others_are_got_is_replaced_too(
+async def test_an_epoch_spent_during_another_request_is_replaced_too(
     setting: Setting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one = await setting.broker(1)
@@ -22,7 +22,7 @@ async def test_an_epoch_that_is_spent_while_others_are_got_is_replaced_too(
     is_stored, go_on = asyncio.Event(), asyncio.Event()
 
     async def slow(changes: Mapping[str, TopicChange]) -> dict[str, TopicRecord]:
-        """Be kept waiting by other topics, after this one was stored."""
+        """Wait for other topics after this one was stored."""
         found = await change_many(changes)
         is_stored.set()
         await go_on.wait()

@@ -1,4 +1,4 @@
-"""Holds that nothing is left of deleted topics, and of ledgers that no list names."""
+"""Deleted topics leave nothing, and ledgers that no list names are deleted."""
 
 import asyncio
 from dataclasses import replace
@@ -19,7 +19,7 @@ from tests.support.broker_layer.log_setting import CONFIG, append, batch, values
 from tests.until import until
 
 
-async def test_an_erased_partition_is_not_made_again_by_a_broker_that_does_not_know(
+async def test_a_broker_with_an_old_view_does_not_recreate_an_erased_partition(
     setting: Setting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one = await setting.broker(1)
@@ -56,7 +56,7 @@ async def test_an_erased_partition_is_not_made_again_by_a_broker_that_does_not_k
     assert [info.id async for info in one.client.list_ledgers()] == ledgers
 
 
-async def test_what_a_dead_leader_created_and_did_not_list_is_deleted(setting: Setting) -> None:
+async def test_unlisted_ledgers_of_a_dead_leader_are_deleted(setting: Setting) -> None:
     one = await setting.broker(1, replace(CONTROL, sweep_interval_s=0.05))
     record = await one.create("orders")
     log = await one.log("orders")
@@ -85,7 +85,7 @@ async def test_what_a_dead_leader_created_and_did_not_list_is_deleted(setting: S
     assert await values(after) == [(0, b"one"), (1, b"two")]
 
 
-async def test_what_is_left_of_an_erased_partition_is_deleted(setting: Setting) -> None:
+async def test_remaining_ledgers_of_an_erased_partition_are_deleted(setting: Setting) -> None:
     one = await setting.broker(1)
     await one.create("orders")
     log = await one.log("orders")
@@ -100,7 +100,7 @@ async def test_what_is_left_of_an_erased_partition_is_deleted(setting: Setting) 
     assert [info async for info in one.client.list_ledgers()] == []
 
 
-async def test_small_topics_are_erased_first_and_meet_their_leaders(
+async def test_small_topics_are_erased_first_and_conflicts_are_retried(
     setting: Setting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one = await setting.broker(1)

@@ -1,4 +1,4 @@
-"""Takeovers that are slow keep quick ones waiting for a moment only."""
+"""Slow takeovers delay quick ones only for a limited time."""
 
 import asyncio
 from dataclasses import replace
@@ -40,7 +40,7 @@ async def test_a_slow_recovery_does_not_keep_its_slot(
     await two.log("slow")
 
 
-async def test_a_slot_is_given_back_once() -> None:
+async def test_a_slot_is_released_once() -> None:
     short, long = TakeOverSlots(1, 0.01), TakeOverSlots(1, 600.0)
     go_on = asyncio.Event()
     entered: list[TakeOverSlots] = []

@@ -1,4 +1,4 @@
-"""Whether partitions are wanted is read once for many, and never before it was asked."""
+"""One read of a topic's record serves many callers, but only those before it was sent."""
 
 import asyncio
 from random import Random
@@ -16,7 +16,7 @@ from tests.until import until
 
 
 class SlowReads:
-    """Reads of a topic that wait until they are let go."""
+    """Reads of a topic that wait until they are released."""
 
     def __init__(self, record: TopicRecord) -> None:
         self.record: TopicRecord | None = record
@@ -32,7 +32,7 @@ class SlowReads:
         return record, Version(0)
 
 
-async def test_one_read_serves_all_who_asked_before_it(
+async def test_one_read_serves_all_waiting_callers(
     setting: Setting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broker = await setting.broker(1)
@@ -48,7 +48,7 @@ async def test_one_read_serves_all_who_asked_before_it(
     first = [ask(each) for each in (0, 1, 2, 3)]
     await until(lambda: len(reads.sent) == 1)
     second = [ask(each) for each in (0, 1, 2, 3)]
-    second[0].cancel()  # the others are served all the same
+    second[0].cancel()  # the others are still served
     reads.record = record.with_deletion()
     reads.sent[0].set_result(None)
     assert await asyncio.gather(*first) == [True, True, True, False]

@@ -1,4 +1,4 @@
-"""Leaving a classic group, and coming back to it as a static member."""
+"""Leaving a classic group, and returning to it as a static member."""
 
 from broker_layer.groups.values import GroupState
 from broker_layer.kafka.error_codes import ErrorCode
@@ -32,7 +32,7 @@ def test_leaving_during_the_first_delay_leaves_an_empty_group() -> None:
     assert driver.state() is GroupState.EMPTY
 
 
-def test_a_static_member_comes_back_without_a_rebalance() -> None:
+def test_a_static_member_returns_without_a_rebalance() -> None:
     driver = Driver()
     leader, follower = driver.stable(2, instances="i")
     answer = driver.joins[driver.join(instance="i1")]
@@ -50,7 +50,7 @@ def test_a_static_member_comes_back_without_a_rebalance() -> None:
     assert driver.beat(follower) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_static_leader_comes_back_without_a_rebalance() -> None:
+def test_a_static_leader_returns_without_a_rebalance() -> None:
     driver = Driver()
     leader, _ = driver.stable(2, instances="i")
     new = driver.joins[driver.join(instance="i0")]
@@ -74,7 +74,7 @@ def test_a_static_member_with_other_protocols_rebalances() -> None:
     assert driver.group.generation == 2
 
 
-def test_a_static_member_that_returns_during_a_rebalance_fences_itself() -> None:
+def test_a_static_member_that_returns_during_a_rebalance_fences_its_old_id() -> None:
     driver = Driver()
     old_waiter = driver.join(instance="a")
     new_waiter = driver.join(instance="a")

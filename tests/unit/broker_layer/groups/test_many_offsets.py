@@ -1,4 +1,4 @@
-"""A partition with many offsets: all are loaded; how long it took goes into the report."""
+"""A partition with many offsets: all are loaded, and the time is reported."""
 
 import time
 from collections.abc import Callable

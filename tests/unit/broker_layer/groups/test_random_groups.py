@@ -1,4 +1,4 @@
-"""Random histories of groups keep what groups promise, at every step."""
+"""Random histories of groups keep the invariants at each step."""
 
 from random import Random
 
@@ -28,7 +28,7 @@ STEPS = 120
 
 
 class _ClassicHistory:
-    """Random events of a few members, with what each of them knows."""
+    """Random events of a few members, and the state that each of them knows."""
 
     def __init__(self, seed: int) -> None:
         self.rng = Random(seed)
@@ -111,7 +111,7 @@ def test_a_classic_group_keeps_its_invariants(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_static_members_come_back_within_their_generation(seed: int) -> None:
+def test_static_members_return_within_their_generation(seed: int) -> None:
     rng = Random(seed)
     driver = Driver(GroupsConfig(initial_rebalance_delay_ms=0))
     driver.stable(rng.randrange(1, 6), instances="i")
@@ -128,7 +128,7 @@ def test_static_members_come_back_within_their_generation(seed: int) -> None:
 
 
 class _ConsumerHistory:
-    """Clients that come, go, obey late, lose answers, and read changing topics."""
+    """Clients that join, leave, revoke late, lose answers, and read changing topics."""
 
     def __init__(self, seed: int) -> None:
         self.rng = Random(seed)
@@ -224,7 +224,7 @@ def test_a_consumer_group_is_loaded_from_a_snapshot_as_it_was_stored(seed: int) 
 
 
 def _random_records(rng: Random, shard: GroupShard) -> list[Record]:
-    """Return what one random request, marker or expiry appends."""
+    """Return the records that one random request, marker or expiry appends."""
     order = shard.offsets.next_order()
     place = (rng.choice(["orders", "other"]), rng.randrange(3))
     group, producer = rng.choice(["g", "h"]), rng.randrange(2)
@@ -254,8 +254,8 @@ def _shown(shard: GroupShard) -> dict[tuple[str, str, int], tuple[int, bool]]:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_committed_offsets_never_go_missing(seed: int) -> None:
-    """A shard that is loaded from a snapshot and what was repeated behind it is the same one."""
+def test_committed_offsets_are_never_lost(seed: int) -> None:
+    """A shard that is loaded from a snapshot and repeated records after it is the same."""
     rng = Random(seed)
     topics, config = MemoryTopics({}), GroupsConfig()
     shard = GroupShard(config, topics)

@@ -1,4 +1,4 @@
-"""Deadlines in milliseconds over a loop that counts seconds."""
+"""Deadlines in milliseconds on an event loop that counts in seconds."""
 
 import asyncio
 
@@ -6,10 +6,10 @@ from broker_layer.groups.timers import Timers, loop_ms
 from tests.simulation.loop import SimulationLoop
 
 FIRST_MS, LAST_MS = 32_000, 33_000
-"""Of these, 32.41 s times 1000 is a little less than 32,410."""
+"""Among these, 32.41 s times 1000 is slightly less than 32,410."""
 
 
-def test_a_timer_that_comes_finds_its_millisecond_come() -> None:
+def test_a_timer_fires_after_its_millisecond_began() -> None:
     early: list[int] = []
 
     def look(due_ms: int) -> None:

@@ -1,4 +1,4 @@
-"""KIP-848 groups through the bytes of their APIs, with offsets and with the log."""
+"""KIP-848 groups through encoded requests, with offsets and with the log."""
 
 import asyncio
 import uuid
@@ -98,7 +98,7 @@ async def test_a_member_joins_and_leaves(version: int) -> None:
         assert (left.error_code, left.member_epoch) == (ErrorCode.NONE, -1)
 
 
-async def test_requests_that_are_wrong_by_themselves() -> None:
+async def test_invalid_requests_are_refused() -> None:
     async with open_world() as world:
         orders = ["orders"]
         wrong = [
@@ -228,7 +228,7 @@ async def test_a_heartbeat_is_answered_when_it_is_durable() -> None:
         assert (await joining).error_code == ErrorCode.NOT_COORDINATOR
 
 
-async def test_an_empty_group_ends_with_its_offsets() -> None:
+async def test_an_empty_group_is_removed_with_its_last_offset() -> None:
     config = GroupsConfig(offsets_retention_ms=1000)
     async with open_world(config=config) as world:
         await send(world, topics=["orders"])

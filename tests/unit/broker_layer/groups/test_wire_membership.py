@@ -1,4 +1,4 @@
-"""Membership of classic groups, their descriptions and their time-outs, through the bytes."""
+"""Membership, descriptions and timeouts of classic groups, through encoded requests."""
 
 import asyncio
 import struct
@@ -89,7 +89,7 @@ async def leave(world: World, member: str, *, version: int = 5) -> LeaveGroupRes
 
 
 async def bring_up(world: World) -> tuple[str, int]:
-    """Make a stable group of one member."""
+    """Create a stable group of one member."""
     member = (await join(world)).member_id
     joined = await join(world, member)
     synced = await sync(world, member, joined.generation_id)
@@ -109,7 +109,7 @@ async def bring_up(world: World) -> tuple[str, int]:
         (9, 5, 4, 5),
     ],
 )
-async def test_a_member_lives_in_every_version(
+async def test_membership_in_every_version(
     join_version: int, sync_version: int, beat_version: int, leave_version: int
 ) -> None:
     async with open_world() as world:
@@ -131,7 +131,7 @@ async def test_a_member_lives_in_every_version(
         assert told == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-async def test_requests_that_need_no_group_to_be_refused() -> None:
+async def test_invalid_requests_are_refused_without_a_group() -> None:
     async with open_world() as world:
         bad = await join(world, group="")
         assert (bad.error_code, bad.protocol_name) == (ErrorCode.INVALID_GROUP_ID, None)
@@ -181,7 +181,7 @@ async def test_a_sync_fails_with_the_log() -> None:
         assert await beat(world, member, generation) == ErrorCode.NOT_COORDINATOR
 
 
-async def test_an_assignment_that_no_log_takes_is_refused() -> None:
+async def test_an_assignment_too_large_for_the_log_is_refused() -> None:
     async with open_world() as world:
         member = (await join(world)).member_id
         generation = (await join(world, member)).generation_id
@@ -190,7 +190,7 @@ async def test_an_assignment_that_no_log_takes_is_refused() -> None:
         assert await beat(world, member, generation) == ErrorCode.REBALANCE_IN_PROGRESS
 
 
-async def test_everything_waits_for_the_load() -> None:
+async def test_all_requests_are_refused_during_the_load() -> None:
     async with open_world() as world:
         await world.coordinator.resign(0)
         gate = asyncio.Event()
@@ -212,7 +212,7 @@ async def test_everything_waits_for_the_load() -> None:
         assert await fetch(world) == (-1, ErrorCode.NONE)
 
 
-async def test_not_ours() -> None:
+async def test_groups_of_other_coordinators_are_refused() -> None:
     async with open_world() as world:
         await world.coordinator.resign(0)
         assert (await join(world)).error_code == ErrorCode.NOT_COORDINATOR
@@ -294,7 +294,7 @@ async def test_groups_are_listed_by_state_and_type(
             await world.call(ListGroupsRequest(), ListGroupsResponse, version=version)
 
 
-async def test_read_topics_keep_their_offsets() -> None:
+async def test_offsets_of_subscribed_topics_stay() -> None:
     config = GroupsConfig(initial_rebalance_delay_ms=0, offsets_retention_ms=1000)
     async with open_world(config=config) as world:
         member, generation = await bring_up(world)
@@ -321,7 +321,7 @@ async def test_read_topics_keep_their_offsets() -> None:
         assert not again.coordinator.host_at(0).shard.group_ids()
 
 
-async def test_deadlines_are_kept_and_only_earlier_ones_are_followed() -> None:
+async def test_only_earlier_deadlines_move_a_timer() -> None:
     due: asyncio.Queue[tuple[int, str]] = asyncio.Queue()
     timers = Timers(due.put_nowait)
     now_ms = int(asyncio.get_running_loop().time() * 1000)

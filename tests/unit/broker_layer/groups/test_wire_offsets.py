@@ -1,4 +1,4 @@
-"""OffsetCommit, OffsetFetch, OffsetDelete and TxnOffsetCommit, through their bytes."""
+"""OffsetCommit, OffsetFetch, OffsetDelete and TxnOffsetCommit, through encoded requests."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -78,7 +78,7 @@ async def commit_pending(
 async def fetch(
     world: World, *, group: str = "g", stable: bool = False, version: int = 8
 ) -> tuple[int, int]:
-    """Return (offset of orders 0, error)."""
+    """Return the committed offset of orders-0, and the error."""
     if version < 8:
         old = OffsetFetchRequest.OffsetFetchRequestTopic(name="orders", partition_indexes=[0])
         request = OffsetFetchRequest(group_id=group, topics=[old], require_stable=stable)
@@ -197,14 +197,14 @@ async def test_pending_offsets_wait_for_their_marker() -> None:
         assert await fetch(world, stable=True) == (9, ErrorCode.NONE)
 
 
-async def test_an_abort_forgets_pending_offsets() -> None:
+async def test_an_abort_drops_pending_offsets() -> None:
     async with open_world() as world:
         await commit_pending(world, 9)
         await world.coordinator.write_markers(0, 5, 0, 1, False)
         assert await fetch(world, stable=True) == (-1, ErrorCode.NONE)
 
 
-async def test_a_later_direct_commit_outlives_a_marker() -> None:
+async def test_a_later_direct_commit_wins_over_a_marker() -> None:
     async with open_world() as world:
         await commit_pending(world, 9)
         await commit(world, 20)
@@ -245,7 +245,7 @@ class _Verifier:
             raise TopicError(self.refusal, "no")
 
 
-async def test_a_transaction_is_verified_where_that_is_offered() -> None:
+async def test_a_transaction_is_verified_if_there_is_a_verifier() -> None:
     verifier = _Verifier()
     async with open_world(verifier=verifier) as world:
         assert await commit_pending(world, 9) == ErrorCode.NONE
@@ -254,7 +254,7 @@ async def test_a_transaction_is_verified_where_that_is_offered() -> None:
         assert await commit_pending(world, 9) == ErrorCode.INVALID_TXN_STATE
 
 
-async def test_a_transaction_of_a_group_that_is_gone() -> None:
+async def test_a_transaction_of_an_unknown_group() -> None:
     async with open_world() as world:
         assert await commit_pending(world, 9, generation=4) == ErrorCode.ILLEGAL_GENERATION
 
@@ -288,7 +288,7 @@ async def test_a_marker_loaded_twice_does_not_commit_the_next_transaction() -> N
         assert await fetch(again, stable=True) == (9, ErrorCode.NONE)
 
 
-async def test_offsets_of_a_topic_that_was_made_anew_are_not_shown() -> None:
+async def test_offsets_of_a_recreated_topic_are_not_shown() -> None:
     async with open_world() as world:
         await commit(world, 5)
         world.topics.put("orders", 4, b"another topic id")
@@ -298,7 +298,7 @@ async def test_offsets_of_a_topic_that_was_made_anew_are_not_shown() -> None:
         assert await fetch(world) == (-1, ErrorCode.NONE)
 
 
-async def test_offsets_go_with_their_topic() -> None:
+async def test_offsets_are_removed_with_their_topic() -> None:
     async with open_world() as world:
         await commit(world, 5)
         await commit(world, 6, topic="other")
@@ -309,7 +309,7 @@ async def test_offsets_go_with_their_topic() -> None:
         assert [each.topic for each in offsets.all()] == ["other"]
 
 
-async def test_offsets_of_a_topic_that_stays_away_are_removed() -> None:
+async def test_offsets_of_a_topic_missing_twice_are_removed() -> None:
     async with open_world() as world:
         await commit(world, 5)
         world.topics.drop("orders")
@@ -336,7 +336,7 @@ async def test_offsets_of_simple_consumers_expire_by_their_commits() -> None:
         assert await fetch(world) == (-1, ErrorCode.NONE)
 
 
-async def test_a_retention_of_an_old_clients_own() -> None:
+async def test_the_retention_of_an_old_client_is_applied() -> None:
     async with open_world() as world:
         await commit(world, 5, version=4, retention_ms=10)
         world.wall_ms += 10
@@ -354,7 +354,7 @@ async def test_pending_offsets_keep_a_group() -> None:
         assert await fetch(world) == (5, ErrorCode.NONE)
 
 
-async def test_a_deleted_group_loses_its_offsets_for_good() -> None:
+async def test_a_deleted_group_loses_its_offsets() -> None:
     async with open_world() as world:
         await commit(world, 5)
         deleting = DeleteGroupsRequest(groups_names=["g", "none"])
@@ -376,7 +376,7 @@ async def delete_offset(world: World, group: str, topic: str) -> tuple[int, list
     return answer.error_code, list(errors_of(answer.topics))
 
 
-async def test_offsets_are_deleted_one_by_one() -> None:
+async def test_offsets_are_deleted_separately() -> None:
     async with open_world() as world:
         assert await delete_offset(world, "g", "orders") == (ErrorCode.GROUP_ID_NOT_FOUND, [])
         await commit(world, 5)

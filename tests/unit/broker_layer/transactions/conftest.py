@@ -1,4 +1,4 @@
-"""Lets these tests run where a pause costs no time."""
+"""Fixtures: these tests run on a loop on which pauses cost no time."""
 
 from tests.support.metadata.virtual_time import VirtualTimeLoop
 

@@ -1,4 +1,4 @@
-"""What a coordinator answers is durable; what it leads, it decides, and nothing else."""
+"""A coordinator answers only durable decisions, and decides only for partitions that it leads."""
 
 import asyncio
 from random import Random
@@ -29,7 +29,7 @@ TIMEOUT_MS = 60_000
 
 
 class Setting:
-    """One broker that coordinates, its markers' world, and the state partition of the id `t`."""
+    """One coordinating broker, the partitions of its markers, and the state partition of id `t`."""
 
     def __init__(self, config: TransactionConfig | None = None) -> None:
         self.world = MarkerWorld()
@@ -88,7 +88,7 @@ async def code_of(call: object) -> ErrorCode:
     return caught.value.code
 
 
-async def test_a_transaction_goes_from_its_first_partition_to_its_last_marker() -> None:
+async def test_a_transaction_from_its_first_partition_to_its_last_marker() -> None:
     setting = Setting()
     await setting.lead()
     claim = await setting.open_transaction()
@@ -111,7 +111,7 @@ async def test_a_transaction_goes_from_its_first_partition_to_its_last_marker() 
     await setting.aclose()
 
 
-async def test_no_marker_leaves_before_its_decision_is_durable() -> None:
+async def test_no_marker_is_sent_before_its_decision_is_durable() -> None:
     setting = Setting()
     await setting.lead()
     claim = await setting.open_transaction()
@@ -131,7 +131,7 @@ async def test_no_marker_leaves_before_its_decision_is_durable() -> None:
     await setting.aclose()
 
 
-async def test_who_gives_up_waiting_does_not_stop_what_was_decided() -> None:
+async def test_a_cancelled_caller_does_not_stop_a_decision() -> None:
     setting = Setting()
     await setting.lead()
     claim = await setting.open_transaction()
@@ -143,7 +143,7 @@ async def test_who_gives_up_waiting_does_not_stop_what_was_decided() -> None:
     await setting.aclose()
 
 
-async def test_a_new_incarnation_has_the_open_transaction_aborted_first() -> None:
+async def test_a_new_incarnation_first_aborts_the_open_transaction() -> None:
     setting = Setting()
     await setting.lead()
     claim = await setting.open_transaction()
@@ -157,7 +157,7 @@ async def test_a_new_incarnation_has_the_open_transaction_aborted_first() -> Non
     await setting.aclose()
 
 
-async def test_the_next_coordinator_goes_on_with_the_markers() -> None:
+async def test_the_next_coordinator_sends_the_remaining_markers() -> None:
     setting = Setting()
     setting.world.codes = {A0: [ErrorCode.NOT_LEADER_OR_FOLLOWER] * 1000}
     await setting.lead()
@@ -178,7 +178,7 @@ async def test_the_next_coordinator_goes_on_with_the_markers() -> None:
     await setting.aclose()
 
 
-async def test_what_another_coordinator_may_have_decided_is_not_answered() -> None:
+async def test_a_decision_whose_append_failed_is_not_reported() -> None:
     setting = Setting()
     await setting.lead()
     claim = await setting.open_transaction()
@@ -196,7 +196,7 @@ async def test_what_another_coordinator_may_have_decided_is_not_answered() -> No
 
 
 async def begun_as_the_coordinator_dies(seed: int) -> tuple[Setting, Claim, bool]:
-    """Return a next coordinator, and whether it knows of the transaction that was to begin."""
+    """Return the next coordinator, and whether it knows the transaction that was about to begin."""
     setting = Setting()
     await setting.lead()
     claim = await setting.open_transaction()
@@ -227,14 +227,14 @@ async def test_a_beginning_is_repeated_to_the_next_coordinator(seed: int) -> Non
 
 
 async def test_an_end_without_its_lost_beginning_is_refused_as_in_kafka() -> None:
-    """So librdkafka asks: it aborts without waiting whether its partitions have been added."""
+    """As in librdkafka: it aborts without waiting for the answer that partitions were added."""
     known = {}
     for seed in range(6):
         setting, claim, is_begun = await begun_as_the_coordinator_dies(seed)
         known[is_begun] = seed
         if is_begun:
             await setting.coordinator.end(claim, committed=False)
-        else:  # the last end that is known was a commit: an abort of it would be a contradiction
+        else:  # the last known end was a commit: an abort would contradict it
             refused = setting.coordinator.end(claim, committed=False)
             assert await code_of(refused) is ErrorCode.INVALID_TXN_STATE
         await asyncio.sleep(1)
@@ -286,7 +286,7 @@ async def test_a_partition_that_is_resigned_while_it_loads_is_not_led() -> None:
     await setting.aclose()
 
 
-async def test_damage_is_said_and_the_partition_not_led() -> None:
+async def test_a_damaged_partition_is_not_led() -> None:
     setting = Setting()
     setting.coordinator.start()
     setting.state.records = [b"damage"]
@@ -312,7 +312,7 @@ async def test_wrong_requests_are_refused() -> None:
     await setting.aclose()
 
 
-async def test_without_a_transactional_id_there_is_just_a_producer_id() -> None:
+async def test_without_a_transactional_id_only_a_producer_id_is_assigned() -> None:
     setting = Setting()
     setting.coordinator.start()
     assert await setting.coordinator.init_producer_id(None, 0, None) == (100, 0)
@@ -323,7 +323,7 @@ async def test_without_a_transactional_id_there_is_just_a_producer_id() -> None:
     await setting.aclose()
 
 
-async def test_of_two_first_incarnations_at_once_one_asks_again() -> None:
+async def test_one_of_two_concurrent_first_incarnations_retries() -> None:
     setting = Setting()
     await setting.lead()
     first, second = asyncio.ensure_future(setting.init()), asyncio.ensure_future(setting.init())
@@ -360,7 +360,7 @@ async def test_a_timeout_counts_from_the_transactions_start_also_after_a_move() 
     await setting.aclose()
 
 
-async def test_an_unused_id_is_forgotten_for_good() -> None:
+async def test_an_unused_id_is_removed_durably() -> None:
     setting = Setting(TransactionConfig(id_idle_ms_max=10_000_000))
     await setting.lead()
     await setting.init()
@@ -377,7 +377,7 @@ async def test_an_unused_id_is_forgotten_for_good() -> None:
     await setting.aclose()
 
 
-async def test_what_the_log_has_no_room_for_is_refused_or_done_later() -> None:
+async def test_decisions_without_room_in_the_log_are_refused_or_retried() -> None:
     setting = Setting()
     await setting.lead()
     claim = await setting.open_transaction()

@@ -1,4 +1,4 @@
-"""Kafka's messages about transactions, as bytes in and bytes out."""
+"""Kafka's transaction APIs, through encoded requests and answers."""
 
 from collections.abc import AsyncIterator
 from random import Random
@@ -113,7 +113,7 @@ async def test_init_producer_id_without_a_transactional_id(cluster: Cluster, ver
     ("version", "code"),
     [(3, ErrorCode.INVALID_PRODUCER_EPOCH), (4, ErrorCode.PRODUCER_FENCED)],
 )
-async def test_a_producer_that_was_replaced_is_told_in_words_that_it_knows(
+async def test_a_replaced_producer_gets_a_code_that_its_version_knows(
     cluster: Cluster, version: int, code: ErrorCode
 ) -> None:
     await init(cluster)
@@ -124,7 +124,7 @@ async def test_a_producer_that_was_replaced_is_told_in_words_that_it_knows(
 
 
 @pytest.mark.parametrize("claim", [(5, -1), (-1, 5), (-2, -2), (5, -2)])
-async def test_half_a_claim_is_none(cluster: Cluster, claim: tuple[int, int]) -> None:
+async def test_an_incomplete_claim_is_refused(cluster: Cluster, claim: tuple[int, int]) -> None:
     assert await init(cluster, 4, *claim) == (ErrorCode.INVALID_REQUEST, -1, -1)
 
 
@@ -144,7 +144,7 @@ async def test_partitions_are_added_and_the_transaction_ended(
     ("version", "code"),
     [(1, ErrorCode.INVALID_PRODUCER_EPOCH), (2, ErrorCode.PRODUCER_FENCED)],
 )
-async def test_who_is_fenced_learns_so_by_version(
+async def test_the_code_of_a_fenced_producer_depends_on_the_version(
     cluster: Cluster, version: int, code: ErrorCode
 ) -> None:
     await init(cluster)
@@ -178,7 +178,7 @@ async def add_offsets(cluster: Cluster, version: int, producer: tuple[int, int])
 
 
 @pytest.mark.parametrize("version", range(4))
-async def test_a_groups_offsets_take_part(cluster: Cluster, version: int) -> None:
+async def test_offsets_of_a_group_join_the_transaction(cluster: Cluster, version: int) -> None:
     await init(cluster)
     assert await add_offsets(cluster, version, (1000, 0)) == 0
     (described,) = (await describe(cluster, "t")).transaction_states
@@ -283,7 +283,7 @@ async def test_list_and_its_filters(cluster: Cluster) -> None:
     assert await list_all(cluster, longer_than_ms=1000) == ([u], [])
 
 
-async def test_a_broker_that_stops_says_so(cluster: Cluster) -> None:
+async def test_a_stopping_broker_refuses_requests(cluster: Cluster) -> None:
     await cluster.brokers[0].coordinator.aclose()
     request = ListTransactionsRequest(state_filters=[], producer_id_filters=[])
     answer = await ask(cluster, ApiKey.LIST_TRANSACTIONS, 1, request)

@@ -1,4 +1,4 @@
-"""What one transactional id may do next, state by state and code by code."""
+"""Decisions about one transactional id, for each state and error code."""
 
 from dataclasses import replace
 
@@ -96,7 +96,7 @@ def test_a_new_id_gets_a_producer_id_and_epoch_0() -> None:
     assert transaction.timeout_ms == 2000
 
 
-def test_an_id_that_was_forgotten_gets_a_new_producer_id_whatever_its_holder_claims() -> None:
+def test_a_removed_id_gets_a_new_producer_id_for_any_claim() -> None:
     transaction = stored(init(TransactionMachine(), 7, 3, fresh=42))
     assert (transaction.producer_id, transaction.producer_epoch) == (42, 0)
 
@@ -112,7 +112,7 @@ def test_an_idle_id_gets_the_next_epoch(state: TransactionState) -> None:
 
 
 @pytest.mark.parametrize("state", IDLE)
-def test_who_holds_the_current_epoch_gets_the_next(state: TransactionState) -> None:
+def test_the_holder_of_the_current_epoch_gets_the_next(state: TransactionState) -> None:
     transaction = stored(init(known(state), 7, 3))
     assert (transaction.producer_epoch, transaction.last_epoch) == (4, 3)
 
@@ -125,14 +125,14 @@ def test_a_repeated_request_gets_the_same_epoch(state: TransactionState) -> None
 
 @pytest.mark.parametrize("state", [*IDLE, TransactionState.ONGOING])
 @pytest.mark.parametrize("claim", [(7, 2), (7, 4), (8, 3), (6, EPOCH_EXHAUSTED)])
-def test_who_claims_what_is_not_current_is_fenced(
+def test_a_claim_that_is_not_current_is_fenced(
     state: TransactionState, claim: tuple[int, int]
 ) -> None:
     assert init(known(state), *claim) == Refused(ErrorCode.PRODUCER_FENCED)
 
 
 @pytest.mark.parametrize("claim", [None, (7, 3)])
-def test_an_open_transaction_is_aborted_first_under_an_epoch_of_its_own(
+def test_an_open_transaction_is_first_aborted_in_a_separate_epoch(
     claim: tuple[int, int] | None,
 ) -> None:
     machine = known(TransactionState.ONGOING)
@@ -148,13 +148,13 @@ def test_an_open_transaction_is_aborted_first_under_an_epoch_of_its_own(
 
 
 @pytest.mark.parametrize("state", PREPARED)
-def test_a_transaction_that_is_being_ended_is_waited_for(state: TransactionState) -> None:
+def test_init_is_refused_while_a_transaction_is_being_ended(state: TransactionState) -> None:
     assert init(known(state)) == Refused(ErrorCode.CONCURRENT_TRANSACTIONS)
     assert init(known(state), 7, 3) == Refused(ErrorCode.CONCURRENT_TRANSACTIONS)
     assert init(known(state), 9, 3) == Refused(ErrorCode.PRODUCER_FENCED)
 
 
-def test_when_epochs_run_out_there_is_a_new_producer_id() -> None:
+def test_exhausted_epochs_need_a_new_producer_id() -> None:
     machine = known(TransactionState.EMPTY, epoch=EPOCH_EXHAUSTED)
     assert init(machine) == ProducerIdNeeded()
     transaction = stored(init(machine, fresh=8))
@@ -162,7 +162,7 @@ def test_when_epochs_run_out_there_is_a_new_producer_id() -> None:
     assert (transaction.previous_producer_id, transaction.last_epoch) == (7, -1)
 
 
-def test_who_held_the_last_epoch_may_ask_for_its_new_producer_id_again() -> None:
+def test_the_holder_of_the_last_epoch_may_retry_for_its_new_producer_id() -> None:
     machine = known(TransactionState.EMPTY, epoch=EPOCH_EXHAUSTED)
     assert init(machine, 7, EPOCH_EXHAUSTED) == ProducerIdNeeded()
     follow(machine, init(machine, 7, EPOCH_EXHAUSTED, fresh=8))
@@ -171,19 +171,19 @@ def test_who_held_the_last_epoch_may_ask_for_its_new_producer_id_again() -> None
     assert init(machine, 7, EPOCH_EXHAUSTED - 1) == Refused(ErrorCode.PRODUCER_FENCED)
 
 
-def test_once_the_new_producer_id_is_used_its_predecessor_is_fenced() -> None:
+def test_the_old_producer_id_is_fenced_once_the_new_one_is_used() -> None:
     machine = known(TransactionState.EMPTY, epoch=EPOCH_EXHAUSTED)
     follow(machine, init(machine, 7, EPOCH_EXHAUSTED, fresh=8))
     follow(machine, machine.add_partitions(Claim("t", 8, 0), [A0], NOW))
     assert init(machine, 7, EPOCH_EXHAUSTED) == Refused(ErrorCode.PRODUCER_FENCED)
 
 
-def test_an_old_epoch_is_fenced_also_when_epochs_run_out() -> None:
+def test_an_old_epoch_is_fenced_even_when_epochs_are_exhausted() -> None:
     machine = known(TransactionState.EMPTY, epoch=EPOCH_EXHAUSTED, last_epoch=-1)
     assert init(machine, 7, 5) == Refused(ErrorCode.PRODUCER_FENCED)
 
 
-def test_the_last_producer_is_shut_out_by_an_epoch_that_nobody_gets() -> None:
+def test_the_last_producer_is_fenced_by_an_epoch_that_is_never_assigned() -> None:
     machine = known(TransactionState.ONGOING, epoch=EPOCH_EXHAUSTED)
     assert follow(machine, init(machine)).producer_epoch == EPOCH_MAX
     machine.marker_stored(A0)
@@ -205,7 +205,7 @@ def test_the_first_partition_opens_a_transaction(state: TransactionState) -> Non
     assert transaction.started_ms == NOW
 
 
-def test_more_partitions_widen_it() -> None:
+def test_partitions_are_added_to_an_open_transaction() -> None:
     machine = known(TransactionState.ONGOING)
     transaction = stored(machine.add_partitions(CLAIM, [A1], NOW))
     assert transaction.partitions == (A0, A1, B0)
@@ -213,7 +213,7 @@ def test_more_partitions_widen_it() -> None:
 
 
 @pytest.mark.parametrize("added", [[], [A0], [B0, A0]])
-def test_partitions_that_are_in_it_are_not_stored_again(added: list[TopicPartition]) -> None:
+def test_known_partitions_are_not_stored_again(added: list[TopicPartition]) -> None:
     assert known(TransactionState.ONGOING).add_partitions(CLAIM, added, NOW) == Unchanged()
 
 
@@ -230,7 +230,7 @@ def test_a_transaction_does_not_grow_beyond_its_limit() -> None:
 
 
 @pytest.mark.parametrize("state", list(TransactionState)[:-1])
-def test_who_is_not_the_producer_is_refused(state: TransactionState) -> None:
+def test_a_claim_of_another_producer_is_refused(state: TransactionState) -> None:
     unknown = Refused(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     fenced = Refused(ErrorCode.PRODUCER_FENCED)
     for claim, refused in [
@@ -244,7 +244,7 @@ def test_who_is_not_the_producer_is_refused(state: TransactionState) -> None:
         assert machine.verify(claim, [A0, A1]) == {A0: refused.code, A1: refused.code}
 
 
-def test_nothing_is_known_of_an_id_that_was_never_initialised() -> None:
+def test_an_uninitialised_id_is_unknown() -> None:
     machine, unknown = TransactionMachine(), Refused(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     assert machine.add_partitions(CLAIM, [A0], NOW) == unknown
     assert machine.end(CLAIM, committed=True, now_ms=NOW) == unknown
@@ -282,7 +282,7 @@ def test_the_end_in_each_state(
         (False, TransactionState.PREPARE_ABORT, TransactionState.COMPLETE_ABORT),
     ],
 )
-def test_a_transaction_ends_by_a_decision_and_all_of_its_markers(
+def test_a_transaction_ends_by_a_decision_and_all_its_markers(
     committed: bool, prepared: TransactionState, complete: TransactionState
 ) -> None:
     machine = known(TransactionState.ONGOING)
@@ -301,12 +301,12 @@ def test_a_transaction_ends_by_a_decision_and_all_of_its_markers(
     assert machine.complete(NOW) == Unchanged()
 
 
-def test_what_is_loaded_with_a_decision_needs_all_markers_again() -> None:
+def test_a_loaded_decision_needs_all_markers_again() -> None:
     assert list(known(TransactionState.PREPARE_COMMIT).unmarked) == [A0, B0]
     assert not known(TransactionState.ONGOING).unmarked
 
 
-def test_while_a_decision_is_being_stored_no_other_is_made() -> None:
+def test_no_decision_is_made_while_another_is_being_stored() -> None:
     machine = known(TransactionState.ONGOING)
     machine.storing(stored(machine.add_partitions(CLAIM, [A1], NOW)))
     concurrent = Refused(ErrorCode.CONCURRENT_TRANSACTIONS)
@@ -333,19 +333,19 @@ def test_verification_tells_partitions_apart() -> None:
 
 
 @pytest.mark.parametrize("state", IDLE)
-def test_without_a_transaction_nothing_is_confirmed(state: TransactionState) -> None:
+def test_verification_without_a_transaction_fails(state: TransactionState) -> None:
     assert known(state).verify(CLAIM, [A0]) == {A0: ErrorCode.TRANSACTION_ABORTABLE}
 
 
 @pytest.mark.parametrize("state", PREPARED)
-def test_what_is_being_ended_is_not_confirmed(state: TransactionState) -> None:
+def test_a_transaction_that_is_being_ended_is_not_confirmed(state: TransactionState) -> None:
     assert known(state).verify(CLAIM, [A0]) == {A0: ErrorCode.CONCURRENT_TRANSACTIONS}
 
 
 # Time
 
 
-def test_an_open_transaction_times_out_and_its_producer_is_shut_out() -> None:
+def test_an_open_transaction_times_out_and_its_producer_is_fenced() -> None:
     machine = known(TransactionState.ONGOING, timeout_ms=1000)
     assert machine.time_out(NOW + 500) == Unchanged()
     transaction = follow(machine, machine.time_out(NOW + 501))
@@ -362,19 +362,19 @@ def test_only_an_open_transaction_times_out(state: TransactionState) -> None:
 
 
 @pytest.mark.parametrize("state", IDLE)
-def test_an_idle_id_is_forgotten_after_a_while(state: TransactionState) -> None:
+def test_an_idle_id_expires(state: TransactionState) -> None:
     machine = known(state)
     assert machine.expire(NOW + 899, 1000) == Unchanged()
     assert stored(machine.expire(NOW + 900, 1000)).state is TransactionState.DEAD
 
 
 @pytest.mark.parametrize("state", [TransactionState.ONGOING, *PREPARED])
-def test_an_id_in_use_is_not_forgotten(state: TransactionState) -> None:
+def test_an_id_in_use_does_not_expire(state: TransactionState) -> None:
     assert known(state).expire(NOW + 10**12, 1) == Unchanged()
     assert TransactionMachine().expire(NOW, 1) == Unchanged()
 
 
-def test_states_have_the_names_that_tools_show() -> None:
+def test_states_have_the_names_of_kafkas_tools() -> None:
     assert [state.title for state in TransactionState] == [
         "Empty",
         "Ongoing",
@@ -386,7 +386,7 @@ def test_states_have_the_names_that_tools_show() -> None:
     ]
 
 
-def test_a_dead_id_is_as_one_that_never_was() -> None:
+def test_a_dead_id_is_unknown() -> None:
     live = known(TransactionState.EMPTY).transaction
     assert live is not None
     machine = TransactionMachine(replace(live, state=TransactionState.DEAD))

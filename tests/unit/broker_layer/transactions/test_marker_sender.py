@@ -1,4 +1,4 @@
-"""Markers reach the leader of every partition, whoever that is by then."""
+"""Markers reach the present leader of each partition."""
 
 import asyncio
 
@@ -28,7 +28,7 @@ async def test_each_leader_gets_its_markers_in_one_request() -> None:
     await world.sender.aclose()
 
 
-async def test_one_request_at_a_time_is_under_way_to_a_broker_and_none_is_too_large() -> None:
+async def test_each_broker_gets_one_bounded_request_at_a_time() -> None:
     world, stored = MarkerWorld(), list[TopicPartition]()
     partitions = [TopicPartition("a", number) for number in range(25)]
     world.leaders = dict.fromkeys(partitions, 2)
@@ -42,7 +42,7 @@ async def test_one_request_at_a_time_is_under_way_to_a_broker_and_none_is_too_la
     await world.sender.aclose()
 
 
-async def test_a_marker_is_sent_again_until_it_is_stored() -> None:
+async def test_a_marker_is_retried_until_it_is_stored() -> None:
     world, stored = MarkerWorld(), list[TopicPartition]()
     world.leaders = {A0: 2, A1: OWN_ID, B0: 3}
     for partition in (A0, A1, B0):
@@ -99,7 +99,7 @@ async def test_a_deleted_topic_needs_no_marker() -> None:
     await world.sender.aclose()
 
 
-async def test_a_topic_that_is_not_shown_yet_is_not_taken_for_deleted_at_once() -> None:
+async def test_a_missing_topic_is_not_treated_as_deleted_at_once() -> None:
     world, stored = MarkerWorld(), list[TopicPartition]()
     world.sender.send(job_of(stored), [A0, A1])
     await asyncio.sleep(world.config.absent_topic_patience_s - 1.5)

@@ -1,4 +1,4 @@
-"""Markers that arrive: appended at once, in order, answered in time, and never from behind."""
+"""Received markers are appended at once and in order, and answered in time."""
 
 import asyncio
 from collections.abc import Awaitable
@@ -21,7 +21,7 @@ NOW_MS = 1_700_000_000_000
 
 
 class Logs:
-    """The logs of one broker, and its groups; what is appended stays uncommitted until told."""
+    """The logs and groups of one broker; appended batches stay uncommitted until released."""
 
     def __init__(self) -> None:
         self.appended: list[tuple[str, int, int, ControlKind, int]] = []
@@ -81,7 +81,7 @@ async def test_a_marker_is_appended_before_write_returns() -> None:
     assert await outcome is ErrorCode.NONE
 
 
-async def test_a_marker_on_its_way_is_not_appended_twice() -> None:
+async def test_a_marker_that_is_being_appended_is_not_appended_twice() -> None:
     logs = Logs()
     first = asyncio.ensure_future(logs.writer.write(A0, ABORT))
     second = logs.writer.write(A0, ABORT)
@@ -147,7 +147,7 @@ async def test_one_request_carries_markers_of_many_transactions() -> None:
     ]
 
 
-async def test_what_is_not_committed_in_time_is_unknown_and_goes_on() -> None:
+async def test_an_uncommitted_marker_times_out_and_continues() -> None:
     logs = Logs()
     handler = MarkerHandler(logs.writer, 2.0)
     request = markers_request([(A0, COMMIT), (G0, COMMIT)])
@@ -160,7 +160,7 @@ async def test_what_is_not_committed_in_time_is_unknown_and_goes_on() -> None:
     assert len(logs.appended) == 1
 
 
-async def test_what_a_replaced_connection_still_brings_changes_nothing() -> None:
+async def test_markers_of_a_replaced_connection_are_refused() -> None:
     logs = Logs()
     handler = MarkerHandler(logs.writer, 2.0)
     request = markers_request([(A0, COMMIT)])

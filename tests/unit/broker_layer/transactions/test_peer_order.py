@@ -1,9 +1,9 @@
-"""What a connection that was replaced still brings is refused."""
+"""Requests of a replaced connection are refused."""
 
 from broker_layer.transactions.peer_order import PROCESSES_MAX, PeerOrder
 
 
-def test_an_older_connection_is_refused_once_a_newer_was_heard() -> None:
+def test_an_older_connection_is_refused_after_a_newer_one() -> None:
     order = PeerOrder()
     assert order.admit("broker-1#3")
     assert order.admit("broker-1#3")
@@ -13,7 +13,7 @@ def test_an_older_connection_is_refused_once_a_newer_was_heard() -> None:
     assert order.admit("broker-1#5")
 
 
-def test_each_process_is_on_its_own() -> None:
+def test_processes_are_independent() -> None:
     order = PeerOrder()
     assert order.admit("broker-1#9")
     assert order.admit("broker-2#1")
@@ -27,7 +27,7 @@ def test_a_tool_is_always_admitted() -> None:
         assert order.admit(name)
 
 
-def test_the_process_that_was_silent_for_longest_is_forgotten_first() -> None:
+def test_the_longest_silent_process_is_dropped_first() -> None:
     order = PeerOrder()
     assert order.admit("old#2")
     for number in range(PROCESSES_MAX):

@@ -1,4 +1,4 @@
-"""Transactions among crashes, moves, lost, repeated, late markers: each ends once, everywhere."""
+"""Transactions with crashes, moves, and lost, repeated or late markers: each ends once."""
 
 import asyncio
 from random import Random
@@ -15,7 +15,7 @@ FAULTY_S = 20.0
 
 
 async def run_seed(seed: int) -> int:
-    """Run one seed; return how many transactions were committed."""
+    """Run one seed; return the number of committed transactions."""
     rng = Random(seed)
     cluster = Cluster(rng, broker_count=3, delay_max_s=rng.choice([0.005, 0.05]))
     for topic, number in [("a", 0), ("a", 1), ("b", 0), (GROUP_TOPIC, 0)]:
@@ -44,7 +44,7 @@ async def run_seed(seed: int) -> int:
 
 
 async def live_and_die(cluster: Cluster, ledger: Ledger, name: str) -> None:
-    """Run incarnations of one id; an old one may go on beside a new one."""
+    """Run incarnations of one id; an old one may continue while a new one runs."""
     rng = cluster.rng
     old: list[asyncio.Task[None]] = []
     for incarnation in range(4):
@@ -61,13 +61,13 @@ async def live_and_die(cluster: Cluster, ledger: Ledger, name: str) -> None:
 
 
 async def trouble(cluster: Cluster) -> None:
-    """Move coordinators and leaders about."""
+    """Move coordinators and leaders."""
     rng = cluster.rng
     while True:
         await asyncio.sleep(rng.random() * 1.5)
         if rng.random() < 0.5:
             state = rng.randrange(len(cluster.states))
-            # Once begun a move is ended, as a controller's would be.
+            # A move that has begun is completed, as by a controller.
             await asyncio.shield(cluster.move_state(state, is_graceful=rng.random() < 0.4))
         else:
             partition = rng.choice(sorted(cluster.partitions))
@@ -102,7 +102,7 @@ def check(cluster: Cluster, ledger: Ledger) -> None:
 
 
 def outcomes(partition: ModelPartition) -> dict[Tag, bool]:
-    """Return how each transaction of a partition ended there."""
+    """Return the outcome of each transaction in a partition."""
     ended: dict[Tag, bool] = {}
     under_way: dict[int, dict[Tag, None]] = {}
     newest_coordinator: dict[int, int] = {}
@@ -125,7 +125,7 @@ def outcomes(partition: ModelPartition) -> dict[Tag, bool]:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_every_transaction_ends_once_and_alike_everywhere(seed: int) -> None:
+def test_each_transaction_ends_once_with_one_outcome(seed: int) -> None:
     with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
         committed = runner.run(run_seed(seed))
     assert committed > 0

@@ -1,4 +1,4 @@
-"""Records of transactional ids: each comes back as it was, and damage is said to be damage."""
+"""Records of transactional ids round-trip, and damaged ones are refused."""
 
 import msgpack
 import pytest
@@ -47,11 +47,11 @@ SAMPLE = Transaction(
 
 
 @given(TRANSACTIONS)
-def test_a_record_comes_back_as_it_was(transaction: Transaction) -> None:
+def test_a_record_round_trips(transaction: Transaction) -> None:
     assert decode_transaction(encode_transaction(transaction)) == transaction
 
 
-def test_version_1_is_what_it_was() -> None:
+def test_version_1_bytes_are_stable() -> None:
     assert msgpack.unpackb(encode_transaction(SAMPLE)) == [
         1,
         "orders",
@@ -68,7 +68,7 @@ def test_version_1_is_what_it_was() -> None:
 
 
 @given(st.binary(max_size=60))
-def test_any_other_bytes_are_damage(data: bytes) -> None:
+def test_other_bytes_are_refused(data: bytes) -> None:
     with pytest.raises(MetadataFormatError):
         decode_transaction(data)
 
@@ -91,7 +91,7 @@ def test_any_other_bytes_are_damage(data: bytes) -> None:
         (10, None),
     ],
 )
-def test_a_field_out_of_its_range_is_damage(position: int, value: object) -> None:
+def test_a_field_out_of_range_is_refused(position: int, value: object) -> None:
     fields = msgpack.unpackb(encode_transaction(SAMPLE))
     fields[position] = value
     with pytest.raises(MetadataFormatError):

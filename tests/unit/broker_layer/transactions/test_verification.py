@@ -1,4 +1,4 @@
-"""Who may open a transaction on a partition, as its leader hears it."""
+"""Verification, by a leader, of transactions on its partitions."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -68,14 +68,14 @@ async def setting() -> AsyncIterator[Setting]:
     await setting.cluster.aclose()
 
 
-async def test_an_open_transaction_is_confirmed_here_and_from_afar(setting: Setting) -> None:
+async def test_an_open_transaction_is_confirmed_locally_and_remotely(setting: Setting) -> None:
     for broker in (setting.coordinating(), setting.other()):
         with await setting.verify(broker, setting.claim) as confirmation:
             assert confirmation.holds()
         assert broker.guards.live_count == 0
 
 
-async def test_what_is_not_so_is_refused_in_words_for_producers(setting: Setting) -> None:
+async def test_refusals_have_codes_for_producers(setting: Setting) -> None:
     claim = setting.claim
     await_codes = [
         (claim, 1, False, ErrorCode.INVALID_TXN_STATE),
@@ -92,7 +92,7 @@ async def test_what_is_not_so_is_refused_in_words_for_producers(setting: Setting
         assert broker.guards.live_count == 0
 
 
-async def test_one_question_is_enough_for_many_partitions(setting: Setting) -> None:
+async def test_one_request_verifies_many_partitions(setting: Setting) -> None:
     a1 = TopicPartition("a", 1)
     for broker in (setting.coordinating(), setting.other()):
         outcomes = await broker.verifier.confirm_all(setting.claim, [a1, A0])
@@ -105,7 +105,7 @@ async def test_one_question_is_enough_for_many_partitions(setting: Setting) -> N
         assert broker.guards.live_count == 0
 
 
-async def test_a_group_hears_it_in_words_for_its_clients(setting: Setting) -> None:
+async def test_refusals_have_codes_for_group_clients(setting: Setting) -> None:
     broker, a1 = setting.other(), TopicPartition("a", 1)
     await broker.verifier.check_offsets(setting.claim, A0)
     for claim, partition, faults, code in [
@@ -120,7 +120,7 @@ async def test_a_group_hears_it_in_words_for_its_clients(setting: Setting) -> No
     assert broker.guards.live_count == 0
 
 
-async def test_a_group_keeps_nothing_of_a_transaction_that_a_marker_ended(
+async def test_a_group_stores_no_offsets_of_an_ended_transaction(
     setting: Setting,
 ) -> None:
     broker = setting.other()
@@ -133,7 +133,7 @@ async def test_a_group_keeps_nothing_of_a_transaction_that_a_marker_ended(
 
 
 async def codes_at(setting: Setting, broker: Broker) -> tuple[ErrorCode, ErrorCode]:
-    """Return the code for a producer, and the code as it is."""
+    """Return the code for a producer, and the untranslated code."""
     with pytest.raises(TopicError) as for_producers:
         await setting.verify(broker, setting.claim)
     with pytest.raises(TopicError) as as_it_is:
@@ -142,7 +142,7 @@ async def codes_at(setting: Setting, broker: Broker) -> tuple[ErrorCode, ErrorCo
     return for_producers.value.code, as_it_is.value.code
 
 
-async def test_what_is_not_known_yet_is_to_be_asked_again(setting: Setting) -> None:
+async def test_unknown_outcomes_are_retried(setting: Setting) -> None:
     again = ErrorCode.NOT_ENOUGH_REPLICAS
     coordinating, other = setting.coordinating(), setting.other()
     setting.cluster.faults = Faults(lost=1.0)

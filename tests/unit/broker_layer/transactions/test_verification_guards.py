@@ -1,4 +1,4 @@
-"""A confirmation holds until a marker of its producer comes."""
+"""A confirmation is valid until a marker of its producer comes."""
 
 from broker_layer.transactions.values import TopicPartition
 from broker_layer.transactions.verification_guards import VerificationGuards
@@ -6,7 +6,7 @@ from broker_layer.transactions.verification_guards import VerificationGuards
 A0, A1 = TopicPartition("a", 0), TopicPartition("a", 1)
 
 
-def test_a_marker_voids_what_was_asked_before_it() -> None:
+def test_a_marker_voids_earlier_confirmations() -> None:
     guards = VerificationGuards()
     first, second = guards.begin(A0, 7), guards.begin(A0, 7)
     guards.marker_written(A0, 7)
@@ -17,7 +17,7 @@ def test_a_marker_voids_what_was_asked_before_it() -> None:
     assert guards.live_count == 0
 
 
-def test_markers_of_others_change_nothing() -> None:
+def test_markers_of_other_producers_change_nothing() -> None:
     guards = VerificationGuards()
     with guards.begin(A0, 7) as confirmation:
         guards.marker_written(A1, 7)

@@ -1,4 +1,4 @@
-"""Who leads, as the view of the cluster shows it."""
+"""Leaders of partitions in the view of the cluster."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from broker_layer.transactions.view_leaders import ViewLeaders
 
 
 class View:
-    """Topic `a` with a partition led by broker 3 and one by nobody; `gone` is being deleted."""
+    """Topic `a` has a partition of broker 3 and one without a leader; `gone` is being deleted."""
 
     deleting = ("gone",)
 
@@ -31,7 +31,7 @@ class View:
         ("gone", 0, NoLeader.DELETED),
     ],
 )
-def test_a_leader_or_why_there_is_none(
+def test_leader_or_reason_why_there_is_none(
     topic: str, number: int, leader: PeerAddress | NoLeader
 ) -> None:
     assert ViewLeaders(View(), "BROKERS").leader_of(TopicPartition(topic, number)) == leader

@@ -1,4 +1,4 @@
-"""Every transition and refusal of a classic group."""
+"""All transitions and refusals of a classic group."""
 
 from broker_layer.groups.classic.classic_group import ClassicGroup
 from broker_layer.groups.config import GroupsConfig
@@ -57,7 +57,7 @@ def test_an_assignment_takes_effect_when_it_is_stored() -> None:
     assert driver.syncs[again].assignment == b"2"
 
 
-def test_an_assignment_that_was_overtaken_does_not_take_effect() -> None:
+def test_an_outdated_assignment_does_not_take_effect() -> None:
     driver = Driver()
     waiter = driver.join()
     driver.advance(3_000)
@@ -70,7 +70,7 @@ def test_an_assignment_that_was_overtaken_does_not_take_effect() -> None:
     assert driver.state() is GroupState.PREPARING_REBALANCE
 
 
-def test_an_assignment_that_the_log_refuses_is_made_anew() -> None:
+def test_an_assignment_that_the_log_refuses_is_repeated() -> None:
     driver = Driver()
     waiter = driver.join()
     driver.advance(3_000)
@@ -83,7 +83,7 @@ def test_an_assignment_that_the_log_refuses_is_made_anew() -> None:
     assert driver.state() is GroupState.PREPARING_REBALANCE
 
 
-def test_a_member_must_come_again_with_its_id() -> None:
+def test_a_member_must_rejoin_with_its_assigned_id() -> None:
     driver = Driver()
     waiter = driver.join(id_required=True)
     refused = driver.joins[waiter]
@@ -111,7 +111,7 @@ def test_a_rebalance_waits_for_a_member_that_got_its_id() -> None:
     assert driver.joins[rejoined].generation == driver.joins[joined].generation == 2
 
 
-def test_a_rebalance_goes_on_when_the_awaited_id_expires_or_leaves() -> None:
+def test_a_rebalance_continues_when_the_awaited_id_expires_or_leaves() -> None:
     driver = Driver()
     (member,) = driver.stable(1)
     driver.join(id_required=True)
@@ -138,7 +138,7 @@ def test_heartbeats_in_every_state() -> None:
     assert driver.beat(second) is NONE
 
 
-def test_sync_in_the_wrong_moment() -> None:
+def test_sync_in_wrong_states() -> None:
     driver = Driver()
     first, second = driver.stable(2)
     assert driver.syncs[driver.sync("nobody")].error is ErrorCode.UNKNOWN_MEMBER_ID
@@ -171,7 +171,7 @@ def test_a_leader_that_rejoins_rebalances() -> None:
     assert driver.state() is GroupState.PREPARING_REBALANCE
 
 
-def test_a_lost_join_answer_is_given_again() -> None:
+def test_a_lost_join_answer_is_repeated() -> None:
     driver = Driver()
     waiters = [driver.join(), driver.join()]
     driver.advance(6_000)
@@ -216,7 +216,7 @@ def test_an_unknown_member_cannot_join() -> None:
     assert driver.joins[driver.join("who")].error is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_group_takes_no_more_than_its_size() -> None:
+def test_a_full_group_refuses_members() -> None:
     driver = Driver(GroupsConfig(group_size_max=2, initial_rebalance_delay_ms=0))
     members = driver.stable(2)
     full = driver.joins[driver.join()]
@@ -297,7 +297,7 @@ def test_those_that_do_not_sync_in_time_are_removed() -> None:
     assert driver.state() is GroupState.PREPARING_REBALANCE
 
 
-def test_a_parked_first_join_does_not_live_for_ever() -> None:
+def test_a_parked_first_join_expires() -> None:
     config = GroupsConfig(initial_rebalance_delay_ms=0, new_member_join_timeout_ms=30_000)
     driver = Driver(config)
     (member,) = driver.stable(1)
@@ -308,7 +308,7 @@ def test_a_parked_first_join_does_not_live_for_ever() -> None:
     assert driver.joins[waiter].error is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_who_may_commit() -> None:
+def test_commit_refusals() -> None:
     driver = Driver()
 
     def refusal(member: str, generation: int, *, is_transactional: bool = False) -> ErrorCode:
@@ -344,7 +344,7 @@ def test_a_commit_is_a_sign_of_life() -> None:
     assert driver.beat(member) is NONE
 
 
-def test_a_loaded_group_gives_whole_sessions() -> None:
+def test_sessions_begin_again_after_a_load() -> None:
     driver = Driver()
     members = driver.stable(2)
     group = ClassicGroup.from_image(driver.images[-1], driver.config, 500_000)
@@ -357,7 +357,7 @@ def test_a_loaded_group_gives_whole_sessions() -> None:
     assert driver.syncs[driver.sync(members[1])].assignment == members[1].encode()
 
 
-def test_a_group_that_moves_answers_what_is_parked() -> None:
+def test_a_moving_group_answers_parked_requests() -> None:
     driver = Driver()
     joining = driver.join()
     driver.perform(driver.group.end(ErrorCode.NOT_COORDINATOR))

@@ -1,4 +1,4 @@
-"""The server-side assignors keep their promises on any subscriptions."""
+"""The server-side assignors keep their invariants for any subscriptions."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -39,7 +39,7 @@ def _check(targets: Targets, members: list[SubscribedMember], counts: dict[bytes
 
 
 @given(SUBSCRIPTIONS, COUNTS)
-def test_range_gives_everything_out_once(
+def test_range_assigns_each_partition_once(
     subscriptions: list[list[bytes]], counts: dict[bytes, int]
 ) -> None:
     members = _members(subscriptions)
@@ -47,7 +47,7 @@ def test_range_gives_everything_out_once(
 
 
 @given(SUBSCRIPTIONS, SUBSCRIPTIONS, COUNTS, COUNTS)
-def test_uniform_gives_everything_out_once_also_after_changes(
+def test_uniform_assigns_each_partition_once_even_after_changes(
     before: list[list[bytes]],
     after: list[list[bytes]],
     counts_before: dict[bytes, int],
@@ -78,7 +78,7 @@ def test_uniform_is_balanced_and_moves_little(
         assert kept + moved == sum(sizes), "only newcomers are given something"
 
 
-def test_a_static_members_range_outlives_its_id() -> None:
+def test_a_static_member_keeps_its_range_with_a_new_id() -> None:
     counts = {TOPICS[0]: 4}
     old = [SubscribedMember(each, key, (TOPICS[0],), ()) for each, key in [("z", "1"), ("a", "2")]]
     assert assign_range(old, counts)["z"] == ((TOPICS[0], 0), (TOPICS[0], 1))

@@ -1,4 +1,4 @@
-"""Every transition and refusal of a KIP-848 group."""
+"""All transitions and refusals of a KIP-848 group."""
 
 import pytest
 
@@ -24,7 +24,7 @@ from tests.support.broker_layer.consumer_driver import (
 NONE = ErrorCode.NONE
 
 
-def test_a_first_member_gets_everything_at_once() -> None:
+def test_a_first_member_gets_all_partitions_at_once() -> None:
     driver = ConsumerDriver()
     assert driver.state() == "Empty"
     client = Client("a")
@@ -55,7 +55,7 @@ def test_partitions_are_revoked_before_they_are_assigned() -> None:
     assert driver.state() == "Stable"
 
 
-def test_a_lazy_member_is_removed_after_its_rebalance_timeout() -> None:
+def test_a_member_that_does_not_revoke_is_removed_after_its_rebalance_timeout() -> None:
     driver = ConsumerDriver()
     first, second = Client("a", is_lazy=True), Client("b")
     driver.settle(first)
@@ -97,7 +97,7 @@ def test_leaving_bumps_the_epoch() -> None:
     assert len(second.owned) == 6
 
 
-def test_epochs_fence() -> None:
+def test_wrong_epochs_are_fenced() -> None:
     driver = ConsumerDriver()
     client = Client("a")
     driver.settle(client)
@@ -133,7 +133,7 @@ def test_a_changed_subscription_moves_the_member() -> None:
     assert driver.group.epoch == 2
 
 
-def test_a_topic_that_grows_or_comes_is_noticed() -> None:
+def test_new_and_grown_topics_are_assigned() -> None:
     driver = ConsumerDriver()
     client = Client("a", topics=("orders", "late"))
     driver.settle(client)
@@ -152,7 +152,7 @@ def test_a_topic_that_grows_or_comes_is_noticed() -> None:
     assert driver.group.epoch == epoch
 
 
-def test_static_members_come_back_without_moving_anything() -> None:
+def test_static_members_return_without_moving_partitions() -> None:
     driver = ConsumerDriver()
     first, second = Client("a", instance_id="i"), Client("b", instance_id="j")
     driver.settle(first, second)
@@ -179,7 +179,7 @@ def test_a_static_member_that_stays_away_is_removed() -> None:
     assert list(driver.group.members) == ["b"]
 
 
-def test_an_instance_in_use_is_not_given_away() -> None:
+def test_an_instance_id_in_use_is_refused() -> None:
     driver = ConsumerDriver()
     driver.settle(Client("a", instance_id="i"))
     thief = Client("b", instance_id="i")
@@ -189,7 +189,7 @@ def test_an_instance_in_use_is_not_given_away() -> None:
     assert driver.send(unknown, epoch=-2).error is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_group_takes_no_more_than_its_size() -> None:
+def test_a_full_group_refuses_members() -> None:
     driver = ConsumerDriver(config=GroupsConfig(consumer_group_size_max=1))
     first = Client("a")
     driver.settle(first)
@@ -197,7 +197,7 @@ def test_a_group_takes_no_more_than_its_size() -> None:
     assert driver.send(first, epoch=0).error is NONE
 
 
-def test_patterns_subscribe_to_topics_as_they_come() -> None:
+def test_patterns_subscribe_to_new_topics() -> None:
     driver = ConsumerDriver()
     client = Client("a", topics=None, pattern="o.*s")
     driver.settle(client)
@@ -222,13 +222,13 @@ def test_patterns_subscribe_to_topics_as_they_come() -> None:
         "*",
     ],
 )
-def test_patterns_that_are_refused(pattern: str) -> None:
+def test_invalid_patterns_are_refused(pattern: str) -> None:
     with pytest.raises(TopicError) as refused:
         check_pattern(pattern)
     assert refused.value.code is ErrorCode.INVALID_REGULAR_EXPRESSION
 
 
-def test_patterns_match_whole_names_and_no_internal_topics() -> None:
+def test_patterns_match_complete_names_and_no_internal_topics() -> None:
     names = ["__consumer_offsets", "orders", "orders-eu", "[x]"]
     for pattern, expected in [
         ("orders", ["orders"]),
@@ -243,13 +243,13 @@ def test_patterns_match_whole_names_and_no_internal_topics() -> None:
         assert list(matching_topics(pattern, names)) == expected
 
 
-def test_no_pattern_takes_long() -> None:
+def test_patterns_match_in_linear_time() -> None:
     pattern = "(a|a?)" * 40 + "b"
     check_pattern(pattern)
     assert matching_topics(pattern, ["a" * 249, "a" * 30 + "b"]) == ("a" * 30 + "b",)
 
 
-def test_who_may_commit_and_fetch() -> None:
+def test_commit_and_fetch_refusals() -> None:
     driver = ConsumerDriver()
     group = driver.group
     assert group.commit_refusal("", None, -1, is_transactional=False) is NONE
