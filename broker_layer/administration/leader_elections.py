@@ -46,9 +46,6 @@ class ElectionKind(IntEnum):
     UNCLEAN = 1
 
 
-Refusals = dict[int, TopicError]
-
-
 class LeaderElections:
     """Handler of ElectLeaders. Any broker may receive the request."""
 

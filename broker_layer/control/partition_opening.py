@@ -16,6 +16,7 @@ from broker_layer.control.held_partition import Held
 from broker_layer.control.unclean_elections import unclean_since
 from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
+from broker_layer.log.durable_log import OpenDurableLog
 from broker_layer.log.log_config import LogConfig, log_config
 from broker_layer.log.log_services import LogServices
 from broker_layer.log.state_log import StateLog
@@ -26,24 +27,10 @@ from metadata.errors import MetadataError
 from metadata.topics.partition_store import PartitionKey
 
 
-class OpenStateLog(Protocol):
-    """Takes over a coordinator's partition in its present epoch."""
-
-    async def __call__(
-        self,
-        *,
-        load: Callable[[bytes], None],
-        snapshot: Callable[[], Iterable[bytes]],
-        on_failed: Callable[[], None],
-    ) -> StateLog:
-        """Replay every record through `load`, and open the log."""
-        ...
-
-
 class CoordinatorPartitions(Protocol):
     """A coordinator of groups or transactions: the methods that load and close its partitions."""
 
-    async def load(self, partition: int, epoch: int, open_log: OpenStateLog) -> None:
+    async def load(self, partition: int, epoch: int, open_log: OpenDurableLog) -> None:
         """Load a partition and serve it. May be cancelled. Raises TopicError, LedgerError or
         MetadataError if it cannot be loaded now.
         """
@@ -117,7 +104,7 @@ class PartitionOpening:
         key: PartitionKey,
         epoch: int,
         config: LogConfig,
-        on_failed: Callable[[str], None],
+        on_partition_failed: Callable[[str], None],
     ) -> Held:
         services = self._services
 
@@ -129,13 +116,12 @@ class PartitionOpening:
         ) -> StateLog:
             def failed() -> None:
                 on_failed()
-                report("the log of the coordinator's state failed")
+                on_partition_failed("the log of the coordinator's state failed")
 
             return await StateLog.take_over(
                 services, key, epoch, config, load=load, snapshot=snapshot, on_failed=failed
             )
 
-        report = on_failed
         try:
             await coordinator.load(key.partition, epoch, open_log)
         except BaseException:

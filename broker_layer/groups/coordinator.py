@@ -19,13 +19,14 @@ from broker_layer.coordinator_partitions import CONSUMER_OFFSETS, coordinator_pa
 from broker_layer.errors import TopicError
 from broker_layer.groups.config import GroupsConfig
 from broker_layer.groups.consumer.consumer_records import GroupRecordError
-from broker_layer.groups.group_host import Clock, GroupHost, GroupLog, OpenGroupLog
+from broker_layer.groups.group_host import Clock, GroupHost
 from broker_layer.groups.records import TransactionEnded, committed_records, removed_records
 from broker_layer.groups.retention import expire_group
 from broker_layer.groups.shard import GroupShard
 from broker_layer.groups.timers import TimerKey, Timers
 from broker_layer.groups.topics import GroupTopics
 from broker_layer.kafka.error_codes import ErrorCode
+from broker_layer.log.durable_log import DurableLog, OpenDurableLog
 
 _YIELD_EVERY_GROUPS: Final = 16
 
@@ -54,7 +55,7 @@ class GroupCoordinator:
 
     # ---- partitions ----------------------------------------------------------------------------
 
-    async def load(self, partition: int, epoch: int, open_log: OpenGroupLog) -> None:
+    async def load(self, partition: int, epoch: int, open_log: OpenDurableLog) -> None:
         """Take a partition over; return when it is served. Raises what `open_log` raises, and
         TopicError if a record cannot be read.
         """
@@ -202,7 +203,7 @@ class GroupCoordinator:
 
     # ---- internals -----------------------------------------------------------------------------
 
-    def _serve(self, partition: int, host: GroupHost, log: GroupLog) -> None:
+    def _serve(self, partition: int, host: GroupHost, log: DurableLog) -> None:
         self._hosts[partition] = host
         host.start(log)
         if self._upkeep is None:

@@ -11,7 +11,6 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Protocol
 
 from broker_layer.errors import TopicError
 from broker_layer.groups.records import RECORD_BYTES_MAX, GroupRemoved, Record, encode
@@ -29,34 +28,7 @@ from broker_layer.groups.values import (
     Waiter,
 )
 from broker_layer.kafka.error_codes import ErrorCode
-
-
-class GroupLog(Protocol):
-    """The durable records of a partition (`broker_layer.log.state_log.StateLog`)."""
-
-    def append(self, record: bytes) -> "asyncio.Future[None]":
-        """Append in order; the future is done when the record is durable. Raises TopicError if
-        the log does not accept it.
-        """
-        ...
-
-    async def aclose(self) -> None:
-        """Close the log in order."""
-        ...
-
-
-class OpenGroupLog(Protocol):
-    """Function that takes a partition over."""
-
-    async def __call__(
-        self,
-        *,
-        load: Callable[[bytes], None],
-        snapshot: Callable[[], Iterable[bytes]],
-        on_failed: Callable[[], None],
-    ) -> GroupLog:
-        """Replay every record through `load` and open the log."""
-        ...
+from broker_layer.log.durable_log import DurableLog
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,14 +50,14 @@ class GroupHost:
         self.shard = shard
         self.clock = clock
         self._timers = timers
-        self._log: GroupLog | None = None
+        self._log: DurableLog | None = None
         self._last: asyncio.Future[None] | None = None
         self._joins: dict[Waiter, asyncio.Future[JoinResult]] = {}
         self._syncs: dict[Waiter, asyncio.Future[SyncResult]] = {}
         self._waiter_count = 0
         self._is_ended = False
 
-    def start(self, log: GroupLog) -> None:
+    def start(self, log: DurableLog) -> None:
         """Begin to serve the loaded groups."""
         self._log = log
         now_ms = self.clock.moment().now_ms

@@ -1,46 +1,15 @@
 """Interfaces of transactions to the rest of a broker.
 
-Leaves their implementations to `broker_layer.log.state_log`, `view_leaders`, `local_markers` and
-`metadata.store.number_blocks`.
+Leaves their implementations to `view_leaders`, `local_markers` and `metadata.store.number_blocks`.
 """
 
-from asyncio import Future
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable
 from enum import Enum
 from typing import Protocol
 
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.peer import PeerAddress
 from broker_layer.transactions.values import Marker, TopicPartition
-
-
-class DurableLog(Protocol):
-    """The records of one state partition, in order (`broker_layer.log.state_log.StateLog`)."""
-
-    @property
-    def leader_epoch(self) -> int:
-        """The epoch in which this broker leads the partition."""
-
-    def append(self, record: bytes) -> Future[None]:
-        """Append in order; the future is done when the record is durable. Raises TopicError if
-        the log does not accept it.
-        """
-
-    async def aclose(self) -> None:
-        """Close the log in order."""
-
-
-class OpenDurableLog(Protocol):
-    """Function that takes a state partition over."""
-
-    def __call__(
-        self,
-        *,
-        load: Callable[[bytes], None],
-        snapshot: Callable[[], Iterable[bytes]],
-        on_failed: Callable[[], None],
-    ) -> Awaitable[DurableLog]:
-        """Replay every record through `load` and open the log."""
 
 
 class ProducerIds(Protocol):

@@ -15,10 +15,10 @@ from functools import partial
 
 from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
+from broker_layer.log.durable_log import DurableLog, OpenDurableLog
 from broker_layer.transactions.machine import Decision, Refused, Store, TransactionMachine
 from broker_layer.transactions.marker_job import MarkerJob
 from broker_layer.transactions.marker_sender import MarkerSender
-from broker_layer.transactions.ports import DurableLog, OpenDurableLog
 from broker_layer.transactions.records import decode_transaction, encode_transaction
 from broker_layer.transactions.values import TopicPartition, Transaction, TransactionState
 from metadata.errors import MetadataFormatError

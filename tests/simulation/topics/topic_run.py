@@ -20,9 +20,10 @@ from broker_layer import broker_parts, broker_process
 from broker_layer.control import partition_opening
 from broker_layer.control.control_config import ControlConfig
 from broker_layer.groups.config import GroupsConfig
-from broker_layer.groups.group_host import GroupHost, GroupLog
+from broker_layer.groups.group_host import GroupHost
 from broker_layer.kafka.messages import CreateTopicsRequest, CreateTopicsResponse
 from broker_layer.kafka.versions import ApiKey
+from broker_layer.log.durable_log import DurableLog
 from broker_layer.log.log_config import LogConfig, log_config
 from broker_layer.log.state_log import StateLog
 from broker_layer.log.topic_configs import TopicDefaults
@@ -139,7 +140,7 @@ def _watched(run: "_Run") -> Iterator[None]:
     """Take note of every coordinator of groups that has loaded a partition."""
     original = GroupHost.start
 
-    def start(host: GroupHost, log: GroupLog) -> None:
+    def start(host: GroupHost, log: DurableLog) -> None:
         assert isinstance(log, StateLog)
         run.note_coordinator(host.partition, log.leader_epoch)
         original(host, log)

@@ -66,6 +66,7 @@ class MemoryLog:
         self.records = records
         self.snapshot: Callable[[], Iterable[bytes]] = tuple
         self.on_failed: Callable[[], None] = lambda: None
+        self.leader_epoch = 1
         self.is_held = False
         self.refusal: TopicError | None = None
         self.waiting: list[tuple[bytes, asyncio.Future[None]]] = []

@@ -7,12 +7,11 @@ from random import Random
 
 import pytest
 
-from broker_layer.control.partition_opening import OpenStateLog
 from broker_layer.control.partition_upkeep import ReplicaReports, RetentionTimer
 from broker_layer.coordinator_partitions import CONSUMER_OFFSETS
 from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
-from broker_layer.log.state_log import StateLog
+from broker_layer.log.durable_log import DurableLog, OpenDurableLog
 from metadata.topics.in_sync_reports import InSyncReporter
 from metadata.topics.partition_store import PartitionKey
 from metadata.topics.replica_numbers import REPLICA_ID_FIRST, ReplicaNumbers
@@ -26,11 +25,11 @@ class Coordinator:
     """Coordinator that stores a list of words for each partition."""
 
     words: dict[int, list[bytes]] = field(default_factory=dict)
-    logs: dict[int, StateLog] = field(default_factory=dict)
+    logs: dict[int, DurableLog] = field(default_factory=dict)
     failures_left: int = 0
     resigned: list[int] = field(default_factory=list)
 
-    async def load(self, partition: int, epoch: int, open_log: OpenStateLog) -> None:
+    async def load(self, partition: int, epoch: int, open_log: OpenDurableLog) -> None:
         if self.failures_left:
             self.failures_left -= 1
             raise TopicError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "not today")

@@ -1,0 +1,37 @@
+"""Interface between a coordinator and the log of one of its state partitions.
+
+Leaves the implementation to `state_log`.
+"""
+
+from asyncio import Future
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+
+class DurableLog(Protocol):
+    """The records of one state partition, in order (`state_log.StateLog`)."""
+
+    @property
+    def leader_epoch(self) -> int:
+        """The epoch in which this broker leads the partition."""
+
+    def append(self, record: bytes) -> Future[None]:
+        """Append in order; the future is done when the record is durable. Raises TopicError if
+        the log does not accept it.
+        """
+
+    async def aclose(self) -> None:
+        """Close the log in order."""
+
+
+class OpenDurableLog(Protocol):
+    """Function that takes a state partition over, in its present epoch."""
+
+    async def __call__(
+        self,
+        *,
+        load: Callable[[bytes], None],
+        snapshot: Callable[[], Iterable[bytes]],
+        on_failed: Callable[[], None],
+    ) -> DurableLog:
+        """Replay all records through `load`, and open the log."""
