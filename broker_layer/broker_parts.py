@@ -23,7 +23,6 @@ from broker_layer.control.topic_erasing import TopicEraser
 from broker_layer.control.view_topics import ViewTopics
 from broker_layer.control.wanted_partitions import WantedPartitions
 from broker_layer.coordinator_partitions import CONSUMER_OFFSETS, TRANSACTION_STATE
-from broker_layer.group_verification import GroupVerification
 from broker_layer.groups import handlers as group_handlers
 from broker_layer.groups.config import GroupsConfig
 from broker_layer.groups.coordinator import GroupCoordinator
@@ -152,7 +151,7 @@ class CoordinatorParts:
         )
         markers = MarkerHandler(local, config.marker_store_wait_s)
         self.handlers: dict[int, Handler] = {
-            **group_handlers.handlers(self.groups, GroupVerification(self.verifier)),
+            **group_handlers.handlers(self.groups, self.verifier),
             **transaction_handlers.handlers(
                 self.transactions, leaders, markers, topics.group_partition_count
             ),

@@ -7,14 +7,14 @@ from broker_layer.groups.classic.membership_handlers import MembershipHandlers
 from broker_layer.groups.consumer.consumer_handlers import ConsumerGroupHandlers
 from broker_layer.groups.coordinator import GroupCoordinator
 from broker_layer.groups.group_admin import GroupAdminHandlers
-from broker_layer.groups.offsets.offset_commits import OffsetCommitHandlers, TransactionVerifier
+from broker_layer.groups.offsets.offset_commits import OffsetCommitHandlers, OffsetVerifier
 from broker_layer.groups.offsets.offset_reads import OffsetReadHandlers
 from broker_layer.handlers import Handler
 from broker_layer.kafka.versions import ApiKey
 
 
 def handlers(
-    coordinator: GroupCoordinator, verifier: TransactionVerifier | None = None
+    coordinator: GroupCoordinator, verifier: OffsetVerifier | None = None
 ) -> dict[int, Handler]:
     """Return the handlers by API key. With `verifier`, TxnOffsetCommit checks that the transaction
     is open.

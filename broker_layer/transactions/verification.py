@@ -99,14 +99,22 @@ class TransactionVerifier:
                 raise TopicError(_PRODUCE_AGAIN, error.text) from error
             raise
 
-    async def check_offsets(self, claim: Claim, partition: TopicPartition) -> None:
+    async def check_offsets(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        transactional_id: str,
+        topic: str,
+        partition: int,
+    ) -> None:
         """Return if a group may store offsets of the transaction, before the next `await`.
 
         Raises TopicError with a code for TxnOffsetCommit: COORDINATOR_LOAD_IN_PROGRESS if it is not
         known yet, else as `verify`.
         """
         try:
-            with await self.confirm(claim, partition) as confirmation:
+            claim = Claim(transactional_id, producer_id, producer_epoch)
+            with await self.confirm(claim, TopicPartition(topic, partition)) as confirmation:
                 if not confirmation.holds():
                     raise TopicError(ErrorCode.INVALID_TXN_STATE, "the transaction has ended")
         except TopicError as error:

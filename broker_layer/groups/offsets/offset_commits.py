@@ -30,10 +30,10 @@ _GROUP_NOT_FOUND_VERSION: Final = 9
 _MEMBER_EPOCH_VERSION: Final = 9
 
 
-class TransactionVerifier(Protocol):
-    """Checks with the transaction coordinator that a transaction is open on a partition."""
+class OffsetVerifier(Protocol):
+    """The method of `transactions.verification.TransactionVerifier` that commits use."""
 
-    async def verify(
+    async def check_offsets(
         self,
         producer_id: int,
         producer_epoch: int,
@@ -41,7 +41,9 @@ class TransactionVerifier(Protocol):
         topic: str,
         partition: int,
     ) -> None:
-        """Return if the transaction is open. Raises TopicError if it is not, or is not known."""
+        """Return if offsets of the transaction may be stored before the next `await`. Raises
+        TopicError if not, or if that is not known.
+        """
         ...
 
 
@@ -72,7 +74,7 @@ class OffsetCommitHandlers:
     """APIs that commit offsets, for one coordinator."""
 
     def __init__(
-        self, coordinator: GroupCoordinator, verifier: TransactionVerifier | None = None
+        self, coordinator: GroupCoordinator, verifier: OffsetVerifier | None = None
     ) -> None:
         self._coordinator = coordinator
         self._verifier = verifier
@@ -158,7 +160,7 @@ class OffsetCommitHandlers:
             host = self._coordinator.host_of(request.group_id)
             _check_committer(host, committer)
             if self._verifier is not None:
-                await self._verifier.verify(
+                await self._verifier.check_offsets(
                     producer_id,
                     epoch,
                     request.transactional_id,

@@ -13,7 +13,7 @@ from broker_layer.errors import TopicError
 from broker_layer.groups.config import GroupsConfig
 from broker_layer.groups.coordinator import GroupCoordinator
 from broker_layer.groups.handlers import handlers
-from broker_layer.groups.offsets.offset_commits import TransactionVerifier
+from broker_layer.groups.offsets.offset_commits import OffsetVerifier
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.request_context import RequestContext
 
@@ -119,7 +119,7 @@ class World:
         config: GroupsConfig,
         topics: MemoryTopics,
         records: list[bytes],
-        verifier: TransactionVerifier | None = None,
+        verifier: OffsetVerifier | None = None,
     ) -> None:
         self.wall_ms = WALL_START_MS
         self.topics = topics
@@ -161,7 +161,7 @@ async def open_world(
     config: GroupsConfig | None = None,
     topics: dict[str, int] | None = None,
     records: list[bytes] | None = None,
-    verifier: TransactionVerifier | None = None,
+    verifier: OffsetVerifier | None = None,
 ) -> AsyncIterator[World]:
     world = World(
         config or GroupsConfig(initial_rebalance_delay_ms=0),

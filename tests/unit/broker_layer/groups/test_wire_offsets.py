@@ -232,7 +232,7 @@ class _Verifier:
     asked: list[tuple[int, int, str, str, int]] = field(default_factory=list)
     refusal: ErrorCode | None = None
 
-    async def verify(
+    async def check_offsets(
         self,
         producer_id: int,
         producer_epoch: int,

@@ -105,9 +105,14 @@ async def test_one_request_verifies_many_partitions(setting: Setting) -> None:
         assert broker.guards.live_count == 0
 
 
+async def check_offsets(broker: Broker, claim: Claim, partition: TopicPartition) -> None:
+    identity = claim.producer_id, claim.epoch, claim.transactional_id
+    await broker.verifier.check_offsets(*identity, *partition)
+
+
 async def test_refusals_have_codes_for_group_clients(setting: Setting) -> None:
     broker, a1 = setting.other(), TopicPartition("a", 1)
-    await broker.verifier.check_offsets(setting.claim, A0)
+    await check_offsets(broker, setting.claim, A0)
     for claim, partition, faults, code in [
         (setting.claim, a1, Faults(), ErrorCode.INVALID_TXN_STATE),
         (setting.claim._replace(epoch=9), A0, Faults(), ErrorCode.INVALID_PRODUCER_EPOCH),
@@ -115,7 +120,7 @@ async def test_refusals_have_codes_for_group_clients(setting: Setting) -> None:
     ]:
         setting.cluster.faults = faults
         with pytest.raises(TopicError) as caught:
-            await broker.verifier.check_offsets(claim, partition)
+            await check_offsets(broker, claim, partition)
         assert caught.value.code is code
     assert broker.guards.live_count == 0
 
@@ -124,7 +129,7 @@ async def test_a_group_stores_no_offsets_of_an_ended_transaction(
     setting: Setting,
 ) -> None:
     broker = setting.other()
-    asking = asyncio.ensure_future(broker.verifier.check_offsets(setting.claim, A0))
+    asking = asyncio.ensure_future(check_offsets(broker, setting.claim, A0))
     await asyncio.sleep(0)
     broker.guards.marker_written(A0, setting.claim.producer_id)
     with pytest.raises(TopicError) as caught:
