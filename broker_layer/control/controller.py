@@ -163,9 +163,10 @@ class Controller:
         if wait_s > 0:
             return wait_s
         view = self._parts.view
-        await self._store(self._plan_restarted(), "restarted")
+        await self._store(self._plan_restarted(), "got new epochs after a restart")
         await self._store(
-            plan_leaders(view.topics.values(), view.may_lead(), list(view.brokers)), "led anew"
+            plan_leaders(view.topics.values(), view.may_lead(), list(view.brokers)),
+            "got new leaders",
         )
         return await self._rebalance(now)
 

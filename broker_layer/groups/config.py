@@ -16,7 +16,7 @@ class GroupsConfig:
     initial_rebalance_delay_ms: int = 3_000
     """Time that a first rebalance waits for more members."""
     new_member_join_timeout_ms: int = 300_000
-    """Time after which a member is removed whose first JoinGroup is still parked."""
+    """Time after which a member is removed if its first JoinGroup is still parked."""
     group_size_max: int = 2_147_483_647
     offset_metadata_bytes_max: int = 4_096
     offsets_retention_ms: int = 7 * 24 * 3_600_000

@@ -9,7 +9,7 @@ partition. Otherwise it refuses with a code on which producers retry or abort, a
 Source: KIP-890, part one; topics design, "The mapping".
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Final
 
 from broker_layer.errors import TopicError
@@ -128,57 +128,31 @@ class TransactionVerifier:
         """Like `verify`, but raise the untranslated error, such as NOT_COORDINATOR, if the answer
         is not known yet.
         """
-        outcomes = await self.confirm_all(claim, [partition], knows_abortable=knows_abortable)
-        outcome = outcomes[partition]
-        if isinstance(outcome, TopicError):
-            raise outcome
-        return outcome
-
-    async def confirm_all(
-        self, claim: Claim, partitions: Sequence[TopicPartition], *, knows_abortable: bool = False
-    ) -> dict[TopicPartition, Confirmation | TopicError]:
-        """Like `confirm`, with one request for many partitions: each is confirmed or refused."""
-        guarded = {each: self._guards.begin(each, claim.producer_id) for each in partitions}
-        outcomes: dict[TopicPartition, Confirmation | TopicError] = {}
+        confirmation = self._guards.begin(partition, claim.producer_id)
         try:
-            codes = await self._ask(claim, list(guarded))
-            for partition, confirmation in guarded.items():
-                code = codes.get(partition, ErrorCode.UNKNOWN_SERVER_ERROR)
-                if code is ErrorCode.NONE:
-                    outcomes[partition] = confirmation
-                else:
-                    outcomes[partition] = _refusal(
-                        code, claim, partition, knows_abortable=knows_abortable
-                    )
-        except TopicError as error:
-            outcomes = dict.fromkeys(guarded, error)
-        finally:
-            for partition, confirmation in guarded.items():
-                if outcomes.get(partition) is not confirmation:
-                    confirmation.release()
-        return outcomes
+            code = await self._ask(claim, partition)
+            if code is not ErrorCode.NONE:
+                raise _refusal(code, claim, partition, knows_abortable=knows_abortable)
+        except BaseException:
+            confirmation.release()
+            raise
+        return confirmation
 
-    async def _ask(
-        self, claim: Claim, partitions: list[TopicPartition]
-    ) -> dict[TopicPartition, ErrorCode]:
-        unavailable = dict.fromkeys(partitions, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    async def _ask(self, claim: Claim, partition: TopicPartition) -> ErrorCode:
         count = self._partition_count()
         if count == 0:
-            return unavailable
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
         state = TopicPartition(STATE_TOPIC, partition_of_key(claim.transactional_id, count))
         leader = self._leaders.leader_of(state)
         if isinstance(leader, NoLeader):
-            return unavailable
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
         if leader.broker_id == self._own_id:
-            return self._coordinator.verify(claim, partitions)
-        return await self._ask_peer(leader, claim, partitions)
+            return self._coordinator.verify(claim, [partition])[partition]
+        return await self._ask_peer(leader, claim, partition)
 
     async def _ask_peer(
-        self, leader: PeerAddress, claim: Claim, partitions: list[TopicPartition]
-    ) -> dict[TopicPartition, ErrorCode]:
-        topics: dict[str, list[int]] = {}
-        for topic, number in partitions:
-            topics.setdefault(topic, []).append(number)
+        self, leader: PeerAddress, claim: Claim, partition: TopicPartition
+    ) -> ErrorCode:
         request = AddPartitionsToTxnRequest(
             transactions=[
                 _Transaction(
@@ -186,7 +160,7 @@ class TransactionVerifier:
                     producer_id=claim.producer_id,
                     producer_epoch=claim.epoch,
                     verify_only=True,
-                    topics=[_Topic(name=name, partitions=topics[name]) for name in topics],
+                    topics=[_Topic(name=partition.topic, partitions=[partition.partition])],
                 )
             ]
         )
@@ -203,20 +177,21 @@ class TransactionVerifier:
             raise PeerError(f"broker {leader.broker_id}: {error}") from error
         assert isinstance(response, AddPartitionsToTxnResponse), "the codec selects by API"
         if response.error_code:
-            return dict.fromkeys(partitions, code_of(response.error_code))
-        return _codes_in(response, claim)
+            return code_of(response.error_code)
+        return _code_in(response, claim, partition)
 
 
-def _codes_in(
-    response: AddPartitionsToTxnResponse, claim: Claim
-) -> dict[TopicPartition, ErrorCode]:
-    return {
+def _code_in(
+    response: AddPartitionsToTxnResponse, claim: Claim, partition: TopicPartition
+) -> ErrorCode:
+    codes = {
         TopicPartition(topic.name, each.partition_index): code_of(each.partition_error_code)
         for result in response.results_by_transaction
         if result.transactional_id == claim.transactional_id
         for topic in result.topic_results
         for each in topic.results_by_partition
     }
+    return codes.get(partition, ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
 def _refusal(

@@ -92,16 +92,15 @@ async def test_refusals_have_codes_for_producers(setting: Setting) -> None:
         assert broker.guards.live_count == 0
 
 
-async def test_one_request_verifies_many_partitions(setting: Setting) -> None:
+async def test_partitions_of_a_transaction_are_verified_separately(setting: Setting) -> None:
     a1 = TopicPartition("a", 1)
     for broker in (setting.coordinating(), setting.other()):
-        outcomes = await broker.verifier.confirm_all(setting.claim, [a1, A0])
-        refused, confirmed = outcomes[a1], outcomes[A0]
-        assert isinstance(refused, TopicError)
-        assert refused.code is ErrorCode.INVALID_TXN_STATE
-        assert isinstance(confirmed, Confirmation)
-        assert confirmed.holds()
-        confirmed.release()
+        refusing = asyncio.ensure_future(broker.verifier.confirm(setting.claim, a1))
+        with await broker.verifier.confirm(setting.claim, A0) as confirmation:
+            with pytest.raises(TopicError) as refused:
+                await refusing
+            assert refused.value.code is ErrorCode.INVALID_TXN_STATE
+            assert confirmation.holds()
         assert broker.guards.live_count == 0
 
 
