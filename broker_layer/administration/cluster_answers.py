@@ -17,9 +17,9 @@ from broker_layer.control.topic_changes import TopicChanges
 from broker_layer.coordinator_partitions import (
     CONSUMER_OFFSETS,
     TRANSACTION_STATE,
-    coordinator_partition,
 )
 from broker_layer.errors import TopicError
+from broker_layer.java_hash import partition_of_key
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.messages import (
     ApiMessage,
@@ -146,7 +146,7 @@ class ClusterAnswers:
             code = ErrorCode.COORDINATOR_NOT_AVAILABLE
             return [_Found(code=code, text=error.text) for _ in keys]
         count = len(record.partitions)
-        return [self._leader(topic, coordinator_partition(key, count), context) for key in keys]
+        return [self._leader(topic, partition_of_key(key, count), context) for key in keys]
 
     def _leader(self, topic: str, partition: int, context: RequestContext) -> _Found:
         leader = self._view.leader_of(topic, partition)

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 from random import Random
 from typing import Final
 
-from broker_layer.coordinator_partitions import CONSUMER_OFFSETS, coordinator_partition
+from broker_layer.coordinator_partitions import CONSUMER_OFFSETS
 from broker_layer.errors import TopicError
 from broker_layer.groups.config import GroupsConfig
 from broker_layer.groups.consumer.consumer_records import GroupRecordError
@@ -25,6 +25,7 @@ from broker_layer.groups.retention import expire_group
 from broker_layer.groups.shard import GroupShard
 from broker_layer.groups.timers import TimerKey, Timers
 from broker_layer.groups.topics import GroupTopics
+from broker_layer.java_hash import partition_of_key
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.log.durable_log import DurableLog, OpenDurableLog
 
@@ -111,7 +112,7 @@ class GroupCoordinator:
             raise TopicError(
                 ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{CONSUMER_OFFSETS} does not exist yet"
             )
-        return self.host_at(coordinator_partition(group_id, count))
+        return self.host_at(partition_of_key(group_id, count))
 
     def host_at(self, partition: int) -> GroupHost:
         """Return a loaded partition. Raises TopicError as `host_of`."""

@@ -12,6 +12,7 @@ Source: KIP-98, KIP-360, KIP-588 (fencing), KIP-890.
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Final, Protocol, TypeVar
 
+from broker_layer.coordinator_partitions import CONSUMER_OFFSETS, INTERNAL_TOPICS
 from broker_layer.errors import TopicError
 from broker_layer.handlers import Handler
 from broker_layer.java_hash import partition_of_key
@@ -34,10 +35,8 @@ from broker_layer.transactions.coordinator import TransactionCoordinator
 from broker_layer.transactions.marker_handler import MarkerHandler
 from broker_layer.transactions.ports import NoLeader, PartitionLeaders
 from broker_layer.transactions.values import (
-    GROUP_TOPIC,
     NO_EPOCH,
     NO_PRODUCER_ID,
-    STATE_TOPIC,
     Claim,
     ProducerIdentity,
     TopicPartition,
@@ -154,7 +153,7 @@ class ProducerHandlers:
         count = self._group_partition_count()
         if count == 0:
             return AddOffsetsToTxnResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        partition = TopicPartition(GROUP_TOPIC, partition_of_key(request.group_id, count))
+        partition = TopicPartition(CONSUMER_OFFSETS, partition_of_key(request.group_id, count))
         code = await _code_of(self._coordinator.add_partitions(claim, [partition]))
         return AddOffsetsToTxnResponse(error_code=_known_to(code, context, FENCED_VERSION))
 
@@ -179,7 +178,7 @@ class ProducerHandlers:
         """Add all partitions or none."""
         wrong: Codes = {}
         for partition in partitions:
-            if partition.topic in (GROUP_TOPIC, STATE_TOPIC):
+            if partition.topic in INTERNAL_TOPICS:
                 wrong[partition] = ErrorCode.INVALID_TOPIC_EXCEPTION
             elif self._leaders.leader_of(partition) in (NoLeader.ABSENT, NoLeader.DELETED):
                 wrong[partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

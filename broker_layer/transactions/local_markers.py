@@ -13,6 +13,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
+from broker_layer.coordinator_partitions import CONSUMER_OFFSETS
 from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.record_batch import (
@@ -21,7 +22,7 @@ from broker_layer.kafka.record_batch import (
     build_control_batch,
     read_header,
 )
-from broker_layer.transactions.values import GROUP_TOPIC, Marker, TopicPartition
+from broker_layer.transactions.values import Marker, TopicPartition
 from broker_layer.transactions.verification_guards import VerificationGuards
 
 
@@ -79,7 +80,7 @@ class LocalMarkerWriter:
         self, partition: TopicPartition, marker: Marker
     ) -> Awaitable[object] | TopicError:
         try:
-            if partition.topic == GROUP_TOPIC:
+            if partition.topic == CONSUMER_OFFSETS:
                 return self._groups.write_markers(
                     partition.partition,
                     marker.producer_id,

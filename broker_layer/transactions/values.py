@@ -20,9 +20,6 @@ EPOCH_MAX: Final = 0x7FFF
 EPOCH_EXHAUSTED: Final = EPOCH_MAX - 1
 """From this epoch on, the next incarnation gets a new producer id."""
 
-GROUP_TOPIC: Final = "__consumer_offsets"
-STATE_TOPIC: Final = "__transaction_state"
-
 
 class TopicPartition(NamedTuple):
     """One partition of one topic."""

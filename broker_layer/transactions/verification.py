@@ -12,6 +12,7 @@ Source: KIP-890, part one; topics design, "The mapping".
 from collections.abc import Callable
 from typing import Final
 
+from broker_layer.coordinator_partitions import TRANSACTION_STATE
 from broker_layer.errors import TopicError
 from broker_layer.java_hash import partition_of_key
 from broker_layer.kafka.error_codes import ErrorCode
@@ -28,7 +29,7 @@ from broker_layer.peer_connection import PeerError
 from broker_layer.transactions.coordinator import TransactionCoordinator
 from broker_layer.transactions.marker_messages import code_of
 from broker_layer.transactions.ports import NoLeader, PartitionLeaders
-from broker_layer.transactions.values import STATE_TOPIC, Claim, TopicPartition
+from broker_layer.transactions.values import Claim, TopicPartition
 from broker_layer.transactions.verification_guards import Confirmation, VerificationGuards
 
 VERSION: Final = 4
@@ -142,7 +143,7 @@ class TransactionVerifier:
         count = self._partition_count()
         if count == 0:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
-        state = TopicPartition(STATE_TOPIC, partition_of_key(claim.transactional_id, count))
+        state = TopicPartition(TRANSACTION_STATE, partition_of_key(claim.transactional_id, count))
         leader = self._leaders.leader_of(state)
         if isinstance(leader, NoLeader):
             return ErrorCode.COORDINATOR_NOT_AVAILABLE

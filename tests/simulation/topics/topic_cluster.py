@@ -6,7 +6,7 @@ Leaves bookies, network and metadata service to `tests.simulation.cluster`, and 
 
 import asyncio
 
-from broker_layer.coordinator_partitions import coordinator_partition
+from broker_layer.java_hash import partition_of_key
 from tests.simulation.checkers.checker import Checkers
 from tests.simulation.cluster import Cluster
 from tests.simulation.loop import SimulationLoop
@@ -75,7 +75,7 @@ class TopicCluster(Cluster):
         """Take note that a broker serves the groups of a partition of `__consumer_offsets`."""
         self.model.note("coordinator", f"{host} of {partition}, epoch {epoch}")
         for group_id in GROUPS_WITH_MEMBERS:
-            if coordinator_partition(group_id, self.topics_plan.state_partitions) == partition:
+            if partition_of_key(group_id, self.topics_plan.state_partitions) == partition:
                 self.holdings.note_load(group_id, host, epoch)
 
     def _make_byte_taps(

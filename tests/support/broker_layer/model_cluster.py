@@ -6,6 +6,7 @@ from random import Random
 
 from typing_extensions import override  # `typing` has it from 3.12 on
 
+from broker_layer.coordinator_partitions import CONSUMER_OFFSETS, TRANSACTION_STATE
 from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.messages import decode_request, encode_response
@@ -22,7 +23,7 @@ from broker_layer.transactions.marker_handler import MarkerHandler
 from broker_layer.transactions.marker_messages import PeerMarkers
 from broker_layer.transactions.marker_sender import MarkerSender
 from broker_layer.transactions.ports import NoLeader
-from broker_layer.transactions.values import GROUP_TOPIC, STATE_TOPIC, TopicPartition
+from broker_layer.transactions.values import TopicPartition
 from broker_layer.transactions.verification import TransactionVerifier
 from broker_layer.transactions.verification_guards import VerificationGuards
 from tests.support.broker_layer.model_partition import ModelLog, ModelPartition
@@ -75,7 +76,7 @@ class Cluster:
         return name
 
     def leader_of(self, partition: TopicPartition) -> PeerAddress | NoLeader:
-        if partition.topic == STATE_TOPIC:
+        if partition.topic == TRANSACTION_STATE:
             leader = self.state_leaders[partition.partition]
         elif partition in self.deleted:
             return NoLeader.DELETED
@@ -204,7 +205,7 @@ class Broker:
     ) -> None:
         kind = ControlKind.COMMIT if committed else ControlKind.ABORT
         batch = build_control_batch(kind, producer_id, producer_epoch, coordinator_epoch, NOW_MS)
-        log = self.log_of(GROUP_TOPIC, partition)
+        log = self.log_of(CONSUMER_OFFSETS, partition)
         await log.append(read_header(batch), batch, coordinator_epoch=coordinator_epoch)
 
     async def serve(

@@ -5,6 +5,7 @@ from random import Random
 
 import pytest
 
+from broker_layer.coordinator_partitions import CONSUMER_OFFSETS, TRANSACTION_STATE
 from broker_layer.java_hash import partition_of_key
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.messages import (
@@ -25,7 +26,7 @@ from broker_layer.kafka.messages import (
     encode_request,
 )
 from broker_layer.kafka.versions import ApiKey
-from broker_layer.transactions.values import GROUP_TOPIC, STATE_TOPIC, TopicPartition
+from broker_layer.transactions.values import TopicPartition
 from tests.support.broker_layer.model_cluster import NOW_MS, STATE_PARTITIONS, Cluster
 
 STATE_OF_T = partition_of_key("t", STATE_PARTITIONS)
@@ -36,7 +37,7 @@ async def cluster() -> AsyncIterator[Cluster]:
     cluster = Cluster(Random(5), 1, 0.0)
     for number in range(2):
         cluster.add_partition("a", number)
-    cluster.add_partition(GROUP_TOPIC, 0)
+    cluster.add_partition(CONSUMER_OFFSETS, 0)
     cluster.brokers[0].coordinator.start()
     for number in range(STATE_PARTITIONS):
         await cluster.move_state(number, is_graceful=True)
@@ -157,13 +158,13 @@ async def test_the_code_of_a_fenced_producer_depends_on_the_version(
 async def test_all_partitions_are_added_or_none(cluster: Cluster) -> None:
     await init(cluster)
     cluster.deleted[TopicPartition("a", 1)] = None
-    asked = {"a": [0, 1, 7], GROUP_TOPIC: [0], STATE_TOPIC: [0]}
+    asked = {"a": [0, 1, 7], CONSUMER_OFFSETS: [0], TRANSACTION_STATE: [0]}
     assert await add(cluster, 3, (1000, 0), asked) == {
         ("a", 0): ErrorCode.OPERATION_NOT_ATTEMPTED,
         ("a", 1): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ("a", 7): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        (GROUP_TOPIC, 0): ErrorCode.INVALID_TOPIC_EXCEPTION,
-        (STATE_TOPIC, 0): ErrorCode.INVALID_TOPIC_EXCEPTION,
+        (CONSUMER_OFFSETS, 0): ErrorCode.INVALID_TOPIC_EXCEPTION,
+        (TRANSACTION_STATE, 0): ErrorCode.INVALID_TOPIC_EXCEPTION,
     }
     assert await end(cluster, 3, (1000, 0), commit=True) == ErrorCode.INVALID_TXN_STATE
 
@@ -183,7 +184,7 @@ async def test_offsets_of_a_group_join_the_transaction(cluster: Cluster, version
     assert await add_offsets(cluster, version, (1000, 0)) == 0
     (described,) = (await describe(cluster, "t")).transaction_states
     topics = [(topic.topic, topic.partitions) for topic in described.topics]
-    assert topics == [(GROUP_TOPIC, [0])]
+    assert topics == [(CONSUMER_OFFSETS, [0])]
 
 
 async def test_brokers_verify_and_add_for_many_transactions_at_once(cluster: Cluster) -> None:

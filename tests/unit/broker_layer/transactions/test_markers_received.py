@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable
 
+from broker_layer.coordinator_partitions import CONSUMER_OFFSETS
 from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.messages import WriteTxnMarkersRequest, WriteTxnMarkersResponse
@@ -11,10 +12,10 @@ from broker_layer.request_context import RequestContext
 from broker_layer.transactions.local_markers import LocalMarkerWriter
 from broker_layer.transactions.marker_handler import MarkerHandler
 from broker_layer.transactions.marker_messages import markers_request
-from broker_layer.transactions.values import GROUP_TOPIC, Marker, TopicPartition
+from broker_layer.transactions.values import Marker, TopicPartition
 from broker_layer.transactions.verification_guards import VerificationGuards
 
-A0, A1, G0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition(GROUP_TOPIC, 0)
+A0, A1, G0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition(CONSUMER_OFFSETS, 0)
 COMMIT = Marker(7, 3, committed=True, coordinator_epoch=5)
 ABORT = Marker(8, 1, committed=False, coordinator_epoch=6)
 NOW_MS = 1_700_000_000_000
@@ -42,8 +43,8 @@ class Logs:
         marker = partition, producer_id, epoch, coordinator_epoch, committed
         self.group_markers.append(marker)
         await asyncio.sleep(0)
-        if GROUP_TOPIC in self.refusals:
-            raise TopicError(self.refusals[GROUP_TOPIC], "refused")
+        if CONSUMER_OFFSETS in self.refusals:
+            raise TopicError(self.refusals[CONSUMER_OFFSETS], "refused")
 
     def commit(self) -> None:
         for answer in self.answers:
@@ -102,7 +103,7 @@ async def test_refusals_are_codes() -> None:
     logs = Logs()
     logs.refusals = {
         "a-0": ErrorCode.TRANSACTION_COORDINATOR_FENCED,
-        GROUP_TOPIC: ErrorCode.NOT_COORDINATOR,
+        CONSUMER_OFFSETS: ErrorCode.NOT_COORDINATOR,
     }
     elsewhere = TopicPartition("b", 0)
     assert await logs.writer.write(A0, COMMIT) is ErrorCode.TRANSACTION_COORDINATOR_FENCED
@@ -142,7 +143,7 @@ async def test_one_request_carries_markers_of_many_transactions() -> None:
     assert await answer(handler, request) == [
         (7, "a", 0, 0),
         (7, "a", 1, ErrorCode.INVALID_PRODUCER_EPOCH),
-        (7, GROUP_TOPIC, 0, 0),
+        (7, CONSUMER_OFFSETS, 0, 0),
         (8, "a", 0, 0),
     ]
 
@@ -153,10 +154,10 @@ async def test_an_uncommitted_marker_times_out_and_continues() -> None:
     request = markers_request([(A0, COMMIT), (G0, COMMIT)])
     assert await answer(handler, request) == [
         (7, "a", 0, ErrorCode.REQUEST_TIMED_OUT),
-        (7, GROUP_TOPIC, 0, 0),
+        (7, CONSUMER_OFFSETS, 0, 0),
     ]
     asyncio.get_running_loop().call_later(0.5, logs.commit)
-    assert await answer(handler, request) == [(7, "a", 0, 0), (7, GROUP_TOPIC, 0, 0)]
+    assert await answer(handler, request) == [(7, "a", 0, 0), (7, CONSUMER_OFFSETS, 0, 0)]
     assert len(logs.appended) == 1
 
 

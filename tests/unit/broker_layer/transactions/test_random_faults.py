@@ -5,7 +5,8 @@ from random import Random
 
 import pytest
 
-from broker_layer.transactions.values import GROUP_TOPIC, TopicPartition, TransactionState
+from broker_layer.coordinator_partitions import CONSUMER_OFFSETS
+from broker_layer.transactions.values import TopicPartition, TransactionState
 from tests.support.broker_layer.model_cluster import Cluster, Faults
 from tests.support.broker_layer.model_partition import ModelPartition, Tag
 from tests.support.broker_layer.model_producer import Ledger, ModelProducer
@@ -18,7 +19,7 @@ async def run_seed(seed: int) -> int:
     """Run one seed; return the number of committed transactions."""
     rng = Random(seed)
     cluster = Cluster(rng, broker_count=3, delay_max_s=rng.choice([0.005, 0.05]))
-    for topic, number in [("a", 0), ("a", 1), ("b", 0), (GROUP_TOPIC, 0)]:
+    for topic, number in [("a", 0), ("a", 1), ("b", 0), (CONSUMER_OFFSETS, 0)]:
         cluster.add_partition(topic, number)
     for broker in cluster.brokers:
         broker.coordinator.start()
