@@ -199,7 +199,8 @@ class HeldPartition:
             case held:
                 self._opened, self._opened_epoch = held, epoch
                 if epoch > self.spent:
-                    self._serve(held, epoch)
+                    self.held = held
+                    self._note(Stage.LEADS, epoch, "")
 
     async def _awaited(self, epoch: int) -> Held:
         return await self._open(epoch, lambda reason: self._failed(epoch, reason))
@@ -217,10 +218,6 @@ class HeldPartition:
                 await self._kicked.wait()
         except TimeoutError:
             pass
-
-    def _serve(self, held: Held, epoch: int) -> None:
-        self.held = held
-        self._note(Stage.LEADS, epoch, "")
 
     def _failed(self, epoch: int, reason: str) -> None:
         """Record that the object opened in an epoch has failed."""

@@ -4,7 +4,7 @@ Leaves the values of each row to the logs and to `held_partition`.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 from broker_layer.control.held_partition import Stage
 from broker_layer.control.partition_manager import PartitionManager
@@ -79,18 +79,13 @@ class LedPartitions:
             log = self._manager.log_of(row.topic, row.partition)
         except TopicError:
             return row
-        return LedPartition(
-            row.topic,
-            row.partition,
-            row.leader_epoch,
-            row.stage,
-            row.missing,
-            row.since_s,
-            log.log_start_offset,
-            log.high_watermark,
-            log.last_stable_offset,
-            log.log_end_offset,
-            log.size_bytes,
-            tuple(map(str, log.replicas)),
-            tuple(map(str, log.in_sync)),
+        return replace(
+            row,
+            log_start_offset=log.log_start_offset,
+            high_watermark=log.high_watermark,
+            last_stable_offset=log.last_stable_offset,
+            log_end_offset=log.log_end_offset,
+            size_bytes=log.size_bytes,
+            replicas=tuple(map(str, log.replicas)),
+            in_sync=tuple(map(str, log.in_sync)),
         )

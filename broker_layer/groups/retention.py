@@ -22,11 +22,7 @@ def expire_group(host: GroupHost, group_id: str, topics: GroupTopics) -> None:
     group = shard.groups.get(group_id)
     consumers = shard.consumers.get(group_id)
     if offsets is not None:
-        places = _stale(offsets, topics)
-        if consumers is not None:
-            places += _expired_of_consumers(host, consumers, offsets)
-        else:
-            places += _expired(host, group, offsets)
+        places = _stale(offsets, topics) + _expired(host, group, consumers, offsets)
         host.write(removed_records(group_id, list(dict.fromkeys(places))))
     if consumers is not None and consumers.members:
         return
@@ -47,10 +43,17 @@ def _stale(offsets: GroupOffsets, topics: GroupTopics) -> list[Place]:
     return stale
 
 
-def _expired(host: GroupHost, group: ClassicGroup | None, offsets: GroupOffsets) -> list[Place]:
+def _expired(
+    host: GroupHost,
+    group: ClassicGroup | None,
+    consumers: ConsumerGroup | None,
+    offsets: GroupOffsets,
+) -> list[Place]:
     unused_ms: int | None = None
     read_topics: tuple[str, ...] = ()
-    if group is not None and group.state is GroupState.EMPTY and group.protocol_type:
+    if consumers is not None:
+        read_topics = consumers.subscription()
+    elif group is not None and group.state is GroupState.EMPTY and group.protocol_type:
         unused_ms = group.state_changed_ms
     elif group is not None and group.roster.members:
         subscription = group.subscription()
@@ -61,18 +64,6 @@ def _expired(host: GroupHost, group: ClassicGroup | None, offsets: GroupOffsets)
         offsets,
         unused_ms=unused_ms,
         read_topics=read_topics,
-        wall_ms=host.clock.wall_clock_ms(),
-        retention_ms=host.shard.config.offsets_retention_ms,
-    )
-
-
-def _expired_of_consumers(
-    host: GroupHost, group: ConsumerGroup, offsets: GroupOffsets
-) -> list[Place]:
-    return expired_places(
-        offsets,
-        unused_ms=None,
-        read_topics=group.subscription(),
         wall_ms=host.clock.wall_clock_ms(),
         retention_ms=host.shard.config.offsets_retention_ms,
     )
