@@ -31,6 +31,7 @@ from tests.simulation.store import NodeStore
 
 if TYPE_CHECKING:
     from tests.simulation.cluster import Cluster
+    from tests.simulation.model import LedgerModel
 
 START_S: Final = 1_700_000_000.0
 RESTART_S: Final = 2.0
@@ -261,6 +262,10 @@ class ClientNode(Node):
     ) -> None:
         super().__init__(cluster, name)
         self._work = work
+        self.reads: LedgerModel | None = None
+        """The ledger that it reads now."""
+        self.writes: LedgerModel | None = None
+        """The ledger that it writes now."""
 
     @property
     @override
@@ -278,6 +283,7 @@ class ClientNode(Node):
     @override
     async def _main(self) -> None:
         cluster, rng = self.cluster, self.draw()
+        self.reads, self.writes = None, None
         self.store = store = NodeStore(
             cluster.metadata, cluster.store_faults, session_timeout_s=cluster.plan.session_timeout_s
         )

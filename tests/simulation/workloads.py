@@ -91,10 +91,12 @@ async def reread_ledgers(node: ClientNode, client: LedgerClient, rng: random.Ran
     while not cluster.is_over:
         ledger = _choose(cluster, rng, newest=False)
         if ledger is not None:
+            node.reads = ledger
             try:
                 await read_all(cluster, client, ledger)
             except LedgerError as error:
                 note_error(cluster, "read", error)
+            node.reads = None
         await asyncio.sleep(cluster.plan.workload.pause_between_s * rng.random())
 
 

@@ -159,6 +159,7 @@ async def write_ledgers(node: ClientNode, client: LedgerClient, rng: random.Rand
             await _write_one(node, client, rng)
         except LedgerError as error:
             note_error(cluster, "write", error)
+        node.writes = None
         await asyncio.sleep(cluster.plan.workload.pause_between_s * 2 * rng.random())
 
 
@@ -190,6 +191,7 @@ def _begin(node: ClientNode, writer: LedgerWriter, rng: random.Random) -> Writin
     cluster = node.cluster
     ledger = cluster.model.ledger(writer.id)
     ledger.writer = writer
+    node.writes = ledger
     cluster.live_ledgers[writer.id] = node.host
     return Writing(cluster, ledger, writer, rng)
 

@@ -14,7 +14,7 @@ from tests.simulation.checkers.giving_up import GiveUpCheck
 from tests.simulation.checkers.progress import ProgressCheck
 from tests.simulation.checkers.returning import ReturnCheck
 from tests.simulation.cluster import Cluster
-from tests.simulation.model import LedgerModel
+from tests.simulation.model import LedgerModel, copies_wanted, write_set
 from tests.simulation.nodes import ClientNode
 from tests.simulation.observing import note_error
 from tests.simulation.workloads import read_all, recover
@@ -56,13 +56,21 @@ async def check_liveness(cluster: Cluster, damaged: list[str], *, is_demanded: b
 
 
 async def wait_for_work(cluster: Cluster) -> None:
-    """Let every client come to the end of what it does."""
+    """Wait until every client has ended its work.
+
+    A call can wait for what damage took until its deadline, which may be endless: kill the clients
+    that still wait for it.
+    """
     cluster.is_over = True
-    ended = await cluster.wait_until(
+    await cluster.wait_until(
         lambda: not any(each.is_running for each in cluster.clients), WORK_ENDS_S
     )
-    if not ended:
-        busy = [each.host for each in cluster.clients if each.is_running]
+    for client in cluster.clients:
+        if client.is_running and _may_wait_without_end(cluster, client):
+            cluster.model.note("ended", f"{client.host}: it waits for what damage took")
+            client.kill(power_off=False)
+    busy = [each.host for each in cluster.clients if each.is_running]
+    if busy:
         cluster.model.report(NAME, f"{busy} did not end within {WORK_ENDS_S} s of healing")
 
 
@@ -108,15 +116,40 @@ def _can_be_recovered(ledger: LedgerModel, sound: int, damaged: int) -> bool:
     return quorum.write_quorum - damaged >= quorum.ack_quorum or sound >= quorum.ensemble_size
 
 
-def _rests_on_the_lost(cluster: Cluster, ledger: LedgerModel) -> bool:
-    """Tell whether a recovery closed an in-sync ledger with fewer members than the least (rule
-    11.5), and all of those have been damaged: until a repair, its end has no more copies than that.
+def _may_wait_without_end(cluster: Cluster, client: ClientNode) -> bool:
+    """Tell whether a client may wait for lost copies, or for members that cannot come."""
+    used = [each for each in (client.reads, client.writes) if each is not None]
+    if any(_may_have_lost_entries(cluster, each) for each in used):
+        return True
+    if client.writes is None or client.writes.metadata is None:
+        return False
+    # A bookie that may have lost fences takes no appends: see protocol rules 2.4 and 11.4.
+    sound = cluster.plan.bookie_count - len(cluster.damaged)
+    quorum = client.writes.metadata.quorum
+    return quorum.is_in_sync and sound < quorum.min_in_sync
+
+
+def _may_have_lost_entries(cluster: Cluster, ledger: LedgerModel) -> bool:
+    """Tell whether damaged bookies can hold all copies of an entry.
+
+    Within the budget, this needs a recovery that closed an in-sync ledger with fewer members than
+    `min_in_sync` (rule 11.5): until a repair, the end of the ledger has no other copies.
     """
     metadata = ledger.metadata
-    if metadata is None or not metadata.quorum.is_in_sync:
+    if metadata is None:
         return False
-    few = [f for f in metadata.fragments if len(f.ensemble) < metadata.quorum.min_in_sync]
-    return any(not any(map(cluster.is_sound, fragment.ensemble)) for fragment in few)
+    quorum = metadata.quorum
+    for fragment in metadata.fragments:
+        size = len(fragment.ensemble)
+        is_short = quorum.is_in_sync and size < quorum.min_in_sync
+        if not is_short and not cluster.plan.beyond_budget:
+            continue
+        acknowledging = copies_wanted(metadata, fragment, full=False)
+        for first in range(0, size * quorum.stripe_entries, quorum.stripe_entries):
+            members = write_set(metadata, fragment, first)
+            if sum(not cluster.is_sound(each) for each in members) >= acknowledging:
+                return True
+    return False
 
 
 async def _look_at(
@@ -144,7 +177,7 @@ async def _recover_and_read(
         if is_demanded:
             cluster.model.report(NAME, f"{where} could not be recovered after healing: {error}")
         return
-    if _rests_on_the_lost(cluster, ledger):
+    if is_demanded and _may_have_lost_entries(cluster, ledger):
         return
     error = await _try(cluster, lambda: _read_fully(cluster, client, ledger))
     if error is not None and is_demanded:

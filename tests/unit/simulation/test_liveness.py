@@ -1,0 +1,49 @@
+"""Clients end their work after the healing, except where they wait for what damage took."""
+
+import asyncio
+
+import pytest
+
+from ledger_client import LedgerClient
+from tests.simulation import workloads
+from tests.simulation.cluster import Cluster
+from tests.simulation.model import LedgerModel
+from tests.simulation.run import run_seed
+
+LONE_COPY_SEED = 705623079
+"""By its plan: a recovery closes an in-sync ledger on one bookie, whose disk is wiped later. A
+client reads the ledger without a deadline.
+"""
+FEW_BOOKIES_SEED = 423
+"""By its plan: two of three bookies are damaged, an in-sync ledger needs all three, and its writer
+has no deadline.
+"""
+LOST_MEMBERS_SEED = 455
+"""Beyond the budget, as above; and a writer without a deadline loses its only member in sync."""
+SOUND_SEED = 4
+"""By its plans: a client reads again; beyond the budget, no fault happens to lose anything."""
+
+
+def test_a_read_of_lost_copies_is_no_alarm() -> None:
+    assert run_seed(LONE_COPY_SEED).violations == ()
+
+
+def test_an_append_without_enough_bookies_is_no_alarm() -> None:
+    assert run_seed(FEW_BOOKIES_SEED).violations == ()
+
+
+def test_beyond_the_budget_an_append_to_lost_members_is_no_alarm() -> None:
+    assert run_seed(LOST_MEMBERS_SEED, beyond_budget=True).violations == ()
+
+
+@pytest.mark.parametrize("beyond_budget", [False, True])
+def test_a_read_of_sound_copies_that_hangs_is_noticed(
+    monkeypatch: pytest.MonkeyPatch, *, beyond_budget: bool
+) -> None:
+    async def hang(cluster: Cluster, _: LedgerClient, ledger: LedgerModel) -> int:
+        await asyncio.get_running_loop().create_future()
+        raise AssertionError(cluster, ledger)
+
+    monkeypatch.setattr(workloads, "read_all", hang)
+    (violation,) = run_seed(SOUND_SEED, beyond_budget=beyond_budget).violations
+    assert "['rereader-0'] did not end within 1000.0 s of healing" in violation
