@@ -123,6 +123,10 @@ class BookieProcess:
         context = ServerContext(
             identity.bookie_id, storage, limits, ServerCounters(), log, loop.time
         )
+        if not identity.has_original_ended:
+            # Opening takes time, in which an original that was between two sessions may have
+            # registered again. If it records its position instead, the claim fails.
+            await originals.run(identity.bookie_id, identity.lock, is_counted=True)
         age = await self._claim_position(identity, context)
         addresses = await self._listen(context, identity, switch, age)
         await self._register(context, identity, addresses)

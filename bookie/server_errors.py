@@ -73,13 +73,15 @@ class CannotListenError(BookieError):
 
 
 class OriginalLivesError(BookieError):
-    """Another process serves as this bookie (rule 2.6); nothing was written."""
+    """Another process serves as this bookie (rule 2.6); nothing was written, unless this start was
+    already counted.
+    """
 
-    def __init__(self, bookie_id: str, address: str) -> None:
+    def __init__(self, bookie_id: str, address: str, *, is_counted: bool = False) -> None:
         super().__init__(
             f"bookie {bookie_id} is served by another process, at {address}: this directory is a "
-            "copy of its directory, and nothing was changed. Leave that process alone and remove "
-            "the copy; to add a bookie, run `quire bookie format` in empty directories"
+            f"copy of its directory. {_effect(is_counted=is_counted)}. Leave that process alone "
+            "and remove the copy; to add a bookie, run `quire bookie format` in empty directories"
         )
         self.bookie_id = bookie_id
         self.address = address
@@ -87,14 +89,17 @@ class OriginalLivesError(BookieError):
 
 class OriginalRegisteredError(BookieError):
     """Another process stays registered as this bookie and does not answer (rule 2.6); nothing was
-    written.
+    written, unless this start was already counted.
     """
 
-    def __init__(self, bookie_id: str, address: str, waited_s: float) -> None:
+    def __init__(
+        self, bookie_id: str, address: str, waited_s: float, *, is_counted: bool = False
+    ) -> None:
         super().__init__(
             f"bookie {bookie_id} is still registered by another process, at {address}, after "
-            f"{waited_s:.0f} s: it keeps its session but does not answer here. Nothing was "
-            "changed. Stop that process, or connect this machine to its address, and start again"
+            f"{waited_s:.0f} s: it keeps its session but does not answer here. "
+            f"{_effect(is_counted=is_counted)}. Stop that process, or connect this machine to its "
+            "address, and start again"
         )
         self.bookie_id = bookie_id
         self.address = address
@@ -112,3 +117,9 @@ class PositionTakenError(BookieError):
             "a directory: keep the one that serves now and remove the other"
         )
         self.bookie_id = bookie_id
+
+
+def _effect(*, is_counted: bool) -> str:
+    if is_counted:
+        return "This start was counted, so the other process will be in limbo after its next start"
+    return "Nothing was changed"

@@ -6,8 +6,8 @@ of the same bookie to `bookie.identity.original`, and comparing the end of the l
 
 Invariants: a bookie's id is given to empty directories only, so an emptied disk is a new bookie;
 nothing of a directory is read before its cookie was compared with the metadata service's; nothing
-is written while another process may serve as this bookie; the count of starts reaches the disks
-before it reaches the metadata service.
+is written while another process is registered as this bookie, unless it is proved dead; the count
+of starts reaches the disks before it reaches the metadata service.
 
 Source: protocol rules 2.1, 2.2, 2.4, 2.6.
 """
@@ -79,6 +79,12 @@ class Identity:
     """The identity of the lock that is held."""
     dead_incarnation: bytes | None
     """Of a process that is proved dead and whose registration is still there."""
+
+    @property
+    def has_original_ended(self) -> bool:
+        """Tell whether the process that recorded the position is proved to have ended."""
+        record = self.position.record
+        return record is None or record.is_orderly or self.dead_incarnation is not None
 
     @property
     def is_stale(self) -> bool:

@@ -47,9 +47,12 @@ class OriginalCheck:
         self._wait_s = wait_s
         self._log = log
 
-    async def run(self, bookie_id: BookieId, lock: str) -> bytes | None:
-        """Return once no other process can serve as this bookie: the incarnation of a dead one
-        whose registration is still there, or None. `lock` is the identity of the lock held here.
+    async def run(
+        self, bookie_id: BookieId, lock: str, *, is_counted: bool = False
+    ) -> bytes | None:
+        """Return once no other process is registered as this bookie: the incarnation of a dead one
+        whose registration is still there, or None. `lock` is the identity of the lock held here;
+        `is_counted` says that this start was counted, for the error's text.
 
         Raises OriginalLivesError, OriginalRegisteredError, MetadataError.
         """
@@ -60,13 +63,15 @@ class OriginalCheck:
         while (held := await self._held(bookie_id)) is not None:
             registration = unpack_registration(held.content, bookie_path(bookie_id))
             if loop.time() >= ask_at_s:
-                await _refuse_if_alive(bookie_id, registration)
+                await _refuse_if_alive(bookie_id, registration, is_counted=is_counted)
                 ask_at_s = loop.time() + ASK_INTERVAL_S
             position = await PositionStore(self._store).get(bookie_id)
             if is_proved_dead(held, position.record, lock):
                 return held.incarnation
             if loop.time() >= deadline_s:
-                raise OriginalRegisteredError(bookie_id, _address(registration), self._wait_s)
+                raise OriginalRegisteredError(
+                    bookie_id, _address(registration), self._wait_s, is_counted=is_counted
+                )
             if not is_told and self._log is not None:
                 is_told = True
                 self._log.warning(
@@ -98,13 +103,15 @@ def is_proved_dead(held: HeldNode, position: PositionRecord | None, lock: str) -
     )
 
 
-async def _refuse_if_alive(bookie_id: BookieId, registration: BookieRegistration) -> None:
+async def _refuse_if_alive(
+    bookie_id: BookieId, registration: BookieRegistration, *, is_counted: bool
+) -> None:
     # Asked also where the lock proves that the process is dead: a virtual machine that was copied
     # while it ran has the same boot id and the same lock file.
     reply = await greet(registration.host, registration.port, bookie_id)
     if reply is None or reply.bookie_id != bookie_id or reply.status is Status.CLOSING:
         return
-    raise OriginalLivesError(bookie_id, _address(registration))
+    raise OriginalLivesError(bookie_id, _address(registration), is_counted=is_counted)
 
 
 def _address(registration: BookieRegistration) -> str:

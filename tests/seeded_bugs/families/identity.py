@@ -171,12 +171,34 @@ BUGS = (
         (
             Edit(
                 "bookie/identity/original.py",
-                "                await _refuse_if_alive(bookie_id, registration)\n",
+                "                await _refuse_if_alive("
+                "bookie_id, registration, is_counted=is_counted)\n",
                 "                return held.incarnation\n",
             ),
         ),
         (units("tests/unit/bookie/server/test_original.py"), simulation("damage")),
         (NO_IDENTITY,),
+    ),
+    SeededBug(
+        "original_registered_again_displaced",
+        "A start does not look again for its original after opening its storage: one that had no"
+        " session and registered again is displaced.",
+        ("2.6",),
+        (
+            Edit(
+                "bookie/bookie_process.py",
+                "            await originals.run("
+                "identity.bookie_id, identity.lock, is_counted=True)\n",
+                "            pass\n",
+            ),
+        ),
+        (
+            units(
+                "tests/unit/bookie/identity/test_copies.py::"
+                "test_an_original_that_registers_while_its_copy_opens_is_not_displaced"
+            ),
+        ),
+        (NO_IDENTITY, NOT_DRAWN),
     ),
     SeededBug(
         "collected_on_the_word_of_old_metadata",

@@ -4,15 +4,19 @@ import asyncio
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from bookie.server_errors import OriginalLivesError, PositionTakenError
+from bookie.storage.bookie_storage import BookieStorage
 from bookie.wire.messages import ReadEntries, Status
 from metadata.ids import EntryId, LedgerId
+from metadata.paths import bookie_path
 from metadata.registry.positions import PositionStore
 from tests.support.bookie.bookie_machine import Machine, Running
 from tests.support.bookie.wire_client import batch_of, payloads_of
+from tests.until import until
 
 ONE = LedgerId(1)
 
@@ -39,6 +43,36 @@ async def test_a_copy_of_a_running_bookie_is_refused_and_changes_nothing(
     await client.close()
     assert not bookie.process.limbo_reason
     await bookie.stop()
+
+
+async def test_an_original_that_registers_while_its_copy_opens_is_not_displaced(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await machine.format()
+    bookie = await machine.start()
+    shutil.copytree(machine.root / "a", machine.root / "b")
+    store, path = machine.store(), bookie_path(bookie.bookie_id)
+    open_storage = BookieStorage.open
+
+    async def register_then_open(*arguments: Any, **options: Any) -> BookieStorage:
+        bookie.store.resume()
+        await until(lambda: machine.server.tree.exists(path))
+        return await open_storage(*arguments, **options)
+
+    monkeypatch.setattr(BookieStorage, "open", register_then_open)
+    bookie.store.suspend()
+    bookie.store.expire()
+    async with asyncio.timeout(10.0):
+        with pytest.raises(OriginalLivesError, match="This start was counted"):
+            await machine.start("b")
+    found = await PositionStore(store).get(bookie.bookie_id)
+    assert found.record is not None
+    assert found.record.run == bookie.process._run_token
+    client = await bookie.client(1)
+    assert await client.add(batch_of(1, 0)) is Status.OK, "the original serves on"
+    await client.close()
+    await bookie.stop()
+    await store.aclose()
 
 
 async def test_a_complete_copy_of_a_stopped_bookie_starts_and_the_second_does_not(
