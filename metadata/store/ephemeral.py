@@ -91,7 +91,7 @@ class EphemeralKeeper:
         self.incarnation = incarnation or rng.randbytes(INCARNATION_BYTES)
         self._is_wanted = True
         self._wake = asyncio.Event()
-        self._cancel: Cancel | None = None
+        self._cancels: list[Cancel] = []
         self._task: asyncio.Task[None] | None = None
 
     async def start(self, *, held_wait_s: float = HELD_WAIT_S) -> None:
@@ -116,7 +116,9 @@ class EphemeralKeeper:
                     raise
                 await asyncio.sleep(pauses.next_s())
         # also called after every suspension and with every new session
-        self._cancel = self._store.watch_value(self._path, self._wake.set)
+        self._cancels.append(self._store.watch_value(self._path, self._wake.set))
+        # A new session has no node yet, and the watch's call may come late.
+        self._cancels.append(self._store.on_session(self._note_session))
         self._task = loop.create_task(self._keep())
 
     def set_content(self, content: bytes) -> None:
@@ -134,15 +136,20 @@ class EphemeralKeeper:
         """Stop keeping, and remove the node if it is ours and the store answers; the session's end
         does the same.
         """
-        if self._task is None or self._cancel is None:
+        if self._task is None:
             return
-        self._cancel()
+        for cancel in self._cancels:
+            cancel()
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
         with contextlib.suppress(MetadataError):
             stored = await self._store.get(self._path, fresh=True)
             if unpack_held(self._path, stored.value).incarnation == self.incarnation:
                 await self._store.delete(self._path, stored.version)
+
+    def _note_session(self, state: SessionState) -> None:
+        if state is SessionState.CONNECTED:
+            self._wake.set()
 
     async def _keep(self) -> None:
         pauses = Pauses(self._rng)

@@ -2,8 +2,9 @@
 
 Leaves when this happens, and to whom, to `tests.simulation.faults`.
 
-Invariant: while the original runs and keeps its session, the copy serves nothing, and nothing ends
-the original.
+Invariant: where the original is registered as the copy starts, the copy serves nothing and nothing
+ends the original while it runs and keeps its session. An original that has a new session and is not
+registered again yet may be displaced.
 Source: protocol rule 2.6.
 """
 
@@ -43,9 +44,9 @@ class SecondStarts:
         self._count = 0
 
     async def start_copy(self, original: BookieNode) -> None:
-        """Start a copy of a bookie that serves, and end it when that is over."""
+        """Start a copy of a bookie that is registered, and end it when that is over."""
         life = _life_of(original)
-        if life is None:
+        if life is None or not original.is_registered:
             return
         self._count += 1
         original.last_error = None
@@ -70,7 +71,7 @@ class SecondStarts:
 def _life_of(bookie: BookieNode) -> tuple[int | None, int] | None:
     """Return what stays the same while a process serves and keeps its session; None if not."""
     store = bookie.store
-    if store is None or not bookie.is_serving or bookie.is_paused:
+    if store is None or not bookie.is_serving or bookie.is_paused or bookie.stopping.is_set():
         return None
     is_connected = store.session_state is SessionState.CONNECTED
     return (bookie.node, store.session_id) if is_connected else None

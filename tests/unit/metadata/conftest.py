@@ -26,6 +26,7 @@ class ScriptedFaults:
         self.acts: list[str] = []
         self.writes: list[str] = []
         self.late_s = 0.1
+        self.news_s = 0.0
         self.failing_reads = 0
         self.failing_session = 0
         self._acting: dict[int, str] = {}
@@ -62,7 +63,7 @@ class ScriptedFaults:
         return 0
 
     def watch_delay_s(self, path: str) -> float:
-        return 0.0
+        return self.news_s
 
 
 def pytest_asyncio_loop_factories() -> dict[str, type[VirtualTimeLoop]]:

@@ -88,6 +88,23 @@ async def test_a_registration_returns_with_a_new_session(
     await registrar.aclose()
 
 
+async def test_a_registration_returns_before_the_watch_calls(
+    store: MemoryMetadataStore,
+    other_store: MemoryMetadataStore,
+    rng: random.Random,
+    faults: ScriptedFaults,
+) -> None:
+    registrar = BookieRegistrar(store, REGISTRATION, rng)
+    await registrar.start()
+    first = await other_store.get(bookie_path(A))
+    faults.news_s = 60.0
+    store.expire()
+    await asyncio.sleep(0.5)
+    again = await other_store.get(bookie_path(A), fresh=True)
+    assert again.value != first.value
+    await registrar.aclose()
+
+
 async def test_an_id_has_one_live_holder(
     store: MemoryMetadataStore, other_store: MemoryMetadataStore, rng: random.Random
 ) -> None:
