@@ -1,7 +1,7 @@
-"""Topics over ledgers, spoken to in the Kafka protocol.
+"""Topics over ledgers, served over the Kafka protocol.
 
-It leaves replication and durability of every record to `ledger_client`. `TopicLog` is one
-partition's log, as a broker serves it and as other programs may use it in their own process.
+Leaves replication and durability of records to `ledger_client`. `TopicLog` is the log of one
+partition. Brokers serve it; other programs can use it in their own process.
 """
 
 from broker_layer.errors import TopicError

@@ -1,4 +1,4 @@
-"""Builds the parts of one broker: what follows the cluster, leads partitions, and coordinates.
+"""Parts of one broker: cluster view, coordinators and partition leadership.
 
 Leaves starting and stopping them to `broker_process`, and sockets to `server`.
 """
@@ -56,15 +56,16 @@ from metadata.topics.topic_store import TopicStore
 
 PROCESS_NAME_BYTES: Final = 4
 LAC_DELAY_S: Final = 1.0
-"""How long a partition is idle before bookies are told its LAC: consumers learn of commitment from
-the leader, so that only those who read ledgers themselves wait for it."""
+"""Idle time of a partition before its writer sends the LAC to the bookies, in seconds. Consumers
+get the high watermark from the leader, so only programs that read ledgers directly wait for it."""
 APPEND_DEADLINE_S: Final = 600.0
-"""Beyond every `replica.lag.time.max.ms`: in-sync replicas are let go before an append gives up."""
+"""Deadline of an append, in seconds. It is longer than any `replica.lag.time.max.ms`, so lagging
+replicas leave the in-sync set before an append fails."""
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerEnvironment:
-    """What a broker is given: its options, and everything that a simulation would replace."""
+    """Inputs of a broker: its options, and the services that a simulation replaces."""
 
     options: BrokerOptions
     store: MetadataStore
@@ -76,7 +77,7 @@ class BrokerEnvironment:
 
 
 class ClusterParts:
-    """What follows the cluster."""
+    """The parts that follow the state of the cluster."""
 
     def __init__(self, environment: BrokerEnvironment) -> None:
         options, store, rng = environment.options, environment.store, environment.rng
@@ -91,7 +92,7 @@ class ClusterParts:
         self.view = ClusterView(sources, rng, session_timeout_s=options.session_timeout_s)
 
     async def start(self) -> None:
-        """Begin to follow. Raises MetadataError."""
+        """Start following the cluster. Raises MetadataError."""
         await self._bookies.start()
         self.bookies.start()
         await self.directory.start()
@@ -100,7 +101,7 @@ class ClusterParts:
         self.view.start()
 
     async def aclose(self) -> None:
-        """Stop following, and hold no office."""
+        """Stop following the cluster, and resign if this broker is the controller."""
         await self.view.aclose()
         await self.election.aclose()
         await self.reports.aclose()
@@ -110,7 +111,7 @@ class ClusterParts:
 
 
 class CoordinatorParts:
-    """What coordinates groups and transactions."""
+    """The coordinators of groups and transactions."""
 
     def __init__(
         self,
@@ -159,15 +160,15 @@ class CoordinatorParts:
         self._end_watch = view.on_event(lambda _: self.sender.retry_soon())
 
     def by_topic(self) -> Mapping[str, CoordinatorPartitions]:
-        """Return who holds the partitions of each internal topic."""
+        """Return the coordinator that owns the partitions of each internal topic."""
         return {CONSUMER_OFFSETS: self.groups, TRANSACTION_STATE: self.transactions}
 
     def start(self) -> None:
-        """Begin to serve."""
+        """Start the coordinators."""
         self.transactions.start()
 
     async def aclose(self) -> None:
-        """Give up every partition, in order."""
+        """Release every partition, in order."""
         self._end_watch()
         await self.transactions.aclose()
         await self.groups.aclose()
@@ -177,7 +178,7 @@ class CoordinatorParts:
 
 
 class LeadingParts:
-    """What leads partitions, and controls who leads which."""
+    """The parts that lead partitions, and the controller that assigns leaders."""
 
     def __init__(
         self,
@@ -222,7 +223,7 @@ class LeadingParts:
         )
 
     def handlers(self, cluster_id: str) -> dict[int, Handler]:
-        """Return what answers the administration of topics."""
+        """Return the handlers of the topic administration APIs, by API key."""
         cluster = self._cluster
         return topic_admin_handlers.handlers(
             topic_admin_handlers.AdminParts(
@@ -239,7 +240,7 @@ class LeadingParts:
         )
 
     def start(self) -> None:
-        """Begin to lead and to control."""
+        """Start leading partitions, and controlling while this broker is the controller."""
         self.controller.start()
         self.manager.start()
         self._retention.start()
@@ -247,7 +248,7 @@ class LeadingParts:
         self._replica_reports.start()
 
     async def aclose(self) -> None:
-        """Give up everything that is led, in order."""
+        """Release every partition that is led, in order."""
         await self._replica_reports.aclose()
         await self._retention.aclose()
         await self.controller.aclose()
@@ -272,7 +273,7 @@ def _controller(
 
 
 def client_config(options: BrokerOptions) -> ClientConfig:
-    """Return how the ledgers of a broker with these options are written."""
+    """Return the configuration of the ledger client for a broker with these options."""
     return ClientConfig(
         append_deadline_s=APPEND_DEADLINE_S,
         lac_delay_s=LAC_DELAY_S,
@@ -281,7 +282,7 @@ def client_config(options: BrokerOptions) -> ClientConfig:
 
 
 def control_config(options: BrokerOptions) -> ControlConfig:
-    """Return how a broker with these options controls topics."""
+    """Return the configuration of topic control for a broker with these options."""
     return ControlConfig(
         topic_defaults=TopicDefaults(
             partitions=options.default_partitions,
@@ -295,7 +296,7 @@ def control_config(options: BrokerOptions) -> ControlConfig:
 
 
 def groups_config(options: BrokerOptions) -> GroupsConfig:
-    """Return how a broker with these options coordinates groups."""
+    """Return the configuration of group coordination for a broker with these options."""
     return GroupsConfig(
         session_timeout_min_ms=options.group_session_timeout_min_ms,
         session_timeout_max_ms=options.group_session_timeout_max_ms,

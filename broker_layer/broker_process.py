@@ -1,10 +1,10 @@
-"""Puts one broker together from its store, its ledger client and its options, and takes it apart in
-order.
+"""Assembly, start and orderly stop of one broker.
 
-Leaves making the real store, clock and rng to `main`; a simulation gives others.
+Leaves creating the real store, clock and rng to `main`; a simulation passes others.
 
-Invariants: a broker listens to nobody before it knows every topic; it is registered before it is
-asked to lead; a stopping broker gives its partitions away before it closes its connections.
+Invariants: a broker accepts no connection before it knows every topic, or START_WAIT_S is over; it
+is registered before it can lead; a stopping broker hands over its partitions before it closes its
+connections.
 
 Source: topics design, "What a takeover does"; style section 1.4.
 """
@@ -43,14 +43,14 @@ from serving.admin import Administered, AdminServer
 from serving.server_log import ServerLog
 
 LEAVE_WAIT_S: Final = 8.0
-"""How long a stopping broker waits for others to take its partitions."""
+"""Maximum time that a stopping broker waits for others to take its partitions, in seconds."""
 START_WAIT_S: Final = 60.0
-"""How long a starting broker waits until it knows the cluster."""
+"""Maximum time that a starting broker waits until it knows the cluster, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    """Where a broker that is up can be reached."""
+    """Id and addresses of a running broker."""
 
     broker_id: int
     listeners: tuple[ListenerAddress, ...]
@@ -58,16 +58,16 @@ class Serving:
 
     @property
     def address(self) -> str:
-        """The first listener's address, as clients are told."""
+        """Advertised address of the first listener."""
         first = self.listeners[0]
         return f"{first.host}:{first.port}"
 
 
 class BrokerProcess:
-    """One broker. `start` once, then `wait_for_failure`, and `stop` whatever happened."""
+    """One broker. Call `start` once, then `wait_for_failure`, and `stop` in every case."""
 
     def __init__(self, environment: BrokerEnvironment) -> None:
-        """Take a store and a client, which stay the caller's to close."""
+        """Use the store and the client of `environment`; the caller closes them."""
         self._environment = environment
         self._options = options = environment.options
         self._log = ServerLog(environment.now)
@@ -85,28 +85,31 @@ class BrokerProcess:
         self._registration: BrokerRegistration | None = None
 
     async def start(self) -> Serving:
-        """Serve; return who and where. Raises BrokerError, MetadataError, saying what to do."""
+        """Start serving; return the broker's id and addresses.
+
+        Raises BrokerError or MetadataError; the message says what to do.
+        """
         services = self._make_services(await self._cluster_id())
         self._parts.push_async_callback(services.close)
         server = BrokerServer(services.context)
         self._parts.push_async_callback(server.close)
         self._parts.callback(services.answer_waiting)
         taken = await server.bind(self._listeners)
-        told = advertise(taken, parse_listeners(self._options.advertised_listeners))
-        admin_url = await self._start_admin(services, told)
-        await self._register(told, admin_url)
+        advertised = advertise(taken, parse_listeners(self._options.advertised_listeners))
+        admin_url = await self._start_admin(services, advertised)
+        await self._register(advertised, admin_url)
         await asyncio.gather(self._follow(), _warm_up())
         await server.serve()
         self._missing = None
-        self._log.info("broker serves", broker=self._options.broker_id, listeners=str(told))
-        return Serving(self._options.broker_id, told, admin_url)
+        self._log.info("broker serves", broker=self._options.broker_id, listeners=str(advertised))
+        return Serving(self._options.broker_id, advertised, admin_url)
 
     async def wait_for_failure(self) -> None:
-        """Return never; raise what makes serving on wrong."""
+        """Wait for ever; raise the failure after which the broker must not serve."""
         await self._failed
 
     async def stop(self) -> None:
-        """Give the partitions away, finish what is under way, and close every part."""
+        """Hand over the partitions, finish requests in progress, and close every part."""
         self._missing = "the broker is closing"
         self._failed.cancel()
         await self._leave()
@@ -135,14 +138,14 @@ class BrokerProcess:
         return BrokerServices(served, limits, self._log, environment.rng, environment.now)
 
     async def _start_admin(
-        self, services: BrokerServices, told: tuple[ListenerAddress, ...]
+        self, services: BrokerServices, advertised: tuple[ListenerAddress, ...]
     ) -> str:
         options = self._options
         partitions = LedPartitions(self._leading.manager, self._environment.now)
         metrics = BrokerMetrics(
             options.broker_id, services.counters, services.context.budget, partitions
         )
-        first = told[0]
+        first = advertised[0]
 
         def identity() -> Mapping[str, object]:
             return {
@@ -168,11 +171,11 @@ class BrokerProcess:
             ) from error
         return f"http://{host}:{port}"
 
-    async def _register(self, told: tuple[ListenerAddress, ...], admin_url: str) -> None:
+    async def _register(self, advertised: tuple[ListenerAddress, ...], admin_url: str) -> None:
         options = self._options
         self._registration = BrokerRegistration(
             broker_id=options.broker_id,
-            listeners=tuple(Listener(each.name, each.host, each.port) for each in told),
+            listeners=tuple(Listener(each.name, each.host, each.port) for each in advertised),
             admin_url=admin_url,
             rack=options.rack,
         )
@@ -195,14 +198,14 @@ class BrokerProcess:
         view = self._cluster.view
         known, event = asyncio.Event(), view.on_event
 
-        def look() -> None:
-            # Clients that are told of no controller fail: some ask for it before anything else.
+        def check() -> None:
+            # Some clients request the controller first, and fail if there is none.
             is_led = view.controller_id != NO_LEADER
             if is_led and view.is_complete and self._options.broker_id in view.brokers:
                 known.set()
 
-        cancel = event(lambda _: look())
-        look()
+        cancel = event(lambda _: check())
+        check()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(START_WAIT_S):
                 await known.wait()
@@ -211,18 +214,18 @@ class BrokerProcess:
     # -- stopping, and what goes wrong
 
     async def _leave(self) -> None:
-        """Say that this broker leaves, and wait until others lead what it led, if there are any."""
+        """Announce that this broker leaves; wait until others, if any, lead its partitions."""
         manager, view = self._leading.manager, self._cluster.view
         if self._registrar is None or self._registration is None or not self._has_successors():
             return
         self._registrar.update(replace(self._registration, is_leaving=True))
         waiting = asyncio.ensure_future(manager.wait_until_empty(LEAVE_WAIT_S))
 
-        def look() -> None:
+        def check() -> None:
             if not self._has_successors():
                 waiting.cancel()
 
-        cancel = view.on_event(lambda _: look())
+        cancel = view.on_event(lambda _: check())
         (is_empty,) = await asyncio.gather(waiting, return_exceptions=True)
         cancel()
         if is_empty is not True:
@@ -244,13 +247,13 @@ class BrokerProcess:
 
 
 async def _warm_up() -> None:
-    """Have every codec compiled, so that no client's first request waits for it."""
+    """Compile every codec, so that no client's first request waits for it."""
     for _ in warm_up():
         await asyncio.sleep(0)
 
 
 def limits_of(options: BrokerOptions) -> BrokerLimits:
-    """Return the server's bounds."""
+    """Return the limits of the server."""
     return BrokerLimits(
         connections_max=options.connections_max,
         frame_bytes_max=options.frame_bytes_max,

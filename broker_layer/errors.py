@@ -1,4 +1,4 @@
-"""The failures of topics that a caller can meet; each carries the code that Kafka gives it.
+"""Failures of topics that a caller can meet, with Kafka's error codes.
 
 Leaves the codes themselves to `kafka.error_codes`.
 """
@@ -7,7 +7,7 @@ from broker_layer.kafka.error_codes import ErrorCode
 
 
 class TopicError(Exception):
-    """A request to a topic, group or transaction was refused or failed; `code` is Kafka's."""
+    """A request to a topic, group or transaction was refused or failed; `code` is Kafka's code."""
 
     def __init__(self, code: ErrorCode, text: str) -> None:
         super().__init__(text)

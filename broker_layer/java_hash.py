@@ -1,6 +1,6 @@
-"""Places a group or a transactional id on a partition of an internal topic, as Kafka's tools do.
+"""Mapping of group ids and transactional ids to partitions of internal topics, as in Kafka.
 
-Leaves the topics' partition counts to its callers.
+Leaves the topics' partition counts to the callers.
 
 Invariants: pure; the same key and count give the same partition in every process and release.
 
@@ -15,7 +15,7 @@ _LOWEST: Final = -0x8000_0000
 
 
 def java_string_hash(text: str) -> int:
-    """Return the signed 32-bit hash that Java gives to the text."""
+    """Return the signed 32-bit hash of the text, as Java's `String.hashCode` computes it."""
     units = text.encode("utf-16-be", "surrogatepass")
     code = 0
     for high, low in zip(units[::2], units[1::2], strict=True):
@@ -24,7 +24,7 @@ def java_string_hash(text: str) -> int:
 
 
 def partition_of_key(key: str, partition_count: int) -> int:
-    """Return the partition, of 0 to `partition_count` - 1, that holds the state of the key."""
+    """Return the partition, 0 to `partition_count` - 1, that keeps the state of the key."""
     assert partition_count > 0, "an internal topic has partitions"
     code = java_string_hash(key)
     return (0 if code == _LOWEST else abs(code)) % partition_count

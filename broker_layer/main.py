@@ -1,6 +1,6 @@
-"""Runs a broker as a process: the only place that builds a real store and rng.
+"""Process of one broker: the only place that creates a real store and rng.
 
-Leaves everything that a broker does to `broker_process`, what every server's process does to
+Leaves the work of a broker to `broker_process`, the work of every server process to
 `serving.process`, and the command line to `quire`.
 
 Format of standard output: one JSON line once the broker serves: {"id", "address", "listeners",
@@ -33,19 +33,20 @@ from serving.process import (
 )
 
 COLLECT_AFTER_OBJECTS: Final = 200_000
-"""A small Produce under way is about 25 tracked objects, and some thousand may be: at 20,000 the
-collector took 11 % of the time under 1,000 partitions, and found 3 objects in a thousand batches.
+"""Number of new objects after which the garbage collector runs. A small Produce in progress has
+about 25 tracked objects, and some thousand can be in progress. At 20,000 the collector took 11 % of
+the time with 1,000 partitions, and found 3 objects per thousand batches.
 """
 OWN_DESCRIPTORS: Final = 1_152
-"""What a broker has open besides connections that it accepted: 1,000 connections to bookies and to
-other brokers, the metadata service's, the admin port, and connections that are being refused.
+"""File descriptors that a broker needs in addition to accepted connections: 1,000 connections to
+bookies and other brokers, the metadata service, the admin port, and connections being refused.
 """
 
 
 def run_broker(options: BrokerOptions) -> int:
-    """Run a broker until it is told to stop.
+    """Run a broker until a request to stop; return the exit status.
 
-    Returns the process's exit status; a failure was then written to standard error.
+    A failure is written to standard error.
     """
     failures = (BrokerError, LedgerError, MetadataError)
     connections_max, warning = share_descriptors(options.connections_max, OWN_DESCRIPTORS)

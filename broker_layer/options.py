@@ -1,11 +1,12 @@
-"""Says how one broker is configured: every option with its default, its bounds and its meaning.
+"""Options of one broker, each with its default, bounds and meaning.
 
 Leaves opening the file to `quire`, and reading values to `serving.option_reading`.
 
-Format: the `[broker]` table of a TOML file; above it `QUIRE_BROKER_<OPTION>` and `QUIRE_METADATA`;
-above them flags. Other tables of the file belong to other servers and are not looked at.
+Format: the `[broker]` table of a TOML file. The variables `QUIRE_BROKER_<OPTION>` and
+`QUIRE_METADATA` override it, and flags override both. Other tables of the file belong to other
+servers and are ignored.
 
-Invariant: a value that gets out of here is of its option's type and within its bounds.
+Invariant: every value that is returned has its option's type and is within its bounds.
 """
 
 from collections.abc import Mapping
@@ -36,38 +37,39 @@ _DAY_MS: Final = 24 * 3_600_000
 
 @dataclass(frozen=True, slots=True)
 class BrokerOptions:
-    """Everything that can be set for one broker. Build it with `load_options`."""
+    """All options of one broker. Build it with `load_options`."""
 
     broker_id: int = option(0, "this broker's number in the cluster", low=0, high=BROKER_ID_MAX)
     metadata: str = option("zk://127.0.0.1:2181/quire", "the cluster's metadata service")
     listeners: str = option(
-        "PLAINTEXT://127.0.0.1:9092", "NAME://host:port to listen on, several with commas between"
+        "PLAINTEXT://127.0.0.1:9092",
+        "NAME://host:port to listen on; several are separated by commas",
     )
     advertised_listeners: str = option(
-        "", "what clients are told, by the same names; port 0: the one that was taken"
+        "", "addresses that clients get, under the same names; port 0: the port that was bound"
     )
     inter_broker_listener: str = option(
-        "", "the name of the listener that other brokers use; the first when empty"
+        "", "the name of the listener that other brokers use; empty: the first one"
     )
     admin_host: str = option("127.0.0.1", "the address of the admin HTTP server")
-    admin_port: int = option(0, "its port; 0: the kernel chooses", low=0, high=_PORT_MAX)
-    rack: str = option("", "where this broker is; Metadata tells clients")
+    admin_port: int = option(0, "the port of the admin server; 0: any", low=0, high=_PORT_MAX)
+    rack: str = option("", "the rack of this broker; clients get it in Metadata")
     session_timeout_s: float = option(
         10.0, "how long the metadata service keeps a dead broker's registration", low=1, high=300
     )
     offsets_topic_partitions: int = option(
-        16, "partitions of __consumer_offsets, when it is made", low=1, high=1_000
+        16, "partitions of __consumer_offsets when it is created", low=1, high=1_000
     )
     transaction_topic_partitions: int = option(
-        16, "partitions of __transaction_state, when it is made", low=1, high=1_000
+        16, "partitions of __transaction_state when it is created", low=1, high=1_000
     )
-    default_partitions: int = option(1, "partitions of a topic made by itself", low=1, high=10_000)
-    auto_create_topics: bool = option(True, "make topics that clients ask Metadata for")  # noqa: FBT003
+    default_partitions: int = option(1, "default partitions of a new topic", low=1, high=10_000)
+    auto_create_topics: bool = option(True, "create unknown topics that Metadata requests name")  # noqa: FBT003
     default_replication_factor: int = option(
-        3, "bookies of each ledger of a topic that does not say", low=1, high=16
+        3, "default replication factor: bookies of each ledger of a topic", low=1, high=16
     )
     topic_defaults: str = option(
-        "", "settings of topics that do not say: NAME=VALUE, several with spaces between"
+        "", "default topic settings: NAME=VALUE; several are separated by spaces"
     )
     group_initial_rebalance_delay_ms: int = option(
         3_000, "how long a group's first rebalance waits for more members", low=0, high=300_000
@@ -75,30 +77,34 @@ class BrokerOptions:
     group_session_timeout_min_ms: int = option(
         6_000, "shortest session timeout of a group's members", low=1, high=3_600_000
     )
-    group_session_timeout_max_ms: int = option(1_800_000, "the longest", low=1, high=24 * 3_600_000)
+    group_session_timeout_max_ms: int = option(
+        1_800_000, "longest session timeout of a group's members", low=1, high=24 * 3_600_000
+    )
     offsets_retention_ms: int = option(
         7 * _DAY_MS, "how long the offsets of an empty group are kept", low=1, high=3_650 * _DAY_MS
     )
     transaction_timeout_max_ms: int = option(
-        900_000, "longest timeout that a transactional producer may ask for", low=1, high=_DAY_MS
+        900_000, "longest timeout that a transactional producer may request", low=1, high=_DAY_MS
     )
     connections_max: int = option(10_000, "connections at once", low=1, high=1_000_000)
     idle_s_max: float = option(
-        600.0, "a connection that is idle for so long is closed", low=1, high=86_400
+        600.0, "idle time after which a connection is closed", low=1, high=86_400
     )
     frame_bytes_max: int = option(
         100 * 2**20, "largest request accepted", low=64 * 2**10, high=_GIB
     )
     request_bytes_max: int = option(
-        512 * 2**20, "requests in memory; beyond it nothing is read", low=2**20, high=64 * _GIB
+        512 * 2**20, "requests in memory; above it nothing is read", low=2**20, high=64 * _GIB
     )
     fetch_bytes_max: int = option(55 * 2**20, "largest answer to one Fetch", low=2**16, high=_GIB)
     produce_bytes_per_s: int = option(
-        0, "quota of each client id; 0: none", low=0, high=1024 * _GIB
+        0, "produce quota of each client id; 0: none", low=0, high=1024 * _GIB
     )
-    fetch_bytes_per_s: int = option(0, "the same for what is fetched", low=0, high=1024 * _GIB)
+    fetch_bytes_per_s: int = option(
+        0, "fetch quota of each client id; 0: none", low=0, high=1024 * _GIB
+    )
     drain_timeout_s: float = option(
-        10.0, "how long a stopping broker waits for requests under way", low=0, high=600
+        10.0, "how long a stopping broker waits for requests in progress", low=0, high=600
     )
     die_with_parent: bool = option(False, "stop when standard input ends")  # noqa: FBT003
     log_level: str = option("info", "debug, info, warning or error")
@@ -110,8 +116,9 @@ OPTIONS: Final = describe_options(BrokerOptions())
 def load_options(
     file_text: str | None, variables: Mapping[str, str], flags: Mapping[str, Value]
 ) -> BrokerOptions:
-    """Merge the file's text, environment variables and flags, in ascending order. Raises
-    OptionError.
+    """Merge the file's text, environment variables and flags, the last with the highest priority.
+
+    Raises OptionError.
     """
     table = OptionTable(TABLE, VARIABLE_PREFIX, OPTIONS)
     values = read_options(table, file_text, variables, flags)
@@ -121,7 +128,7 @@ def load_options(
 
 
 def topic_default_configs(options: BrokerOptions) -> dict[str, str]:
-    """Return the settings of topics that do not say. Raises OptionError."""
+    """Return the default settings of topics. Raises OptionError."""
     configs = {}
     for word in options.topic_defaults.split():
         name, sign, value = word.partition("=")
@@ -147,16 +154,18 @@ def _check_together(options: BrokerOptions) -> None:
     except ValueError as error:
         raise OptionError(f"listeners: {error}") from None
     if not listeners:
-        raise OptionError("listeners must name at least one: PLAINTEXT://host:port")
+        raise OptionError("listeners is empty: name at least one, such as PLAINTEXT://host:port")
     for name in advertised:
         if name not in listeners:
-            raise OptionError(f"advertised_listeners names {name}, which is no listener")
+            raise OptionError(f"advertised_listeners names {name}, which is not in listeners")
     inter_broker = options.inter_broker_listener
     if inter_broker and inter_broker not in listeners:
-        raise OptionError(f"inter_broker_listener {inter_broker} is no listener")
+        raise OptionError(f"inter_broker_listener {inter_broker} is not in listeners")
     check_log_level(options.log_level)
     topic_default_configs(options)
     if options.group_session_timeout_min_ms > options.group_session_timeout_max_ms:
-        raise OptionError("group_session_timeout_max_ms must be at least that of min")
+        raise OptionError(
+            "group_session_timeout_max_ms must be at least group_session_timeout_min_ms"
+        )
     if options.frame_bytes_max > options.request_bytes_max:
         raise OptionError("request_bytes_max must be at least frame_bytes_max")

@@ -1,13 +1,13 @@
-"""Keeps one connection to each other broker, for what brokers ask of each other.
+"""Connections to other brokers, one for each, for requests between brokers.
 
-Leaves the connection itself to `peer_connection`, and the messages to whoever sends them.
+Leaves the connection itself to `peer_connection`, and the messages to their senders.
 
-A connection names itself `<process>#<number>`: the number grows with each new one, so that a
-receiver can tell what comes from one that was replaced (`transactions.peer_order`).
+The client id of a connection is `<process>#<number>`. The number grows with each new connection, so
+a receiver can recognize requests from a connection that was replaced (`transactions.peer_order`).
 
-Invariants: one connection per broker at a time; a call that is not answered in time ends its
-connection, as the answers behind it would wait for it; after a failed attempt no other is made
-before a pause is over, and calls fail at once meanwhile.
+Invariants: one connection per broker at a time; a call without an answer in time closes its
+connection, because the answers behind it would wait for it; after a failed attempt the next one
+follows after a pause, and calls during the pause fail at once.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ CONNECT_TIMEOUT_S: Final = 3.0
 
 @dataclass(frozen=True, slots=True)
 class PeerAddress:
-    """A broker, and where other brokers reach it."""
+    """Id of a broker, and its address for other brokers."""
 
     broker_id: int
     host: str
@@ -40,10 +40,10 @@ class _Link:
 
 
 class Peers:
-    """The connections of one purpose to all other brokers."""
+    """Connections to all other brokers, for one purpose."""
 
     def __init__(self, process: str, rng: Random) -> None:
-        """`process` tells this process and purpose from all others, also from earlier ones."""
+        """`process` is unique: no other process or purpose uses it, nor did an earlier process."""
         self._process = process
         self._rng = rng
         self._links: dict[int, _Link] = {}
@@ -53,9 +53,9 @@ class Peers:
     async def call(
         self, address: PeerAddress, api_key: int, version: int, body: bytes, *, timeout_s: float
     ) -> memoryview:
-        """Return the body of a broker's answer to a request of a flexible version.
+        """Send a request of a flexible version to a broker; return the body of the answer.
 
-        Raises PeerError when there is none in time; then the request may have had its effect.
+        Raises PeerError if no answer comes in time; the request may still have had its effect.
         """
         if self._is_closed:
             raise PeerError("this broker is stopping")
@@ -72,7 +72,7 @@ class Peers:
             raise PeerError(why) from error
 
     async def aclose(self) -> None:
-        """End all connections."""
+        """Close all connections."""
         self._is_closed = True
         for link in self._links.values():
             if link.connection is not None:
@@ -85,7 +85,7 @@ class Peers:
         if link is not None and link.address == address:
             return link
         if link is not None and link.connection is not None:
-            link.connection.close("the broker has another address now")
+            link.connection.close("the broker's address has changed")
         link = self._links[address.broker_id] = _Link(address, Pauses(self._rng))
         return link
 
@@ -95,7 +95,8 @@ class Peers:
                 return link.connection
             loop = asyncio.get_running_loop()
             if loop.time() < link.retry_at:
-                raise PeerError(f"broker {link.address.broker_id} was not reached just now")
+                why = f"connecting to broker {link.address.broker_id} failed just now"
+                raise PeerError(f"{why}; the next attempt follows after a pause")
             try:
                 link.connection = await self._connect(link.address)
             except (OSError, TimeoutError) as error:

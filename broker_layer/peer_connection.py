@@ -1,13 +1,13 @@
-"""Carries requests to one broker over one connection, many at a time, answered in order.
+"""One connection to another broker: concurrent requests, answered in order.
 
-Leaves making and replacing connections to `peer`, and bodies to their senders.
+Leaves creating and replacing connections to `peer`, and bodies to their senders.
 
-Format: Kafka's frames with flexible headers, so only flexible versions of an API can be asked for.
-A request behind its length: API key i16, version i16, correlation id i32, client id (i16 length),
-tagged fields, body. A response behind its length: correlation id i32, tagged fields, body.
+Format: Kafka's frames with flexible headers, so only flexible versions of an API can be requested.
+A request after its length: API key i16, version i16, correlation id i32, client id (i16 length),
+tagged fields, body. A response after its length: correlation id i32, tagged fields, body.
 
-Invariants: every call ends exactly once: by its answer or with the connection; an answer out of
-order, or too long, ends the connection.
+Invariants: every call ends exactly once, with its answer or with the connection; an answer that is
+out of order or too long closes the connection.
 
 Source: Kafka's protocol guide; KIP-482.
 """
@@ -25,7 +25,7 @@ from broker_layer.kafka.primitives import NO_TAGS, parsing, skip_tags
 
 FRAME_BYTES_MAX: Final = 16 * 1024 * 1024
 CALLS_MAX: Final = 1_000
-"""Calls of one connection that are not answered; another one is refused."""
+"""Maximum number of unanswered calls of one connection; further calls are refused."""
 
 _LENGTH = struct.Struct(">i")
 _REQUEST = struct.Struct(">ihhih")
@@ -34,14 +34,14 @@ _CORRELATION_MODULUS: Final = 1 << 31
 
 
 class PeerError(TopicError):
-    """Another broker was not reached or did not answer; whether it acted is unknown."""
+    """Another broker was not reached or did not answer; the request may have had its effect."""
 
     def __init__(self, text: str) -> None:
         super().__init__(ErrorCode.NETWORK_EXCEPTION, text)
 
 
 class PeerConnection:
-    """One connection, from its making to its end."""
+    """One connection to another broker."""
 
     def __init__(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, client_id: str
@@ -60,13 +60,14 @@ class PeerConnection:
         return self._failure is None
 
     def call(self, api_key: int, version: int, body: bytes) -> "asyncio.Future[memoryview]":
-        """Send a request; the future gets the body of the answer. Raises PeerError, as the future
-        does when the connection ends.
+        """Send a request; return the future of the answer's body.
+
+        Raises PeerError; the future fails with PeerError when the connection ends.
         """
         if self._failure is not None:
             raise self._failure
         if len(self._calls) >= CALLS_MAX:
-            raise PeerError(f"{CALLS_MAX} requests to the broker are unanswered")
+            raise PeerError(f"{CALLS_MAX} requests to the broker are unanswered; try again later")
         self._last_correlation_id = (self._last_correlation_id + 1) % _CORRELATION_MODULUS
         client_id, number = self._client_id, self._last_correlation_id
         length = _REQUEST.size - _LENGTH.size + len(client_id) + len(NO_TAGS) + len(body)
@@ -77,7 +78,7 @@ class PeerConnection:
         return answer
 
     def close(self, why: str) -> None:
-        """End the connection at once; what is unanswered fails."""
+        """Close the connection at once; unanswered calls fail."""
         if self._failure is not None:
             return
         self._failure = PeerError(why)
@@ -87,10 +88,10 @@ class PeerConnection:
             _, answer = self._calls.popleft()
             if not answer.done():
                 answer.set_exception(PeerError(why))
-                answer.exception()  # whoever asked may have given up
+                answer.exception()  # mark it as retrieved: the caller may no longer wait
 
     async def wait_closed(self) -> None:
-        """Wait until nothing of the connection runs any more."""
+        """Wait until the connection is closed and its task has ended."""
         with contextlib.suppress(OSError):
             await self._writer.wait_closed()
         await asyncio.gather(self._reading, return_exceptions=True)
@@ -100,17 +101,17 @@ class PeerConnection:
             while True:
                 (length,) = _LENGTH.unpack(await self._reader.readexactly(_LENGTH.size))
                 if not _CORRELATION.size < length <= FRAME_BYTES_MAX:
-                    raise FrameError(f"an answer of {length} B")
+                    raise FrameError(f"an answer has a length of {length} B")
                 self._take(memoryview(await self._reader.readexactly(length)))
         except (OSError, EOFError) as error:
             self.close(f"the connection ended: {error}")
         except FrameError as error:
-            self.close(f"the broker answered what is no answer: {error}")
+            self.close(f"the broker sent an invalid answer: {error}")
 
     def _take(self, frame: memoryview) -> None:
         number, start = _read_header(frame)
         if not self._calls or self._calls[0][0] != number:
-            raise FrameError(f"answer {number} is not due")
+            raise FrameError(f"answer {number} is out of order")
         _, answer = self._calls.popleft()
         if not answer.done():
             answer.set_result(frame[start:])

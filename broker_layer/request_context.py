@@ -1,6 +1,6 @@
-"""Names who asks: what a handler may know of a request beside its message.
+"""Origin of a request: what a handler knows about it in addition to its message.
 
-Leaves the message to `kafka.messages` and the way back to `connection`.
+Leaves the message to `kafka.messages`, and sending the answer to `connection`.
 """
 
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class RequestContext:
-    """Where one request came from, and in which version it and its answer are written."""
+    """Origin of one request, and the API version of the request and its answer."""
 
     api_key: int
     api_version: int
@@ -16,6 +16,6 @@ class RequestContext:
     """Empty where the client gave none."""
     client_host: str
     listener: str
-    """The name of the listener that the client connected to: Metadata answers for that one."""
+    """Name of the listener that the client connected to: Metadata returns addresses of this one."""
     connection_id: int
-    """Unique within this process; a fetch session or a group member is not bound to it."""
+    """Unique within this process. Fetch sessions and group members are not bound to it."""
