@@ -1,1 +1,1 @@
-"""The bytes of Kafka's protocol: frames, messages, record batches and error codes; pure."""
+"""The bytes of Kafka's protocol: frames, messages, record batches and error codes. Pure."""

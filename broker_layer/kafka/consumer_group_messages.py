@@ -1,10 +1,10 @@
-"""The messages of the newer consumer groups (KIP-848), which kafka-python does not have.
+"""Messages of the newer consumer groups (KIP-848), which kafka-python lacks.
 
-Leaves their bytes to kafka-python, which reads the schemas in `kafka/schemas` as its own, and the
+Leaves encoding to kafka-python, which reads the schemas in `kafka/schemas` like its own, and the
 registry of messages to `kafka.messages`.
 
-Source: KIP-848, KIP-1082 (version 1: the member chooses its id, and may subscribe by a pattern),
-KIP-1099 (version 1 of the description tells the type of a member).
+Source: KIP-848, KIP-1082 (version 1: the member chooses its id, and may subscribe with a pattern),
+KIP-1099 (version 1 of the description states the type of a member).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SCHEMAS: Final = "broker_layer.kafka.schemas"
 
 
 class ConsumerGroupHeartbeatRequest(ApiMessage, load_json=SCHEMAS):
-    """A member joins, keeps alive, tells what it owns, or leaves."""
+    """A member joins, stays alive, reports the partitions that it owns, or leaves."""
 
     if TYPE_CHECKING:
 
@@ -45,12 +45,12 @@ class ConsumerGroupHeartbeatRequest(ApiMessage, load_json=SCHEMAS):
 
 
 class ConsumerGroupHeartbeatResponse(ApiMessage, load_json=SCHEMAS):
-    """The member's epoch, when to beat next, and what it is to own if that changed."""
+    """The member's epoch, the heartbeat interval, and the member's assignment if it changed."""
 
     if TYPE_CHECKING:
 
         class Assignment(DataContainer):
-            """What a member is to own."""
+            """The partitions assigned to a member."""
 
             class TopicPartitions(DataContainer):
                 """Some partitions of a topic."""
@@ -70,7 +70,7 @@ class ConsumerGroupHeartbeatResponse(ApiMessage, load_json=SCHEMAS):
 
 
 class ConsumerGroupDescribeRequest(ApiMessage, load_json=SCHEMAS):
-    """Which groups to describe."""
+    """The groups to describe."""
 
     if TYPE_CHECKING:
         group_ids: list[str]
@@ -78,18 +78,18 @@ class ConsumerGroupDescribeRequest(ApiMessage, load_json=SCHEMAS):
 
 
 class ConsumerGroupDescribeResponse(ApiMessage, load_json=SCHEMAS):
-    """Groups with their members; a member's two assignments have to be given."""
+    """Groups with their members; both assignments of a member are required."""
 
     if TYPE_CHECKING:
 
         class DescribedGroup(DataContainer):
-            """One group, or why it is not described."""
+            """One group, or the error why it is not described."""
 
             class Member(DataContainer):
                 """One member."""
 
                 class Assignment(DataContainer):
-                    """What a member is to own."""
+                    """The partitions assigned to a member."""
 
                     class TopicPartitions(DataContainer):
                         """Some partitions of a topic."""

@@ -1,6 +1,7 @@
 """The error codes of Kafka's protocol, by Kafka's names and numbers.
 
-Leaves what a code means to a caller to those that answer with it.
+Leaves the meaning of a code in an answer to the module that returns it.
+
 Source: Kafka's protocol guide, section "Error codes".
 """
 
@@ -8,7 +9,7 @@ from enum import IntEnum
 
 
 class ErrorCode(IntEnum):
-    """What an answer says of a request, a topic or a partition; NONE is success."""
+    """Result of a request, a topic or a partition in an answer; NONE is success."""
 
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0

@@ -1,17 +1,17 @@
-"""What is wrong with bytes that were given to us as Kafka's.
+"""Errors in received bytes of Kafka's protocol.
 
-Leaves the numbers of codes to `kafka.error_codes`, and failures of topics to `broker_layer.errors`.
+Leaves error codes to `kafka.error_codes`, and failures of topics to `broker_layer.errors`.
 """
 
 from broker_layer.kafka.error_codes import ErrorCode
 
 
 class FrameError(Exception):
-    """A frame cannot be read as what it says it is; its connection can only be closed."""
+    """A frame is malformed; its connection must be closed."""
 
 
 class UnsupportedVersionError(FrameError):
-    """A frame is of an API, or of a version of one, that is not advertised."""
+    """The API of a frame, or its version, is not served."""
 
     def __init__(self, api_key: int, version: int, correlation_id: int) -> None:
         super().__init__(f"API {api_key} version {version} is not served")
@@ -21,7 +21,7 @@ class UnsupportedVersionError(FrameError):
 
 
 class BatchError(Exception):
-    """A record batch is refused; `code` is what Kafka answers."""
+    """A record batch is refused; `code` is Kafka's error code."""
 
     def __init__(self, code: ErrorCode, text: str) -> None:
         super().__init__(text)
@@ -30,8 +30,10 @@ class BatchError(Exception):
 
 
 class DecompressionTooLargeError(BatchError):
-    """The records of a batch would take more than `bytes_max` bytes; nothing so large was held."""
+    """The decompressed records of a batch exceed `bytes_max`; no more than that was allocated."""
 
     def __init__(self, bytes_max: int) -> None:
-        super().__init__(ErrorCode.MESSAGE_TOO_LARGE, f"records decompress to over {bytes_max} B")
+        super().__init__(
+            ErrorCode.MESSAGE_TOO_LARGE, f"the decompressed records exceed {bytes_max} B"
+        )
         self.bytes_max = bytes_max

@@ -1,10 +1,10 @@
-"""Fetch: requests are read by hand, responses are lists of buffers in which no batch is copied.
+"""Codec of Fetch: responses are lists of buffers, in which no batch is copied.
 
-Leaves headers to `kafka.frames`, sessions to whoever answers.
+Leaves headers to `kafka.frames`, and sessions to `server.fetch.fetch_sessions`.
 
 Invariants: fields that a version lacks have the defaults of the schema. From version
-`FETCH_TOPIC_ID_VERSION` on topics are named by their id only, before it by name only. Empty records
-are of length 0, never null.
+`FETCH_TOPIC_ID_VERSION` on topics are identified by id only, before it by name only. Empty records
+have length 0, never null.
 
 Source: Kafka's message definitions of Fetch, versions 4 to 16; KIP-74, KIP-227, KIP-516, KIP-951.
 """
@@ -62,7 +62,7 @@ _PARTITION_12 = struct.Struct(">iiqiqi")
 
 
 class FetchPartition(NamedTuple):
-    """What is asked of one partition."""
+    """The part of a request for one partition."""
 
     partition: int
     current_leader_epoch: int
@@ -73,7 +73,7 @@ class FetchPartition(NamedTuple):
 
 
 class FetchTopic(NamedTuple):
-    """What is asked of one topic; either `name` or `topic_id` is None."""
+    """The part of a request for one topic; either `name` or `topic_id` is None."""
 
     name: str | None
     topic_id: bytes | None
@@ -81,7 +81,7 @@ class FetchTopic(NamedTuple):
 
 
 class ForgottenTopic(NamedTuple):
-    """Partitions that leave a session; either `name` or `topic_id` is None."""
+    """Partitions of one topic to remove from a session; either `name` or `topic_id` is None."""
 
     name: str | None
     topic_id: bytes | None
@@ -89,7 +89,7 @@ class ForgottenTopic(NamedTuple):
 
 
 class FetchRequest(NamedTuple):
-    """A whole request."""
+    """A complete request."""
 
     replica_id: int
     max_wait_ms: int
@@ -112,7 +112,7 @@ class FetchPartitionResult(NamedTuple):
     last_stable_offset: int = NO_OFFSET
     log_start_offset: int = NO_OFFSET
     aborted: Sequence[tuple[int, int]] | None = None
-    """(producer id, first offset) of each; None for readers of uncommitted records."""
+    """(producer id, first offset) of each aborted transaction; None for read_uncommitted."""
     batches: Sequence[Buffer] = ()
     current_leader: CurrentLeader | None = None
 
@@ -175,7 +175,7 @@ def decode_fetch(version: int, data: memoryview) -> FetchRequest:
 
 def _take(room: int, count: int) -> int:
     if count > room:
-        raise FrameError(f"more than {ELEMENTS_MAX} elements")
+        raise FrameError(f"a Fetch request has more than {ELEMENTS_MAX} elements")
     return room - count
 
 
@@ -256,7 +256,7 @@ def encode_fetch_response(
     throttle_time_ms: int = 0,
     node_endpoints: Sequence[NodeEndpoint] = (),
 ) -> list[Buffer]:
-    """Encode the body of a response; the batches given are buffers of the list as they are."""
+    """Encode the body of a response as a list of buffers; batches are put in it without a copy."""
     flexible = version >= _FLEXIBLE_FROM
     buffers: list[Buffer] = []
     head = bytearray()

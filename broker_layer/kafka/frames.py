@@ -1,14 +1,14 @@
-"""Reads the header of a request's frame, and puts the header of a response before its body.
+"""Codec of the headers of requests and responses.
 
 Leaves cutting the stream into frames to the server, and bodies to the codecs.
 
-Format of a request behind its length, big-endian: API key i16, version i16, correlation id i32,
+Format of a request after its length, big-endian: API key i16, version i16, correlation id i32,
 client id (a string with an i16 length, also in flexible versions), in flexible versions tagged
-fields; then the body. A response behind its length: correlation id i32, in flexible versions
-tagged fields; then the body. The header of an answer to ApiVersions never has tagged fields: its
-reader does not know the version.
+fields; then the body. A response after its length: correlation id i32, in flexible versions
+tagged fields; then the body. The header of an answer to ApiVersions never has tagged fields,
+because its reader does not know the version.
 
-Invariants: nothing is read of a frame whose API or version is not served but its first 8 bytes.
+Invariant: only the first 8 bytes are read of a frame whose API or version is not served.
 
 Source: Kafka's protocol guide, "Request Header"; KIP-482, KIP-511.
 """
@@ -25,7 +25,7 @@ Buffer = bytes | bytearray | memoryview
 
 LENGTH_BYTES: Final = 4
 REQUEST_HEADER_BYTES_MIN: Final = 10
-"""An API key, a version, a correlation id, and the length of a client id that is null."""
+"""API key, version, correlation id, and the length of a null client id."""
 
 _START = struct.Struct(">hhi")
 _RESPONSE = struct.Struct(">ii")
@@ -33,7 +33,7 @@ _APIS: Final = {int(key): (key, *SERVED[key]) for key in ApiKey}
 
 
 class RequestHeader(NamedTuple):
-    """Who asks for what; the body begins at `body_start` of the frame."""
+    """Header of a request; the body begins at `body_start` of the frame."""
 
     api_key: ApiKey
     api_version: int
@@ -43,14 +43,14 @@ class RequestHeader(NamedTuple):
 
 
 def read_request_header(frame: memoryview) -> RequestHeader:
-    """Read the header of a frame that is given without its length.
+    """Read the header of a frame, which is given without its length.
 
-    Raises UnsupportedVersionError if the API or its version is not served: only ApiVersions has an
-    answer to that (`messages.refuse_api_versions`), others end the connection. Raises FrameError
-    if the header is damaged.
+    Raises UnsupportedVersionError if the API or its version is not served. Only ApiVersions has an
+    answer for this case (`messages.refuse_api_versions`); for others the connection must be closed.
+    Raises FrameError if the header is damaged.
     """
     if len(frame) < REQUEST_HEADER_BYTES_MIN:
-        raise FrameError(f"a request of {len(frame)} B")
+        raise FrameError(f"a request has only {len(frame)} B")
     number, version, correlation_id = _START.unpack_from(frame)
     api = _APIS.get(number)
     if api is None or not api[1] <= version <= api[2]:
@@ -60,14 +60,14 @@ def read_request_header(frame: memoryview) -> RequestHeader:
         if version >= api[3]:
             position = skip_tags(frame, position)
     except DAMAGED as error:
-        raise FrameError(f"the header of a request: {error}") from error
+        raise FrameError(f"the header of a request is damaged: {error}") from error
     return RequestHeader(api[0], version, correlation_id, client_id, position)
 
 
 def response_frame(
     api_key: ApiKey, version: int, correlation_id: int, body: Sequence[Buffer]
 ) -> list[Buffer]:
-    """Put the length and the header before a body; none of its buffers is copied."""
+    """Put the length and the header before a body; the body's buffers are not copied."""
     length = sum(map(len, body)) + LENGTH_BYTES
     if version < SERVED[api_key].flexible_from or api_key == ApiKey.API_VERSIONS:
         return [_RESPONSE.pack(length, correlation_id), *body]

@@ -1,6 +1,9 @@
-"""Who leads instead, as answers to Produce and Fetch tell clients that asked the wrong broker.
+"""The current leader of a partition in answers to Produce and Fetch.
 
-Leaves which errors come with it to those who answer. Source: KIP-951.
+Clients that sent a request to the wrong broker learn the leader from the answer. Leaves the choice
+of errors that carry a leader to `server.leader_hints`.
+
+Source: KIP-951.
 """
 
 import struct
@@ -14,18 +17,18 @@ NODE_ENDPOINTS_TAG: Final = 0
 
 
 class CurrentLeader(NamedTuple):
-    """The leader of a partition, -1 for none, and the epoch it leads in."""
+    """The leader of a partition, -1 for none, and its leader epoch."""
 
     leader_id: int
     leader_epoch: int
 
     def encode(self) -> bytes:
-        """Encode what the tagged field holds."""
+        """Encode the content of the tagged field."""
         return _LEADER.pack(self.leader_id, self.leader_epoch) + NO_TAGS
 
 
 class NodeEndpoint(NamedTuple):
-    """Where a leader that an answer names is reached."""
+    """Address of a leader that an answer names."""
 
     node_id: int
     host: str
@@ -34,7 +37,7 @@ class NodeEndpoint(NamedTuple):
 
 
 def encode_endpoints(endpoints: Sequence[NodeEndpoint]) -> bytes:
-    """Encode what the tagged field holds."""
+    """Encode the content of the tagged field."""
     parts = [count_of(len(endpoints), is_flexible=True)]
     for each in endpoints:
         parts += (

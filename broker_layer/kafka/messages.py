@@ -1,14 +1,14 @@
-"""Kafka's messages: the one module that imports kafka-python, and what it makes safe of it.
+"""Codec of Kafka's messages: a safe interface to kafka-python.
 
 Leaves Produce and Fetch, the hot path, to `kafka.produce_codec` and `kafka.fetch_codec`, and
-headers to `kafka.frames`.
+headers to `kafka.frames`. Only this module and `kafka.consumer_group_messages` import kafka-python.
 
-Use: a message is made with the fields of its schema, in lower case with underscores; a field that
-a version does not have reads as its default, and is not written. Never append to a list that was
-not given: a default is shared by all. Ids of topics are `uuid.UUID`, the null id is None.
+Use: create a message with the fields of its schema, in lower case with underscores. A field that a
+version lacks reads as its default, and is not written. Never append to a list that is a default:
+all messages share it. Topic ids are `uuid.UUID`; the null id is None.
 
-Invariants: whatever the bytes, `decode_request` returns a message of its schema or raises
-FrameError; nothing is decoded that the guard of its schema has not walked.
+Invariants: for any bytes, `decode_request` returns a message of its schema or raises FrameError;
+bytes are decoded only after the guard of their schema has checked them.
 """
 
 import struct
@@ -236,11 +236,11 @@ _MESSAGES: Final[dict[ApiKey, tuple[type[ApiMessage], type[ApiMessage]]]] = {
     ApiKey.CONSUMER_GROUP_DESCRIBE: (ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse),
 }
 _DAMAGE: Final = (ValueError, IndexError, struct.error)
-"""What the library may still raise behind the guard: text that is not UTF-8."""
+"""Errors that the library can raise after the guard's check, for text that is not UTF-8."""
 
 
 def decode_request(api_key: ApiKey, version: int, data: bytes | memoryview) -> ApiMessage:
-    """Decode the body of a request of any API but Produce and Fetch.
+    """Decode the body of a request of any API except Produce and Fetch.
 
     Raises FrameError if it is damaged, UnsupportedVersionError if the version is not served.
     """
@@ -248,7 +248,7 @@ def decode_request(api_key: ApiKey, version: int, data: bytes | memoryview) -> A
 
 
 def decode_response(api_key: ApiKey, version: int, data: bytes | memoryview) -> ApiMessage:
-    """Decode the body of another broker's answer. Raises as `decode_request`."""
+    """Decode the body of another broker's answer. Raises the same errors as `decode_request`."""
     return _decode(_served(api_key, version)[1], version, data)
 
 
@@ -263,27 +263,28 @@ def encode_request(request: ApiMessage, version: int) -> bytearray:
 
 
 def api_versions_response(version: int) -> bytearray:
-    """Encode the table of what is served."""
+    """Encode the table of the versions that are served."""
     return _api_versions(version, ErrorCode.NONE)
 
 
 def refuse_software_name(version: int) -> bytearray:
-    """Encode the answer to an ApiVersions request that names its software wrongly (KIP-511)."""
+    """Encode the answer to an ApiVersions request with an invalid software name (KIP-511)."""
     return _encode(ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST, api_keys=[]), version)
 
 
 def refuse_api_versions() -> bytearray:
-    """Encode the answer, of version 0, to an ApiVersions request of a version not served (KIP-511).
+    """Encode the answer, in version 0, to an ApiVersions request of a version that is not served.
 
-    The client asks again in a version of the table.
+    The client repeats the request in a version of the table (KIP-511).
     """
     return _api_versions(0, ErrorCode.UNSUPPORTED_VERSION)
 
 
 def warm_up() -> Iterator[ApiKey]:
-    """Compile the codecs of every version served, one version of an API at each step, some 5 ms.
+    """Compile the codecs of every served version: one version of one API per step, about 5 ms each.
 
-    The library does so at a message's first use; a server lets its loop run between the steps.
+    The library compiles them at a message's first use. A server lets its event loop run between
+    the steps.
     """
     for api_key, (request, response) in _MESSAGES.items():
         served = SERVED[api_key]
@@ -294,7 +295,7 @@ def warm_up() -> Iterator[ApiKey]:
                 try:
                     kind.decode(b"", version=version)
                 except _DAMAGE:
-                    continue  # what it is asked for: the codec is there before the first byte
+                    continue  # expected: the codec is compiled before the first byte is read
             yield api_key
 
 
@@ -324,7 +325,7 @@ def _decode(kind: type[ApiMessage], version: int, data: bytes | memoryview) -> A
         message: ApiMessage = kind.decode(view, version=version)
     except _DAMAGE as error:
         raise FrameError(f"{kind.name} version {version}: {error}") from error
-    message._header = None  # noqa: SLF001 - the library forgets it, and cannot encode the message
+    message._header = None  # noqa: SLF001 - the library leaves it unset, and then cannot encode
     return message
 
 

@@ -1,13 +1,14 @@
-"""The basic types of Kafka's messages, for codecs written by hand.
+"""The basic types of Kafka's messages, for handwritten codecs.
 
-Leaves whole messages to `kafka.produce_codec`, `kafka.fetch_codec` and `kafka.frames`.
+Leaves complete messages to `kafka.produce_codec`, `kafka.fetch_codec` and `kafka.frames`.
 
 Format, big-endian. Flexible versions (KIP-482) write lengths and counts as unsigned varints of
 length + 1, 0 for null, and end every structure with tagged fields: count, then (tag, size, bytes).
 Other versions write lengths of strings as i16, lengths of bytes and counts as i32, -1 for null.
 
-Invariants: a reader returns a value and the position behind it, or raises FrameError: a length is
-compared with the bytes left before anything is made of it. A varint takes at most 5 bytes.
+Invariants: a reader returns a value and the position after it, or raises one of DAMAGED or
+FrameError. A length is compared with the remaining bytes before it is used. A varint has at most 5
+bytes.
 
 Source: Kafka's protocol guide, "Protocol Primitive Types"; KIP-482.
 """
@@ -24,29 +25,30 @@ UUID_BYTES: Final = 16
 NULL_UUID: Final = bytes(UUID_BYTES)
 VARINT_BYTES_MAX: Final = 5
 VARINT_MORE: Final = 0x80
-"""The bit of a varint's byte that says: more follows."""
+"""The bit of a varint's byte that announces another byte."""
 ELEMENTS_MAX: Final = 250_000
-"""Of all arrays of one message: each element becomes an object of some hundred bytes."""
+"""Maximum number of elements of all arrays of one message: each becomes an object of some hundred
+bytes."""
 NO_TAGS: Final = b"\0"
 
 _UINT32_MAX: Final = 2**32 - 1
 _SHORT_VARINTS: Final = tuple(bytes([value]) for value in range(0x80))
 
 DAMAGED: Final = (IndexError, struct.error, UnicodeDecodeError)
-"""What reading behind the end, or text that is not UTF-8, raises."""
+"""Errors of reading after the end, or of text that is not UTF-8."""
 
 Parameters = ParamSpec("Parameters")
 Parsed = TypeVar("Parsed")
 
 
 def parsing(parse: Callable[Parameters, Parsed]) -> Callable[Parameters, Parsed]:
-    """Make a parser raise FrameError where it reads behind the end, or text that is not UTF-8."""
+    """Make a parser raise FrameError if it reads after the end, or text that is not UTF-8."""
 
     def parse_or_refuse(*args: Parameters.args, **named: Parameters.kwargs) -> Parsed:
         try:
             return parse(*args, **named)
         except DAMAGED as error:
-            raise FrameError(f"{parse.__name__}: {error}") from error
+            raise FrameError(f"{parse.__name__} failed: {error}") from error
 
     return parse_or_refuse
 
@@ -66,13 +68,13 @@ def read_varint(data: memoryview, position: int) -> tuple[int, int]:
             if value > _UINT32_MAX:
                 break
             return value, position
-    raise FrameError("a varint of more than 32 bits")
+    raise FrameError("a varint has more than 32 bits")
 
 
 def read_count(
     data: memoryview, position: int, element_bytes_min: int, *, is_flexible: bool
 ) -> tuple[int, int]:
-    """Read the count of an array that is not null; so many elements fit into the bytes left."""
+    """Read the count of an array that is not null, and check that its elements can fit."""
     if is_flexible:
         count, position = read_varint(data, position)
         count -= 1
@@ -80,7 +82,7 @@ def read_count(
         (count,) = INT32.unpack_from(data, position)
         position += 4
     if not 0 <= count * element_bytes_min <= len(data) - position or count > ELEMENTS_MAX:
-        raise FrameError(f"{count} elements in {len(data) - position} B")
+        raise FrameError(f"{count} elements do not fit in {len(data) - position} B")
     return count, position
 
 
@@ -95,10 +97,10 @@ def read_string(data: memoryview, position: int, *, is_flexible: bool) -> tuple[
     if length < 0:
         if length == -1:
             return None, position
-        raise FrameError(f"a string of {length} B")
+        raise FrameError(f"a string has a length of {length} B")
     end = position + length
     if end > len(data):
-        raise FrameError(f"a string of {length} B in {len(data) - position} B")
+        raise FrameError(f"a string has {length} B, but {len(data) - position} B are left")
     return str(data[position:end], "utf-8"), end
 
 
@@ -106,7 +108,7 @@ def read_text(data: memoryview, position: int, *, is_flexible: bool) -> tuple[st
     """Read a string that may not be null."""
     text, position = read_string(data, position, is_flexible=is_flexible)
     if text is None:
-        raise FrameError("a null string")
+        raise FrameError("a string is null, which is not allowed")
     return text, position
 
 
@@ -123,10 +125,10 @@ def read_bytes(
     if length < 0:
         if length == -1:
             return None, position
-        raise FrameError(f"{length} bytes")
+        raise FrameError(f"a bytes field has a length of {length} B")
     end = position + length
     if end > len(data):
-        raise FrameError(f"{length} bytes in {len(data) - position} B")
+        raise FrameError(f"a bytes field has {length} B, but {len(data) - position} B are left")
     return data[position:end], end
 
 
@@ -134,12 +136,12 @@ def read_uuid(data: memoryview, position: int) -> tuple[bytes, int]:
     """Read a UUID as its 16 bytes."""
     end = position + UUID_BYTES
     if end > len(data):
-        raise FrameError("a UUID ends behind the frame")
+        raise FrameError("the frame ends within a UUID")
     return bytes(data[position:end]), end
 
 
 def skip_tags(data: memoryview, position: int) -> int:
-    """Find where tagged fields end; their contents are passed over."""
+    """Return the position after tagged fields; their contents are ignored."""
     if not data[position]:
         return position + 1
     count, position = read_varint(data, position)
@@ -147,7 +149,7 @@ def skip_tags(data: memoryview, position: int) -> int:
         _, position = read_varint(data, position)
         size, position = read_varint(data, position)
         if size > len(data) - position:
-            raise FrameError(f"a tagged field of {size} B in {len(data) - position} B")
+            raise FrameError(f"a tagged field has {size} B, but {len(data) - position} B are left")
         position += size
     return position
 

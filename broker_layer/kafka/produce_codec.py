@@ -1,9 +1,9 @@
-"""Produce: requests are read into views of their frame, responses are written in one go.
+"""Codec of Produce: requests become views of their frame, a response is one buffer.
 
-Leaves headers to `kafka.frames`, and judging the batches to `kafka.record_batch`.
+Leaves headers to `kafka.frames`, and checking the batches to `kafka.record_batch`.
 
-Invariants: no byte of a batch is copied here. Versions below `PRODUCE_VERSION_MIN` are read too, so
-that each of their partitions can be answered with an error; what they hold are no batches.
+Invariants: no byte of a batch is copied here. Versions below `PRODUCE_VERSION_MIN` are decoded too,
+so that each of their partitions can be answered with an error; they contain no record batches.
 
 Source: Kafka's message definitions of Produce, versions 0 to 11.
 """
@@ -55,31 +55,31 @@ _ACKS_AT: Final = 1
 _TOPICS_AT: Final = 7
 _NAME_AT: Final = 9
 _ONE: Final = 2
-"""How flexible versions write that an array has one element."""
+"""The count of an array with one element in flexible versions."""
 _NO_TAGS_ANYWHERE: Final = bytes(3)
-"""What is behind the only batch: no tagged fields of its partition, topic and request."""
+"""The bytes after the only batch: no tagged fields of its partition, topic and request."""
 TOPICS_REMEMBERED: Final = 1_024
-"""Topics whose part of an answer is kept encoded."""
+"""Maximum number of topics whose part of an answer is cached in its encoded form."""
 _TOPIC_BYTES_MIN: Final = 2
 _PARTITION_BYTES_MIN: Final = 5
 
 
 class ProducePartition(NamedTuple):
-    """What a request holds for one partition; `records` is a view of the frame."""
+    """The part of a request for one partition; `records` is a view of the frame."""
 
     partition: int
     records: memoryview | None
 
 
 class ProduceTopic(NamedTuple):
-    """What a request holds for one topic."""
+    """The part of a request for one topic."""
 
     name: str
     partitions: list[ProducePartition]
 
 
 class ProduceRequest(NamedTuple):
-    """A whole request."""
+    """A complete request."""
 
     transactional_id: str | None
     acks: int
@@ -111,7 +111,7 @@ def decode_produce(version: int, data: memoryview) -> ProduceRequest:
     try:
         return _decode(version, data)
     except DAMAGED as error:
-        raise FrameError(f"a Produce: {error}") from error
+        raise FrameError(f"a Produce request is damaged: {error}") from error
 
 
 def _decode(version: int, data: memoryview) -> ProduceRequest:
@@ -120,7 +120,7 @@ def _decode(version: int, data: memoryview) -> ProduceRequest:
         return request
     transactional_id, position = None, 0
     if flexible and not data[0]:
-        position = 1  # null, as nearly always
+        position = 1  # null: most requests have no transactional id
     elif version >= PRODUCE_VERSION_MIN:
         transactional_id, position = read_string(data, 0, is_flexible=flexible)
     acks, timeout_ms = _ACKS.unpack_from(data, position)
@@ -134,15 +134,16 @@ def _decode(version: int, data: memoryview) -> ProduceRequest:
         topics.append(topic)
         room -= 1 + len(topic.partitions)
         if room < 0:
-            raise FrameError(f"more than {ELEMENTS_MAX} elements")
+            raise FrameError(f"a Produce request has more than {ELEMENTS_MAX} elements")
     if flexible:
         skip_tags(data, position)
     return ProduceRequest(transactional_id, acks, timeout_ms, topics)
 
 
 def _decode_single(data: memoryview) -> ProduceRequest | None:
-    """Decode what most requests under many partitions are: one batch, outside of transactions. None
-    for any other, which is read field by field.
+    """Decode a request with one batch outside of transactions; return None for any other request.
+
+    With many partitions most requests are of this form. Others are read field by field.
     """
     length = data[_NAME_AT - 1]
     if data[0] or data[_TOPICS_AT] != _ONE or not 1 < length < VARINT_MORE:
@@ -179,7 +180,7 @@ def _read_topic(data: memoryview, position: int, *, flexible: bool) -> tuple[Pro
 def _read_flexible_partitions(
     data: memoryview, position: int, count: int
 ) -> tuple[list[ProducePartition], int]:
-    """Read the array's elements: what most requests are made of, with few calls."""
+    """Read the elements of the array, with few calls: they are most of the work of decoding."""
     partitions = []
     unpack, size = INT32.unpack_from, len(data)
     records: memoryview | None
@@ -193,7 +194,7 @@ def _read_flexible_partitions(
         end = position + length - 1
         if length and end < size:
             records, position = data[position:end], end
-        else:  # null, or a length that is refused there
+        else:  # null, or a length that `read_bytes` refuses
             records, position = read_bytes(data, start, is_flexible=True)
         partitions.append(ProducePartition(partition, records))
         position = position + 1 if not data[position] else skip_tags(data, position)
@@ -207,7 +208,7 @@ def encode_produce_response(
     throttle_time_ms: int = 0,
     node_endpoints: Sequence[NodeEndpoint] = (),
 ) -> bytes:
-    """Encode the body of a response; what its version does not have is left out."""
+    """Encode the body of a response; fields that the version lacks are left out."""
     flexible = version >= _FLEXIBLE_FROM
     parts = [count_of(len(topics), is_flexible=flexible)]
     for topic in topics:
@@ -228,8 +229,9 @@ def encode_produce_response(
 def encode_appended(
     version: int, topic: str, partition: int, appended: tuple[int, int, int]
 ) -> bytes:
-    """Encode the body of a response that tells where the only batch of a request is: its base
-    offset, append time and the log's start.
+    """Encode the body of a response for a request with one batch that was appended.
+
+    `appended` is the base offset, the append time in ms and the log start offset.
     """
     if version < _FLEXIBLE_FROM:
         result = ProducePartitionResult(partition, ErrorCode.NONE, *appended)
@@ -248,7 +250,7 @@ _RESULT = struct.Struct(">ihq")
 _RESULT_WITH_TIME = struct.Struct(">ihqq")
 _RESULT_WITH_START = struct.Struct(">ihqqq")
 _PLAIN_END: Final = b"\x01\x00\x00"
-"""In flexible versions: no errors of single records, no message, no tagged fields."""
+"""In flexible versions: no record errors, no message, no tagged fields."""
 
 
 def _encode_partition(version: int, result: ProducePartitionResult) -> bytes:
@@ -271,7 +273,7 @@ def _encode_partition(version: int, result: ProducePartitionResult) -> bytes:
 
 
 _ONLY_RESULT_END: Final = _PLAIN_END + NO_TAGS + INT32.pack(0) + NO_TAGS
-"""Behind the only result: the end of its topic, no throttling, the end of the response."""
+"""The bytes after the only result: end of its topic, no throttling, end of the response."""
 
 
 def refuse_produce(request: ProduceRequest, code: ErrorCode) -> list[ProduceTopicResult]:

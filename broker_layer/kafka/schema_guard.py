@@ -1,14 +1,15 @@
-"""Walks a message by its schema before a library decodes it, so that no count or size lies.
+"""Check of a message against its schema, before kafka-python decodes it.
 
-Leaves decoding to `kafka.messages`. The library trusts what it reads: it shortens a field that
-ends behind the frame, takes null for anything, and reads a varint of a megabyte.
+Leaves decoding to `kafka.messages`. The library does not check what it reads: it shortens a field
+that ends after the frame, accepts null everywhere, and reads a varint of a megabyte.
 
-Format of a schema: Kafka's message definitions (JSON): fields with a type and the versions they
-are in; `[]` before a type makes an array; a type with fields of its own is a structure.
+Format of a schema: Kafka's message definitions (JSON). A field has a type and the versions that
+contain it; `[]` before a type denotes an array; a type with fields is a structure.
 
-Invariants: a count is compared with the bytes left, and arrays of one message have at most
-`ELEMENTS_MAX` elements together; null is only where the schema allows it; what a tagged field of a
-known number says ends where its size does. Bytes behind the message are passed over, as Kafka does.
+Invariants: a count is compared with the remaining bytes, and all arrays of one message together
+have at most `ELEMENTS_MAX` elements; null occurs only where the schema allows it; the content of a
+known tagged field has the size that the field states. Bytes after the message are ignored, as in
+Kafka.
 
 Source: KIP-482, KIP-893.
 """
@@ -22,7 +23,8 @@ from broker_layer.kafka.errors import FrameError
 from broker_layer.kafka.primitives import ELEMENTS_MAX, INT16, INT32, read_varint
 
 TAGGED_COPY_BYTES_MAX: Final = 64 * 1024 * 1024
-"""The library copies the rest of the message for each structure that has tagged fields."""
+"""Maximum number of bytes that the library may copy for tagged fields of one message: it copies the
+rest of the message for each structure that has tagged fields."""
 
 FIXED_BYTES: Final = {
     "bool": 1,
@@ -43,24 +45,25 @@ Schema: TypeAlias = Mapping[str, Json]
 
 @dataclass(slots=True)
 class Room:
-    """What a message may still take."""
+    """The resources that a message may still use."""
 
     elements: int = ELEMENTS_MAX
     tagged_copy_bytes: int = TAGGED_COPY_BYTES_MAX
 
 
 Check = Callable[[memoryview, int, Room], int]
-"""Walks one value from a position; returns the position behind it or raises FrameError."""
+"""Checks one value that begins at a position; returns the position after it or raises FrameError.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """How one value lies in a message."""
+    """Size limits of one value, and its check."""
 
     bytes_min: int
     check: Check
     bytes_fixed: int | None = None
-    """None: it depends on what is read."""
+    """None if the size depends on the content."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +71,11 @@ class _Version:
     number: int
     is_flexible: bool
     is_tag: bool = False
-    """Within a tagged field: there the library reads no tagged fields of a structure."""
+    """Whether this is inside a tagged field: there the library reads no tagged fields."""
 
 
 def guard_of(schema: Schema, version: int) -> Callable[[memoryview], None]:
-    """Make what raises FrameError unless a message of this version begins the bytes given."""
+    """Return a check that raises FrameError unless its bytes begin with a message of a version."""
     is_flexible = _is_in(schema.get("flexibleVersions"), version)
     shape = _structure(_fields(schema), _Version(version, is_flexible))
 
@@ -80,7 +83,7 @@ def guard_of(schema: Schema, version: int) -> Callable[[memoryview], None]:
         try:
             shape.check(data, 0, Room())
         except (IndexError, struct.error) as error:
-            raise FrameError(f"a message ends behind its frame: {error}") from error
+            raise FrameError(f"the frame ends before its message does: {error}") from error
 
     return check
 
@@ -135,7 +138,7 @@ def _fixed(size: int) -> Shape:
     def check(data: memoryview, position: int, room: Room) -> int:
         del room
         if size > len(data) - position:
-            raise FrameError(f"{size} B of fields in {len(data) - position} B")
+            raise FrameError(f"fields need {size} B, but {len(data) - position} B are left")
         return position + size
 
     return Shape(size, check, size)
@@ -167,7 +170,7 @@ def _sized(length: struct.Struct, version: _Version, *, is_nullable: bool) -> Sh
         del room
         size, position = read(data, position)
         if size > len(data) - position:
-            raise FrameError(f"a field of {size} B in {len(data) - position} B")
+            raise FrameError(f"a field has {size} B, but {len(data) - position} B are left")
         return position + max(size, 0)
 
     return Shape(1 if version.is_flexible else length.size, check)
@@ -180,10 +183,10 @@ def _array(element: Shape, version: _Version, *, is_nullable: bool) -> Shape:
     def check(data: memoryview, position: int, room: Room) -> int:
         count, position = read(data, position)
         if count * bytes_min > len(data) - position:
-            raise FrameError(f"{count} elements in {len(data) - position} B")
+            raise FrameError(f"{count} elements do not fit in {len(data) - position} B")
         room.elements -= max(count, 0)
         if room.elements < 0:
-            raise FrameError(f"more than {ELEMENTS_MAX} elements")
+            raise FrameError(f"a message has more than {ELEMENTS_MAX} elements")
         if bytes_fixed is not None:
             return position + max(count, 0) * bytes_fixed
         for _ in range(count):
@@ -206,7 +209,7 @@ def _length_reader(
             (size,) = length.unpack_from(data, position)
             position += length.size
         if size < least:
-            raise FrameError(f"a length of {size}")
+            raise FrameError(f"a length is {size}, which is not allowed")
         return size, position
 
     return read
@@ -231,7 +234,7 @@ def _tags(fields: list[Schema], version: _Version) -> Shape:
         if not data[position]:
             return position + 1
         if version.is_tag:
-            raise FrameError("tagged fields within a tagged field")
+            raise FrameError("a tagged field contains tagged fields")
         room.tagged_copy_bytes -= len(data) - position
         if room.tagged_copy_bytes < 0:
             raise FrameError("too many structures with tagged fields")
@@ -241,9 +244,11 @@ def _tags(fields: list[Schema], version: _Version) -> Shape:
             size, position = read_varint(data, position)
             end = position + size
             if end > len(data):
-                raise FrameError(f"a tagged field of {size} B in {len(data) - position} B")
+                raise FrameError(
+                    f"a tagged field has {size} B, but {len(data) - position} B are left"
+                )
             if number in known and known[number](data[:end], position, room) != end:
-                raise FrameError(f"tagged field {number} is not of {size} B")
+                raise FrameError(f"the content of tagged field {number} does not have {size} B")
             position = end
         return position
 

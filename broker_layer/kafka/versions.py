@@ -1,11 +1,11 @@
-"""The APIs that brokers serve, the versions of each, and from which version on it is flexible.
+"""The APIs that brokers serve: their versions, and the first flexible version of each.
 
 Leaves messages to `kafka.messages`, and the codecs of Produce and Fetch to their modules.
 
-Invariants: every version here can be read and answered by these codecs. Produce is advertised from
-0 on because older librdkafka compresses only then (KAFKA-18659); what it sends in versions below
-`PRODUCE_VERSION_MIN` is answered with an error. Not here: SASL, telemetry, share groups, and
-DescribeTopicPartitions, without which clients ask for Metadata.
+Invariants: the codecs of this package read and answer every version listed here. Produce is
+advertised from version 0 because older librdkafka compresses only then (KAFKA-18659); requests in
+versions below `PRODUCE_VERSION_MIN` are answered with an error. Not served: SASL, telemetry, share
+groups, and DescribeTopicPartitions, without which clients request Metadata.
 
 Source: KIP-35, KIP-482, KIP-511, KIP-896.
 """
@@ -14,13 +14,13 @@ from enum import IntEnum
 from typing import Final, NamedTuple
 
 PRODUCE_VERSION_MIN: Final = 3
-"""The first with record batches of magic 2."""
+"""The first version of Produce with record batches of magic 2."""
 FETCH_TOPIC_ID_VERSION: Final = 13
-"""From here on Fetch names topics by their ids."""
+"""The first version of Fetch that names topics by their ids."""
 
 
 class ApiKey(IntEnum):
-    """The number of an API, by Kafka's name."""
+    """The numbers of the served APIs, under Kafka's names."""
 
     PRODUCE = 0
     FETCH = 1
@@ -63,24 +63,24 @@ class ApiKey(IntEnum):
 
 
 class VersionRange(NamedTuple):
-    """The versions of an API that are served, both ends included."""
+    """The served versions of an API, both ends included."""
 
     min: int
     max: int
     flexible_from: int
-    """The first flexible version, also if it is not served."""
+    """The first flexible version, which need not be served."""
 
     def serves(self, version: int) -> bool:
-        """Tell whether `version` is served."""
+        """Return whether `version` is served."""
         return self.min <= version <= self.max
 
     def is_flexible(self, version: int) -> bool:
-        """Tell whether `version` is flexible."""
+        """Return whether `version` is flexible."""
         return version >= self.flexible_from
 
 
 NEVER: Final = 32767
-"""`flexible_from` of an API without flexible versions: one more than any version."""
+"""`flexible_from` of an API without flexible versions: above every version."""
 
 SERVED: Final[dict[ApiKey, VersionRange]] = {
     ApiKey.PRODUCE: VersionRange(0, 11, 9),
@@ -122,10 +122,10 @@ SERVED: Final[dict[ApiKey, VersionRange]] = {
     ApiKey.CONSUMER_GROUP_HEARTBEAT: VersionRange(0, 1, 0),
     ApiKey.CONSUMER_GROUP_DESCRIBE: VersionRange(0, 1, 0),
 }
-"""What a broker reads and answers."""
+"""The versions that a broker reads and answers."""
 
 ADVERTISED: Final[dict[ApiKey, VersionRange]] = {
     **SERVED,
     ApiKey.ADD_PARTITIONS_TO_TXN: SERVED[ApiKey.ADD_PARTITIONS_TO_TXN]._replace(max=3),
 }
-"""What clients are told: version 4 of AddPartitionsToTxn is for brokers among themselves."""
+"""The versions that clients see: version 4 of AddPartitionsToTxn is only for brokers."""

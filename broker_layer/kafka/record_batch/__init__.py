@@ -1,4 +1,4 @@
-"""Record batches (magic 2): what producers send, the log keeps and consumers get, byte by byte."""
+"""Record batches (magic 2). Logs store them, and consumers get them, as producers sent them."""
 
 from broker_layer.kafka.errors import BatchError, DecompressionTooLargeError
 from broker_layer.kafka.record_batch.checks import (

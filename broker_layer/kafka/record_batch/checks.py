@@ -1,9 +1,9 @@
-"""Judges a batch by its bytes: whole, of magic 2, undamaged, and something a client may send.
+"""Checks of a batch's bytes: it is complete, of magic 2, undamaged, and allowed from a client.
 
-Leaves what depends on a partition (sequence numbers, sizes, times) to whoever appends it.
+Leaves checks that depend on a partition (sequence numbers, sizes, times) to the partition's log.
 
-Source: KIP-98; KAFKA-5194 and what Kafka's log checks of a batch before it appends it; the codes
-are those with which Kafka 4.1 answers.
+Source: KIP-98; KAFKA-5194, and the checks of Kafka's log before an append; the error codes are
+those of Kafka 4.1.
 """
 
 import struct
@@ -27,23 +27,24 @@ from broker_layer.kafka.record_batch.header import (
 from broker_layer.kafka.record_batch.records import RECORD_BYTES_MIN, parse_records
 
 FLAGS_OF_LEADERS: Final = CONTROL_FLAG | DELETE_HORIZON_FLAG
-"""What leaders and coordinators write into batches, and clients do not."""
+"""Attributes that only leaders and coordinators may set."""
 MESSAGE_BYTES_MIN: Final = 14
-"""No batch, and no message of the formats before, has a smaller length."""
+"""Minimum length of a batch, and of a message of the older formats."""
 MAGIC_AT: Final = 16
-"""Where the number of the format is, in all of them."""
+"""Position of the format number, in all formats."""
 RECORDS_MAX: Final = 2**24
-"""In one batch: what is packed is not opened, and may claim to be any number of offsets."""
+"""Maximum number of records in one batch. Compressed records are not opened, so a batch could state
+any number of them."""
 
 _LENGTH = struct.Struct(">i")
 _LENGTH_AT: Final = 8
 
 
 def only_batch(data: memoryview) -> tuple[BatchHeader, memoryview]:
-    """Return the one batch of magic 2 that a client sent for a partition; the beginning of another
-    one behind it does not count. What is whole is no more judged than that.
+    """Return the one batch of magic 2 that a client sent for a partition, and its header.
 
-    Raises BatchError with the code for the client.
+    An incomplete batch after it is ignored. Nothing else of the batch is checked here. Raises
+    BatchError with the code for the client.
     """
     if len(data) >= HEADER_BYTES:
         header = read_header(data)
@@ -51,26 +52,26 @@ def only_batch(data: memoryview) -> tuple[BatchHeader, memoryview]:
             return header, data
     size = _whole_size(data)
     if size is None:
-        raise _refused("no whole record batch")
+        raise _refused("there is no complete record batch")
     if data[MAGIC_AT] != MAGIC:
-        raise _refused(f"record batches are of magic {MAGIC}, not {data[MAGIC_AT]}")
+        raise _refused(f"the record batch has magic {data[MAGIC_AT]}: only {MAGIC} is supported")
     header = read_header(data[:size])
     if _whole_size(data[size:]) is not None:
-        raise _refused("more than one batch")
+        raise _refused("there is more than one batch for the partition")
     return header, data[:size]
 
 
 def _whole_size(data: memoryview) -> int | None:
-    """Return the size of the batch or message that begins `data`, None if its end is missing."""
+    """Return the size of the batch or message at the start of `data`; None if it is incomplete."""
     if len(data) < LENGTH_END:
         return None
     (length,) = _LENGTH.unpack_from(data, _LENGTH_AT)
     if length < MESSAGE_BYTES_MIN:
-        raise BatchError(ErrorCode.CORRUPT_MESSAGE, f"a batch of length {length}")
+        raise BatchError(ErrorCode.CORRUPT_MESSAGE, f"a batch has a length of {length} B")
     if len(data) <= MAGIC_AT:
         return None
     if data[MAGIC_AT] > MAGIC:
-        raise BatchError(ErrorCode.CORRUPT_MESSAGE, f"magic {data[MAGIC_AT]}")
+        raise BatchError(ErrorCode.CORRUPT_MESSAGE, f"magic {data[MAGIC_AT]} is unknown")
     size: int = length + LENGTH_END
     return size if size <= len(data) else None
 
@@ -83,57 +84,62 @@ def check_batch(data: bytes | bytearray | memoryview, header: BatchHeader) -> No
     check_whole(data, header)
     if header.attributes & FLAGS_OF_LEADERS:
         what = "control batches" if header.is_control else "delete horizons"
-        raise _refused(f"a client does not write {what}")
+        raise _refused(f"clients must not write {what}")
     if header.record_count != header.last_offset_delta + 1:
-        raise _refused(f"{header.record_count} records, last is {header.last_offset_delta}")
+        raise _refused(_count_mismatch(header))
     if header.producer_id != NO_PRODUCER_ID:
         if header.producer_id < 0 or header.base_sequence < 0:
-            raise _refused("a producer without a sequence number")
+            raise _refused("the producer id or the sequence number is negative")
         if header.producer_epoch < 0:
-            text = f"producer epoch {header.producer_epoch}"
+            text = f"the producer epoch {header.producer_epoch} is negative"
             raise BatchError(ErrorCode.INVALID_PRODUCER_EPOCH, text)
-    elif header.is_transactional:  # an epoch or a sequence number means nothing: kafkajs writes 0
-        raise _refused("a transaction without a producer")
+    elif header.is_transactional:  # kafkajs writes epoch and sequence 0: they are not checked here
+        raise _refused("a transactional batch has no producer id")
 
 
 def check_whole(data: bytes | bytearray | memoryview, header: BatchHeader) -> None:
     """Check that `data` is exactly the batch of `header`, and undamaged. Raises BatchError."""
     if header.magic != MAGIC:
-        raise _refused(f"record batches are of magic {MAGIC}, not {header.magic}")
+        raise _refused(f"the record batch has magic {header.magic}: only {MAGIC} is supported")
     if header.size_bytes < HEADER_BYTES or header.size_bytes > len(data):
-        text = f"a batch of {header.size_bytes} B in {len(data)} B"
+        text = f"the batch states a size of {header.size_bytes} B and has {len(data)} B"
         raise BatchError(ErrorCode.CORRUPT_MESSAGE, text)
     if header.size_bytes != len(data):
-        raise _refused("more than one batch")
+        raise _refused("there are bytes after the batch")
     if checksum(data) != header.crc:
-        raise BatchError(ErrorCode.CORRUPT_MESSAGE, "the checksum is wrong")
+        raise BatchError(ErrorCode.CORRUPT_MESSAGE, "the checksum of the batch is wrong")
     compression = header.attributes & COMPRESSION_MASK
     if compression > Compression.ZSTD:
-        text = f"compression {compression}"
+        text = f"compression type {compression} is unknown"
         raise BatchError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, text)
     if header.record_count < 1 or header.last_offset_delta < header.record_count - 1:
-        raise _refused(f"{header.record_count} records, last is {header.last_offset_delta}")
+        raise _refused(_count_mismatch(header))
     room = header.size_bytes - HEADER_BYTES
     if not compression and header.record_count * RECORD_BYTES_MIN > room:
-        raise _refused(f"{header.record_count} records in {room} B")
+        raise _refused(f"{header.record_count} records do not fit in {room} B")
     if header.record_count > RECORDS_MAX:
-        raise _refused(f"{header.record_count} records in a batch, more than {RECORDS_MAX}")
+        raise _refused(f"the batch has {header.record_count} records; the limit is {RECORDS_MAX}")
 
 
 def check_keys(
     data: bytes | bytearray | memoryview, header: BatchHeader, *, records_max: int, bytes_max: int
 ) -> None:
-    """Check that every record of the whole batch of `header` has a key.
+    """Check that every record of the complete batch of `header` has a key.
 
-    Raises BatchError: MESSAGE_TOO_LARGE, upon which clients send smaller batches, if there are more
-    than `records_max` records, or more than `bytes_max` bytes of them once they are unpacked.
+    Raises BatchError. The code is MESSAGE_TOO_LARGE, after which clients send smaller batches, if
+    there are more than `records_max` records or more than `bytes_max` decompressed bytes.
     """
     if header.record_count > records_max:
-        text = f"{header.record_count} records in a batch of a compacted topic"
-        raise BatchError(ErrorCode.MESSAGE_TOO_LARGE, f"{text}: at most {records_max}")
+        text = f"the batch has {header.record_count} records; the limit of a compacted topic is"
+        raise BatchError(ErrorCode.MESSAGE_TOO_LARGE, f"{text} {records_max}")
     for number, record in enumerate(parse_records(data, bytes_max=bytes_max)):
         if record.key is None:
-            raise _refused(f"record {number} of the batch has no key, and the topic is compacted")
+            raise _refused(f"record {number} of the batch has no key, but the topic is compacted")
+
+
+def _count_mismatch(header: BatchHeader) -> str:
+    count, delta = header.record_count, header.last_offset_delta
+    return f"the batch has {count} records, which does not match its last offset delta {delta}"
 
 
 def _refused(text: str) -> BatchError:

@@ -1,13 +1,13 @@
-"""Packs and unpacks the records of a batch in the four ways that Kafka knows.
+"""Compression and decompression of the records of a batch, with Kafka's four codecs.
 
-Leaves what the bytes mean to `record_batch.records`.
+Leaves the layout of the bytes to `record_batch.records`.
 
 Format: gzip (RFC 1952), LZ4 frames, Zstandard frames. Snappy is either one raw block, or Xerial's
-stream: 16 bytes (8 of magic, two versions), then blocks, each behind its big-endian length.
+stream: 16 bytes (8 of magic, two versions), then blocks, each preceded by its big-endian length.
 
-Invariants: what is allocated for the unpacked bytes is never more than `bytes_max`, whatever the
-packed ones claim; damage is a BatchError. LZ4 is written with independent blocks: others are
-refused by the Java client.
+Invariants: at most `bytes_max` bytes are allocated for decompressed records, whatever size the
+compressed bytes state; damage raises BatchError. LZ4 is written with independent blocks, because
+the Java client refuses others.
 
 Source: KIP-31, KIP-57, KIP-110; the LZ4 frame format.
 """
@@ -25,13 +25,14 @@ from broker_layer.kafka.record_batch.header import Compression
 
 DECOMPRESSED_BYTES_AT_FIRST: Final = 64 * 1024
 EXPECTED_RATIO: Final = 4
-"""What is allocated at first is this many times the packed bytes; then as many times more."""
+"""The first buffer is this many times the size of the compressed bytes; each further buffer is this
+many times larger than the one before."""
 
 XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 XERIAL_HEADER: Final = XERIAL_MAGIC + struct.pack(">ii", 1, 1)
 XERIAL_BLOCK_BYTES: Final = 32 * 1024
 LZ4_HEADER: Final = bytes.fromhex("04224d18 60 40 82")
-"""Magic, independent blocks, of at most 64 KiB, and the checksum of these two bytes."""
+"""Magic, flag of independent blocks, maximum block size of 64 KiB, checksum of these two bytes."""
 LZ4_BLOCK_BYTES: Final = 64 * 1024
 LZ4_END: Final = bytes(4)
 LZ4_STORED_FLAG: Final = 0x8000_0000
@@ -40,13 +41,13 @@ _XERIAL_LENGTH = struct.Struct(">i")
 _LZ4_LENGTH = struct.Struct("<I")
 _GZIP_WINDOW_BITS: Final = 16 + zlib.MAX_WBITS
 _OUTPUT_IS_FULL: Final = "failed to write whole buffer"
-"""What cramjam says of a stream that does not fit; a unit test holds it to that."""
+"""cramjam's error text for a stream that does not fit in its buffer; a unit test checks it."""
 
 Unpack = Callable[[memoryview, bytearray], int]
 
 
 def compress(kind: Compression, data: bytes) -> bytes:
-    """Pack the records of a batch."""
+    """Compress the records of a batch."""
     match kind:
         case Compression.NONE:
             return data
@@ -62,9 +63,9 @@ def compress(kind: Compression, data: bytes) -> bytes:
 
 
 def decompress(kind: Compression, data: memoryview, bytes_max: int) -> memoryview:
-    """Unpack the records of a batch into at most `bytes_max` bytes.
+    """Decompress the records of a batch into at most `bytes_max` bytes.
 
-    Raises DecompressionTooLargeError if they are more, BatchError if they are damaged.
+    Raises DecompressionTooLargeError if there are more, BatchError if they are damaged.
     """
     match kind:
         case Compression.NONE:
@@ -98,7 +99,7 @@ def _lz4_block(block: bytes) -> bytes:
 
 
 def _damaged(kind: Compression, error: Exception | str) -> BatchError:
-    return BatchError(ErrorCode.CORRUPT_MESSAGE, f"{kind.name.lower()} records: {error}")
+    return BatchError(ErrorCode.CORRUPT_MESSAGE, f"damaged {kind.name.lower()} records: {error}")
 
 
 def _grow(unpack: Unpack, data: memoryview, bytes_max: int) -> memoryview:
@@ -110,7 +111,7 @@ def _grow(unpack: Unpack, data: memoryview, bytes_max: int) -> memoryview:
             return memoryview(output)[: unpack(data, output)]
         except cramjam.DecompressionError as error:
             if _OUTPUT_IS_FULL not in str(error):
-                raise BatchError(ErrorCode.CORRUPT_MESSAGE, f"records: {error}") from error
+                raise BatchError(ErrorCode.CORRUPT_MESSAGE, f"damaged records: {error}") from error
         if size == bytes_max:
             raise DecompressionTooLargeError(bytes_max)
         size *= EXPECTED_RATIO
@@ -119,13 +120,13 @@ def _grow(unpack: Unpack, data: memoryview, bytes_max: int) -> memoryview:
 def _gunzip(data: memoryview, bytes_max: int) -> bytes:
     unpacker = zlib.decompressobj(wbits=_GZIP_WINDOW_BITS)
     try:
-        output = unpacker.decompress(data, bytes_max + 1)  # 0 would mean: no bound
+        output = unpacker.decompress(data, bytes_max + 1)  # 0 would mean no limit
     except zlib.error as error:
         raise _damaged(Compression.GZIP, error) from error
     if len(output) > bytes_max:
         raise DecompressionTooLargeError(bytes_max)
     if not unpacker.eof or unpacker.unused_data:
-        raise _damaged(Compression.GZIP, "not one whole stream")
+        raise _damaged(Compression.GZIP, "they are not exactly one complete stream")
     return output
 
 
@@ -136,14 +137,14 @@ def _unsnap(data: memoryview, bytes_max: int) -> bytes:
     room = bytes_max
     start = len(XERIAL_HEADER)
     if len(data) < start:
-        raise _damaged(Compression.SNAPPY, "the stream ends within its header")
+        raise _damaged(Compression.SNAPPY, "the stream is shorter than its header")
     while start < len(data):
         if len(data) - start < _XERIAL_LENGTH.size:
             raise _damaged(Compression.SNAPPY, "a block ends within its length")
         (length,) = _XERIAL_LENGTH.unpack_from(data, start)
         start += _XERIAL_LENGTH.size
         if not 0 < length <= len(data) - start:
-            raise _damaged(Compression.SNAPPY, f"a block of {length} B")
+            raise _damaged(Compression.SNAPPY, f"a block has an invalid length of {length} B")
         block = _unsnap_block(data[start : start + length], room)
         output.append(block)
         room -= len(block)
@@ -158,7 +159,7 @@ def _unsnap_block(block: memoryview, bytes_max: int) -> bytes:
             raise DecompressionTooLargeError(bytes_max)
         output = bytearray(size)
         if cramjam.snappy.decompress_raw_into(block, output) != size:
-            raise _damaged(Compression.SNAPPY, "a block is shorter than it says")
+            raise _damaged(Compression.SNAPPY, "a block is shorter than its stated size")
     except cramjam.DecompressionError as error:
         raise _damaged(Compression.SNAPPY, error) from error
     return bytes(output)

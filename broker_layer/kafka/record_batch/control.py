@@ -1,6 +1,6 @@
 """Control batches: the markers that end a producer's transaction in a partition.
 
-Leaves who writes them, and when, to the coordinator of transactions.
+Leaves the decision to write them to the transaction coordinator.
 
 Format of the one record, big-endian: key = version i16 (0), kind i16; value = version i16 (0),
 coordinator epoch i32.
@@ -24,7 +24,7 @@ _VALUE = struct.Struct(">hi")
 
 
 class ControlKind(IntEnum):
-    """How the transaction ended."""
+    """The outcome of a transaction."""
 
     ABORT = 0
     COMMIT = 1
@@ -37,29 +37,29 @@ def build_control_batch(
     coordinator_epoch: int,
     timestamp_ms: int,
 ) -> bytearray:
-    """Build the marker of a transaction's end; its place is yet to be written (`place`)."""
+    """Build the marker that ends a transaction; `place` sets its offset and leader epoch."""
     record = Record(0, timestamp_ms, _KEY.pack(0, kind), _VALUE.pack(0, coordinator_epoch))
     producer = Producer(producer_id, producer_epoch)
     return build_batch([record], producer=producer, is_transactional=True, is_control=True)
 
 
 def read_control(data: bytes | bytearray | memoryview) -> tuple[ControlKind, int]:
-    """Read how the transaction ended, and the epoch of the coordinator that says so.
+    """Read the outcome of a transaction, and the epoch of the coordinator that decided it.
 
-    Raises BatchError if it is no marker of a transaction.
+    Raises BatchError if the batch is not the marker of a transaction.
     """
     header = read_header(data)
     if not header.is_control or header.compression != Compression.NONE:
-        raise _damaged("not a control batch")
+        raise _damaged("the batch is not a control batch")
     record = next(parse_records(data, bytes_max=CONTROL_RECORD_BYTES_MAX), None)
     if record is None or record.key is None or record.value is None:
-        raise _damaged("a control record without key or value")
+        raise _damaged("a control record has no key or no value")
     if len(record.key) < _KEY.size or len(record.value) < _VALUE.size:
-        raise _damaged("a short control record")
+        raise _damaged("the key or value of a control record is too short")
     _, kind = _KEY.unpack_from(record.key)
     _, coordinator_epoch = _VALUE.unpack_from(record.value)
     if kind not in (ControlKind.ABORT, ControlKind.COMMIT):
-        raise _damaged(f"control record of kind {kind}")
+        raise _damaged(f"the kind {kind} of a control record is unknown")
     return ControlKind(kind), coordinator_epoch
 
 

@@ -1,6 +1,6 @@
-"""The header of a record batch: reading it, and what a leader writes into it.
+"""The header of a record batch: reading it, and writing the fields that a leader sets.
 
-Leaves the records behind the header to `record_batch.records`, and judging it to
+Leaves the records after the header to `record_batch.records`, and checking it to
 `record_batch.checks`.
 
 Format (magic 2), big-endian:
@@ -8,7 +8,7 @@ Format (magic 2), big-endian:
 | offset | size | field |
 |---|---|---|
 | 0 | 8 | base offset |
-| 8 | 4 | bytes behind this field |
+| 8 | 4 | bytes after this field |
 | 12 | 4 | leader epoch |
 | 16 | 1 | magic |
 | 17 | 4 | CRC-32C of everything from offset 21 on |
@@ -22,8 +22,8 @@ Format (magic 2), big-endian:
 | 57 | 4 | count of records |
 | 61 | | records |
 
-Invariants: base offset and leader epoch lie before what the CRC covers: a leader places a batch
-without reading it.
+Invariant: base offset and leader epoch are before the bytes that the CRC covers, so a leader sets
+them without computing the CRC.
 
 Source: Kafka's protocol guide, "Record Batch"; KIP-98.
 """
@@ -39,10 +39,10 @@ from broker_layer.kafka.errors import BatchError
 
 HEADER_BYTES: Final = 61
 LENGTH_END: Final = 12
-"""The batch's length counts what is behind itself."""
+"""End of the length field; the length counts the bytes after it."""
 CRC_START: Final = 17
 CHECKED_START: Final = 21
-"""Where that begins which the CRC covers."""
+"""Start of the bytes that the CRC covers."""
 MAGIC: Final = 2
 NO_PRODUCER_ID: Final = -1
 NO_PRODUCER_EPOCH: Final = -1
@@ -55,7 +55,7 @@ APPEND_TIME_FLAG: Final = 0x08
 TRANSACTIONAL_FLAG: Final = 0x10
 CONTROL_FLAG: Final = 0x20
 DELETE_HORIZON_FLAG: Final = 0x40
-"""The first timestamp is the time from which a compacted tombstone may go (KIP-534)."""
+"""The first timestamp is the time from which compaction may remove tombstones (KIP-534)."""
 
 HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 assert HEADER.size == HEADER_BYTES
@@ -71,7 +71,7 @@ _MAX_TIMESTAMP_START: Final = 35
 
 
 class Compression(IntEnum):
-    """How the records of a batch are packed."""
+    """The compression of a batch's records."""
 
     NONE = 0
     GZIP = 1
@@ -81,11 +81,11 @@ class Compression(IntEnum):
 
 
 class BatchHeader(NamedTuple):
-    """A batch without its records; immutable. A tuple, for one is made for every batch."""
+    """The header of a batch; immutable. A tuple, because one is created for every batch."""
 
     base_offset: int
     size_bytes: int
-    """Of the whole batch, header included."""
+    """Size of the complete batch, header included."""
     leader_epoch: int
     magic: int
     crc: int
@@ -110,22 +110,23 @@ class BatchHeader(NamedTuple):
 
     @property
     def last_sequence(self) -> int:
-        """The sequence number of the last record: they wrap to 0 behind 2^31 - 1."""
+        """The sequence number of the last record; 0 follows 2^31 - 1."""
         if self.base_sequence == NO_SEQUENCE:
             return NO_SEQUENCE
         return (self.base_sequence + self.last_offset_delta) % SEQUENCE_MODULUS
 
     @property
     def compression(self) -> Compression:
-        """How the records are packed. Raises BatchError if that is none of Kafka's ways."""
+        """The compression of the records. Raises BatchError if its number is unknown."""
         number = self.attributes & COMPRESSION_MASK
         if number > Compression.ZSTD:
-            raise BatchError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"compression {number}")
+            text = f"compression type {number} is unknown"
+            raise BatchError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, text)
         return Compression(number)
 
     @property
     def is_transactional(self) -> bool:
-        """Whether the batch belongs to a transaction (also the marker that ends one)."""
+        """Whether the batch belongs to a transaction; true also for the marker that ends one."""
         return self.attributes & TRANSACTIONAL_FLAG != 0
 
     @property
@@ -135,17 +136,17 @@ class BatchHeader(NamedTuple):
 
     @property
     def uses_append_time(self) -> bool:
-        """Whether the greatest timestamp, the leader's, counts for every record."""
+        """Whether the greatest timestamp, set by the leader, is the time of every record."""
         return self.attributes & APPEND_TIME_FLAG != 0
 
     @property
     def has_producer(self) -> bool:
-        """Whether an idempotent producer wrote it."""
+        """Whether an idempotent producer wrote the batch."""
         return self.producer_id != NO_PRODUCER_ID
 
 
 def read_header(data: bytes | bytearray | memoryview, start: int = 0) -> BatchHeader:
-    """Read the header of the batch that begins at `start`; nothing is judged but that it fits.
+    """Read the header of the batch that begins at `start`; its fields are not checked.
 
     Raises BatchError (CORRUPT_MESSAGE) if there are too few bytes for a header.
     """
@@ -156,7 +157,7 @@ def read_header(data: bytes | bytearray | memoryview, start: int = 0) -> BatchHe
 
 
 def read_last_offset(data: bytes | bytearray | memoryview) -> int:
-    """Return the offset of a batch's last record, without looking at the rest of its header.
+    """Return the offset of a batch's last record, without reading the rest of its header.
 
     Raises BatchError (CORRUPT_MESSAGE) if there are too few bytes for a header.
     """
@@ -167,13 +168,13 @@ def read_last_offset(data: bytes | bytearray | memoryview) -> int:
 
 
 def place(data: bytearray | memoryview, base_offset: int, leader_epoch: int) -> None:
-    """Write into a batch where in the log it is, and by whose decision. The CRC stays right."""
+    """Write the base offset and the leader epoch into a batch. The CRC stays valid."""
     _OFFSET.pack_into(data, 0, base_offset)
     _EPOCH.pack_into(data, _EPOCH_START, leader_epoch)
 
 
 def stamp(data: bytearray | memoryview, timestamp_ms: int) -> None:
-    """Make `timestamp_ms` the time of every record of a whole batch (LogAppendTime); a new CRC."""
+    """Set the time of every record of a complete batch (LogAppendTime), and write a new CRC."""
     (attributes,) = _ATTRIBUTES.unpack_from(data, _ATTRIBUTES_START)
     _ATTRIBUTES.pack_into(data, _ATTRIBUTES_START, attributes | APPEND_TIME_FLAG)
     _OFFSET.pack_into(data, _MAX_TIMESTAMP_START, timestamp_ms)
@@ -181,7 +182,7 @@ def stamp(data: bytearray | memoryview, timestamp_ms: int) -> None:
 
 
 def without_append_time(data: bytes | bytearray | memoryview) -> bytearray:
-    """Return a copy of a whole batch whose records keep their own times; a new CRC."""
+    """Return a copy of a complete batch in which records keep their own times, with a new CRC."""
     copy = bytearray(data)
     (attributes,) = _ATTRIBUTES.unpack_from(copy, _ATTRIBUTES_START)
     _ATTRIBUTES.pack_into(copy, _ATTRIBUTES_START, attributes & ~APPEND_TIME_FLAG)
@@ -195,6 +196,6 @@ def seal(data: bytearray | memoryview) -> None:
 
 
 def checksum(data: bytes | bytearray | memoryview) -> int:
-    """Compute the CRC-32C that belongs into a whole batch."""
+    """Return the CRC-32C of a complete batch."""
     view = data if isinstance(data, memoryview) else memoryview(data)
     return crc32c.crc32c(view[CHECKED_START:])

@@ -1,12 +1,12 @@
-"""The records of a batch: building a whole batch, and parsing the records of one.
+"""The records of a batch: building a complete batch, and parsing the records of one.
 
-Leaves the header's layout to `record_batch.header`, and packing to `record_batch.compression`.
+Leaves the header's layout to `record_batch.header`, and compression to `record_batch.compression`.
 
 Format of a record; a varint is zigzag-coded, 7 bits a byte, lowest first:
 
 | size | field |
 |---|---|
-| varint | bytes behind this field |
+| varint | bytes after this field |
 | 1 | attributes, unused |
 | varint | timestamp - first timestamp |
 | varint | offset - base offset |
@@ -14,8 +14,8 @@ Format of a record; a varint is zigzag-coded, 7 bits a byte, lowest first:
 | varint, bytes | value, length -1 for none |
 | varint | count of headers; each is key (UTF-8) and value as above |
 
-Invariants: nothing is read behind the end of a record, nor more records than the header counts;
-counts and lengths are compared with the bytes left before anything is made of them.
+Invariants: nothing is read after the end of a record, nor more records than the header counts;
+counts and lengths are compared with the remaining bytes before they are used.
 
 Source: Kafka's protocol guide, "Record".
 """
@@ -53,7 +53,7 @@ _TIMESTAMP_MAX: Final = 2**63 - 1
 
 
 class Record(NamedTuple):
-    """One record as a consumer sees it. A tuple, for one is made for every record."""
+    """One record as a consumer sees it. A tuple, because one is created for every record."""
 
     offset: int
     timestamp_ms: int
@@ -64,7 +64,7 @@ class Record(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Producer:
-    """Who wrote a batch, and which of its batches it is."""
+    """The producer of a batch, and the batch's first sequence number."""
 
     producer_id: int = NO_PRODUCER_ID
     epoch: int = NO_PRODUCER_EPOCH
@@ -115,18 +115,18 @@ def build_batch(
 
 
 def parse_records(data: bytes | bytearray | memoryview, *, bytes_max: int) -> Iterator[Record]:
-    """Parse the records of the whole batch that begins `data`.
+    """Parse the records of the complete batch at the start of `data`.
 
-    At most `bytes_max` bytes are held for unpacked records. Raises BatchError if they are damaged,
-    DecompressionTooLargeError if they are more.
+    At most `bytes_max` bytes are allocated for decompressed records. Raises
+    DecompressionTooLargeError if there are more, BatchError if they are damaged.
     """
     header = read_header(data)
     if header.magic != MAGIC or not HEADER_BYTES <= header.size_bytes <= len(data):
-        raise BatchError(ErrorCode.CORRUPT_MESSAGE, "not a whole batch of magic 2")
+        raise BatchError(ErrorCode.CORRUPT_MESSAGE, "it is not a complete batch of magic 2")
     packed = memoryview(data)[HEADER_BYTES : header.size_bytes]
     unpacked = decompress(header.compression, packed, bytes_max)
     if not 0 <= header.record_count <= len(unpacked) // RECORD_BYTES_MIN:
-        raise _damaged(f"{header.record_count} records in {len(unpacked)} B")
+        raise _damaged(f"{header.record_count} records do not fit in {len(unpacked)} B")
     return _parse_all(unpacked, header)
 
 
@@ -136,11 +136,11 @@ def _parse_all(data: memoryview, header: BatchHeader) -> Iterator[Record]:
         length, position = _read_varint(data, position)
         end = position + length
         if length < RECORD_BYTES_MIN - 1 or end > len(data):
-            raise _damaged(f"a record of {length} B")
+            raise _damaged(f"a record has an invalid length of {length} B")
         yield _parse_record(data[position:end], header)
         position = end
     if position != len(data):
-        raise _damaged("bytes behind the last record")
+        raise _damaged("there are bytes after the last record")
 
 
 def _parse_record(data: memoryview, header: BatchHeader) -> Record:
@@ -150,35 +150,35 @@ def _parse_record(data: memoryview, header: BatchHeader) -> Record:
     value, position = _read_bytes(data, position)
     count, position = _read_varint(data, position)
     if not 0 <= count <= (len(data) - position) // HEADER_ENTRY_BYTES_MIN:
-        raise _damaged(f"{count} headers")
+        raise _damaged(f"{count} headers do not fit in the record")
     headers = []
     for _ in range(count):
         name, position = _read_bytes(data, position)
         content, position = _read_bytes(data, position)
         headers.append((_header_name(name), content))
     if position != len(data):
-        raise _damaged("bytes behind the last header")
+        raise _damaged("there are bytes after the last header")
     if not 0 <= offset_delta <= header.last_offset_delta:
-        raise _damaged(f"offset {offset_delta} behind the base")
+        raise _damaged(f"offset delta {offset_delta} is outside of the batch")
     timestamp = header.first_timestamp_ms + timestamp_delta
     if header.uses_append_time:
         timestamp = header.max_timestamp_ms
     if not _TIMESTAMP_MIN <= timestamp <= _TIMESTAMP_MAX:
-        raise _damaged("a timestamp beyond 64 bits")
+        raise _damaged("a timestamp exceeds 64 bits")
     return Record(header.base_offset + offset_delta, timestamp, key, value, tuple(headers))
 
 
 def _damaged(text: str) -> BatchError:
-    return BatchError(ErrorCode.CORRUPT_MESSAGE, f"records: {text}")
+    return BatchError(ErrorCode.CORRUPT_MESSAGE, f"damaged records: {text}")
 
 
 def _header_name(name: bytes | None) -> str:
     if name is None:
-        raise _damaged("a header without a name")
+        raise _damaged("a header has no name")
     try:
         return name.decode()
     except UnicodeDecodeError as error:
-        raise _damaged("a header's name is not UTF-8") from error
+        raise _damaged("the name of a header is not UTF-8") from error
 
 
 def _read_varint(data: memoryview, position: int) -> tuple[int, int]:
@@ -190,7 +190,7 @@ def _read_varint(data: memoryview, position: int) -> tuple[int, int]:
             if value >> VARINT_BITS_MAX:
                 break
             return (value >> 1) ^ -(value & 1), position + shift // 7
-    raise _damaged("a number that does not end")
+    raise _damaged("a varint has no end, or more than 64 bits")
 
 
 def _read_bytes(data: memoryview, position: int) -> tuple[bytes | None, int]:
@@ -199,7 +199,7 @@ def _read_bytes(data: memoryview, position: int) -> tuple[bytes | None, int]:
         return None, position
     end = position + length
     if length < 0 or end > len(data):
-        raise _damaged(f"a field of {length} B")
+        raise _damaged(f"a field has an invalid length of {length} B")
     return bytes(data[position:end]), end
 
 

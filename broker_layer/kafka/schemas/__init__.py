@@ -1,1 +1,1 @@
-"""Schemas of messages that kafka-python lacks, in the form in which it reads its own."""
+"""Schemas of messages that kafka-python lacks, in the format of kafka-python's own schemas."""
