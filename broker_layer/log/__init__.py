@@ -1,3 +1,1 @@
-"""One partition's log, and a coordinator's state: chains of ledgers, and what their leader knows of
-them.
-"""
+"""Logs of partitions and states of coordinators: chains of ledgers, and their leader's state."""

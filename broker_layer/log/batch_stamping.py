@@ -1,8 +1,8 @@
-"""Makes the entry of a batch: its bytes with the offset and the epoch that its leader gives it.
+"""The entry of a batch: the batch's bytes with the offset and the epoch that its leader sets.
 
 Leaves the layout to `kafka.record_batch`.
 
-Invariant: what a producer sent is copied once, and is not changed.
+Invariant: the producer's bytes are copied once, and are not changed.
 """
 
 import struct
@@ -12,7 +12,7 @@ from broker_layer.kafka.record_batch import BatchHeader, read_header, stamp
 from broker_layer.kafka.record_batch.header import LENGTH_END
 
 _PLACE: Final = struct.Struct(">qii")
-"""Base offset, bytes behind the length, leader epoch."""
+"""Base offset, bytes after the length field, leader epoch."""
 _MAGIC_START: Final = 16
 NO_TIMESTAMP: Final = -1
 
@@ -24,8 +24,10 @@ def placed(
     leader_epoch: int,
     append_time_ms: int,
 ) -> tuple[BatchHeader, bytes]:
-    """Return the bytes of a batch at its place in the log, and its header, of which offset and
-    epoch are of no account; unless `append_time_ms` is NO_TIMESTAMP, its records get that time.
+    """Return the header and the bytes of a batch with its base offset and leader epoch.
+
+    The offset and the epoch in the returned header are not valid. Unless `append_time_ms` is
+    NO_TIMESTAMP, the records get that time.
     """
     place = _PLACE.pack(base_offset, header.size_bytes - LENGTH_END, leader_epoch)
     parts = (place, memoryview(data)[_MAGIC_START:])

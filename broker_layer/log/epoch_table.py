@@ -1,10 +1,10 @@
-"""Answers up to which offset each leader epoch of a partition wrote.
+"""Table of a partition's leader epochs: where each began and ended in the log.
 
 Leaves the authoritative list of leaderships to `metadata.topics.partition`.
 
-Invariants: epochs rise strictly, start offsets never fall. At most EPOCHS_MAX entries: beyond, the
-leaderships without records are left out, which changes no end offset, and then the oldest, which
-answers for them as retention does.
+Invariants: epochs rise strictly; start offsets never fall. The table has at most EPOCHS_MAX
+entries. Beyond that, leaderships without records are removed first, which changes no end offset;
+then the oldest are removed, which has the same effect as retention.
 
 Source: KIP-101, KIP-320 (OffsetForLeaderEpoch).
 """
@@ -22,20 +22,20 @@ NO_OFFSET: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class EpochTable:
-    """Where each leader epoch of a log began; immutable."""
+    """The start offset of each leader epoch of a log; immutable."""
 
     starts: tuple[EpochStart, ...] = ()
 
     @classmethod
     def of(cls, starts: Iterable[EpochStart]) -> Self:
-        """Return the table of leaderships given in order."""
+        """Return the table of `starts`, which must be in order."""
         table = cls(_bounded(tuple(starts)))
         assert table.is_ordered
         return table
 
     @property
     def is_ordered(self) -> bool:
-        """Whether this is a table: epochs rise, offsets never fall."""
+        """Whether epochs rise strictly and start offsets never fall."""
         return all(
             before.epoch < after.epoch and before.start_offset <= after.start_offset
             for before, after in zip(self.starts, self.starts[1:], strict=False)
@@ -47,10 +47,10 @@ class EpochTable:
         return self.starts[-1].epoch if self.starts else NO_EPOCH
 
     def with_start(self, epoch: int, start_offset: int) -> Self:
-        """Return the table with a leadership that begins at the end of the log.
+        """Return the table with a new leadership that begins at the end of the log.
 
-        What began above that end (the log was cut, in an unclean recovery) or has no lower epoch is
-        overruled.
+        Entries are removed if they start above that end, because an unclean recovery cut the log,
+        or if their epoch is not lower.
         """
         kept = tuple(
             start
@@ -60,8 +60,9 @@ class EpochTable:
         return type(self)(_bounded((*kept, EpochStart(epoch, start_offset))))
 
     def without_below(self, log_start_offset: int) -> Self:
-        """Return the table of a log that begins at an offset: of the epochs that began at or below
-        it the newest stays, as if it had begun there.
+        """Return the table of a log that begins at `log_start_offset`.
+
+        Of the epochs that began at or below it, only the newest stays, with that offset as start.
         """
         above = [start for start in self.starts if start.start_offset > log_start_offset]
         below = len(self.starts) - len(above)
@@ -71,11 +72,11 @@ class EpochTable:
         return type(self)((first, *above))
 
     def end_of_epoch(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """Return (epoch, end offset) of the newest leadership that is not above `epoch`: where the
-        next one began, or the log's end.
+        """Return (epoch, end offset) of the newest leadership that is not above `epoch`.
 
-        Of an epoch below all that are known it is where the first one of those began. Of an epoch
-        above all, or none, nothing is known: (NO_EPOCH, NO_OFFSET).
+        The end offset is the start of the next leadership, or the log's end. An epoch below all
+        known ones ends at the start of the first known one. For NO_EPOCH, an epoch above all known
+        ones, or an empty table the result is (NO_EPOCH, NO_OFFSET).
         """
         if epoch == NO_EPOCH or epoch > self.latest_epoch or not self.starts:
             return NO_EPOCH, NO_OFFSET

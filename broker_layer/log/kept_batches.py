@@ -1,10 +1,10 @@
-"""Holds the batches of one log that were read and not returned yet, for whoever reads on there.
+"""Batches of one log that were read ahead and not returned yet.
 
-Leaves reading them to `log_reading`, and reading more of them early to `read_ahead`.
+Leaves reading them to `log_reading`, and reading ahead to `read_ahead`.
 
-Invariants: batches are in the order of their offsets, and none ends below `next_offset`; none is
-given that has a record at or above the reader's limit; the buffer that batches were received in
-counts in full until the last of them was given.
+Invariants: batches are in the order of their offsets, and none ends below `next_offset`; a batch
+with a record at or above the reader's limit is not returned; the buffer in which batches were
+received counts in full until the last of them is returned.
 """
 
 from collections import deque
@@ -18,7 +18,7 @@ Batch = bytes | memoryview
 
 
 class ReadBatch(NamedTuple):
-    """A record batch, and the entry that it is. A tuple, for one is made for each batch read."""
+    """A record batch, and its entry. A tuple, because one is created for each batch read."""
 
     last_offset: int
     ledger_id: LedgerId
@@ -28,8 +28,9 @@ class ReadBatch(NamedTuple):
 
 @dataclass(slots=True)
 class Answer:
-    """What one read returns: whole batches below `limit`, and no more bytes than `bytes_max`, save
-    that with `at_least_one` the first is returned whatever its size.
+    """Result of one read: complete batches below `limit`, at most `bytes_max` bytes in total.
+
+    With `at_least_one`, the first batch is returned whatever its size.
     """
 
     limit: int
@@ -39,35 +40,35 @@ class Answer:
     size: int = 0
     newest: ReadBatch | None = None
     is_ended: bool = False
-    """Whether the next batch is one that is not to be returned."""
+    """Whether the next batch must not be returned by this read."""
 
     @property
     def has_room(self) -> bool:
-        """Tell whether the next batch would fit too, if it is as large as the others."""
+        """Whether the next batch would fit too, if it has the average size of the others."""
         count = len(self.batches)
         return not self.is_ended and (not count or self.size + self.size / count <= self.bytes_max)
 
 
 class KeptBatches:
-    """The batches from one offset on; empty at first."""
+    """Consecutive batches from one offset on; empty at first."""
 
     __slots__ = ("_batches", "_frees", "next_offset", "read_offset", "size")
 
     def __init__(self, offset: int) -> None:
         self.next_offset = offset
-        """Where the next read goes on."""
+        """The offset where the next read continues."""
         self.read_offset = offset
-        """Behind what was read so far."""
+        """The offset after the last batch that was read."""
         self.size = 0
-        """The bytes of all buffers that are held for what is kept."""
+        """Bytes of all buffers that contain kept batches."""
         self._batches: deque[ReadBatch] = deque()
-        self._frees: deque[int] = deque()  # of each batch: the bytes that go with it
+        self._frees: deque[int] = deque()  # for each batch: the bytes freed when it is returned
 
     def __len__(self) -> int:
         return len(self._batches)
 
     def put(self, offset: int, piece: Sequence[ReadBatch]) -> None:
-        """Keep what was read from an offset on; nothing of it if that is not `read_offset` now."""
+        """Keep batches that were read from `offset` on, if that is still `read_offset`."""
         if offset != self.read_offset:
             return
         held: object = None
@@ -83,7 +84,7 @@ class KeptBatches:
             self.read_offset = piece[-1].last_offset + 1
 
     def give(self, answer: Answer) -> None:
-        """Move into an answer what it has room for."""
+        """Move batches into an answer while it has room for them."""
         batches, limit, bytes_max = self._batches, answer.limit, answer.bytes_max
         while batches:
             batch = batches[0]
@@ -100,7 +101,7 @@ class KeptBatches:
             answer.newest = batch
 
     def clear(self) -> None:
-        """Keep nothing any more."""
+        """Drop all batches."""
         self._batches.clear()
         self._frees.clear()
         self.size = 0

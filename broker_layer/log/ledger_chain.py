@@ -1,13 +1,13 @@
-"""Holds one partition's list of ledgers under one leader epoch: claims it, ends what an earlier
-leader left open, adds ledgers, and takes away old ones.
+"""List of one partition's ledgers under one leader epoch.
 
-Leaves what ledgers hold to `topic_log` and `state_log`, the list's bytes to
+Claims the list, recovers the ledger that an earlier leader left open, adds ledgers and deletes old
+ones. Leaves the contents of ledgers to `topic_log` and `state_log`, and the list's format to
 `metadata.topics.partition`.
 
-Invariants: the list changes only by compare-and-set on what this leader read or wrote last, so a
-leader that was replaced can change nothing; a change that was begun is carried through, whether or
-not its caller still waits; an epoch is claimed once; a ledger is listed before anything in it
-counts, and only after its predecessor was closed.
+Invariants: the list changes only by compare-and-set on the version that this leader read or wrote
+last, so a replaced leader can change nothing; a change that was begun is completed, also if its
+caller no longer waits; an epoch is claimed once; entries of a ledger count only after the ledger is
+listed, and it is listed only after its predecessor is closed.
 
 Source: topics design, "What a takeover does"; protocol rules 1.2 and 7.
 """
@@ -50,12 +50,12 @@ log = logging.getLogger(__name__)
 
 
 def deposed(text: str) -> TopicError:
-    """Return the failure of a log that is led elsewhere, or must be taken over again."""
+    """Return the error of a log that another broker leads, or that must be taken over again."""
     return TopicError(ErrorCode.NOT_LEADER_OR_FOLLOWER, text)
 
 
 class LedgerChain:
-    """The ledgers of one partition, as its leader of one epoch holds them."""
+    """The list of one partition's ledgers, as its leader of one epoch changes it."""
 
     def __init__(
         self,
@@ -72,35 +72,36 @@ class LedgerChain:
         self._works: dict[int, object] = {}
         self._abandoning: list[asyncio.Task[None]] = []
         self._older: tuple[tuple[int, int, int], list[Segment]] | None = None
-        """Segments of which chunks, less how many skipped, and those segments."""
+        """Cache of older segments: (first chunk, next chunk, skipped segments) and the segments."""
         self.older_bytes = 0
-        """Bytes of the ledgers that are kept outside of the record, when they were last read."""
+        """Bytes of the ledgers that are listed outside of the record, as of the last read."""
 
     @classmethod
     async def claim(cls, services: LogServices, key: PartitionKey, epoch: int) -> Self:
-        """Take the list for a leader epoch, which must be above every earlier one.
+        """Claim the list for a leader epoch, which must be above every earlier one.
 
-        Raises TopicError FENCED_LEADER_EPOCH if it, or a later one, was claimed before,
-        UNKNOWN_TOPIC_OR_PARTITION if the topic is deleted; MetadataError when the metadata service
+        Raises TopicError FENCED_LEADER_EPOCH if this or a later epoch was claimed before,
+        UNKNOWN_TOPIC_OR_PARTITION if the topic is deleted; MetadataError if the metadata service
         does not answer.
         """
         for _ in range(CLAIM_ATTEMPTS_MAX):
             record, version = await _found(services, key)
             if record.leader_epoch >= epoch:
-                text = f"leader epoch {record.leader_epoch} was claimed before {epoch}"
+                text = f"leader epoch {epoch} is not above the claimed epoch {record.leader_epoch}"
                 raise TopicError(ErrorCode.FENCED_LEADER_EPOCH, text)
             try:
                 held = await services.partitions.compare_and_set(
                     key, record.claimed(epoch), version
                 )
             except VersionConflictError:
-                continue  # the leader of an earlier epoch still changed something
+                continue  # the leader of an earlier epoch changed the list at the same time
             return cls(services, key, epoch, held)
-        raise deposed(f"the list of ledgers did not stand still in {CLAIM_ATTEMPTS_MAX} attempts")
+        raise deposed(f"the list of ledgers changed during each of {CLAIM_ATTEMPTS_MAX} attempts")
 
     async def change(self, transition: Transition) -> PartitionRecord:
-        """Change the list, also if the caller gives up meanwhile. Raises TopicError once another
-        leader has it, MetadataError.
+        """Change the list; the change completes even if the caller is cancelled.
+
+        Raises TopicError if another leader has claimed the list, MetadataError.
         """
         return await self.carried_through(self._change(transition))
 
@@ -113,14 +114,16 @@ class LedgerChain:
             return self.record
 
     async def carried_through(self, work: Coroutine[None, None, Result]) -> Result:
-        """Do something to its end. Were it cut off, what is stored could be newer than what is
-        known here, and the next change would take it for another leader's.
+        """Run `work` to its end, even if the caller is cancelled.
+
+        If a change were cut off, the stored list could be newer than the known one, and the next
+        change would treat it as another leader's.
         """
 
         def note_end(done: asyncio.Task[Result]) -> None:
             del self._works[id(done)]
             if not done.cancelled():
-                done.exception()  # whoever waited may have given up
+                done.exception()  # mark it as retrieved: the caller may no longer wait
 
         task = asyncio.get_running_loop().create_task(work)
         self._works[id(task)] = task
@@ -128,17 +131,18 @@ class LedgerChain:
         return await asyncio.shield(task)
 
     def is_unclean_asked(self, config: LogConfig) -> bool:
-        """Tell whether an operator asked for an unclean leadership, and none has begun since."""
+        """Return whether an operator requested an unclean leadership and none has begun since."""
         asked = config.unclean_since
         begun = self.record.epochs[-1].epoch if self.record.epochs else NO_EPOCH
         return asked is not None and begun < asked <= self.epoch
 
     async def end_last(self, config: LogConfig) -> LedgerInfo | None:
-        """Recover the newest ledger if an earlier leader left it open, and return it as it is
-        closed; None if there is none. The list still shows it open: its end is the caller's.
+        """Recover the newest ledger if an earlier leader left it open; return it closed.
 
-        Raises LedgerError when it cannot be recovered now; with unclean recovery, acknowledged
-        entries are given up where no replica answers (11.6), all of them if an operator asked.
+        Returns None if there is no ledger. The list still shows the ledger open: the caller lists
+        its end. With unclean recovery, acknowledged entries are lost where no replica answers
+        (11.6); all of them if an operator requested it. Raises LedgerError if the ledger cannot be
+        recovered now.
         """
         last = self.record.last_segment
         if last is None:
@@ -152,7 +156,7 @@ class LedgerChain:
         info = await client.recover_ledger_unclean(last.ledger_id, gives_up_all=is_asked)
         if info.given_up:
             log.warning(
-                "ledger %s of %s-%s is given up from entry %s on",
+                "ledger %s of %s-%s is abandoned from entry %s on: later entries are lost",
                 last.ledger_id,
                 self.key.topic_id.hex(),
                 self.key.partition,
@@ -163,9 +167,9 @@ class LedgerChain:
     async def create_writer(self, quorum: Quorum) -> LedgerWriter:
         """Create the next ledger, which is not listed yet.
 
-        In in-sync mode it may begin with fewer replicas than wanted, as long as there are
-        `min_in_sync`. One that comes when the caller has given up is deleted: it is left behind,
-        empty and unlisted, only if this process dies. Raises LedgerError.
+        In in-sync mode it may have fewer replicas than configured, but at least `min_in_sync`. If
+        the caller is cancelled, the ledger is deleted once it is created: it stays, empty and
+        unlisted, only if this process dies. Raises LedgerError.
         """
         creating = asyncio.get_running_loop().create_task(self._create_writer(quorum))
         try:
@@ -198,12 +202,12 @@ class LedgerChain:
                 )
 
     def new_segment(self, ledger_id: LedgerId, base_offset: int) -> Segment:
-        """Return the entry of the list for a ledger that this leader created."""
+        """Return the list's item for a ledger that this leader created."""
         created_ms = self.services.wall_clock_ms()
         return Segment(ledger_id, base_offset, self.epoch, created_ms, None, None, None)
 
     async def segments(self) -> list[Segment]:
-        """Return all ledgers of the list, oldest first, also those kept outside of the record."""
+        """Return all listed ledgers, oldest first, also those listed outside of the record."""
         while self.record.has_chunks:
             record = self.record
             chunks = (record.first_chunk, record.next_chunk, record.skipped)
@@ -213,7 +217,7 @@ class LedgerChain:
                 found = await self.services.partitions.segments(self.key, record)
             except NodeNotFoundError as error:
                 if record is self.record:
-                    raise deposed("another broker has dropped ledgers of this partition") from error
+                    raise deposed("another broker has deleted ledgers of this partition") from error
             else:
                 older = list(found[: len(found) - len(record.segments)])
                 self._older = chunks, older
@@ -223,22 +227,22 @@ class LedgerChain:
         return list(self.record.segments)
 
     async def drop_below(self, log_start_offset: int) -> int:
-        """Delete the ledgers that end at or below an offset, which is the log's start already, and
-        take them from the list; return how many. The newest one always stays.
+        """Delete the ledgers that end at or below an offset, and remove them from the list.
 
-        They are deleted first: should this be cut off, the list still names them, and the next
-        attempt goes by it.
+        The offset must already be the stored start of the log. The newest ledger always stays.
+        Ledgers are deleted before the list changes: if the work is cut off, the list still names
+        them, and the next attempt deletes them. Returns how many ledgers were deleted.
         """
         gone: dict[LedgerId, None] = {}
         while due := await self.carried_through(self._drop(log_start_offset, gone)):
-            for segment in due:  # other changes of the list need not wait for it
+            for segment in due:  # outside of the lock: other changes of the list need not wait
                 with contextlib.suppress(LedgerNotFoundError):
                     await self.services.client.delete_ledger(segment.ledger_id)
                 gone[segment.ledger_id] = None
         return len(gone)
 
     async def _drop(self, log_start_offset: int, gone: Mapping[LedgerId, None]) -> list[Segment]:
-        """Take the ledgers below an offset from the list, or return those that are not gone yet."""
+        """Remove the ledgers below an offset from the list; or return those not deleted yet."""
         partitions = self.services.partitions
         async with self._changing:
             left, dropped = await partitions.without_segments_below(
@@ -251,20 +255,20 @@ class LedgerChain:
             return due
 
     async def abandon(self, writer: LedgerWriter) -> None:
-        """Delete a ledger, as well as can be, which nothing that may yet apply would list."""
+        """Try to delete a ledger that is not listed; no pending change may list it."""
         try:
             await writer.abort()
             await self.services.client.delete_ledger(writer.id)
         except (LedgerError, MetadataError) as error:
-            log.info("ledger %s, which was never used, is left behind: %s", writer.id, error)
+            log.info("ledger %s, which was never used, could not be deleted: %s", writer.id, error)
 
     async def aclose(self) -> None:
-        """Wait until the ledgers are gone that came too late."""
+        """Wait until ledgers that were created too late are deleted."""
         await asyncio.gather(*self._abandoning, return_exceptions=True)
 
     async def _store(self, record: PartitionRecord) -> None:
         try:
-            # What is stored may hold fewer ledgers: older ones are moved to a node of their own.
+            # The stored record may list fewer ledgers: older ones are moved to a separate node.
             self.record, self._version = await self.services.partitions.compare_and_set(
                 self.key, record, self._version
             )
@@ -275,10 +279,11 @@ class LedgerChain:
 
 
 async def _found(services: LogServices, key: PartitionKey) -> tuple[PartitionRecord, Version]:
-    """Read a partition's list of ledgers; make an empty one if its topic is to have one.
+    """Read a partition's list of ledgers; create an empty one if there is none.
 
-    Whether it is, is asked when the list is there: a topic that is deleted later is erased with it,
-    and one that was erased before, unknown to this broker, is found out.
+    Whether the topic still has the partition is checked after the list is created. If the topic is
+    deleted later, its deletion also removes the list. If it was deleted before, the check notices
+    it, and the list is removed here.
     """
     partitions = services.partitions
     record, version = await partitions.get_or_create(key)

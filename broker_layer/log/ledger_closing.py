@@ -1,8 +1,8 @@
-"""Closes a ledger that a log has written, however long the metadata service is away.
+"""Close of a ledger that a log has written; it waits for the metadata service without a limit.
 
-Leaves listing its end to the log.
+Leaves listing the ledger's end to the log.
 
-Invariant: it returns only if the ledger is closed with every entry that was written to it.
+Invariant: `close_ledger` returns only if the ledger is closed with every entry written to it.
 
 Source: protocol rule 6; topics design, "What a takeover does" (rolling).
 """
@@ -26,9 +26,10 @@ log = logging.getLogger(__name__)
 async def close_ledger(
     client: LedgerClient, writer: LedgerWriter, wait_s: float | None = None
 ) -> LedgerInfo:
-    """Close a ledger; return it as it is then. `wait_s` bounds the wait for what is unconfirmed.
+    """Close a ledger; return its closed state. `wait_s` limits the wait for unconfirmed entries.
 
-    Raises TopicError NOT_LEADER_OR_FOLLOWER when it ends elsewhere, or can never be closed here.
+    Raises TopicError NOT_LEADER_OR_FOLLOWER if another broker closed it at another entry, or if it
+    can never be closed here.
     """
     info, pause_s = None, RETRY_FIRST_S
     try:

@@ -1,12 +1,12 @@
-"""Gives a log the ledgers it writes: the first at the first append, the next before the old one is
-full; and takes away what retention lets go.
+"""Ledgers that one log writes: begins them, rolls to the next one, and applies retention.
 
-Leaves the list of ledgers to `ledger_chain`, and what is in them to `log_writing`.
+Leaves the list of ledgers to `ledger_chain`, and their contents to `log_appender`.
 
-The next ledger is created when ROLL_EARLY_SHARE of the old one is written. Batches go to it from
-the moment the old one is full; they count once the old one is closed and one change of the list
-has ended it and named the new one. While that cannot be done the old one grows, by at most
-`growth_bytes_max`: then appends are refused.
+The first ledger is created at the first append. The next one is created when ROLL_EARLY_SHARE of
+the current one is written. Batches go to the next ledger from the moment the old one is full. They
+count once the old ledger is closed and one change of the list has ended it and added the new one.
+While no next ledger can be created, the old one grows by at most `growth_bytes_max`; then appends
+are refused.
 
 Invariants: at most one ledger drains; a ledger's first entry is a state entry; the log's start
 moves before a ledger is deleted.
@@ -39,7 +39,8 @@ from metadata.topics.partition import Segment
 
 ROLL_EARLY_SHARE: Final = 0.9
 PRODUCER_EXPIRATION_MS: Final = 86_400_000
-"""As Kafka's producer.id.expiration.ms."""
+"""Idle time after which a producer's state is dropped; the default of Kafka's
+producer.id.expiration.ms."""
 
 Work = Callable[[], Coroutine[None, None, None]]
 
@@ -47,14 +48,14 @@ log = logging.getLogger(__name__)
 
 
 class RolledLog(Protocol):
-    """The log whose ledgers these are."""
+    """The log that writes these ledgers."""
 
     config: LogConfig
     failure: TopicError | None
 
     @property
     def state(self) -> PartitionState:
-        """Producers, transactions, epochs, index."""
+        """Producers, transactions, epochs and index of the log."""
         ...
 
     @property
@@ -67,19 +68,19 @@ class RolledLog(Protocol):
         ...
 
     def admit_deferred(self) -> None:
-        """Admit what waited for a ledger."""
+        """Admit batches that waited for a ledger."""
         ...
 
     def refuse_deferred(self, error: TopicError) -> None:
-        """Refuse what waited for a ledger."""
+        """Refuse batches that waited for a ledger."""
         ...
 
     def commit(self) -> None:
-        """Commit what counts now."""
+        """Commit the batches that count now."""
         ...
 
     def note_progress(self, ledger: OpenLedger, error: LedgerError | None) -> None:
-        """Take note of what a ledger has confirmed, or of its failure."""
+        """Process newly confirmed entries of a ledger, or its failure."""
         ...
 
     def fail(self, text: str) -> TopicError:
@@ -87,7 +88,7 @@ class RolledLog(Protocol):
         ...
 
     def tell_progress(self) -> None:
-        """Tell that the log's start moved."""
+        """Report that the log's start moved."""
         ...
 
 
@@ -99,11 +100,11 @@ class LogRolling:
         self._chain = chain
         self._last = last
         self.ledger: OpenLedger | None = None
-        """Where batches go now."""
+        """The ledger that new batches go to."""
         self._draining: OpenLedger | None = None
         self._next: LedgerWriter | None = None
         self._next_config = owner.config
-        """The settings when it was created."""
+        """The settings with which `_next` was created."""
         self._is_asked = False
         self._opened_s = 0.0
         self._task: asyncio.Task[None] | None = None
@@ -118,22 +119,22 @@ class LogRolling:
 
     @property
     def in_sync(self) -> tuple[BookieId, ...]:
-        """Those of them that hold every committed entry, as far as is known here."""
+        """The replicas known to store every committed entry."""
         if self.ledger is not None and self.ledger.writer.quorum.is_in_sync:
             return self.ledger.writer.in_sync
         return self.replicas
 
     @property
     def written_bytes(self) -> int:
-        """Bytes of the ledgers whose end the list does not tell yet."""
+        """Bytes of the ledgers whose end is not listed yet."""
         return sum(each.written_bytes for each in (self.ledger, self._draining) if each is not None)
 
     def _measured(self, segment: Segment) -> Segment:
-        """Return an entry of the list, with the bytes of a ledger that is open."""
+        """Return a segment of the list, with the written bytes if its ledger is open."""
         return replace(segment, bytes=self.written_bytes) if segment.is_open else segment
 
     def confirmed_of(self, ledger_id: LedgerId) -> EntryId | None:
-        """Return the last confirmed entry of a ledger that is being written; None for others."""
+        """Return the last confirmed entry of a ledger that is being written; else None."""
         for ledger in (self.ledger, self._draining):
             if ledger is not None and ledger.writer.id == ledger_id:
                 return ledger.writer.last_confirmed
@@ -142,32 +143,35 @@ class LogRolling:
     # -- beginning ledgers -----------------------------------------------------------------------
 
     def want_ledger(self) -> None:
-        """Begin the first ledger, unless that is under way."""
+        """Begin the first ledger, unless it is being begun."""
         if self.ledger is None:
             self._run(self._begin_first)
 
     def ask(self) -> None:
-        """Let another ledger begin soon."""
+        """Request that the log rolls to another ledger soon."""
         self._is_asked = self.ledger is not None
 
     def require_room(self) -> None:
-        """Raise TopicError KAFKA_STORAGE_ERROR, which clients repeat, if the ledger has outgrown
-        its size by as much as it may; another is tried to be begun.
+        """Raise TopicError KAFKA_STORAGE_ERROR, which clients retry, if the ledger is too large.
+
+        Its limit is the segment size plus `growth_bytes_max`. A roll is tried first.
         """
         ledger = self.ledger
         if ledger is None or self._log.failure is not None or not self._is_overgrown(ledger):
             return
         self.look()
         if self.ledger is ledger:
-            text = f"ledger {ledger.writer.id} has {ledger.written_bytes} B, and no other can begin"
-            raise TopicError(ErrorCode.KAFKA_STORAGE_ERROR, text)
+            text = f"ledger {ledger.writer.id} has {ledger.written_bytes} B, which is its limit"
+            raise TopicError(
+                ErrorCode.KAFKA_STORAGE_ERROR, f"{text}, and no next ledger can be created now"
+            )
 
     def _is_overgrown(self, ledger: OpenLedger) -> bool:
         bytes_max = self._log.config.segment_bytes + self._chain.services.growth_bytes_max
         return ledger.written_bytes >= bytes_max
 
     def look(self) -> None:
-        """Begin the next ledger, or go over to it, when it is time."""
+        """Create the next ledger, or roll to it, if it is due."""
         ledger, config = self.ledger, self._log.config
         if ledger is None or not ledger.record_bytes:
             return
@@ -183,7 +187,7 @@ class LogRolling:
             self._go_over(ledger, self._next)
 
     def _is_fit(self, writer: LedgerWriter) -> bool:
-        """Tell whether a ledger that was created early is still one to go over to."""
+        """Return whether a ledger that was created early can still be used."""
         return writer.is_usable and self._next_config.quorum == self._log.config.quorum
 
     def _is_old(self) -> bool:
@@ -201,7 +205,7 @@ class LogRolling:
             self._log.fail(error.text)
         except StoreClosedError as error:
             self._log.fail(str(error))
-        except Exception as error:  # who waits for the ledger must hear of it
+        except Exception as error:  # callers that wait for the ledger must receive the failure
             log.exception("a ledger cannot be begun or ended")
             self._log.fail(f"{type(error).__name__}: {error}")
         finally:
@@ -226,7 +230,7 @@ class LogRolling:
             self._log.refuse_deferred(TopicError(ErrorCode.KAFKA_STORAGE_ERROR, text))
             return
         except (TopicError, asyncio.CancelledError):
-            # It may be listed, where the next leader finds it: it must not be deleted.
+            # The ledger may be listed, and the next leader would find it: it must not be deleted.
             self._aborting.append(asyncio.get_running_loop().create_task(_abort(writer)))
             raise
         self._begin(OpenLedger(writer, segment, is_listed=True))
@@ -249,7 +253,7 @@ class LogRolling:
         try:
             self._next = await self._chain.create_writer(self._next_config.quorum)
         except (LedgerError, MetadataError) as error:
-            log.info("no next ledger yet, the old one grows: %s", error)
+            log.info("no next ledger can be created yet, the current one grows: %s", error)
             await asyncio.sleep(RETRY_MAX_S)
 
     def _go_over(self, old: OpenLedger, writer: LedgerWriter) -> None:
@@ -266,7 +270,7 @@ class LogRolling:
         self._run(finish)
 
     async def _finish(self, old: OpenLedger, new: OpenLedger) -> None:
-        """Close the old ledger; then end it and name the new one in the list, in one change."""
+        """Close the old ledger; then list its end and the new ledger in one change."""
         info = await self._closed(old)
         await self._until_stored(old, info, new)
         new.is_listed = True
@@ -274,7 +278,7 @@ class LogRolling:
         self._log.commit()
 
     async def _closed(self, ledger: OpenLedger, wait_s: float | None = None) -> LedgerInfo:
-        """Close a ledger with all that was written to it. Raises TopicError if that failed."""
+        """Close a ledger with every entry written to it. Raises TopicError if that fails."""
         try:
             return await close_ledger(self._chain.services.client, ledger.writer, wait_s)
         except TopicError as error:
@@ -310,8 +314,9 @@ class LogRolling:
     # -- trimming --------------------------------------------------------------------------------
 
     async def begin_at(self, offset: int) -> None:
-        """Move the log's start up to an offset, with all that goes with it, also if the caller
-        gives up meanwhile. Raises TopicError when that ends the log, MetadataError.
+        """Move the log's start up to an offset; this completes even if the caller is cancelled.
+
+        State below the offset is dropped. Raises TopicError if the log ends, MetadataError.
         """
         if offset > self._chain.record.log_start_offset:
             await self._chain.carried_through(self._begin_at(offset))
@@ -325,7 +330,7 @@ class LogRolling:
         self._log.tell_progress()
 
     async def enforce_retention(self, now_ms: int) -> int:
-        """Let go what is too old or too much; return how many ledgers were deleted."""
+        """Delete ledgers beyond the retention limits; return how many were deleted."""
         config, ledger = self._log.config, self.ledger
         self._log.state.expire_producers(now_ms, PRODUCER_EXPIRATION_MS)
         if ledger is not None and ledger.record_bytes:
@@ -344,12 +349,10 @@ class LogRolling:
     # -- ending ----------------------------------------------------------------------------------
 
     async def end(self, wait_s: float) -> None:
-        """Close the open ledger and list its end, with all that was admitted and is confirmed
-        within a time.
-        """
+        """Close the open ledger and list its end; wait up to `wait_s` for unconfirmed entries."""
         while self._task is not None:
             await asyncio.shield(asyncio.gather(self._task, return_exceptions=True))
-        if self._log.failure is not None:  # what is open may not even be listed
+        if self._log.failure is not None:  # the open ledger may not be listed
             raise self._log.failure
         ledger = self.ledger
         if ledger is not None:
@@ -360,7 +363,7 @@ class LogRolling:
             self._last = info
 
     def abandon(self) -> None:
-        """Stop at once: what was written stays for the next leader to recover."""
+        """Stop at once; the next leader recovers the open ledger."""
         if self._task is not None and self._task is not asyncio.current_task():
             self._task.cancel()
         for writer in (self._next, None if self.ledger is None else self.ledger.writer):
@@ -374,7 +377,7 @@ class LogRolling:
         self._aborting.append(asyncio.get_running_loop().create_task(work))
 
     async def aclose(self) -> None:
-        """Wait until nothing runs any more."""
+        """Wait until every task has ended."""
         tasks = [*self._aborting, *([] if self._task is None else [self._task])]
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._chain.aclose()

@@ -1,14 +1,14 @@
-"""Appends batches to a partition's open ledger, and tells when they are committed.
+"""Appends to one partition's log: admission and commit of batches.
 
-Leaves which ledger that is to `log_rolling`, and what producers and transactions may do to
+Leaves the choice of the ledger to `ledger_roller`, and the rules for producers and transactions to
 `partition_state`.
 
-One record batch is one entry. Its offsets are given when it is admitted, and it is visible once it
-is committed: confirmed by its ledger, which the list of ledgers names.
+One record batch is one entry. A batch gets its offsets when it is admitted. It is visible once it
+is committed: its ledger is listed and has confirmed it.
 
-Invariants: offsets are given in the order of entries; the high watermark never goes back; a batch
-is admitted only into an open ledger with room, and one that must wait keeps its turn; after a
-failure nothing is admitted or committed.
+Invariants: offsets are given in the order of entries; the high watermark never decreases; a batch
+is admitted only into an open ledger with room; batches that wait are admitted in the order in which
+they came; after a failure nothing is admitted or committed.
 
 Source: topics design, "The mapping"; KIP-98.
 """
@@ -44,15 +44,17 @@ Callback = Callable[[], None]
 Batch = bytes | bytearray | memoryview
 
 KEYED_BYTES_MAX: Final = 32 * 1024 * 1024
-"""Of the unpacked records of one batch of a compacted topic: each is looked at for its key."""
+"""Maximum number of decompressed bytes in one batch of a compacted topic, where each record is
+checked for a key."""
 KEYED_RECORDS_MAX: Final = 50_000
-"""Of that batch: nothing else is done meanwhile, and this many take about a tenth of a second."""
+"""Maximum number of records in such a batch. The check blocks the event loop; this many records
+take about 0.1 s."""
 
 log = logging.getLogger(__name__)
 
 
 class LogWriting:
-    """The end of one log: what is admitted, what is committed, and who wants to know."""
+    """The end of one log: admitted batches, committed batches, and callbacks of progress."""
 
     def __init__(
         self,
@@ -83,11 +85,11 @@ class LogWriting:
 
     @property
     def has_room(self) -> bool:
-        """Whether producers need not wait."""
+        """Whether a batch can be appended without waiting."""
         return self.failure is not None or (not self._deferred and self._pending.has_room(0))
 
     async def wait_for_room(self, size: int) -> None:
-        """Return once so many more bytes may be admitted, or the log has failed."""
+        """Wait until `size` more bytes can be admitted, or the log has failed."""
         while self.failure is None and (self._deferred or not self._pending.has_room(size)):
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiters.append(waiter)
@@ -101,13 +103,15 @@ class LogWriting:
         coordinator_epoch: int | None = None,
         waits_for_one: bool = False,
     ) -> asyncio.Future[Appended]:
-        """Append one batch, which was checked; the future is resolved once it is committed, or with
-        `waits_for_one` once one bookie has it durably: then it may still be lost.
+        """Append one batch that was checked; return a future that is resolved once it is committed.
 
-        `data` must not change until it is committed. With `coordinator_epoch`, it is the marker of
-        a transaction. The future fails, or this raises, with TopicError: NOT_ENOUGH_REPLICAS when
-        nothing was appended for want of replicas; what KIP-98 says of sequences and epochs;
-        NOT_LEADER_OR_FOLLOWER when the outcome is unknown, or another broker leads.
+        With `waits_for_one`, the future is resolved once one bookie has stored the batch durably;
+        the batch may still be lost. `data` must not change until the batch is committed. With
+        `coordinator_epoch`, the batch is the marker of a transaction.
+
+        Raises TopicError, or the future fails with it: NOT_ENOUGH_REPLICAS if nothing was appended
+        because replicas are missing; the codes of KIP-98 for sequences and epochs;
+        NOT_LEADER_OR_FOLLOWER if the outcome is unknown, or another broker leads.
         """
         self.require_usable()
         ledger = self.rolling.ledger
@@ -126,7 +130,7 @@ class LogWriting:
         config = self.config
         size = len(data)
         if size > config.max_message_bytes:
-            text = f"a batch of {size} bytes is above max.message.bytes={config.max_message_bytes}"
+            text = f"the batch has {size} B; max.message.bytes is {config.max_message_bytes}"
             raise TopicError(ErrorCode.MESSAGE_TOO_LARGE, text)
         if config.is_compacted:
             try:
@@ -138,10 +142,10 @@ class LogWriting:
         now_ms = self._wall_clock_ms()
         after_ms, before_ms = config.timestamp_after_max_ms, config.timestamp_before_max_ms
         if after_ms is not None and header.max_timestamp_ms > now_ms + after_ms:
-            text = f"time {header.max_timestamp_ms} is more than {after_ms} ms ahead of the clock"
+            text = f"time {header.max_timestamp_ms} is over {after_ms} ms ahead of the broker's"
             raise TopicError(ErrorCode.INVALID_TIMESTAMP, text)
         if before_ms is not None and 0 <= header.first_timestamp_ms < now_ms - before_ms:
-            text = f"time {header.first_timestamp_ms} is more than {before_ms} ms behind the clock"
+            text = f"time {header.first_timestamp_ms} is over {before_ms} ms behind the broker's"
             raise TopicError(ErrorCode.INVALID_TIMESTAMP, text)
 
     def _admit(
@@ -185,8 +189,10 @@ class LogWriting:
         return answer
 
     def append_state(self, ledger: OpenLedger) -> None:
-        """Append a state entry, from which a takeover rebuilds what is known now. It has no answer:
-        it is committed with the batch behind it, and the writer takes it whatever its window holds.
+        """Append a state entry, from which a takeover rebuilds the current state.
+
+        It has no future: it is committed with the batch after it. The writer accepts it even if its
+        window is full.
         """
         entry = self.state.to_state_entry(ledger.writer.next_entry_id)
         try:
@@ -199,7 +205,7 @@ class LogWriting:
         self._pending.add(PendingBatch(ledger, entry_id, end, end, size, NO_TIMESTAMP, None))
 
     def _answer_duplicate(self, duplicate: Duplicate) -> asyncio.Future[Appended]:
-        """Answer for a batch that is in the log: now, or when that one is committed."""
+        """Return the result of the batch in the log: now, or when that batch is committed."""
         answer: asyncio.Future[Appended] = asyncio.get_running_loop().create_future()
         pending = self._pending.find(duplicate.base_offset)
         if pending is None or pending.answer is None:
@@ -211,8 +217,9 @@ class LogWriting:
     def _early(
         self, ledger: OpenLedger, committed: asyncio.Future[Appended]
     ) -> asyncio.Future[Appended]:
-        """Return an answer that comes with the first copy of the batch that was just admitted, or
-        with what the log says of it, whichever is first.
+        """Return a future for the batch just admitted that is resolved when one bookie stores it.
+
+        If the batch is committed or refused first, the future gets that result.
         """
         newest = self._pending.newest
         if newest is None or newest.answer is not committed:
@@ -231,7 +238,7 @@ class LogWriting:
     # -- committing ------------------------------------------------------------------------------
 
     def note_progress(self, ledger: OpenLedger, error: LedgerError | None) -> None:
-        """Take note that a ledger has confirmed entries, or has failed all that it had not."""
+        """Process newly confirmed entries of a ledger, or the failure of all unconfirmed ones."""
         if self.failure is None:
             self.commit()
         if error is not None and (lost := self._pending.oldest_in(ledger)) is not None:
@@ -241,7 +248,7 @@ class LogWriting:
         return Appended(base_offset, time_ms, self._chain.record.log_start_offset)
 
     def commit(self) -> None:
-        """Resolve what counts now, and move the high watermark over it."""
+        """Resolve the futures of batches that count now, and advance the high watermark."""
         committed = self._pending.take_committed()
         for batch in committed:
             self.high_watermark = batch.end_offset
@@ -255,7 +262,7 @@ class LogWriting:
             self.tell_progress()
 
     def admit_deferred(self) -> None:
-        """Admit what waited for a ledger, or for room in one."""
+        """Admit batches that waited for a ledger, or for room in one."""
         ledger = self.rolling.ledger
         while self._deferred and ledger is not None and self.failure is None:
             first = self._deferred[0]
@@ -274,14 +281,15 @@ class LogWriting:
         self._wake()
 
     def refuse_deferred(self, error: TopicError) -> None:
-        """Refuse what waited for a ledger; nothing of it was written."""
+        """Refuse batches that waited for a ledger; nothing of them was written."""
         while self._deferred:
             self._deferred.popleft().fail(error)
         self._wake()
 
     def on_progress(self, callback: Callback) -> Callback:
-        """Call back after the high watermark or the log's start moved, and when the log ends;
-        return what cancels it.
+        """Register a callback; return a function that removes it.
+
+        It is called after the high watermark or the log's start moved, and when the log ends.
         """
         self._last_callback += 1
         number = self._last_callback
@@ -293,7 +301,7 @@ class LogWriting:
         return cancel
 
     def tell_progress(self) -> None:
-        """Call everybody back."""
+        """Call every registered callback."""
         for callback in list(self._callbacks.values()):
             callback()
 
@@ -306,12 +314,12 @@ class LogWriting:
     # -- ending ----------------------------------------------------------------------------------
 
     def require_usable(self) -> None:
-        """Raise what ended the log, if it has ended."""
+        """Raise the failure that ended the log, if it has ended."""
         if self.failure is not None:
             raise self.failure
 
     def fail(self, text: str, *, is_told: bool = True) -> TopicError:
-        """End the log: what was admitted and not committed has an unknown outcome."""
+        """End the log; the outcome of batches that were admitted and not committed is unknown."""
         if self.failure is None:
             log.info("log %s ends: %s", self._name, text)
             self.failure = deposed(text)

@@ -1,6 +1,6 @@
-"""What a topic's settings mean to the logs of its partitions.
+"""Configuration of a partition's log, derived from the settings of its topic.
 
-Leaves checking single settings to `topic_configs.py`, and acting on them to `topic_log.py`.
+Leaves checking single settings to `topic_configs`, and applying them to `topic_log`.
 
 Invariants: `min_in_sync` is at most the number of replicas, in quorum mode at most the ack quorum;
 a topic that is only compacted has no retention.
@@ -24,39 +24,40 @@ from ledger_client import Quorum
 
 @dataclass(frozen=True, slots=True)
 class LogConfig:
-    """How one partition's log replicates, rolls, keeps and refuses. Times are in milliseconds."""
+    """Settings of one partition's log. Times are in milliseconds."""
 
     quorum: Quorum
-    """Of the next ledger: one that is open keeps its own."""
+    """The quorum of the next ledger; an open ledger keeps its quorum."""
     segment_bytes: int
     segment_ms: int
     segment_jitter_ms: int
-    """How much earlier than `segment_ms` a ledger may end, at random."""
+    """A ledger ends up to this much earlier than `segment_ms`, at random."""
     retention_ms: int | None
-    """None: for ever."""
+    """None: no limit."""
     retention_bytes: int | None
     is_compacted: bool
-    """Whether cleanup.policy names compact: record counts of batches may then be uneven."""
+    """Whether cleanup.policy names compact: then every record must have a key."""
     max_message_bytes: int
     min_in_sync: int
     uses_append_time: bool
     timestamp_before_max_ms: int | None
-    """How far behind the broker's clock a record's time may be; None: as far as it likes."""
+    """Maximum time by which a record's time may be behind the broker's clock; None: no limit."""
     timestamp_after_max_ms: int | None
     unclean_recovery: bool
-    """Whether a takeover may go on without what the last members of a ledger alone held."""
+    """Whether a takeover may continue without entries that only the last members of a ledger
+    stored."""
     unclean_since: int | None = None
-    """From which leader epoch on an operator asked for the same, and for going on without ledgers
-    of which no replica answers: until a leadership has begun.
+    """Leader epoch from which on an operator allows the same, and continuing without ledgers of
+    which no replica answers. It applies until a leadership has begun.
     """
     is_deletable: bool = True
-    """Whether cleanup.policy names delete: else nobody deletes records by hand either."""
+    """Whether cleanup.policy names delete; otherwise DeleteRecords is refused too."""
 
 
 def log_config(stored: Mapping[str, str], defaults: TopicDefaults) -> LogConfig:
-    """Return what a topic's stored settings mean, with `defaults` for what they do not say.
+    """Return the configuration for a topic's stored settings; `defaults` apply to missing ones.
 
-    Raises TopicError with INVALID_CONFIG for settings that contradict each other.
+    Raises TopicError INVALID_CONFIG for settings that contradict each other.
     """
     values = _Values(stored, defaults)
     policies = list_of(values.text("cleanup.policy"))
@@ -83,18 +84,21 @@ def log_config(stored: Mapping[str, str], defaults: TopicDefaults) -> LogConfig:
 
 
 def checked_log_config(stored: Mapping[str, str], defaults: TopicDefaults) -> LogConfig:
-    """As `log_config`, of settings that a client gives: each is checked first."""
+    """Return `log_config` of settings from a client, after checking each one.
+
+    Raises TopicError INVALID_CONFIG.
+    """
     check_configs(own_configs(stored))
     return log_config(stored, defaults)
 
 
 def replication_factor(stored: Mapping[str, str], defaults: TopicDefaults) -> int:
-    """Return how many replicas a topic has."""
+    """Return the number of replicas of a topic."""
     return int(stored.get(REPLICATION_FACTOR, defaults.replication_factor))
 
 
 class _Values:
-    """Looks settings up, with their defaults."""
+    """Settings of a topic, with defaults for missing ones."""
 
     def __init__(self, stored: Mapping[str, str], defaults: TopicDefaults) -> None:
         self.stored = stored
@@ -135,12 +139,12 @@ def _fixed_quorum(values: _Values) -> tuple[Quorum, int]:
     write = values.optional("write.quorum", values.replicas)
     if write != values.replicas:
         raise _refused(
-            f"write.quorum is {write} and the replication factor {values.replicas}: they are the "
-            "same thing, so give one of them"
+            f"write.quorum is {write} and the replication factor is {values.replicas}: both are "
+            "the number of replicas, so give only one of them"
         )
     ack = values.optional("ack.quorum", write // 2 + 1)
     if ack > write:
-        raise _refused(f"ack.quorum is {ack}, more than the {write} replicas")
+        raise _refused(f"ack.quorum is {ack}: it must not be more than the {write} replicas")
     return Quorum(write, write, ack), _min_in_sync(values, ack, "ack.quorum")
 
 
@@ -148,7 +152,7 @@ def _min_in_sync(values: _Values, limit: int, what: str) -> int:
     number = values.number("min.insync.replicas")
     if number > limit and "min.insync.replicas" in values.stored:
         raise _refused(
-            f"min.insync.replicas is {number} and {what} {limit}: no append could ever succeed"
+            f"min.insync.replicas is {number} and {what} {limit}: every append would be refused"
         )
     return min(number, limit)
 

@@ -1,14 +1,14 @@
-"""Reads one partition's log: by offset, and by time.
+"""Reads of one partition's log, by offset and by time.
 
-Leaves the newest batches to `pending_batches`, entries to `segment_reading`, and up to where may be
-read to the caller.
+Leaves the newest batches to `pending_batches`, entries to `segment_reading`, and the limit of what
+may be read to the caller.
 
-A read goes on where one before it ended. Where none did, it starts at an entry that the index of
-the ledger names; the index of an older ledger is built from its state entries when it is first
-needed.
+A read that begins where an earlier one ended continues there. Any other read starts at an entry
+from the ledger's index. The index of an older ledger is built from its state entries when it is
+first needed.
 
-Invariants: nothing at or above the limit is returned, which is at most the high watermark; what is
-returned are whole batches in the order of offsets, without state entries.
+Invariants: no record at or above the limit is returned, and the limit is at most the high
+watermark; results are complete batches in the order of offsets, without state entries.
 
 Source: topics design, "The mapping"; Kafka's ListOffsets (KIP-79, KIP-734).
 """
@@ -45,19 +45,20 @@ from metadata.ids import EntryId, LedgerId
 from metadata.topics.partition import Segment
 
 POSITIONS_MAX: Final = 2 * CURSORS_MAX
-"""Where readers go on, and where what was read for them ends."""
+"""Maximum number of known positions: where readers continue, and where batches read ahead end."""
 INDICES_MAX: Final = 16
 SEARCH_BYTES: Final = 512 * 1024
 OPENED_BYTES_MAX: Final = 32 * 1024 * 1024
 OPENED_RECORDS_MAX: Final = 100_000
-"""A batch is opened for its records' times if it has no more bytes, unpacked, and records."""
+"""A batch is opened for the times of its records only if it has at most OPENED_RECORDS_MAX records
+and OPENED_BYTES_MAX decompressed bytes."""
 RECORDS_AT_ONCE: Final = 1_000
-"""So many of them are looked at before others have their turn."""
+"""Number of records that are checked before other tasks of the event loop run."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordPosition:
-    """A record that was looked for by time."""
+    """A record that was found by time."""
 
     offset: int
     timestamp_ms: int
@@ -65,7 +66,7 @@ class RecordPosition:
 
 
 class LogReading:
-    """The ledgers of one log, for reading."""
+    """Reader of one log's ledgers."""
 
     def __init__(self, chain: LedgerChain, rolling: LogRolling, state: PartitionState) -> None:
         self._chain = chain
@@ -79,9 +80,11 @@ class LogReading:
     async def read(
         self, offset: int, limit: int, bytes_max: int, *, at_least_one: bool = True
     ) -> list[Batch]:
-        """Return whole batches from the one that holds `offset`, or the next behind it: with
-        `at_least_one` the first if it is below `limit`, more up to `bytes_max`, to which less than
-        one of them may be wanting. Raises TopicError.
+        """Return complete batches below `limit`, from the one that contains `offset` or follows it.
+
+        They have at most `bytes_max` bytes, except that with `at_least_one` the first is returned
+        whatever its size. The result may be short of `bytes_max` by less than one batch. Raises
+        TopicError.
         """
         ahead = self._ahead
         cursor = ahead.take(offset)
@@ -104,7 +107,7 @@ class LogReading:
     async def offset_for_timestamp(
         self, timestamp_ms: int, start: int, limit: int
     ) -> RecordPosition | None:
-        """Return the first record in offsets start..limit-1 that has this time or a later one."""
+        """Return the first record of offsets start..limit-1 with this time or a later one."""
         for segment in await self._segments():
             newest_ms = segment.max_timestamp_ms
             is_earlier = not segment.is_open and newest_ms is not None and newest_ms < timestamp_ms
@@ -118,10 +121,10 @@ class LogReading:
         return None
 
     async def max_timestamp(self, start: int, limit: int) -> RecordPosition | None:
-        """Return the first record in a range of offsets with the greatest time of all.
+        """Return the first record with the greatest time in a range of offsets.
 
-        What the list and the index say is tried first; it may count records that are not visible
-        (any more), and then the batches themselves are looked at.
+        The greatest time of the list and the index is tried first. It may be the time of a record
+        that is not visible, or no longer; then the batches are read.
         """
         segments = [each for each in await self._segments() if not each.is_below(start)]
         known = [each.max_timestamp_ms for each in segments if each.max_timestamp_ms is not None]
@@ -137,7 +140,7 @@ class LogReading:
         return await self.offset_for_timestamp(greatest_ms, start, limit)
 
     async def aclose(self) -> None:
-        """Close what is open."""
+        """Close all readers."""
         await self._ahead.aclose()
         await self._readers.aclose()
 
@@ -155,8 +158,9 @@ class LogReading:
             raise TopicError(ErrorCode.KAFKA_STORAGE_ERROR, text) from error
 
     async def _read_piece(self, offset: int, bytes_max: int) -> list[ReadBatch]:
-        """Return batches from the one that holds `offset`, or the next behind it, to about so many
-        bytes: those that are confirmed. They are of one ledger; none if nothing is there.
+        """Return about `bytes_max` bytes of confirmed batches of one ledger.
+
+        The first batch contains `offset` or follows it. The list is empty at the end of the log.
         """
         segments = await self._segments()
         at = max(0, bisect_right([each.base_offset for each in segments], offset) - 1)
@@ -204,7 +208,7 @@ class LogReading:
     async def _visible(
         self, segment: Segment, position: EntryId, start: int, limit: int
     ) -> AsyncGenerator[tuple[BatchHeader, Batch], None]:
-        """Yield the batches from an entry on that have records in a range of offsets."""
+        """Yield the batches from entry `position` on that have records in start..limit-1."""
         last_id = await self._last_entry_of(segment)
         while position <= last_id:
             for entry_id, data in await self._read(segment, position, last_id, SEARCH_BYTES):
@@ -223,7 +227,7 @@ class LogReading:
         return await self._readers.read(segment.ledger_id, first, last, bytes_max)
 
     async def _last_entry_of(self, segment: Segment) -> EntryId:
-        """Return the last entry of a ledger that counts."""
+        """Return the last entry of a ledger that may be read."""
         confirmed = self._rolling.confirmed_of(segment.ledger_id)
         if confirmed is not None:
             return confirmed
@@ -232,7 +236,7 @@ class LogReading:
     # -- where to start --------------------------------------------------------------------------
 
     def _note(self, batch: ReadBatch) -> None:
-        """Remember where a batch ends, for who reads on there."""
+        """Record the end of a batch, for a read that continues there."""
         place = (batch.ledger_id, batch.last_offset + 1)
         self._positions[place] = EntryId(batch.entry_id + 1)
         self._positions.move_to_end(place)
@@ -240,7 +244,7 @@ class LogReading:
             self._positions.popitem(last=False)
 
     async def _position_of(self, segment: Segment, offset: int) -> EntryId:
-        """Return an entry from which on the batch with an offset is to be found."""
+        """Return an entry at or before the batch that contains `offset`."""
         if offset <= segment.base_offset:
             return EntryId(0)
         known = self._positions.get((segment.ledger_id, offset))
@@ -257,8 +261,10 @@ class LogReading:
         return index
 
     async def _build_index(self, ledger_id: LedgerId) -> LedgerIndex:
-        """Gather the points of a ledger from its state entries, from the last one backwards; those
-        behind it are in the first entry of the next ledger, or were replayed.
+        """Collect the points of a ledger from its state entries, from the last one backwards.
+
+        The points after its last state entry are in the first entry of the next ledger, or were
+        replayed.
         """
         known = self._state.known_index(ledger_id)
         if known is not None:
@@ -295,8 +301,9 @@ class LogReading:
 async def _record_at(
     header: BatchHeader, data: Batch, timestamp_ms: int, start: int
 ) -> RecordPosition | None:
-    """Return the first record of a batch with this time or a later one, at or above an offset; the
-    first of all where there are too many to look for it, and nothing behind is left out so.
+    """Return the first record of a batch at or above `start` with this time or a later one.
+
+    If the batch is too large to open, its first record is returned, so that no record is skipped.
     """
     first = RecordPosition(
         max(start, header.base_offset), header.max_timestamp_ms, header.leader_epoch

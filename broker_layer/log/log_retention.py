@@ -1,9 +1,9 @@
-"""Decides where a log begins once retention has had its say.
+"""Retention: the offset at which a log must begin.
 
-Leaves moving the log's start and deleting ledgers to `log_rolling`.
+Leaves moving the log's start and deleting ledgers to `ledger_roller`.
 
-Invariants: ledgers leave from the oldest on, as a whole; the newest one stays; what has no records
-is never a reason to keep what is older.
+Invariants: complete ledgers are removed, oldest first; the newest one stays; a ledger without
+records does not keep older ledgers.
 
 Source: Kafka's retention.ms and retention.bytes; topics design, "The mapping" (segment).
 """
@@ -17,7 +17,7 @@ from metadata.topics.partition import Segment
 def retained_from(
     segments: Sequence[Segment], config: LogConfig, log_start_offset: int, now_ms: int
 ) -> int:
-    """Return the offset at which the log is to begin; never below where it begins now."""
+    """Return the offset at which the log must begin; at least its current start."""
     start = log_start_offset
     total = sum(each.bytes or 0 for each in segments)
     for segment in segments[:-1]:
@@ -32,7 +32,7 @@ def retained_from(
 
 
 def is_aged(segment: Segment, max_timestamp_ms: int, config: LogConfig, now_ms: int) -> bool:
-    """Tell whether all of the newest ledger's records are to go, so that another is to begin."""
+    """Return whether all records of the newest ledger are too old, so that the log must roll."""
     return config.retention_ms is not None and (
         now_ms - max(segment.created_ms, max_timestamp_ms) > config.retention_ms
     )
@@ -48,5 +48,5 @@ def _is_too_old(segment: Segment, config: LogConfig, now_ms: int) -> bool:
 
 
 def _is_too_much(left_bytes: int, config: LogConfig) -> bool:
-    """As in Kafka: a ledger goes if what is left is still at least the bound."""
+    """Return whether `left_bytes`, the log without a ledger, reaches the limit, as in Kafka."""
     return config.retention_bytes is not None and left_bytes >= config.retention_bytes

@@ -1,7 +1,6 @@
-"""What every log of one broker works with: the ledger client, the lists of ledgers, the clock, and
-the memory that all logs share.
+"""Services shared by all logs of one broker: ledger client, lists of ledgers, clock and memory.
 
-Leaves building them to `broker_process`.
+Leaves building them to `broker_parts`.
 """
 
 from collections import deque
@@ -15,19 +14,20 @@ from ledger_client import LedgerClient
 from metadata.topics.partition_store import PartitionKey, PartitionStore
 
 TAIL_BYTES_MAX: Final = 128 * 1024 * 1024
-"""Recent batches kept in memory, over all logs of a broker."""
+"""Maximum number of bytes of recent batches in memory, over all logs of a broker."""
 KEPT_COST_BYTES: Final = 256
-"""What one batch that is kept costs beside its bytes."""
+"""Memory of one kept batch in addition to its bytes."""
 PENDING_BYTES_MAX: Final = 32 * 1024 * 1024
-"""Bytes of one log that were admitted and are not committed; at the bound producers wait."""
+"""Maximum number of bytes of one log that are admitted and not committed; then producers wait."""
 PENDING_BATCHES_MAX: Final = 100_000
+"""Maximum number of batches of one log that are admitted and not committed."""
 GROWTH_BYTES_MAX: Final = 1024 * 1024 * 1024
-"""By how much a ledger may outgrow `segment.bytes` while no other can be begun, because the
-metadata service or bookies are away; at the bound appends are refused."""
+"""Maximum number of bytes by which a ledger may exceed `segment.bytes` while no next ledger can be
+created, because the metadata service or bookies do not answer; then appends are refused."""
 
 
 class TailOwner(Protocol):
-    """Who keeps recent batches."""
+    """An owner of recent batches."""
 
     def forget_oldest(self) -> None:
         """Drop the oldest one kept."""
@@ -35,17 +35,17 @@ class TailOwner(Protocol):
 
 
 class TailMemory:
-    """Counts the recent batches of all logs, and has the oldest dropped at the bound."""
+    """Memory of the recent batches of all logs; drops the oldest at the limit."""
 
     def __init__(self, bytes_max: int = TAIL_BYTES_MAX) -> None:
         self._bytes_max = bytes_max
         self._bytes = 0
-        # Two lines instead of one of pairs: the collector of garbage would look at every pair.
+        # Two queues instead of one of pairs: the garbage collector would visit every pair.
         self._owners: deque[TailOwner] = deque()
         self._costs: deque[int] = deque()
 
     def keep(self, owner: TailOwner, size: int) -> None:
-        """Count a batch that its owner has just kept."""
+        """Count a batch that its owner now keeps."""
         cost = size + KEPT_COST_BYTES
         self._owners.append(owner)
         self._costs.append(cost)
@@ -56,14 +56,16 @@ class TailMemory:
 
     @property
     def kept_bytes(self) -> int:
-        """Bytes kept now, with what keeping them costs."""
+        """Bytes kept now, with KEPT_COST_BYTES for each batch."""
         return self._bytes
 
 
 @dataclass(frozen=True, slots=True)
 class LogServices:
-    """What logs are built on. `wall_clock_ms` is the broker's clock, since 1970; `is_wanted` tells
-    whether a topic has a partition, as of now: without it, whichever is claimed is made.
+    """Services that logs use.
+
+    `wall_clock_ms` is the broker's clock, in ms since 1970. `is_wanted` returns whether a partition
+    exists in its topic now; if it is None, every partition that is claimed is created.
     """
 
     client: LedgerClient

@@ -1,15 +1,15 @@
-"""Rebuilds a partition's state when its leadership begins.
+"""Rebuild of a partition's state at the beginning of a leadership.
 
-Leaves claiming the partition and recovering its last ledger to `ledger_chain`, and what the state
-is to `partition_state`.
+Leaves claiming the partition and recovering its last ledger to `ledger_chain`, and the content of
+the state to `partition_state`.
 
-Entry 0 of each ledger and one entry per 64 MiB is a state entry; what follows the last one is
-replayed. So a takeover reads a bounded piece of the newest ledger that has entries, whatever the
+Entry 0 of each ledger and one entry per 64 MiB is a state entry; the entries after the last one are
+replayed. So a takeover reads a limited part of the newest ledger that has entries, whatever the
 log's length.
 
-Invariants: the new epoch begins at the log's end, and what the list says of the recovered ledger is
-what its entries say; one that was cut off before its state entry is in the list no more, so that
-the newest one always holds a state; nothing is served before the list holds all that.
+Invariants: the new epoch begins at the log's end, and the listed end of the recovered ledger agrees
+with its entries; a ledger that was cut off before its state entry is removed from the list, so the
+newest ledger always contains a state; nothing is served before the list is stored.
 
 Source: topics design, "State entries" and "What a takeover does".
 """
@@ -40,21 +40,23 @@ from metadata.ids import NO_ENTRY, EntryId, LedgerId
 from metadata.topics.partition import PartitionRecord, Segment
 
 WINDOW_ENTRIES: Final = 256
-"""Entries that are read at first, backwards from the end; twice as many each time."""
+"""Number of entries in the first read, backwards from the end; each further read has twice as many.
+"""
 WINDOW_ENTRIES_MAX: Final = 8_192
 READ_BYTES: Final = 4 * 1024 * 1024
 
 Found = list[tuple[EntryId, bytes]]
-"""Entries: state entries and markers whole, of other batches the header."""
+"""Entries: complete state entries and markers, and the headers of other batches."""
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class TakenOver:
-    """A partition's state as its new leader begins: `end_offset` is the offset of the next record;
-    `last` the newest ledger, closed. `is_partial`: newer ledgers than the state is from could not
-    be read, as an operator agreed to.
+    """A partition's state at the beginning of a leadership.
+
+    `end_offset` is the offset of the next record; `last` is the newest ledger, closed. `is_partial`
+    is true if ledgers newer than the state could not be read, which an operator allowed.
     """
 
     state: PartitionState
@@ -64,9 +66,9 @@ class TakenOver:
 
 
 async def rebuild(chain: LedgerChain, config: LogConfig) -> TakenOver:
-    """End what an earlier leader left open, and rebuild the state at the log's end.
+    """End the ledger that an earlier leader left open, and rebuild the state at the log's end.
 
-    Raises TopicError, LedgerError, MetadataError when it cannot be done now.
+    Raises TopicError, LedgerError or MetadataError if this is not possible now.
     """
     is_asked = chain.is_unclean_asked(config)
     info = await chain.end_last(config)
@@ -87,7 +89,7 @@ async def rebuild(chain: LedgerChain, config: LogConfig) -> TakenOver:
     def begun(record: PartitionRecord) -> PartitionRecord:
         if last is not None and last.is_open:
             assert info is not None
-            if is_empty:  # it must not be what is left once retention has dropped the others
+            if is_empty:  # retention may delete the others, and it must not be the only one left
                 record = record.without_segment(last.ledger_id)
             else:
                 record = _ended(record, last, info, state)
@@ -105,7 +107,7 @@ async def rebuild(chain: LedgerChain, config: LogConfig) -> TakenOver:
 def _ended(
     record: PartitionRecord, last: Segment, info: LedgerInfo, state: PartitionState
 ) -> PartitionRecord:
-    """Say in the list where the ledger ends that was recovered."""
+    """Return the list with the end of the recovered ledger."""
     index = state.index
     is_its_index = index is not None and index.ledger_id == last.ledger_id
     max_timestamp_ms = index.max_timestamp_ms if index is not None and is_its_index else None
@@ -121,9 +123,10 @@ async def _newest_state(
     info: LedgerInfo | None,
     unread: list[LedgerId] | None,
 ) -> PartitionState:
-    """Rebuild from the newest ledger that has entries: one that was cut off before its state entry
-    has none, and adds nothing. With `unread`, those of which no replica answers are noted there,
-    and older ones do.
+    """Rebuild the state from the newest ledger that has entries.
+
+    A ledger that was cut off before its state entry has none. With `unread`, ledgers of which no
+    replica answers are added to that list, and an older ledger is used.
     """
     floor = chain.record.log_start_offset
     for segment in reversed(chain.record.segments):
@@ -132,7 +135,7 @@ async def _newest_state(
             info = await chain.services.client.ledger_info(segment.ledger_id)
         last_id = info.last_entry_id
         if last_id is None:
-            text = f"ledger {segment.ledger_id} is open, and is not the last one"
+            text = f"ledger {segment.ledger_id} is open, but it is not the last one of the list"
             raise TopicError(ErrorCode.KAFKA_STORAGE_ERROR, text)
         if last_id >= 0:
             try:
@@ -140,7 +143,7 @@ async def _newest_state(
             except TopicError as error:
                 if unread is None or not is_unreadable(error):
                     raise
-                log.warning("a takeover goes on without a ledger's state: %s", error.text)
+                log.warning("a takeover continues without a ledger's state: %s", error.text)
                 unread.append(segment.ledger_id)
                 continue
             state = _replay(segment.ledger_id, found, chain.services.wall_clock_ms())
@@ -151,7 +154,7 @@ async def _newest_state(
 
 
 def is_unreadable(error: TopicError) -> bool:
-    """Tell whether a ledger could not be read for what its bookies said, or did not say."""
+    """Return whether a read failed because of its bookies' answers, or because none answered."""
     cause = error.__cause__
     unknown = MetadataUnavailableError, LedgerNotFoundError, ClientClosedError
     return isinstance(cause, LedgerError) and not isinstance(cause, unknown)
@@ -166,7 +169,7 @@ def _replay(ledger_id: LedgerId, found: Found, now_ms: int) -> PartitionState:
 
 
 async def _read_tail(readers: SegmentReaders, ledger_id: LedgerId, last_id: EntryId) -> Found:
-    """Read backwards to the last state entry; return it and what follows it."""
+    """Read backwards to the last state entry; return it and the entries after it."""
     behind: Found = []
     end, window = int(last_id), WINDOW_ENTRIES
     while end >= 0:

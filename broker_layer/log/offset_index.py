@@ -1,13 +1,13 @@
-"""Finds the entry of one ledger from which to look for an offset or a time.
+"""Index of one ledger: the entry from which to search for an offset or a time.
 
-Leaves reading on from there to the log, and the bytes of points to `state_entry`.
+Leaves the search in the entries to `log_reading`, and the format of points to `state_entry`.
 
-A point is kept for the first batch, for the first one behind a state entry, and whenever the
-batches since the last point take POINT_BYTES_MIN; so a search reads little more than that.
+A point is kept for the first batch, for the first one after a state entry, and whenever the batches
+since the last point have POINT_BYTES_MIN; so a search reads little more than that.
 
-Invariants: entry ids and offsets of points rise strictly, times never fall. An answer is always a
-lower bound: what is sought lies in that entry or in a later one, or is not in this ledger. That
-also holds while the earlier points of the ledger are missing.
+Invariants: entry ids and offsets of points rise strictly; times never fall. A result is always a
+lower bound: the searched record is in that entry or a later one, or not in this ledger. This is
+also true while earlier points of the ledger are missing.
 
 Source: topics design, "The mapping" (offset).
 """
@@ -43,7 +43,7 @@ class LedgerIndex:
         self.max_timestamp_ms = NO_TIMESTAMP
         """The greatest time in the ledger so far."""
         self.is_whole = True
-        """Whether every batch of the ledger was taken in one by one: no points are missing."""
+        """Whether every batch of the ledger was added one by one, so that no points are missing."""
         self._entry_ids = array("q")
         self._offsets = array("q")
         self._times = array("q")
@@ -55,7 +55,7 @@ class LedgerIndex:
     def add(
         self, entry_id: EntryId, base_offset: int, size_bytes: int, max_timestamp_ms: int
     ) -> None:
-        """Take in the next batch of the ledger."""
+        """Add the next batch of the ledger."""
         if self._bytes_since >= POINT_BYTES_MIN:
             self._append(IndexPoint(entry_id, base_offset, self.max_timestamp_ms))
             self._bytes_since = 0
@@ -63,36 +63,39 @@ class LedgerIndex:
         self.max_timestamp_ms = max(self.max_timestamp_ms, max_timestamp_ms)
 
     def pass_state_entry(self) -> None:
-        """Begin anew with the next batch, so that whoever replays from here has equal points."""
+        """Keep a point for the next batch, so that a replay from here gives equal points."""
         self._bytes_since = POINT_BYTES_MIN
 
     def add_earlier(self, points: Sequence[IndexPoint]) -> None:
-        """Put the points in front that a state entry of this ledger carries, the newest first."""
+        """Add the points of a state entry of this ledger before the others.
+
+        Call it for the newest state entry first.
+        """
         later = self.points_after(EntryId(points[-1].entry_id)) if points else ()
         if not points or len(later) != len(self):
-            return  # they are known
+            return  # the points are known already
         self._entry_ids, self._offsets, self._times = array("q"), array("q"), array("q")
         for point in (*points, *later):
             self._append(point)
 
     def add_later(self, points: Sequence[IndexPoint], max_timestamp_ms: int) -> None:
-        """Put points behind the others; `max_timestamp_ms` is the greatest time up to there."""
+        """Add points after the others; `max_timestamp_ms` is the greatest time up to there."""
         self.is_whole = False
         for point in points:
             self._append(point)
         self.max_timestamp_ms = max(self.max_timestamp_ms, max_timestamp_ms)
 
     def points_after(self, entry_id: EntryId) -> tuple[IndexPoint, ...]:
-        """Return the points behind an entry."""
+        """Return the points after an entry."""
         start = bisect_right(self._entry_ids, entry_id)
         return tuple(self._point(position) for position in range(start, len(self)))
 
     def find(self, offset: int) -> EntryId:
-        """Return an entry at or before the one with an offset."""
+        """Return an entry at or before the one that contains `offset`."""
         return self._entry_at(bisect_right(self._offsets, offset) - 1)
 
     def find_timestamp(self, timestamp_ms: int) -> EntryId:
-        """Return an entry at or before the first that has a time of at least `timestamp_ms`."""
+        """Return an entry at or before the first one with a time of at least `timestamp_ms`."""
         return self._entry_at(bisect_left(self._times, timestamp_ms) - 1)
 
     def _entry_at(self, position: int) -> EntryId:

@@ -1,15 +1,14 @@
-"""Holds what the leader of a partition must know of its log beside the batches themselves: its
-producers, transactions, leader epochs, and where offsets are.
+"""State of a partition's log at its leader: producers, transactions, leader epochs, offset index.
 
-Leaves each of these to its own module, and the ledgers, the high watermark and who waits for what
-to `topic_log`.
+Leaves each of these to a separate module, the ledgers to `ledger_roller`, and the high watermark
+and waiting producers to `log_appender`.
 
-What is admitted counts here at once, in the order of the entries. It is confirmed later, in that
-order too, or the log fails as a whole and its state is built anew: from the newest state entry that
-the ledgers have and what follows it.
+A batch counts here as soon as it is admitted, in the order of the entries. Batches are confirmed
+later, in the same order, or the log fails. Then the state is rebuilt from the newest state entry of
+the ledgers and the entries after it.
 
-Invariants: offsets rise from entry to entry; every ledger begins with a state entry; the state
-equals what a replay of all entries gives, but for what was forgotten by age or at a bound.
+Invariants: offsets rise from entry to entry; every ledger begins with a state entry; the state is
+equal to the result of a replay of all entries, except for state dropped by age or at a limit.
 
 Source: topics design, "State entries"; KIP-98.
 """
@@ -58,19 +57,20 @@ __all__ = [
 ]
 
 STATE_ENTRY_BYTES_MAX: Final = 64 * 1024 * 1024
-"""Bytes of batches behind the newest state entry at which another one is due."""
+"""Bytes of batches after the newest state entry at which another one is due."""
 STATE_ENTRY_BATCHES_MAX: Final = 20_000
-"""The same in batches, once they take STATE_ENTRY_SHARE times the bytes of the state entry."""
+"""Number of batches at which another one is due, if they also have STATE_ENTRY_SHARE times the
+bytes of the newest state entry."""
 STATE_ENTRY_SHARE: Final = 16
 
 NO_OFFSET: Final = -1
 Control = tuple[ControlKind, int]
-"""How a marker ends a transaction, and the epoch of the coordinator that says so."""
+"""The outcome of a transaction, and the epoch of the coordinator that decided it."""
 
 
 @dataclass(frozen=True, slots=True)
 class ActiveProducer:
-    """What DescribeProducers shows of a producer."""
+    """A producer, as DescribeProducers shows it."""
 
     producer_id: int
     producer_epoch: int
@@ -82,7 +82,7 @@ class ActiveProducer:
 
 
 class PartitionState:
-    """The state of one partition's log, as far as it was admitted."""
+    """The state of one partition's log after all admitted batches."""
 
     def __init__(self, next_offset: int = 0, epochs: EpochTable | None = None) -> None:
         self.next_offset = next_offset
@@ -90,10 +90,10 @@ class PartitionState:
         self.log_start_offset = 0
         self.epochs = EpochTable() if epochs is None else epochs
         self.index: LedgerIndex | None = None
-        """Of the ledger that is written or replayed."""
+        """Index of the ledger that is being written or replayed."""
         self._transactions = TransactionIndex()
         self._producers = ProducerStates(self._transactions.producers)
-        # The newest state entry with the index of its ledger; the same of the ledger before.
+        # The newest state entry with the index of its ledger; and those of the ledger before.
         self._newest: tuple[EntryId, LedgerIndex] | None = None
         self._former: tuple[EntryId, LedgerIndex] | None = None
         self._newest_bytes = 0
@@ -105,33 +105,35 @@ class PartitionState:
     def check(self, header: BatchHeader, coordinator_epoch: int | None = None) -> Verdict:
         """Decide whether a batch may be appended now; a marker needs its coordinator's epoch.
 
-        Whether the coordinator knows of a transaction that the batch would open is the caller's to
-        ask: see `is_open`.
+        The caller must verify with the coordinator a transaction that the batch would open: see
+        `is_open`.
         """
         if header.is_control:
             if coordinator_epoch is None:
-                return Refused(ErrorCode.INVALID_RECORD, "only coordinators write control batches")
+                return Refused(ErrorCode.INVALID_RECORD, "clients must not write control batches")
             return self._producers.check_marker(
                 header.producer_id, header.producer_epoch, coordinator_epoch
             )
         if not header.has_producer:
             if header.is_transactional:
-                return Refused(ErrorCode.INVALID_RECORD, "a transaction without a producer id")
+                text = "a transactional batch has no producer id"
+                return Refused(ErrorCode.INVALID_RECORD, text)
             return ACCEPT
         verdict = self._producers.check(header, is_log_empty=self.next_offset == 0)
         if not isinstance(verdict, Accept):
             return verdict
         has_open = self._transactions.first_offset_of(header.producer_id) is not None
         if has_open and not header.is_transactional:
-            text = f"producer {header.producer_id} has an open transaction and wrote outside of it"
+            text = f"producer {header.producer_id} has an open transaction, and the batch is not"
+            text += " transactional"
             return Refused(ErrorCode.INVALID_TXN_STATE, text)
         if header.is_transactional and not has_open and not self._transactions.has_room:
-            text = f"{TRANSACTIONS_MAX} transactions are open or aborted"
+            text = f"the partition has {TRANSACTIONS_MAX} open or aborted transactions, its limit"
             return Refused(ErrorCode.POLICY_VIOLATION, text)
         return ACCEPT
 
     def is_open(self, producer_id: int, producer_epoch: int) -> bool:
-        """Tell whether a producer has an open transaction here in this epoch."""
+        """Return whether a producer has an open transaction in this partition in this epoch."""
         is_known = self._transactions.first_offset_of(producer_id) is not None
         return is_known and self._producers.epoch_of(producer_id) == producer_epoch
 
@@ -143,9 +145,9 @@ class PartitionState:
         control: Control | None,
         now_ms: int,
     ) -> None:
-        """Take in a batch that gets this entry and offset; `control` exactly for control batches.
+        """Add a batch that gets this entry and offset; give `control` exactly for control batches.
 
-        The header is that of the batch as it is stored, but for base offset and leader epoch.
+        The header is that of the stored batch, except for base offset and leader epoch.
         """
         assert base_offset >= self.next_offset
         assert header.is_control == (control is not None)
@@ -167,7 +169,10 @@ class PartitionState:
     # Reads.
 
     def last_stable_offset(self, high_watermark: int) -> int:
-        """Return the end of what readers of committed records see; never called with less."""
+        """Return the end of what readers of committed records see.
+
+        `high_watermark` must not decrease from one call to the next.
+        """
         return max(self.log_start_offset, self._transactions.last_stable_offset(high_watermark))
 
     def aborted_in(
@@ -177,7 +182,7 @@ class PartitionState:
         return self._transactions.aborted_in(first_offset, end_offset, high_watermark)
 
     def active_producers(self) -> list[ActiveProducer]:
-        """List the known producers, the one that was idle longest first."""
+        """Return the known producers, the longest idle first."""
         return [
             ActiveProducer(
                 producer_id,
@@ -192,10 +197,10 @@ class PartitionState:
         ]
 
     def known_index(self, ledger_id: LedgerId) -> tuple[LedgerIndex, EntryPlace | None] | None:
-        """Return the index of the newest ledger or of the one before; None for older ones, whose
-        state entries have it.
+        """Return the index of the newest ledger or the one before; None for older ledgers.
 
-        If earlier points are missing, the place is that of the state entry to go back from.
+        The index of an older ledger is in its state entries. If earlier points are missing, the
+        returned place is the state entry from which to read backwards.
         """
         for known in (self._newest, self._former):
             if known is not None and known[1].ledger_id == ledger_id:
@@ -203,42 +208,43 @@ class PartitionState:
                 return index, None if index.is_whole else EntryPlace(ledger_id, entry_id)
         return None
 
-    # What age and retention take away, and new leaderships.
+    # Expiry, retention and new leaderships.
 
     def expire_producers(self, now_ms: int, idle_ms: int) -> int:
-        """Forget producers that were idle so long and have no open transaction; return how many."""
+        """Drop producers that were idle for `idle_ms` and have no open transaction; count them."""
         return self._producers.expire(now_ms, idle_ms)
 
     def drop_below(self, log_start_offset: int) -> None:
-        """Forget aborted transactions and epochs that lie below the log's start."""
+        """Drop aborted transactions and epochs below the log's start."""
         self.log_start_offset = max(self.log_start_offset, log_start_offset)
         self._transactions.drop_below(self.log_start_offset)
         self.epochs = self.epochs.without_below(self.log_start_offset)
 
     def start_epoch(self, epoch: int) -> None:
-        """Let a leadership begin at the end of the log."""
+        """Begin a leadership at the end of the log."""
         self.epochs = self.epochs.with_start(epoch, self.next_offset)
 
     # State entries.
 
     @property
     def wants_state_entry(self) -> bool:
-        """Whether the next entry should be a state entry, so that a takeover stays short."""
+        """Whether a state entry is due, so that a takeover stays short."""
         if self._bytes_since >= STATE_ENTRY_BYTES_MAX:
             return True
         is_worth_it = self._bytes_since >= STATE_ENTRY_SHARE * self._newest_bytes
         return self._batches_since >= STATE_ENTRY_BATCHES_MAX and is_worth_it
 
     def begin_ledger(self, ledger_id: LedgerId) -> LedgerIndex:
-        """Go on to the next ledger, whose entry 0 must be a state entry; return its index, which
-        grows with every batch. That of the ledger before grows no more.
+        """Begin the next ledger; return its index, which grows with every batch.
+
+        Entry 0 of the ledger must be a state entry. The index of the ledger before stops growing.
         """
         assert self._newest is None or self._newest[1] is self.index, "no state entry since"
         self.index = LedgerIndex(ledger_id)
         return self.index
 
     def to_state_entry(self, entry_id: EntryId) -> bytes:
-        """Return the state as the entry that must be appended next, as `entry_id`."""
+        """Return the state as a state entry, which must be appended next, as `entry_id`."""
         entry = StateEntry(
             next_offset=self.next_offset,
             producers=self._producers.snapshot(),
@@ -262,9 +268,10 @@ class PartitionState:
     def from_state_entry(
         cls, data: bytes | bytearray | memoryview, ledger_id: LedgerId, entry_id: EntryId
     ) -> Self:
-        """Return the state right behind a state entry. Raises StateEntryError.
+        """Return the state directly after a state entry. Raises StateEntryError.
 
-        Its index has the points since the state entry before; `LedgerIndex.add_earlier` takes more.
+        Its index has the points since the previous state entry; `LedgerIndex.add_earlier` adds
+        earlier ones.
         """
         entry = StateEntry.decode(data)
         state = cls(entry.next_offset)
@@ -277,10 +284,10 @@ class PartitionState:
     def replay(
         self, entry_id: EntryId, data: bytes | bytearray | memoryview, now_ms: int
     ) -> BatchHeader | None:
-        """Take in the next entry of the ledger, as it was stored; return the header of a batch.
+        """Apply the next stored entry of the ledger; return the header if it is a batch.
 
-        Of a batch that is no marker the header is enough. Raises TopicError (KAFKA_STORAGE_ERROR)
-        for what cannot be an entry here: the log is damaged.
+        For a batch that is not a marker, the header is enough. Raises TopicError
+        KAFKA_STORAGE_ERROR if the entry is not valid here: the log is damaged.
         """
         if is_state_entry(data):
             entry = StateEntry.decode(data)
@@ -293,7 +300,7 @@ class PartitionState:
         except BatchError as error:
             raise _damaged(entry_id, error.text) from error
         if header.magic != MAGIC or header.last_offset_delta < 0:
-            raise _damaged(entry_id, "it is no record batch")
+            raise _damaged(entry_id, "it is not a record batch")
         self._check_offset(entry_id, header.base_offset)
         if header.leader_epoch > self.epochs.latest_epoch:
             self.epochs = self.epochs.with_start(header.leader_epoch, header.base_offset)
@@ -302,7 +309,7 @@ class PartitionState:
 
     def _check_offset(self, entry_id: EntryId, offset: int) -> None:
         if offset < self.next_offset:
-            raise _damaged(entry_id, f"its offset is {offset} after {self.next_offset}")
+            raise _damaged(entry_id, f"its offset is {offset}, below {self.next_offset}")
 
     def _adopt(self, entry: StateEntry, entry_id: EntryId, size_bytes: int) -> None:
         self.next_offset = entry.next_offset
@@ -323,4 +330,6 @@ class PartitionState:
 
 
 def _damaged(entry_id: EntryId, text: str) -> TopicError:
-    return TopicError(ErrorCode.KAFKA_STORAGE_ERROR, f"entry {entry_id} of the log: {text}")
+    return TopicError(
+        ErrorCode.KAFKA_STORAGE_ERROR, f"entry {entry_id} of the log is damaged: {text}"
+    )

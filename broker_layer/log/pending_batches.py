@@ -1,9 +1,9 @@
-"""Tracks what a log has admitted and not yet committed, and the recent batches behind it.
+"""Batches that a log has admitted and not committed, and its recent batches.
 
-Leaves admission and commitment to `topic_log`.
+Leaves admission and commit to `log_appender`.
 
-Invariants: batches are committed in the order of their offsets; a batch counts as committed once
-its ledger is listed and confirmed to its entry, which is derived, never noted.
+Invariants: batches are committed in the order of their offsets; a batch is committed once its
+ledger is listed and confirmed up to its entry, which is derived and never stored as a flag.
 """
 
 import asyncio
@@ -24,8 +24,9 @@ NO_TIMESTAMP: Final = -1
 
 
 class Appended(NamedTuple):
-    """Where a batch is. `log_append_time_ms` is NO_TIMESTAMP unless the log stamps batches. A
-    tuple, for one is made for every batch.
+    """Position of an appended batch. A tuple, because one is created for every batch.
+
+    `log_append_time_ms` is NO_TIMESTAMP unless the log sets the times of records.
     """
 
     base_offset: int
@@ -35,7 +36,7 @@ class Appended(NamedTuple):
 
 @dataclass(slots=True)
 class OpenLedger:
-    """A ledger that this leader writes. It counts once the list names it."""
+    """A ledger that this leader writes. Its entries count once it is listed."""
 
     writer: LedgerWriter
     segment: Segment
@@ -46,13 +47,13 @@ class OpenLedger:
 
     @property
     def confirmed(self) -> EntryId:
-        """The last entry that counts."""
+        """The last entry that counts; -1 for none."""
         return self.writer.last_confirmed if self.is_listed else EntryId(-1)
 
 
 @dataclass(slots=True)
 class PendingBatch:
-    """A batch, or a state entry, which has no answer, on its way to the bookies."""
+    """A batch or a state entry that is not committed; a state entry has no `answer`."""
 
     ledger: OpenLedger
     entry_id: EntryId
@@ -64,7 +65,7 @@ class PendingBatch:
 
 
 class DeferredBatch:
-    """A batch that waits to be admitted: for a ledger, or for room in it."""
+    """A batch that waits for a ledger, or for room in one."""
 
     __slots__ = ("answer", "coordinator_epoch", "data", "header", "waits_for_one")
 
@@ -83,14 +84,14 @@ class DeferredBatch:
         self.answer: asyncio.Future[Appended] = asyncio.get_running_loop().create_future()
 
     def fail(self, error: TopicError) -> None:
-        """Refuse it."""
+        """Refuse the batch."""
         if not self.answer.done():
             self.answer.set_exception(error)
-            self.answer.exception()  # whoever waited may have given up
+            self.answer.exception()  # mark it as retrieved: the caller may no longer wait
 
 
 def follow(first: asyncio.Future[Appended], answer: asyncio.Future[Appended]) -> None:
-    """Let an answer that is not given yet be what another one will be."""
+    """Resolve `answer` with the result of `first`, unless it is resolved before."""
 
     def finish(done: asyncio.Future[Appended]) -> None:
         if answer.done():
@@ -100,7 +101,7 @@ def follow(first: asyncio.Future[Appended], answer: asyncio.Future[Appended]) ->
             answer.set_result(done.result())
         else:
             answer.set_exception(error)
-            answer.exception()  # whoever waited may have given up
+            answer.exception()  # mark it as retrieved: the caller may no longer wait
 
     first.add_done_callback(finish)
 
@@ -119,25 +120,25 @@ class PendingBatches:
 
     @property
     def newest(self) -> PendingBatch | None:
-        """The batch that was admitted last, if it is not committed; state entries do not count."""
+        """The newest pending batch; state entries are ignored."""
         for batch in reversed(self._pending):
             if batch.answer is not None:
                 return batch
         return None
 
     def has_room(self, size: int) -> bool:
-        """Tell whether so many bytes may be admitted; anything may when nothing is pending."""
+        """Return whether `size` bytes may be admitted; always true if nothing is pending."""
         if not self._pending:
             return True
         return self._bytes + size <= self._bytes_max and len(self._pending) < self._count_max
 
     def add(self, batch: PendingBatch) -> None:
-        """Add the newest."""
+        """Add the newest batch."""
         self._pending.append(batch)
         self._bytes += batch.size
 
     def take_committed(self) -> list[PendingBatch]:
-        """Return the oldest, once, that count as committed by now."""
+        """Remove and return the oldest batches that are committed now."""
         pending, taken = self._pending, list[PendingBatch]()
         ledger: OpenLedger | None = None
         confirmed = EntryId(-1)
@@ -152,7 +153,7 @@ class PendingBatches:
         return taken
 
     def oldest_in(self, ledger: OpenLedger) -> EntryId | None:
-        """Return the first entry of a ledger that has a batch and is not confirmed."""
+        """Return the first unconfirmed entry of a ledger that is a batch."""
         for batch in self._pending:
             is_here = batch.ledger is ledger and batch.answer is not None
             if is_here and batch.entry_id > ledger.writer.last_confirmed:
@@ -160,19 +161,19 @@ class PendingBatches:
         return None
 
     def find(self, base_offset: int) -> PendingBatch | None:
-        """Return the pending batch that begins at an offset."""
+        """Return the pending batch with this base offset."""
         for batch in self._pending:
             if batch.base_offset == base_offset and batch.answer is not None:
                 return batch
         return None
 
     def fail(self, error: TopicError) -> None:
-        """Fail all."""
+        """Fail all pending batches."""
         while self._pending:
             answer = self._pending.popleft().answer
             if answer is not None and not answer.done():
                 answer.set_exception(error)
-                answer.exception()  # whoever waited may have given up
+                answer.exception()  # mark it as retrieved: the caller may no longer wait
         self._bytes = 0
 
 
@@ -206,15 +207,16 @@ class RecentBatches:
             self._first = 0
 
     def read(self, offset: int, end_offset: int, bytes_max: int) -> list[bytes] | None:
-        """Return whole batches from the one that holds `offset`, or the next behind it, to below
-        `end_offset`: at least one if there is one, more up to `bytes_max`. None if older batches
-        would have to be read for it.
+        """Return complete batches below `end_offset`, from the one with `offset` or the next one.
+
+        They have at most `bytes_max` bytes, but the first is returned whatever its size. Returns
+        None if older batches than those kept are needed.
         """
         index = bisect_right(self._bases, offset, self._first) - 1
         if index < self._first:
             return None
         if self._ends[index] <= offset:
-            index += 1  # a gap: nothing was written there
+            index += 1  # a gap without records
         found: list[bytes] = []
         size = 0
         while index < len(self._bases) and self._ends[index] <= end_offset:

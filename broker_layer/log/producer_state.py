@@ -1,15 +1,14 @@
-"""Decides which batches of idempotent producers continue what a partition has, and remembers of
-each producer what that takes.
+"""States of the idempotent producers of a partition, and the check of their sequence numbers.
 
-Leaves transactions to `transaction_index`, and the bytes of what is remembered to `state_entry`.
+Leaves transactions to `transaction_index`, and the stored format to `state_entry`.
 
-A producer numbers its records: *sequence* numbers from 0 in each of its epochs, back to 0 behind
-2^31 - 1. What was admitted counts, confirmed or not: the log confirms in order or fails as a whole.
+A producer numbers its records with *sequence* numbers, from 0 in each of its epochs; 0 follows
+2^31 - 1. A batch counts once it is admitted, confirmed or not: the log confirms in order, or fails.
 
-Invariants: of one producer, sequences are admitted without a gap within an epoch, and epochs never
-go back. At most PRODUCERS_MAX producers are remembered: one more takes the place of the one that
-was idle longest and has no open transaction, of which then any sequence is accepted, as after its
-expiry; where all have open transactions, a new producer is refused.
+Invariants: within an epoch of a producer, sequences are admitted without a gap; the epochs of a
+producer never decrease. The state of at most PRODUCERS_MAX producers is kept. One more producer
+replaces the longest idle one without an open transaction; of that one any sequence is then
+accepted, as after its expiry. If all have open transactions, a new producer is refused.
 
 Source: KIP-98, KIP-360; KAFKA-15591 for the first batch of a log; topics design, "The mapping".
 """
@@ -23,11 +22,12 @@ from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.record_batch import NO_SEQUENCE, NO_TIMESTAMP, BatchHeader
 
 RECENT_BATCHES_MAX: Final = 5
-"""Clients have at most so many requests under way, so no older batch is sent again."""
+"""Maximum number of recent batches kept per producer: clients have at most this many requests in
+flight, so they repeat no older batch."""
 PRODUCERS_MAX: Final = 10_000
 SEQUENCE_MODULUS: Final = 2**31
 RUN_LENGTH_MAX: Final = 2**30
-"""Half of the circle of sequences: what is farther back cannot be told from what is ahead."""
+"""Half of the range of sequences: farther back, an old sequence looks like a future one."""
 NO_COORDINATOR_EPOCH: Final = -1
 
 
@@ -38,12 +38,12 @@ class Accept:
 
 @dataclass(frozen=True, slots=True)
 class Duplicate:
-    """The batch was admitted before, at these offsets; maybe it is not confirmed yet."""
+    """The batch was admitted before, at these offsets; it may not be confirmed yet."""
 
     base_offset: int
     last_offset: int
     append_time_ms: int
-    """NO_TIMESTAMP unless the log had set the records' time."""
+    """NO_TIMESTAMP unless the log set the records' time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ ACCEPT: Final = Accept()
 
 
 class RecentBatch(NamedTuple):
-    """A batch that its producer may send again. A tuple, for one is made for every batch."""
+    """A batch that its producer may send again. A tuple, because one is created for every batch."""
 
     base_sequence: int
     base_offset: int
@@ -73,24 +73,24 @@ class RecentBatch(NamedTuple):
 
 
 class ProducerState(NamedTuple):
-    """What a partition knows of one producer. A tuple, for every batch makes another one."""
+    """State of one producer in a partition. A tuple, because every batch creates a new one."""
 
     producer_epoch: int
     coordinator_epoch: int = NO_COORDINATOR_EPOCH
-    """Of the transaction coordinator that sent the newest marker."""
+    """Epoch of the transaction coordinator that sent the newest marker."""
     run_length: int = 0
-    """So many sequences up to the last are known to be in the log, without a gap; counted up to
+    """Number of sequences, up to the last one, that are in the log without a gap; at most
     RUN_LENGTH_MAX.
     """
     recent: tuple[RecentBatch, ...] = ()
     """The last batches of this epoch, oldest first."""
     last_timestamp_ms: int = NO_TIMESTAMP
     last_used_ms: int = 0
-    """By a broker's clock, when it appended last, or when that was replayed."""
+    """Time of its last append or of the replay of that append, by a broker's clock."""
 
     @property
     def last_sequence(self) -> int:
-        """The newest sequence of this epoch; NO_SEQUENCE before its first batch."""
+        """The last sequence of this epoch; NO_SEQUENCE before its first batch."""
         return self.recent[-1].last_sequence if self.recent else NO_SEQUENCE
 
     @property
@@ -101,26 +101,27 @@ class ProducerState(NamedTuple):
 
 @dataclass(slots=True)
 class ProducerStates:
-    """The producers of one partition, the one that was idle longest first."""
+    """The producers of one partition, the longest idle first."""
 
     in_transaction: Collection[int]
-    """A live view: the producers with an open transaction, which are never dropped."""
+    """Live view of the producers with an open transaction, which are never dropped."""
     _states: OrderedDict[int, ProducerState] = field(default_factory=OrderedDict)
 
     def check(self, header: BatchHeader, *, is_log_empty: bool) -> Verdict:
-        """Decide on a batch of records with a producer id.
+        """Decide whether a batch of records with a producer id may be appended.
 
-        An unknown producer begins with any sequence, for it may have been forgotten; but nothing
-        was forgotten where nothing was ever appended.
+        An unknown producer may begin with any sequence, because its state may have been dropped. In
+        an empty log no state was dropped, so a producer must begin with sequence 0.
         """
         if header.producer_epoch < 0 or header.base_sequence < 0:
-            return Refused(ErrorCode.INVALID_RECORD, "a producer id without epoch or sequence")
+            return Refused(ErrorCode.INVALID_RECORD, "the producer epoch or sequence is negative")
         state = self._states.get(header.producer_id)
         if state is None:
             if is_log_empty and header.base_sequence:
                 return _out_of_order(header, 0)
             if self._is_full_of_transactions():
-                text = f"all of {PRODUCERS_MAX} producers have open transactions"
+                text = f"the partition has {PRODUCERS_MAX} producers, its limit, and all have open"
+                text += " transactions"
                 return Refused(ErrorCode.POLICY_VIOLATION, text)
             return ACCEPT
         if header.producer_epoch < state.producer_epoch:
@@ -132,19 +133,20 @@ class ProducerStates:
     def check_marker(
         self, producer_id: int, producer_epoch: int, coordinator_epoch: int
     ) -> Accept | Refused:
-        """Decide on the marker of a transaction's end."""
+        """Decide whether the marker of a transaction may be appended."""
         state = self._states.get(producer_id)
         if state is None:
             return ACCEPT
         if producer_epoch < state.producer_epoch:
             return _stale_epoch(producer_epoch, state)
         if coordinator_epoch < state.coordinator_epoch:
-            text = f"coordinator epoch {coordinator_epoch} is below {state.coordinator_epoch}"
+            known = state.coordinator_epoch
+            text = f"coordinator epoch {coordinator_epoch} is below the known epoch {known}"
             return Refused(ErrorCode.TRANSACTION_COORDINATOR_FENCED, text)
         return ACCEPT
 
     def apply(self, header: BatchHeader, base_offset: int, now_ms: int) -> None:
-        """Take in a batch of records that was admitted at an offset."""
+        """Apply a batch of records that was admitted at `base_offset`."""
         append_time_ms = header.max_timestamp_ms if header.uses_append_time else NO_TIMESTAMP
         count = header.last_offset_delta + 1
         batch = RecentBatch(
@@ -171,7 +173,7 @@ class ProducerStates:
         self._put(header.producer_id, state)
 
     def apply_marker(self, header: BatchHeader, coordinator_epoch: int, now_ms: int) -> None:
-        """Take in a marker that was admitted; one of a newer epoch ends the sequences before."""
+        """Apply a marker that was admitted; a newer producer epoch resets the sequences."""
         known = self._states.get(header.producer_id)
         if known is None or known.producer_epoch != header.producer_epoch:
             known = ProducerState(header.producer_epoch)
@@ -183,12 +185,12 @@ class ProducerStates:
         self._put(header.producer_id, state)
 
     def epoch_of(self, producer_id: int) -> int | None:
-        """Return a producer's epoch; None for one that is not known."""
+        """Return a producer's epoch; None if the producer is unknown."""
         state = self._states.get(producer_id)
         return None if state is None else state.producer_epoch
 
     def expire(self, now_ms: int, idle_ms: int) -> int:
-        """Forget who was idle for `idle_ms` and has no open transaction; return how many."""
+        """Drop producers that were idle for `idle_ms` and have no open transaction; count them."""
         idle = [
             producer_id
             for producer_id, state in self._states.items()
@@ -199,17 +201,17 @@ class ProducerStates:
         return len(idle)
 
     def snapshot(self) -> tuple[tuple[int, ProducerState], ...]:
-        """Return all producers, the one that was idle longest first."""
+        """Return all producers, the longest idle first."""
         return tuple(self._states.items())
 
     def load(self, states: Iterable[tuple[int, ProducerState]]) -> None:
-        """Hold what `snapshot` returned, and nothing else."""
+        """Replace all producers with those of a snapshot."""
         self._states = OrderedDict(states)
 
     def _put(self, producer_id: int, state: ProducerState) -> None:
         if producer_id not in self._states and len(self._states) >= PRODUCERS_MAX:
             if self._is_full_of_transactions():
-                return  # only a marker comes here, of a producer without a transaction in this log
+                return  # this is a marker of a producer without a transaction in this log
             self._drop_idlest()
         self._states[producer_id] = state
         self._states.move_to_end(producer_id)
@@ -235,7 +237,7 @@ def _check_sequence(header: BatchHeader, state: ProducerState) -> Verdict:
     back = (expected - header.base_sequence) % SEQUENCE_MODULUS
     recent_count = sum(batch.last_offset_delta + 1 for batch in state.recent)
     if back - header.last_offset_delta > recent_count and back <= state.run_length:
-        text = f"sequence {header.base_sequence} is in the log, before the last batches"
+        text = f"sequence {header.base_sequence} is in the log already, before the recent batches"
         return Refused(ErrorCode.DUPLICATE_SEQUENCE_NUMBER, text)
     return _out_of_order(header, expected)
 
@@ -243,11 +245,11 @@ def _check_sequence(header: BatchHeader, state: ProducerState) -> Verdict:
 def _out_of_order(header: BatchHeader, expected: int) -> Refused:
     text = (
         f"producer {header.producer_id} in epoch {header.producer_epoch} sent sequence "
-        f"{header.base_sequence}, the next is {expected}"
+        f"{header.base_sequence}; expected {expected}"
     )
     return Refused(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, text)
 
 
 def _stale_epoch(epoch: int, state: ProducerState) -> Refused:
-    text = f"producer epoch {epoch} is below {state.producer_epoch}"
+    text = f"producer epoch {epoch} is below the current epoch {state.producer_epoch}"
     return Refused(ErrorCode.INVALID_PRODUCER_EPOCH, text)

@@ -1,16 +1,16 @@
-"""Reads on in a log for who reads it from one end to the other, before it asks for more.
+"""Prefetch for sequential readers of one log.
 
-Leaves what is kept to `kept_batches`, and reading to `log_reading`.
+Leaves batches that were read ahead to `kept_batches`, and reading to `log_reading`.
 
-A read that ends before its limit leaves a *cursor* where it ended, with what was read beyond what
-it returned. The read that begins there takes the cursor over, and from then on pieces as large as
-it wants are read early. A piece is an ordinary read of entries that are confirmed; how far it may
-be shown is decided by the read that returns it, with the limit of then.
+A read that ends before its limit leaves a *cursor* where it ended, with the batches that it read
+and did not return. The read that begins there takes the cursor over; from then on pieces are read
+ahead for it. A piece is an ordinary read of confirmed entries. The read that returns a piece
+decides which of its batches may be returned, with the limit of that time.
 
-Invariants: a cursor is held by one read, or waits for one, and only one that waits is dropped by
-others; an error ends a piece and nothing else: the read that needs it meets it again; what waits
-longer than `KEPT_S` is dropped, and what goes beyond the memory of all logs is not begun; after
-`aclose` nothing is kept nor begun.
+Invariants: a cursor is held by one read or waits for one, and only a waiting cursor is dropped by
+others; an error ends only its piece, and the read that needs the piece gets the error again; a
+cursor that waits longer than KEPT_S is dropped; no piece is read that would exceed the memory of
+all logs; after `aclose` nothing is kept or read ahead.
 
 Source: decision 0014.
 """
@@ -24,27 +24,28 @@ from typing import Final
 from broker_layer.log.kept_batches import KeptBatches, ReadBatch
 
 AHEAD_BYTES_MAX: Final = 64 * 1024 * 1024
-"""What is read ahead and not returned, over all logs of a broker."""
+"""Maximum number of bytes that are read ahead and not returned, over all logs of a broker."""
 BATCH_COST_BYTES: Final = 352
-"""What one batch that is kept takes beside its bytes: of small ones most is this."""
+"""Memory of one kept batch in addition to its bytes; for small batches this is the larger part."""
 PIECE_BYTES_MIN: Final = 512 * 1024
 PIECE_BYTES_MAX: Final = 4 * 1024 * 1024
 READS_PER_PIECE: Final = 4
-"""A piece is so many times what one read wants: larger reads cost bookies and brokers less."""
+"""Size of a piece in sizes of one read: larger reads cost bookies and brokers less."""
 PIECES_AHEAD: Final = 2
-"""So many pieces are kept for a cursor, what is being read included."""
+"""Maximum number of pieces kept for a cursor, including the one that is being read."""
 CURSORS_MAX: Final = 64
-"""Of one log."""
+"""Maximum number of waiting cursors of one log."""
 KEPT_S: Final = 5.0
+"""Time that a cursor waits for the next read, in seconds."""
 FOLLOWING_COUNT: Final = 2
-"""From this read of its own on, a cursor is taken to go through the log."""
+"""Number of reads after which a cursor's reader is treated as sequential."""
 
 ReadPiece = Callable[[int, int], Awaitable[Sequence[ReadBatch]]]
-"""Reads from an offset on so many bytes, whatever is confirmed there; nothing only at the end."""
+"""Reads about so many bytes of confirmed batches from an offset on; empty only at the end."""
 
 
 class AheadMemory:
-    """Counts what is read ahead, over all logs of a broker."""
+    """Memory of batches that are read ahead, over all logs of a broker."""
 
     __slots__ = ("_bytes_max", "used_bytes")
 
@@ -53,22 +54,22 @@ class AheadMemory:
         self.used_bytes = 0
 
     def has_room(self, size: int) -> bool:
-        """Tell whether so many more bytes may be read."""
+        """Return whether `size` more bytes may be read."""
         return self.used_bytes + size <= self._bytes_max
 
     def change(self, size: int) -> None:
-        """Count bytes in, or out where there are less."""
+        """Add `size` to the used bytes; a negative size releases them."""
         self.used_bytes += size
-        assert self.used_bytes >= 0, "more is given back than was taken"
+        assert self.used_bytes >= 0, "more bytes are released than were taken"
 
 
 @dataclass(slots=True, eq=False)
 class Cursor:
-    """Where one reader is in the log."""
+    """Position of one reader in the log."""
 
     kept: KeptBatches
     limit: int = 0
-    """What its latest read might return is below."""
+    """Limit of its latest read."""
     piece_bytes: int = PIECE_BYTES_MIN
     read_count: int = 0
     reading: "asyncio.Task[None] | None" = None
@@ -78,12 +79,12 @@ class Cursor:
 
     @property
     def held_bytes(self) -> int:
-        """What is kept for it, and being read."""
+        """Memory of its kept batches and of the piece being read."""
         return self.kept.size + len(self.kept) * BATCH_COST_BYTES + self.reading_bytes
 
     @property
     def wants_piece(self) -> bool:
-        """Tell whether a piece should be read early now."""
+        """Whether another piece should be read ahead now."""
         kept = self.kept
         return (
             self.read_count >= FOLLOWING_COUNT
@@ -103,8 +104,9 @@ class ReadAhead:
         self._is_closed = False
 
     def take(self, offset: int) -> Cursor:
-        """Return the cursor that waits at an offset, or a new one; the caller holds it until `keep`
-        or `drop`.
+        """Return the cursor that waits at an offset, or a new one.
+
+        The caller holds the cursor until it calls `keep` or `drop`.
         """
         cursor = self._waiting.pop(offset, None)
         if cursor is None:
@@ -114,7 +116,7 @@ class ReadAhead:
         return cursor
 
     async def add_piece(self, cursor: Cursor, size: int) -> bool:
-        """Add what is being read, or read so much now; tell whether there may be more then."""
+        """Add the piece being read, or read `size` bytes now; return whether there may be more."""
         if cursor.reading is not None:
             await cursor.reading
             return True
@@ -124,8 +126,10 @@ class ReadAhead:
         return bool(piece)
 
     def keep(self, cursor: Cursor, limit: int, bytes_max: int) -> None:
-        """Let a cursor wait for the read that goes on there, and read ahead for it. Of two at one
-        place the one with less is dropped, or its reader would have it read again and again.
+        """Make a cursor wait for the read that continues there, and read ahead for it.
+
+        Of two cursors at one offset the one with fewer bytes is dropped; otherwise its batches
+        would be read again and again.
         """
         offset = cursor.kept.next_offset
         cursor.limit = limit
@@ -150,7 +154,7 @@ class ReadAhead:
             self.drop(self._waiting.popitem(last=False)[1])
 
     def drop(self, cursor: Cursor) -> None:
-        """Forget a cursor, and end what is being read for it."""
+        """Drop a cursor, and cancel its read."""
         if cursor.reading is not None:
             cursor.reading.cancel()
             cursor.reading = None
@@ -161,7 +165,7 @@ class ReadAhead:
         self._count(cursor)
 
     async def aclose(self) -> None:
-        """Drop everything that waits; what is held is dropped by whoever holds it."""
+        """Drop all waiting cursors; a held cursor is dropped by the read that holds it."""
         self._is_closed = True
         waiting, self._waiting = self._waiting, OrderedDict()
         readings = [each.reading for each in waiting.values() if each.reading is not None]
@@ -184,7 +188,7 @@ class ReadAhead:
         offset = cursor.kept.read_offset
         try:
             piece = await self._read_piece(offset, cursor.reading_bytes)
-        except Exception:  # noqa: BLE001 - the read that needs this piece meets it again
+        except Exception:  # noqa: BLE001 - the read that needs this piece gets the error again
             piece = ()
         cursor.reading, cursor.reading_bytes = None, 0
         cursor.kept.put(offset, piece)

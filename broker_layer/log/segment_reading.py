@@ -1,9 +1,10 @@
-"""Reads entries of a partition's ledgers, a bounded piece at a time.
+"""Reads of entries of a partition's ledgers, with a limited size.
 
-Leaves which entries to `log_reading`, and the reading itself to `ledger_client.reading.reader`.
+Leaves the choice of entries to `log_reading`, and the reading itself to
+`ledger_client.reading.reader`.
 
-Invariants: what a reader returns is a view of what was received: it is kept for as long as an
-answer needs it, and no longer; a reader is closed only while nothing is read through it.
+Invariants: results are views of received buffers, which stay in memory while an answer needs them;
+a reader is closed only while no read uses it.
 """
 
 from collections import OrderedDict
@@ -19,22 +20,24 @@ from ledger_client.reading.reader import LedgerReader
 from metadata.ids import EntryId, LedgerId
 
 READERS_MAX: Final = 4
-"""Ledgers of one log that are kept open for reading; more only while they are being read."""
+"""Maximum number of ledgers of one log that stay open for reading; more only during reads."""
 ENTRIES_PER_READ_MAX: Final = 4_096
-"""A read ends once it has so many: small ones cost more than their bytes, and time at one go."""
+"""Maximum number of entries of one read: many small entries cost memory and block the event loop.
+"""
 
 ReadEntry = tuple[EntryId, memoryview]
 
 
 def has_room_for_another(size: int, count: int, bytes_max: int) -> bool:
-    """Tell whether one more would fit with so many of `size` bytes in all, if it is as large as
-    they are: else it would be read to be thrown away. The first is always read.
+    """Return whether one more entry of average size would fit; the first always does.
+
+    `count` entries have `size` bytes in total. An entry that does not fit would be read in vain.
     """
     return count == 0 or size + size / count <= bytes_max
 
 
 class SegmentReaders:
-    """Open readers of one log's ledgers, those used last."""
+    """The most recently used readers of one log's ledgers."""
 
     def __init__(self, client: LedgerClient) -> None:
         self._client = client
@@ -46,10 +49,11 @@ class SegmentReaders:
     async def read(
         self, ledger_id: LedgerId, first: int, last: int, bytes_max: int
     ) -> list[ReadEntry]:
-        """Return the entries from `first` on, at least one, up to `last`, and no more than it takes
-        to reach `bytes_max`; where one more would not fit if it is as large as the others were, it
-        is not read. Of small ones there may be more to read. Entries may lie beyond what bookies
-        know to be confirmed: the caller knows. Raises TopicError.
+        """Return entries from `first` up to `last`: at least one, and about `bytes_max` bytes.
+
+        No entry is read that would not fit if it has the average size of the others. Small entries
+        are limited by ENTRIES_PER_READ_MAX too. Entries may be beyond the LAC of the bookies: the
+        caller must know that they are confirmed. Raises TopicError.
         """
         found: list[ReadEntry] = []
         size = 0
@@ -72,7 +76,7 @@ class SegmentReaders:
                         if size >= bytes_max:
                             break
                 first = found[-1][0] + 1
-                if entry_bytes is None or len(found) > 1:  # one may be a small state entry
+                if entry_bytes is None or len(found) > 1:  # a single one may be a small state entry
                     self._entry_bytes[ledger_id] = size / len(found)
         return found
 
@@ -81,7 +85,7 @@ class SegmentReaders:
         async with self._reader(ledger_id) as reader:
             last = reader.info.last_entry_id
         if last is None:
-            text = f"ledger {ledger_id} is not closed, though the list says so"
+            text = f"ledger {ledger_id} is not closed, but the list says that it is"
             raise TopicError(ErrorCode.KAFKA_STORAGE_ERROR, text)
         return last
 
@@ -93,13 +97,13 @@ class SegmentReaders:
             await reader.aclose()
 
     async def aclose(self) -> None:
-        """Close all, those too that a read is about to open."""
+        """Close all readers, including those that a read is about to open."""
         self._readers_max = 0
         for ledger_id in list(self._readers):
             await self.forget(ledger_id)
 
     def _count_for(self, ledger_id: LedgerId, size: int) -> int:
-        """Return how many entries make about so many bytes."""
+        """Return about how many entries have `size` bytes."""
         entry_bytes = self._entry_bytes.get(ledger_id)
         if entry_bytes is None:
             return 1 + size // (64 * 1024)
@@ -107,12 +111,12 @@ class SegmentReaders:
 
     @asynccontextmanager
     async def _reader(self, ledger_id: LedgerId) -> AsyncIterator[LedgerReader]:
-        """Use the reader of a ledger, which is not closed meanwhile. Raises TopicError."""
+        """Use the reader of a ledger, which stays open during the use. Raises TopicError."""
         self._users[ledger_id] = self._users.get(ledger_id, 0) + 1
         try:
             yield await self._opened(ledger_id)
         except LedgerNotFoundError as error:
-            text = f"ledger {ledger_id} was deleted: the log starts later now"
+            text = f"ledger {ledger_id} was deleted: the log now starts at a later offset"
             raise TopicError(ErrorCode.OFFSET_OUT_OF_RANGE, text) from error
         except LedgerError as error:
             text = f"ledger {ledger_id} cannot be read now: {error}"
@@ -124,10 +128,10 @@ class SegmentReaders:
                 await self._close_unused()
 
     async def _close_unused(self) -> None:
-        """Close the readers that were used longest ago, beyond what is to be kept."""
+        """Close the least recently used readers above the limit."""
         unused = [each for each in self._readers if each not in self._users]
         for ledger_id in unused[: max(0, len(self._readers) - self._readers_max)]:
-            if ledger_id not in self._users:  # still
+            if ledger_id not in self._users:  # a read may have begun since
                 await self.forget(ledger_id)
 
     async def _opened(self, ledger_id: LedgerId) -> LedgerReader:
@@ -136,7 +140,7 @@ class SegmentReaders:
             opened = await self._client.open_ledger(ledger_id)
             reader = self._readers.setdefault(ledger_id, opened)
             if reader is not opened:
-                await opened.aclose()  # another read was as quick
+                await opened.aclose()  # another read opened the ledger first
         if ledger_id in self._readers:
             self._readers.move_to_end(ledger_id)
         return reader

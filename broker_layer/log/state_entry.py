@@ -1,11 +1,12 @@
-"""Turns a partition's state into an entry of its ledger, and back.
+"""Codec of state entries: a partition's state as an entry of its ledger.
 
-Leaves keeping the state to `partition_state`, and when to write one to the log.
+Leaves keeping the state to `partition_state`, and the decision to write one to `log_appender` and
+`ledger_roller`.
 
-Entry 0 of every ledger is a state entry, and so are some later ones. They have no offsets and are
-never given to clients. Each says where the one before it is, and carries the index points of that
-one's ledger from there up to itself, or up to that ledger's end: so the index of any ledger can be
-built by going back along them.
+Entry 0 of every ledger is a state entry, and some later entries are too. They have no offsets, and
+clients never get them. Each refers to the previous state entry. It contains the index points of
+that one's ledger, from there up to itself or to the end of that ledger. So the index of any ledger
+can be built by following the references backwards.
 
 Format, big-endian:
 
@@ -13,17 +14,17 @@ Format, big-endian:
 |---|---|---|
 | 0 | 12 | "quire state" and a zero byte |
 | 12 | 4 | CRC-32C of everything from offset 16 on |
-| 16 | 1 | 255, where a record batch has its magic, 2 |
+| 16 | 1 | 255, where a record batch has its magic number, 2 |
 | 17 | 1 | format version, 1 |
 | 18 | | msgpack array |
 
-The array, all of it integers, nil and arrays:
+The array contains integers, nil and arrays:
 
     0  next offset
     1  previous state entry: [ledger id, entry id] or nil
     2  the greatest time in the previous one's ledger up to here, ms; -1 for none
     3  points: [entry id, base offset, greatest time before, ...]
-    4  producers, the one that was idle longest first: [[id, epoch, coordinator epoch, run length,
+    4  producers, the longest idle first: [[id, epoch, coordinator epoch, run length,
        last timestamp ms, last used ms,
        [base sequence, base offset, last offset delta, append time ms, ...]]]
     5  open transactions, by first offset: [producer id, first offset, ...]
@@ -31,8 +32,8 @@ The array, all of it integers, nil and arrays:
        offset, ...]
     7  leader epochs: [epoch, start offset, ...]
 
-Invariants: decoding gives an equal value or raises StateEntryError, whatever the bytes; no record
-batch is taken for a state entry, and none of these for a record batch.
+Invariants: decoding an encoded entry gives an equal value; any other bytes raise StateEntryError;
+no record batch is a valid state entry, and no state entry is a valid record batch.
 
 Source: topics design, "State entries".
 """
@@ -78,7 +79,7 @@ _INT16_MAX: Final = 2**15 - 1
 
 
 class StateEntryError(TopicError):
-    """What should be a state entry of a log cannot be read; the partition cannot be served."""
+    """A state entry of a log is damaged; the partition cannot be served."""
 
     def __init__(self, text: str) -> None:
         super().__init__(ErrorCode.KAFKA_STORAGE_ERROR, f"a state entry is damaged: {text}")
@@ -86,7 +87,7 @@ class StateEntryError(TopicError):
 
 @dataclass(frozen=True, slots=True)
 class EntryPlace:
-    """Where an entry is."""
+    """The place of an entry: its ledger and entry id."""
 
     ledger_id: LedgerId
     entry_id: EntryId
@@ -94,7 +95,7 @@ class EntryPlace:
 
 @dataclass(frozen=True, slots=True)
 class StateEntry:
-    """A partition's state before all entries that follow."""
+    """A partition's state before the entries after this one."""
 
     next_offset: int
     previous: EntryPlace | None = None
@@ -102,14 +103,14 @@ class StateEntry:
     max_timestamp_ms: int = NO_TIMESTAMP
     """The greatest time in the ledger of `previous`, up to this entry or to that ledger's end."""
     points: tuple[IndexPoint, ...] = ()
-    """Of the ledger of `previous`, behind it."""
+    """Index points of the ledger of `previous`, after that entry."""
     producers: tuple[tuple[int, ProducerState], ...] = ()
     open_transactions: tuple[tuple[int, int], ...] = ()
     aborted: tuple[AbortedTransaction, ...] = ()
     epochs: EpochTable = field(default_factory=EpochTable)
 
     def encode(self) -> bytes:
-        """Return the entry's bytes."""
+        """Encode the entry."""
         place = self.previous
         fields: list[Packed] = [
             self.next_offset,
@@ -129,7 +130,7 @@ class StateEntry:
 
     @classmethod
     def decode(cls, data: bytes | bytearray | memoryview) -> Self:
-        """Read an entry. Raises StateEntryError for anything that `encode` does not return."""
+        """Decode an entry. Raises StateEntryError for bytes that `encode` does not return."""
         fields = _unpacked(memoryview(data))
         try:
             return cls(
@@ -162,16 +163,16 @@ class StateEntry:
 
 
 def is_state_entry(data: bytes | bytearray | memoryview) -> bool:
-    """Tell whether an entry of a partition's ledger is a state entry: anything else is a batch."""
+    """Return whether an entry of a partition's ledger is a state entry; otherwise it is a batch."""
     return len(data) > _MARK_AT and data[_MARK_AT] == _MARK and data[: len(MAGIC)] == MAGIC
 
 
 def _unpacked(data: memoryview) -> list[Packed]:
     if not is_state_entry(data) or len(data) < _HEADER.size:
-        raise StateEntryError("it does not begin as one")
+        raise StateEntryError("its header is not that of a state entry")
     _, checksum, _, version = _HEADER.unpack_from(data)
     if crc32c(data[_MARK_AT:]) != checksum:
-        raise StateEntryError("its CRC differs")
+        raise StateEntryError("its CRC is wrong")
     if version != FORMAT_VERSION:
         raise StateEntryError(f"it has format version {version}: use a newer release")
     try:
@@ -179,7 +180,7 @@ def _unpacked(data: memoryview) -> list[Packed]:
     except (ValueError, OverflowError, TypeError, msgpack.UnpackException) as error:
         raise StateEntryError(f"it is not msgpack ({error})") from error
     if not isinstance(fields, list) or len(fields) != _FIELD_COUNT:
-        raise StateEntryError("it is not an array of the fields of this version")
+        raise StateEntryError(f"it is not an array of {_FIELD_COUNT} fields")
     return fields
 
 
@@ -190,7 +191,7 @@ def _flat(rows: Iterable[tuple[int, ...]]) -> list[Packed]:
 def _rows(field: Packed, width: int) -> Iterator[tuple[Packed, ...]]:
     flat = array_of(field)
     if len(flat) % width:
-        raise FieldError(f"{len(flat)} numbers do not make rows of {width}")
+        raise FieldError(f"{len(flat)} numbers are not a multiple of {width}")
     fields = iter(flat)
     return zip(*[fields] * width, strict=True)
 
@@ -227,7 +228,7 @@ def _packed_producer(producer_id: int, state: ProducerState) -> list[Packed]:
 def _producers_of(field: Packed) -> tuple[tuple[int, ProducerState], ...]:
     producers = array_of(field)
     if len(producers) > PRODUCERS_MAX:
-        raise FieldError(f"{len(producers)} producers are more than {PRODUCERS_MAX}")
+        raise FieldError(f"it has {len(producers)} producers, more than {PRODUCERS_MAX}")
     return tuple(_producer_of(array_of(each)) for each in producers)
 
 
@@ -244,7 +245,8 @@ def _producer_of(fields: list[Packed]) -> tuple[int, ProducerState]:
         for row in _rows(fields[6], 4)
     )
     if len(recent) > RECENT_BATCHES_MAX:
-        raise FieldError(f"a producer has {len(recent)} recent batches")
+        text = f"a producer has {len(recent)} recent batches, more than {RECENT_BATCHES_MAX}"
+        raise FieldError(text)
     return _offset(fields[0]), ProducerState(
         producer_epoch=int_of(fields[1], 0, _INT16_MAX),
         coordinator_epoch=int_of(fields[2], NO_COORDINATOR_EPOCH, _INT32_MAX),

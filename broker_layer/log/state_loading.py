@@ -1,14 +1,14 @@
-"""Loads what a coordinator's log holds, when its leadership begins.
+"""Load of a coordinator's state at the beginning of a leadership.
 
 Leaves claiming the partition and recovering its last ledger to `ledger_chain`, and writing to
 `state_log`.
 
-Format: an entry is one byte and a record: `S`, a part of the snapshot; `E`, its end, without a
-record; `R`, a change made after it. A ledger without `E` was cut off while it was begun: the one
-before it counts.
+Format: an entry is one byte and a record. `S` is a part of the snapshot; `E` is its end, without a
+record; `R` is a change after the snapshot. A ledger without `E` was cut off at its beginning: the
+ledger before it counts.
 
-Invariants: nothing is loaded before the list says where the newest ledger ends; records of one
-ledger alone are loaded, in its order.
+Invariants: nothing is loaded before the end of the newest ledger is listed; records of only one
+ledger are loaded, in their order.
 
 Source: topics design, "State entries"; protocol rule 11.6.
 """
@@ -34,10 +34,10 @@ log = logging.getLogger(__name__)
 
 
 async def load_state(chain: LedgerChain, load: Callable[[bytes], None], config: LogConfig) -> bool:
-    """End what an earlier leader left open, and load the newest ledger with a whole snapshot; tell
-    whether that, or all of it, could be read: without, an operator agreed to go on.
+    """End the ledger that an earlier leader left open, and load the newest complete snapshot.
 
-    Raises TopicError, LedgerError, MetadataError when it cannot be done now.
+    Returns False if a part of the state could not be read, and an operator allowed the loss. Raises
+    TopicError, LedgerError or MetadataError if the state cannot be loaded now.
     """
     is_asked = chain.is_unclean_asked(config)
     info = await chain.end_last(config)
@@ -58,9 +58,9 @@ async def load_state(chain: LedgerChain, load: Callable[[bytes], None], config: 
             except TopicError as error:
                 if not is_asked or not is_unreadable(error):
                     raise
-                log.warning("a coordinator goes on without a part of its state: %s", error.text)
+                log.warning("a coordinator continues without a part of its state: %s", error.text)
                 is_whole = False
-                if loading.has_loaded:  # what older ledgers say would be older
+                if loading.has_loaded:  # older ledgers contain older state
                     break
     finally:
         await readers.aclose()
@@ -68,7 +68,7 @@ async def load_state(chain: LedgerChain, load: Callable[[bytes], None], config: 
 
 
 def _begun(record: PartitionRecord, epoch: int, last_id: int, size: int) -> PartitionRecord:
-    """Say in the list where the newest ledger ends, and that an epoch begins there."""
+    """Return the list with the end of the newest ledger, and the epoch that begins there."""
     last = record.last_segment
     if last is None:
         return record.with_epoch_start(epoch, 0)
@@ -85,10 +85,10 @@ class _Loading:
         self._readers = readers
         self._load = load
         self.has_loaded = False
-        """Whether a whole snapshot was found."""
+        """Whether a complete snapshot was found."""
 
     async def load(self, segment: Segment) -> bool:
-        """Load one ledger if its snapshot is whole; tell whether it is. Raises TopicError."""
+        """Load one ledger if its snapshot is complete; return whether it is. Raises TopicError."""
         assert segment.end_offset is not None
         last = segment.end_offset - segment.base_offset - 1
         snapshot: list[bytes] = []

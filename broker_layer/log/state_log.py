@@ -1,18 +1,18 @@
-"""Keeps a coordinator's state durable: records in ledgers, each of which begins with a snapshot.
+"""Durable state of a coordinator: records in ledgers, each of which begins with a snapshot.
 
-Leaves what the records mean to the coordinators, the list of ledgers to `ledger_chain`, and the
-form of entries and loading them to `state_loading`.
+Leaves the meaning of records to the coordinators, the list of ledgers to `ledger_chain`, and the
+format of entries and their loading to `state_loading`.
 
-Records say what is, not what changes: taking in one twice, or again after later ones that are taken
-in again as well, gives the same state. So what was appended while a snapshot was made may be
-appended again behind it.
+A record states a value, not a change. Applying it twice, or again together with all later ones,
+gives the same state. So records that were appended while a snapshot was made may be appended again
+after it.
 
-A ledger that is full is followed by one that was created before it is closed: while that cannot be,
-the old one grows, by at most `growth_bytes_max`.
+The next ledger is created before the full one is closed. While that is not possible, the old ledger
+grows, by at most `growth_bytes_max`.
 
-Invariants: a future of `append` is resolved only when its record is committed, in order; an older
-ledger is dropped only when the snapshot that replaces it is committed; after a failure nothing is
-appended any more, and the coordinator's partition is taken over again.
+Invariants: futures of `append` are resolved only when their records are committed, in order; an
+older ledger is deleted only when the snapshot that replaces it is committed; after a failure
+nothing is appended, and the coordinator's partition is taken over again.
 
 Source: topics design, "State entries", "The mapping" (groups, transactions).
 """
@@ -41,9 +41,10 @@ from metadata.topics.partition import PartitionRecord
 from metadata.topics.partition_store import PartitionKey
 
 WAITING_RECORDS_MAX: Final = 200_000
+"""Maximum number of records that wait to be appended."""
 CARRIED_RECORDS: Final = 256
-"""Committed records that are repeated behind a snapshot: whoever waited for them may not have run
-when it was made."""
+"""Number of committed records that are repeated after a snapshot: the tasks that waited for them
+may not have run when it was made."""
 RETRY_S: Final = 0.1
 DRAIN_S: Final = 10.0
 NOT_GIVEN: Final = EntryId(NO_ENTRY)
@@ -54,7 +55,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class _Record:
-    """One record on its way. `entry_id` is NOT_GIVEN until it was given to the writer."""
+    """One record that is not committed. `entry_id` is NOT_GIVEN until the writer has it."""
 
     data: bytes
     answer: asyncio.Future[None]
@@ -83,7 +84,7 @@ class StateLog:
         self._beginning: asyncio.Task[None] | None = None
         self._retry: asyncio.TimerHandle | None = None
         self._next: LedgerWriter | None = None
-        """The next ledger, which is not listed yet."""
+        """Writer of the next ledger, which is not listed yet."""
         self._preparing: asyncio.Task[None] | None = None
         self._aborting: list[asyncio.Task[None]] = []
         self.failure: TopicError | None = None
@@ -100,15 +101,15 @@ class StateLog:
         snapshot: Callable[[], Iterable[bytes]],
         on_failed: Callable[[], None],
     ) -> Self:
-        """Claim the partition, and hand every record to `load`, in order.
+        """Claim the partition, and pass every record to `load`, in order.
 
-        `snapshot` is to return, whenever it is called, records that make the state as it is then.
-        Raises TopicError, LedgerError, MetadataError when it cannot be taken over now.
+        `snapshot` must return records that make up the state at the time of the call. Raises
+        TopicError, LedgerError or MetadataError if the partition cannot be taken over now.
         """
         chain = await LedgerChain.claim(services, key, epoch)
         is_whole = await load_state(chain, load, config)
         log = cls(chain, config, snapshot, on_failed)
-        if not is_whole:  # the next leader is to find what there is
+        if not is_whole:  # store a snapshot, so that the next leader finds the present state
             log._beginning = asyncio.get_running_loop().create_task(log._begin())
         return log
 
@@ -119,30 +120,32 @@ class StateLog:
 
     @property
     def replicas(self) -> tuple[BookieId, ...]:
-        """The bookies of the newest ledger, as far as one was begun here."""
+        """The bookies of the newest ledger; empty if this leader has begun none."""
         return () if self._writer is None else self._writer.members
 
     @property
     def in_sync(self) -> tuple[BookieId, ...]:
-        """Those of them that hold everything, live and do not lag."""
+        """The replicas that store every committed record, are live, and do not lag."""
         if self._writer is not None and self._writer.quorum.is_in_sync:
             return self._writer.in_sync
         return self.replicas
 
     def append(self, record: bytes) -> asyncio.Future[None]:
-        """Append a record; the future is resolved once it is committed. Raises TopicError
-        NOT_COORDINATOR after a failure, COORDINATOR_NOT_AVAILABLE when too many are waiting, or the
-        ledger has outgrown its size by as much as it may.
+        """Append a record; return a future that is resolved once it is committed.
+
+        Raises TopicError: NOT_COORDINATOR after a failure, COORDINATOR_NOT_AVAILABLE if too many
+        records wait, or the ledger has grown to its limit.
         """
         if self.failure is not None:
             raise self.failure
         if len(self._waiting) >= WAITING_RECORDS_MAX:
-            text = f"{WAITING_RECORDS_MAX} changes wait to be stored"
+            text = f"{WAITING_RECORDS_MAX} records wait to be stored; try again later"
             raise TopicError(ErrorCode.COORDINATOR_NOT_AVAILABLE, text)
         if self._is_overgrown and self._beginning is None:
             self._go_over()
         if self._is_overgrown and self._beginning is None:
-            text = f"the ledger has {self._written_bytes} B, and no other can begin"
+            text = f"the ledger has {self._written_bytes} B, which is its limit, and no next ledger"
+            text += " can be created now"
             raise TopicError(ErrorCode.COORDINATOR_NOT_AVAILABLE, text)
         answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append(_Record(bytes(record), answer))
@@ -150,7 +153,7 @@ class StateLog:
         return answer
 
     async def aclose(self) -> None:
-        """Wait a bounded time for what was appended, and close the ledger."""
+        """Wait up to DRAIN_S for appended records, and close the ledger."""
         with contextlib.suppress(TopicError, TimeoutError, LedgerError, MetadataError):
             async with asyncio.timeout(DRAIN_S):
                 last = self._waiting[-1] if self._waiting else None
@@ -170,7 +173,7 @@ class StateLog:
     # -- appending -------------------------------------------------------------------------------
 
     def _flush(self) -> None:
-        """Give to the writer what waits, or begin a ledger first."""
+        """Give waiting records to the writer, or begin a ledger first."""
         if self._beginning is not None or self.failure is not None or not self._waiting:
             return
         if self._writer is None or self._written_bytes >= self._config.segment_bytes:
@@ -194,7 +197,7 @@ class StateLog:
             stored.add_done_callback(self._on_stored)
 
     def _go_over(self) -> None:
-        """Begin the next ledger; there is one already, unless it is the first."""
+        """Begin the next ledger if it is created, or if there is none yet; otherwise create it."""
         loop = asyncio.get_running_loop()
         if self._next is not None and not self._next.is_usable:
             self._end_later(self._next, is_listed=False)
@@ -217,7 +220,7 @@ class StateLog:
         if self._writer is None or self.failure is not None:
             return
         if error is not None or stored.cancelled():
-            self._fail(str(error or "the append was given up"))
+            self._fail(str(error or "an append was cancelled"))
             return
         confirmed = self._writer.last_confirmed
         while self._pending and self._pending[0].entry_id <= confirmed:
@@ -231,7 +234,7 @@ class StateLog:
     # -- ledgers ---------------------------------------------------------------------------------
 
     async def _begin(self) -> None:
-        """Begin the next ledger with a snapshot; what is appended meanwhile waits."""
+        """Begin the next ledger with a snapshot; records appended during this wait."""
         try:
             repeated = [*self._recent, *(record.data for record in self._pending)]
             old, writer, self._next = self._writer, self._next, None
@@ -246,7 +249,7 @@ class StateLog:
             await self._drop_below(base)
         except (LedgerError, MetadataError, TopicError) as error:
             self._fail(f"no ledger can be begun: {error}")
-        except Exception as error:  # who waits for the ledger must hear of it
+        except Exception as error:  # callers that wait for the ledger must receive the failure
             log.exception("a ledger cannot be begun")
             self._fail(f"{type(error).__name__}: {error}")
         finally:
@@ -254,8 +257,9 @@ class StateLog:
         self._flush()
 
     async def _list(self, writer: LedgerWriter, old: LedgerWriter | None) -> int:
-        """End the old ledger, if there is one, and name the new one in the list, in one change;
-        return where the new one begins.
+        """List the end of the old ledger, if any, and the new ledger, in one change.
+
+        Returns the base offset of the new ledger.
         """
         is_tried = False
         try:
@@ -272,7 +276,7 @@ class StateLog:
             )
         except BaseException as error:
             is_written = not isinstance(error, MetadataError) or isinstance(error, StoreClosedError)
-            # It may be listed, where the next leader finds it: then it must not be deleted.
+            # If the ledger may be listed, the next leader would find it: it must not be deleted.
             self._end_later(writer, is_listed=is_tried and is_written)
             raise
         return base
@@ -285,7 +289,7 @@ class StateLog:
         return await close_ledger(self._chain.services.client, writer)
 
     def _end_of(self, info: LedgerInfo) -> tuple[int, Transition]:
-        """Return where the newest ledger, which is closed, ends, and what says so in the list."""
+        """Return the end offset of the newest ledger, which is closed, and the change to list it."""
         last = self._chain.record.last_segment
         assert last is not None
         assert last.ledger_id == info.id
@@ -294,7 +298,7 @@ class StateLog:
         return end, lambda record: record.with_segment_ended(last.ledger_id, end, size, None)
 
     async def _change(self, transition: Transition, *, repeats: bool) -> None:
-        """Change the list, with `repeats` however long the metadata service is away."""
+        """Change the list; with `repeats`, try until the metadata service answers."""
         pause_s = RETRY_FIRST_S
         while True:
             try:
@@ -310,18 +314,21 @@ class StateLog:
             pause_s = min(2 * pause_s, RETRY_MAX_S)
 
     async def _drop_below(self, base: int) -> None:
-        """Drop the older ledgers; those that cannot be dropped now are with the next ones."""
+        """Delete older ledgers; if that fails, the next ledger's beginning deletes them."""
         try:
             await self._chain.drop_below(base)
         except (LedgerError, MetadataError) as error:
-            log.info("older ledgers of a coordinator are dropped later: %s", error)
+            log.info("older ledgers of a coordinator will be deleted later: %s", error)
 
     async def _prepare(self) -> None:
-        """Create the next ledger; while that cannot be, the old one grows."""
+        """Create the next ledger; while that fails, the current one grows."""
         try:
             self._next = await self._chain.create_writer(self._config.quorum)
         except (LedgerError, MetadataError) as error:
-            log.info("no next ledger of a coordinator yet, the old one grows: %s", error)
+            log.info(
+                "no next ledger of a coordinator can be created yet, the current one grows: %s",
+                error,
+            )
             await asyncio.sleep(RETRY_MAX_S)
         finally:
             self._preparing = None
@@ -333,12 +340,12 @@ class StateLog:
         return self._written_bytes >= bytes_max
 
     def _end_later(self, writer: LedgerWriter, *, is_listed: bool) -> None:
-        """Have a ledger ended that this log writes no more, and deleted if it is not listed."""
+        """Abort the writer of a ledger in the background; delete the ledger if it is not listed."""
         work = _abort(writer) if is_listed else self._chain.abandon(writer)
         self._aborting.append(asyncio.get_running_loop().create_task(work))
 
     def _fail(self, text: str, *, is_told: bool = True) -> None:
-        """Give up: everything that was not committed fails, and the owner takes over again."""
+        """End the log: uncommitted records fail, and the owner takes the partition over again."""
         if self.failure is not None:
             return
         self.failure = TopicError(ErrorCode.NOT_COORDINATOR, text)
@@ -347,7 +354,7 @@ class StateLog:
                 answer = records.popleft().answer
                 if not answer.done():
                     answer.set_exception(self.failure)
-                    answer.exception()  # whoever waited may have given up
+                    answer.exception()  # mark it as retrieved: the caller may no longer wait
         if self._retry is not None:
             self._retry.cancel()
         for task in (self._beginning, self._preparing):

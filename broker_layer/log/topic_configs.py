@@ -1,9 +1,8 @@
-"""Checks the settings of topics, each by itself, and says what one that we do not know may mean.
+"""Checks of single topic settings.
 
-Leaves the settings themselves to `topic_config_table.py`, and what they mean together to
-`log_config.py`.
+Leaves the settings themselves to `topic_config_table`, and their combined meaning to `log_config`.
 
-Invariant: what is not honoured is refused; nothing is accepted and ignored.
+Invariant: a setting without effect is refused; none is accepted and ignored.
 
 Source: KIP-226 and KIP-339, as Kafka's tools use them.
 """
@@ -23,24 +22,24 @@ from broker_layer.log.topic_config_table import (
 )
 
 OUR_PREFIX: Final = "quire."
-"""Begins the names of what is stored beside a topic's settings and that clients do not see."""
+"""Prefix of names that are stored with a topic's settings and that clients do not see."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopicDefaults:
-    """What a topic gets that says nothing else: from the configuration of the brokers."""
+    """Defaults of topics, from the configuration of the brokers."""
 
     partitions: int = 1
     replication_factor: int = 3
     configs: Mapping[str, str] = field(default_factory=dict)
 
     def value(self, name: str) -> str | None:
-        """Return the default of a setting: the brokers', else the one built in."""
+        """Return the default of a setting: the brokers' default, else the built-in one."""
         return self.configs.get(name, DEFINITIONS[name].default)
 
 
 def check_configs(configs: Mapping[str, str]) -> None:
-    """Refuse settings that are unknown, malformed, out of range or not honoured.
+    """Refuse settings that are unknown, malformed, out of range or without effect.
 
     Raises TopicError with INVALID_CONFIG.
     """
@@ -56,14 +55,14 @@ def check_config(name: str, value: str) -> None:
     if definition.is_fixed:
         if value.strip() != definition.default:
             raise _refused(
-                f"{name} is always {definition.default!r} here and cannot be {value!r}: "
+                f"{name} cannot be {value!r}: it is always {definition.default!r}. "
                 f"{definition.meaning}"
             )
         return
     match definition.kind:
         case ConfigType.BOOLEAN:
             if value.strip().lower() not in ("true", "false"):
-                raise _refused(f"{name} is true or false, not {value!r}")
+                raise _refused(f"{name} must be true or false, not {value!r}")
         case ConfigType.INT | ConfigType.SHORT | ConfigType.LONG:
             _check_number(definition, value)
         case ConfigType.LIST:
@@ -80,14 +79,14 @@ def list_of(value: str) -> list[str]:
 
 
 def is_true(value: str) -> bool:
-    """Return the value of a boolean setting that was checked."""
+    """Return the value of a checked boolean setting."""
     return value.strip().lower() == "true"
 
 
 def changed_configs(
     current: Mapping[str, str], changes: Mapping[str, str | None]
 ) -> dict[str, str]:
-    """Return a topic's settings with `changes` made; None takes a setting back to its default."""
+    """Return a topic's settings with `changes` applied; None resets a setting to its default."""
     kept = {name: value for name, value in current.items() if name not in changes}
     new = {name: value for name, value in changes.items() if value is not None}
     check_configs(new)
@@ -100,7 +99,7 @@ def own_configs(stored: Mapping[str, str]) -> dict[str, str]:
 
 
 def kept_configs(stored: Mapping[str, str]) -> dict[str, str]:
-    """Return what no client alters: the replication factor, and notes of ours."""
+    """Return stored settings that clients cannot alter: replication factor and internal ones."""
     return {name: value for name, value in stored.items() if _is_ours(name)}
 
 
@@ -112,24 +111,24 @@ def _check_number(definition: ConfigDefinition, value: str) -> None:
     try:
         number = int(value.strip())
     except ValueError:
-        raise _refused(f"{definition.name} is a whole number, not {value!r}") from None
+        raise _refused(f"{definition.name} must be an integer, not {value!r}") from None
     if not definition.minimum <= number <= definition.maximum:
         raise _refused(
-            f"{definition.name} is {definition.minimum} to {definition.maximum}, not {number}"
+            f"{definition.name} must be {definition.minimum} to {definition.maximum}, not {number}"
         )
 
 
 def _check_values(definition: ConfigDefinition, given: list[str], value: str) -> None:
     if not given or not all(each in definition.values for each in given):
         offered = " or ".join(definition.values)
-        raise _refused(f"{definition.name} is {offered}, not {value!r}")
+        raise _refused(f"{definition.name} must be {offered}, not {value!r}")
 
 
 def _unknown(name: str) -> str:
     if name == REPLICATION_FACTOR:
-        return f"{name} is given when a topic is created, and not altered"
+        return f"{name} can only be set when a topic is created"
     near = difflib.get_close_matches(name, DEFINITIONS, n=1)
-    hint = f"did you mean {near[0]}?" if near else "see docs/topics.md for those that there are"
+    hint = f"did you mean {near[0]}?" if near else "docs/topics.md lists all topic settings"
     return f"there is no topic setting {name!r}: {hint}"
 
 

@@ -1,10 +1,10 @@
-"""The log of one partition, as its leader holds it: `TopicLog`.
+"""The log of one partition at its leader: `TopicLog`.
 
-Leaves the list of ledgers to `ledger_chain`, appending to `log_writing`, reading to `log_reading`,
-and taking over to `log_takeover`.
+Leaves the list of ledgers to `ledger_chain`, appending to `log_appender`, rolling to
+`ledger_roller`, reading to `log_reading`, and takeover to `log_takeover`.
 
-Invariant: after a failure every call is refused, and the partition is taken over under another
-epoch: what ends a ledger's writer, ends the log.
+Invariant: after a failure every call is refused, and the partition must be taken over under a new
+epoch; a failure of a ledger's writer ends the log.
 
 Source: topics design, "The mapping" and "What a takeover does"; KIP-98, KIP-101.
 """
@@ -39,8 +39,10 @@ Callback = Callable[[], None]
 
 @dataclass(frozen=True, slots=True)
 class ReadResult:
-    """Whole batches, and where the log stood; `aborted` are (producer id, first offset) of the
-    aborted transactions among them, for readers of committed records.
+    """Complete batches, and the log's offsets at the time of the read.
+
+    For readers of committed records, `aborted` lists (producer id, first offset) of each aborted
+    transaction in the batches.
     """
 
     batches: list[Batch]
@@ -51,7 +53,7 @@ class ReadResult:
 
 
 class TopicLog:
-    """Appends record batches to one partition and reads them. Belongs to the loop that made it."""
+    """Log of record batches of one partition. Belongs to the event loop that created it."""
 
     def __init__(
         self,
@@ -82,19 +84,19 @@ class TopicLog:
     ) -> Self:
         """Claim a partition under a leader epoch, recover its last ledger, rebuild its state.
 
-        `on_failed` is called once, when the log can go on no more: `failure` tells why, and the
-        partition is to be taken over under a new epoch. Raises TopicError FENCED_LEADER_EPOCH for
-        an epoch that was claimed before; LedgerError, MetadataError when it cannot be done now.
+        `on_failed` is called once, when the log fails: `failure` is the reason, and the partition
+        must be taken over under a new epoch. Raises TopicError FENCED_LEADER_EPOCH for an epoch
+        that is not above every claimed one; LedgerError or MetadataError if it is not possible now.
         """
         chain = await LedgerChain.claim(services, key, epoch)
         begin = await rebuild(chain, config)
         log = cls(chain, topic, config, begin, on_failed)
         if begin.last is None or begin.is_partial:
-            # So that a new partition has replicas to show; or that the next leader finds a state.
+            # A new partition then has replicas to show; a partial state is stored in a new ledger.
             log._rolling.want_ledger()
         return log
 
-    # -- what there is ---------------------------------------------------------------------------
+    # -- properties ------------------------------------------------------------------------------
 
     @property
     def leader_epoch(self) -> int:
@@ -108,17 +110,17 @@ class TopicLog:
 
     @property
     def log_end_offset(self) -> int:
-        """The offset that the next record gets."""
+        """The offset of the next record."""
         return self._writing.log_end_offset
 
     @property
     def high_watermark(self) -> int:
-        """Every record below is committed, and may be read."""
+        """The offset below which every record is committed and may be read."""
         return self._writing.high_watermark
 
     @property
     def last_stable_offset(self) -> int:
-        """Every record below is committed, and its transaction, if any, is decided."""
+        """The offset below which every record is committed and its transaction, if any, decided."""
         return self._writing.state.last_stable_offset(self._writing.high_watermark)
 
     @property
@@ -128,42 +130,46 @@ class TopicLog:
 
     @property
     def in_sync(self) -> tuple[BookieId, ...]:
-        """Those of them that hold everything up to the high watermark, live and do not lag."""
+        """The replicas that store everything up to the high watermark, are live, and do not lag."""
         return self._rolling.in_sync
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of the ledgers that the list names, of the open one as far as it is written. Very
-        old ones are counted as `measure`, or retention, found them last.
+        """Bytes of the listed ledgers; of the open ledger, the bytes written so far.
+
+        Ledgers listed outside of the record count as of the last `measure` or retention.
         """
         listed = sum(each.bytes or 0 for each in self._chain.record.segments)
         return self._chain.older_bytes + listed + self._rolling.written_bytes
 
     async def measure(self) -> int:
-        """Return `size_bytes` as of now. Raises TopicError, MetadataError."""
+        """Return the current `size_bytes`, including all older ledgers.
+
+        Raises TopicError, MetadataError.
+        """
         await self._chain.segments()
         return self.size_bytes
 
     @property
     def config(self) -> LogConfig:
-        """The settings."""
+        """The log's settings."""
         return self._writing.config
 
     @property
     def failure(self) -> TopicError | None:
-        """What ended the log, if it has ended."""
+        """The failure that ended the log; None while it is usable."""
         return self._writing.failure
 
     def active_producers(self) -> list[ActiveProducer]:
-        """Return the producers that are remembered."""
+        """Return the known producers."""
         return self._writing.state.active_producers()
 
     def has_open_transaction(self, producer_id: int, producer_epoch: int) -> bool:
-        """Tell whether a producer's transaction is open here."""
+        """Return whether a producer's transaction is open in this partition."""
         return self._writing.state.is_open(producer_id, producer_epoch)
 
     def set_config(self, config: LogConfig) -> None:
-        """Take other settings from now on; another replication begins with another ledger."""
+        """Use other settings from now on; a change of replication applies to the next ledger."""
         if config.quorum != self._writing.config.quorum:
             self._rolling.ask()
         self._writing.config = config
@@ -172,11 +178,11 @@ class TopicLog:
 
     @property
     def has_room(self) -> bool:
-        """Whether producers need not wait."""
+        """Whether a batch can be appended without waiting."""
         return self._writing.has_room
 
     async def wait_for_room(self, size: int) -> None:
-        """Return once so many more bytes may be admitted, or the log has failed."""
+        """Wait until `size` more bytes can be admitted, or the log has failed."""
         await self._writing.wait_for_room(size)
 
     def append(
@@ -187,14 +193,16 @@ class TopicLog:
         coordinator_epoch: int | None = None,
         waits_for_one: bool = False,
     ) -> asyncio.Future[Appended]:
-        """Append one batch, which was checked; the future is resolved once it is committed, or with
-        `waits_for_one` once one bookie has it durably: then it may still be lost.
+        """Append one batch that was checked; return a future that is resolved once it is committed.
 
-        `data` must not change until it is committed. With `coordinator_epoch`, it is the marker of
-        a transaction. The future fails, or this raises, with TopicError: NOT_ENOUGH_REPLICAS when
-        nothing was appended for want of replicas, KAFKA_STORAGE_ERROR when nothing was as no ledger
-        has room; what KIP-98 says of sequences and epochs; NOT_LEADER_OR_FOLLOWER when the outcome
-        is unknown, or another broker leads.
+        With `waits_for_one`, the future is resolved once one bookie has stored the batch durably;
+        the batch may still be lost. `data` must not change until the batch is committed. With
+        `coordinator_epoch`, the batch is the marker of a transaction.
+
+        Raises TopicError, or the future fails with it: NOT_ENOUGH_REPLICAS if nothing was appended
+        because replicas are missing; KAFKA_STORAGE_ERROR if nothing was appended because no ledger
+        has room; the codes of KIP-98 for sequences and epochs; NOT_LEADER_OR_FOLLOWER if the
+        outcome is unknown, or another broker leads.
         """
         self._rolling.require_room()
         return self._writing.append(
@@ -202,8 +210,9 @@ class TopicLog:
         )
 
     def on_progress(self, callback: Callback) -> Callback:
-        """Call back after the high watermark or the log's start moved, and when the log ends;
-        return what cancels it.
+        """Register a callback; return a function that removes it.
+
+        It is called after the high watermark or the log's start moved, and when the log ends.
         """
         return self._writing.on_progress(callback)
 
@@ -212,10 +221,11 @@ class TopicLog:
     async def read(
         self, offset: int, max_bytes: int, *, read_committed: bool, at_least_one: bool
     ) -> ReadResult:
-        """Read whole batches from the one that holds `offset`, or the next behind it, up to the
-        high watermark or the last stable offset; with `at_least_one` however large the first is.
+        """Read complete batches from the one that contains `offset` or follows it.
 
-        Raises TopicError OFFSET_OUT_OF_RANGE outside of log start to log end.
+        They end below the high watermark, or with `read_committed` below the last stable offset.
+        They have at most `max_bytes` bytes, but with `at_least_one` the first is returned whatever
+        its size. Raises TopicError OFFSET_OUT_OF_RANGE outside of log start to log end.
         """
         writing = self._writing
         writing.require_usable()
@@ -228,7 +238,7 @@ class TopicLog:
                 batches = await self._reading.read(
                     offset, limit, max_bytes, at_least_one=at_least_one
                 )
-                # What retention took meanwhile, the index of aborted transactions knows no more.
+                # Retention may have dropped aborted transactions below a new log start.
                 self._require_within(offset)
             else:
                 batches = [*recent]
@@ -249,43 +259,46 @@ class TopicLog:
 
     def _require_within(self, offset: int) -> None:
         if not self.log_start_offset <= offset <= self.log_end_offset:
-            text = f"offset {offset}: the log has {self.log_start_offset}..{self.log_end_offset}"
+            ends = f"{self.log_start_offset} to {self.log_end_offset}"
+            text = f"offset {offset} is out of range: the log has offsets {ends}"
             raise TopicError(ErrorCode.OFFSET_OUT_OF_RANGE, text)
 
     async def offset_for_timestamp(
         self, timestamp_ms: int, *, read_committed: bool = False
     ) -> RecordPosition | None:
-        """Return the first visible record with this time or a later one, None if there is none."""
+        """Return the first visible record with this time or a later one; None if there is none."""
         self._writing.require_usable()
         limit = self.last_stable_offset if read_committed else self.high_watermark
         return await self._reading.offset_for_timestamp(timestamp_ms, self.log_start_offset, limit)
 
     async def max_timestamp(self, *, read_committed: bool = False) -> RecordPosition | None:
-        """Return the first visible record with the greatest time, None in an empty log."""
+        """Return the first visible record with the greatest time; None in an empty log."""
         self._writing.require_usable()
         limit = self.last_stable_offset if read_committed else self.high_watermark
         return await self._reading.max_timestamp(self.log_start_offset, limit)
 
     def end_offset_of_epoch(self, epoch: int) -> tuple[int, int]:
-        """Return the largest epoch not above this one, and where it ends; (-1, -1) if unknown."""
+        """Return the largest epoch not above this one and its end offset; (-1, -1) if unknown."""
         self._writing.require_usable()
         return self._writing.state.epochs.end_of_epoch(epoch, self.high_watermark)
 
     # -- trimming --------------------------------------------------------------------------------
 
     async def delete_records(self, before_offset: int) -> int:
-        """Let the log begin at an offset, at -1: at the high watermark; return where it begins.
+        """Move the log's start to an offset, or for -1 to the high watermark; return the start.
 
         Raises TopicError OFFSET_OUT_OF_RANGE beyond the high watermark, POLICY_VIOLATION for a
-        topic that is only compacted, KAFKA_STORAGE_ERROR while the metadata service is away.
+        topic that is only compacted, KAFKA_STORAGE_ERROR if the metadata service does not answer.
         """
         self._writing.require_usable()
         if not self.config.is_deletable:
-            text = "the topic is compacted, and its cleanup.policy does not name delete"
+            text = (
+                "records of this topic cannot be deleted: its cleanup.policy does not name delete"
+            )
             raise TopicError(ErrorCode.POLICY_VIOLATION, text)
         offset = self.high_watermark if before_offset == -1 else before_offset
         if not 0 <= offset <= self.high_watermark:
-            text = f"offset {offset}: the log is committed up to {self.high_watermark}"
+            text = f"offset {offset} is out of range: the high watermark is {self.high_watermark}"
             raise TopicError(ErrorCode.OFFSET_OUT_OF_RANGE, text)
         try:
             await self._rolling.begin_at(offset)
@@ -295,20 +308,22 @@ class TopicLog:
         return self.log_start_offset
 
     async def enforce_retention(self, now_ms: int) -> int:
-        """Drop the ledgers that the settings do not keep any longer; return how many."""
+        """Delete ledgers beyond the retention settings; return how many were deleted."""
         self._writing.require_usable()
         return await self._rolling.enforce_retention(now_ms)
 
     # -- ending ----------------------------------------------------------------------------------
 
     async def aclose(self) -> None:
-        """Give the partition away in order: wait a bounded time for what was admitted, close the
-        ledger and list its end. Again, or after a failure: only releases what is held.
+        """Hand the partition over: wait up to DRAIN_S for admitted batches, then close the ledger.
+
+        The end of the ledger is listed. A second call, or a call after a failure, only releases
+        resources.
         """
         if self._writing.failure is None:
             with contextlib.suppress(TopicError, LedgerError, MetadataError, TimeoutError):
                 async with asyncio.timeout(2 * DRAIN_S):
                     await self._rolling.end(DRAIN_S)
-        self._writing.fail("another broker is to lead this partition", is_told=False)
+        self._writing.fail("another broker will lead this partition", is_told=False)
         await self._rolling.aclose()
         await self._reading.aclose()

@@ -1,15 +1,14 @@
-"""Knows the transactions of a partition: which are open, how far readers of committed records may
-go, and which ones they must leave out.
+"""Open and aborted transactions of a partition, and its last stable offset.
 
-Leaves who may write in a transaction to `producer_state` and the coordinator, and the bytes to
+Leaves the check of producers to `producer_state` and the coordinator, and the stored format to
 `state_entry`.
 
 Invariants: a producer has at most one open transaction; transactions are opened and ended in the
-order of the log, and what was aborted is kept in the order of the markers. The last stable offset
-is the least of: the high watermark; the first offset of each open transaction; the first offset of
-each whose marker lies at or above the high watermark. So it moves on only with markers that are
-confirmed. At most TRANSACTIONS_MAX are open or aborted and within the log: then no further
-transaction is opened until retention makes room; markers are always taken.
+order of the log; aborted transactions are in the order of their markers. The last stable offset is
+the least of the high watermark, the first offset of each open transaction, and the first offset of
+each transaction whose marker is at or above the high watermark. So it advances only with confirmed
+markers. At most TRANSACTIONS_MAX transactions of the log are open or aborted; at that limit no
+transaction is opened until retention makes room. Markers are always accepted.
 
 Source: KIP-98, "Last stable offset"; topics design, "The mapping".
 """
@@ -25,29 +24,30 @@ TRANSACTIONS_MAX: Final = 100_000
 
 @dataclass(frozen=True, slots=True)
 class AbortedTransaction:
-    """A transaction whose records count for nothing."""
+    """A transaction whose records must be ignored."""
 
     producer_id: int
     first_offset: int
     last_offset: int
-    """Of the marker."""
+    """Offset of the marker."""
     last_stable_offset: int
-    """Behind the marker, as if all were confirmed: what ends later begins at or above this."""
+    """Last stable offset after the marker, as if all entries were confirmed: transactions that end
+    later begin at or above it."""
 
 
 class TransactionIndex:
-    """The transactions of one partition, in all that was admitted."""
+    """The transactions of one partition in all admitted batches."""
 
     def __init__(self) -> None:
         self._open: OrderedDict[int, int] = OrderedDict()  # producer id -> first offset, rising
         self._aborted: list[AbortedTransaction] = []
-        # (first offset, marker's offset) of ended ones whose marker was not seen confirmed; without
-        # those that another outlasts and undercuts, so both numbers rise.
+        # (first offset, marker's offset) of ended transactions whose marker is not known to be
+        # confirmed. One that begins later and ends earlier than another is left out: both rise.
         self._unconfirmed: deque[tuple[int, int]] = deque()
 
     @property
     def producers(self) -> Collection[int]:
-        """A live view of the producers that have an open transaction."""
+        """Live view of the producers that have an open transaction."""
         return self._open.keys()
 
     @property
@@ -57,19 +57,19 @@ class TransactionIndex:
 
     @property
     def aborted_count(self) -> int:
-        """Aborted transactions within the log."""
+        """Number of aborted transactions in the log."""
         return len(self._aborted)
 
     def first_offset_of(self, producer_id: int) -> int | None:
-        """Return where a producer's open transaction begins; None if it has none."""
+        """Return the first offset of a producer's open transaction; None if it has none."""
         return self._open.get(producer_id)
 
     def begin(self, producer_id: int, first_offset: int) -> None:
-        """Open a transaction; one that is open already goes on."""
+        """Open a transaction; if the producer has an open one, it continues."""
         self._open.setdefault(producer_id, first_offset)
 
     def end(self, producer_id: int, marker_offset: int, *, is_aborted: bool) -> None:
-        """End a producer's transaction; without an open one, a marker means nothing."""
+        """End a producer's transaction; without an open one, the marker is ignored."""
         first_offset = self._open.pop(producer_id, None)
         if first_offset is None:
             return
@@ -83,9 +83,9 @@ class TransactionIndex:
             )
 
     def last_stable_offset(self, high_watermark: int) -> int:
-        """Return the offset before which every transaction's outcome is known and confirmed.
+        """Return the offset below which every transaction's outcome is known and confirmed.
 
-        The high watermark never goes back from one call to the next.
+        `high_watermark` must not decrease from one call to the next.
         """
         while self._unconfirmed and self._unconfirmed[0][1] < high_watermark:
             self._unconfirmed.popleft()
@@ -97,8 +97,9 @@ class TransactionIndex:
     def aborted_in(
         self, first_offset: int, end_offset: int, high_watermark: int
     ) -> list[AbortedTransaction]:
-        """Return the aborted transactions that may have records in a range of offsets, which ends
-        before `end_offset`, in the order of their markers; only confirmed markers count.
+        """Return aborted transactions that may have records in first_offset..end_offset-1.
+
+        They are in the order of their markers; only confirmed markers count.
         """
         found: list[AbortedTransaction] = []
         start = bisect_left(self._aborted, first_offset, key=_last_offset)
@@ -113,7 +114,7 @@ class TransactionIndex:
         return found
 
     def drop_below(self, log_start_offset: int) -> None:
-        """Forget aborted transactions that lie below the log's start as a whole."""
+        """Drop aborted transactions that end below the log's start."""
         del self._aborted[: bisect_left(self._aborted, log_start_offset, key=_last_offset)]
 
     def open_snapshot(self) -> tuple[tuple[int, int], ...]:
@@ -127,8 +128,8 @@ class TransactionIndex:
     def load(
         self, opened: Iterable[tuple[int, int]], aborted: Iterable[AbortedTransaction]
     ) -> None:
-        """Hold what the snapshots returned, and nothing else; everything before is confirmed."""
-        self._open.clear()  # the same object stays, for `producers` is a view of it
+        """Replace all transactions with those of the snapshots; everything before is confirmed."""
+        self._open.clear()  # keep the same object: `producers` is a view of it
         self._open.update(opened)
         self._aborted = list(aborted)
         self._unconfirmed.clear()

@@ -82,7 +82,7 @@ def test_a_minimum_from_the_brokers_is_lowered_to_what_can_be() -> None:
 
 
 def test_quorums_that_contradict_each_other_are_refused() -> None:
-    assert "same thing" in _refusal(replication_mode="quorum", write_quorum="2")
+    assert "only one of them" in _refusal(replication_mode="quorum", write_quorum="2")
     assert "more than" in _refusal(replication_mode="quorum", ack_quorum="4")
     assert "needs replication.mode" in _refusal(ack_quorum="2")
 
