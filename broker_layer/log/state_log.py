@@ -289,7 +289,7 @@ class StateLog:
         return await close_ledger(self._chain.services.client, writer)
 
     def _end_of(self, info: LedgerInfo) -> tuple[int, Transition]:
-        """Return the end offset of the newest ledger, which is closed, and the change to list it."""
+        """Return the end offset of the newest, closed ledger, and the change that lists it."""
         last = self._chain.record.last_segment
         assert last is not None
         assert last.ledger_id == info.id

@@ -1,7 +1,6 @@
-"""Tells over HTTP which partitions a broker leads; nothing can be changed so.
+"""Read-only HTTP API of a broker: its state and the partitions that it leads.
 
-Leaves the port, health and metrics to `serving.admin`, and the meaning of every number to
-`metrics`.
+Leaves the port and the metrics to `serving.admin`, and the rows of partitions to `PartitionTable`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -13,7 +12,7 @@ from serving.admin import Readiness, answer_live, readiness_handler
 
 
 class BrokerAdmin:
-    """What the admin port of one broker answers beside health and metrics."""
+    """The routes of one broker's admin port, in addition to metrics."""
 
     def __init__(
         self,
@@ -26,7 +25,7 @@ class BrokerAdmin:
         self._identity = identity
 
     def routes(self) -> Sequence[web.RouteDef]:
-        """Return what is answered where."""
+        """Return the routes and their handlers."""
         return (
             web.get("/health", answer_live),
             web.get("/ready", readiness_handler(self._readiness)),

@@ -1,6 +1,6 @@
-"""Puts the services of requests together: what a broker answers, over whatever holds its logs.
+"""Assembly of the services that answer requests.
 
-Leaves the logs and coordinators to `broker_process`, and sockets to `server`.
+Leaves building the logs and coordinators to `broker_parts`, and sockets to `connections.server`.
 """
 
 from collections.abc import Callable, Mapping
@@ -35,21 +35,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """What requests are about."""
+    """The parts of a broker that the services of requests use."""
 
     broker_id: int
     logs: PartitionLogs
     names: ClusterNames
     verifier: TransactionVerifier
     handlers: Mapping[int, Handler]
-    """Of every API that is not served here already."""
+    """Handlers of every API that no service of this package answers."""
 
     peer_listener: str
-    """By which other brokers ask."""
+    """Name of the listener that other brokers use."""
 
 
 class BrokerServices:
-    """Everything between a frame and the logs. Made inside the loop; `close` once."""
+    """The services between frames and logs. Create it in the event loop; call `close` once."""
 
     def __init__(
         self,
@@ -85,11 +85,11 @@ class BrokerServices:
         self.context = ServerContext(limits, self.counters, log, now, dispatcher.serve)
 
     def answer_waiting(self) -> None:
-        """Have Fetches answered that wait: the broker is closing."""
+        """Answer all waiting Fetches at once, because the broker is closing."""
         self._fetch.close()
 
     async def close(self) -> None:
-        """Give up whatever is left."""
+        """Cancel all remaining requests and waits."""
         self._deadlines.close()
         await self._room.close()
         await self._tasks.close()

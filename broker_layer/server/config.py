@@ -1,6 +1,6 @@
-"""Names every bound of a broker's server.
+"""Limits of a broker's server.
 
-Leaves reading them from a file to `options`, and the bounds of a topic to `topic_configs`.
+Leaves reading them from a file to `options`, and the limits of a topic to `log.topic_config_table`.
 """
 
 from dataclasses import dataclass
@@ -12,39 +12,43 @@ MIB: Final = 1024 * KIB
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerLimits:
-    """What one broker, and one connection to it, may use."""
+    """Limits of one broker, and of one connection to it."""
 
     connections_max: int = 10_000
     frame_bytes_max: int = 100 * MIB
     """Kafka's `socket.request.max.bytes`."""
 
     requests_in_flight_max: int = 1024
-    """Per connection; at this nothing more is read from it. Who sends small batches has as many
-    under way as it sends while one is synced: at 10,000/s and 20 ms these are 200.
+    """Maximum number of unanswered requests per connection; then nothing more is read from it. A
+    client that sends small batches has as many in flight as it sends during one sync: 200 at
+    10,000 batches/s and 20 ms.
     """
 
     connection_bytes_max: int = 64 * MIB
-    """Requests of one connection that are not answered; one frame may be larger."""
+    """Maximum number of bytes of unanswered requests of one connection; one frame may be larger."""
 
     broker_bytes_max: int = 512 * MIB
-    """The same of all connections; then nothing more is read. Large frames that have begun may be
-    half as much again; then no other one is read.
+    """Maximum number of bytes of unanswered requests of all connections; then nothing more is read.
+    Unfinished large frames may use half as much in addition; then no other large frame is read.
     """
 
     bodies_bytes_max: int = 64 * MIB
-    """Buffers of large frames that are kept to be used again."""
+    """Maximum number of bytes of large frames' buffers that are kept for reuse."""
 
     write_buffer_bytes_max: int = 4 * MIB
-    """Above this nothing more is read from the peer, nor looked up for it."""
+    """Maximum number of bytes of answers that a peer has not read; above it no request is read from
+    the peer, and no Fetch of it begins.
+    """
 
     write_stall_s: float = 60.0
-    """A peer that does not read its answers for so long is disconnected."""
+    """A peer that does not read its answers for this time, in seconds, is disconnected."""
 
     frame_deadline_s: float = 30.0
-    """A frame that has begun must be whole within this, and more time for a large one."""
+    """Time within which a frame that has begun must be complete, in seconds; large frames get more.
+    """
 
     frame_bytes_per_s_min: int = 256 * KIB
-    """How much more: its size at this rate."""
+    """A frame gets additional time for its size at this rate."""
 
     idle_s_max: float = 600.0
     """Kafka's `connections.max.idle.ms`."""
@@ -52,15 +56,18 @@ class BrokerLimits:
     sweep_interval_s: float = 1.0
     drain_timeout_s: float = 10.0
     fetch_bytes_max: int = 55 * MIB
-    """Of one answer, whatever the client asks for; one batch is always returned whole."""
+    """Maximum size of one answer, whatever the client requests; one batch is always returned
+    complete.
+    """
 
     fetch_wait_s_max: float = 300.0
     fetch_reads_at_once: int = 16
     fetch_sessions_max: int = 10_000
     fetch_session_partitions_max: int = 1_000_000
-    """In all sessions together."""
+    """Maximum number of partitions in all sessions together."""
 
     produce_bytes_per_s: int = 0
-    """Of one client id; 0: not limited."""
+    """Produce quota of one client id; 0: no limit."""
 
     fetch_bytes_per_s: int = 0
+    """Fetch quota of one client id; 0: no limit."""

@@ -1,4 +1,4 @@
-"""Counts what a broker's server does, for metrics.
+"""Counters of a broker's server.
 
 Leaves their names for Prometheus to `metrics`.
 """
@@ -19,7 +19,7 @@ def _no_latencies() -> LatencyCounts:
 
 @dataclass(slots=True)
 class BrokerCounters:
-    """Counters run from the start of the process; `*_now` are gauges."""
+    """Counts since the start of the process; names that end in `_now` are gauges."""
 
     connections_now: int = 0
     connections_accepted: int = 0
@@ -41,7 +41,7 @@ class BrokerCounters:
     fetch_sessions_now: int = 0
     requests_by_api: dict[int, int] = field(default_factory=dict)
     errors_by_code: dict[int, int] = field(default_factory=dict)
-    """Of partitions in answers to Produce and Fetch."""
+    """Errors of partitions in answers to Produce and Fetch."""
 
     produce_latency: LatencyCounts = field(default_factory=_no_latencies)
     fetch_latency: LatencyCounts = field(default_factory=_no_latencies)
@@ -51,5 +51,5 @@ class BrokerCounters:
         self.requests_by_api[api_key] = self.requests_by_api.get(api_key, 0) + 1
 
     def note_error(self, code: int) -> None:
-        """Count a partition's refusal."""
+        """Count an error of a partition."""
         self.errors_by_code[code] = self.errors_by_code.get(code, 0) + 1

@@ -1,10 +1,10 @@
-"""Calls back what has waited too long, with one timer for many waits.
+"""Deadlines of waits, with one timer of the event loop for many waits.
 
-Leaves what a late wait means to its owner. Fetches and produces wait by the ten thousand, and a
-timer of the loop for each would cost more than the rest of a small request.
+Leaves the effect of a missed deadline to the owner of the wait. Tens of thousands of Fetches
+and Produces can wait, and one timer for each would cost more than the rest of a small request.
 
-Invariant: a wait is called at most once, at its deadline or up to GRAIN_S later, unless it was
-removed.
+Invariant: the callback of a wait runs at most once, between its deadline and GRAIN_S later; after
+`remove` it does not run.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ GRAIN_S: Final = 0.01
 
 
 class Deadlines:
-    """The waits of one event loop, by when they are over."""
+    """The waits of one event loop, by deadline."""
 
     __slots__ = ("_by_tick", "_loop", "_timers")
 
@@ -25,7 +25,7 @@ class Deadlines:
         self._timers: dict[int, asyncio.TimerHandle] = {}
 
     def add(self, wait_id: int, delay_s: float, late: Callable[[], None]) -> int:
-        """Call `late` in `delay_s`; return the tick, which `remove` asks for."""
+        """Call `late` after `delay_s`; return the tick, which `remove` needs."""
         tick = int((self._loop.time() + delay_s) / GRAIN_S) + 1
         waits = self._by_tick.get(tick)
         if waits is None:
@@ -35,13 +35,13 @@ class Deadlines:
         return tick
 
     def remove(self, wait_id: int, tick: int) -> None:
-        """Forget a wait; nothing if it is over."""
+        """Remove a wait; do nothing if it has ended."""
         waits = self._by_tick.get(tick)
-        if waits is not None:  # an empty tick's timer stays: there is one for each grain at most
+        if waits is not None:  # the timer of an empty tick stays: there is at most one per tick
             waits.pop(wait_id, None)
 
     def close(self) -> None:
-        """Forget every wait."""
+        """Remove every wait."""
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()

@@ -1,9 +1,9 @@
-"""Finds who serves a request, and turns its answer into bytes.
+"""Dispatch of requests to their handlers, and encoding of the answers.
 
-Leaves what requests mean to the handlers, and the order of answers to `connection`.
+Leaves the meaning of requests to the handlers, and the order of answers to `connection`.
 
-Invariants: every request of a version that is served is answered, or its connection is closed with
-a line in the log; so many requests are served at once as the connections let in.
+Invariants: every request of a served version is answered, or its connection is closed with a line
+in the log; only the connections limit the number of concurrent requests.
 """
 
 import re
@@ -25,12 +25,12 @@ from broker_layer.server.exchange import Exchange, RawHandler
 from broker_layer.server.request_tasks import RequestTasks
 
 FOR_BROKERS: Final = (ApiKey.ADD_PARTITIONS_TO_TXN, ApiKey.WRITE_TXN_MARKERS)
-"""Asked by brokers alone, the first in some versions: see `_is_for_brokers`."""
+"""APIs for brokers only; of the first, only some versions: see `_is_for_brokers`."""
 SOFTWARE_NAMED_FROM: Final = 3
-"""The version of ApiVersions from which on clients say what they are (KIP-511)."""
+"""First version of ApiVersions with the name of the client's software (KIP-511)."""
 SOFTWARE_NAME: Final = re.compile(r"[a-zA-Z0-9]([a-zA-Z0-9.-]*[a-zA-Z0-9])?")
 BROKERS_ASK_FROM: Final = 4
-"""The version of AddPartitionsToTxn from which on it is asked by brokers (KIP-890)."""
+"""First version of AddPartitionsToTxn that brokers send (KIP-890)."""
 
 
 class Dispatcher:
@@ -44,10 +44,11 @@ class Dispatcher:
         counters: BrokerCounters,
         peer_listener: str,
     ) -> None:
-        """Take what serves each API; ApiVersions is served here. What only brokers ask is served on
-        `peer_listener` alone.
+        """Use the given handler for each API; ApiVersions is served here.
+
+        APIs for brokers are served only on `peer_listener`.
         """
-        assert not any(key in raw_handlers for key in FOR_BROKERS), "these would serve anybody"
+        assert not any(key in raw_handlers for key in FOR_BROKERS), "they would serve all listeners"
         self._peer_listener = peer_listener
         self._raw_handlers = raw_handlers
         self._handlers = handlers
@@ -55,15 +56,16 @@ class Dispatcher:
         self._tasks = tasks
 
     def serve(self, exchange: Exchange) -> None:
-        """Take a request; it is answered in its time."""
+        """Begin to serve a request."""
         self._counters.note_request(exchange.api_key)
         raw = self._raw_handlers.get(exchange.api_key)
         if raw is not None:
             raw(exchange)
         elif _is_for_brokers(exchange) and exchange.requester.listener != self._peer_listener:
-            exchange.requester.drop("not served", f"API {int(exchange.api_key)} is for brokers")
+            why = f"API {int(exchange.api_key)} is only served on the listener of brokers"
+            exchange.requester.drop("not served", why)
         elif exchange.api_key == ApiKey.API_VERSIONS:
-            _tell_versions(exchange)
+            _answer_versions(exchange)
         else:
             handler = self._handlers.get(exchange.api_key)
             if handler is None:
@@ -85,7 +87,7 @@ def _is_for_brokers(exchange: Exchange) -> bool:
     return exchange.api_key == ApiKey.WRITE_TXN_MARKERS
 
 
-def _tell_versions(exchange: Exchange) -> None:
+def _answer_versions(exchange: Exchange) -> None:
     version = exchange.api_version
     if ADVERTISED[ApiKey.API_VERSIONS].serves(version):
         request = decode_request(exchange.api_key, version, exchange.body)

@@ -1,9 +1,9 @@
-"""Holds one request between its arrival and its answer.
+"""One request between its arrival and its answer.
 
-Leaves the order of answers to `connection`, and what is answered to the handlers.
+Leaves the order of answers to `connection`, and their content to the handlers.
 
-Invariant: a request is answered once; what comes after that, or after its connection is gone,
-changes nothing.
+Invariant: a request is answered once; later answers, and answers after its connection is closed,
+are ignored.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,30 +16,30 @@ Buffer = bytes | bytearray | memoryview
 
 
 class Requester(Protocol):
-    """What handlers may ask of the connection that a request came by."""
+    """The connection of a request, as handlers use it."""
 
     connection_id: int
     client_host: str
     listener: str
 
     def answered(self, exchange: "Exchange") -> None:
-        """Send what can be sent, in order."""
+        """Send the answers that are next in order."""
 
     def drop(self, event: str, why: str) -> None:
         """Disconnect, with a line in the log."""
 
     def hold_reading(self, *, held: bool) -> None:
-        """Stop or go on reading, because a handler has no room; holds are counted."""
+        """Stop or resume reading, because a handler has no room; holds are counted."""
 
     def throttle(self, delay_s: float) -> None:
-        """Read nothing for a while, because of a quota."""
+        """Stop reading for `delay_s`, because of a quota."""
 
     def when_first(self, exchange: "Exchange", start: Callable[[], None]) -> None:
         """Call `start` when every earlier request was answered and the peer reads its answers."""
 
 
 class Exchange:
-    """One request and the way back."""
+    """One request, and the sending of its answer."""
 
     __slots__ = (
         "answer_buffers",
@@ -64,7 +64,7 @@ class Exchange:
         size: int,
         arrived_s: float,
     ) -> None:
-        """Begin an exchange whose request came at `arrived_s`, in a frame of `size` bytes."""
+        """Create the exchange of a request that came at `arrived_s`, in a frame of `size` bytes."""
         self.requester = requester
         self.api_key, self.api_version, self.correlation_id, client_id, _ = header
         self.client_id = client_id or ""
@@ -75,13 +75,13 @@ class Exchange:
         self.deferred: Callable[[], None] | None = None
         """See `Requester.when_first`."""
         self.is_gone = False
-        """The connection was lost: nobody waits."""
+        """Whether the connection is closed."""
         self.on_gone: Callable[[], None] | None = None
-        """What is called then, if it has not been answered."""
+        """Called when the connection closes before the answer."""
 
     @property
     def context(self) -> RequestContext:
-        """Describe who asks."""
+        """The origin of the request."""
         requester = self.requester
         return RequestContext(
             self.api_key,
@@ -93,11 +93,11 @@ class Exchange:
         )
 
     def answer(self, body: Sequence[Buffer]) -> None:
-        """Give the body of the answer, in the request's version."""
+        """Answer with a body in the request's version."""
         self.finish(response_frame(self.api_key, self.api_version, self.correlation_id, body))
 
     def finish(self, buffers: list[Buffer]) -> None:
-        """Give the answer as a whole frame; an empty list where the client expects none."""
+        """Answer with a complete frame, or an empty list if the client expects no answer."""
         if self.answer_buffers is None and not self.is_gone:
             self.answer_buffers = buffers
             self.body = memoryview(b"")  # a large frame's buffer goes back to its pool
@@ -105,7 +105,7 @@ class Exchange:
             self.requester.answered(self)
 
     def lose(self) -> None:
-        """Note that the connection is gone."""
+        """Note that the connection is closed."""
         self.is_gone = True
         self.deferred = None
         on_gone, self.on_gone = self.on_gone, None
@@ -114,4 +114,4 @@ class Exchange:
 
 
 RawHandler = Callable[[Exchange], None]
-"""Takes a request as bytes, never waits, and answers when it can: for what must be quick."""
+"""Handles a request as bytes without waiting, and answers it later. For APIs of the hot path."""

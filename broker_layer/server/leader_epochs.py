@@ -1,6 +1,6 @@
-"""Tells a client that believes in another leadership of a partition so (KIP-320).
+"""Check of a client's leader epoch (KIP-320).
 
-Leaves what the client does then to it.
+Leaves the answer to the services of Fetch and offsets.
 """
 
 from typing import Final
@@ -13,7 +13,7 @@ NO_EPOCH: Final = -1
 
 
 def check_leader_epoch(log: ServedLog, believed: int) -> None:
-    """Compare what a client believes with what is; NO_EPOCH says nothing.
+    """Check that a client knows the current leader epoch; NO_EPOCH means that it knows none.
 
     Raises TopicError: FENCED_LEADER_EPOCH for an older epoch, UNKNOWN_LEADER_EPOCH for a newer one.
     """

@@ -1,9 +1,9 @@
-"""Tells clients that asked the wrong broker who leads, with the refusal itself (KIP-951).
+"""The current leader in errors for clients that use the wrong broker (KIP-951).
 
-Leaves knowing it to the cluster's view.
+Leaves the knowledge of leaders to `control.cluster_view`.
 
-Invariant: a broker is described here as Metadata describes it, its rack too: Java's consumer takes
-one broker with two descriptions for two, and sends each fetch of one session twice, in vain.
+Invariant: a broker is described as in Metadata, including its rack. Java's consumer treats one
+broker with two descriptions as two brokers, and sends each Fetch of a session twice, in vain.
 """
 
 from collections.abc import Iterable
@@ -17,27 +17,27 @@ HINTED: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH
 
 
 class LeaderHints:
-    """Looks leaders up for refusals."""
+    """Lookup of leaders for errors."""
 
     def __init__(self, broker_id: int, names: ClusterNames) -> None:
         self._broker_id = broker_id
         self._names = names
 
     def leader_of(self, topic: str, partition: int, error: ErrorCode) -> CurrentLeader | None:
-        """Return who leads, if the error is one that another leader explains."""
+        """Return the leader, if the error can mean that another broker leads."""
         if error not in HINTED:
             return None
         known = self._names.leader_of(topic, partition)
         if known is None or known[0] < 0:
             return None
         if known[0] == self._broker_id and error == ErrorCode.NOT_LEADER_OR_FOLLOWER:
-            return None  # this broker is to lead it, and does not yet
+            return None  # this broker will lead the partition, and does not yet
         return CurrentLeader(*known)
 
     def endpoints(
         self, leaders: Iterable[CurrentLeader | None], listener: str
     ) -> list[NodeEndpoint]:
-        """Return where the leaders are, for clients of a listener."""
+        """Return the addresses of leaders for clients of a listener."""
         found: dict[int, NodeEndpoint] = {}
         for leader in leaders:
             if leader is None or leader.leader_id in found:

@@ -1,7 +1,7 @@
-"""Names a broker's counters for Prometheus.
+"""Prometheus metrics of a broker.
 
 Leaves counting to `counters`, the partitions' state to `PartitionTable`, and the format to
-`serving.metrics`: nothing here runs unless somebody asks.
+`serving.metrics`. Values are read only when metrics are requested.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,11 +20,11 @@ from serving.metrics import counter_metric, labelled_counter
 from serving.overriding import override
 
 PARTITIONS_SHOWN_MAX: Final = 2_000
-"""Of more partitions only the sums are shown: each costs some series."""
+"""Maximum number of partitions with own series; the totals include all partitions."""
 
 
 class PartitionRow(Protocol):
-    """What is told of one partition that this broker leads, or should lead."""
+    """State of one partition that this broker leads or should lead, as metrics show it."""
 
     @property
     def topic(self) -> str:
@@ -48,29 +48,29 @@ class PartitionRow(Protocol):
 
     @property
     def replica_count(self) -> int:
-        """How many bookies keep it."""
+        """The number of its replicas."""
 
     @property
     def in_sync_count(self) -> int:
-        """How many of them are in sync."""
+        """The number of replicas in sync."""
 
     @property
     def missing(self) -> str:
-        """Why it is not served; empty when it is."""
+        """The reason why it is not served; empty if it is served."""
 
     def as_json(self) -> Mapping[str, object]:
-        """Return everything that is known of it."""
+        """Return all known values of the partition."""
 
 
 class PartitionTable(Protocol):
-    """Lists partitions."""
+    """Table of partitions."""
 
     def rows(self) -> Sequence[PartitionRow]:
-        """List those that this broker leads, or should lead."""
+        """Return the partitions that this broker leads or should lead."""
 
 
 class BrokerMetrics(Collector):
-    """Reads the counters when it is asked to."""
+    """Collector of a broker's metrics."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class BrokerMetrics(Collector):
         identity = {"broker_id": str(self._broker_id)}
         yield InfoMetricFamily("quire_broker", "this broker", identity)
         used = self._budget.used_bytes
-        yield GaugeMetricFamily("quire_broker_request_bytes", "requests in memory", used)
+        yield GaugeMetricFamily("quire_broker_request_bytes", "bytes of requests in memory", used)
         for each in fields(BrokerCounters):
             yield self._counter(each.name)
         yield from self._of_partitions()
@@ -107,9 +107,11 @@ class BrokerMetrics(Collector):
         rows = self._partitions.rows()
         missing = sum(bool(each.missing) for each in rows)
         lagging = sum(each.in_sync_count < each.replica_count for each in rows if not each.missing)
-        yield GaugeMetricFamily("quire_broker_partitions", "led here", len(rows))
-        yield GaugeMetricFamily("quire_broker_partitions_not_served", "led, not served", missing)
-        text = "with fewer replicas in sync than there are"
+        text = "partitions that this broker leads or should lead"
+        yield GaugeMetricFamily("quire_broker_partitions", text, len(rows))
+        text = "such partitions that are not served"
+        yield GaugeMetricFamily("quire_broker_partitions_not_served", text, missing)
+        text = "served partitions with fewer replicas in sync than replicas"
         yield GaugeMetricFamily("quire_broker_partitions_under_replicated", text, lagging)
         for name in ("high_watermark", "log_end_offset", "log_start_offset"):
             family = GaugeMetricFamily(
@@ -122,9 +124,9 @@ class BrokerMetrics(Collector):
 
 def _by_api(by_key: Mapping[int, int]) -> Metric:
     counts = ((ApiKey(key).name.lower(), count) for key, count in sorted(by_key.items()))
-    return labelled_counter("quire_broker_requests", "requests taken", "api", counts)
+    return labelled_counter("quire_broker_requests", "requests received", "api", counts)
 
 
 def _by_code(by_code: Mapping[int, int]) -> Metric:
     counts = ((ErrorCode(code).name.lower(), count) for code, count in sorted(by_code.items()))
-    return labelled_counter("quire_broker_errors", "partitions refused", "code", counts)
+    return labelled_counter("quire_broker_errors", "errors of partitions", "code", counts)

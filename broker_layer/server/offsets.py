@@ -1,12 +1,11 @@
-"""Serves what clients ask of a partition's offsets: ListOffsets, OffsetForLeaderEpoch,
-DeleteRecords, and DescribeProducers.
+"""The offset APIs: ListOffsets, OffsetForLeaderEpoch, DeleteRecords and DescribeProducers.
 
 Leaves finding the offsets to the partitions' logs.
 
 Invariants: the latest offset is the high watermark, or for read_committed the last stable offset,
-never the log's end; a client with another leader epoch is told so; who asks about a log that is
-just being taken over waits a little, for not every client asks again; the partitions of one
-DeleteRecords have one deadline, and none is begun after it.
+never the log's end; a client with a wrong leader epoch gets an error; a request for a log that is
+being taken over waits briefly, because not every client retries; the partitions of one
+DeleteRecords have a common deadline, and no deletion begins after it.
 
 Source: KIP-79, KIP-98, KIP-107, KIP-320, KIP-405 (timestamps -4 and -5), KIP-664, KIP-734.
 """
@@ -49,16 +48,17 @@ VERSIONS_MIN: Final = {
     EARLIEST_LOCAL: 8,
     LATEST_TIERED: 9,
 }
-"""From which version of ListOffsets on these are asked for instead of a time."""
+"""First version of ListOffsets in which each of these special timestamps is valid."""
 NONE_FOUND: Final = (-1, -1, -1)
 """Timestamp, offset, leader epoch."""
 READ_UNCOMMITTED: Final = 0
 READ_COMMITTED: Final = 1
 DELETE_TIMEOUT_S_MAX: Final = 300.0
 DELETIONS_AT_ONCE_MAX: Final = 64
-"""Partitions of one DeleteRecords that are under way at a time: each is a change in ZooKeeper."""
+"""Maximum number of concurrent deletions of one DeleteRecords: each is a change in ZooKeeper."""
 OPENING_WAIT_S_MAX: Final = 2.0
-"""How long a request waits for logs that are being taken over; those behind it wait with it."""
+"""Maximum time that a request waits for logs that are being taken over, in seconds. The requests
+behind it on its connection wait too."""
 
 Asked = TypeVar("Asked")
 Row = TypeVar("Row")
@@ -80,7 +80,7 @@ class OffsetService:
         self._unreadable = unreadable
 
     def handlers(self) -> Mapping[int, Handler]:
-        """List what is served here."""
+        """Return the handlers of this service, by API key."""
         return {
             ApiKey.LIST_OFFSETS: self.list_offsets,
             ApiKey.OFFSET_FOR_LEADER_EPOCH: self.offset_for_leader_epoch,
@@ -145,7 +145,7 @@ class OffsetService:
     async def _wait_for_logs(
         self, partitions: Iterable[tuple[str, int]], wait_s: float = OPENING_WAIT_S_MAX
     ) -> None:
-        """Return when none of these logs is being taken over any more, or they take too long."""
+        """Wait until none of these logs is being taken over, for at most `wait_s`."""
         openings = [self._logs.opening(topic, partition) for topic, partition in partitions]
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(wait_s):
@@ -188,12 +188,13 @@ class OffsetService:
         )
 
     async def _delete(self, deadline_s: float, topic: str, asked: _AskedDeletion) -> _Deleted:
-        """Delete a partition's records, unless it is too late to begin; return its row."""
+        """Delete a partition's records unless the deadline has passed; return its row."""
         error, low_watermark = ErrorCode.NONE, -1
         try:
             log = self._logs.log_of(topic, asked.partition_index)
             if asyncio.get_running_loop().time() >= deadline_s:
-                raise TopicError(ErrorCode.REQUEST_TIMED_OUT, "the others took all the time")
+                text = "the deadline passed before this partition's deletion began"
+                raise TopicError(ErrorCode.REQUEST_TIMED_OUT, text)
             async with asyncio.timeout_at(deadline_s):
                 low_watermark = await log.delete_records(asked.offset)
         except TopicError as refusal:
@@ -236,8 +237,9 @@ async def _by_topic(
     *,
     at_once_max: int = 1,
 ) -> list[tuple[str, list[Row]]]:
-    """Answer for each partition of each topic; return the rows of each, in the order asked for. A
-    request may name very many: there are as many tasks as answers at once.
+    """Call `answer` for each partition of each topic; return the rows by topic, in request order.
+
+    A request can name very many partitions, so there are only `at_once_max` tasks.
     """
     asked = [(name, each) for name, partitions in topics for each in partitions]
     left = iter(enumerate(asked))
@@ -254,9 +256,9 @@ async def _by_topic(
 
 def _check_askable(isolation: int, timestamp_ms: int, version: int) -> None:
     if isolation not in (READ_UNCOMMITTED, READ_COMMITTED):
-        raise TopicError(ErrorCode.INVALID_REQUEST, f"isolation level {isolation}")
+        raise TopicError(ErrorCode.INVALID_REQUEST, f"isolation level {isolation} is unknown")
     if timestamp_ms < 0 and version < VERSIONS_MIN.get(timestamp_ms, version + 1):
-        text = f"timestamp {timestamp_ms} in version {version}"
+        text = f"timestamp {timestamp_ms} is not valid in version {version} of ListOffsets"
         raise TopicError(ErrorCode.UNSUPPORTED_VERSION, text)
 
 

@@ -1,7 +1,7 @@
-"""Says what the server needs of the parts below it: partitions' logs, the cluster, transactions.
+"""Interfaces of the parts that the server uses: partitions' logs, cluster names, transactions.
 
-Leaves being them to `topic_log`, `partition_manager`, `cluster_view` and `transactions`; tests
-bring their own.
+Leaves the implementations to `log.topic_log`, `control.partition_manager`, `control.cluster_view`
+and `transactions.verification`; tests use others.
 """
 
 import asyncio
@@ -17,23 +17,23 @@ if TYPE_CHECKING:
 
 
 class ReadBatches(Protocol):
-    """What a read gives."""
+    """Result of a read."""
 
     @property
     def batches(self) -> Sequence[Buffer]:
-        """Whole batches, in order."""
+        """Complete batches, in order."""
 
     @property
     def high_watermark(self) -> int:
-        """As of this read."""
+        """The high watermark at the time of the read."""
 
     @property
     def last_stable_offset(self) -> int:
-        """As of this read."""
+        """The last stable offset at the time of the read."""
 
     @property
     def log_start_offset(self) -> int:
-        """As of this read."""
+        """The log's start at the time of the read."""
 
     @property
     def aborted(self) -> Sequence[tuple[int, int]]:
@@ -41,7 +41,7 @@ class ReadBatches(Protocol):
 
 
 class FoundOffset(Protocol):
-    """A record that was looked for by time."""
+    """A record that was found by time."""
 
     @property
     def offset(self) -> int:
@@ -57,7 +57,7 @@ class FoundOffset(Protocol):
 
 
 class ServedLog(Protocol):
-    """One partition's log, as `topic_log.TopicLog` is one."""
+    """One partition's log; `topic_log.TopicLog` implements it."""
 
     @property
     def leader_epoch(self) -> int:
@@ -69,22 +69,22 @@ class ServedLog(Protocol):
 
     @property
     def log_end_offset(self) -> int:
-        """Behind the last record that was appended."""
+        """The offset after the last appended record."""
 
     @property
     def high_watermark(self) -> int:
-        """Behind the last committed record."""
+        """The offset after the last committed record."""
 
     @property
     def last_stable_offset(self) -> int:
-        """The first offset whose transaction is open, or the high watermark."""
+        """The first offset of an open transaction, or the high watermark."""
 
     @property
     def has_room(self) -> bool:
-        """Whether more should be appended now."""
+        """Whether a batch can be appended without waiting."""
 
     def has_open_transaction(self, producer_id: int, producer_epoch: int) -> bool:
-        """Tell whether a producer's transaction has begun in this partition."""
+        """Return whether a producer's transaction is open in this partition."""
 
     def append(
         self,
@@ -94,15 +94,15 @@ class ServedLog(Protocol):
         coordinator_epoch: int | None = None,
         waits_for_one: bool = False,
     ) -> "asyncio.Future[Appended]":
-        """Take a batch. Raises TopicError."""
+        """Append a batch. Raises TopicError."""
 
     async def wait_for_room(self, size: int) -> None:
-        """Return when there is room."""
+        """Wait until `size` more bytes can be appended."""
 
     async def read(
         self, offset: int, max_bytes: int, *, read_committed: bool, at_least_one: bool
     ) -> ReadBatches:
-        """Read what is visible. Raises TopicError."""
+        """Read visible batches. Raises TopicError."""
 
     async def offset_for_timestamp(self, timestamp_ms: int) -> FoundOffset | None:
         """Return the first record with this time or a later one. Raises TopicError."""
@@ -111,58 +111,59 @@ class ServedLog(Protocol):
         """Return the first record with the greatest time. Raises TopicError."""
 
     def end_offset_of_epoch(self, epoch: int) -> tuple[int, int]:
-        """Return the largest epoch not above this one, and where it ends. Raises TopicError."""
+        """Return the largest epoch not above this one, and its end offset. Raises TopicError."""
 
     async def delete_records(self, before_offset: int) -> int:
-        """Let the log begin at an offset; return where it begins. Raises TopicError."""
+        """Move the log's start to an offset; return the start. Raises TopicError."""
 
     def active_producers(self) -> Sequence[ActiveProducer]:
-        """List who has written lately."""
+        """Return the known producers."""
 
     def on_progress(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call back after every move; return what ends that."""
+        """Register a callback of progress; return a function that removes it."""
 
 
 class PartitionLogs(Protocol):
-    """Finds logs."""
+    """Lookup of partitions' logs."""
 
     def log_of(self, topic: str, partition: int) -> ServedLog:
         """Return the log, if this broker leads the partition. Raises TopicError."""
 
     def opening(self, topic: str, partition: int) -> asyncio.Event | None:
-        """Return what is set once this broker's attempt to lead a partition has ended; None if none
-        is under way.
+        """Return an event that is set when this broker's attempt to lead a partition ends.
+
+        Returns None if there is no attempt now.
         """
 
 
 class ClusterNames(Protocol):
-    """Knows topics by id, leaders, and where they are."""
+    """Lookup of topic ids, leaders and addresses of brokers."""
 
     def topic_name_of(self, topic_id: bytes) -> str | None:
         """Return the name of the topic with this id."""
 
     def leader_of(self, topic: str, partition: int) -> tuple[int, int] | None:
-        """Return (broker id, leader epoch) as far as is known here; -1: no broker."""
+        """Return the known (broker id, leader epoch); broker id -1 for no leader."""
 
     def address_of(self, broker_id: int, listener: str) -> tuple[str, int] | None:
-        """Return where clients of a listener reach a broker."""
+        """Return the address of a broker for clients of a listener."""
 
     def rack_of(self, broker_id: int) -> str | None:
-        """Return the rack that a broker is in, as Metadata says it."""
+        """Return the rack of a broker, as in Metadata."""
 
 
 class Confirmation(Protocol):
-    """That a partition is in a producer's open transaction, until a marker comes."""
+    """Confirmation that a partition is in a producer's open transaction; a marker ends it."""
 
     def holds(self) -> bool:
-        """Tell whether a batch may be appended, without waiting for anything first."""
+        """Return whether a batch may be appended; true only until the caller's next `await`."""
 
     def release(self) -> None:
-        """Say that it is not needed any more."""
+        """Release the confirmation."""
 
 
 class TransactionVerifier(Protocol):
-    """Asks coordinators."""
+    """Verification of transactions at their coordinators."""
 
     def verify(
         self,
@@ -174,6 +175,7 @@ class TransactionVerifier(Protocol):
         *,
         knows_abortable: bool = False,
     ) -> Awaitable[Confirmation]:
-        """Return if the partition is in the producer's open transaction. Raises TopicError with the
-        code for the producer.
+        """Confirm that a partition is in the producer's open transaction.
+
+        Raises TopicError with the code for the producer.
         """

@@ -1,8 +1,8 @@
-"""Runs the coroutines that answer requests, and sees how each ends.
+"""Tasks that answer requests, and the handling of their failures.
 
-Leaves what they do to the services.
+Leaves their work to the services.
 
-Invariant: whatever a coroutine meets stays with the connection that its request came by.
+Invariant: the failure of a task affects only the connection of its request.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from serving.server_log import ServerLog
 
 
 class RequestTasks:
-    """The requests that are waiting for something; belongs to one event loop."""
+    """The running tasks of requests; belongs to one event loop."""
 
     def __init__(self, counters: BrokerCounters, log: ServerLog) -> None:
         self._counters = counters
@@ -23,13 +23,13 @@ class RequestTasks:
         self._tasks: dict[asyncio.Task[None], None] = {}
 
     def run(self, exchange: Exchange, work: Coroutine[None, None, None]) -> None:
-        """Have a coroutine answer a request; when it fails, the connection goes."""
+        """Run a coroutine that answers a request; if it fails, the connection is closed."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks[task] = None
         task.add_done_callback(lambda done: self._note_end(done, exchange))
 
     async def close(self) -> None:
-        """Give up what is still being served."""
+        """Cancel all running tasks."""
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
@@ -45,12 +45,12 @@ class RequestTasks:
             self.note_failure(exchange, error)
 
     def note_unexpected(self, exchange: Exchange, error: BaseException) -> None:
-        """Note a failure of ours that the request's answer tells of."""
+        """Count and log an unexpected failure that the answer reports to the client."""
         self._counters.requests_failed += 1
         self._log.failure("request failed", error, api_key=int(exchange.api_key))
 
     def note_failure(self, exchange: Exchange, error: BaseException) -> None:
-        """Close the connection of a request that cannot be answered; say why."""
+        """Close the connection of a request that cannot be answered, and log why."""
         if isinstance(error, FrameError):
             self._counters.bad_frames += 1
             exchange.requester.drop("bad frame", str(error))
@@ -59,4 +59,4 @@ class RequestTasks:
         self._log.failure(
             "request failed", error, api_key=exchange.api_key, version=exchange.api_version
         )
-        exchange.requester.drop("request failed", f"API {int(exchange.api_key)}")
+        exchange.requester.drop("request failed", f"API {int(exchange.api_key)} failed")

@@ -1,4 +1,4 @@
-"""Bundles what the services of requests work with.
+"""Tools that the services of requests share.
 
 Leaves building it to `broker_services`.
 """
@@ -15,7 +15,7 @@ from broker_layer.server.request_tasks import RequestTasks
 
 @dataclass(frozen=True, slots=True)
 class ServiceTools:
-    """Bounds, counters, tasks, timers; of one broker, for one event loop."""
+    """Limits, counters, tasks and timers of one broker, for one event loop."""
 
     limits: BrokerLimits
     counters: BrokerCounters

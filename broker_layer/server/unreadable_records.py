@@ -1,8 +1,8 @@
-"""Tells the operator of records that cannot be read, and what can be done.
+"""Log lines for the operator about records that cannot be read.
 
-Leaves the answer to whoever asked for them, who asks again.
+Leaves the answer to the service of the request; clients retry.
 
-Invariant: however often clients ask, the lines are few (`serving.server_log`).
+Invariant: `serving.server_log` limits the number of lines, however often clients retry.
 """
 
 from broker_layer.errors import TopicError
@@ -12,13 +12,13 @@ from serving.server_log import ServerLog
 
 
 class UnreadableRecords:
-    """What one broker's readers could not be given."""
+    """Report of records that one broker could not read."""
 
     def __init__(self, log: ServerLog) -> None:
         self._log = log
 
     def note(self, topic: str, partition: int, error: TopicError) -> None:
-        """Write a line, if it is records that are missing: `why` names their ledger."""
+        """Write a line if the error means missing records; `why` names their ledger."""
         if error.code is not ErrorCode.KAFKA_STORAGE_ERROR:
             return
         values: dict[str, object] = {"topic": topic, "partition": partition, "why": error.text}

@@ -1,1 +1,1 @@
-"""Sockets of a broker: listeners, frames and the memory that they may take."""
+"""Sockets of a broker: listeners, frames and the limits of their memory."""

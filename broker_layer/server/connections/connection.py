@@ -1,13 +1,13 @@
-"""Serves one client: takes frames off its connection, and sends the answers in request order.
+"""One client's connection: receives requests, and sends the answers in request order.
 
-Leaves what a request means to `dispatch`, listening to `server`, and the bounds shared by all
+Leaves the meaning of requests to `dispatch`, listening to `server`, and the limits shared by all
 connections to `server_context`.
 
-Invariants: answers leave strictly in the order of the requests; a whole frame is answered once, or
-the connection is gone; nothing is read while too many requests or bytes wait, while the broker has
-no memory for more, while a partition has no room, and while the peer does not read its answers.
-What frames announce is counted apart from requests: who announces much and sends little keeps
-other large frames waiting alone, and that for a moment.
+Invariants: answers are sent strictly in the order of the requests; a complete frame is answered
+once, or the connection is closed; nothing is read while too many requests or bytes wait, while the
+broker has no memory for more, while a partition has no room, or while the peer does not read its
+answers. The announced sizes of unfinished frames are counted separately from requests. So a client
+that announces a large frame and sends little delays only other large frames, and only briefly.
 
 Source: Kafka's protocol guide, section "Network" (order of answers); KIP-219 for throttling.
 """
@@ -28,13 +28,14 @@ from serving.overriding import override
 from serving.transport_writing import write_all
 
 JOINED_BYTES_MAX: Final = 16 * 1024
-"""Answers of fewer bytes together are sent as one buffer."""
+"""Maximum size of answers that are joined into one buffer."""
 SLOW_START_S: Final = 2.0
-"""While others wait for room, a large frame has so long, and then must come at its least rate."""
+"""Time that a large frame gets, in seconds, while others wait for room; after it the frame must
+arrive at the minimum rate."""
 
 
 class Pause(Flag):
-    """Why nothing is read from a peer."""
+    """The reasons why nothing is read from a peer."""
 
     NONE = 0
     REQUESTS_WAIT = auto()
@@ -47,7 +48,7 @@ class Pause(Flag):
 
 
 class BrokerConnection(asyncio.BufferedProtocol):
-    """One client's connection, from accept to loss."""
+    """One client's connection, from accept to close."""
 
     def __init__(self, context: ServerContext, listener: str) -> None:
         self._context = context
@@ -61,21 +62,22 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._exchanges: deque[Exchange] = deque()
         self._bytes = 0
-        """Of requests that are not answered; all of them are counted in the budget."""
+        """Bytes of unanswered requests; all of them are counted in the budget."""
         self._announced_bytes = 0
-        """Counted in the budget of announced frames for one that has begun."""
+        """Bytes of the unfinished frame that are counted in the budget of announced frames."""
         self._pause = Pause.NONE
         self._holds = 0
         self._will_flush = False
         self._waiting_since_s = 0.0
-        """When what the peer owes us (the rest of a frame, reading answers, anything) began."""
+        """Time since which the broker waits for the peer: to finish a frame, to read answers, or to
+        send a request."""
 
-    # -- what the transport reports
+    # -- called by the transport
 
     @override
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """See `asyncio.BufferedProtocol`."""
-        # Event loops other than asyncio's own bring transports that do not inherit from Transport.
+        # Transports of other event loops do not inherit from asyncio.Transport.
         self._transport = cast("asyncio.Transport", transport)
         self._waiting_since_s = self._context.now()
         self._transport.set_write_buffer_limits(self._context.limits.write_buffer_bytes_max)
@@ -134,7 +136,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._set_pause(Pause.ANSWERS_UNREAD, on=False)
         self._flush_soon()
 
-    # -- what handlers ask
+    # -- called by handlers
 
     def answered(self, exchange: Exchange) -> None:
         """See `Requester`."""
@@ -152,7 +154,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
     def hold_reading(self, *, held: bool) -> None:
         """See `Requester`."""
         self._holds += 1 if held else -1
-        assert self._holds >= 0, "a hold ends once"
+        assert self._holds >= 0, "each hold is released once"
         self._set_pause(Pause.HANDLER_FULL, on=self._holds > 0)
 
     def throttle(self, delay_s: float) -> None:
@@ -172,7 +174,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
             )
             self._transport.abort()
 
-    # -- what the server asks
+    # -- called by the server
 
     @property
     def is_idle(self) -> bool:
@@ -183,14 +185,14 @@ class BrokerConnection(asyncio.BufferedProtocol):
         """See `server_context.Connection`."""
         waited_s, limits = now_s - self._waiting_since_s, self._context.limits
         if self._pause & Pause.ANSWERS_UNREAD:
-            return "answers are not read" if waited_s > limits.write_stall_s else None
+            return "it does not read its answers" if waited_s > limits.write_stall_s else None
         if self._assembler.is_mid_frame and not self._pause:
             size = self._assembler.announced_bytes
             allowed_s = limits.frame_deadline_s + size / limits.frame_bytes_per_s_min
             if self._announced_bytes and self._context.announced.waiting_count:
                 arrived = self._assembler.arrived_bytes
                 allowed_s = SLOW_START_S + arrived / limits.frame_bytes_per_s_min
-            return "a frame stays unfinished" if waited_s > allowed_s else None
+            return "it does not finish a frame" if waited_s > allowed_s else None
         return None
 
     def is_unused(self, now_s: float) -> bool:
@@ -229,7 +231,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
             context.serve(exchange)
         except FrameError:
             raise
-        except Exception as error:  # noqa: BLE001 - whatever one request meets stays with its connection
+        except Exception as error:  # noqa: BLE001 - a failed request ends only its connection
             context.counters.requests_failed += 1
             context.log.failure("request failed", error, api_key=exchange.api_key)
             transport.abort()
@@ -240,7 +242,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         except UnsupportedVersionError as error:
             if error.api_key != ApiKey.API_VERSIONS:
                 raise
-            # The one request that is answered in any version: the answer says which there are.
+            # ApiVersions is answered in any version: the answer lists the served versions.
             number = error.correlation_id
             header = RequestHeader(
                 ApiKey.API_VERSIONS, error.version, number, None, body_start=len(frame)
@@ -248,7 +250,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         return Exchange(self, header, frame[header.body_start :], len(frame), now_s)
 
     def _bound_memory(self) -> None:
-        """Stop reading at a bound; count a large frame before more of it is taken."""
+        """Stop reading at a limit; count a large frame before more of it is received."""
         context = self._context
         if self._is_full:
             self._set_pause(Pause.REQUESTS_WAIT, on=True)
@@ -293,7 +295,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
             or self._bytes >= limits.connection_bytes_max
         )
 
-    # -- the way back
+    # -- sending answers
 
     def _flush_soon(self) -> None:
         if not self._will_flush:
@@ -301,7 +303,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
             asyncio.get_running_loop().call_soon(self._flush)
 
     def _flush(self) -> None:
-        """Send the answers that are next in order, all in one write."""
+        """Send all answers that are next in order, in one write."""
         self._will_flush = False
         exchanges, buffers, freed = self._exchanges, list[Buffer](), 0
         while exchanges and (answer := exchanges[0].answer_buffers) is not None:

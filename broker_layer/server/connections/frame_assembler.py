@@ -1,13 +1,14 @@
-"""Cuts one client's byte stream into the frames of Kafka's protocol.
+"""Assembly of the frames of Kafka's protocol from one client's byte stream.
 
-Leaves what is in a frame to `kafka.frames`, and buffers of large frames to `bookie.wire.bodies`.
+Leaves the contents of a frame to `kafka.frames`, and buffers of large frames to
+`bookie.wire.bodies`.
 
-Format: size i32, big-endian, of what follows; then so many bytes.
+Format: size i32, big-endian, of the bytes that follow; then those bytes.
 
-Invariants: a frame's size is checked before anything is allocated for it; what is allocated for a
-frame that was only announced is at most BODY_BYTES_AT_FIRST, or what the peer sent in one frame
-before, up to BODY_BYTES_TRUSTED_MAX; then twice what has arrived. Between two calls the receive
-buffer, which connections share, holds nothing.
+Invariants: a frame's size is checked before memory is allocated for it. The first allocation for an
+announced frame is at most BODY_BYTES_AT_FIRST, or the size of an earlier frame of the peer up to
+BODY_BYTES_TRUSTED_MAX, or twice the bytes that have arrived. Between two calls the receive buffer,
+which connections share, is empty.
 
 Source: Kafka's protocol guide, section "Protocol Primitive Types" and "Common Request Structure".
 """
@@ -24,17 +25,17 @@ FRAME_BYTES_MIN: Final = 8
 """API key, version and correlation id."""
 BODY_BYTES_AT_FIRST: Final = 256 * 1024
 BODY_BYTES_TRUSTED_MAX: Final = 1024 * 1024 + 64 * 1024
-"""A peer that sent a whole large frame is given as much at once for the next, up to this."""
+"""Maximum first allocation for a peer that has sent a complete frame of that size."""
 
 _SIZE: Final = struct.Struct(">i")
 _NOTHING: Final = memoryview(b"")
 
 
 class FrameAssembler:
-    """Receives a stream and returns whole frames, for `asyncio.BufferedProtocol`.
+    """Receiver of a byte stream that returns complete frames, for `asyncio.BufferedProtocol`.
 
-    Frames that arrive whole are copied out of the shared receive buffer; of a frame that is larger
-    than what has arrived, the rest is received in place. After a FrameError nothing may be fed.
+    Frames that arrive complete are copied out of the shared receive buffer. For a frame that has
+    arrived in part, the rest is received in place. After a FrameError do not use the assembler.
     """
 
     __slots__ = (
@@ -54,16 +55,16 @@ class FrameAssembler:
         self._frame_bytes_max = frame_bytes_max
         self._bodies = bodies
         self._head = b""
-        """The first bytes of a size that has not arrived whole."""
+        """The first bytes of a size field that has arrived in part."""
         self._body = _NOTHING
         self._body_bytes = 0
-        """The size of the frame under way; 0: none is."""
+        """The size of the frame that has arrived in part; 0 if there is none."""
         self._body_filled = 0
         self._trusted_bytes = BODY_BYTES_AT_FIRST
 
     @property
     def is_mid_frame(self) -> bool:
-        """Tell whether part of a frame has arrived and the rest has not."""
+        """Whether a frame has arrived in part."""
         return self._body_bytes > 0 or bool(self._head)
 
     @property
@@ -73,11 +74,11 @@ class FrameAssembler:
 
     @property
     def arrived_bytes(self) -> int:
-        """How much of that frame has arrived."""
+        """The number of bytes of that frame that have arrived."""
         return self._body_filled
 
     def get_buffer(self) -> memoryview:
-        """Return where the next bytes are to be received."""
+        """Return the buffer for the next bytes."""
         if self._body_bytes:
             if self._body_filled == len(self._body):
                 self._grow_body()
@@ -89,9 +90,9 @@ class FrameAssembler:
         return memoryview(self._receive_buffer)
 
     def buffer_updated(self, count: int) -> list[memoryview]:
-        """Take note of `count` received bytes; return the frames now whole, each its holder's own.
+        """Process `count` received bytes; return the frames that are now complete.
 
-        Raises FrameError.
+        The caller owns the returned buffers. Raises FrameError.
         """
         if not self._body_bytes:
             return self._cut(count + len(self._head))
@@ -111,7 +112,8 @@ class FrameAssembler:
             (size,) = _SIZE.unpack_from(received, start)
             if not FRAME_BYTES_MIN <= size <= self._frame_bytes_max:
                 raise FrameError(
-                    f"a frame of {size} B; allowed are {FRAME_BYTES_MIN} to {self._frame_bytes_max}"
+                    f"a frame has {size} B; the limits are {FRAME_BYTES_MIN} and"
+                    f" {self._frame_bytes_max} B"
                 )
             start += SIZE_BYTES
             end = start + size

@@ -1,9 +1,9 @@
-"""Reads what listeners a broker has: names, where each is bound, and what clients are told.
+"""Listeners of a broker: their names, bound addresses and advertised addresses.
 
 Leaves listening to `server`.
 
-Format: `NAME://host:port`, several with commas between. Advertised ones have the same names; a name
-that is not advertised is advertised as it is bound, with the port that was really taken.
+Format: `NAME://host:port`, separated by commas. Advertised listeners have the same names. A
+listener without an advertised address is advertised with its bound address and actual port.
 """
 
 import re
@@ -20,7 +20,7 @@ _LISTENER: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class ListenerAddress:
-    """A listener's name and one address of it."""
+    """Name and one address of a listener."""
 
     name: str
     host: str
@@ -28,7 +28,7 @@ class ListenerAddress:
 
 
 def parse_listeners(text: str) -> tuple[ListenerAddress, ...]:
-    """Read a list of listeners; empty text gives none. Raises ValueError, saying what is wrong."""
+    """Parse a list of listeners; empty text gives an empty tuple. Raises ValueError."""
     found: dict[str, ListenerAddress] = {}
     for part in text.split(",") if text.strip() else ():
         match = _LISTENER.fullmatch(part.strip())
@@ -36,22 +36,22 @@ def parse_listeners(text: str) -> tuple[ListenerAddress, ...]:
             raise ValueError(f"{part.strip()!r} is not of the form NAME://host:port")
         name, host, port = match[1], match[2].strip("[]"), int(match[3])
         if port > PORT_MAX:
-            raise ValueError(f"{port} is not a port")
+            raise ValueError(f"{port} is not a valid port")
         if name in found:
-            raise ValueError(f"listener {name} is there twice")
+            raise ValueError(f"listener {name} is given twice")
         found[name] = ListenerAddress(name, host or "127.0.0.1", port)
     if len(found) > LISTENERS_MAX:
-        raise ValueError(f"more than {LISTENERS_MAX} listeners")
+        raise ValueError(f"there are more than {LISTENERS_MAX} listeners")
     return tuple(found.values())
 
 
 def advertise(
     taken: tuple[ListenerAddress, ...], wanted: tuple[ListenerAddress, ...]
 ) -> tuple[ListenerAddress, ...]:
-    """Return what clients are told: what was wanted, a port of 0 meaning the one that was taken."""
+    """Return the addresses for clients: those of `wanted`, with the bound port in place of 0."""
     by_name = {each.name: each for each in wanted}
-    told = []
+    advertised = []
     for each in taken:
         want = by_name.get(each.name, each)
-        told.append(ListenerAddress(each.name, want.host, want.port or each.port))
-    return tuple(told)
+        advertised.append(ListenerAddress(each.name, want.host, want.port or each.port))
+    return tuple(advertised)

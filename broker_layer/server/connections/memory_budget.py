@@ -1,17 +1,17 @@
-"""Counts the bytes that all connections hold for requests, and says who may read more.
+"""Budget of the memory that all connections use for requests.
 
 Leaves pausing sockets to `connection`.
 
-Invariants: a holder gives back exactly what it took; whoever waits is let go on in the order in
-which it came, and only while there is room. What is taken may go beyond the bound by one frame
-or by one receive buffer for each connection, never by more.
+Invariants: a holder releases exactly the bytes that it took; waiting holders continue in the order
+in which they came, and only while there is room. The used bytes exceed the limit by at most one
+frame or one receive buffer per connection.
 """
 
 from collections.abc import Callable
 
 
 class MemoryBudget:
-    """The bytes of requests in memory, of all connections of one broker."""
+    """Memory budget of all connections of one broker."""
 
     __slots__ = ("_bytes_max", "_waiting", "used_bytes")
 
@@ -22,29 +22,29 @@ class MemoryBudget:
 
     @property
     def is_full(self) -> bool:
-        """Tell whether nobody should read more."""
+        """Whether no connection should read more."""
         return self.used_bytes >= self._bytes_max
 
     @property
     def waiting_count(self) -> int:
-        """How many wait for room."""
+        """The number of holders that wait for room."""
         return len(self._waiting)
 
     def take(self, count: int) -> None:
-        """Count bytes in."""
+        """Add `count` to the used bytes."""
         self.used_bytes += count
 
     def give_back(self, count: int) -> None:
-        """Count bytes out; those that wait are called while there is room."""
-        assert self.used_bytes >= count, "more is given back than was taken"
+        """Release `count` bytes; call waiting holders while there is room."""
+        assert self.used_bytes >= count, "more bytes are released than were taken"
         self.used_bytes -= count
         while self._waiting and not self.is_full:
             self._waiting.pop(next(iter(self._waiting)))()
 
     def wait(self, holder: int, go_on: Callable[[], None]) -> None:
-        """Have `go_on` called once there is room; a holder waits once."""
+        """Call `go_on` once there is room; a holder that waits already is ignored."""
         self._waiting.setdefault(holder, go_on)
 
     def forget(self, holder: int) -> None:
-        """Call a holder no more."""
+        """Remove a holder from the waiting ones."""
         self._waiting.pop(holder, None)

@@ -1,7 +1,7 @@
-"""Listens for clients of one broker, watches that they do their part, and closes without losing an
-answer.
+"""Server of one broker's listeners.
 
-Leaves each client's frames to `connection`, and what is behind them to `dispatch`.
+It closes connections that are overdue or idle, and drains answers when it stops. Leaves each
+client's frames to `connection`, and serving requests to `dispatch`.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from serving.overriding import override
 
 
 class BrokerServer:
-    """The ports of one broker. `start`, then `close`, once each."""
+    """The listeners of one broker. Call `start`, then `close`, once each."""
 
     def __init__(self, context: ServerContext) -> None:
         self._context = context
@@ -24,13 +24,16 @@ class BrokerServer:
         self._sweep_timer: asyncio.TimerHandle | None = None
 
     async def start(self, listeners: tuple[ListenerAddress, ...]) -> tuple[ListenerAddress, ...]:
-        """Take the addresses and serve. Raises CannotListenError."""
+        """Bind the addresses and serve; return the bound ones. Raises CannotListenError."""
         taken = await self.bind(listeners)
         await self.serve()
         return taken
 
     async def bind(self, listeners: tuple[ListenerAddress, ...]) -> tuple[ListenerAddress, ...]:
-        """Take all addresses and return them; nobody can connect yet. Raises CannotListenError."""
+        """Bind all addresses and return them; clients cannot connect yet.
+
+        Raises CannotListenError.
+        """
         loop = asyncio.get_running_loop()
         taken = []
         for each in listeners:
@@ -50,13 +53,13 @@ class BrokerServer:
         return tuple(taken)
 
     async def serve(self) -> None:
-        """Let clients connect."""
+        """Start accepting connections."""
         for server in self._servers:
             await server.start_serving()
         self._schedule_sweep()
 
     def refuse_new(self) -> None:
-        """Accept no further connections, and read no further requests."""
+        """Stop accepting connections, and stop reading requests."""
         self._context.is_closing = True
         for server in self._servers:
             server.close()
@@ -64,7 +67,7 @@ class BrokerServer:
             connection.stop_reading()
 
     async def close(self) -> None:
-        """Finish what is under way within `drain_timeout_s`, and disconnect everybody."""
+        """Finish requests in progress within `drain_timeout_s`, and close all connections."""
         context = self._context
         self.refuse_new()
         deadline_s = context.now() + context.limits.drain_timeout_s
@@ -74,7 +77,7 @@ class BrokerServer:
 
     @property
     def connections(self) -> list[Connection]:
-        """List those that stand."""
+        """The open connections."""
         return list(self._context.connections)
 
     def _maker(self, name: str) -> Callable[[], "TunedConnection"]:
@@ -97,7 +100,7 @@ class BrokerServer:
 
 
 class TunedConnection(BrokerConnection):
-    """A connection over TCP: answers leave at once, and a peer that vanished is noticed."""
+    """A TCP connection that sends answers without delay, and detects a peer that vanished."""
 
     @override
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

@@ -1,4 +1,4 @@
-"""Holds what all connections to one broker share: bounds, counters, buffers, and who they are.
+"""State shared by all connections of one broker: limits, counters, buffers and open connections.
 
 Leaves each connection's frames to `connection`, and listening to `server`.
 """
@@ -17,33 +17,33 @@ from serving.server_log import ServerLog
 
 
 class Connection(Protocol):
-    """What the server asks of a connection."""
+    """A connection, as the server uses it."""
 
     @property
     def is_idle(self) -> bool:
-        """Tell whether every request was answered."""
+        """Whether every request was answered."""
 
     def overdue(self, now_s: float) -> str | None:
-        """Name what the peer should long have done, or None."""
+        """Return what the peer has not done in time, or None."""
 
     def is_unused(self, now_s: float) -> bool:
-        """Tell whether nothing has come for so long that the connection may go."""
+        """Return whether the connection was idle for longer than the limit."""
 
     def stop_reading(self) -> None:
-        """Take no further requests."""
+        """Stop reading requests."""
 
     def drop(self, event: str, why: str) -> None:
         """Disconnect, with a line in the log."""
 
     def close(self) -> None:
-        """Close when what was sent has left."""
+        """Close after the buffered answers are sent."""
 
     def abort(self) -> None:
         """Close at once."""
 
 
 class ServerContext:
-    """What connections share; belongs to one event loop."""
+    """The state shared by connections; belongs to one event loop."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class ServerContext:
         now: Callable[[], float],
         serve: Callable[[Exchange], None],
     ) -> None:
-        """`serve` takes every request, and never waits."""
+        """`serve` receives every request, and never waits."""
         self.limits = limits
         self.counters = counters
         self.log = log
@@ -61,7 +61,7 @@ class ServerContext:
         self.serve = serve
         self.budget = MemoryBudget(limits.broker_bytes_max)
         self.announced = MemoryBudget(limits.broker_bytes_max // 2)
-        """Of frames that have begun; small ones are not counted."""
+        """Budget of unfinished frames; small ones are not counted."""
         self.bodies = BodyPool(limits.bodies_bytes_max)
         self.receive_buffer = bytearray(RECEIVE_BUFFER_BYTES)
         self.connections: dict[Connection, None] = {}
@@ -69,12 +69,12 @@ class ServerContext:
         self._connection_id = 0
 
     def next_connection_id(self) -> int:
-        """Return a number that no other connection has had."""
+        """Return a number that no other connection has."""
         self._connection_id += 1
         return self._connection_id
 
     def connection_made(self, connection: Connection, transport: asyncio.Transport) -> bool:
-        """Count a connection in, or turn it away."""
+        """Add a connection, or refuse it; return whether it was added."""
         if self.is_closing or len(self.connections) >= self.limits.connections_max:
             self.counters.connections_refused += 1
             self.log.warning("connection refused", connections=len(self.connections))
@@ -86,6 +86,6 @@ class ServerContext:
         return True
 
     def connection_lost(self, connection: Connection) -> None:
-        """Count a connection out."""
+        """Remove a connection."""
         self.connections.pop(connection, None)
         self.counters.connections_now = len(self.connections)

@@ -1,17 +1,17 @@
-"""Says why a broker does not start or cannot go on.
+"""Failures of a broker's process.
 
-Leaves refusals that travel to a client to `errors.TopicError`.
+Leaves errors that clients receive to `errors.TopicError`.
 """
 
 
 class BrokerError(Exception):
-    """The root of every failure of a broker's process."""
+    """Base of all failures of a broker's process."""
 
     retriable = False
 
 
 class CannotListenError(BrokerError):
-    """An address cannot be listened on."""
+    """The broker cannot listen on an address."""
 
     def __init__(self, what: str, host: str, port: int, why: str) -> None:
         super().__init__(

@@ -1,12 +1,12 @@
-"""Serves Fetch: reads what is there, and otherwise waits until something is.
+"""The Fetch API: returns available records, or waits for them.
 
-Leaves which partitions are meant to `fetch_sessions`, reading them to `fetch_reading`, and bytes to
-`kafka.fetch_codec`.
+Leaves the choice of partitions to `fetch_sessions`, reading them to `fetch_reading`, waiting to
+`fetch_waiting`, and encoding to `kafka.fetch_codec`.
 
-Invariants: a Fetch waits only while nothing it may return reaches `min_bytes`, no partition has an
-error or more than fits, and `max_wait_ms` has not passed; it is woken by its partitions, never by
-looking again and again; a Fetch is begun when every earlier request of its connection was answered,
-so one connection holds one answer at most.
+Invariants: a Fetch waits only while its result is below `min_bytes`, no partition has an error or
+more records than fit, and `max_wait_ms` has not passed; the progress of its partitions wakes it, it
+does not poll; a Fetch begins when every earlier request of its connection was answered, so at most
+one answer per connection is in memory.
 
 Source: KIP-227 (sessions), KIP-219 (throttling), KIP-74, KIP-98.
 """
@@ -57,11 +57,11 @@ class FetchService:
         self._is_closing = False
 
     def serve(self, exchange: Exchange) -> None:
-        """Take a Fetch; see `exchange.RawHandler`."""
+        """Begin to serve a Fetch; see `exchange.RawHandler`."""
         exchange.requester.when_first(exchange, partial(self._start, exchange))
 
     def close(self) -> None:
-        """Answer what waits with what there is; nothing waits any more."""
+        """Answer all waiting Fetches now; later ones do not wait."""
         self._is_closing = True
         for event in self._waiting.values():
             event.set()
@@ -106,7 +106,7 @@ class FetchService:
         bytes_min: int,
         wait_s: float,
     ) -> None:
-        """Wait for records until there are enough, something is wrong, or the time is over."""
+        """Wait until there are enough records, a partition has an error, or the time is over."""
         self._wait_id += 1
         wait_id, event = self._wait_id, asyncio.Event()
         is_over = False
@@ -116,7 +116,7 @@ class FetchService:
             is_over = True
             event.set()
 
-        event.set()  # whatever moved while the others were read is looked at first
+        event.set()  # check at once: partitions may have moved while others were read
         self._waiting[wait_id] = event
         self._counters.fetches_waiting_now = len(self._waiting)
         tick = self._deadlines.add(wait_id, wait_s, end_wait)
@@ -153,25 +153,25 @@ class FetchService:
             return
         now_s = self._now()
         total = 0
-        told: list[PartitionRead] = []
+        named: list[PartitionRead] = []
         for read in reads:
             total += read.byte_count
             if read.error:
                 self._counters.note_error(read.error)
-            must_tell = read.position.must_tell(
+            must_name = read.position.must_name(
                 byte_count=read.byte_count,
                 error=read.error,
                 high_watermark=read.high_watermark,
                 log_start=read.log_start_offset,
             )
-            if must_tell or not plan.is_incremental:
-                told.append(read)
+            if must_name or not plan.is_incremental:
+                named.append(read)
             if read.byte_count and plan.session is not None:
                 plan.session.put_last(read.position)
         throttle_s = self._quota.record(exchange.client_id, total, now_s)
         self._counters.fetch_bytes += total
         self._counters.fetch_latency.record(now_s - began_s)
-        topics = self._results(told, read_committed=read_committed)
+        topics = self._results(named, read_committed=read_committed)
         leaders = [each.current_leader for topic in topics for each in topic.partitions]
         body = encode_fetch_response(
             exchange.api_version,
@@ -186,12 +186,12 @@ class FetchService:
             exchange.requester.throttle(throttle_s)
 
     def _results(
-        self, told: list[PartitionRead], *, read_committed: bool
+        self, named: list[PartitionRead], *, read_committed: bool
     ) -> list[FetchTopicResult]:
         topics: list[FetchTopicResult] = []
         rows: list[FetchPartitionResult] = []
         last: str | bytes | None = None
-        for each in told:
+        for each in named:
             key = each.position.topic
             if key != last:
                 rows, last = [], key
@@ -216,7 +216,7 @@ class FetchService:
 
 
 def _is_enough(total: int, reads: list[PartitionRead], bytes_min: int, bounds: ReadBounds) -> bool:
-    """Tell whether a Fetch has what it wants, or could have no more by waiting."""
+    """Return whether a Fetch has enough bytes, or waiting would not add any."""
     return total >= min(bytes_min, bounds.bytes_max) or any(map(was_cut, reads))
 
 

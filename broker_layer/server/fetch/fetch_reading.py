@@ -1,10 +1,10 @@
-"""Reads the partitions that one Fetch asks for, within its bounds on bytes.
+"""Reads of the partitions of one Fetch, within its byte limits.
 
-Leaves waiting for more to `fetch`, and what is visible to the partitions' logs.
+Leaves waiting for more to `fetch`, and the visibility of records to the partitions' logs.
 
-Invariants: at least one whole batch is returned where one is visible; beyond the first, an answer
-stays within the bytes that were asked for, save for the last batch of each group of reads; nothing
-is read of a partition whose leader epoch the client does not have right.
+Invariants: at least one complete batch is returned if one is visible; except for the first batch
+and the last batch of each group of reads, an answer stays within the requested bytes; a partition
+is not read if the client's leader epoch for it is wrong.
 
 Source: KIP-74 (bytes), KIP-98 (isolation), KIP-320 (leader epochs), KIP-516 (topic ids).
 """
@@ -27,7 +27,7 @@ NO_OFFSET: Final = -1
 
 @dataclass(slots=True)
 class PartitionRead:
-    """What a Fetch has of one partition so far."""
+    """The result of one partition of a Fetch so far."""
 
     position: FetchPosition
     topic_name: str
@@ -39,19 +39,19 @@ class PartitionRead:
     aborted: list[tuple[int, int]] = field(default_factory=list)
     byte_count: int = 0
     read_up_to: int = NO_OFFSET
-    """What was visible when it was read last."""
+    """The end of the visible records at the last read."""
 
     log: ServedLog | None = None
 
     def refuse(self, error: ErrorCode) -> None:
-        """Have no data, but an error."""
+        """Set an error, and drop the data."""
         self.error = error
         self.batches = []
         self.aborted = []
         self.byte_count = 0
 
     def note_ends(self, log: ServedLog) -> None:
-        """Take the log's ends as they are."""
+        """Copy the log's offsets."""
         self.log = log
         self.high_watermark = log.high_watermark
         self.last_stable_offset = log.last_stable_offset
@@ -60,7 +60,7 @@ class PartitionRead:
 
 @dataclass(frozen=True, slots=True)
 class ReadBounds:
-    """How much one Fetch may return, and what of it."""
+    """Limits and isolation of one Fetch."""
 
     bytes_max: int
     reads_at_once: int
@@ -68,7 +68,7 @@ class ReadBounds:
 
 
 class FetchReader:
-    """Reads for Fetches."""
+    """Reader of partitions for Fetches."""
 
     def __init__(
         self, logs: PartitionLogs, topics: ClusterNames, unreadable: UnreadableRecords
@@ -78,7 +78,7 @@ class FetchReader:
         self._unreadable = unreadable
 
     def begin(self, position: FetchPosition) -> PartitionRead:
-        """Find a partition's log, and tell whether the client may read there; nothing is read."""
+        """Find a partition's log, and check that the client may read it; nothing is read yet."""
         topic = position.topic
         name = topic if isinstance(topic, str) else self._topics.topic_name_of(topic)
         if name is None:
@@ -88,7 +88,7 @@ class FetchReader:
         return read
 
     def look(self, read: PartitionRead) -> None:
-        """Note a partition's ends as of now, or why it cannot be read."""
+        """Update a partition's offsets, or the error why it cannot be read."""
         position = read.position
         try:
             log = self._logs.log_of(read.topic_name, position.partition)
@@ -102,8 +102,9 @@ class FetchReader:
             read.refuse(ErrorCode.OFFSET_OUT_OF_RANGE)
 
     async def read(self, reads: list[PartitionRead], bounds: ReadBounds) -> int:
-        """Read partitions in which more is visible than was read, in order; return the bytes of all
-        `reads`.
+        """Read, in order, partitions with more visible records than were read before.
+
+        Returns the bytes of all `reads`.
         """
         total = sum(each.byte_count for each in reads)
         waiting = [each for each in reads if _has_news(each, bounds)]
@@ -131,7 +132,7 @@ class FetchReader:
         self, read: PartitionRead, room: int, bounds: ReadBounds, *, at_least_one: bool
     ) -> None:
         log, position = read.log, read.position
-        assert log is not None, "it was looked at"
+        assert log is not None, "`look` has found the log"
         try:
             found = await log.read(
                 position.offset,
@@ -153,8 +154,9 @@ class FetchReader:
 
 
 def was_cut(read: PartitionRead) -> bool:
-    """Tell whether more was visible behind what is returned of a partition: the bytes that were
-    asked for have no room for the next batch.
+    """Return whether more is visible after the returned batches of a partition.
+
+    The next batch does not fit in the requested bytes.
     """
     if read.error or not read.batches:
         return False
@@ -162,7 +164,7 @@ def was_cut(read: PartitionRead) -> bool:
 
 
 def visible_end(read: PartitionRead, *, read_committed: bool) -> int:
-    """Return behind which offset nothing is visible to this reader."""
+    """Return the end of the records that this reader may see."""
     return read.last_stable_offset if read_committed else read.high_watermark
 
 
@@ -174,7 +176,7 @@ def _has_news(read: PartitionRead, bounds: ReadBounds) -> bool:
 
 
 def _next_group(waiting: list[PartitionRead], bounds: ReadBounds, room: int) -> list[PartitionRead]:
-    """Choose the next reads that fit in the room together whatever they find; the first always."""
+    """Return the next reads whose limits fit in the room together; at least the first one."""
     group: list[PartitionRead] = []
     for each in waiting[: bounds.reads_at_once]:
         if group and each.position.bytes_max > room:

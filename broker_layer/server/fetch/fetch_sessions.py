@@ -1,10 +1,10 @@
-"""Decides which partitions a Fetch asks for, and which of them its answer must name (KIP-227).
+"""Fetch sessions: the partitions of a Fetch, and those that its answer must name (KIP-227).
 
-Leaves reading the partitions to `fetch`.
+Leaves reading the partitions to `fetch_reading`.
 
-Invariants: pure; a session's epoch goes up by one with each request; a partition is left out of
-an incremental answer only if everything the client knows of it is still so; sessions and the
-partitions in them are bounded.
+Invariants: pure; a session's epoch rises by one with each request; an incremental answer omits a
+partition only if nothing that the client knows of it has changed; the number of sessions and of
+their partitions is limited.
 
 Source: KIP-227; KIP-516 for topic ids.
 """
@@ -21,54 +21,54 @@ FIRST_EPOCH: Final = 0
 NO_SESSION_EPOCH: Final = -1
 SESSION_ID_MAX: Final = 2**31 - 1
 EVICTABLE_AFTER_S: Final = 120.0
-"""A session unused for so long makes room for a new one."""
+"""Idle time, in seconds, after which a session may be dropped to make room for a new one."""
 
 TopicKey = str | bytes
-"""A topic's name, or from version 13 on its id."""
+"""A topic's name, or from version 13 of Fetch on its id."""
 PartitionKey = tuple[TopicKey, int]
 
 
 @dataclass(slots=True)
 class FetchPosition:
-    """One partition of a Fetch: from where, how much; and what the client was told last."""
+    """One partition of a Fetch: offset, byte limit, and the client's last known offsets."""
 
     topic: TopicKey
     partition: int
     offset: int
     bytes_max: int
     leader_epoch: int
-    """What the client believes; -1: nothing."""
+    """The epoch that the client knows; -1 for none."""
 
     last_fetched_epoch: int
-    told_high_watermark: int = -1
-    told_log_start: int = -1
+    known_high_watermark: int = -1
+    known_log_start: int = -1
 
-    def must_tell(
+    def must_name(
         self, *, byte_count: int, error: int, high_watermark: int, log_start: int
     ) -> bool:
-        """Tell whether an incremental answer must name this partition; note that it does."""
+        """Return whether an incremental answer must name this partition; update what is known."""
         if error:
-            self.told_high_watermark = -1  # when the error goes away, say so
+            self.known_high_watermark = -1  # so that the end of the error is reported
             return True
-        news = self.told_high_watermark != high_watermark or self.told_log_start != log_start
-        self.told_high_watermark, self.told_log_start = high_watermark, log_start
+        news = self.known_high_watermark != high_watermark or self.known_log_start != log_start
+        self.known_high_watermark, self.known_log_start = high_watermark, log_start
         return news or byte_count > 0
 
 
 @dataclass(slots=True)
 class FetchSession:
-    """What a client that fetches again and again need not repeat."""
+    """Partitions of a client's Fetches, which the client need not repeat in each request."""
 
     session_id: int
     uses_topic_ids: bool
     epoch: int
-    """The one that the next request must have."""
+    """The epoch that the next request must have."""
 
     used_s: float
     positions: dict[PartitionKey, FetchPosition] = field(default_factory=dict)
 
     def put_last(self, position: FetchPosition) -> None:
-        """Serve a partition that had records after the others, next time."""
+        """Move a partition that returned records to the end of the order, for the next request."""
         key = (position.topic, position.partition)
         if self.positions.pop(key, None) is not None:
             self.positions[key] = position
@@ -76,7 +76,7 @@ class FetchSession:
 
 @dataclass(frozen=True, slots=True)
 class FetchPlan:
-    """What one Fetch is about."""
+    """The partitions and the session of one Fetch."""
 
     error: ErrorCode
     session: FetchSession | None
@@ -85,7 +85,7 @@ class FetchPlan:
 
     @property
     def session_id(self) -> int:
-        """What the answer says."""
+        """The session id of the answer."""
         return NO_SESSION if self.session is None else self.session.session_id
 
 
@@ -97,7 +97,7 @@ class FetchSessions:
         self._partitions_max = partitions_max
         self._rng = rng
         self._sessions: dict[int, FetchSession] = {}
-        """In the order of their last use."""
+        """Sessions by id, in the order of their last use."""
         self._partition_count = 0
 
     def __len__(self) -> int:
@@ -113,7 +113,7 @@ class FetchSessions:
         uses_topic_ids: bool,
         now_s: float,
     ) -> FetchPlan:
-        """Decide what a request asks for, and advance its session."""
+        """Return the partitions of a request, and advance its session."""
         if epoch in (FIRST_EPOCH, NO_SESSION_EPOCH):
             self._end(session_id)
             positions = {(each.topic, each.partition): each for each in asked}
@@ -166,7 +166,7 @@ class FetchSessions:
             len(self._sessions) >= self._sessions_max
             or self._partition_count + len(positions) > self._partitions_max
         ):
-            return None  # the client goes on without a session
+            return None  # the client continues without a session
         session_id = self._rng.randint(1, SESSION_ID_MAX)
         while session_id in self._sessions:
             session_id = self._rng.randint(1, SESSION_ID_MAX)

@@ -1,9 +1,9 @@
-"""Wakes Fetches that wait for records, by the partitions that they wait for.
+"""Registry of Fetches that wait for the progress of logs.
 
-Leaves what a Fetch does then to `fetch`.
+Leaves what a Fetch does after the wait to `fetch`.
 
-Invariants: a log is watched once however many Fetches wait for it, and no longer than any does; a
-wait that was ended is called no more.
+Invariants: a log has one callback however many Fetches wait for it, and none when no Fetch waits;
+a wait that has ended is not called.
 """
 
 from collections.abc import Callable
@@ -22,14 +22,14 @@ class _Watched:
 
 
 class FetchWaits:
-    """Who waits for which log; belongs to one event loop."""
+    """Waiting Fetches by log; belongs to one event loop."""
 
     def __init__(self) -> None:
         self._watched: dict[int, _Watched] = {}
 
     def wait(self, log: ServedLog, wait_id: int, moved: Callable[[], None]) -> None:
-        """Have `moved` called whenever the log has moved, until `end`."""
-        key = id(log)  # the log is held, so nothing else can have this id meanwhile
+        """Call `moved` after every progress of the log, until `end`."""
+        key = id(log)  # the reference to the log keeps this id unique
         watched = self._watched.get(key)
         if watched is None:
             watched = _Watched(log, log.on_progress(lambda: self._moved(key)))
@@ -37,7 +37,7 @@ class FetchWaits:
         watched.waiting[wait_id] = moved
 
     def end(self, log: ServedLog, wait_id: int) -> None:
-        """Wait no more; nothing if there was no wait."""
+        """End a wait; do nothing if there is none."""
         watched = self._watched.get(id(log))
         if watched is None:
             return

@@ -1,11 +1,11 @@
-"""Collects the results of one Produce, partition by partition, and answers once.
+"""One Produce request whose partitions' results are awaited.
 
 Leaves checking and appending batches to `produce`.
 
-Invariants: a partition's result is the first that comes: its append's, or REQUEST_TIMED_OUT, after
-which the append may still be committed; the answer is given when every partition has a result.
+Invariants: a partition's result is the first of the append's result and REQUEST_TIMED_OUT, after
+which the append may still be committed; the request is answered when every partition has a result.
 
-Source: kafka.md 4, "acks"; KIP-467 (messages of errors).
+Source: Kafka's meaning of `acks`; KIP-467 (messages of errors).
 """
 
 from collections.abc import Callable
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 NO_OFFSET: Final = -1
 NO_TIMESTAMP: Final = -1
-"""What the answer says of the time when the topic does not stamp batches."""
+"""The append time in the answer if the topic does not use append times."""
 NOT_APPENDED: Final = Appended(NO_OFFSET, NO_TIMESTAMP, NO_OFFSET)
 
 
 class PartitionOutcome:
-    """What became of one partition's batch."""
+    """Result of one partition's batch."""
 
     __slots__ = ("appended", "error", "is_known", "partition", "text", "topic")
 
@@ -41,17 +41,17 @@ class PartitionOutcome:
         self.is_known = False
 
     def refuse(self, error: ErrorCode, text: str) -> None:
-        """Note a refusal."""
+        """Set the error of a refused batch."""
         self.error, self.text, self.is_known = error, text or None, True
 
     def accept(self, appended: Appended) -> None:
-        """Note a committed append."""
+        """Set the result of a committed append."""
         self.appended = appended
         self.is_known = True
 
 
 class PendingProduce:
-    """One Produce whose batches were given to the logs."""
+    """A Produce request whose batches were given to the logs."""
 
     __slots__ = (
         "_failed",
@@ -71,19 +71,19 @@ class PendingProduce:
         finish: Callable[["PendingProduce"], None],
         failed: Callable[[Exchange, BaseException], None],
     ) -> None:
-        """`finish` is called once; `failed` with what an append should never fail with."""
+        """`finish` is called once, `failed` with every error that is not a TopicError."""
         self.exchange = exchange
         self.request = request
         self.outcomes: list[PartitionOutcome] = []
         self.is_over = False
         self.on_end: Callable[[], None] | None = None
-        """What is called when it is over, answered or not."""
+        """Called when the request is over, answered or not."""
         self._finish = finish
         self._failed = failed
         self._waiting = 0
 
     def wait_for(self, outcome: PartitionOutcome, future: "asyncio.Future[Appended]") -> None:
-        """Take an append's result when it comes."""
+        """Set the outcome when the future of an append is done."""
         if future.done():
             self._take(outcome, future)
             return
@@ -91,24 +91,25 @@ class PendingProduce:
         future.add_done_callback(partial(self._arrived, outcome))
 
     def finish_if_known(self) -> bool:
-        """Answer, if nothing is waited for; tell whether the answer was given."""
+        """Answer if no append is awaited; return whether the request is over."""
         if not self._waiting and not self.is_over:
             self._end()
         return self.is_over
 
     def time_out(self) -> None:
-        """Answer now: what is not committed may yet be."""
+        """Answer now; uncommitted batches may still be committed later."""
         if self.is_over:
             return
         for outcome in self.outcomes:
             if not outcome.is_known:
                 outcome.refuse(
-                    ErrorCode.REQUEST_TIMED_OUT, "not committed in time; it may yet be committed"
+                    ErrorCode.REQUEST_TIMED_OUT,
+                    "the batch was not committed in time; it may still be committed later",
                 )
         self._end()
 
     def abandon(self) -> None:
-        """Answer nobody: the connection is gone."""
+        """End without an answer, because the connection is closed."""
         self.is_over = True
         if self.on_end is not None:
             self.on_end()
@@ -120,11 +121,11 @@ class PendingProduce:
             if not self._waiting:
                 self._end()
         elif not future.cancelled():
-            future.exception()  # seen: nobody else will look
+            future.exception()  # mark it as retrieved: nothing else reads it
 
     def _take(self, outcome: PartitionOutcome, future: "asyncio.Future[Appended]") -> None:
         if future.cancelled():
-            outcome.refuse(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the append was given up")
+            outcome.refuse(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the append was cancelled")
             return
         error = future.exception()
         if error is None:

@@ -1,13 +1,12 @@
-"""Serves Produce: checks each batch, gives it to its partition's log, and answers when all are
-committed.
+"""The Produce API: checks batches, appends them to their logs, and answers when all are committed.
 
-Leaves collecting the results to `pending_produce`, offsets, sequences and sizes to the logs, bytes
-to `kafka.produce_codec`, and transactions to their coordinators.
+Leaves collecting the results to `pending_produce`, offsets, sequences and sizes to the logs,
+encoding to `kafka.produce_codec`, and transactions to their coordinators.
 
-Invariants: the batches of one connection reach the logs in the order in which they came, also when
-one must wait for its transaction to be confirmed; nothing is appended for a transaction that its
-coordinator does not know; with acks=0 nothing is answered, and an error closes the connection; a
-connection whose partition has no room is not read.
+Invariants: the batches of one connection reach the logs in the order in which they came, also if
+one must wait for the confirmation of its transaction; nothing is appended for a transaction that
+its coordinator does not know; requests with acks=0 get no answer, and an error closes their
+connection; a connection whose partition has no room is not read.
 
 Source: KIP-98, KIP-447, KIP-890 (verification), KIP-467, KIP-91.
 """
@@ -41,17 +40,18 @@ from broker_layer.server.service_tools import ServiceTools
 
 ALL_ACKS: Final = (-1, 0, 1)
 NOTHING_ASKED: Final = Verified()
-"""For requests of which no coordinator had to be asked; nothing is added to it."""
+"""For requests that need no confirmation by a coordinator; it stays empty."""
 TIMEOUT_S_MAX: Final = 600.0
 TIMEOUT_S_MIN: Final = 0.001
 OPENING_WAIT_S_MAX: Final = 5.0
-"""How long a Produce waits for a log that is being taken over, before it is refused."""
+"""Maximum time that a Produce waits for a log that is being taken over, in seconds."""
 
 
 NEWS_LOOKS: Final = 40
 NEWS_PAUSE_S: Final = 0.05
-"""How often, and how far apart, a Produce with acks=0 looks for a log that is not known yet: what
-is refused is lost, and a client may hear of a new topic before this broker does.
+"""Number of checks, and pause between them in seconds, of a Produce with acks=0 for a log that is
+not known yet. A refused batch would be lost, and a client may learn of a new topic earlier than
+this broker.
 """
 NEWS_MAY_COME: Final = (
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -80,11 +80,11 @@ class ProduceService:
         self._deadlines = tools.deadlines
         self._now = tools.now
         self._queues: dict[int, deque[Exchange]] = {}
-        """Of each connection whose first Produce waits for its transaction: those behind it."""
+        """For each connection with a waiting Produce: the Produces behind it."""
         self._wait_id = 0
 
     def serve(self, exchange: Exchange) -> None:
-        """Take a Produce; see `exchange.RawHandler`."""
+        """Begin to serve a Produce; see `exchange.RawHandler`."""
         if self._queues:
             queue = self._queues.get(exchange.requester.connection_id)
             if queue is not None:
@@ -98,7 +98,7 @@ class ProduceService:
             self._append(exchange, request, NOTHING_ASKED)
 
     async def _serve_in_turn(self, exchange: Exchange, request: ProduceRequest) -> None:
-        """Serve a Produce that must wait, then those that came behind it meanwhile."""
+        """Serve a Produce that must wait, then those that came after it during the wait."""
         requester = exchange.requester
         queue = self._queues[requester.connection_id]
         requester.hold_reading(held=True)
@@ -128,9 +128,7 @@ class ProduceService:
         return request.acks == 0 and self._is_early(request)
 
     def _is_early(self, request: ProduceRequest) -> bool:
-        """Tell whether a request without an answer may have come before the news that this broker
-        leads what it is for.
-        """
+        """Return whether a request with acks=0 names a log that this broker may learn of soon."""
         return request.acks == 0 and any(
             self._is_unknown(topic.name, index)
             for topic in request.topics
@@ -145,8 +143,9 @@ class ProduceService:
         return False
 
     def _openings(self, request: ProduceRequest) -> list[asyncio.Event]:
-        """Return what is set when the logs are there that this broker is taking over just now: who
-        sends without wanting an answer could not send again.
+        """Return the events that are set when the takeovers of the request's logs have ended.
+
+        A client that wants no answer could not send its batches again.
         """
         return [
             event
@@ -276,7 +275,7 @@ class ProduceService:
         return self._hints.endpoints(leaders, exchange.requester.listener)
 
     def _end_without_answer(self, exchange: Exchange, pending: PendingProduce) -> None:
-        """End a request that nobody waits for; a failure that comes later closes its connection."""
+        """End a request with acks=0; a later failure closes its connection."""
         throttle_s = self._throttle_s(exchange, self._now())
         exchange.finish([])
         exchange.requester.throttle(throttle_s)
@@ -284,14 +283,15 @@ class ProduceService:
 
     def _drop_failed(self, exchange: Exchange, outcome: PartitionOutcome) -> None:
         name, place = outcome.error.name, f"{outcome.topic}-{outcome.partition}"
-        why = f"acks=0 was refused with {name} for {place}: {outcome.text}"
+        why = f"a batch with acks=0 for {place} was refused with {name}: {outcome.text}"
         exchange.requester.drop("unanswerable refusal", why)
 
 
 def _refused_whole(exchange: Exchange, request: ProduceRequest) -> tuple[ErrorCode, str] | None:
-    """Tell why no batch of a request can be taken, or None."""
+    """Return why no batch of a request can be accepted, or None."""
     if exchange.api_version < PRODUCE_VERSION_MIN:
-        return ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, "only record batches of magic 2 are kept"
+        text = "only record batches of magic 2 are supported"
+        return ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, text
     if request.acks not in ALL_ACKS:
-        return ErrorCode.INVALID_REQUIRED_ACKS, f"acks={request.acks}"
+        return ErrorCode.INVALID_REQUIRED_ACKS, f"acks must be -1, 0 or 1, not {request.acks}"
     return None

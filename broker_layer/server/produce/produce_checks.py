@@ -1,11 +1,11 @@
-"""Finds the batch that a Produce holds for one partition, and judges it as Kafka does.
+"""Check of the batch that a Produce contains for one partition.
 
-Leaves what depends on the partition's log to the log, and transactions to `produce_verification`.
+Leaves checks that depend on the log to the partition's log, and transactions to
+`produce_verification`.
 
-Invariant: what gets out of here is one whole batch that a client may send, in a request that may
-carry it.
+Invariant: the result is one complete batch that a client may send in a request of its version.
 
-Source: KIP-98, KIP-110 (zstd), and what Kafka 4.1 answers.
+Source: KIP-98, KIP-110 (zstd), and the answers of Kafka 4.1.
 """
 
 from typing import Final
@@ -23,29 +23,29 @@ from broker_layer.kafka.record_batch import (
 )
 
 ZSTD_VERSION_MIN: Final = 7
-"""The first version of Produce whose clients know of zstd."""
+"""The first version of Produce that allows zstd."""
 
 
 def read_batch(
     records: memoryview | None, api_version: int, transactional_id: str | None
 ) -> tuple[BatchHeader, memoryview | bytearray]:
-    """Return the one batch of a partition, with its header. Raises BatchError or TopicError.
+    """Return the header and the bytes of a partition's one batch. Raises BatchError or TopicError.
 
-    The bytes are a view of what came, but for a client that claims the leader's append time: this
-    is taken out of a copy.
+    The bytes are a view of the request. If the client set the flag of append times, they are a copy
+    without that flag.
     """
     if records is None:
-        raise BatchError(ErrorCode.INVALID_RECORD, "no record batch")
+        raise BatchError(ErrorCode.INVALID_RECORD, "there is no record batch")
     header, batch = only_batch(records)
     if header.is_transactional and transactional_id is None:
-        text = "no transactional id is given"
+        text = "the batch is transactional, but the request has no transactional id"
         raise TopicError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, text)
     check_batch(batch, header)
     if header.base_offset:
-        text = f"base offset {header.base_offset}: a client begins at 0"
+        text = f"the base offset is {header.base_offset}: it must be 0"
         raise BatchError(ErrorCode.INVALID_RECORD, text)
     if api_version < ZSTD_VERSION_MIN and header.compression is Compression.ZSTD:
-        text = f"zstd needs version {ZSTD_VERSION_MIN} of Produce"
+        text = f"zstd needs version {ZSTD_VERSION_MIN} of Produce, or later"
         raise BatchError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, text)
     if header.uses_append_time:
         placed = without_append_time(batch)

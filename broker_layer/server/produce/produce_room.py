@@ -1,8 +1,8 @@
-"""Stops reading connections whose partitions have no room, until they have.
+"""Pauses of connections whose partitions have no room.
 
-Leaves what room is to the logs.
+Leaves the decision whether there is room to the logs.
 
-Invariant: for one connection and one log there is one wait at a time, and it ends with the log too.
+Invariant: a connection and a log have at most one wait; it also ends when the log ends.
 """
 
 import asyncio
@@ -18,15 +18,15 @@ class ProduceRoom:
         self._waits: dict[tuple[int, int], asyncio.Task[None]] = {}
 
     def wait(self, requester: Requester, log: ServedLog) -> None:
-        """Read no more from a connection until a log has room."""
-        key = (requester.connection_id, id(log))  # the task holds the log: the id stays its own
+        """Stop reading from a connection until a log has room."""
+        key = (requester.connection_id, id(log))  # the task's reference keeps this id unique
         if key not in self._waits:
             requester.hold_reading(held=True)
             task = asyncio.get_running_loop().create_task(self._wait(key, requester, log))
             self._waits[key] = task
 
     async def close(self) -> None:
-        """Give up every wait."""
+        """Cancel every wait."""
         tasks = list(self._waits.values())
         for task in tasks:
             task.cancel()

@@ -1,10 +1,10 @@
-"""Has the coordinator confirm a transaction before its first batch is appended to a partition.
+"""Verification of a transaction before its first batch is appended to a partition.
 
-Leaves asking the coordinator, here or at another broker, to `transactions.verification`.
+Leaves the query to the coordinator, here or at another broker, to `transactions.verification`.
 
-Invariants: a batch of a transaction that is open in its partition needs no confirmation; what
-cannot be confirmed is not appended, nor is what a marker has overtaken; every confirmation is
-released.
+Invariants: a batch of a transaction that is open in its partition needs no confirmation; a batch
+without a confirmation is not appended, nor one whose transaction a marker has ended; every
+confirmation is released.
 
 Source: KIP-890, "Transaction verification".
 """
@@ -21,7 +21,7 @@ from broker_layer.kafka.record_batch import BatchHeader, read_header
 from broker_layer.server.ports import Confirmation, PartitionLogs, ServedLog, TransactionVerifier
 
 ABORTABLE_FROM: Final = 11
-"""The first version of Produce whose clients know TRANSACTION_ABORTABLE."""
+"""The first version of Produce whose clients accept TRANSACTION_ABORTABLE."""
 
 PartitionName = tuple[str, int]
 
@@ -37,44 +37,46 @@ class Unconfirmed:
 
 @dataclass(slots=True)
 class Verified:
-    """What the coordinators said of the partitions of one request."""
+    """Answers of the coordinators for the partitions of one request."""
 
     refusals: dict[PartitionName, TopicError] = field(default_factory=dict)
     confirmations: dict[PartitionName, Confirmation] = field(default_factory=dict)
     logs: dict[PartitionName, ServedLog] = field(default_factory=dict)
-    """As they were when their coordinators were asked."""
+    """The logs at the time of the queries."""
 
     def check(self, partition: PartitionName, log: ServedLog) -> None:
-        """Raise TopicError if nothing may be appended to a partition at this moment."""
+        """Raise TopicError if nothing may be appended to a partition now."""
         refusal = self.refusals.get(partition)
         if refusal is not None:
             raise refusal
         if self.logs.get(partition, log) is not log:
-            # Markers that another leader wrote meanwhile were not seen here.
-            raise TopicError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "it was led elsewhere meanwhile")
+            # Another leader may have written markers that this broker did not see.
+            text = "another broker led the partition during the verification"
+            raise TopicError(ErrorCode.NOT_LEADER_OR_FOLLOWER, text)
         confirmation = self.confirmations.get(partition)
         if confirmation is not None and not confirmation.holds():
-            raise TopicError(ErrorCode.INVALID_TXN_STATE, "the transaction has ended meanwhile")
+            text = "the transaction ended during the verification"
+            raise TopicError(ErrorCode.INVALID_TXN_STATE, text)
 
     def release(self) -> None:
-        """Need the confirmations no more."""
+        """Release all confirmations."""
         for confirmation in self.confirmations.values():
             confirmation.release()
 
 
 class ProduceVerification:
-    """Looks for batches that begin a transaction in their partition."""
+    """Verifier of batches that begin a transaction in their partition."""
 
     def __init__(self, logs: PartitionLogs, verifier: TransactionVerifier) -> None:
         self._logs = logs
         self._verifier = verifier
 
     def is_needed(self, request: ProduceRequest) -> bool:
-        """Tell whether a request has such a batch."""
+        """Return whether a request has such a batch."""
         return request.transactional_id is not None and bool(self._unconfirmed(request))
 
     async def verify(self, request: ProduceRequest, version: int) -> Verified:
-        """Ask for each, at the same time; the result is to be released."""
+        """Verify all such batches concurrently; the caller must release the result."""
         verified = Verified()
         asked = self._unconfirmed(request)
         name, knows_abortable = request.transactional_id or "", version >= ABORTABLE_FROM
@@ -119,7 +121,7 @@ class ProduceVerification:
                     header = read_header(records)
                     log = self._logs.log_of(topic.name, partition)
                 except (BatchError, TopicError):
-                    continue  # appending it refuses it
+                    continue  # the append refuses it
                 is_open = log.has_open_transaction(header.producer_id, header.producer_epoch)
                 if header.is_transactional and not is_open:
                     name = topic.name, partition

@@ -131,12 +131,12 @@ def test_sessions_are_bounded_and_old_ones_make_room() -> None:
 
 def test_what_a_client_knows_is_not_told_again() -> None:
     known = position("a", 0)
-    assert known.must_tell(byte_count=0, error=0, high_watermark=5, log_start=0)
-    assert not known.must_tell(byte_count=0, error=0, high_watermark=5, log_start=0)
-    assert known.must_tell(byte_count=9, error=0, high_watermark=5, log_start=0)
-    assert known.must_tell(byte_count=0, error=0, high_watermark=5, log_start=2)
-    assert known.must_tell(byte_count=0, error=6, high_watermark=5, log_start=2)
-    assert known.must_tell(byte_count=0, error=0, high_watermark=5, log_start=2)
+    assert known.must_name(byte_count=0, error=0, high_watermark=5, log_start=0)
+    assert not known.must_name(byte_count=0, error=0, high_watermark=5, log_start=0)
+    assert known.must_name(byte_count=9, error=0, high_watermark=5, log_start=0)
+    assert known.must_name(byte_count=0, error=0, high_watermark=5, log_start=2)
+    assert known.must_name(byte_count=0, error=6, high_watermark=5, log_start=2)
+    assert known.must_name(byte_count=0, error=0, high_watermark=5, log_start=2)
 
 
 def test_listeners_are_read_and_advertised() -> None:
