@@ -1,4 +1,4 @@
-"""Fixtures of the tests that need a partition's log over bookies in memory."""
+"""Fixtures for tests that need a partition's log over bookies in memory."""
 
 from collections.abc import AsyncIterator
 

@@ -1,4 +1,4 @@
-"""Where groups and transactional ids are placed; the hashes are those that Java prints."""
+"""Tests of Java's string hash and of the mapping of keys to partitions."""
 
 import pytest
 from hypothesis import given
@@ -19,22 +19,22 @@ from broker_layer.java_hash import java_string_hash, partition_of_key
         ("\N{GRINNING FACE}", 1_772_899),
     ],
 )
-def test_the_hash_is_javas(text: str, code: int) -> None:
+def test_java_string_hash(text: str, code: int) -> None:
     assert java_string_hash(text) == code
 
 
-def test_the_lowest_hash_has_no_absolute_value_and_goes_to_partition_0() -> None:
+def test_lowest_hash_maps_to_partition_0() -> None:
     assert partition_of_key("polygenelubricants", 50) == 0
 
 
-def test_a_positive_hash_is_placed_by_its_value() -> None:
+def test_positive_hash_maps_by_value() -> None:
     assert partition_of_key("hello", 50) == 99_162_322 % 50
 
 
-def test_a_negative_hash_is_placed_by_its_absolute_value() -> None:
+def test_negative_hash_maps_by_absolute_value() -> None:
     assert partition_of_key("Hello World", 50) == 862_545_276 % 50
 
 
 @given(st.text(), st.integers(1, 1000))
-def test_a_key_is_placed_within_the_topic(key: str, count: int) -> None:
+def test_key_maps_to_existing_partition(key: str, count: int) -> None:
     assert 0 <= partition_of_key(key, count) < count

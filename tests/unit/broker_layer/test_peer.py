@@ -1,4 +1,4 @@
-"""Calls between brokers, over real sockets of this machine."""
+"""Tests of calls between brokers, over real sockets of this machine."""
 
 import asyncio
 import struct
@@ -15,7 +15,7 @@ LONG_S = 30.0
 
 
 class ScriptedBroker:
-    """Answers each request by its first byte: `e`cho, `s`ilence, `c`lose, and kinds of damage."""
+    """Broker that acts on the first byte of a request: `e`cho, `s`ilence, `c`lose, or damage."""
 
     def __init__(self) -> None:
         self.client_ids: list[str] = []
@@ -100,7 +100,7 @@ async def test_many_calls_share_one_connection(broker: ScriptedBroker, peers: Pe
 
 
 @pytest.mark.parametrize("body", [b"c", b"w", b"l", b"d"])
-async def test_a_connection_that_ends_or_errs_is_replaced_under_another_name(
+async def test_failed_connection_is_replaced_under_new_name(
     broker: ScriptedBroker, peers: Peers, body: bytes
 ) -> None:
     address = await broker.start()
@@ -114,20 +114,18 @@ async def test_a_connection_that_ends_or_errs_is_replaced_under_another_name(
     assert broker.client_ids == ["broker-1#1", "broker-1#1", "broker-1#2"]
 
 
-async def test_a_call_without_answer_ends_its_connection(
-    broker: ScriptedBroker, peers: Peers
-) -> None:
+async def test_call_without_answer_closes_connection(broker: ScriptedBroker, peers: Peers) -> None:
     address = await broker.start()
-    assert await ask(peers, address, b"e") == b"e"  # to connect may take longer than the call may
+    assert (
+        await ask(peers, address, b"e") == b"e"
+    )  # connecting may take longer than the timeout of the call
     with pytest.raises(PeerError):
         await ask(peers, address, b"silence", 0.01)
     assert await ask(peers, address, b"e") == b"e"
     assert broker.client_ids[-1] == "broker-1#2"
 
 
-async def test_who_gives_up_does_not_disturb_the_others(
-    broker: ScriptedBroker, peers: Peers
-) -> None:
+async def test_cancelled_call_does_not_affect_others(broker: ScriptedBroker, peers: Peers) -> None:
     address = await broker.start()
     await ask(peers, address, b"e")
     given_up = asyncio.ensure_future(ask(peers, address, b"e1"))
@@ -138,7 +136,7 @@ async def test_who_gives_up_does_not_disturb_the_others(
     assert broker.client_ids == ["broker-1#1"] * 3
 
 
-async def test_a_broker_that_is_not_there_is_not_tried_at_once_again(peers: Peers) -> None:
+async def test_unreachable_broker_is_retried_after_pause(peers: Peers) -> None:
     broker = ScriptedBroker()
     address = await broker.start()
     await broker.aclose()
@@ -148,7 +146,7 @@ async def test_a_broker_that_is_not_there_is_not_tried_at_once_again(peers: Peer
         await ask(peers, address, b"e")
 
 
-async def test_a_broker_that_moved_is_followed(broker: ScriptedBroker, peers: Peers) -> None:
+async def test_new_address_of_broker_is_used(broker: ScriptedBroker, peers: Peers) -> None:
     first = await broker.start()
     assert await ask(peers, first, b"e") == b"e"
     moved = ScriptedBroker()
@@ -172,7 +170,7 @@ async def test_calls_are_limited(broker: ScriptedBroker) -> None:
     await connection.wait_closed()
 
 
-async def test_after_the_end_nothing_is_asked(broker: ScriptedBroker) -> None:
+async def test_closed_peers_refuse_calls(broker: ScriptedBroker) -> None:
     address = await broker.start()
     peers = Peers("broker-1", Random(1))
     waiting = asyncio.ensure_future(ask(peers, address, b"silence"))

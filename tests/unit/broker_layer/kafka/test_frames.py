@@ -1,4 +1,4 @@
-"""Headers of requests and responses, against kafka-python's."""
+"""Tests of the headers of requests and responses, compared with kafka-python."""
 
 import pytest
 from kafka.protocol.parser import KafkaProtocol
@@ -45,7 +45,7 @@ def test_request_headers(api_key: ApiKey, version: int, client_id: str) -> None:
             read_request_header(frame[:size])
 
 
-def test_tags_of_a_header_are_passed_over() -> None:
+def test_tagged_fields_of_header_are_ignored() -> None:
     frame = b"\0\x03\0\x0c\0\0\0\x07\0\x01c" + b"\x02\x00\x01a\x05\x02bc" + b"body"
     header = read_request_header(memoryview(frame))
     assert header.client_id == "c"
@@ -58,7 +58,7 @@ def test_tags_of_a_header_are_passed_over() -> None:
 @pytest.mark.parametrize(
     ("number", "version"), [(3, 13), (18, 5), (75, 0), (-1, 0), (17, 1), (4, 0)]
 )
-def test_what_is_not_served_is_told_with_its_correlation_id(number: int, version: int) -> None:
+def test_unserved_version_error_has_correlation_id(number: int, version: int) -> None:
     start = number.to_bytes(2, "big", signed=True) + version.to_bytes(2, "big")
     with pytest.raises(UnsupportedVersionError) as raised:
         read_request_header(memoryview(start + b"\0\0\0\x09" + b"\xff" * 9))
@@ -67,7 +67,7 @@ def test_what_is_not_served_is_told_with_its_correlation_id(number: int, version
 
 
 @pytest.mark.parametrize("version", range(5))
-def test_responses_are_read_by_a_client(version: int) -> None:
+def test_client_reads_response_headers(version: int) -> None:
     body = encode_response(HeartbeatResponse(error_code=27), version)
     sent = b"".join(response_frame(ApiKey.HEARTBEAT, version, 1, [body[:2], body[2:]]))
     client = KafkaProtocol()
@@ -78,7 +78,7 @@ def test_responses_are_read_by_a_client(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", range(5))
-def test_an_answer_to_api_versions_has_no_tags_in_its_header(version: int) -> None:
+def test_api_versions_answer_has_no_header_tags(version: int) -> None:
     for body in (api_versions_response(version), refuse_api_versions()):
         sent = b"".join(response_frame(ApiKey.API_VERSIONS, version, 1, [body]))
         client = KafkaProtocol()
@@ -87,7 +87,7 @@ def test_an_answer_to_api_versions_has_no_tags_in_its_header(version: int) -> No
         assert len(response.api_keys) == len(ADVERTISED)
 
 
-def test_a_frame_keeps_its_buffers() -> None:
+def test_response_frame_does_not_copy_buffers() -> None:
     body: list[Buffer] = [b"one", bytearray(b"two"), memoryview(b"three")]
     frame = response_frame(ApiKey.FETCH, 12, 5, body)
     assert all(ours is theirs for ours, theirs in zip(frame[1:], body, strict=True))

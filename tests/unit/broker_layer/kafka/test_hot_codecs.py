@@ -1,4 +1,4 @@
-"""Produce and Fetch by hand against kafka-python's codec and aiokafka's, and hostile bytes."""
+"""Tests of the codecs of Produce and Fetch, compared with kafka-python and aiokafka."""
 
 import contextlib
 import random
@@ -88,7 +88,7 @@ def test_records_are_views_of_the_frame() -> None:
                 each.records[0] = 7
 
 
-def test_produce_of_old_versions_is_read_and_refused() -> None:
+def test_old_produce_versions_are_decoded_and_refused() -> None:
     body = struct.pack(">hiih1sii3s", 1, 500, 1, 1, b"t", 1, 6, b"")[:-3] + struct.pack(">i", 3)
     for version in (0, 1, 2):
         found = decode_produce(version, memoryview(body + b"old"))
@@ -313,7 +313,7 @@ def test_fetch_responses(version: int) -> None:
             assert len(theirs.node_endpoints or ()) == len(endpoints)
 
 
-def test_aiokafka_reads_the_responses() -> None:
+def test_aiokafka_reads_responses() -> None:
     rng = random.Random(3)
     for version in range(4, 12):
         topics = fetch_results(rng)
@@ -330,7 +330,7 @@ def test_aiokafka_reads_the_responses() -> None:
 
 
 @pytest.mark.parametrize("version", PRODUCE_VERSIONS)
-def test_damaged_produce_is_a_frame_error_or_a_request(version: int) -> None:
+def test_damaged_produce_raises_frame_error_or_decodes(version: int) -> None:
     rng = random.Random(version)
     for _ in range(10):
         encoded = bytes(produce_request(version, rng).encode(version=version))[:600]
@@ -345,7 +345,7 @@ def test_damaged_produce_is_a_frame_error_or_a_request(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", FETCH_VERSIONS)
-def test_damaged_fetch_is_a_frame_error_or_a_request(version: int) -> None:
+def test_damaged_fetch_raises_frame_error_or_decodes(version: int) -> None:
     rng = random.Random(version)
     for _ in range(10):
         encoded = bytes(fetch_request(version, rng).encode(version=version))

@@ -1,4 +1,4 @@
-"""Every message of every version served: round trips, damage, and the guard of its schema."""
+"""Tests of every served version of every message: round trips, damage, and schema guards."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_round_trips(api_key: ApiKey, version: int) -> None:
         for _ in range(3):
             message = sample(kind, version, rng)
             if isinstance(message, ApiVersionsResponse):
-                message.error_code = 0  # beside an error the library reads version 0
+                message.error_code = 0  # with an error the library reads version 0
             encoded = bytes(encode_response(message, version))
             decoded = decode(api_key, version, encoded)
             assert decoded.to_dict(json=False) == message.to_dict(json=False)
@@ -72,9 +72,7 @@ def test_round_trips(api_key: ApiKey, version: int) -> None:
 
 
 @pytest.mark.parametrize(("api_key", "version"), EVERY)
-def test_every_shortened_or_damaged_message_is_a_frame_error_or_a_message(
-    api_key: ApiKey, version: int
-) -> None:
+def test_damaged_message_raises_frame_error_or_decodes(api_key: ApiKey, version: int) -> None:
     rng = random.Random(f"{api_key}.{version}")
     request, _ = kinds_of(api_key)
     encoded = bytes(encode_request(sample(request, version, rng), version))
@@ -91,7 +89,7 @@ def test_every_shortened_or_damaged_message_is_a_frame_error_or_a_message(
 
 
 @pytest.mark.parametrize("api_key", LIBRARY_KEYS)
-def test_versions_are_those_of_the_schemas(api_key: ApiKey) -> None:
+def test_versions_match_schemas(api_key: ApiKey) -> None:
     served = SERVED[api_key]
     for kind in kinds_of(api_key):
         schema: Mapping[str, Json] = kind.json
@@ -102,7 +100,7 @@ def test_versions_are_those_of_the_schemas(api_key: ApiKey) -> None:
             assert kind.flexible_version_q(version) == served.is_flexible(version)
 
 
-def test_what_is_not_served_is_refused() -> None:
+def test_unserved_api_is_refused() -> None:
     for key, version in ((ApiKey.METADATA, 13), (ApiKey.METADATA, -1), (ApiKey.PRODUCE, 9)):
         with pytest.raises(UnsupportedVersionError):
             decode_request(key, version, b"")
@@ -125,7 +123,7 @@ def test_warm_up_reaches_every_api() -> None:
     assert list(dict.fromkeys(warm_up())) == LIBRARY_KEYS
 
 
-def test_null_where_the_schema_forbids_it() -> None:
+def test_forbidden_null_is_refused() -> None:
     good = encode_request(OffsetCommitRequest(group_id="g", topics=[]), 8)
     assert decode_request(ApiKey.OFFSET_COMMIT, 8, bytes(good))
     with pytest.raises(FrameError):
@@ -160,7 +158,7 @@ def test_hostile_counts_and_sizes(api_key: ApiKey, version: int, data: bytes) ->
         decode_request(api_key, version, data)
 
 
-def test_unknown_tagged_fields_are_passed_over_within_a_bound() -> None:
+def test_unknown_tagged_fields_are_ignored_up_to_limit() -> None:
     body = b"\x02a\x02b\x02" + b"\x07\x03abc" + varint(300) + b"\x00"
     found = decode_request(ApiKey.API_VERSIONS, 3, body)
     assert isinstance(found, ApiVersionsRequest)

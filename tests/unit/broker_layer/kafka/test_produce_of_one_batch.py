@@ -1,4 +1,4 @@
-"""A Produce of one batch is read, and answered, in fewer steps and no other way than any other."""
+"""Tests of the fast path of a Produce with one batch: it has the result of the general path."""
 
 import itertools
 
@@ -23,7 +23,7 @@ PRODUCE_VERSIONS = range(3, 12)
 
 @pytest.mark.parametrize("version", PRODUCE_VERSIONS)
 @pytest.mark.parametrize("name", ["t", "x" * 125, "x" * 126, "x" * 127, "x" * 249, "\u00e9"])
-def test_a_request_of_one_batch(version: int, name: str) -> None:
+def test_request_of_one_batch(version: int, name: str) -> None:
     topic = ProduceRequest.TopicProduceData
     for records in (None, b"", b"r", bytes(126), bytes(127), bytes(20_000)):
         for transactional_id in (None, "transaction"):
@@ -43,7 +43,7 @@ def test_a_request_of_one_batch(version: int, name: str) -> None:
                     decode_produce(version, memoryview(data[:size]))
 
 
-def test_tagged_fields_of_a_request_of_one_batch_are_left_out() -> None:
+def test_tagged_fields_of_one_batch_request_are_ignored() -> None:
     head = b"\x00\xff\xff\x00\x00\x00\x01\x02\x02t\x02\x00\x00\x00\x07\x04abc"
     tags = b"\x01\x05\x01z"
     for ends in itertools.product((b"\x00", tags), repeat=3):
@@ -53,7 +53,7 @@ def test_tagged_fields_of_a_request_of_one_batch_are_left_out() -> None:
 
 
 @pytest.mark.parametrize("version", PRODUCE_VERSIONS)
-def test_the_answer_to_a_request_of_one_batch(version: int) -> None:
+def test_answer_to_request_of_one_batch(version: int) -> None:
     for name in TOPICS:
         for appended in ((0, -1, 0), (2**62, 2**40, 2**61)):
             result = ProducePartitionResult(2**31 - 1, ErrorCode.NONE, *appended)

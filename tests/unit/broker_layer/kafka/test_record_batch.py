@@ -1,4 +1,4 @@
-"""Record batches against kafka-python's own builder and parser, and against hostile bytes."""
+"""Tests of record batches, compared with kafka-python, and with damaged bytes."""
 
 import contextlib
 import gzip
@@ -57,9 +57,7 @@ def one_batch(kind: Compression = Compression.NONE, count: int = 3) -> bytearray
 @pytest.mark.parametrize("kind", KINDS)
 @given(found=st.lists(contents, min_size=1, max_size=12), base=st.integers(0, 2**50))
 @settings(max_examples=40, deadline=None)
-def test_built_batches_parse_here_and_in_the_library(
-    kind: Compression, found: list[Content], base: int
-) -> None:
+def test_library_parses_built_batches(kind: Compression, found: list[Content], base: int) -> None:
     records = numbered(found, base)
     batch = build_batch(records, compression=kind, producer=Producer(7, 3, 11), leader_epoch=5)
     assert list(parse_records(batch, bytes_max=BYTES_MAX)) == records
@@ -69,7 +67,7 @@ def test_built_batches_parse_here_and_in_the_library(
     assert header.last_offset == base + len(records) - 1
     assert header.next_offset == base + len(records)
     assert header.last_sequence == 11 + len(records) - 1
-    if kind == Compression.NONE:  # the library has no codec for the others without more packages
+    if kind == Compression.NONE:  # the library needs more packages for other codecs
         theirs = MemoryRecords(bytes(batch)).next_batch()
         assert theirs is not None
         assert theirs.validate_crc()
@@ -81,7 +79,7 @@ def test_built_batches_parse_here_and_in_the_library(
 
 @given(found=st.lists(contents, min_size=1, max_size=12), packed=st.sampled_from([0, 1]))
 @settings(max_examples=40, deadline=None)
-def test_the_librarys_batches_parse_here(found: list[Content], packed: int) -> None:
+def test_batches_of_library_are_parsed(found: list[Content], packed: int) -> None:
     builder = DefaultRecordBatchBuilder(
         magic=2,
         compression_type=packed,
@@ -111,7 +109,7 @@ def test_large_batches_of_every_compression(kind: Compression) -> None:
     with pytest.raises(DecompressionTooLargeError) as raised:
         list(parse_records(batch, bytes_max=400_000))
     assert raised.value.code == ErrorCode.MESSAGE_TOO_LARGE
-    exactly = 500 * 997 + 500 * 9  # about what it unpacks to: the bound itself is allowed
+    exactly = 500 * 997 + 500 * 9  # about its decompressed size: the limit itself is allowed
     list(parse_records(batch, bytes_max=exactly + 2048))
 
 
@@ -134,7 +132,7 @@ BOMBS = {
 
 
 @pytest.mark.parametrize("kind", list(BOMBS))
-def test_bombs_are_refused(kind: Compression) -> None:
+def test_decompression_bombs_are_refused(kind: Compression) -> None:
     batch = with_records(kind, BOMBS[kind])
     with pytest.raises(DecompressionTooLargeError):
         list(parse_records(batch, bytes_max=BYTES_MAX))
@@ -143,7 +141,7 @@ def test_bombs_are_refused(kind: Compression) -> None:
 @pytest.mark.parametrize("kind", list(BOMBS))
 @given(data=st.data())
 @settings(max_examples=60, deadline=None)
-def test_damaged_packing_is_a_batch_error(kind: Compression, data: st.DataObject) -> None:
+def test_damaged_compression_raises_batch_error(kind: Compression, data: st.DataObject) -> None:
     packed = bytearray(one_batch(kind)[HEADER_BYTES:])
     for _ in range(data.draw(st.integers(1, 3))):
         packed[data.draw(st.integers(0, len(packed) - 1))] ^= data.draw(st.integers(1, 255))
@@ -154,7 +152,7 @@ def test_damaged_packing_is_a_batch_error(kind: Compression, data: st.DataObject
 
 @given(packed=st.binary(max_size=80), count=st.integers(-(2**31), 2**31 - 1))
 @settings(max_examples=300, deadline=None)
-def test_hostile_records_are_a_batch_error(packed: bytes, count: int) -> None:
+def test_hostile_records_raise_batch_error(packed: bytes, count: int) -> None:
     for number in (count, len(packed) // 7, 1):
         with contextlib.suppress(BatchError):
             list(parse_records(with_records(Compression.NONE, packed, number), bytes_max=100))
@@ -167,7 +165,7 @@ def test_raw_and_xerial_snappy() -> None:
     assert [each.value for each in parse_records(raw, bytes_max=BYTES_MAX)] == [b"value" * 20] * 3
 
 
-def test_independent_lz4_blocks_are_those_of_the_format() -> None:
+def test_lz4_blocks_are_independent() -> None:
     packed = bytes(one_batch(Compression.LZ4)[HEADER_BYTES:])
     plain = bytes(one_batch()[HEADER_BYTES:])
     assert bytes(cramjam.lz4.decompress(packed)) == plain
@@ -195,7 +193,7 @@ def test_place_and_stamp() -> None:
 
 
 @given(st.integers(0, 2**62), st.integers(0, 2**31 - 1))
-def test_the_last_offset_is_that_of_the_whole_header(base: int, delta: int) -> None:
+def test_last_offset_equals_full_header(base: int, delta: int) -> None:
     data = build_batch([Record(0, 1_000, None, b"a", ())])
     place(data, base, 3)
     struct.pack_into(">i", data, 23, delta)
@@ -204,7 +202,7 @@ def test_the_last_offset_is_that_of_the_whole_header(base: int, delta: int) -> N
         read_last_offset(data[: HEADER_BYTES - 1])
 
 
-def test_read_header_elsewhere() -> None:
+def test_read_header_at_position() -> None:
     batch = one_batch()
     assert read_header(b"12345" + batch, 5) == read_header(batch)
     for data, start in ((b"", 0), (batch[:60], 0), (batch, len(batch) - 60), (batch, -1)):
@@ -256,7 +254,7 @@ def test_check_batch_refuses_a_sealed_batch(
     assert raised.value.code == code
 
 
-def test_an_epoch_and_a_sequence_mean_nothing_without_a_producer() -> None:
+def test_epoch_and_sequence_without_producer_are_ignored() -> None:
     batch = one_batch()
     struct.pack_into(">h", batch, 51, 0)  # as kafkajs writes them
     struct.pack_into(">i", batch, 53, 0)
@@ -285,7 +283,7 @@ def test_control_batches(kind: ControlKind) -> None:
     assert record.commit == (kind == ControlKind.COMMIT)
 
 
-def test_only_markers_are_read_as_control() -> None:
+def test_only_markers_are_control_batches() -> None:
     with pytest.raises(BatchError):
         read_control(one_batch())
     marker = build_control_batch(ControlKind.ABORT, 5, 6, 7, 0)

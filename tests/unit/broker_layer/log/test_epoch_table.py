@@ -1,4 +1,4 @@
-"""Holds the end offsets of leader epochs, against a twin that has an epoch for every offset."""
+"""Tests of the end offsets of leader epochs, compared with a naive implementation."""
 
 import pytest
 from hypothesis import given
@@ -13,7 +13,7 @@ def table(*starts: tuple[int, int]) -> EpochTable:
     return EpochTable.of(EpochStart(epoch, offset) for epoch, offset in starts)
 
 
-def test_an_epoch_ends_where_the_next_one_begins_and_the_latest_with_the_log() -> None:
+def test_epoch_ends_at_next_start_or_log_end() -> None:
     made = table((2, 0), (5, 10), (6, 30))
     answers = {epoch: made.end_of_epoch(epoch, 44) for epoch in range(-2, 8)}
     assert answers == {
@@ -30,35 +30,35 @@ def test_an_epoch_ends_where_the_next_one_begins_and_the_latest_with_the_log() -
     }
 
 
-def test_an_empty_table_knows_nothing() -> None:
+def test_empty_table() -> None:
     assert EpochTable().end_of_epoch(0, 7) == (-1, -1)
     assert EpochTable().end_of_epoch(-2, 7) == (-1, -1)
     assert EpochTable().without_below(4) == EpochTable()
 
 
-def test_a_leadership_without_records_ends_where_it_began() -> None:
+def test_leadership_without_records() -> None:
     made = table((1, 0), (2, 10), (3, 10))
     assert made.end_of_epoch(2, 20) == (2, 10)
     assert made.end_of_epoch(1, 20) == (1, 10)
 
 
-def test_a_log_that_was_cut_ends_its_epochs_at_the_cut() -> None:
+def test_cut_log_ends_epochs_at_cut() -> None:
     made = table((1, 0), (2, 10), (3, 20)).with_start(4, 15)
     assert made == table((1, 0), (2, 10), (4, 15))
     assert made.end_of_epoch(3, 18) == (2, 15)
 
 
-def test_a_lower_epoch_overrules_what_it_cannot_follow() -> None:
+def test_lower_epoch_removes_later_entries() -> None:
     assert table((1, 0), (5, 10)).with_start(3, 20) == table((1, 0), (3, 20))
     assert table((1, 0), (3, 10)).with_start(3, 20) == table((1, 0), (3, 20))
 
 
 @pytest.mark.parametrize("starts", [[(2, 0), (1, 5)], [(2, 0), (2, 5)], [(1, 5), (2, 4)]])
-def test_a_table_is_in_order(starts: list[tuple[int, int]]) -> None:
+def test_unordered_table_is_detected(starts: list[tuple[int, int]]) -> None:
     assert not EpochTable(tuple(EpochStart(epoch, offset) for epoch, offset in starts)).is_ordered
 
 
-def test_the_newest_epoch_below_the_start_of_the_log_begins_there() -> None:
+def test_newest_epoch_below_log_start_begins_at_log_start() -> None:
     made = table((1, 0), (2, 10), (3, 20))
     assert made.without_below(0) == made
     assert made.without_below(15) == table((2, 15), (3, 20))
@@ -67,7 +67,7 @@ def test_the_newest_epoch_below_the_start_of_the_log_begins_there() -> None:
     assert made.without_below(15).end_of_epoch(1, 30) == (1, 15)
 
 
-def test_beyond_the_bound_leaderships_without_records_go_first(
+def test_leaderships_without_records_are_removed_first(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(epoch_table, "EPOCHS_MAX", 3)
@@ -78,9 +78,7 @@ def test_beyond_the_bound_leaderships_without_records_go_first(
 
 
 @given(st.lists(st.tuples(st.integers(1, 3), st.integers(0, 4)), max_size=12), st.integers(-1, 40))
-def test_ends_are_as_a_twin_finds_them_record_by_record(
-    leaderships: list[tuple[int, int]], asked: int
-) -> None:
+def test_ends_match_naive_twin(leaderships: list[tuple[int, int]], asked: int) -> None:
     made, records, epoch = EpochTable(), list[int](), 0
     began: list[int] = []
     for skipped, count in leaderships:

@@ -1,4 +1,4 @@
-"""What was read ahead is given in order, each batch once, and never beyond a reader's limit."""
+"""Tests of kept batches: they are returned in order, once, and below the reader's limit."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,7 +10,7 @@ SIZES = st.lists(st.integers(1, 40), max_size=12)
 
 
 def read_batches(*sizes: int, offset: int = 0) -> list[ReadBatch]:
-    """Return batches of two records and so many bytes, received in one buffer."""
+    """Return batches of two records and the given sizes, received in one buffer."""
     buffer, start, found = memoryview(bytearray(sum(sizes))), 0, []
     for number, size in enumerate(sizes):
         data = buffer[start : start + size]
@@ -29,7 +29,7 @@ def given_by(
     return [len(each) for each in answer.batches]
 
 
-def test_what_fits_is_given_and_the_rest_kept() -> None:
+def test_fitting_batches_are_returned_and_others_kept() -> None:
     kept = KeptBatches(0)
     kept.put(0, read_batches(10, 10, 10))
     assert given_by(kept, 100, 25) == [10, 10]
@@ -38,7 +38,7 @@ def test_what_fits_is_given_and_the_rest_kept() -> None:
     assert given_by(kept, 100, 25) == []
 
 
-def test_nothing_at_or_above_the_limit_is_given() -> None:
+def test_nothing_at_or_above_limit_is_returned() -> None:
     kept = KeptBatches(0)
     kept.put(0, read_batches(1, 1, 1))
     assert given_by(kept, 1, 100) == []
@@ -47,7 +47,7 @@ def test_nothing_at_or_above_the_limit_is_given() -> None:
     assert given_by(kept, 6, 100) == [1]
 
 
-def test_the_first_is_given_whatever_its_size_where_one_must_be() -> None:
+def test_at_least_one_returns_large_first_batch() -> None:
     kept = KeptBatches(0)
     kept.put(0, read_batches(50, 50))
     assert given_by(kept, 100, 10, at_least_one=False) == []
@@ -55,7 +55,7 @@ def test_the_first_is_given_whatever_its_size_where_one_must_be() -> None:
     assert given_by(kept, 100, 50, at_least_one=False) == [50]
 
 
-def test_a_buffer_counts_in_full_until_its_last_batch_was_given() -> None:
+def test_buffer_counts_until_last_batch_is_returned() -> None:
     kept = KeptBatches(0)
     kept.put(0, [*read_batches(10, 20), *read_batches(5, offset=4)])
     assert kept.size == 35
@@ -67,7 +67,7 @@ def test_a_buffer_counts_in_full_until_its_last_batch_was_given() -> None:
     assert kept.size == 0
 
 
-def test_what_is_cleared_is_to_be_read_again() -> None:
+def test_cleared_batches_are_read_again() -> None:
     kept = KeptBatches(0)
     kept.put(0, read_batches(10, 10))
     given_by(kept, 100, 10)
@@ -75,7 +75,7 @@ def test_what_is_cleared_is_to_be_read_again() -> None:
     assert (kept.next_offset, kept.read_offset, kept.size, len(kept)) == (2, 2, 0, 0)
 
 
-def test_what_was_read_from_elsewhere_is_not_kept() -> None:
+def test_batches_of_other_offset_are_not_kept() -> None:
     kept = KeptBatches(0)
     kept.put(0, read_batches(10))
     kept.clear()
@@ -83,7 +83,7 @@ def test_what_was_read_from_elsewhere_is_not_kept() -> None:
     assert (kept.next_offset, kept.read_offset, kept.size, len(kept)) == (0, 0, 0, 0)
 
 
-def test_an_answer_has_room_for_one_more_as_large_as_the_others() -> None:
+def test_room_is_estimated_from_average_size() -> None:
     kept = KeptBatches(0)
     kept.put(0, read_batches(50, 50))
     for bytes_max, has_room in ((149, False), (150, True)):
@@ -96,7 +96,7 @@ def test_an_answer_has_room_for_one_more_as_large_as_the_others() -> None:
 
 
 @given(SIZES, SIZES, st.lists(st.tuples(st.integers(0, 60), st.integers(1, 80)), max_size=20))
-def test_batches_are_given_once_in_order_within_bounds(
+def test_batches_are_returned_once_in_order_within_limits(
     first: list[int], second: list[int], asked: list[tuple[int, int]]
 ) -> None:
     pieces = [read_batches(*first), read_batches(*second, offset=2 * len(first))]

@@ -1,4 +1,4 @@
-"""Ledgers that are full while no other can begin grow, up to a bound, and are followed later."""
+"""Tests of full ledgers that grow, up to a limit, while no next ledger can be created."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -23,7 +23,7 @@ GROWTH_BYTES_MAX = 3_000
 
 
 class Faults(NoFaults):
-    """A metadata service that goes away for writes, and comes back."""
+    """Metadata service that refuses writes for a time."""
 
     def __init__(self) -> None:
         self.is_away = False
@@ -84,7 +84,7 @@ def record(number: int) -> bytes:
     return b"%0100d" % number
 
 
-async def test_a_coordinator_goes_on_while_no_ledger_can_begin(
+async def test_coordinator_continues_while_no_ledger_can_be_created(
     setting: LogSetting, faults: Faults
 ) -> None:
     state: dict[bytes, None] = {}
@@ -110,9 +110,7 @@ async def test_a_coordinator_goes_on_while_no_ledger_can_begin(
     await after.aclose()
 
 
-async def test_a_coordinators_ledger_grows_up_to_a_bound(
-    setting: LogSetting, faults: Faults
-) -> None:
+async def test_coordinator_ledger_grows_up_to_limit(setting: LogSetting, faults: Faults) -> None:
     log = await take_over(setting, {}, 1)
     await log.append(b"first")
     faults.is_away = True
@@ -133,7 +131,7 @@ async def test_a_coordinators_ledger_grows_up_to_a_bound(
     await log.aclose()
 
 
-async def test_a_coordinator_is_not_lost_while_its_next_ledger_cannot_be_listed(
+async def test_coordinator_survives_while_next_ledger_cannot_be_listed(
     setting: LogSetting, faults: Faults
 ) -> None:
     state: dict[bytes, None] = {}
@@ -156,7 +154,7 @@ async def test_a_coordinator_is_not_lost_while_its_next_ledger_cannot_be_listed(
     assert loaded == state
 
 
-async def test_a_topics_ledger_grows_up_to_a_bound(setting: LogSetting, faults: Faults) -> None:
+async def test_topic_ledger_grows_up_to_limit(setting: LogSetting, faults: Faults) -> None:
     log = await TopicLog.take_over(services(setting), "orders", KEY, 1, SMALL)
     setting.logs.append(log)
     await append(log, batch(b"first"))
@@ -190,7 +188,7 @@ def few_in_record(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("few_in_record")
-async def test_ledgers_in_chunks_count_for_the_size_and_for_retention(setting: LogSetting) -> None:
+async def test_ledgers_in_chunks_count_for_size_and_retention(setting: LogSetting) -> None:
     config = small(segment_bytes=300)
     log = await setting.take_over(1, config)
     while log._chain.record.next_chunk < 3:
@@ -210,7 +208,7 @@ async def test_ledgers_in_chunks_count_for_the_size_and_for_retention(setting: L
     assert size // 2 <= await after.measure() < size // 2 + 1_000
 
 
-async def test_the_open_ledger_counts_for_retention(setting: LogSetting) -> None:
+async def test_open_ledger_counts_for_retention(setting: LogSetting) -> None:
     config = small(segment_bytes=2_000)
     log = await setting.take_over(1, config)
     while len(await log._chain.segments()) < 2:

@@ -1,4 +1,4 @@
-"""What topics' settings mean to logs, and which are refused."""
+"""Tests of log configurations derived from topic settings, and of refused settings."""
 
 import pytest
 
@@ -20,7 +20,7 @@ def _refusal(**settings: str) -> str:
     return caught.value.text
 
 
-def test_defaults_are_kafkas() -> None:
+def test_defaults_equal_kafka_defaults() -> None:
     config = log_config({}, DEFAULTS)
 
     assert config.quorum.mode is QuorumMode.IN_SYNC
@@ -35,13 +35,13 @@ def test_defaults_are_kafkas() -> None:
     assert config.timestamp_after_max_ms == 3600 * 1000
 
 
-def test_every_default_is_a_value_that_is_accepted() -> None:
+def test_every_default_is_accepted() -> None:
     for name, definition in DEFINITIONS.items():
         if definition.default is not None:
             check_config(name, definition.default)
 
 
-def test_defaults_of_the_brokers_come_before_those_built_in() -> None:
+def test_broker_defaults_override_built_in_ones() -> None:
     defaults = TopicDefaults(configs={"retention.ms": "5000", "segment.ms": "1000"})
 
     assert log_config({}, defaults).retention_ms == 5000
@@ -49,7 +49,7 @@ def test_defaults_of_the_brokers_come_before_those_built_in() -> None:
     assert log_config({}, defaults).segment_jitter_ms == 100
 
 
-def test_a_compacted_topic_is_kept_whole() -> None:
+def test_compacted_topic_has_no_retention() -> None:
     config = log_config({"cleanup.policy": "compact", "retention.ms": "1"}, DEFAULTS)
 
     assert config.is_compacted
@@ -57,7 +57,7 @@ def test_a_compacted_topic_is_kept_whole() -> None:
     assert log_config({"cleanup.policy": "compact,delete"}, DEFAULTS).retention_ms is not None
 
 
-def test_quorum_mode_has_a_majority_unless_told_otherwise() -> None:
+def test_quorum_mode_defaults_to_majority() -> None:
     config = log_config({"replication.mode": "quorum"}, DEFAULTS)
     assert (config.quorum.ensemble, config.quorum.write, config.quorum.ack) == (3, 3, 2)
 
@@ -66,7 +66,7 @@ def test_quorum_mode_has_a_majority_unless_told_otherwise() -> None:
     assert (config.quorum.ensemble, config.quorum.write, config.quorum.ack) == (5, 5, 3)
 
 
-def test_a_minimum_that_no_append_can_reach_is_refused() -> None:
+def test_unreachable_min_in_sync_is_refused() -> None:
     assert "replication factor 3" in _refusal(min_insync_replicas="4")
     refusal = _refusal(
         replication_mode="quorum", min_insync_replicas="3", ack_quorum="2", write_quorum="3"
@@ -74,7 +74,7 @@ def test_a_minimum_that_no_append_can_reach_is_refused() -> None:
     assert "ack.quorum 2" in refusal
 
 
-def test_a_minimum_from_the_brokers_is_lowered_to_what_can_be() -> None:
+def test_broker_min_in_sync_is_lowered_to_replicas() -> None:
     defaults = TopicDefaults(configs={"min.insync.replicas": "2"})
 
     assert log_config({"replication.factor": "1"}, defaults).min_in_sync == 1
@@ -87,7 +87,7 @@ def test_quorums_that_contradict_each_other_are_refused() -> None:
     assert "needs replication.mode" in _refusal(ack_quorum="2")
 
 
-def test_an_unknown_setting_is_refused_with_the_nearest_known() -> None:
+def test_unknown_setting_is_refused_with_suggestion() -> None:
     assert "did you mean retention.ms?" in _refusal(retenton_ms="1")
     assert "docs/topics.md" in _refusal(zzzz="1")
 
@@ -107,12 +107,12 @@ def test_an_unknown_setting_is_refused_with_the_nearest_known() -> None:
         ("replication.factor", "2"),
     ],
 )
-def test_values_that_are_not_honoured_are_refused(name: str, value: str) -> None:
+def test_unsupported_values_are_refused(name: str, value: str) -> None:
     with pytest.raises(TopicError):
         check_config(name, value)
 
 
-def test_fixed_settings_accept_what_they_are() -> None:
+def test_fixed_settings_accept_their_value() -> None:
     check_config("preallocate", "false")
     check_config("file.delete.delay.ms", "60000")
 

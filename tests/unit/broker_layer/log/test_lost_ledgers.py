@@ -1,5 +1,6 @@
-"""A closed ledger that no bookie can return: reading it says which, and what to do; what is behind
-it can be read once the log begins there.
+"""Tests of a closed ledger that no bookie can return: a read names it and says what to do.
+
+Records after it can be read once the log begins there.
 """
 
 import logging
@@ -34,7 +35,7 @@ async def setting() -> AsyncIterator[LogSetting]:
 
 
 async def log_with_a_lost_ledger(setting: LogSetting) -> tuple[TopicLog, Segment]:
-    """Return a log of two ledgers, with the first one, which is lost."""
+    """Return a log of two ledgers, and the segment of the first one, which is lost."""
     cluster = setting.cluster
     client = cluster.client(add_timeout_s=0.5, call_timeout_s=0.2)
     services = replace(setting.services(tail_bytes=100), client=client)
@@ -55,7 +56,7 @@ async def log_with_a_lost_ledger(setting: LogSetting) -> tuple[TopicLog, Segment
     return log, first
 
 
-async def test_reading_a_lost_ledger_names_it_until_the_log_begins_behind_it(
+async def test_read_of_lost_ledger_names_it_until_log_starts_after_it(
     setting: LogSetting, caplog: pytest.LogCaptureFixture
 ) -> None:
     log, lost = await log_with_a_lost_ledger(setting)
@@ -75,7 +76,9 @@ async def test_reading_a_lost_ledger_names_it_until_the_log_begins_behind_it(
     assert (await values(log, lost.end_offset))[-1][1] == b"kept"
 
 
-def test_lines_are_few_and_of_missing_records_alone(caplog: pytest.LogCaptureFixture) -> None:
+def test_log_lines_are_limited_and_only_for_missing_records(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     unreadable = UnreadableRecords(ServerLog(lambda: 0.0))
     with caplog.at_level(logging.WARNING, LOGGER):
         unreadable.note("orders", 0, TopicError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "elsewhere"))

@@ -1,4 +1,4 @@
-"""Holds where a search in a ledger begins: never behind what is sought, and not far before it."""
+"""Tests of the start of a search in a ledger: never after the record, and not far before it."""
 
 from itertools import pairwise
 
@@ -16,12 +16,12 @@ def points_of(index: LedgerIndex) -> tuple[IndexPoint, ...]:
     return index.points_after(START)
 
 
-def test_an_empty_index_begins_with_the_ledger() -> None:
+def test_empty_index_finds_first_entry() -> None:
     index = LedgerIndex(LEDGER)
     assert (index.find(5), index.find_timestamp(5), index.max_timestamp_ms) == (0, 0, -1)
 
 
-def test_points_are_as_far_apart_as_they_should_be() -> None:
+def test_distance_of_points() -> None:
     index = LedgerIndex(LEDGER)
     for entry_id in range(1, 2001):
         index.add(EntryId(entry_id), entry_id * 10, 1024, entry_id)
@@ -29,7 +29,7 @@ def test_points_are_as_far_apart_as_they_should_be() -> None:
     assert found == list(range(1, 2001, POINT_BYTES_MIN // 1024))
 
 
-def test_the_first_batch_behind_a_state_entry_has_a_point() -> None:
+def test_first_batch_after_state_entry_has_point() -> None:
     index = LedgerIndex(LEDGER)
     index.add(EntryId(1), 0, 10, 5)
     index.add(EntryId(2), 1, 10, 5)
@@ -38,7 +38,7 @@ def test_the_first_batch_behind_a_state_entry_has_a_point() -> None:
     assert [point.entry_id for point in points_of(index)] == [1, 4]
 
 
-def test_earlier_points_are_put_in_front_once() -> None:
+def test_earlier_points_are_added_once() -> None:
     whole = [IndexPoint(EntryId(i), i * 10, i) for i in range(1, 10)]
     index = LedgerIndex(LEDGER)
     index.add_later(whole[6:], 50)
@@ -52,7 +52,7 @@ def test_earlier_points_are_put_in_front_once() -> None:
     assert index.max_timestamp_ms == 50
 
 
-def test_times_that_go_back_are_found_by_the_greatest_so_far() -> None:
+def test_search_of_decreasing_times_uses_greatest_so_far() -> None:
     index = LedgerIndex(LEDGER)
     for entry_id, time in enumerate((30, 10, 50, 40), 1):
         index.add(EntryId(entry_id), entry_id, POINT_BYTES_MIN, time)
@@ -71,7 +71,7 @@ batches = st.lists(
 
 
 @given(batches, st.integers(0, 40), st.integers(0, 160), st.integers(0, 31))
-def test_a_search_ends_where_one_from_the_start_would(
+def test_search_equals_search_from_start(
     entries: list[tuple[int, int, int, bool]], known_from: int, offset: int, time: int
 ) -> None:
     index = LedgerIndex(LEDGER)

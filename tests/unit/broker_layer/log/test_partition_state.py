@@ -1,4 +1,4 @@
-"""Holds what a partition's state admits and refuses, and that a replay gives an equal one."""
+"""Tests of a partition's state: accepted and refused batches, and replay."""
 
 from dataclasses import replace
 
@@ -30,17 +30,17 @@ ABORT, COMMIT = ControlKind.ABORT, ControlKind.COMMIT
 
 
 def image(state: PartitionState, entry_id: int = 10**6) -> StateEntry:
-    """Return all that a state would write down."""
+    """Return the state entry of a state."""
     return StateEntry.decode(state.to_state_entry(EntryId(entry_id)))
 
 
-def test_offsets_follow_each_other() -> None:
+def test_offsets_are_consecutive() -> None:
     log = WrittenLog()
     assert [log.write(count=3), log.write(), log.write(Producer(5, 0, 0), count=2)] == [0, 3, 4]
     assert log.state.next_offset == 6
 
 
-def test_a_batch_that_was_admitted_and_is_not_confirmed_is_a_duplicate_already() -> None:
+def test_admitted_unconfirmed_batch_is_duplicate() -> None:
     log = WrittenLog()
     log.write(count=4)
     log.write(Producer(5, 0, 0), count=3)
@@ -48,14 +48,14 @@ def test_a_batch_that_was_admitted_and_is_not_confirmed_is_a_duplicate_already()
     assert log.state.check(again) == Duplicate(4, 6, -1)
 
 
-def test_a_duplicate_has_the_time_that_the_log_had_set() -> None:
+def test_duplicate_has_append_time() -> None:
     log = WrittenLog()
     data = batch(Producer(5, 0, 0), at_ms=123, uses_append_time=True)
     log.append(data)
     assert log.state.check(read_header(data)) == Duplicate(0, 0, 123)
 
 
-def test_a_first_batch_is_late_in_a_log_without_any_and_is_not_in_another() -> None:
+def test_first_batch_with_sequence_is_refused_only_in_empty_log() -> None:
     log = WrittenLog()
     late = batch(Producer(5, 0, 9))
     assert log.refusal(late) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
@@ -63,17 +63,17 @@ def test_a_first_batch_is_late_in_a_log_without_any_and_is_not_in_another() -> N
     log.append(late)
 
 
-def test_clients_write_no_control_batches() -> None:
+def test_clients_must_not_write_control_batches() -> None:
     log = WrittenLog()
     assert log.refusal(build_control_batch(COMMIT, 5, 0, 3, NOW)) is ErrorCode.INVALID_RECORD
 
 
-def test_a_transaction_needs_a_producer() -> None:
+def test_transaction_needs_producer() -> None:
     log = WrittenLog()
     assert log.refusal(batch(is_transactional=True)) is ErrorCode.INVALID_RECORD
 
 
-def test_a_producer_writes_nothing_outside_of_its_open_transaction() -> None:
+def test_non_transactional_batch_in_open_transaction_is_refused() -> None:
     log = WrittenLog()
     log.write_in_transaction(Producer(5, 0, 0))
     outside = batch(Producer(5, 0, 1))
@@ -82,7 +82,7 @@ def test_a_producer_writes_nothing_outside_of_its_open_transaction() -> None:
     log.append(outside)
 
 
-def test_a_transaction_is_open_from_its_first_batch_to_its_marker_in_its_epoch() -> None:
+def test_transaction_is_open_from_first_batch_to_marker() -> None:
     log = WrittenLog()
     assert not log.state.is_open(5, 0)
     log.write(Producer(5, 0, 0))
@@ -106,11 +106,11 @@ def test_markers_of_old_coordinators_and_old_epochs_are_refused() -> None:
 
     assert marker(2, 3) is ErrorCode.TRANSACTION_COORDINATOR_FENCED
     assert marker(1, 4) is ErrorCode.INVALID_PRODUCER_EPOCH
-    log.end(COMMIT, 5, epoch=2, coordinator_epoch=4)  # once more, for its answer was lost
+    log.end(COMMIT, 5, epoch=2, coordinator_epoch=4)  # repeated, because its answer was lost
     log.end(ABORT, 5, epoch=3, coordinator_epoch=5)
 
 
-def test_a_marker_of_a_newer_epoch_fences_and_starts_sequences_anew() -> None:
+def test_marker_of_newer_epoch_fences_and_resets_sequences() -> None:
     log = WrittenLog()
     log.write_in_transaction(Producer(5, 0, 0))
     log.end(ABORT, 5, epoch=1)
@@ -121,7 +121,7 @@ def test_a_marker_of_a_newer_epoch_fences_and_starts_sequences_anew() -> None:
     log.write_in_transaction(Producer(5, 1, 0))
 
 
-def test_a_marker_of_the_same_epoch_lets_sequences_go_on() -> None:
+def test_marker_of_same_epoch_keeps_sequences() -> None:
     log = WrittenLog()
     log.write_in_transaction(Producer(5, 0, 0), count=3)
     log.end(COMMIT, 5)
@@ -143,7 +143,7 @@ def test_committed_readers_wait_for_open_transactions_and_unconfirmed_markers() 
     assert log.state.aborted_in(0, 5, 5) == [AbortedTransaction(5, 1, 4, 5)]
 
 
-def test_the_start_of_the_log_takes_aborted_transactions_and_epochs_with_it() -> None:
+def test_log_start_drops_aborted_transactions_and_epochs() -> None:
     log = WrittenLog()
     log.state.start_epoch(1)
     log.write_in_transaction(Producer(5, 0, 0))
@@ -157,7 +157,7 @@ def test_the_start_of_the_log_takes_aborted_transactions_and_epochs_with_it() ->
     assert log.state.last_stable_offset(7) == 4  # not below the log's start
 
 
-def test_idle_producers_expire_but_for_those_in_a_transaction() -> None:
+def test_idle_producers_without_transaction_expire() -> None:
     log = WrittenLog()
     log.write(Producer(5, 0, 0), count=2)
     log.write_in_transaction(Producer(6, 3, 0), count=2)
@@ -168,7 +168,7 @@ def test_idle_producers_expire_but_for_those_in_a_transaction() -> None:
     assert log.state.active_producers() == [ActiveProducer(6, 3, 1, NOW, 8, -1)]
 
 
-def test_a_state_entry_is_due_after_many_bytes_or_many_batches() -> None:
+def test_state_entry_is_due_after_many_bytes_or_batches() -> None:
     log = WrittenLog()
     log.write()
     assert not log.state.wants_state_entry
@@ -184,7 +184,7 @@ def test_a_state_entry_is_due_after_many_bytes_or_many_batches() -> None:
     assert log.state.wants_state_entry
 
 
-def test_a_large_state_is_not_written_again_for_a_few_small_batches(
+def test_large_state_is_not_rewritten_for_few_small_batches(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(partition_state, "STATE_ENTRY_BATCHES_MAX", 3)
@@ -200,7 +200,7 @@ def test_a_large_state_is_not_written_again_for_a_few_small_batches(
     assert log.state.wants_state_entry
 
 
-def test_state_entries_lead_back_to_all_points_of_all_ledgers() -> None:
+def test_state_entries_contain_all_points_of_all_ledgers() -> None:
     log = WrittenLog()
     for _ in range(3):
         log.write(size=300_000)
@@ -221,7 +221,7 @@ def test_state_entries_lead_back_to_all_points_of_all_ledgers() -> None:
     assert first == StateEntry(0, epochs=EpochTable((EpochStart(0, 0),)))
 
 
-def test_a_state_from_a_later_state_entry_has_an_index_that_takes_the_earlier_points() -> None:
+def test_index_from_later_state_entry_accepts_earlier_points() -> None:
     log = WrittenLog()
     for _ in range(2):
         for _ in range(3):
@@ -236,7 +236,7 @@ def test_a_state_from_a_later_state_entry_has_an_index_that_takes_the_earlier_po
     assert state.index.max_timestamp_ms == NOW
 
 
-def test_what_is_neither_a_batch_nor_a_state_entry_is_not_replayed() -> None:
+def test_invalid_entry_is_not_replayed() -> None:
     log = WrittenLog()
     state = log.replayed(LEDGER, 0)
     with pytest.raises(TopicError, match="entry 1 of the log is damaged: a record batch ends"):
@@ -257,7 +257,7 @@ def test_what_is_neither_a_batch_nor_a_state_entry_is_not_replayed() -> None:
         state.replay(EntryId(3), log.entries[3][:16] + b"\1" + log.entries[3][17:], NOW)
 
 
-def test_a_replay_needs_no_more_of_a_batch_than_its_header() -> None:
+def test_replay_needs_only_batch_headers() -> None:
     log = WrittenLog()
     log.write(Producer(5, 0, 0), count=3, size=500_000)
     log.write(Producer(5, 0, 3))
@@ -266,7 +266,7 @@ def test_a_replay_needs_no_more_of_a_batch_than_its_header() -> None:
     assert image(state) == image(log.state)
 
 
-def test_no_transaction_is_opened_beyond_the_bound_but_those_that_are_open_go_on(
+def test_transaction_limit_refuses_new_and_continues_open(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(transaction_index, "TRANSACTIONS_MAX", 2)
@@ -284,7 +284,7 @@ def test_no_transaction_is_opened_beyond_the_bound_but_those_that_are_open_go_on
     log.append(third)
 
 
-def test_the_indexes_of_the_last_two_ledgers_are_known() -> None:
+def test_indexes_of_last_two_ledgers_are_known() -> None:
     log = WrittenLog()
     log.write()
     log.write_state()
@@ -301,7 +301,7 @@ def test_the_indexes_of_the_last_two_ledgers_are_known() -> None:
     assert log.state.known_index(LedgerId(8)) == (newest, None)
 
 
-def test_an_index_that_began_in_mid_ledger_names_the_state_entry_to_go_back_from() -> None:
+def test_partial_index_names_state_entry_to_read_backwards_from() -> None:
     log = WrittenLog()
     for _ in range(3):
         log.write()
@@ -316,14 +316,14 @@ def test_an_index_that_began_in_mid_ledger_names_the_state_entry_to_go_back_from
     assert state.known_index(LedgerId(8)) == (state.index, None)
 
 
-def test_every_ledger_begins_with_a_state_entry() -> None:
+def test_every_ledger_begins_with_state_entry() -> None:
     log = WrittenLog()
     log.state.begin_ledger(LedgerId(8))
     with pytest.raises(AssertionError):
         log.state.begin_ledger(LedgerId(9))
 
 
-def test_a_replay_learns_of_epochs_from_the_batches_in_them() -> None:
+def test_replay_takes_epochs_from_batches() -> None:
     log = WrittenLog()
     log.write(count=2)
     log.state.start_epoch(1)
@@ -343,7 +343,7 @@ actions = st.one_of(
 
 
 @given(st.lists(actions, max_size=40))
-def test_a_replay_from_any_state_entry_gives_the_state_of_the_leader(
+def test_replay_from_any_state_entry_equals_leader_state(
     steps: list[tuple[str, int]],
 ) -> None:
     log = _played(steps)
@@ -352,7 +352,7 @@ def test_a_replay_from_any_state_entry_gives_the_state_of_the_leader(
         for entry_id, data in enumerate(entries):
             if data[16] == 255:
                 state = log.replayed(ledger_id, entry_id)
-                # Leaderships without a batch or state entry are in the list of ledgers alone.
+                # Leaderships without a batch or state entry are only in the list of ledgers.
                 assert replace(image(state), epochs=expected.epochs) == expected
 
 
@@ -385,7 +385,7 @@ def _played(steps: list[tuple[str, int]]) -> WrittenLog:
     return log
 
 
-def test_a_log_of_two_ledgers_is_replayed_from_the_first() -> None:
+def test_replay_of_two_ledgers() -> None:
     log = WrittenLog()
     log.write(Producer(5, 0, 0))
     log.roll(LedgerId(8))

@@ -1,4 +1,4 @@
-"""Holds which sequences of producers are accepted, against a twin that forgets nothing."""
+"""Tests of producers' sequence checks, compared with a naive implementation without limits."""
 
 from dataclasses import dataclass, field
 
@@ -47,27 +47,27 @@ def after(*headers: BatchHeader) -> ProducerStates:
     return made
 
 
-def test_sequences_go_on_from_the_largest_to_zero() -> None:
+def test_sequence_zero_follows_largest() -> None:
     made = after(header(LAST - 1, 2), header(0, 3))
     assert made.check(header(LAST - 1, 2), is_log_empty=False) == Duplicate(100, 101, -1)
     assert made.check(header(3), is_log_empty=False) == Accept()
     assert code(made.check(header(4), is_log_empty=False)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
-def test_a_batch_may_itself_reach_over_the_largest_sequence() -> None:
+def test_batch_may_span_largest_sequence() -> None:
     made = after(header(LAST - 1, 5))
     assert made.check(header(3), is_log_empty=False) == Accept()
     assert made.check(header(LAST - 1, 5), is_log_empty=False) == Duplicate(100, 104, -1)
 
 
-def test_a_duplicate_has_the_same_first_and_last_sequence() -> None:
+def test_duplicate_has_same_first_and_last_sequence() -> None:
     made = after(header(0, 4), header(4, 4))
     for other in (header(0, 3), header(1, 3), header(2, 4), header(0, 8), header(4, 5)):
         verdict = made.check(other, is_log_empty=False)
         assert code(verdict) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
-def test_what_is_older_than_the_last_five_is_a_duplicate_without_offsets() -> None:
+def test_older_than_five_batches_is_duplicate_without_offsets() -> None:
     made = after(*(header(i) for i in range(7)))
     for sequence in range(7):
         verdict = made.check(header(sequence), is_log_empty=False)
@@ -77,7 +77,7 @@ def test_what_is_older_than_the_last_five_is_a_duplicate_without_offsets() -> No
             assert verdict == Duplicate(100 + 100 * sequence, 100 + 100 * sequence, -1)
 
 
-def test_what_came_before_an_unknown_producers_first_batch_was_never_appended() -> None:
+def test_sequence_before_first_batch_is_out_of_order() -> None:
     made = after(*(header(i) for i in range(500, 507)))
     verdict = made.check(header(499), is_log_empty=False)
     assert code(verdict) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
@@ -85,7 +85,7 @@ def test_what_came_before_an_unknown_producers_first_batch_was_never_appended() 
     assert code(verdict) is ErrorCode.DUPLICATE_SEQUENCE_NUMBER
 
 
-def test_a_new_epoch_begins_at_zero_and_ends_the_old_one() -> None:
+def test_new_epoch_begins_at_zero_and_ends_old_one() -> None:
     made = after(header(0, 9))
     verdict = made.check(header(9, epoch=1), is_log_empty=False)
     assert code(verdict) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
@@ -97,12 +97,12 @@ def test_a_new_epoch_begins_at_zero_and_ends_the_old_one() -> None:
 
 
 @pytest.mark.parametrize(("epoch", "sequence"), [(-1, 0), (0, -1)])
-def test_a_producer_has_an_epoch_and_sequences(epoch: int, sequence: int) -> None:
+def test_producer_needs_epoch_and_sequence(epoch: int, sequence: int) -> None:
     verdict = states().check(header(sequence, epoch=epoch), is_log_empty=True)
     assert code(verdict) is ErrorCode.INVALID_RECORD
 
 
-def test_a_run_of_sequences_is_counted_up_to_half_of_the_circle() -> None:
+def test_run_length_is_limited_to_half_of_sequences() -> None:
     made = states()
     size = 2**29
     for i in range(5):
@@ -115,7 +115,7 @@ def test_a_run_of_sequences_is_counted_up_to_half_of_the_circle() -> None:
     assert code(verdict) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
-def test_at_the_bound_the_idlest_without_a_transaction_is_forgotten(
+def test_limit_drops_longest_idle_without_transaction(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(producer_state, "PRODUCERS_MAX", 3)
@@ -131,7 +131,7 @@ def test_at_the_bound_the_idlest_without_a_transaction_is_forgotten(
     verdict = made.check(header(0, producer_id=6), is_log_empty=False)
     assert code(verdict) is ErrorCode.POLICY_VIOLATION
     assert made.check(header(2, producer_id=2), is_log_empty=False) == Accept()
-    # A marker is stored for ever so many producers, but none of those that write makes room for it.
+    # A marker is accepted at the limit too, but no producer is dropped to keep state for it.
     assert made.check_marker(6, 0, 3) == Accept()
     made.apply_marker(header(-1, producer_id=6), 3, NOW)
     assert sorted(producer_id for producer_id, _ in made.snapshot()) == [1, 2, 4]
@@ -139,7 +139,7 @@ def test_at_the_bound_the_idlest_without_a_transaction_is_forgotten(
 
 @dataclass
 class Twin:
-    """Knows every sequence that one producer wrote in its epoch, in order."""
+    """All sequences that one producer wrote in its epoch, in order."""
 
     epoch: int | None = None
     sequences: list[int] = field(default_factory=list)
@@ -189,7 +189,7 @@ steps = st.tuples(
 
 
 @given(st.sampled_from([0, 7, LAST - 5, LAST]), st.lists(steps, max_size=40))
-def test_sequences_are_judged_as_by_a_twin_that_forgets_nothing(
+def test_sequence_checks_match_naive_twin(
     start: int, moves: list[tuple[str, int, int, int]]
 ) -> None:
     made, twin = states(), Twin()

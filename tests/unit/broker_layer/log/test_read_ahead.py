@@ -1,4 +1,4 @@
-"""A cursor reads on early for who follows a log, within bounds, and forgets what went wrong."""
+"""Tests of read-ahead: cursors of sequential readers, limits, and errors."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -22,13 +22,13 @@ from metadata.ids import EntryId, LedgerId
 from tests.until import until
 
 BATCH_BYTES = PIECE_BYTES_MIN // 4
-"""Two of them are asked for at once."""
+"""Size of one batch; a read requests two of them."""
 WANTED = 2 * BATCH_BYTES
 END = 1_000
 
 
 class Ledger:
-    """A log of batches of one record each, whose reads can be held back or fail."""
+    """Log of batches of one record each, whose reads can be delayed or fail."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[int, int]] = []
@@ -58,7 +58,7 @@ class Ledger:
 
 
 class Reading:
-    """Reads through a `ReadAhead` as a log does."""
+    """Reader that uses a `ReadAhead` as a log does."""
 
     def __init__(self, memory: AheadMemory) -> None:
         self.ledger = Ledger()
@@ -66,7 +66,7 @@ class Reading:
         self.ahead = ReadAhead(self.ledger.read_piece, memory)
 
     async def read(self, offset: int, *, limit: int = END, bytes_max: int = WANTED) -> int:
-        """Read from an offset on; return where the answer ends."""
+        """Read from an offset on; return the end offset of the result."""
         cursor = self.ahead.take(offset)
         answer = Answer(limit, bytes_max, at_least_one=True)
         try:
@@ -98,7 +98,7 @@ async def settled() -> None:
         await asyncio.sleep(0)
 
 
-async def test_one_read_reads_nothing_ahead(reading: Reading) -> None:
+async def test_single_read_reads_nothing_ahead(reading: Reading) -> None:
     await reading.read(0)
     await reading.read(100)
     await settled()
@@ -106,7 +106,7 @@ async def test_one_read_reads_nothing_ahead(reading: Reading) -> None:
     assert reading.memory.used_bytes == 0
 
 
-async def test_who_follows_finds_what_was_read_ahead(reading: Reading) -> None:
+async def test_sequential_reads_use_read_ahead(reading: Reading) -> None:
     offset = 0
     for _ in range(20):
         offset = await reading.read(offset)
@@ -118,7 +118,7 @@ async def test_who_follows_finds_what_was_read_ahead(reading: Reading) -> None:
     assert await reading.read(offset) == offset + 2
 
 
-async def test_no_more_is_kept_than_a_bounded_number_of_pieces(reading: Reading) -> None:
+async def test_kept_pieces_are_limited(reading: Reading) -> None:
     offset = await reading.read(await reading.read(0))
     await settled()
     piece = reading.ledger.asked[-1][1]
@@ -127,7 +127,7 @@ async def test_no_more_is_kept_than_a_bounded_number_of_pieces(reading: Reading)
     assert await reading.read(offset) == offset + 2
 
 
-async def test_what_is_kept_of_all_logs_is_bounded() -> None:
+async def test_memory_of_all_logs_is_limited() -> None:
     memory = AheadMemory(3 * PIECE_BYTES_MIN)
     logs = [Reading(memory) for _ in range(5)]
     for log in logs:
@@ -142,7 +142,7 @@ async def test_what_is_kept_of_all_logs_is_bounded() -> None:
     assert memory.used_bytes == 0
 
 
-async def test_what_a_read_leaves_over_is_dropped_where_there_is_no_memory_and_read_again() -> None:
+async def test_surplus_is_dropped_without_memory_and_read_again() -> None:
     log = Reading(AheadMemory(0))
     offset = 0
     for bytes_max in (1, 1, WANTED, 1, 3 * WANTED, 1):
@@ -155,7 +155,7 @@ async def test_what_a_read_leaves_over_is_dropped_where_there_is_no_memory_and_r
     await log.ahead.aclose()
 
 
-async def test_small_batches_count_with_what_they_cost_beside_their_bytes() -> None:
+async def test_small_batches_count_with_overhead() -> None:
     count, buffer = 1_000, memoryview(bytearray(1_000))
 
     async def read_piece(offset: int, bytes_max: int) -> Sequence[ReadBatch]:
@@ -173,7 +173,7 @@ async def test_small_batches_count_with_what_they_cost_beside_their_bytes() -> N
     assert memory.used_bytes == 0
 
 
-async def test_nothing_is_left_out_where_others_fill_the_memory_meanwhile(reading: Reading) -> None:
+async def test_no_batch_is_skipped_when_memory_fills(reading: Reading) -> None:
     reading.ledger.held_from = 12  # the second piece that is read ahead begins there
     reading.ledger.gate.clear()
     offset = await reading.read(await reading.read(0))
@@ -188,7 +188,7 @@ async def test_nothing_is_left_out_where_others_fill_the_memory_meanwhile(readin
     reading.memory.change(-AHEAD_BYTES_MAX)
 
 
-async def test_nothing_is_read_ahead_at_or_above_the_limit(reading: Reading) -> None:
+async def test_nothing_is_read_ahead_at_or_above_limit(reading: Reading) -> None:
     offset = await reading.read(await reading.read(0, limit=4), limit=4)
     await settled()
     assert offset == 4
@@ -196,7 +196,7 @@ async def test_nothing_is_read_ahead_at_or_above_the_limit(reading: Reading) -> 
 
 
 async def reading_ahead(reading: Reading) -> int:
-    """Follow the log until something is being read ahead; return where the reader is."""
+    """Read sequentially until a piece is being read ahead; return the reader's offset."""
     offset = await reading.read(await reading.read(0))
     reading.ledger.gate.clear()
     await settled()
@@ -204,7 +204,7 @@ async def reading_ahead(reading: Reading) -> int:
     return offset
 
 
-async def test_a_read_waits_for_what_is_being_read(reading: Reading) -> None:
+async def test_read_waits_for_piece_being_read(reading: Reading) -> None:
     offset = await reading_ahead(reading)
     read = asyncio.create_task(reading.read(offset))
     await settled()
@@ -214,7 +214,7 @@ async def test_a_read_waits_for_what_is_being_read(reading: Reading) -> None:
     assert await read == offset + 2
 
 
-async def test_an_error_ahead_is_met_by_the_read_that_needs_it(reading: Reading) -> None:
+async def test_error_of_piece_is_raised_by_read_that_needs_it(reading: Reading) -> None:
     offset = await reading_ahead(reading)
     reading.ledger.failure = TopicError(ErrorCode.KAFKA_STORAGE_ERROR, "no bookie answers")
     reading.ledger.gate.set()
@@ -226,7 +226,7 @@ async def test_an_error_ahead_is_met_by_the_read_that_needs_it(reading: Reading)
     assert await reading.read(offset) == offset + 2
 
 
-async def test_an_error_ahead_is_not_met_by_a_read_that_comes_after_it(reading: Reading) -> None:
+async def test_error_of_piece_is_not_raised_by_later_read(reading: Reading) -> None:
     offset = await reading_ahead(reading)
     reading.ledger.failure = TopicError(ErrorCode.KAFKA_STORAGE_ERROR, "no bookie answers")
     reading.ledger.gate.set()
@@ -235,30 +235,28 @@ async def test_an_error_ahead_is_not_met_by_a_read_that_comes_after_it(reading: 
     assert await reading.read(offset) == offset + 2
 
 
-async def test_what_waits_too_long_is_dropped(
-    reading: Reading, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_expired_cursor_is_dropped(reading: Reading, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(read_ahead, "KEPT_S", 0.01)
     offset = await reading.read(await reading.read(0))
     await until(lambda: reading.memory.used_bytes == 0)
     assert await reading.read(offset) == offset + 2
 
 
-async def test_one_log_keeps_a_bounded_number_of_cursors(reading: Reading) -> None:
+async def test_cursors_of_log_are_limited(reading: Reading) -> None:
     for number in range(CURSORS_MAX + 10):
         await reading.read(10 * number, bytes_max=1)
     assert reading.memory.used_bytes == 0, "no read left anything over"
     assert len(reading.ahead._waiting) == CURSORS_MAX
 
 
-async def test_two_readers_at_one_place_both_read_everything(reading: Reading) -> None:
+async def test_two_readers_at_same_offset_read_everything(reading: Reading) -> None:
     offsets = [0, 0]
     for _ in range(30):
         offsets = list(await asyncio.gather(*[reading.read(each) for each in offsets]))
     assert offsets == [60, 60]
 
 
-async def test_of_two_readers_at_one_place_the_one_with_more_read_ahead_is_kept(
+async def test_cursor_with_more_bytes_is_kept_at_same_offset(
     reading: Reading,
 ) -> None:
     offset = await reading_ahead(reading)
@@ -273,7 +271,7 @@ async def test_of_two_readers_at_one_place_the_one_with_more_read_ahead_is_kept(
     assert await reading.read(offset + 2) == offset + 4
 
 
-async def test_a_read_that_is_given_up_leaves_nothing(reading: Reading) -> None:
+async def test_cancelled_read_leaves_nothing(reading: Reading) -> None:
     reading.ledger.gate.clear()
     read = asyncio.create_task(reading.read(0))
     await settled()
@@ -283,7 +281,7 @@ async def test_a_read_that_is_given_up_leaves_nothing(reading: Reading) -> None:
     assert reading.memory.used_bytes == 0
 
 
-async def test_a_read_that_is_given_up_ends_what_was_read_ahead_for_it(reading: Reading) -> None:
+async def test_cancelled_read_cancels_its_read_ahead(reading: Reading) -> None:
     offset = await reading_ahead(reading)
     read = asyncio.create_task(reading.read(offset))
     await settled()
@@ -294,7 +292,7 @@ async def test_a_read_that_is_given_up_ends_what_was_read_ahead_for_it(reading: 
     assert reading.memory.used_bytes == 0
 
 
-async def test_closing_ends_what_is_being_read_and_keeps_nothing(reading: Reading) -> None:
+async def test_close_cancels_reads_and_keeps_nothing(reading: Reading) -> None:
     offset = await reading_ahead(reading)
     assert reading.memory.used_bytes > 0
     await reading.ahead.aclose()
@@ -305,7 +303,7 @@ async def test_closing_ends_what_is_being_read_and_keeps_nothing(reading: Readin
     assert reading.ahead._waiting == {}
 
 
-async def test_what_is_held_while_the_log_closes_is_kept_no_more(reading: Reading) -> None:
+async def test_cursor_held_during_close_is_not_kept(reading: Reading) -> None:
     offset = await reading_ahead(reading)
     read = asyncio.create_task(reading.read(offset))
     await settled()

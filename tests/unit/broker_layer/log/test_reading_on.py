@@ -1,4 +1,4 @@
-"""What a log has read ahead is shown only as far as the read that returns it may see."""
+"""Tests of reads from a log with read-ahead: no record beyond the read's limit is returned."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -39,7 +39,7 @@ async def setting() -> AsyncIterator[LogSetting]:
 
 
 async def filled(setting: LogSetting, **changes: int) -> TopicLog:
-    """Return a log that keeps no more than its newest batch in memory."""
+    """Return a log that keeps only its newest batch in memory."""
     log = await setting.take_over(1, small(**changes), tail_bytes=1)
     for _ in range(COUNT):
         await append(log, batch(VALUE))
@@ -47,7 +47,7 @@ async def filled(setting: LogSetting, **changes: int) -> TopicLog:
 
 
 async def read_some(log: TopicLog, offset: int, *, committed: bool = False) -> int:
-    """Read a few batches; return where they end."""
+    """Read a few batches; return their end offset."""
     found = await log.read(offset, 7_000, read_committed=committed, at_least_one=True)
     assert found.batches
     assert read_header(found.batches[0]).base_offset == offset
@@ -55,7 +55,7 @@ async def read_some(log: TopicLog, offset: int, *, committed: bool = False) -> i
 
 
 async def read_one(log: TopicLog, offset: int) -> int:
-    """Read one batch; return where it ends."""
+    """Read one batch; return its end offset."""
     found = await log.read(offset, 1, read_committed=False, at_least_one=True)
     return read_header(found.batches[-1]).last_offset + 1
 
@@ -64,7 +64,7 @@ def kept_bytes(log: TopicLog) -> int:
     return log._chain.services.ahead.used_bytes
 
 
-async def test_a_log_is_read_from_one_end_to_the_other_over_its_ledgers(
+async def test_sequential_read_over_several_ledgers(
     setting: LogSetting,
 ) -> None:
     log = await filled(setting, segment_bytes=20_000)
@@ -75,7 +75,7 @@ async def test_a_log_is_read_from_one_end_to_the_other_over_its_ledgers(
             offset = await read_some(log, offset)
 
 
-async def test_many_readers_go_on_where_they_were_though_nothing_can_be_kept_for_them(
+async def test_many_readers_continue_without_kept_batches(
     setting: LogSetting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = await setting.take_over(1, tail_bytes=1)
@@ -97,7 +97,7 @@ async def test_many_readers_go_on_where_they_were_though_nothing_can_be_kept_for
     assert len(looked_up) == CURSORS_MAX
 
 
-async def test_records_that_were_read_ahead_and_deleted_are_not_shown(setting: LogSetting) -> None:
+async def test_deleted_records_are_not_returned_from_read_ahead(setting: LogSetting) -> None:
     log = await filled(setting)
     offset = await read_some(log, await read_some(log, 0))
     assert kept_bytes(log) > 0
@@ -108,7 +108,7 @@ async def test_records_that_were_read_ahead_and_deleted_are_not_shown(setting: L
     assert await read_some(log, offset + 10) > offset + 10
 
 
-async def test_a_leader_that_is_deposed_shows_nothing_that_it_read_ahead(
+async def test_deposed_leader_returns_nothing_read_ahead(
     setting: LogSetting,
 ) -> None:
     log = await filled(setting)
@@ -124,7 +124,7 @@ async def test_a_leader_that_is_deposed_shows_nothing_that_it_read_ahead(
     assert kept_bytes(log) == 0
 
 
-async def test_a_log_that_closes_while_it_reads_ahead_leaves_nothing(setting: LogSetting) -> None:
+async def test_close_during_read_ahead_leaves_nothing(setting: LogSetting) -> None:
     log = await filled(setting, segment_bytes=20_000)
     offset = 0
     for _ in range(6):
@@ -134,7 +134,7 @@ async def test_a_log_that_closes_while_it_reads_ahead_leaves_nothing(setting: Lo
     assert not [each for each in asyncio.all_tasks() if "_read_early" in repr(each.get_coro())]
 
 
-async def test_readers_of_committed_records_see_their_own_of_what_others_read_ahead(
+async def test_read_committed_limit_applies_to_batches_read_ahead_by_others(
     setting: LogSetting,
 ) -> None:
     log = await setting.take_over(1, tail_bytes=1)
@@ -162,7 +162,7 @@ async def test_readers_of_committed_records_see_their_own_of_what_others_read_ah
     assert [each for each, _ in await values(log, 11, committed=True)] == [*range(11, 21)]
 
 
-async def test_a_batch_that_has_no_room_is_kept_for_the_next_read(setting: LogSetting) -> None:
+async def test_batch_without_room_is_kept_for_next_read(setting: LogSetting) -> None:
     log = await filled(setting)
     for _ in range(3):
         found = await log.read(5, 100, read_committed=False, at_least_one=False)

@@ -1,4 +1,4 @@
-"""A read for so many bytes asks bookies for what it returns, and for nothing to throw away."""
+"""Tests of reads with a byte limit: bookies are requested only for entries that are returned."""
 
 from collections.abc import AsyncGenerator, AsyncIterator
 
@@ -31,7 +31,7 @@ async def setting() -> AsyncIterator[LogSetting]:
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Of each request for entries: how many it asked for."""
+    """Record the number of entries of each request to bookies."""
     counts: list[int] = []
     read = LedgerReader.read_unconfirmed
 
@@ -51,7 +51,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 @pytest.mark.parametrize("batches_that_fit", [1.07, 3.01, 6.5])
-async def test_each_batch_is_asked_for_once(
+async def test_each_batch_is_requested_once(
     setting: LogSetting, asked: list[int], batches_that_fit: float
 ) -> None:
     log = await setting.take_over(1, small(segment_bytes=1 << 26), tail_bytes=1)
@@ -60,7 +60,7 @@ async def test_each_batch_is_asked_for_once(
         await append(log, each)
     bytes_max, count = int(len(data[0]) * batches_that_fit), int(batches_that_fit)
     offset = 0
-    for _ in range(2):  # the first time their size is learned
+    for _ in range(2):  # the first pass learns the size of entries
         asked.clear()
         offset = 0
         while offset < BATCHES - count:  # the last are kept in memory
@@ -70,9 +70,7 @@ async def test_each_batch_is_asked_for_once(
     assert offset <= sum(asked) <= BATCHES + STATE_ENTRIES
 
 
-async def test_who_reads_little_at_once_has_each_batch_asked_for_once(
-    setting: LogSetting, asked: list[int]
-) -> None:
+async def test_small_reads_request_each_batch_once(setting: LogSetting, asked: list[int]) -> None:
     log = await setting.take_over(1, tail_bytes=1)
     for number in range(SMALL_BATCHES):
         await append(log, batch(b"%04d" % number * 1_000))
@@ -92,7 +90,7 @@ async def test_batches_of_any_sizes_are_all_read(setting: LogSetting) -> None:
         assert await values(log, bytes_max=bytes_max) == wanted
 
 
-async def test_one_read_makes_a_bounded_number_of_entries(
+async def test_entries_of_one_read_are_limited(
     setting: LogSetting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = await setting.take_over(1, tail_bytes=1)
@@ -101,13 +99,13 @@ async def test_one_read_makes_a_bounded_number_of_entries(
     monkeypatch.setattr(segment_reading, "ENTRIES_PER_READ_MAX", 50)
     [segment] = await log._reading._segments()
     readers = log._reading._readers
-    for _ in range(2):  # the first time their size is learned
+    for _ in range(2):  # the first pass learns the size of entries
         found = await readers.read(segment.ledger_id, 0, SMALL_BATCHES, 1 << 20)
         assert 50 <= len(found) <= 100
     assert len(await values(log)) == SMALL_BATCHES
 
 
-def test_the_first_is_read_whatever_its_size() -> None:
+def test_first_entry_is_read_whatever_its_size() -> None:
     assert has_room_for_another(0, 0, 1)
     assert has_room_for_another(100, 2, 150)
     assert not has_room_for_another(100, 2, 149)

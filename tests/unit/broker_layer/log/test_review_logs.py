@@ -1,6 +1,4 @@
-"""Holds a partition's log to what it promises when calls are given up, stores are closed, and
-others read, delete or take over at the same time.
-"""
+"""Tests of a partition's log with cancelled calls, closed stores, and concurrent changes."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -29,7 +27,7 @@ from tests.until import until
 
 
 class Gate(NoFaults):
-    """Holds writes of the partition back, before they apply or after, while it is closed."""
+    """Gate that delays writes of the partition's list, before or after they apply."""
 
     def __init__(self) -> None:
         self.is_open = asyncio.Event()
@@ -77,9 +75,7 @@ async def setting(gate: Gate) -> AsyncIterator[LogSetting]:
     await cluster.aclose()
 
 
-async def test_a_deletion_of_records_that_nobody_awaits_any_more_harms_no_log(
-    setting: LogSetting, gate: Gate
-) -> None:
+async def test_cancelled_delete_records_does_not_end_log(setting: LogSetting, gate: Gate) -> None:
     log = await setting.take_over(1, small(segment_bytes=2_000))
     for _ in range(5):
         await append(log, batch(b"x" * 50))
@@ -97,9 +93,7 @@ async def test_a_deletion_of_records_that_nobody_awaits_any_more_harms_no_log(
     assert log.log_start_offset == 3
 
 
-async def test_a_deletion_of_records_that_nobody_awaits_any_more_is_carried_through(
-    setting: LogSetting, gate: Gate
-) -> None:
+async def test_cancelled_delete_records_completes(setting: LogSetting, gate: Gate) -> None:
     log = await setting.take_over(1)
     await append(log, batch(b"a"))
     starts: list[int] = []
@@ -113,9 +107,7 @@ async def test_a_deletion_of_records_that_nobody_awaits_any_more_is_carried_thro
     await until(lambda: 1 in starts)
 
 
-async def test_a_log_that_another_leads_ends_though_nobody_awaits_what_found_it_out(
-    setting: LogSetting, gate: Gate
-) -> None:
+async def test_cancelled_change_of_deposed_leader_ends_log(setting: LogSetting, gate: Gate) -> None:
     log = await setting.take_over(1)
     await append(log, batch(b"a"))
     await setting.take_over(2)
@@ -129,7 +121,7 @@ async def test_a_log_that_another_leads_ends_though_nobody_awaits_what_found_it_
     assert setting.failed == [1]
 
 
-async def test_a_deletion_of_records_is_refused_while_the_metadata_service_is_away(
+async def test_delete_records_is_refused_without_metadata_service(
     setting: LogSetting, gate: Gate
 ) -> None:
     log = await setting.take_over(1)
@@ -142,7 +134,7 @@ async def test_a_deletion_of_records_is_refused_while_the_metadata_service_is_aw
     assert await log.delete_records(1) == 1
 
 
-async def test_a_log_whose_list_another_leader_changed_ends_when_it_finds_out(
+async def test_log_ends_when_another_leader_changed_its_list(
     setting: LogSetting,
 ) -> None:
     log = await setting.take_over(1)
@@ -155,7 +147,7 @@ async def test_a_log_whose_list_another_leader_changed_ends_when_it_finds_out(
     assert setting.failed == [1]
 
 
-async def test_a_first_ledger_that_may_be_listed_is_closed_and_stays(
+async def test_first_ledger_that_may_be_listed_is_closed_and_kept(
     setting: LogSetting, gate: Gate
 ) -> None:
     log = await setting.take_over(1)
@@ -174,7 +166,7 @@ async def test_a_first_ledger_that_may_be_listed_is_closed_and_stays(
     assert states == [True, True]
 
 
-async def test_a_log_is_closed_at_once_when_its_store_was_closed(setting: LogSetting) -> None:
+async def test_close_after_store_close_does_not_wait(setting: LogSetting) -> None:
     log = await setting.take_over(1)
     await append(log, batch(b"a"))
     closed = asyncio.get_running_loop().create_future()
@@ -191,7 +183,7 @@ async def test_a_log_is_closed_at_once_when_its_store_was_closed(setting: LogSet
     assert log.failure is not None
 
 
-async def test_a_ledger_that_was_read_while_it_was_written_is_read_on_after_it_ended(
+async def test_read_continues_after_ledger_is_closed(
     setting: LogSetting,
 ) -> None:
     log = await setting.take_over(1, small(segment_bytes=2_000), tail_bytes=200)
@@ -203,7 +195,7 @@ async def test_a_ledger_that_was_read_while_it_was_written_is_read_on_after_it_e
         assert await values(log, number // 2) == wanted[number // 2 :]
 
 
-async def test_readers_that_are_in_use_are_not_closed_for_others(setting: LogSetting) -> None:
+async def test_readers_in_use_are_not_closed(setting: LogSetting) -> None:
     log = await setting.take_over(1, small(segment_bytes=1_000))
     for number in range(60):
         await append(log, batch(b"%03d" % number * 20))
@@ -225,7 +217,7 @@ async def test_readers_that_are_in_use_are_not_closed_for_others(setting: LogSet
         await readers.aclose()
 
 
-async def test_a_deletion_of_old_ledgers_does_not_keep_the_log_from_rolling(
+async def test_deletion_of_old_ledgers_does_not_block_roll(
     setting: LogSetting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = await setting.take_over(1, small(segment_bytes=2_000))
@@ -264,14 +256,14 @@ async def _record(setting: LogSetting):  # type: ignore[no-untyped-def]
 
 
 async def _prepared(log: TopicLog) -> LedgerWriter:
-    """Write until the next ledger is there, and the old one not full."""
+    """Write until the next ledger is created, and the current one is not full."""
     while log._rolling._next is None:
         await append(log, batch(b"x" * 30))
         await asyncio.sleep(0)
     return log._rolling._next
 
 
-async def test_a_next_ledger_that_failed_meanwhile_is_not_gone_over_to(
+async def test_failed_next_ledger_is_not_used(
     setting: LogSetting,
 ) -> None:
     log = await setting.take_over(1, small(segment_bytes=4_000))
@@ -287,7 +279,7 @@ async def test_a_next_ledger_that_failed_meanwhile_is_not_gone_over_to(
     assert [info.id async for info in client.list_ledgers()] == listed
 
 
-async def test_another_replication_begins_with_the_next_ledger(setting: LogSetting) -> None:
+async def test_changed_replication_begins_with_next_ledger(setting: LogSetting) -> None:
     log = await setting.take_over(1, small(segment_bytes=4_000))
     await _prepared(log)
     log.set_config(replace(log.config, quorum=Quorum(2, 2, 2)))
@@ -298,7 +290,7 @@ async def test_another_replication_begins_with_the_next_ledger(setting: LogSetti
     assert log._rolling.ledger.writer.quorum.ensemble_size == 2
 
 
-async def test_producers_are_remembered_when_only_a_ledger_without_entries_would_be_left(
+async def test_producers_are_kept_when_only_empty_ledger_would_remain(
     setting: LogSetting,
 ) -> None:
     first = await setting.take_over(1)

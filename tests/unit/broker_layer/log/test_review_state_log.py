@@ -1,5 +1,6 @@
-"""Holds the log of a coordinator's state to what it promises while it begins a ledger and is given
-up, or deposed; and the memory of recent batches to its bound.
+"""Tests of a coordinator's log that is closed or deposed while it begins a ledger.
+
+Also tests the limit of the memory of recent batches.
 """
 
 import asyncio
@@ -42,7 +43,7 @@ async def take_over(
     )
 
 
-async def test_a_log_that_is_closed_while_it_begins_a_ledger_leaves_no_writer(
+async def test_close_during_ledger_begin_leaves_no_writer(
     setting: LogSetting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = await take_over(setting, 1)
@@ -75,7 +76,7 @@ async def test_a_log_that_is_closed_while_it_begins_a_ledger_leaves_no_writer(
     await after.aclose()
 
 
-async def test_a_ledger_that_may_be_listed_is_not_deleted(
+async def test_ledger_that_may_be_listed_is_not_deleted(
     setting: LogSetting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = await take_over(setting, 1)
@@ -83,7 +84,7 @@ async def test_a_ledger_that_may_be_listed_is_not_deleted(
     store = partitions.compare_and_set
 
     async def overtaken(*arguments: object) -> None:
-        """Apply, lose the answer, and find another leader's change behind it."""
+        """Apply the change, lose the answer, and let another leader change the list after it."""
         await store(*arguments)  # type: ignore[arg-type]
         raise VersionConflictError(partition_path(KEY), Version(0))
 
@@ -96,7 +97,7 @@ async def test_a_ledger_that_may_be_listed_is_not_deleted(
     await after.aclose()
 
 
-async def test_an_unclean_leadership_goes_on_without_what_nobody_can_return(
+async def test_unclean_leadership_continues_without_lost_entries(
     setting: LogSetting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = await take_over(setting, 1)
@@ -123,7 +124,7 @@ async def test_an_unclean_leadership_goes_on_without_what_nobody_can_return(
     await after.aclose()
 
 
-def test_batches_that_are_kept_count_with_what_keeping_them_costs() -> None:
+def test_kept_batches_count_with_overhead() -> None:
     memory = TailMemory(10_000)
     recent = RecentBatches(memory)
     for number in range(1_000):
@@ -133,7 +134,7 @@ def test_batches_that_are_kept_count_with_what_keeping_them_costs() -> None:
     assert memory.kept_bytes <= 10_000
 
 
-async def test_a_coordinator_goes_on_without_a_ledger_that_nobody_can_return(
+async def test_coordinator_continues_without_lost_ledger(
     setting: LogSetting,
 ) -> None:
     first = await take_over(setting, 1, replace(CONFIG, quorum=Quorum.in_sync(1, 1)))

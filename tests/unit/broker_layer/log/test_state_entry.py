@@ -1,4 +1,4 @@
-"""Holds the bytes of state entries: what they give back, and that damage is never believed."""
+"""Tests of the format of state entries: round trips, and detection of damage."""
 
 import msgpack
 import pytest
@@ -78,26 +78,26 @@ SAMPLE = StateEntry(
 
 
 def sealed(fields: object, version: int = 1) -> bytes:
-    """Return a well-formed entry of any fields."""
+    """Return a well-formed entry with the given fields."""
     body = bytes([255, version]) + msgpack.packb(fields)
     return b"quire state\0" + crc32c(body).to_bytes(4, "big") + body
 
 
 @given(entries)
-def test_an_entry_comes_back_as_it_was(entry: StateEntry) -> None:
+def test_round_trip(entry: StateEntry) -> None:
     data = entry.encode()
     assert is_state_entry(data)
     assert StateEntry.decode(memoryview(data)) == entry
 
 
-def test_the_bytes_of_an_entry_stay_as_they_are() -> None:
+def test_encoded_bytes_are_stable() -> None:
     assert SAMPLE.encode().hex() == (
         "717569726520737461746500239aecbcff01982c920703cf0000018bcfe56800960409ff09140591"
         "97050201094d6394032802ff92052894060104059400000409"
     )
 
 
-def test_no_batch_is_a_state_entry() -> None:
+def test_batch_is_not_state_entry() -> None:
     data = batch()
     data[:12] = b"quire state\0"
     assert not is_state_entry(data)
@@ -105,7 +105,7 @@ def test_no_batch_is_a_state_entry() -> None:
     assert not is_state_entry(SAMPLE.encode()[:16])
 
 
-def test_every_changed_bit_is_seen() -> None:
+def test_every_changed_bit_is_detected() -> None:
     data = SAMPLE.encode()
     for position in range(len(data)):
         for bit in range(8):
@@ -115,7 +115,7 @@ def test_every_changed_bit_is_seen() -> None:
                 StateEntry.decode(damaged)
 
 
-def test_every_shorter_or_longer_entry_is_refused() -> None:
+def test_entry_of_wrong_length_is_refused() -> None:
     data = SAMPLE.encode()
     for length in range(len(data)):
         with pytest.raises(StateEntryError):
@@ -124,7 +124,7 @@ def test_every_shorter_or_longer_entry_is_refused() -> None:
         StateEntry.decode(data + b"\0")
 
 
-def test_an_entry_of_a_newer_release_is_refused() -> None:
+def test_newer_format_version_is_refused() -> None:
     with pytest.raises(StateEntryError, match="version 2") as caught:
         StateEntry.decode(sealed([], version=2))
     assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
@@ -142,7 +142,7 @@ values: st.SearchStrategy[object] = st.recursive(
 
 
 @given(st.lists(values, min_size=7, max_size=9))
-def test_fields_of_any_kind_give_an_entry_or_the_error(fields: list[object]) -> None:
+def test_any_fields_decode_or_raise_error(fields: list[object]) -> None:
     try:
         entry = StateEntry.decode(sealed(fields))
     except StateEntryError:
@@ -151,7 +151,7 @@ def test_fields_of_any_kind_give_an_entry_or_the_error(fields: list[object]) -> 
 
 
 @given(st.integers(0, 7), values)
-def test_a_field_of_another_kind_gives_an_entry_or_the_error(place: int, value: object) -> None:
+def test_field_of_other_type_decodes_or_raises_error(place: int, value: object) -> None:
     fields = msgpack.unpackb(SAMPLE.encode()[18:])
     fields[place] = value
     try:
@@ -182,7 +182,7 @@ def test_a_field_of_another_kind_gives_an_entry_or_the_error(place: int, value: 
         ((7, 3), -1),
     ],
 )
-def test_a_number_out_of_its_range_is_refused(path: tuple[int, ...], value: int) -> None:
+def test_number_out_of_range_is_refused(path: tuple[int, ...], value: int) -> None:
     fields = msgpack.unpackb(SAMPLE.encode()[18:])
     inner = fields
     for position in path[:-1]:
@@ -193,14 +193,14 @@ def test_a_number_out_of_its_range_is_refused(path: tuple[int, ...], value: int)
 
 
 @given(st.binary(max_size=40))
-def test_bytes_that_are_not_msgpack_give_the_error(body: bytes) -> None:
+def test_invalid_msgpack_raises_error(body: bytes) -> None:
     marked = bytes([255, 1]) + body
     data = b"quire state\0" + crc32c(marked).to_bytes(4, "big") + marked
     with pytest.raises(StateEntryError):
         StateEntry.decode(data)
 
 
-def test_the_largest_state_fits_into_an_entry() -> None:
+def test_largest_state_fits_in_entry() -> None:
     batches = tuple(RecentBatch(2**31 - 1, LARGEST, 2**31 - 1, LARGEST) for _ in range(5))
     producer = ProducerState(2**15 - 1, 2**31 - 1, 2**30, batches, LARGEST, LARGEST)
     aborted = AbortedTransaction(LARGEST, LARGEST, LARGEST, LARGEST)

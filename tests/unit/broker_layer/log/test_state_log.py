@@ -1,4 +1,4 @@
-"""Holds that a coordinator's state survives its leaders, ledger by ledger."""
+"""Tests of a coordinator's state across leaders and ledgers."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable
@@ -20,7 +20,7 @@ from tests.support.ledger_client.cluster import TestCluster
 
 @dataclass
 class Keeper:
-    """A coordinator of one map; what it holds is what was appended, at once."""
+    """Coordinator of one map, which contains each record as soon as it is appended."""
 
     state: dict[bytes, bytes] = field(default_factory=dict)
     failures: int = 0
@@ -66,7 +66,7 @@ async def take_over(setting: LogSetting, epoch: int, config: LogConfig = CONFIG)
     return keeper
 
 
-async def test_what_was_stored_is_loaded_by_the_next(setting: LogSetting) -> None:
+async def test_next_leader_loads_stored_records(setting: LogSetting) -> None:
     first = await take_over(setting, 1)
     await asyncio.gather(*[first.put(b"%d" % n, b"v%d" % n) for n in range(100)])
     await first.put(b"7", b"other")
@@ -83,7 +83,7 @@ async def test_what_was_stored_is_loaded_by_the_next(setting: LogSetting) -> Non
         await each.log.aclose()
 
 
-async def test_ledgers_roll_and_only_the_newest_stays(setting: LogSetting) -> None:
+async def test_roll_keeps_only_newest_ledger(setting: LogSetting) -> None:
     keeper = await take_over(setting, 1, small(segment_bytes=500))
     for number in range(200):
         await keeper.put(b"%d" % (number % 17), b"value %d" % number)
@@ -97,7 +97,7 @@ async def test_ledgers_roll_and_only_the_newest_stays(setting: LogSetting) -> No
     assert after.state == keeper.state
 
 
-async def test_a_snapshot_that_was_cut_off_does_not_count(
+async def test_incomplete_snapshot_is_ignored(
     setting: LogSetting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = await take_over(setting, 1)
@@ -125,9 +125,7 @@ async def test_a_snapshot_that_was_cut_off_does_not_count(
 
 
 @pytest.mark.parametrize("seed", range(6))
-async def test_nothing_stored_is_lost_whenever_leaders_change(
-    setting: LogSetting, seed: int
-) -> None:
+async def test_leader_changes_lose_no_stored_record(setting: LogSetting, seed: int) -> None:
     rng = Random(seed)
     stored: dict[bytes, int] = {}
     config = small(segment_bytes=400)

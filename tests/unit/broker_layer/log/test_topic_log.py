@@ -1,6 +1,4 @@
-"""Holds that a partition's log keeps offsets, epochs and commitment right across ledgers and
-leaders.
-"""
+"""Tests of offsets, epochs and commit of a partition's log across ledgers and leaders."""
 
 import asyncio
 from random import Random
@@ -26,7 +24,7 @@ from metadata.topics.partition_store import PartitionStore
 from tests.support.broker_layer.log_setting import KEY, LogSetting, append, batch, small, values
 
 
-async def test_batches_get_offsets_in_order_and_are_read_whole(setting: LogSetting) -> None:
+async def test_batches_get_consecutive_offsets_and_are_read_complete(setting: LogSetting) -> None:
     log = await setting.take_over(1)
     answers = [append(log, batch(b"a", b"b")), append(log, batch(b"c"))]
     assert [(await each).base_offset for each in answers] == [0, 2]
@@ -37,7 +35,7 @@ async def test_batches_get_offsets_in_order_and_are_read_whole(setting: LogSetti
     assert [read_header(each).leader_epoch for each in result.batches] == [1]
 
 
-async def test_nothing_is_visible_before_it_is_committed(
+async def test_batch_is_invisible_before_commit(
     setting: LogSetting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("broker_layer.log.topic_log.DRAIN_S", 0.05)
@@ -54,7 +52,7 @@ async def test_nothing_is_visible_before_it_is_committed(
         bookie.is_silent = False
 
 
-async def test_a_log_is_read_outside_of_its_offsets(setting: LogSetting) -> None:
+async def test_read_outside_of_log_offsets(setting: LogSetting) -> None:
     log = await setting.take_over(1)
     await append(log, batch(b"a"))
     for offset in (-1, 2):
@@ -64,7 +62,7 @@ async def test_a_log_is_read_outside_of_its_offsets(setting: LogSetting) -> None
     assert await values(log, 1) == []
 
 
-async def test_the_next_leader_goes_on_where_the_log_ends(setting: LogSetting) -> None:
+async def test_next_leader_continues_at_log_end(setting: LogSetting) -> None:
     first = await setting.take_over(1)
     for value in (b"a", b"b", b"c"):
         await append(first, batch(value))
@@ -80,7 +78,7 @@ async def test_the_next_leader_goes_on_where_the_log_ends(setting: LogSetting) -
     assert [value for _, value in await values(second)] == [b"a", b"b", b"c", b"d"]
 
 
-async def test_an_epoch_is_claimed_once(setting: LogSetting) -> None:
+async def test_epoch_is_claimed_once(setting: LogSetting) -> None:
     await setting.take_over(5)
     for epoch in (5, 4):
         with pytest.raises(TopicError) as refusal:
@@ -88,7 +86,7 @@ async def test_an_epoch_is_claimed_once(setting: LogSetting) -> None:
         assert refusal.value.code is ErrorCode.FENCED_LEADER_EPOCH
 
 
-async def test_epochs_tell_where_they_ended(setting: LogSetting) -> None:
+async def test_end_offsets_of_epochs(setting: LogSetting) -> None:
     first = await setting.take_over(1)
     await append(first, batch(b"a", b"b"))
     await setting.take_over(3)  # appends nothing
@@ -98,7 +96,7 @@ async def test_epochs_tell_where_they_ended(setting: LogSetting) -> None:
     assert ends == [(1, 2), (1, 2), (3, 2), (4, 3), (-1, -1)]
 
 
-async def test_a_log_rolls_and_loses_nothing(setting: LogSetting) -> None:
+async def test_roll_loses_no_record(setting: LogSetting) -> None:
     log = await setting.take_over(1, small(segment_bytes=4_000), tail_bytes=500)
     wanted = []
     for number in range(120):
@@ -118,7 +116,7 @@ async def test_a_log_rolls_and_loses_nothing(setting: LogSetting) -> None:
         assert (await values(after, offset))[0] == wanted[offset]
 
 
-async def test_a_log_that_was_given_away_is_taken_over_without_recovery(
+async def test_closed_log_is_taken_over_without_recovery(
     setting: LogSetting,
 ) -> None:
     log = await setting.take_over(1)
@@ -132,7 +130,7 @@ async def test_a_log_that_was_given_away_is_taken_over_without_recovery(
     assert await values(after) == [(0, b"a")]
 
 
-async def test_a_repeated_batch_is_answered_with_its_first_place(setting: LogSetting) -> None:
+async def test_duplicate_batch_gets_first_offset(setting: LogSetting) -> None:
     log = await setting.take_over(1)
     data = batch(b"a", b"b", producer=Producer(7, 0, 0))
     first, again = append(log, data), append(log, data)
@@ -148,7 +146,7 @@ async def test_a_repeated_batch_is_answered_with_its_first_place(setting: LogSet
     assert (await following).base_offset == 2
 
 
-async def test_transactions_hold_back_readers_of_committed_records(setting: LogSetting) -> None:
+async def test_open_transaction_limits_read_committed(setting: LogSetting) -> None:
     log = await setting.take_over(1)
     await append(log, batch(b"plain"))
     await append(log, _transactional(b"open", 9, 0))
@@ -168,7 +166,7 @@ async def test_transactions_hold_back_readers_of_committed_records(setting: LogS
     assert refusal.value.code is ErrorCode.TRANSACTION_COORDINATOR_FENCED
 
 
-async def test_a_log_without_enough_bookies_refuses_and_goes_on_later(setting: LogSetting) -> None:
+async def test_log_without_enough_bookies_refuses_and_recovers(setting: LogSetting) -> None:
     log = await setting.take_over(1)
     for bookie in setting.cluster.bookies[1:]:
         await bookie.unregister()
@@ -188,7 +186,7 @@ async def test_a_log_without_enough_bookies_refuses_and_goes_on_later(setting: L
     assert await values(fresh) == [(0, b"a")]
 
 
-async def test_a_fenced_ledger_ends_the_log(setting: LogSetting) -> None:
+async def test_fenced_ledger_ends_log(setting: LogSetting) -> None:
     log = await setting.take_over(1)
     await append(log, batch(b"a"))
     told: list[int] = []
@@ -204,7 +202,7 @@ async def test_a_fenced_ledger_ends_the_log(setting: LogSetting) -> None:
         await log.read(0, 1, read_committed=False, at_least_one=True)
 
 
-async def test_room_is_bounded_and_comes_back(
+async def test_pending_bytes_are_limited(
     setting: LogSetting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("broker_layer.log.topic_log.DRAIN_S", 0.05)
@@ -223,8 +221,8 @@ async def test_room_is_bounded_and_comes_back(
 
 
 @pytest.mark.parametrize("seed", range(6))
-async def test_whatever_was_answered_stays(setting: LogSetting, seed: int) -> None:
-    """Leaders replace each other at random moments, some in order and some not."""
+async def test_acknowledged_batches_survive_leader_changes(setting: LogSetting, seed: int) -> None:
+    """Leaders replace each other at random times, some after a close and some without."""
     rng = Random(seed)
     config = small(segment_bytes=3_000)
     answered: dict[int, bytes] = {}
@@ -273,7 +271,7 @@ async def _record(setting: LogSetting) -> tuple[PartitionRecord, Version]:
     return await PartitionStore(store, Random(1)).get(KEY)
 
 
-async def test_what_is_out_of_bounds_is_refused(setting: LogSetting) -> None:
+async def test_batches_out_of_limits_are_refused(setting: LogSetting) -> None:
     bounds = small(max_message_bytes=200, timestamp_before_max_ms=1_000, timestamp_after_max_ms=500)
     log = await setting.take_over(1, bounds)
     now = setting.now_ms
@@ -289,7 +287,7 @@ async def test_what_is_out_of_bounds_is_refused(setting: LogSetting) -> None:
     assert log.log_end_offset == 1
 
 
-async def test_a_compacted_topic_takes_records_with_keys_alone(setting: LogSetting) -> None:
+async def test_compacted_topic_requires_keys(setting: LogSetting) -> None:
     log = await setting.take_over(1, small(is_compacted=True))
     with pytest.raises(TopicError) as refusal:
         append(log, batch(b"without a key"))
@@ -298,7 +296,7 @@ async def test_a_compacted_topic_takes_records_with_keys_alone(setting: LogSetti
     assert (await append(log, keyed)).base_offset == 0
 
 
-async def test_records_of_a_topic_that_is_only_compacted_are_not_deleted(
+async def test_delete_records_of_compacted_topic_is_refused(
     setting: LogSetting,
 ) -> None:
     log = await setting.take_over(1, small(is_compacted=True, is_deletable=False))
@@ -310,7 +308,7 @@ async def test_records_of_a_topic_that_is_only_compacted_are_not_deleted(
     assert await log.delete_records(1) == 1
 
 
-async def test_one_copy_is_enough_for_who_asks_for_one(
+async def test_waits_for_one_needs_one_copy(
     setting: LogSetting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("broker_layer.log.topic_log.DRAIN_S", 0.05)
@@ -327,7 +325,7 @@ async def test_one_copy_is_enough_for_who_asks_for_one(
         bookie.is_silent = False
 
 
-async def test_who_asks_for_one_copy_hears_of_the_end(setting: LogSetting) -> None:
+async def test_waits_for_one_fails_when_log_ends(setting: LogSetting) -> None:
     log = await setting.take_over(1)
     first = batch(b"a")
     answer = await log.append(read_header(first), first, waits_for_one=True)

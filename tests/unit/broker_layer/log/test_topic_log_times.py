@@ -1,4 +1,4 @@
-"""Holds that records are found by time, and let go by age, size and request."""
+"""Tests of searches by time, and of deletion by age, size and request."""
 
 import asyncio
 from random import Random
@@ -26,7 +26,7 @@ from tests.support.broker_layer.log_setting import KEY, LogSetting, append, batc
 async def test_records_are_found_by_time(setting: LogSetting) -> None:
     log = await setting.take_over(1, small(segment_bytes=2_000), tail_bytes=300)
     times = [100 + 10 * number for number in range(60)]
-    times[31] = 5_000  # one that runs ahead, alone
+    times[31] = 5_000  # a single record with a later time
     for time_ms in times:
         await append(log, batch(b"x" * 50, at_ms=time_ms))
     for logs in (log, await setting.take_over(2, tail_bytes=300)):
@@ -40,7 +40,7 @@ async def test_records_are_found_by_time(setting: LogSetting) -> None:
         assert (greatest.offset, greatest.timestamp_ms) == (31, 5_000)
 
 
-async def test_the_greatest_time_is_that_of_a_visible_record(setting: LogSetting) -> None:
+async def test_greatest_time_is_of_visible_record(setting: LogSetting) -> None:
     log = await setting.take_over(1)
     for at_ms in (900, 100, 500):
         await append(log, batch(b"x", at_ms=at_ms))
@@ -58,7 +58,7 @@ async def test_records_within_a_batch_are_found_by_time(setting: LogSetting) -> 
     assert [None if each is None else each.offset for each in found] == [0, 1, 3, None]
 
 
-async def test_the_first_record_is_told_of_a_batch_of_too_many_to_open(
+async def test_first_record_is_returned_for_batch_too_large_to_open(
     setting: LogSetting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = await setting.take_over(1)
@@ -81,7 +81,7 @@ async def test_the_first_record_is_told_of_a_batch_of_too_many_to_open(
     ]
 
 
-async def test_others_have_their_turn_while_records_are_looked_at(setting: LogSetting) -> None:
+async def test_search_by_time_yields_to_other_tasks(setting: LogSetting) -> None:
     log = await setting.take_over(1)
     records = [Record(n, 10, None, b"v", ()) for n in range(RECORDS_AT_ONCE * 5)]
     await append(log, build_batch([*records, Record(len(records), 20, None, b"v", ())]))
@@ -97,7 +97,7 @@ async def test_others_have_their_turn_while_records_are_looked_at(setting: LogSe
     assert turns > 5
 
 
-async def test_retention_drops_whole_ledgers_from_the_oldest_on(setting: LogSetting) -> None:
+async def test_retention_deletes_oldest_ledgers(setting: LogSetting) -> None:
     log = await setting.take_over(1, small(segment_bytes=2_000), tail_bytes=300)
     for number in range(60):
         await append(log, batch(b"x" * 100, at_ms=1_000 + number))
@@ -119,7 +119,7 @@ async def test_retention_drops_whole_ledgers_from_the_oldest_on(setting: LogSett
     assert next_leader.log_start_offset == log.log_start_offset
 
 
-async def test_old_records_go_with_time_and_the_newest_ledger_stays(setting: LogSetting) -> None:
+async def test_retention_by_time_keeps_newest_ledger(setting: LogSetting) -> None:
     log = await setting.take_over(1, small(retention_ms=10_000))
     await append(log, batch(b"old", producer=Producer(7, 0, 0), at_ms=setting.now_ms))
     await append(log, batch(b"old", producer=Producer(7, 0, 1), at_ms=setting.now_ms))
@@ -137,7 +137,7 @@ async def test_old_records_go_with_time_and_the_newest_ledger_stays(setting: Log
     assert (await append(after, batch(b"new", producer=Producer(7, 0, 2)))).base_offset == 2
 
 
-async def test_records_are_deleted_up_to_an_offset(setting: LogSetting) -> None:
+async def test_delete_records_moves_log_start(setting: LogSetting) -> None:
     log = await setting.take_over(1)
     for value in (b"a", b"b", b"c"):
         await append(log, batch(value))
@@ -151,7 +151,7 @@ async def test_records_are_deleted_up_to_an_offset(setting: LogSetting) -> None:
     assert (after.log_start_offset, after.high_watermark) == (3, 3)
 
 
-async def test_append_time_is_given_to_every_record(setting: LogSetting) -> None:
+async def test_append_time_is_set_for_every_record(setting: LogSetting) -> None:
     log = await setting.take_over(1, small(uses_append_time=True))
     setting.now_ms = 777_000
     answer = await append(log, batch(b"a", at_ms=5))

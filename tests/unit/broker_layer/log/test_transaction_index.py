@@ -1,4 +1,4 @@
-"""Holds the last stable offset and the aborted transactions, against a twin that looks at all."""
+"""Tests of the last stable offset and aborted transactions, compared with a naive twin."""
 
 from dataclasses import dataclass, field
 
@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 from broker_layer.log.transaction_index import AbortedTransaction, TransactionIndex
 
 
-def test_without_transactions_all_below_the_high_watermark_is_stable() -> None:
+def test_without_transactions_high_watermark_is_stable() -> None:
     assert TransactionIndex().last_stable_offset(9) == 9
 
 
-def test_a_long_transaction_holds_back_what_shorter_ones_have_settled() -> None:
+def test_long_transaction_limits_last_stable_offset() -> None:
     index = TransactionIndex()
     index.begin(1, 10)
     index.begin(2, 11)
@@ -24,7 +24,7 @@ def test_a_long_transaction_holds_back_what_shorter_ones_have_settled() -> None:
     assert index.aborted_snapshot() == (AbortedTransaction(2, 11, 12, 10),)
 
 
-def test_a_transaction_goes_on_where_it_began() -> None:
+def test_open_transaction_keeps_first_offset() -> None:
     index = TransactionIndex()
     index.begin(1, 10)
     index.begin(1, 20)
@@ -32,14 +32,14 @@ def test_a_transaction_goes_on_where_it_began() -> None:
     assert list(index.producers) == [1]
 
 
-def test_a_marker_without_a_transaction_means_nothing() -> None:
+def test_marker_without_transaction_is_ignored() -> None:
     index = TransactionIndex()
     index.end(1, 5, is_aborted=True)
     assert index.aborted_count == 0
     assert index.last_stable_offset(3) == 3
 
 
-def test_a_transaction_that_reaches_into_a_range_is_left_out_of_it() -> None:
+def test_aborted_transaction_overlapping_range_is_found() -> None:
     index = TransactionIndex()
     index.begin(1, 10)
     index.end(1, 20, is_aborted=True)
@@ -51,7 +51,7 @@ def test_a_transaction_that_reaches_into_a_range_is_left_out_of_it() -> None:
     assert index.aborted_in(12, 13, 20) == []
 
 
-def test_the_start_of_the_log_drops_what_lies_below_it_as_a_whole() -> None:
+def test_log_start_drops_transactions_below_it() -> None:
     index = TransactionIndex()
     for producer_id in (1, 2):
         index.begin(producer_id, producer_id * 10)
@@ -62,7 +62,7 @@ def test_the_start_of_the_log_drops_what_lies_below_it_as_a_whole() -> None:
     assert index.aborted_snapshot() == (AbortedTransaction(2, 20, 25, 26),)
 
 
-def test_what_is_loaded_replaces_what_was_held_also_in_the_view_of_producers() -> None:
+def test_load_replaces_transactions_and_producer_view() -> None:
     index = TransactionIndex()
     index.begin(7, 8)
     index.end(7, 9, is_aborted=True)
@@ -77,7 +77,7 @@ def test_what_is_loaded_replaces_what_was_held_also_in_the_view_of_producers() -
 
 @dataclass
 class Twin:
-    """Keeps every transaction as [producer, first offset, marker or None, aborted]."""
+    """All transactions as [producer, first offset, marker or None, aborted]."""
 
     transactions: list[tuple[int, int, int | None, bool]] = field(default_factory=list)
 
@@ -122,7 +122,7 @@ moves = st.lists(
 
 
 @given(moves, st.data())
-def test_transactions_are_as_a_twin_has_them_that_looks_at_all(
+def test_transactions_match_naive_twin(
     steps: list[tuple[str, int, int]], data: st.DataObject
 ) -> None:
     index, twin = TransactionIndex(), Twin()
@@ -141,7 +141,7 @@ def test_transactions_are_as_a_twin_has_them_that_looks_at_all(
                 next_offset += 1
         stable = index.last_stable_offset(high_watermark)
         assert stable == twin.last_stable_offset(high_watermark)
-        # What readers of committed records ask for: up to the last stable offset.
+        # Readers of committed records read up to the last stable offset.
         first = data.draw(st.integers(0, stable))
         end = data.draw(st.integers(first, stable))
         found = index.aborted_in(first, end, high_watermark)

@@ -1,5 +1,7 @@
-"""Partitions whose ledgers nobody can return: they stay offline, and say so, until an operator asks
-for an unclean leadership; that is then tried until one has begun.
+"""Tests of partitions whose ledgers no bookie can return.
+
+They stay offline and report the reason until an operator requests an unclean leadership, which is
+then tried until one has begun.
 """
 
 import asyncio
@@ -43,7 +45,7 @@ async def asked(setting: Setting, broker: Broker) -> Admin:
 
 
 async def lose(setting: Setting, log: TopicLog) -> None:
-    """Lose every bookie that the log's newest ledger is on."""
+    """Lose every bookie of the log's newest ledger."""
     for bookie_id in log.replicas:
         bookie = setting.cluster.bookie(str(bookie_id))
         await bookie.unregister()
@@ -63,7 +65,7 @@ def reason(broker: Broker) -> str:
 
 
 async def offline(setting: Setting) -> Broker:
-    """Return a broker that is to lead the one partition, whose only ledger is open and lost."""
+    """Return a broker that must lead a partition whose only ledger is open and lost."""
     first = await setting.broker(1, QUICK)
     await asked(setting, first)
     log = await first.log("a")
@@ -83,7 +85,7 @@ async def admin_of(broker: Broker) -> Admin:
     return admin
 
 
-async def test_a_partition_that_lost_its_only_ledger_says_so(setting: Setting) -> None:
+async def test_partition_with_lost_ledger_reports_reason(setting: Setting) -> None:
     broker = await offline(setting)
     admin = await admin_of(broker)
 
@@ -94,7 +96,7 @@ async def test_a_partition_that_lost_its_only_ledger_says_so(setting: Setting) -
     assert list(shown.offline_replicas) == list(shown.replica_nodes)
 
 
-async def test_other_brokers_say_so_too(setting: Setting) -> None:
+async def test_other_brokers_report_partition_offline(setting: Setting) -> None:
     broker = await offline(setting)
     other = await setting.broker(3, QUICK)
     reporter = InSyncReporter(broker.store, 2, broker.manager._rng, interval_s=0.01)
@@ -120,7 +122,7 @@ async def test_other_brokers_say_so_too(setting: Setting) -> None:
     await reporter.aclose()
 
 
-async def test_an_operator_has_it_go_on_with_what_is_left(setting: Setting) -> None:
+async def test_unclean_election_continues_with_remaining_records(setting: Setting) -> None:
     broker = await offline(setting)
     admin = await admin_of(broker)
 
@@ -135,7 +137,7 @@ async def test_an_operator_has_it_go_on_with_what_is_left(setting: Setting) -> N
     assert lost.given_up[0].first_entry_id == 0
 
 
-async def test_the_topics_setting_gives_no_whole_ledger_up(setting: Setting) -> None:
+async def test_unclean_setting_does_not_abandon_complete_ledger(setting: Setting) -> None:
     broker = await offline(setting)
     admin = await admin_of(broker)
     assert await admin.step("a", "unclean.leader.election.enable", "true") == 0
@@ -144,7 +146,7 @@ async def test_the_topics_setting_gives_no_whole_ledger_up(setting: Setting) -> 
 
 
 class FailsTwice:
-    """An unclean recovery that fails twice for want of the metadata service."""
+    """Unclean recovery that fails twice, as if the metadata service did not answer."""
 
     def __init__(self, recover: Callable[..., object]) -> None:
         self._recover = recover
@@ -159,7 +161,7 @@ class FailsTwice:
         return info
 
 
-async def test_an_unclean_leadership_is_tried_until_one_begins(
+async def test_unclean_leadership_is_retried_until_it_begins(
     setting: Setting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broker = await offline(setting)
@@ -181,7 +183,7 @@ async def test_an_unclean_leadership_is_tried_until_one_begins(
     assert not broker.leads("a"), "what was asked for is done, and holds no more"
 
 
-async def test_another_broker_does_what_the_first_could_not(
+async def test_other_broker_completes_unclean_election(
     setting: Setting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = await offline(setting)
@@ -201,7 +203,7 @@ async def test_another_broker_does_what_the_first_could_not(
     assert await values(log) == []
 
 
-async def test_closed_ledgers_of_which_nobody_has_the_state_are_left_behind(
+async def test_lost_closed_ledgers_are_skipped(
     setting: Setting,
 ) -> None:
     broker = await setting.broker(1, QUICK)
@@ -229,14 +231,14 @@ async def test_closed_ledgers_of_which_nobody_has_the_state_are_left_behind(
     assert await values(again, 2) == [(2, b"three")]
 
 
-def test_what_was_asked_for_counts_from_its_epoch_on() -> None:
+def test_unclean_request_applies_from_its_epoch() -> None:
     stored = with_unclean({"x": "y"}, {3: 7})
     assert [unclean_since(stored, 3, epoch) for epoch in (6, 7, 9)] == [None, 7, 7]
     assert unclean_since(stored, 2, 9) is None
     assert unclean_since(with_unclean(stored, {3: 9, 1: 2}), 3, 9) == 9
 
 
-async def test_why_it_is_offline_is_told_over_and_over(setting: Setting) -> None:
+async def test_offline_reason_is_logged_repeatedly(setting: Setting) -> None:
     broker = await offline(setting)
     first = broker.manager.status_of("a", 0)
     assert first is not None

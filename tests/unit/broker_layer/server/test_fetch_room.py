@@ -1,4 +1,4 @@
-"""A Fetch that wants more than whole batches can come to has them at once."""
+"""Tests of a Fetch whose minimum cannot be reached with complete batches: it does not wait."""
 
 import pytest
 
@@ -10,7 +10,7 @@ LONG_MS = 600_000
 
 
 @pytest.mark.parametrize("is_there_before", [True, False])
-async def test_a_fetch_that_has_all_that_fits_does_not_wait_for_more(is_there_before: bool) -> None:
+async def test_full_fetch_does_not_wait(is_there_before: bool) -> None:
     topics = MemoryTopics({("orders", 0): MemoryLog()})
     async with serving(topics) as broker:
         reader, writer = await broker.connect(), await broker.connect()
@@ -28,7 +28,7 @@ async def test_a_fetch_that_has_all_that_fits_does_not_wait_for_more(is_there_be
         assert 4_000 < len(bytes_of(row)) < 5_000
 
 
-async def test_a_fetch_for_more_than_it_allows_has_what_it_allows() -> None:
+async def test_min_bytes_above_max_bytes_does_not_wait() -> None:
     topics = MemoryTopics({("orders", 0): MemoryLog()})
     async with serving(topics) as broker:
         reader, writer = await broker.connect(), await broker.connect()

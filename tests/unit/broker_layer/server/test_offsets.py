@@ -1,4 +1,4 @@
-"""What offset requests do while a log is being taken over, and when deleting takes long."""
+"""Tests of offset requests during a takeover, and of slow deletions."""
 
 import asyncio
 
@@ -34,7 +34,7 @@ async def answer_once_taken_over(api_key: ApiKey, request: ApiMessage, version: 
         return await asking
 
 
-async def test_offsets_wait_for_a_log_that_is_being_taken_over() -> None:
+async def test_list_offsets_waits_for_takeover() -> None:
     kind = ListOffsetsRequest.ListOffsetsTopic
     wanted = kind.ListOffsetsPartition(partition_index=0, timestamp=-1)
     request = ListOffsetsRequest(
@@ -58,7 +58,7 @@ async def test_offsets_wait_for_a_log_that_is_being_taken_over() -> None:
         (-1, 5, 7, ErrorCode.INVALID_REQUEST),
     ],
 )
-async def test_what_a_version_does_not_know_is_refused(
+async def test_timestamp_unknown_to_version_is_refused(
     timestamp: int, version: int, isolation: int, code: ErrorCode
 ) -> None:
     kind = ListOffsetsRequest.ListOffsetsTopic
@@ -97,7 +97,7 @@ async def rows_of_deletion(
 
 
 class MeetingLog(MemoryLog):
-    """Deletes once as many deletions are under way as shall meet."""
+    """Log whose deletions complete once a given number of them are in progress."""
 
     def __init__(self, under_way: list[int], meeting: asyncio.Event) -> None:
         super().__init__(log_end_offset=5, high_watermark=5)
@@ -115,7 +115,7 @@ class MeetingLog(MemoryLog):
         return await super().delete_records(before_offset)
 
 
-async def test_partitions_of_one_deletion_are_under_way_together_and_only_so_many() -> None:
+async def test_concurrent_deletions_are_limited() -> None:
     count = DELETIONS_AT_ONCE_MAX + 3
     under_way: list[int] = []
     meeting = asyncio.Event()
@@ -125,7 +125,7 @@ async def test_partitions_of_one_deletion_are_under_way_together_and_only_so_man
 
 
 class StuckLog(MemoryLog):
-    """Never deletes; counts who asks."""
+    """Log whose deletions never complete; it counts them."""
 
     @override
     async def delete_records(self, before_offset: int) -> int:
@@ -134,7 +134,7 @@ class StuckLog(MemoryLog):
         return before_offset
 
 
-async def test_one_deadline_holds_for_all_partitions_of_a_deletion() -> None:
+async def test_deletion_has_one_deadline() -> None:
     count = 2 * DELETIONS_AT_ONCE_MAX
     logs: dict[tuple[str, int], MemoryLog] = {
         ("orders", each): StuckLog() for each in range(count - 1)
@@ -148,7 +148,7 @@ async def test_one_deadline_holds_for_all_partitions_of_a_deletion() -> None:
     assert logs["orders", count - 1].log_start_offset == 0
 
 
-async def test_deleting_records_waits_for_a_log_that_is_being_taken_over() -> None:
+async def test_delete_records_waits_for_takeover() -> None:
     kind = DeleteRecordsRequest.DeleteRecordsTopic
     wanted = kind.DeleteRecordsPartition(partition_index=0, offset=2)
     request = DeleteRecordsRequest(
@@ -161,7 +161,7 @@ async def test_deleting_records_waits_for_a_log_that_is_being_taken_over() -> No
 
 
 @pytest.mark.parametrize("at_once_max", [1, 8, 10_000])
-async def test_many_partitions_are_answered_in_order_by_few_tasks(at_once_max: int) -> None:
+async def test_answers_keep_order_with_few_tasks(at_once_max: int) -> None:
     most = 0
 
     async def answer(topic: str, partition: int) -> tuple[str, int]:

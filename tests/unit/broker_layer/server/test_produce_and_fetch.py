@@ -1,4 +1,4 @@
-"""Produce and Fetch over a real connection, on topics in memory."""
+"""Tests of Produce and Fetch over a real connection, with topics in memory."""
 
 import asyncio
 import uuid
@@ -26,7 +26,7 @@ def topics_of(*names: str) -> MemoryTopics:
 
 
 @pytest.mark.parametrize("version", [3, 5, 7, 8, 9, 10, 11])
-async def test_a_batch_is_appended_and_fetched_again(version: int) -> None:
+async def test_batch_is_appended_and_fetched(version: int) -> None:
     async with serving(topics_of("orders")) as broker:
         client = await broker.connect()
         client.send_produce({"orders": {0: batch(b"one", b"two")}}, version)
@@ -43,7 +43,7 @@ async def test_a_batch_is_appended_and_fetched_again(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", [4, 5, 7, 9, 11, 12, 13, 16])
-async def test_every_version_of_fetch_answers(version: int) -> None:
+async def test_every_fetch_version_is_answered(version: int) -> None:
     async with serving(topics_of("orders")) as broker:
         client = await broker.connect()
         client.send_produce({"orders": {0: batch(b"one"), 1: batch(b"two")}})
@@ -67,7 +67,7 @@ async def test_answers_keep_the_order_of_requests() -> None:
         assert [(await client.frame())[0], (await client.frame())[0]] == [first, second]
 
 
-async def test_a_large_frame_among_small_ones_is_received_whole() -> None:
+async def test_large_frame_among_small_ones() -> None:
     topics = topics_of("orders")
     async with serving(topics) as broker:
         client = await broker.connect()
@@ -80,7 +80,7 @@ async def test_a_large_frame_among_small_ones_is_received_whole() -> None:
         assert [size // 10_000 for size in sizes] == [0, 100, 0, 30, 7]
 
 
-async def test_without_acks_nothing_is_answered() -> None:
+async def test_acks_0_gets_no_answer() -> None:
     topics = topics_of("orders")
     async with serving(topics) as broker:
         client = await broker.connect()
@@ -91,7 +91,7 @@ async def test_without_acks_nothing_is_answered() -> None:
         assert answer.responses[0].partition_responses[0].base_offset == 1
 
 
-async def test_without_acks_news_of_a_topic_may_come_late() -> None:
+async def test_acks_0_waits_for_news_of_topic() -> None:
     topics = topics_of("orders")
     async with serving(topics) as broker:
         client = await broker.connect()
@@ -107,7 +107,7 @@ async def test_without_acks_news_of_a_topic_may_come_late() -> None:
         assert topics.logs["orders", 0].batches
 
 
-async def test_without_acks_a_refusal_closes_the_connection(
+async def test_acks_0_refusal_closes_connection(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("broker_layer.server.produce.produce.NEWS_PAUSE_S", 0.0)
@@ -127,7 +127,7 @@ async def test_without_acks_a_refusal_closes_the_connection(
         (batch(b"x" * 2**21), ErrorCode.MESSAGE_TOO_LARGE),
     ],
 )
-async def test_a_wrong_batch_is_refused_alone(records: bytes, error: ErrorCode) -> None:
+async def test_invalid_batch_does_not_affect_others(records: bytes, error: ErrorCode) -> None:
     async with serving(topics_of("orders")) as broker:
         client = await broker.connect()
         client.send_produce({"orders": {0: records, 1: batch(b"fine")}})
@@ -135,7 +135,7 @@ async def test_a_wrong_batch_is_refused_alone(records: bytes, error: ErrorCode) 
         assert [each.error_code for each in rows] == [error, 0]
 
 
-async def test_other_acks_are_refused() -> None:
+async def test_invalid_acks_are_refused() -> None:
     async with serving(topics_of("orders")) as broker:
         client = await broker.connect()
         client.send_produce({"orders": {0: batch(b"one")}}, acks=2)
@@ -144,7 +144,7 @@ async def test_other_acks_are_refused() -> None:
         assert row.error_code == ErrorCode.INVALID_REQUIRED_ACKS
 
 
-async def test_what_is_not_committed_in_time_is_answered_so() -> None:
+async def test_uncommitted_batch_times_out() -> None:
     topics = topics_of("orders")
     log = topics.logs["orders", 0]
     log.commits_itself = False
@@ -153,12 +153,12 @@ async def test_what_is_not_committed_in_time_is_answered_so() -> None:
         client.send_produce({"orders": {0: batch(b"one"), 1: batch(b"two")}}, timeout_ms=20)
         rows = (await client.produced()).responses[0].partition_responses
         assert [each.error_code for each in rows] == [ErrorCode.REQUEST_TIMED_OUT, 0]
-        log.commit()  # late, and nobody minds
+        log.commit()  # too late: the request is answered already
         client.send_produce({"orders": {1: batch(b"three")}})
         assert (await client.produced()).responses[0].partition_responses[0].base_offset == 1
 
 
-async def test_a_failed_append_is_answered_with_its_code() -> None:
+async def test_failed_append_returns_code() -> None:
     topics = topics_of("orders")
     log = topics.logs["orders", 0]
     log.commits_itself = False
@@ -172,7 +172,7 @@ async def test_a_failed_append_is_answered_with_its_code() -> None:
         assert row.error_message == "deposed"
 
 
-async def test_a_refusal_names_the_leader() -> None:
+async def test_refusal_names_leader() -> None:
     topics = topics_of("orders")
     topics.leaders["moved", 0] = (4, 9)
     async with serving(topics) as broker:
@@ -182,7 +182,7 @@ async def test_a_refusal_names_the_leader() -> None:
         row = produced.responses[0].partition_responses[0]
         assert row.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
         assert (row.current_leader.leader_id, row.current_leader.leader_epoch) == (4, 9)
-        expected = [(4, "outer-4", "rack-4")]  # as in Metadata, the rack too
+        expected = [(4, "outer-4", "rack-4")]  # as in Metadata, including the rack
         assert [
             (each.node_id, each.host, each.rack) for each in produced.node_endpoints
         ] == expected
@@ -195,7 +195,7 @@ async def test_a_refusal_names_the_leader() -> None:
         assert fetched.current_leader.leader_id == 4
 
 
-async def test_no_room_stops_reading_until_there_is() -> None:
+async def test_reading_stops_while_log_has_no_room() -> None:
     topics = topics_of("orders")
     log = topics.logs["orders", 0]
     log.has_room = False
@@ -213,7 +213,7 @@ async def test_no_room_stops_reading_until_there_is() -> None:
         assert log.log_end_offset == 2
 
 
-async def test_a_transaction_is_confirmed_before_its_first_batch() -> None:
+async def test_transaction_is_verified_before_first_batch() -> None:
     topics = topics_of("orders")
     topics.may_verify.clear()
     log = topics.logs["orders", 0]
@@ -236,7 +236,7 @@ async def test_a_transaction_is_confirmed_before_its_first_batch() -> None:
         assert topics.verified == [("orders", 0)]
 
 
-async def test_a_transaction_that_is_not_known_is_refused() -> None:
+async def test_unknown_transaction_is_refused() -> None:
     topics = topics_of("orders")
     topics.unverified["orders", 0] = TopicError(ErrorCode.INVALID_TXN_STATE, "none is open")
     topics.overtaken.append(("orders", 1))
@@ -253,7 +253,7 @@ async def test_a_transaction_that_is_not_known_is_refused() -> None:
 
 
 @pytest.mark.parametrize("bytes_max", [0, 1])
-async def test_a_fetch_that_allows_nothing_has_one_batch(bytes_max: int) -> None:
+async def test_fetch_with_no_room_returns_one_batch(bytes_max: int) -> None:
     async with serving(topics_of("orders")) as broker:
         client = await broker.connect()
         client.send_produce({"orders": {0: batch(b"one")}})
@@ -263,7 +263,7 @@ async def test_a_fetch_that_allows_nothing_has_one_batch(bytes_max: int) -> None
         assert len(bytes_of(row)) == len(batch(b"one"))
 
 
-async def test_a_fetch_waits_until_something_is_appended() -> None:
+async def test_fetch_waits_for_append() -> None:
     topics = topics_of("orders")
     async with serving(topics) as broker:
         reader, writer = await broker.connect(), await broker.connect()
@@ -277,7 +277,7 @@ async def test_a_fetch_waits_until_something_is_appended() -> None:
         assert not topics.logs["orders", 1].callbacks
 
 
-async def test_a_fetch_waits_for_as_much_as_it_wants() -> None:
+async def test_fetch_waits_for_min_bytes() -> None:
     topics = topics_of("orders")
     async with serving(topics) as broker:
         reader, writer = await broker.connect(), await broker.connect()
@@ -290,7 +290,7 @@ async def test_a_fetch_waits_for_as_much_as_it_wants() -> None:
         assert sum(len(bytes_of(each)) for each in rows) > 5_000
 
 
-async def test_a_fetch_that_waited_long_enough_is_answered_empty() -> None:
+async def test_fetch_returns_empty_after_max_wait() -> None:
     topics = topics_of("orders")
     async with serving(topics) as broker:
         client = await broker.connect()
@@ -317,7 +317,7 @@ async def test_epochs_and_offsets_are_checked() -> None:
         assert row.error_code == ErrorCode.UNKNOWN_TOPIC_ID
 
 
-async def test_bytes_are_bounded_and_one_batch_is_whole() -> None:
+async def test_fetch_bytes_are_limited_to_one_complete_batch() -> None:
     topics = topics_of("orders")
     async with serving(topics) as broker:
         client = await broker.connect()
@@ -341,7 +341,7 @@ async def test_bytes_are_bounded_and_one_batch_is_whole() -> None:
         assert [len(bytes_of(each)) // 1_000 for each in rows] == [1, 1]
 
 
-async def test_a_session_leaves_out_what_did_not_change() -> None:
+async def test_session_omits_unchanged_partitions() -> None:
     topics = topics_of("orders", "other")
     async with serving(topics) as broker:
         client = await broker.connect()
@@ -364,7 +364,7 @@ async def test_a_session_leaves_out_what_did_not_change() -> None:
         assert (await client.fetched()).error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
 
-async def test_a_batch_waits_for_a_log_that_is_being_taken_over() -> None:
+async def test_produce_waits_for_takeover() -> None:
     topics = topics_of("orders")
     log = topics.logs.pop(("orders", 0))
     topics.leaders["orders", 0] = (1, 1)

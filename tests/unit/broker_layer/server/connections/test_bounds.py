@@ -1,4 +1,4 @@
-"""Values that bound what a broker does: frames, memory, quotas, sessions, listeners, options."""
+"""Tests of limits and their parts: frames, memory, quotas, sessions, listeners, options."""
 
 from random import Random
 
@@ -26,7 +26,7 @@ from serving.errors import OptionError
     sizes=st.lists(st.integers(8, 900), max_size=20),
     cuts=st.lists(st.integers(1, 400), min_size=1, max_size=20),
 )
-def test_frames_are_cut_however_they_arrive(sizes: list[int], cuts: list[int]) -> None:
+def test_frames_are_assembled_from_any_pieces(sizes: list[int], cuts: list[int]) -> None:
     rng = Random(3)
     frames = [rng.randbytes(size) for size in sizes]
     stream = b"".join(len(each).to_bytes(4, "big") + each for each in frames)
@@ -39,21 +39,21 @@ def test_frames_are_cut_however_they_arrive(sizes: list[int], cuts: list[int]) -
         count = min(cuts[turn % len(cuts)], len(buffer), len(stream) - position)
         buffer[:count] = stream[position : position + count]
         found += [bytes(each) for each in assembler.buffer_updated(count)]
-        shared[:] = rng.randbytes(len(shared))  # another connection uses it meanwhile
+        shared[:] = rng.randbytes(len(shared))  # another connection uses the buffer
         position, turn = position + count, turn + 1
     assert found == frames
     assert not assembler.is_mid_frame
 
 
 @pytest.mark.parametrize("size", [-1, 0, 7, 1_001])
-def test_a_frame_of_a_wrong_size_is_refused(size: int) -> None:
+def test_frame_of_invalid_size_is_refused(size: int) -> None:
     assembler = FrameAssembler(bytearray(300), 1_000, BodyPool(0))
     assembler.get_buffer()[:4] = size.to_bytes(4, "big", signed=True)
     with pytest.raises(FrameError):
         assembler.buffer_updated(4)
 
 
-def test_an_announced_frame_takes_memory_as_it_arrives() -> None:
+def test_announced_frame_allocates_as_bytes_arrive() -> None:
     assembler = FrameAssembler(bytearray(300), 2**30, BodyPool(0))
     assembler.get_buffer()[:4] = (2**29).to_bytes(4, "big")
     assert assembler.buffer_updated(4) == []
@@ -61,7 +61,7 @@ def test_an_announced_frame_takes_memory_as_it_arrives() -> None:
     assert len(assembler.get_buffer()) <= 2**18
 
 
-def test_who_waits_for_memory_goes_on_in_turn() -> None:
+def test_memory_waiters_continue_in_order() -> None:
     budget = MemoryBudget(100)
     went_on: list[int] = []
 
@@ -80,7 +80,7 @@ def test_who_waits_for_memory_goes_on_in_turn() -> None:
     assert budget.waiting_count == 1
 
 
-def test_a_quota_lets_a_burst_pass_and_then_the_rate() -> None:
+def test_quota_allows_burst_then_rate() -> None:
     quota = ByteRateQuota(1_000)
     assert quota.record("a", 1_000, 0.0) == 0.0
     assert quota.record("a", 500, 0.0) == pytest.approx(0.5)
@@ -93,7 +93,7 @@ def position(topic: str, partition: int, offset: int = 0) -> FetchPosition:
     return FetchPosition(topic, partition, offset, 100, -1, -1)
 
 
-def test_a_session_keeps_what_is_not_repeated() -> None:
+def test_session_keeps_unrepeated_partitions() -> None:
     sessions = FetchSessions(10, 100, Random(1))
     asked = [position("a", 0), position("a", 1)]
     first = sessions.plan(0, 0, asked, (), uses_topic_ids=False, now_s=0.0)
@@ -116,7 +116,7 @@ def test_a_session_keeps_what_is_not_repeated() -> None:
     assert (ended.error, ended.session, len(sessions)) == (ErrorCode.NONE, None, 0)
 
 
-def test_sessions_are_bounded_and_old_ones_make_room() -> None:
+def test_sessions_are_limited_and_old_ones_are_dropped() -> None:
     sessions = FetchSessions(2, 100, Random(1))
     numbers = [
         sessions.plan(0, 0, [position("a", 0)], (), uses_topic_ids=False, now_s=now_s).session_id
@@ -129,7 +129,7 @@ def test_sessions_are_bounded_and_old_ones_make_room() -> None:
     assert gone.error == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
 
-def test_what_a_client_knows_is_not_told_again() -> None:
+def test_unchanged_partition_is_not_named() -> None:
     known = position("a", 0)
     assert known.must_name(byte_count=0, error=0, high_watermark=5, log_start=0)
     assert not known.must_name(byte_count=0, error=0, high_watermark=5, log_start=0)
@@ -139,7 +139,7 @@ def test_what_a_client_knows_is_not_told_again() -> None:
     assert known.must_name(byte_count=0, error=0, high_watermark=5, log_start=2)
 
 
-def test_listeners_are_read_and_advertised() -> None:
+def test_listeners_are_parsed_and_advertised() -> None:
     bound = parse_listeners("INNER://127.0.0.1:0, OUTER://[::1]:9093")
     assert bound[1] == ListenerAddress("OUTER", "::1", 9093)
     taken = (ListenerAddress("INNER", "127.0.0.1", 4_000), bound[1])
@@ -148,7 +148,7 @@ def test_listeners_are_read_and_advertised() -> None:
 
 
 @pytest.mark.parametrize("text", ["host:1", "A://host", "A://h:70000", "A://h:1,A://h:2"])
-def test_wrong_listeners_are_refused(text: str) -> None:
+def test_invalid_listeners_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"listener|port|form|twice"):
         parse_listeners(text)
     with pytest.raises(OptionError):
@@ -180,7 +180,7 @@ def test_options_reach_groups_transactions_and_new_topics() -> None:
     assert groups.offsets_retention_ms == 5_000
 
 
-def test_options_have_the_defaults_of_what_they_set() -> None:
+def test_option_defaults_equal_config_defaults() -> None:
     options = load_options(None, {}, {})
     assert groups_config(options) == GroupsConfig()
     assert control_config(options) == ControlConfig()
@@ -208,7 +208,7 @@ def test_options_have_the_defaults_of_what_they_set() -> None:
         (None, {}, {"group_session_timeout_max_ms": 100}),
     ],
 )
-def test_wrong_options_are_refused(
+def test_invalid_options_are_refused(
     text: str | None, variables: dict[str, str], flags: dict[str, str | int | float | bool]
 ) -> None:
     with pytest.raises(OptionError):

@@ -1,4 +1,4 @@
-"""One connection's bounds: what is not a request, what comes too fast, and who does not listen."""
+"""Tests of one connection's limits: invalid requests, fast senders, and slow readers."""
 
 import asyncio
 import struct
@@ -27,7 +27,7 @@ def topics_of() -> MemoryTopics:
 
 
 @pytest.mark.parametrize("version", [0, 1, 2, 3])
-async def test_versions_are_told(version: int) -> None:
+async def test_api_versions_are_answered(version: int) -> None:
     async with serving(topics_of()) as broker:
         client = await broker.connect()
         request = ApiVersionsRequest(client_software_name="a", client_software_version="1")
@@ -39,7 +39,7 @@ async def test_versions_are_told(version: int) -> None:
 
 
 @pytest.mark.parametrize("names", [("", "1"), ("a b", "1"), ("a", "-1"), ("a-", "1"), ("a", "")])
-async def test_who_names_its_software_wrongly_is_refused(names: tuple[str, str]) -> None:
+async def test_invalid_software_name_is_refused(names: tuple[str, str]) -> None:
     async with serving(topics_of()) as broker:
         client = await broker.connect()
         request = ApiVersionsRequest(
@@ -51,7 +51,7 @@ async def test_who_names_its_software_wrongly_is_refused(names: tuple[str, str])
             assert int.from_bytes(body[:2], "big") == code
 
 
-async def test_an_unknown_version_of_api_versions_is_answered_in_the_first_one() -> None:
+async def test_unknown_api_versions_version_is_answered_in_version_0() -> None:
     async with serving(topics_of()) as broker:
         client = await broker.connect()
         client.send_bytes(struct.pack(">ihhih", 10, ApiKey.API_VERSIONS, 99, 7, -1))
@@ -78,7 +78,7 @@ async def test_an_unknown_version_of_api_versions_is_answered_in_the_first_one()
         struct.pack(">ihhihi", 14, ApiKey.FETCH, 4, 7, -1, -1),
     ],
 )
-async def test_what_is_no_request_closes_the_connection(data: bytes) -> None:
+async def test_invalid_request_closes_connection(data: bytes) -> None:
     async with serving(topics_of()) as broker:
         client, other = await broker.connect(), await broker.connect()
         client.send_bytes(data)
@@ -87,7 +87,7 @@ async def test_what_is_no_request_closes_the_connection(data: bytes) -> None:
         assert (await other.produced()).responses[0].partition_responses[0].error_code == 0
 
 
-async def test_what_brokers_ask_is_served_on_their_listener_alone() -> None:
+async def test_broker_apis_are_served_on_broker_listener_only() -> None:
     request = encode_request(AddPartitionsToTxnRequest(transactions=[]), 4)
     async with serving(topics_of()) as broker:
         outer = await broker.connect(listener=1)
@@ -95,7 +95,7 @@ async def test_what_brokers_ask_is_served_on_their_listener_alone() -> None:
         assert await outer.is_closed()
 
 
-async def test_a_frame_may_come_byte_by_byte() -> None:
+async def test_frame_arrives_byte_by_byte() -> None:
     async with serving(topics_of()) as broker:
         client = await broker.connect()
         body = encode_request(ListOffsetsRequest(topics=[]), 1)
@@ -107,7 +107,7 @@ async def test_a_frame_may_come_byte_by_byte() -> None:
         assert (await client.frame())[0] == 1
 
 
-async def test_no_more_requests_are_read_than_may_wait() -> None:
+async def test_requests_in_flight_are_limited() -> None:
     topics = topics_of()
     log = topics.logs["orders", 0]
     log.commits_itself = False
@@ -130,7 +130,7 @@ async def test_no_more_requests_are_read_than_may_wait() -> None:
             assert row.base_offset == offset
 
 
-async def test_all_connections_together_hold_no_more_than_the_broker_may() -> None:
+async def test_memory_of_all_connections_is_limited() -> None:
     topics = topics_of()
     log = topics.logs["orders", 0]
     log.commits_itself = False
@@ -155,7 +155,7 @@ async def test_all_connections_together_hold_no_more_than_the_broker_may() -> No
         await until(lambda: broker.services.context.budget.used_bytes == 0)
 
 
-async def test_who_announces_much_and_sends_nothing_keeps_no_others_waiting() -> None:
+async def test_announced_frame_does_not_block_other_connections() -> None:
     limits = BrokerLimits(broker_bytes_max=4_000_000, frame_bytes_max=3_000_000)
     async with serving(topics_of(), limits) as broker:
         hostile = [await broker.connect() for _ in range(8)]
@@ -169,7 +169,7 @@ async def test_who_announces_much_and_sends_nothing_keeps_no_others_waiting() ->
             await client.produced()
 
 
-async def test_a_large_frame_comes_at_its_rate_while_others_wait(
+async def test_large_frame_must_keep_minimum_rate_while_others_wait(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(connection, "SLOW_START_S", 0.05)
@@ -190,7 +190,7 @@ async def test_a_large_frame_comes_at_its_rate_while_others_wait(
         assert context.announced.used_bytes == 0
 
 
-async def test_nothing_is_held_for_connections_that_are_gone() -> None:
+async def test_closed_connections_release_memory() -> None:
     topics = topics_of()
     log = topics.logs["orders", 0]
     log.commits_itself = False
@@ -209,7 +209,7 @@ async def test_nothing_is_held_for_connections_that_are_gone() -> None:
         log.commit()
 
 
-async def test_who_does_not_read_answers_is_disconnected() -> None:
+async def test_peer_that_does_not_read_is_disconnected() -> None:
     topics = topics_of()
     limits = BrokerLimits(write_buffer_bytes_max=1_000, write_stall_s=0.05, sweep_interval_s=0.02)
     async with serving(topics, limits) as broker:
@@ -217,13 +217,13 @@ async def test_who_does_not_read_answers_is_disconnected() -> None:
         for _ in range(40):
             client.send_produce({"orders": {0: batch(b"x" * 1_000_000)}})
             await client.produced()
-        client.writer.transport.pause_reading()  # type: ignore[attr-defined]  # a transport reads too
+        client.writer.transport.pause_reading()  # type: ignore[attr-defined]  # a transport can also pause reading
         for _ in range(3):
             client.send_fetch(Ask({"orders": {0: Wanted(bytes_max=2**26)}}, max_bytes=2**26))
         await until(lambda: broker.services.counters.peers_dropped == 1)
 
 
-async def test_who_does_not_finish_a_frame_is_disconnected() -> None:
+async def test_peer_with_unfinished_frame_is_disconnected() -> None:
     limits = BrokerLimits(frame_deadline_s=0.05, sweep_interval_s=0.02)
     async with serving(topics_of(), limits) as broker:
         client = await broker.connect()
@@ -231,7 +231,7 @@ async def test_who_does_not_finish_a_frame_is_disconnected() -> None:
         assert await client.is_closed()
 
 
-async def test_who_asks_nothing_for_long_is_disconnected() -> None:
+async def test_idle_peer_is_disconnected() -> None:
     limits = BrokerLimits(idle_s_max=0.05, sweep_interval_s=0.02)
     async with serving(topics_of(), limits) as broker:
         client = await broker.connect()
@@ -241,7 +241,7 @@ async def test_who_asks_nothing_for_long_is_disconnected() -> None:
         assert broker.services.counters.connections_idle_closed == 1
 
 
-async def test_no_more_connect_than_may() -> None:
+async def test_connections_are_limited() -> None:
     limits = BrokerLimits(connections_max=2)
     async with serving(topics_of(), limits) as broker:
         first, second = await broker.connect(), await broker.connect()
@@ -252,7 +252,7 @@ async def test_no_more_connect_than_may() -> None:
         assert await third.is_closed()
 
 
-async def test_a_quota_delays_the_next_request() -> None:
+async def test_quota_delays_next_request() -> None:
     limits = BrokerLimits(produce_bytes_per_s=100_000)
     async with serving(topics_of(), limits) as broker:
         client = await broker.connect()
@@ -264,7 +264,7 @@ async def test_a_quota_delays_the_next_request() -> None:
         assert broker.services.counters.throttled >= 1
 
 
-async def test_a_closing_server_answers_what_it_read() -> None:
+async def test_closing_server_answers_read_requests() -> None:
     topics = topics_of()
     log = topics.logs["orders", 0]
     log.commits_itself = False
@@ -304,7 +304,7 @@ async def test_offsets_are_listed() -> None:
             assert found == list(wanted.values())
 
 
-async def test_pipelined_fetches_are_answered_one_after_the_other() -> None:
+async def test_pipelined_fetches_are_answered_in_order() -> None:
     topics = topics_of()
     async with serving(topics) as broker:
         client = await broker.connect()
@@ -314,7 +314,7 @@ async def test_pipelined_fetches_are_answered_one_after_the_other() -> None:
         client.send_fetch(Ask({"orders": {0: Wanted()}}))
         await until(lambda: bool(topics.logs["orders", 1].callbacks))
         assert topics.logs["orders", 0].reads == 0
-        topics.logs["orders", 1].tell()  # woken for nothing, it waits on
+        topics.logs["orders", 1].tell()  # woken without news, it continues to wait
         writer = await broker.connect()
         writer.send_produce({"orders": {1: batch(b"two")}})
         first, second = await client.fetched(), await client.fetched()

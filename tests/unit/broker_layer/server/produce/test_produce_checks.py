@@ -1,4 +1,4 @@
-"""What a Produce may hold for a partition; the codes are those that Apache Kafka 4.1 answers."""
+"""Tests of the checks of a Produce's batch; the error codes are those of Apache Kafka 4.1."""
 
 import struct
 
@@ -45,7 +45,7 @@ def magic(number: int) -> bytes:
     return bytes(batch)
 
 
-def test_what_is_behind_a_batch_is_left_out_unless_it_is_another_one() -> None:
+def test_bytes_after_batch_are_ignored_unless_another_batch() -> None:
     right = bytes(one_batch())
     for tail in (b"", b"\0" * 5, right[:11], right[:16], right[:-1]):
         header, batch = read_batch(memoryview(right + tail), VERSION, None)
@@ -69,13 +69,13 @@ def test_what_is_behind_a_batch_is_left_out_unless_it_is_another_one() -> None:
         (bytes(one_batch()) + magic(7), ErrorCode.CORRUPT_MESSAGE),
     ],
 )
-def test_what_is_not_one_whole_batch_is_refused(data: bytes, code: ErrorCode) -> None:
+def test_anything_but_one_complete_batch_is_refused(data: bytes, code: ErrorCode) -> None:
     with pytest.raises(BatchError) as raised:
         read_batch(memoryview(data), VERSION, None)
     assert raised.value.code is code
 
 
-def test_a_client_begins_at_offset_0() -> None:
+def test_base_offset_must_be_0() -> None:
     batch = one_batch()
     place(batch, 77, -1)
     with pytest.raises(BatchError) as raised:
@@ -83,7 +83,7 @@ def test_a_client_begins_at_offset_0() -> None:
     assert raised.value.code is ErrorCode.INVALID_RECORD
 
 
-def test_zstd_needs_a_version_that_knows_it() -> None:
+def test_zstd_needs_produce_version_7() -> None:
     batch = memoryview(one_batch(Compression.ZSTD))
     with pytest.raises(BatchError) as raised:
         read_batch(batch, 6, None)
@@ -91,13 +91,13 @@ def test_zstd_needs_a_version_that_knows_it() -> None:
     assert read_batch(batch, 7, None)[0].compression is Compression.ZSTD
 
 
-def test_a_transaction_needs_a_name() -> None:
+def test_transaction_needs_transactional_id() -> None:
     with pytest.raises(TopicError) as raised:
         read_batch(memoryview(one_batch(attributes=0x10)), VERSION, None)
     assert raised.value.code is ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 
 
-def test_append_time_is_not_the_clients_to_claim() -> None:
+def test_append_time_flag_of_client_is_removed() -> None:
     claimed = one_batch(attributes=0x08)
     header, batch = read_batch(memoryview(claimed), VERSION, None)
     assert not header.uses_append_time
@@ -130,7 +130,7 @@ def check_all_keys(data: bytearray, *, records_max: int = 10, bytes_max: int = 1
     check_keys(data, read_header(data), records_max=records_max, bytes_max=bytes_max)
 
 
-def test_packed_records_are_not_as_many_as_offsets_can_be() -> None:
+def test_compressed_record_count_is_limited() -> None:
     data = build_batch([Record(0, 1_000, None, b"value")], compression=Compression.GZIP)
     claim_records(data, RECORDS_MAX)
     check_batch(data, read_header(data))
