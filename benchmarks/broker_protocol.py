@@ -26,8 +26,8 @@ from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.primitives import NO_TAGS, varint
 from broker_layer.kafka.record_batch import BatchHeader, Record, build_batch, place
 from broker_layer.kafka.versions import ApiKey
-from broker_layer.log.partition_state import ActiveProducer
-from broker_layer.log.pending_batches import Appended
+from broker_layer.log.appending.pending_batches import Appended
+from broker_layer.log.state.partition_state import ActiveProducer
 from broker_layer.server.broker_services import BrokerServices, Served
 from broker_layer.server.config import BrokerLimits
 from broker_layer.server.connections.listeners import ListenerAddress

@@ -28,7 +28,7 @@ from broker_layer.groups.config import GroupsConfig
 from broker_layer.groups.coordinator import GroupCoordinator
 from broker_layer.handlers import Handler
 from broker_layer.log.log_services import LogServices, TailMemory
-from broker_layer.log.topic_configs import TopicDefaults
+from broker_layer.log.settings.topic_configs import TopicDefaults
 from broker_layer.log.topic_log import TopicLog
 from broker_layer.options import BrokerOptions, listener_for_brokers, topic_default_configs
 from broker_layer.peer import Peers

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from broker_layer.errors import TopicError
-from broker_layer.log.topic_configs import check_configs
+from broker_layer.log.settings.topic_configs import check_configs
 from broker_layer.server.connections.listeners import parse_listeners
 from serving.errors import OptionError
 from serving.option_reading import (

@@ -27,8 +27,13 @@ from broker_layer.kafka.messages import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-from broker_layer.log.topic_config_table import DEFINITIONS, ConfigType
-from broker_layer.log.topic_configs import changed_configs, check_configs, kept_configs, list_of
+from broker_layer.log.settings.topic_config_table import DEFINITIONS, ConfigType
+from broker_layer.log.settings.topic_configs import (
+    changed_configs,
+    check_configs,
+    kept_configs,
+    list_of,
+)
 from broker_layer.request_context import RequestContext
 
 _Result = DescribeConfigsResponse.DescribeConfigsResult

@@ -37,7 +37,7 @@ from broker_layer.kafka.messages import (
     DeleteTopicsRequest,
     DeleteTopicsResponse,
 )
-from broker_layer.log.log_config import replication_factor
+from broker_layer.log.settings.log_config import replication_factor
 from broker_layer.request_context import RequestContext
 from metadata.topics.topic import TopicRecord
 from metadata.topics.topic_names import alike

@@ -14,8 +14,8 @@ from broker_layer.control.cluster_view import ClusterView
 from broker_layer.control.live_bookies import LiveBookies
 from broker_layer.control.partition_manager import PartitionManager
 from broker_layer.errors import TopicError
-from broker_layer.log.log_config import replication_factor
-from broker_layer.log.topic_configs import TopicDefaults
+from broker_layer.log.settings.log_config import replication_factor
+from broker_layer.log.settings.topic_configs import TopicDefaults
 from metadata.ids import BookieId
 from metadata.topics.in_sync import InSync
 from metadata.topics.partition_store import PartitionKey

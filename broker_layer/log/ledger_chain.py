@@ -20,8 +20,8 @@ from typing import Final, Self, TypeVar
 
 from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
-from broker_layer.log.log_config import LogConfig
 from broker_layer.log.log_services import LogServices
+from broker_layer.log.settings.log_config import LogConfig
 from ledger_client import Quorum
 from ledger_client.errors import (
     LedgerError,

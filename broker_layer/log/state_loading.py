@@ -19,9 +19,9 @@ from typing import Final
 
 from broker_layer.errors import TopicError
 from broker_layer.log.ledger_chain import LedgerChain
-from broker_layer.log.log_config import LogConfig
 from broker_layer.log.log_takeover import is_unreadable
-from broker_layer.log.segment_reading import SegmentReaders
+from broker_layer.log.reading.segment_reading import SegmentReaders
+from broker_layer.log.settings.log_config import LogConfig
 from metadata.topics.partition import PartitionRecord, Segment
 
 SNAPSHOT: Final = b"S"

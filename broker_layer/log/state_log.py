@@ -29,8 +29,8 @@ from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.log.ledger_chain import LedgerChain, Transition
 from broker_layer.log.ledger_closing import RETRY_FIRST_S, RETRY_MAX_S, close_ledger
-from broker_layer.log.log_config import LogConfig
 from broker_layer.log.log_services import LogServices
+from broker_layer.log.settings.log_config import LogConfig
 from broker_layer.log.state_loading import CHANGE, SNAPSHOT, SNAPSHOT_END, load_state
 from ledger_client.errors import BackpressureError, LedgerError, NotEnoughInSyncReplicasError
 from ledger_client.info import LedgerInfo

@@ -18,15 +18,15 @@ from typing import Final, Self
 from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.record_batch import BatchHeader, read_header
-from broker_layer.log.kept_batches import Batch
+from broker_layer.log.appending.log_appender import LogWriting
+from broker_layer.log.appending.pending_batches import Appended
 from broker_layer.log.ledger_chain import LedgerChain
-from broker_layer.log.log_appender import LogWriting
-from broker_layer.log.log_config import LogConfig
-from broker_layer.log.log_reading import LogReading, RecordPosition
 from broker_layer.log.log_services import LogServices
 from broker_layer.log.log_takeover import TakenOver, rebuild
-from broker_layer.log.partition_state import ActiveProducer
-from broker_layer.log.pending_batches import Appended
+from broker_layer.log.reading.kept_batches import Batch
+from broker_layer.log.reading.log_reading import LogReading, RecordPosition
+from broker_layer.log.settings.log_config import LogConfig
+from broker_layer.log.state.partition_state import ActiveProducer
 from ledger_client.errors import LedgerError
 from metadata.errors import MetadataError
 from metadata.ids import BookieId

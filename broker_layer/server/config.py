@@ -1,6 +1,6 @@
 """Limits of a broker's server.
 
-Leaves reading them from a file to `options`, and the limits of a topic to `log.topic_config_table`.
+Leaves reading them from a file to `options`, and the limits of a topic to `log.settings`.
 """
 
 from dataclasses import dataclass

@@ -9,11 +9,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from broker_layer.kafka.record_batch import BatchHeader
-from broker_layer.log.partition_state import ActiveProducer
+from broker_layer.log.state.partition_state import ActiveProducer
 from broker_layer.server.exchange import Buffer
 
 if TYPE_CHECKING:
-    from broker_layer.log.pending_batches import Appended
+    from broker_layer.log.appending.pending_batches import Appended
 
 
 class ReadBatches(Protocol):

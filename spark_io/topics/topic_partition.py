@@ -17,7 +17,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from broker_layer.log.transaction_index import AbortedTransaction
+from broker_layer.log.state.transaction_index import AbortedTransaction
 from ledger_client.errors import EntryNotFoundError, LedgerError, LedgerNotFoundError
 from ledger_client.reading.reader import LedgerReader
 from metadata.errors import NodeNotFoundError

@@ -21,7 +21,7 @@ from dataclasses import replace
 from typing import Final
 
 from broker_layer.kafka.record_batch import read_header
-from broker_layer.log.state_entry import StateEntry, is_state_entry
+from broker_layer.log.state.state_entry import StateEntry, is_state_entry
 from ledger_client.info import LedgerInfo
 from ledger_client.reading.reader import LedgerReader
 from metadata.ids import EntryId, LedgerId

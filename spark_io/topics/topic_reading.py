@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator
 import pyarrow as pa
 
 from broker_layer.kafka.record_batch import BatchError, read_header
-from broker_layer.log.state_entry import is_state_entry
+from broker_layer.log.state.state_entry import is_state_entry
 from ledger_client import (
     DigestMismatchError,
     EntryNotFoundError,

@@ -21,8 +21,8 @@ from broker_layer.kafka.record_batch import (
     read_control,
     read_header,
 )
-from broker_layer.log.state_entry import StateEntry, is_state_entry
-from broker_layer.log.transaction_index import AbortedTransaction, TransactionIndex
+from broker_layer.log.state.state_entry import StateEntry, is_state_entry
+from broker_layer.log.state.transaction_index import AbortedTransaction, TransactionIndex
 from ledger_client.reading.reader import LedgerReader
 
 WINDOW_ENTRIES: Final = 64

@@ -15,7 +15,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from broker_layer.kafka.record_batch import BatchError
-from broker_layer.log.state_entry import StateEntryError
+from broker_layer.log.state.state_entry import StateEntryError
 from ledger_client.errors import LedgerError
 from ledger_client.metadata_failures import translate
 from metadata.errors import MetadataError, TopicNotFoundError

@@ -15,8 +15,8 @@ from broker_layer.kafka.record_batch import (
     build_control_batch,
     read_header,
 )
-from broker_layer.log.log_config import LogConfig
 from broker_layer.log.log_services import LogServices, TailMemory
+from broker_layer.log.settings.log_config import LogConfig
 from broker_layer.log.topic_log import TopicLog
 from ledger_client import LedgerClient, Quorum
 from ledger_client.cluster_access import wall_clock_ms

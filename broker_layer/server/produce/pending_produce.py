@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.produce_codec import ProduceRequest
-from broker_layer.log.pending_batches import Appended
+from broker_layer.log.appending.pending_batches import Appended
 from broker_layer.server.exchange import Exchange
 
 if TYPE_CHECKING:

@@ -17,16 +17,16 @@ from tests.seeded_bugs.seeded_bug import (
 )
 
 TOPIC_LOG: Final = "broker_layer/log/topic_log.py"
-WRITING: Final = "broker_layer/log/log_appender.py"
-ROLLING: Final = "broker_layer/log/ledger_roller.py"
-KEPT: Final = "broker_layer/log/kept_batches.py"
-PENDING: Final = "broker_layer/log/pending_batches.py"
+WRITING: Final = "broker_layer/log/appending/log_appender.py"
+ROLLING: Final = "broker_layer/log/appending/ledger_roller.py"
+KEPT: Final = "broker_layer/log/reading/kept_batches.py"
+PENDING: Final = "broker_layer/log/appending/pending_batches.py"
 TAKEOVER: Final = "broker_layer/log/log_takeover.py"
 CHAIN: Final = "broker_layer/log/ledger_chain.py"
 RECORD: Final = "metadata/topics/partition.py"
 MANAGER: Final = "broker_layer/control/partition_manager.py"
 OFFSETS: Final = "broker_layer/server/offsets.py"
-PRODUCERS: Final = "broker_layer/log/producer_state.py"
+PRODUCERS: Final = "broker_layer/log/state/producer_state.py"
 
 BUGS = (
     SeededBug(
@@ -186,7 +186,7 @@ BUGS = (
                 "        return ACCEPT\n",
             ),
         ),
-        (units("tests/unit/broker_layer/log/test_producer_state.py"), topics("leaders")),
+        (units("tests/unit/broker_layer/log/state/test_producer_state.py"), topics("leaders")),
         (LEDGERS_ONLY,),
     ),
     SeededBug(
@@ -202,8 +202,8 @@ BUGS = (
         ),
         (
             units(
-                "tests/unit/broker_layer/log/test_kept_batches.py",
-                "tests/unit/broker_layer/log/test_reading_on.py",
+                "tests/unit/broker_layer/log/reading/test_kept_batches.py",
+                "tests/unit/broker_layer/log/reading/test_sequential_reading.py",
             ),
             topics("coordinators"),
         ),
@@ -223,8 +223,8 @@ BUGS = (
         ),
         (
             units(
-                "tests/unit/broker_layer/log/test_kept_batches.py",
-                "tests/unit/broker_layer/log/test_read_ahead.py",
+                "tests/unit/broker_layer/log/reading/test_kept_batches.py",
+                "tests/unit/broker_layer/log/reading/test_read_ahead.py",
             ),
         ),
         (

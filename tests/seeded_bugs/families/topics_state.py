@@ -17,9 +17,9 @@ from tests.seeded_bugs.seeded_bug import (
 )
 
 TOPIC_LOG: Final = "broker_layer/log/topic_log.py"
-PARTITION: Final = "broker_layer/log/partition_state.py"
-INDEX: Final = "broker_layer/log/transaction_index.py"
-PRODUCERS: Final = "broker_layer/log/producer_state.py"
+PARTITION: Final = "broker_layer/log/state/partition_state.py"
+INDEX: Final = "broker_layer/log/state/transaction_index.py"
+PRODUCERS: Final = "broker_layer/log/state/producer_state.py"
 COMMITS: Final = "broker_layer/groups/offsets/offset_commits.py"
 COORDINATOR: Final = "broker_layer/groups/coordinator.py"
 SHARD: Final = "broker_layer/groups/shard.py"
@@ -73,7 +73,10 @@ BUGS = (
                 "",
             ),
         ),
-        (units("tests/unit/broker_layer/log/test_transaction_index.py"), topics("coordinators")),
+        (
+            units("tests/unit/broker_layer/log/state/test_transaction_index.py"),
+            topics("coordinators"),
+        ),
         (LEDGERS_ONLY,),
     ),
     SeededBug(
@@ -101,7 +104,7 @@ BUGS = (
                 "        if coordinator_epoch < NO_COORDINATOR_EPOCH:\n",
             ),
         ),
-        (units("tests/unit/broker_layer/log/test_partition_state.py"),),
+        (units("tests/unit/broker_layer/log/state/test_partition_state.py"),),
         (
             LEDGERS_ONLY,
             hidden_from_simulation("no seed has had a marker that is late by a whole transaction"),

@@ -24,9 +24,9 @@ from broker_layer.groups.group_host import GroupHost
 from broker_layer.kafka.messages import CreateTopicsRequest, CreateTopicsResponse
 from broker_layer.kafka.versions import ApiKey
 from broker_layer.log.durable_log import DurableLog
-from broker_layer.log.log_config import LogConfig, log_config
+from broker_layer.log.settings.log_config import LogConfig, log_config
+from broker_layer.log.settings.topic_configs import TopicDefaults
 from broker_layer.log.state_log import StateLog
-from broker_layer.log.topic_configs import TopicDefaults
 from broker_layer.options import BrokerOptions
 from tests.simulation.loop import LivelockError, SimulationLoop
 from tests.simulation.model import Model

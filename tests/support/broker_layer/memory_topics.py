@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.record_batch import BatchHeader, parse_records, place
-from broker_layer.log.partition_state import ActiveProducer
-from broker_layer.log.pending_batches import Appended
+from broker_layer.log.appending.pending_batches import Appended
+from broker_layer.log.state.partition_state import ActiveProducer
 from broker_layer.server.exchange import Buffer
 
 BATCH_BYTES_MAX = 2**20 + 1000

@@ -13,7 +13,7 @@ from broker_layer.kafka.record_batch import (
     read_control,
     read_header,
 )
-from broker_layer.log.partition_state import Accept, PartitionState, Refused
+from broker_layer.log.state.partition_state import Accept, PartitionState, Refused
 from metadata.ids import EntryId, LedgerId
 
 NOW = 1_700_000_000_000

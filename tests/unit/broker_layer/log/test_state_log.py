@@ -10,7 +10,7 @@ import pytest
 from bookie.wire.messages import Status
 from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
-from broker_layer.log.log_config import LogConfig
+from broker_layer.log.settings.log_config import LogConfig
 from broker_layer.log.state_log import StateLog
 from metadata.store.memory import MemoryMetadataStore
 from metadata.topics.partition_store import PartitionStore

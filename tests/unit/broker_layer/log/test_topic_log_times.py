@@ -13,8 +13,8 @@ from broker_layer.kafka.record_batch import (
     Record,
     build_batch,
 )
-from broker_layer.log import log_reading
-from broker_layer.log.log_reading import RECORDS_AT_ONCE
+from broker_layer.log.reading import log_reading
+from broker_layer.log.reading.log_reading import RECORDS_AT_ONCE
 from ledger_client import LedgerError
 from metadata.ids import Version
 from metadata.store.memory import MemoryMetadataStore

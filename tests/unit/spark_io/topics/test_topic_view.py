@@ -18,7 +18,7 @@ from broker_layer.kafka.record_batch import (
     parse_records,
     read_header,
 )
-from broker_layer.log.state_entry import is_state_entry
+from broker_layer.log.state.state_entry import is_state_entry
 from ledger_client import ClientConfig
 from metadata.store.memory import MemoryMetadataStore
 from metadata.topics.topic import new_topic

@@ -7,9 +7,9 @@ import pytest
 
 from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
-from broker_layer.log import read_ahead
-from broker_layer.log.kept_batches import Answer, ReadBatch
-from broker_layer.log.read_ahead import (
+from broker_layer.log.reading import read_ahead
+from broker_layer.log.reading.kept_batches import Answer, ReadBatch
+from broker_layer.log.reading.read_ahead import (
     AHEAD_BYTES_MAX,
     BATCH_COST_BYTES,
     CURSORS_MAX,

@@ -24,12 +24,12 @@ from typing import Final, Protocol
 
 from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
+from broker_layer.log.appending.log_retention import is_aged, retained_from
+from broker_layer.log.appending.pending_batches import OpenLedger
 from broker_layer.log.ledger_chain import LedgerChain
 from broker_layer.log.ledger_closing import RETRY_FIRST_S, RETRY_MAX_S, close_ledger
-from broker_layer.log.log_config import LogConfig
-from broker_layer.log.log_retention import is_aged, retained_from
-from broker_layer.log.partition_state import PartitionState
-from broker_layer.log.pending_batches import OpenLedger
+from broker_layer.log.settings.log_config import LogConfig
+from broker_layer.log.state.partition_state import PartitionState
 from ledger_client.errors import LedgerError, NotEnoughBookiesError
 from ledger_client.info import LedgerInfo
 from ledger_client.writing.writer import LedgerWriter

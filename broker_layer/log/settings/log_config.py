@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
-from broker_layer.log.topic_config_table import INT64_MAX, REPLICATION_FACTOR
-from broker_layer.log.topic_configs import (
+from broker_layer.log.settings.topic_config_table import INT64_MAX, REPLICATION_FACTOR
+from broker_layer.log.settings.topic_configs import (
     TopicDefaults,
     check_configs,
     is_true,

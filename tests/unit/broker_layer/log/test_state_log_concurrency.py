@@ -10,9 +10,9 @@ from dataclasses import replace
 import pytest
 
 from broker_layer.errors import TopicError
-from broker_layer.log.log_config import LogConfig
+from broker_layer.log.appending.pending_batches import RecentBatches
 from broker_layer.log.log_services import LogServices, TailMemory
-from broker_layer.log.pending_batches import RecentBatches
+from broker_layer.log.settings.log_config import LogConfig
 from broker_layer.log.state_log import StateLog
 from ledger_client import Quorum
 from ledger_client.errors import RecoveryUndecidedError

@@ -26,9 +26,9 @@ from broker_layer.kafka.record_batch import (
     read_control,
     read_header,
 )
-from broker_layer.log.epoch_table import EpochTable
-from broker_layer.log.offset_index import LedgerIndex
-from broker_layer.log.producer_state import (
+from broker_layer.log.state.epoch_table import EpochTable
+from broker_layer.log.state.offset_index import LedgerIndex
+from broker_layer.log.state.producer_state import (
     ACCEPT,
     Accept,
     Duplicate,
@@ -36,8 +36,13 @@ from broker_layer.log.producer_state import (
     Refused,
     Verdict,
 )
-from broker_layer.log.state_entry import EntryPlace, StateEntry, StateEntryError, is_state_entry
-from broker_layer.log.transaction_index import (
+from broker_layer.log.state.state_entry import (
+    EntryPlace,
+    StateEntry,
+    StateEntryError,
+    is_state_entry,
+)
+from broker_layer.log.state.transaction_index import (
     TRANSACTIONS_MAX,
     AbortedTransaction,
     TransactionIndex,

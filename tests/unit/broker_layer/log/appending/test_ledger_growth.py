@@ -37,7 +37,7 @@ class Faults(NoFaults):
 
 @pytest.fixture
 def faults(monkeypatch: pytest.MonkeyPatch) -> Faults:
-    monkeypatch.setattr("broker_layer.log.ledger_roller.RETRY_MAX_S", 0.05)
+    monkeypatch.setattr("broker_layer.log.appending.ledger_roller.RETRY_MAX_S", 0.05)
     monkeypatch.setattr("broker_layer.log.state_log.RETRY_MAX_S", 0.05)
     monkeypatch.setattr("broker_layer.log.ledger_closing.RETRY_MAX_S", 0.05)
     return Faults()

@@ -7,11 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker_layer.kafka.error_codes import ErrorCode
-from broker_layer.log.epoch_table import EPOCHS_MAX, EpochTable
-from broker_layer.log.offset_index import IndexPoint
-from broker_layer.log.producer_state import PRODUCERS_MAX, ProducerState, RecentBatch
-from broker_layer.log.state_entry import EntryPlace, StateEntry, StateEntryError, is_state_entry
-from broker_layer.log.transaction_index import TRANSACTIONS_MAX, AbortedTransaction
+from broker_layer.log.state.epoch_table import EPOCHS_MAX, EpochTable
+from broker_layer.log.state.offset_index import IndexPoint
+from broker_layer.log.state.producer_state import PRODUCERS_MAX, ProducerState, RecentBatch
+from broker_layer.log.state.state_entry import (
+    EntryPlace,
+    StateEntry,
+    StateEntryError,
+    is_state_entry,
+)
+from broker_layer.log.state.transaction_index import TRANSACTIONS_MAX, AbortedTransaction
 from ledger_client.config import ClientConfig
 from metadata.ids import EntryId, LedgerId
 from metadata.topics.partition import EpochStart

@@ -23,12 +23,9 @@ from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.errors import BatchError
 from broker_layer.kafka.record_batch import NO_TIMESTAMP, BatchHeader, check_keys, read_control
-from broker_layer.log.batch_stamping import placed
-from broker_layer.log.ledger_chain import LedgerChain, deposed
-from broker_layer.log.ledger_roller import LogRolling
-from broker_layer.log.log_config import LogConfig
-from broker_layer.log.log_takeover import TakenOver
-from broker_layer.log.pending_batches import (
+from broker_layer.log.appending.batch_stamping import placed
+from broker_layer.log.appending.ledger_roller import LogRolling
+from broker_layer.log.appending.pending_batches import (
     Appended,
     DeferredBatch,
     OpenLedger,
@@ -37,7 +34,10 @@ from broker_layer.log.pending_batches import (
     RecentBatches,
     follow,
 )
-from broker_layer.log.producer_state import Duplicate, Refused
+from broker_layer.log.ledger_chain import LedgerChain, deposed
+from broker_layer.log.log_takeover import TakenOver
+from broker_layer.log.settings.log_config import LogConfig
+from broker_layer.log.state.producer_state import Duplicate, Refused
 from ledger_client.errors import LedgerError, NotEnoughInSyncReplicasError
 
 Callback = Callable[[], None]

@@ -21,7 +21,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from broker_layer.log.kept_batches import KeptBatches, ReadBatch
+from broker_layer.log.reading.kept_batches import KeptBatches, ReadBatch
 
 AHEAD_BYTES_MAX: Final = 64 * 1024 * 1024
 """Maximum number of bytes that are read ahead and not returned, over all logs of a broker."""

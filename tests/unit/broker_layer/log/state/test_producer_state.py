@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.record_batch import BatchHeader, Producer, read_header
-from broker_layer.log import producer_state
-from broker_layer.log.producer_state import (
+from broker_layer.log.state import producer_state
+from broker_layer.log.state.producer_state import (
     RECENT_BATCHES_MAX,
     RUN_LENGTH_MAX,
     Accept,

@@ -10,7 +10,7 @@ Source: Kafka's retention.ms and retention.bytes; topics design, "The mapping" (
 
 from collections.abc import Sequence
 
-from broker_layer.log.log_config import LogConfig
+from broker_layer.log.settings.log_config import LogConfig
 from metadata.topics.partition import Segment
 
 

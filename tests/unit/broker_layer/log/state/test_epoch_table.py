@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker_layer.log import epoch_table
-from broker_layer.log.epoch_table import EpochTable
+from broker_layer.log.state import epoch_table
+from broker_layer.log.state.epoch_table import EpochTable
 from metadata.topics.partition import EpochStart
 
 

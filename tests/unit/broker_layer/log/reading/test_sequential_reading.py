@@ -15,9 +15,9 @@ from broker_layer.kafka.record_batch import (
     build_control_batch,
     read_header,
 )
-from broker_layer.log.log_reading import LogReading
-from broker_layer.log.offset_index import LedgerIndex
-from broker_layer.log.read_ahead import CURSORS_MAX, AheadMemory
+from broker_layer.log.reading.log_reading import LogReading
+from broker_layer.log.reading.read_ahead import CURSORS_MAX, AheadMemory
+from broker_layer.log.state.offset_index import LedgerIndex
 from broker_layer.log.topic_log import TopicLog
 from metadata.topics.partition import Segment
 from tests.support.broker_layer.log_setting import LogSetting, append, batch, small, values

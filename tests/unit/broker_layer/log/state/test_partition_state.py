@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.record_batch import ControlKind, Producer, build_control_batch, read_header
-from broker_layer.log import partition_state, transaction_index
-from broker_layer.log.epoch_table import EpochTable
-from broker_layer.log.partition_state import (
+from broker_layer.log.state import partition_state, transaction_index
+from broker_layer.log.state.epoch_table import EpochTable
+from broker_layer.log.state.partition_state import (
     STATE_ENTRY_BATCHES_MAX,
     STATE_ENTRY_BYTES_MAX,
     STATE_ENTRY_SHARE,
@@ -20,8 +20,8 @@ from broker_layer.log.partition_state import (
     PartitionState,
     StateEntryError,
 )
-from broker_layer.log.state_entry import EntryPlace, StateEntry
-from broker_layer.log.transaction_index import AbortedTransaction
+from broker_layer.log.state.state_entry import EntryPlace, StateEntry
+from broker_layer.log.state.transaction_index import AbortedTransaction
 from metadata.ids import EntryId, LedgerId
 from metadata.topics.partition import EpochStart
 from tests.support.broker_layer.written_log import LEDGER, NOW, WrittenLog, batch, replay

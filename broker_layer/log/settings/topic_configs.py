@@ -14,7 +14,7 @@ from typing import Final
 
 from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
-from broker_layer.log.topic_config_table import (
+from broker_layer.log.settings.topic_config_table import (
     DEFINITIONS,
     REPLICATION_FACTOR,
     ConfigDefinition,

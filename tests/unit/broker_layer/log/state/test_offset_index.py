@@ -5,7 +5,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker_layer.log.offset_index import POINT_BYTES_MIN, IndexPoint, LedgerIndex
+from broker_layer.log.state.offset_index import POINT_BYTES_MIN, IndexPoint, LedgerIndex
 from metadata.ids import EntryId, LedgerId
 
 LEDGER = LedgerId(3)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker_layer.log.transaction_index import AbortedTransaction, TransactionIndex
+from broker_layer.log.state.transaction_index import AbortedTransaction, TransactionIndex
 
 
 def test_without_transactions_high_watermark_is_stable() -> None:

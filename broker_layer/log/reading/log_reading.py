@@ -32,14 +32,14 @@ from broker_layer.kafka.record_batch import (
     read_header,
     read_last_offset,
 )
-from broker_layer.log.kept_batches import Answer, Batch, ReadBatch
+from broker_layer.log.appending.ledger_roller import LogRolling
 from broker_layer.log.ledger_chain import LedgerChain
-from broker_layer.log.ledger_roller import LogRolling
-from broker_layer.log.offset_index import LedgerIndex
-from broker_layer.log.partition_state import PartitionState
-from broker_layer.log.read_ahead import CURSORS_MAX, ReadAhead
-from broker_layer.log.segment_reading import SegmentReaders
-from broker_layer.log.state_entry import EntryPlace, StateEntry, is_state_entry
+from broker_layer.log.reading.kept_batches import Answer, Batch, ReadBatch
+from broker_layer.log.reading.read_ahead import CURSORS_MAX, ReadAhead
+from broker_layer.log.reading.segment_reading import SegmentReaders
+from broker_layer.log.state.offset_index import LedgerIndex
+from broker_layer.log.state.partition_state import PartitionState
+from broker_layer.log.state.state_entry import EntryPlace, StateEntry, is_state_entry
 from metadata.errors import MetadataError
 from metadata.ids import EntryId, LedgerId
 from metadata.topics.partition import Segment

@@ -49,9 +49,9 @@ from crc32c import crc32c
 from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.record_batch import NO_TIMESTAMP
-from broker_layer.log.epoch_table import EpochTable
-from broker_layer.log.offset_index import IndexPoint
-from broker_layer.log.producer_state import (
+from broker_layer.log.state.epoch_table import EpochTable
+from broker_layer.log.state.offset_index import IndexPoint
+from broker_layer.log.state.producer_state import (
     NO_COORDINATOR_EPOCH,
     PRODUCERS_MAX,
     RECENT_BATCHES_MAX,
@@ -60,7 +60,7 @@ from broker_layer.log.producer_state import (
     ProducerState,
     RecentBatch,
 )
-from broker_layer.log.transaction_index import TRANSACTIONS_MAX, AbortedTransaction
+from broker_layer.log.state.transaction_index import TRANSACTIONS_MAX, AbortedTransaction
 from metadata.ids import ENTRY_ID_MAX, LEDGER_ID_MAX, EntryId, LedgerId
 from metadata.msgpack_fields import FieldError, Packed, array_of, int_of
 from metadata.topics.partition import EpochStart

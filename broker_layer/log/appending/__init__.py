@@ -1,0 +1,1 @@
+"""Appends to a log: admission, commit, rolling to the next ledger, and retention."""

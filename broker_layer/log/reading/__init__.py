@@ -1,0 +1,1 @@
+"""Reads of a log: by offset and by time, with read-ahead for sequential readers."""

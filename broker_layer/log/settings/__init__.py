@@ -1,0 +1,1 @@
+"""Settings of topics, and the configuration of logs that they give."""

@@ -1,0 +1,1 @@
+"""State of a log at its leader, and the state entries that store it."""
