@@ -28,7 +28,7 @@ from broker_layer.kafka.record_batch import BatchHeader, Record, build_batch, pl
 from broker_layer.kafka.versions import ApiKey
 from broker_layer.log.appending.pending_batches import Appended
 from broker_layer.log.state.partition_state import ActiveProducer
-from broker_layer.server.broker_services import BrokerServices, Served
+from broker_layer.server.broker_services import BrokerServices, ServiceParts
 from broker_layer.server.config import BrokerLimits
 from broker_layer.server.connections.listeners import ListenerAddress
 from broker_layer.server.connections.server import BrokerServer
@@ -166,8 +166,8 @@ async def _serve() -> None:
     gc.set_threshold(COLLECT_AFTER_OBJECTS)
     loop = asyncio.get_running_loop()
     topics = DiscardingTopics()
-    served = Served(1, topics, topics, topics, {}, "PLAINTEXT")
-    services = BrokerServices(served, BrokerLimits(), ServerLog(loop.time), Random(1), loop.time)
+    parts = ServiceParts(1, topics, topics, topics, {}, "PLAINTEXT")
+    services = BrokerServices(parts, BrokerLimits(), ServerLog(loop.time), Random(1), loop.time)
     server = BrokerServer(services.context)
     (address,) = await server.start((ListenerAddress("PLAINTEXT", "127.0.0.1", 0),))
     print(address.port, flush=True)

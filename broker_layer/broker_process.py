@@ -28,7 +28,7 @@ from broker_layer.kafka.messages import warm_up
 from broker_layer.log.topic_log import TopicLog
 from broker_layer.options import BrokerOptions, listener_for_brokers
 from broker_layer.server.admin_http import BrokerAdmin
-from broker_layer.server.broker_services import BrokerServices, Served
+from broker_layer.server.broker_services import BrokerServices, ServiceParts
 from broker_layer.server.config import BrokerLimits
 from broker_layer.server.connections.listeners import ListenerAddress, advertise, parse_listeners
 from broker_layer.server.connections.server import BrokerServer
@@ -126,7 +126,7 @@ class BrokerProcess:
 
     def _make_services(self, cluster_id: str) -> BrokerServices:
         environment, view = self._environment, self._cluster.view
-        served = Served(
+        parts = ServiceParts(
             self._options.broker_id,
             self._leading.manager,
             view,
@@ -135,7 +135,7 @@ class BrokerProcess:
             self._peer_listener,
         )
         limits = limits_of(self._options)
-        return BrokerServices(served, limits, self._log, environment.rng, environment.now)
+        return BrokerServices(parts, limits, self._log, environment.rng, environment.now)
 
     async def _start_admin(
         self, services: BrokerServices, advertised: tuple[ListenerAddress, ...]

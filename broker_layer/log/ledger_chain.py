@@ -130,7 +130,7 @@ class LedgerChain:
         task.add_done_callback(note_end)
         return await asyncio.shield(task)
 
-    def is_unclean_asked(self, config: LogConfig) -> bool:
+    def is_unclean_requested(self, config: LogConfig) -> bool:
         """Return whether an operator requested an unclean leadership and none has begun since."""
         asked = config.unclean_since
         begun = self.record.epochs[-1].epoch if self.record.epochs else NO_EPOCH
@@ -147,13 +147,13 @@ class LedgerChain:
         last = self.record.last_segment
         if last is None:
             return None
-        client, is_asked = self.services.client, self.is_unclean_asked(config)
+        client, is_requested = self.services.client, self.is_unclean_requested(config)
         try:
             return await client.recover_ledger(last.ledger_id)
         except RecoveryUndecidedError:
-            if not (is_asked or config.unclean_recovery):
+            if not (is_requested or config.unclean_recovery):
                 raise
-        info = await client.recover_ledger_unclean(last.ledger_id, gives_up_all=is_asked)
+        info = await client.recover_ledger_unclean(last.ledger_id, gives_up_all=is_requested)
         if info.given_up:
             log.warning(
                 "ledger %s of %s-%s is abandoned from entry %s on: later entries are lost",

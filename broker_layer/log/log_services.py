@@ -29,7 +29,7 @@ created, because the metadata service or bookies do not answer; then appends are
 class TailOwner(Protocol):
     """An owner of recent batches."""
 
-    def forget_oldest(self) -> None:
+    def drop_oldest(self) -> None:
         """Drop the oldest one kept."""
         ...
 
@@ -52,7 +52,7 @@ class TailMemory:
         self._bytes += cost
         while self._bytes > self._bytes_max and len(self._owners) > 1:
             self._bytes -= self._costs.popleft()
-            self._owners.popleft().forget_oldest()
+            self._owners.popleft().drop_oldest()
 
     @property
     def kept_bytes(self) -> int:

@@ -70,12 +70,12 @@ async def rebuild(chain: LedgerChain, config: LogConfig) -> TakenOver:
 
     Raises TopicError, LedgerError or MetadataError if this is not possible now.
     """
-    is_asked = chain.is_unclean_asked(config)
+    is_requested = chain.is_unclean_requested(config)
     info = await chain.end_last(config)
     readers = SegmentReaders(chain.services.client)
     unread: list[LedgerId] = []
     try:
-        state = await _newest_state(chain, readers, info, unread if is_asked else None)
+        state = await _newest_state(chain, readers, info, unread if is_requested else None)
     except BatchError as error:
         text = f"an entry of the newest ledger is neither a batch nor a state entry: {error}"
         raise TopicError(ErrorCode.KAFKA_STORAGE_ERROR, text) from error

@@ -39,10 +39,10 @@ async def load_state(chain: LedgerChain, load: Callable[[bytes], None], config: 
     Returns False if a part of the state could not be read, and an operator allowed the loss. Raises
     TopicError, LedgerError or MetadataError if the state cannot be loaded now.
     """
-    is_asked = chain.is_unclean_asked(config)
+    is_requested = chain.is_unclean_requested(config)
     info = await chain.end_last(config)
     last = chain.record.last_segment
-    if is_asked or (last is not None and last.is_open):
+    if is_requested or (last is not None and last.is_open):
         last_id = -1 if info is None else info.last_entry_id
         assert last_id is not None, "it is closed"
         size = 0 if info is None else info.length or 0
@@ -56,7 +56,7 @@ async def load_state(chain: LedgerChain, load: Callable[[bytes], None], config: 
                 if await loading.load(segment):
                     break
             except TopicError as error:
-                if not is_asked or not is_unreadable(error):
+                if not is_requested or not is_unreadable(error):
                     raise
                 log.warning("a coordinator continues without a part of its state: %s", error.text)
                 is_whole = False

@@ -142,7 +142,7 @@ class StateLog:
             text = f"{WAITING_RECORDS_MAX} records wait to be stored; try again later"
             raise TopicError(ErrorCode.COORDINATOR_NOT_AVAILABLE, text)
         if self._is_overgrown and self._beginning is None:
-            self._go_over()
+            self._roll()
         if self._is_overgrown and self._beginning is None:
             text = f"the ledger has {self._written_bytes} B, which is its limit, and no next ledger"
             text += " can be created now"
@@ -165,7 +165,7 @@ class StateLog:
                     await self._change(transition, repeats=False)
                     self._writer = None
         left = [each for each in (self._beginning, self._preparing) if each is not None]
-        self._fail("the coordinator moved", is_told=False)
+        self._fail("the coordinator moved", notifies_owner=False)
         await asyncio.gather(*left, return_exceptions=True)
         await asyncio.gather(*self._aborting, return_exceptions=True)
         await self._chain.aclose()
@@ -177,7 +177,7 @@ class StateLog:
         if self._beginning is not None or self.failure is not None or not self._waiting:
             return
         if self._writer is None or self._written_bytes >= self._config.segment_bytes:
-            self._go_over()
+            self._roll()
         if self._writer is None or self._beginning is not None:
             return
         while self._waiting:
@@ -196,7 +196,7 @@ class StateLog:
             self._pending.append(record)
             stored.add_done_callback(self._on_stored)
 
-    def _go_over(self) -> None:
+    def _roll(self) -> None:
         """Begin the next ledger if it is created, or if there is none yet; otherwise create it."""
         loop = asyncio.get_running_loop()
         if self._next is not None and not self._next.is_usable:
@@ -344,7 +344,7 @@ class StateLog:
         work = _abort(writer) if is_listed else self._chain.abandon(writer)
         self._aborting.append(asyncio.get_running_loop().create_task(work))
 
-    def _fail(self, text: str, *, is_told: bool = True) -> None:
+    def _fail(self, text: str, *, notifies_owner: bool = True) -> None:
         """End the log: uncommitted records fail, and the owner takes the partition over again."""
         if self.failure is not None:
             return
@@ -365,7 +365,7 @@ class StateLog:
         if self._next is not None:
             self._end_later(self._next, is_listed=False)
         self._writer = self._next = None
-        if is_told:
+        if notifies_owner:
             self._on_failed()
 
 

@@ -18,7 +18,7 @@ from typing import Final, Self
 from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.record_batch import BatchHeader, read_header
-from broker_layer.log.appending.log_appender import LogWriting
+from broker_layer.log.appending.log_appender import LogAppender
 from broker_layer.log.appending.pending_batches import Appended
 from broker_layer.log.ledger_chain import LedgerChain
 from broker_layer.log.log_services import LogServices
@@ -67,9 +67,9 @@ class TopicLog:
         self.key = chain.key
         self._chain = chain
         name = f"{topic}-{chain.key.partition}"
-        self._writing = LogWriting(chain, name, config, begin, on_failed)
-        self._rolling = self._writing.rolling
-        self._reading = LogReading(chain, self._rolling, begin.state)
+        self._appender = LogAppender(chain, name, config, begin, on_failed)
+        self._roller = self._appender.roller
+        self._reading = LogReading(chain, self._roller, begin.state)
 
     @classmethod
     async def take_over(
@@ -93,7 +93,7 @@ class TopicLog:
         log = cls(chain, topic, config, begin, on_failed)
         if begin.last is None or begin.is_partial:
             # A new partition then has replicas to show; a partial state is stored in a new ledger.
-            log._rolling.want_ledger()
+            log._roller.want_ledger()
         return log
 
     # -- properties ------------------------------------------------------------------------------
@@ -111,27 +111,27 @@ class TopicLog:
     @property
     def log_end_offset(self) -> int:
         """The offset of the next record."""
-        return self._writing.log_end_offset
+        return self._appender.log_end_offset
 
     @property
     def high_watermark(self) -> int:
         """The offset below which every record is committed and may be read."""
-        return self._writing.high_watermark
+        return self._appender.high_watermark
 
     @property
     def last_stable_offset(self) -> int:
         """The offset below which every record is committed and its transaction, if any, decided."""
-        return self._writing.state.last_stable_offset(self._writing.high_watermark)
+        return self._appender.state.last_stable_offset(self._appender.high_watermark)
 
     @property
     def replicas(self) -> tuple[BookieId, ...]:
         """The bookies of the newest ledger."""
-        return self._rolling.replicas
+        return self._roller.replicas
 
     @property
     def in_sync(self) -> tuple[BookieId, ...]:
         """The replicas that store everything up to the high watermark, are live, and do not lag."""
-        return self._rolling.in_sync
+        return self._roller.in_sync
 
     @property
     def size_bytes(self) -> int:
@@ -140,7 +140,7 @@ class TopicLog:
         Ledgers listed outside of the record count as of the last `measure` or retention.
         """
         listed = sum(each.bytes or 0 for each in self._chain.record.segments)
-        return self._chain.older_bytes + listed + self._rolling.written_bytes
+        return self._chain.older_bytes + listed + self._roller.written_bytes
 
     async def measure(self) -> int:
         """Return the current `size_bytes`, including all older ledgers.
@@ -153,37 +153,37 @@ class TopicLog:
     @property
     def config(self) -> LogConfig:
         """The log's settings."""
-        return self._writing.config
+        return self._appender.config
 
     @property
     def failure(self) -> TopicError | None:
         """The failure that ended the log; None while it is usable."""
-        return self._writing.failure
+        return self._appender.failure
 
     def active_producers(self) -> list[ActiveProducer]:
         """Return the known producers."""
-        return self._writing.state.active_producers()
+        return self._appender.state.active_producers()
 
     def has_open_transaction(self, producer_id: int, producer_epoch: int) -> bool:
         """Return whether a producer's transaction is open in this partition."""
-        return self._writing.state.is_open(producer_id, producer_epoch)
+        return self._appender.state.is_open(producer_id, producer_epoch)
 
     def set_config(self, config: LogConfig) -> None:
         """Use other settings from now on; a change of replication applies to the next ledger."""
-        if config.quorum != self._writing.config.quorum:
-            self._rolling.ask()
-        self._writing.config = config
+        if config.quorum != self._appender.config.quorum:
+            self._roller.request_roll()
+        self._appender.config = config
 
     # -- appending -------------------------------------------------------------------------------
 
     @property
     def has_room(self) -> bool:
         """Whether a batch can be appended without waiting."""
-        return self._writing.has_room
+        return self._appender.has_room
 
     async def wait_for_room(self, size: int) -> None:
         """Wait until `size` more bytes can be admitted, or the log has failed."""
-        await self._writing.wait_for_room(size)
+        await self._appender.wait_for_room(size)
 
     def append(
         self,
@@ -204,8 +204,8 @@ class TopicLog:
         has room; the codes of KIP-98 for sequences and epochs; NOT_LEADER_OR_FOLLOWER if the
         outcome is unknown, or another broker leads.
         """
-        self._rolling.require_room()
-        return self._writing.append(
+        self._roller.require_room()
+        return self._appender.append(
             header, data, coordinator_epoch=coordinator_epoch, waits_for_one=waits_for_one
         )
 
@@ -214,7 +214,7 @@ class TopicLog:
 
         It is called after the high watermark or the log's start moved, and when the log ends.
         """
-        return self._writing.on_progress(callback)
+        return self._appender.on_progress(callback)
 
     # -- reading ---------------------------------------------------------------------------------
 
@@ -227,13 +227,13 @@ class TopicLog:
         They have at most `max_bytes` bytes, but with `at_least_one` the first is returned whatever
         its size. Raises TopicError OFFSET_OUT_OF_RANGE outside of log start to log end.
         """
-        writing = self._writing
-        writing.require_usable()
+        appender = self._appender
+        appender.require_usable()
         self._require_within(offset)
-        limit = self.last_stable_offset if read_committed else writing.high_watermark
+        limit = self.last_stable_offset if read_committed else appender.high_watermark
         batches: list[Batch] = []
         if offset < limit:
-            recent = writing.recent.read(offset, limit, max_bytes)
+            recent = appender.recent.read(offset, limit, max_bytes)
             if recent is None:
                 batches = await self._reading.read(
                     offset, limit, max_bytes, at_least_one=at_least_one
@@ -247,11 +247,11 @@ class TopicLog:
         aborted: list[tuple[int, int]] = []
         if batches and read_committed:
             end = read_header(batches[-1]).last_offset + 1
-            found = self._writing.state.aborted_in(offset, end, writing.high_watermark)
+            found = self._appender.state.aborted_in(offset, end, appender.high_watermark)
             aborted = [(each.producer_id, each.first_offset) for each in found]
         return ReadResult(
             batches,
-            writing.high_watermark,
+            appender.high_watermark,
             self.last_stable_offset,
             self.log_start_offset,
             aborted,
@@ -267,20 +267,20 @@ class TopicLog:
         self, timestamp_ms: int, *, read_committed: bool = False
     ) -> RecordPosition | None:
         """Return the first visible record with this time or a later one; None if there is none."""
-        self._writing.require_usable()
+        self._appender.require_usable()
         limit = self.last_stable_offset if read_committed else self.high_watermark
         return await self._reading.offset_for_timestamp(timestamp_ms, self.log_start_offset, limit)
 
     async def max_timestamp(self, *, read_committed: bool = False) -> RecordPosition | None:
         """Return the first visible record with the greatest time; None in an empty log."""
-        self._writing.require_usable()
+        self._appender.require_usable()
         limit = self.last_stable_offset if read_committed else self.high_watermark
         return await self._reading.max_timestamp(self.log_start_offset, limit)
 
     def end_offset_of_epoch(self, epoch: int) -> tuple[int, int]:
         """Return the largest epoch not above this one and its end offset; (-1, -1) if unknown."""
-        self._writing.require_usable()
-        return self._writing.state.epochs.end_of_epoch(epoch, self.high_watermark)
+        self._appender.require_usable()
+        return self._appender.state.epochs.end_of_epoch(epoch, self.high_watermark)
 
     # -- trimming --------------------------------------------------------------------------------
 
@@ -290,7 +290,7 @@ class TopicLog:
         Raises TopicError OFFSET_OUT_OF_RANGE beyond the high watermark, POLICY_VIOLATION for a
         topic that is only compacted, KAFKA_STORAGE_ERROR if the metadata service does not answer.
         """
-        self._writing.require_usable()
+        self._appender.require_usable()
         if not self.config.is_deletable:
             text = (
                 "records of this topic cannot be deleted: its cleanup.policy does not name delete"
@@ -301,7 +301,7 @@ class TopicLog:
             text = f"offset {offset} is out of range: the high watermark is {self.high_watermark}"
             raise TopicError(ErrorCode.OFFSET_OUT_OF_RANGE, text)
         try:
-            await self._rolling.begin_at(offset)
+            await self._roller.begin_at(offset)
         except MetadataError as error:
             text = f"the log's start cannot be stored now: {error}"
             raise TopicError(ErrorCode.KAFKA_STORAGE_ERROR, text) from error
@@ -309,8 +309,8 @@ class TopicLog:
 
     async def enforce_retention(self, now_ms: int) -> int:
         """Delete ledgers beyond the retention settings; return how many were deleted."""
-        self._writing.require_usable()
-        return await self._rolling.enforce_retention(now_ms)
+        self._appender.require_usable()
+        return await self._roller.enforce_retention(now_ms)
 
     # -- ending ----------------------------------------------------------------------------------
 
@@ -320,10 +320,10 @@ class TopicLog:
         The end of the ledger is listed. A second call, or a call after a failure, only releases
         resources.
         """
-        if self._writing.failure is None:
+        if self._appender.failure is None:
             with contextlib.suppress(TopicError, LedgerError, MetadataError, TimeoutError):
                 async with asyncio.timeout(2 * DRAIN_S):
-                    await self._rolling.end(DRAIN_S)
-        self._writing.fail("another broker will lead this partition", is_told=False)
-        await self._rolling.aclose()
+                    await self._roller.end(DRAIN_S)
+        self._appender.fail("another broker will lead this partition", notifies_owner=False)
+        await self._roller.aclose()
         await self._reading.aclose()

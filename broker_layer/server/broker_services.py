@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
+class ServiceParts:
     """The parts of a broker that the services of requests use."""
 
     broker_id: int
@@ -53,7 +53,7 @@ class BrokerServices:
 
     def __init__(
         self,
-        served: Served,
+        parts: ServiceParts,
         limits: BrokerLimits,
         log: ServerLog,
         rng: Random,
@@ -63,24 +63,24 @@ class BrokerServices:
         self._tasks = RequestTasks(self.counters, log)
         self._deadlines = Deadlines()
         self._room = ProduceRoom()
-        hints = LeaderHints(served.broker_id, served.names)
+        hints = LeaderHints(parts.broker_id, parts.names)
         tools = ServiceTools(limits, self.counters, self._tasks, self._deadlines, hints, now)
-        verification = ProduceVerification(served.logs, served.verifier)
-        produce = ProduceService(served.logs, verification, self._room, tools)
+        verification = ProduceVerification(parts.logs, parts.verifier)
+        produce = ProduceService(parts.logs, verification, self._room, tools)
         sessions = FetchSessions(
             limits.fetch_sessions_max, limits.fetch_session_partitions_max, rng
         )
         unreadable = UnreadableRecords(log)
-        reader = FetchReader(served.logs, served.names, unreadable)
+        reader = FetchReader(parts.logs, parts.names, unreadable)
         self._fetch = FetchService(reader, sessions, tools)
         raw_handlers: dict[int, RawHandler] = {
             ApiKey.PRODUCE: produce.serve,
             ApiKey.FETCH: self._fetch.serve,
         }
-        offsets = OffsetService(served.logs, unreadable)
-        handlers: dict[int, Handler] = {**served.handlers, **offsets.handlers()}
+        offsets = OffsetService(parts.logs, unreadable)
+        handlers: dict[int, Handler] = {**parts.handlers, **offsets.handlers()}
         dispatcher = Dispatcher(
-            raw_handlers, handlers, self._tasks, self.counters, served.peer_listener
+            raw_handlers, handlers, self._tasks, self.counters, parts.peer_listener
         )
         self.context = ServerContext(limits, self.counters, log, now, dispatcher.serve)
 

@@ -122,7 +122,7 @@ class WrittenTopic:
 
     async def wait_until_seen(self, partition: int) -> None:
         """Wait until readers see all that is confirmed: a LAC reaches bookies after its append."""
-        ledger = self.logs[partition]._rolling.ledger
+        ledger = self.logs[partition]._roller.ledger
         assert ledger is not None
         last = ledger.writer.last_confirmed
         async with self.client.open_ledger(ledger.writer.id) as reader:

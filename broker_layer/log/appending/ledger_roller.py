@@ -87,12 +87,12 @@ class RolledLog(Protocol):
         """End the log."""
         ...
 
-    def tell_progress(self) -> None:
+    def report_progress(self) -> None:
         """Report that the log's start moved."""
         ...
 
 
-class LogRolling:
+class LedgerRoller:
     """The ledgers that one log writes."""
 
     def __init__(self, owner: RolledLog, chain: LedgerChain, last: LedgerInfo | None) -> None:
@@ -105,7 +105,7 @@ class LogRolling:
         self._next: LedgerWriter | None = None
         self._next_config = owner.config
         """The settings with which `_next` was created."""
-        self._is_asked = False
+        self._is_requested = False
         self._opened_s = 0.0
         self._task: asyncio.Task[None] | None = None
         self._aborting: list[asyncio.Task[None]] = []
@@ -147,9 +147,9 @@ class LogRolling:
         if self.ledger is None:
             self._run(self._begin_first)
 
-    def ask(self) -> None:
+    def request_roll(self) -> None:
         """Request that the log rolls to another ledger soon."""
-        self._is_asked = self.ledger is not None
+        self._is_requested = self.ledger is not None
 
     def require_room(self) -> None:
         """Raise TopicError KAFKA_STORAGE_ERROR, which clients retry, if the ledger is too large.
@@ -159,7 +159,7 @@ class LogRolling:
         ledger = self.ledger
         if ledger is None or self._log.failure is not None or not self._is_overgrown(ledger):
             return
-        self.look()
+        self.roll_if_due()
         if self.ledger is ledger:
             text = f"ledger {ledger.writer.id} has {ledger.written_bytes} B, which is its limit"
             raise TopicError(
@@ -170,21 +170,21 @@ class LogRolling:
         bytes_max = self._log.config.segment_bytes + self._chain.services.growth_bytes_max
         return ledger.written_bytes >= bytes_max
 
-    def look(self) -> None:
+    def roll_if_due(self) -> None:
         """Create the next ledger, or roll to it, if it is due."""
         ledger, config = self.ledger, self._log.config
         if ledger is None or not ledger.record_bytes:
             return
         share = ledger.written_bytes / config.segment_bytes
-        if share < ROLL_EARLY_SHARE and not self._is_asked and not self._is_old():
+        if share < ROLL_EARLY_SHARE and not self._is_requested and not self._is_old():
             return
         if self._next is not None and not self._is_fit(self._next):
             self._abort(self._next)
             self._next = None
         if self._next is None:
             self._run(self._prepare)
-        elif share >= 1 or self._is_asked or self._is_old():
-            self._go_over(ledger, self._next)
+        elif share >= 1 or self._is_requested or self._is_old():
+            self._roll(ledger, self._next)
 
     def _is_fit(self, writer: LedgerWriter) -> bool:
         """Return whether a ledger that was created early can still be used."""
@@ -238,7 +238,7 @@ class LogRolling:
 
     def _begin(self, ledger: OpenLedger) -> None:
         self.ledger = ledger
-        self._is_asked = False
+        self._is_requested = False
         loop = asyncio.get_running_loop()
         jitter_ms = self._chain.services.rng.uniform(0, self._log.config.segment_jitter_ms)
         self._opened_s = loop.time() - jitter_ms / 1000
@@ -256,7 +256,7 @@ class LogRolling:
             log.info("no next ledger can be created yet, the current one grows: %s", error)
             await asyncio.sleep(RETRY_MAX_S)
 
-    def _go_over(self, old: OpenLedger, writer: LedgerWriter) -> None:
+    def _roll(self, old: OpenLedger, writer: LedgerWriter) -> None:
         if self._task is not None:
             return
         self._next, self._draining = None, old
@@ -327,7 +327,7 @@ class LogRolling:
         except TopicError as error:
             raise self._log.fail(error.text) from error
         self._log.state.drop_below(offset)
-        self._log.tell_progress()
+        self._log.report_progress()
 
     async def enforce_retention(self, now_ms: int) -> int:
         """Delete ledgers beyond the retention limits; return how many were deleted."""
@@ -336,8 +336,8 @@ class LogRolling:
         if ledger is not None and ledger.record_bytes:
             is_short = ledger.writer.quorum.ensemble_size < config.quorum.ensemble
             if is_short or is_aged(ledger.segment, ledger.max_timestamp_ms, config, now_ms):
-                self._is_asked = True
-            self.look()
+                self._is_requested = True
+            self.roll_if_due()
         segments = [self._measured(each) for each in await self._chain.segments()]
         start = self._chain.record.log_start_offset
         await self.begin_at(retained_from(segments, config, start, now_ms))

@@ -24,7 +24,7 @@ from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.errors import BatchError
 from broker_layer.kafka.record_batch import NO_TIMESTAMP, BatchHeader, check_keys, read_control
 from broker_layer.log.appending.batch_stamping import placed
-from broker_layer.log.appending.ledger_roller import LogRolling
+from broker_layer.log.appending.ledger_roller import LedgerRoller
 from broker_layer.log.appending.pending_batches import (
     Appended,
     DeferredBatch,
@@ -53,7 +53,7 @@ take about 0.1 s."""
 log = logging.getLogger(__name__)
 
 
-class LogWriting:
+class LogAppender:
     """The end of one log: admitted batches, committed batches, and callbacks of progress."""
 
     def __init__(
@@ -79,7 +79,7 @@ class LogWriting:
         self._waiters: deque[asyncio.Future[None]] = deque()
         self._callbacks: dict[int, Callback] = {}
         self._last_callback = 0
-        self.rolling = LogRolling(self, chain, begin.last)
+        self.roller = LedgerRoller(self, chain, begin.last)
 
     # -- appending -------------------------------------------------------------------------------
 
@@ -114,14 +114,14 @@ class LogWriting:
         NOT_LEADER_OR_FOLLOWER if the outcome is unknown, or another broker leads.
         """
         self.require_usable()
-        ledger = self.rolling.ledger
+        ledger = self.roller.ledger
         size = len(data)
         if coordinator_epoch is None:
             self._check_limits(header, data)
         if self._deferred or ledger is None or not ledger.writer.window.is_free(size):
             deferred = DeferredBatch(header, data, coordinator_epoch, waits_for_one=waits_for_one)
             self._deferred.append(deferred)
-            self.rolling.want_ledger()
+            self.roller.want_ledger()
             return deferred.answer
         committed = self._admit(ledger, header, data, coordinator_epoch)
         return self._early(ledger, committed) if waits_for_one else committed
@@ -185,7 +185,7 @@ class LogWriting:
         self._pending.add(PendingBatch(ledger, entry_id, base, end, size, time_ms, answer))
         if state.wants_state_entry:
             self.append_state(ledger)
-        self.rolling.look()
+        self.roller.roll_if_due()
         return answer
 
     def append_state(self, ledger: OpenLedger) -> None:
@@ -259,11 +259,11 @@ class LogWriting:
             if self._deferred:
                 self.admit_deferred()
             self._wake()
-            self.tell_progress()
+            self.report_progress()
 
     def admit_deferred(self) -> None:
         """Admit batches that waited for a ledger, or for room in one."""
-        ledger = self.rolling.ledger
+        ledger = self.roller.ledger
         while self._deferred and ledger is not None and self.failure is None:
             first = self._deferred[0]
             if not ledger.writer.window.is_free(len(first.data)):
@@ -277,7 +277,7 @@ class LogWriting:
                 first.fail(error)
             else:
                 follow(answer, first.answer)
-            ledger = self.rolling.ledger
+            ledger = self.roller.ledger
         self._wake()
 
     def refuse_deferred(self, error: TopicError) -> None:
@@ -300,7 +300,7 @@ class LogWriting:
 
         return cancel
 
-    def tell_progress(self) -> None:
+    def report_progress(self) -> None:
         """Call every registered callback."""
         for callback in list(self._callbacks.values()):
             callback()
@@ -318,15 +318,15 @@ class LogWriting:
         if self.failure is not None:
             raise self.failure
 
-    def fail(self, text: str, *, is_told: bool = True) -> TopicError:
+    def fail(self, text: str, *, notifies_owner: bool = True) -> TopicError:
         """End the log; the outcome of batches that were admitted and not committed is unknown."""
         if self.failure is None:
             log.info("log %s ends: %s", self._name, text)
             self.failure = deposed(text)
             self._pending.fail(self.failure)
             self.refuse_deferred(self.failure)
-            self.rolling.abandon()
-            self.tell_progress()
-            if is_told:
+            self.roller.abandon()
+            self.report_progress()
+            if notifies_owner:
                 self._on_failed()
         return self.failure

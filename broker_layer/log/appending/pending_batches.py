@@ -194,7 +194,7 @@ class RecentBatches:
         self._batches.append(batch)
         self._memory.keep(self, len(batch))
 
-    def forget_oldest(self) -> None:
+    def drop_oldest(self) -> None:
         """Drop the oldest one kept."""
         if self._first >= len(self._bases):
             return

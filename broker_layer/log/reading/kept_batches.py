@@ -27,8 +27,8 @@ class ReadBatch(NamedTuple):
 
 
 @dataclass(slots=True)
-class Answer:
-    """Result of one read: complete batches below `limit`, at most `bytes_max` bytes in total.
+class BatchSelection:
+    """Complete batches below `limit` for one read, at most `bytes_max` bytes in total.
 
     With `at_least_one`, the first batch is returned whatever its size.
     """
@@ -83,22 +83,22 @@ class KeptBatches:
         if piece:
             self.read_offset = piece[-1].last_offset + 1
 
-    def give(self, answer: Answer) -> None:
-        """Move batches into an answer while it has room for them."""
-        batches, limit, bytes_max = self._batches, answer.limit, answer.bytes_max
+    def move_into(self, selection: BatchSelection) -> None:
+        """Move batches into a selection while it has room for them."""
+        batches, limit, bytes_max = self._batches, selection.limit, selection.bytes_max
         while batches:
             batch = batches[0]
-            size = answer.size + len(batch.data)
-            is_first = answer.at_least_one and not answer.batches
+            size = selection.size + len(batch.data)
+            is_first = selection.at_least_one and not selection.batches
             if batch.last_offset >= limit or (size > bytes_max and not is_first):
-                answer.is_ended = True
+                selection.is_ended = True
                 return
             batches.popleft()
             self.size -= self._frees.popleft()
             self.next_offset = batch.last_offset + 1
-            answer.batches.append(batch.data)
-            answer.size = size
-            answer.newest = batch
+            selection.batches.append(batch.data)
+            selection.size = size
+            selection.newest = batch
 
     def clear(self) -> None:
         """Drop all batches."""

@@ -32,9 +32,9 @@ from broker_layer.kafka.record_batch import (
     read_header,
     read_last_offset,
 )
-from broker_layer.log.appending.ledger_roller import LogRolling
+from broker_layer.log.appending.ledger_roller import LedgerRoller
 from broker_layer.log.ledger_chain import LedgerChain
-from broker_layer.log.reading.kept_batches import Answer, Batch, ReadBatch
+from broker_layer.log.reading.kept_batches import Batch, BatchSelection, ReadBatch
 from broker_layer.log.reading.read_ahead import CURSORS_MAX, ReadAhead
 from broker_layer.log.reading.segment_reading import SegmentReaders
 from broker_layer.log.state.offset_index import LedgerIndex
@@ -68,9 +68,9 @@ class RecordPosition:
 class LogReading:
     """Reader of one log's ledgers."""
 
-    def __init__(self, chain: LedgerChain, rolling: LogRolling, state: PartitionState) -> None:
+    def __init__(self, chain: LedgerChain, roller: LedgerRoller, state: PartitionState) -> None:
         self._chain = chain
-        self._rolling = rolling
+        self._roller = roller
         self._state = state
         self._readers = SegmentReaders(chain.services.client)
         self._ahead = ReadAhead(self._read_piece, chain.services.ahead)
@@ -88,21 +88,25 @@ class LogReading:
         """
         ahead = self._ahead
         cursor = ahead.take(offset)
-        answer = Answer(limit, bytes_max, at_least_one)
+        selection = BatchSelection(limit, bytes_max, at_least_one)
         try:
-            cursor.kept.give(answer)
-            while answer.has_room and cursor.kept.read_offset < limit:
-                wanted = bytes_max - answer.size if answer.batches else max(bytes_max, SEARCH_BYTES)
+            cursor.kept.move_into(selection)
+            while selection.has_room and cursor.kept.read_offset < limit:
+                wanted = (
+                    bytes_max - selection.size
+                    if selection.batches
+                    else max(bytes_max, SEARCH_BYTES)
+                )
                 if not await ahead.add_piece(cursor, wanted):
                     break
-                cursor.kept.give(answer)
+                cursor.kept.move_into(selection)
         except BaseException:
             ahead.drop(cursor)
             raise
-        if answer.newest is not None:
-            self._note(answer.newest)
+        if selection.newest is not None:
+            self._note(selection.newest)
         ahead.keep(cursor, limit, bytes_max)
-        return answer.batches
+        return selection.batches
 
     async def offset_for_timestamp(
         self, timestamp_ms: int, start: int, limit: int
@@ -129,7 +133,7 @@ class LogReading:
         segments = [each for each in await self._segments() if not each.is_below(start)]
         known = [each.max_timestamp_ms for each in segments if each.max_timestamp_ms is not None]
         index = self._state.index
-        if index is not None and self._rolling.ledger is not None:
+        if index is not None and self._roller.ledger is not None:
             known.append(index.max_timestamp_ms)
         found = None
         if known:
@@ -228,7 +232,7 @@ class LogReading:
 
     async def _last_entry_of(self, segment: Segment) -> EntryId:
         """Return the last entry of a ledger that may be read."""
-        confirmed = self._rolling.confirmed_of(segment.ledger_id)
+        confirmed = self._roller.confirmed_of(segment.ledger_id)
         if confirmed is not None:
             return confirmed
         return await self._readers.last_entry_of(segment.ledger_id)

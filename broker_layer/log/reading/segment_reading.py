@@ -89,7 +89,7 @@ class SegmentReaders:
             raise TopicError(ErrorCode.KAFKA_STORAGE_ERROR, text)
         return last
 
-    async def forget(self, ledger_id: LedgerId) -> None:
+    async def close_reader(self, ledger_id: LedgerId) -> None:
         """Close the reader of a ledger."""
         self._entry_bytes.pop(ledger_id, None)
         reader = self._readers.pop(ledger_id, None)
@@ -100,7 +100,7 @@ class SegmentReaders:
         """Close all readers, including those that a read is about to open."""
         self._readers_max = 0
         for ledger_id in list(self._readers):
-            await self.forget(ledger_id)
+            await self.close_reader(ledger_id)
 
     def _count_for(self, ledger_id: LedgerId, size: int) -> int:
         """Return about how many entries have `size` bytes."""
@@ -132,7 +132,7 @@ class SegmentReaders:
         unused = [each for each in self._readers if each not in self._users]
         for ledger_id in unused[: max(0, len(self._readers) - self._readers_max)]:
             if ledger_id not in self._users:  # a read may have begun since
-                await self.forget(ledger_id)
+                await self.close_reader(ledger_id)
 
     async def _opened(self, ledger_id: LedgerId) -> LedgerReader:
         reader = self._readers.get(ledger_id)

@@ -90,14 +90,14 @@ class BrokerConnection(asyncio.BufferedProtocol):
         """See `asyncio.BufferedProtocol`."""
         self._transport = None
         self._context.connection_lost(self)
-        self._context.budget.forget(self.connection_id)
-        self._context.announced.forget(self.connection_id)
+        self._context.budget.cancel_wait(self.connection_id)
+        self._context.announced.cancel_wait(self.connection_id)
         exchanges, self._exchanges = self._exchanges, deque()
         for exchange in exchanges:
             exchange.lose()
         held, self._bytes = self._bytes, 0
         self._context.budget.give_back(held)
-        self._forget_announced()
+        self._release_announced()
 
     @override
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -115,7 +115,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
             for frame in frames:
                 self._begin(frame, now_s)
             if frames:
-                self._forget_announced()
+                self._release_announced()
         except FrameError as error:
             context.counters.bad_frames += 1
             self.drop("bad frame", str(error))
@@ -282,7 +282,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._announced_bytes = self._assembler.announced_bytes
         self._context.announced.take(self._announced_bytes)
 
-    def _forget_announced(self) -> None:
+    def _release_announced(self) -> None:
         held, self._announced_bytes = self._announced_bytes, 0
         if held:
             self._context.announced.give_back(held)

@@ -45,6 +45,6 @@ class MemoryBudget:
         """Call `go_on` once there is room; a holder that waits already is ignored."""
         self._waiting.setdefault(holder, go_on)
 
-    def forget(self, holder: int) -> None:
+    def cancel_wait(self, holder: int) -> None:
         """Remove a holder from the waiting ones."""
         self._waiting.pop(holder, None)

@@ -129,7 +129,7 @@ class FetchService:
                 await event.wait()
                 event.clear()
                 for each in reads:
-                    self._reader.look(each)
+                    self._reader.refresh(each)
                 total = await self._reader.read(reads, bounds)
                 if _is_enough(total, reads, bytes_min, bounds):
                     return

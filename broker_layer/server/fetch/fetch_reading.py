@@ -84,10 +84,10 @@ class FetchReader:
         if name is None:
             return PartitionRead(position, "", error=ErrorCode.UNKNOWN_TOPIC_ID)
         read = PartitionRead(position, name)
-        self.look(read)
+        self.refresh(read)
         return read
 
-    def look(self, read: PartitionRead) -> None:
+    def refresh(self, read: PartitionRead) -> None:
         """Update a partition's offsets, or the error why it cannot be read."""
         position = read.position
         try:
@@ -132,7 +132,7 @@ class FetchReader:
         self, read: PartitionRead, room: int, bounds: ReadBounds, *, at_least_one: bool
     ) -> None:
         log, position = read.log, read.position
-        assert log is not None, "`look` has found the log"
+        assert log is not None, "`refresh` has found the log"
         try:
             found = await log.read(
                 position.offset,

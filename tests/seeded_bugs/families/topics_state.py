@@ -39,8 +39,8 @@ BUGS = (
             Edit(
                 TOPIC_LOG,
                 "        limit = self.last_stable_offset if read_committed"
-                " else writing.high_watermark\n",
-                "        limit = writing.high_watermark\n",
+                " else appender.high_watermark\n",
+                "        limit = appender.high_watermark\n",
             ),
         ),
         (topics("coordinators"),),

@@ -14,7 +14,7 @@ from kafka.protocol.producer import ProduceRequest, ProduceResponse
 from broker_layer.kafka.messages import ApiMessage, decode_response, encode_request
 from broker_layer.kafka.record_batch import NO_PRODUCER, Producer, Record, build_batch
 from broker_layer.kafka.versions import ADVERTISED, ApiKey
-from broker_layer.server.broker_services import BrokerServices, Served
+from broker_layer.server.broker_services import BrokerServices, ServiceParts
 from broker_layer.server.config import BrokerLimits
 from broker_layer.server.connections.listeners import ListenerAddress
 from broker_layer.server.connections.server import BrokerServer
@@ -227,8 +227,8 @@ async def serving(
     """Serve topics on loopback."""
     loop = asyncio.get_running_loop()
     limits = limits or BrokerLimits(drain_timeout_s=1.0)
-    served = Served(1, topics, topics, topics, {}, "INNER")
-    services = BrokerServices(served, limits, ServerLog(loop.time), Random(5), loop.time)
+    parts = ServiceParts(1, topics, topics, topics, {}, "INNER")
+    services = BrokerServices(parts, limits, ServerLog(loop.time), Random(5), loop.time)
     server = BrokerServer(services.context)
     wanted = (ListenerAddress("INNER", "127.0.0.1", 0), ListenerAddress("OUTER", "127.0.0.1", 0))
     broker = ServedBroker(topics, services, server, await server.start(wanted))

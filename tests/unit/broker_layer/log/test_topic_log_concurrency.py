@@ -245,7 +245,7 @@ async def test_deletion_of_old_ledgers_does_not_block_roll(
     record, _ = await _record(setting)
     assert sorted([info.id async for info in client.list_ledgers()]) == [
         *[each.ledger_id for each in record.segments],
-        *([log._rolling._next.id] if log._rolling._next is not None else []),
+        *([log._roller._next.id] if log._roller._next is not None else []),
     ]
     assert log.failure is None
 
@@ -257,10 +257,10 @@ async def _record(setting: LogSetting):  # type: ignore[no-untyped-def]
 
 async def _prepared(log: TopicLog) -> LedgerWriter:
     """Write until the next ledger is created, and the current one is not full."""
-    while log._rolling._next is None:
+    while log._roller._next is None:
         await append(log, batch(b"x" * 30))
         await asyncio.sleep(0)
-    return log._rolling._next
+    return log._roller._next
 
 
 async def test_failed_next_ledger_is_not_used(
@@ -283,11 +283,11 @@ async def test_changed_replication_begins_with_next_ledger(setting: LogSetting) 
     log = await setting.take_over(1, small(segment_bytes=4_000))
     await _prepared(log)
     log.set_config(replace(log.config, quorum=Quorum(2, 2, 2)))
-    ledger_id = log._rolling.ledger.writer.id if log._rolling.ledger is not None else None
-    while log._rolling.ledger is not None and log._rolling.ledger.writer.id == ledger_id:
+    ledger_id = log._roller.ledger.writer.id if log._roller.ledger is not None else None
+    while log._roller.ledger is not None and log._roller.ledger.writer.id == ledger_id:
         await append(log, batch(b"x" * 30))
-    assert log._rolling.ledger is not None
-    assert log._rolling.ledger.writer.quorum.ensemble_size == 2
+    assert log._roller.ledger is not None
+    assert log._roller.ledger.writer.quorum.ensemble_size == 2
 
 
 async def test_producers_are_kept_when_only_empty_ledger_would_remain(

@@ -178,7 +178,7 @@ async def test_unclean_leadership_is_retried_until_it_begins(
     await append(log, batch(b"after"))
 
     await lose(setting, log)
-    log._writing.fail("as if its writer had ended")
+    log._appender.fail("as if its writer had ended")
     await until(lambda: "bookie-" in reason(broker))
     assert not broker.leads("a"), "what was asked for is done, and holds no more"
 
@@ -226,7 +226,7 @@ async def test_lost_closed_ledgers_are_skipped(
     await until(lambda: bool(log.replicas) and log.replicas != replicas)
     await append(log, batch(b"three"))
     assert await values(log, 2) == [(2, b"three")]
-    log._writing.fail("as if its writer had ended")
+    log._appender.fail("as if its writer had ended")
     again = await broker.log("a")
     assert await values(again, 2) == [(2, b"three")]
 

@@ -196,7 +196,7 @@ async def test_ledgers_in_chunks_count_for_size_and_retention(setting: LogSettin
     segments = await log._chain.segments()
     assert len(segments) > len(log._chain.record.segments)
     listed = sum(each.bytes or 0 for each in segments)
-    assert await log.measure() == log.size_bytes == listed + log._rolling.written_bytes
+    assert await log.measure() == log.size_bytes == listed + log._roller.written_bytes
     await log.aclose()
 
     after = await setting.take_over(2, config)
@@ -213,7 +213,7 @@ async def test_open_ledger_counts_for_retention(setting: LogSetting) -> None:
     log = await setting.take_over(1, config)
     while len(await log._chain.segments()) < 2:
         await append(log, batch(b"x" * 300))
-    while log._rolling.written_bytes < 1_000:
+    while log._roller.written_bytes < 1_000:
         await append(log, batch(b"x" * 300))
     log.set_config(replace(config, retention_bytes=1_000))
     assert await log.enforce_retention(setting.now_ms) == 1

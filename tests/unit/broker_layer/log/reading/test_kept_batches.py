@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker_layer.log.reading.kept_batches import Answer, KeptBatches, ReadBatch
+from broker_layer.log.reading.kept_batches import BatchSelection, KeptBatches, ReadBatch
 from metadata.ids import EntryId, LedgerId
 
 SIZES = st.lists(st.integers(1, 40), max_size=12)
@@ -23,10 +23,10 @@ def read_batches(*sizes: int, offset: int = 0) -> list[ReadBatch]:
 def given_by(
     kept: KeptBatches, limit: int, bytes_max: int, *, at_least_one: bool = True
 ) -> list[int]:
-    answer = Answer(limit, bytes_max, at_least_one)
-    kept.give(answer)
-    assert answer.size == sum(map(len, answer.batches))
-    return [len(each) for each in answer.batches]
+    selection = BatchSelection(limit, bytes_max, at_least_one)
+    kept.move_into(selection)
+    assert selection.size == sum(map(len, selection.batches))
+    return [len(each) for each in selection.batches]
 
 
 def test_fitting_batches_are_returned_and_others_kept() -> None:
@@ -87,12 +87,12 @@ def test_room_is_estimated_from_average_size() -> None:
     kept = KeptBatches(0)
     kept.put(0, read_batches(50, 50))
     for bytes_max, has_room in ((149, False), (150, True)):
-        answer = Answer(100, bytes_max, at_least_one=True, size=100, batches=[b"", b""])
-        assert answer.has_room is has_room
-    answer = Answer(2, 1, at_least_one=True)
-    assert answer.has_room
-    kept.give(answer)
-    assert not answer.has_room, "what comes next is beyond the limit"
+        selection = BatchSelection(100, bytes_max, at_least_one=True, size=100, batches=[b"", b""])
+        assert selection.has_room is has_room
+    selection = BatchSelection(2, 1, at_least_one=True)
+    assert selection.has_room
+    kept.move_into(selection)
+    assert not selection.has_room, "what comes next is beyond the limit"
 
 
 @given(SIZES, SIZES, st.lists(st.tuples(st.integers(0, 60), st.integers(1, 80)), max_size=20))
@@ -105,15 +105,15 @@ def test_batches_are_returned_once_in_order_within_limits(
         kept.put(kept.read_offset, piece)
     wanted = [*pieces[0], *pieces[1]]
     for limit, bytes_max in asked:
-        answer = Answer(limit, bytes_max, at_least_one=True)
-        kept.give(answer)
-        count = len(answer.batches)
-        assert [id(each) for each in answer.batches] == [id(b.data) for b in wanted[:count]]
+        selection = BatchSelection(limit, bytes_max, at_least_one=True)
+        kept.move_into(selection)
+        count = len(selection.batches)
+        assert [id(each) for each in selection.batches] == [id(b.data) for b in wanted[:count]]
         assert all(each.last_offset < limit for each in wanted[:count])
-        assert answer.size <= bytes_max or count == 1
+        assert selection.size <= bytes_max or count == 1
         wanted = wanted[count:]
         if wanted:
-            is_too_large = answer.size + len(wanted[0].data) > bytes_max
+            is_too_large = selection.size + len(wanted[0].data) > bytes_max
             assert wanted[0].last_offset >= limit or (is_too_large and count)
         held = {id(each.data.obj): len(each.data.obj) for each in wanted}  # type: ignore[arg-type]
         assert kept.size == sum(held.values())

@@ -8,7 +8,7 @@ import pytest
 from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.log.reading import read_ahead
-from broker_layer.log.reading.kept_batches import Answer, ReadBatch
+from broker_layer.log.reading.kept_batches import BatchSelection, ReadBatch
 from broker_layer.log.reading.read_ahead import (
     AHEAD_BYTES_MAX,
     BATCH_COST_BYTES,
@@ -68,19 +68,21 @@ class Reading:
     async def read(self, offset: int, *, limit: int = END, bytes_max: int = WANTED) -> int:
         """Read from an offset on; return the end offset of the result."""
         cursor = self.ahead.take(offset)
-        answer = Answer(limit, bytes_max, at_least_one=True)
+        selection = BatchSelection(limit, bytes_max, at_least_one=True)
         try:
-            cursor.kept.give(answer)
-            while answer.has_room and cursor.kept.read_offset < limit:
-                if not await self.ahead.add_piece(cursor, bytes_max - answer.size):
+            cursor.kept.move_into(selection)
+            while selection.has_room and cursor.kept.read_offset < limit:
+                if not await self.ahead.add_piece(cursor, bytes_max - selection.size):
                     break
-                cursor.kept.give(answer)
+                cursor.kept.move_into(selection)
         except BaseException:
             self.ahead.drop(cursor)
             raise
         self.ahead.keep(cursor, limit, bytes_max)
-        end = offset + len(answer.batches)
-        assert answer.newest is None or answer.newest.last_offset + 1 == end, "nothing is left out"
+        end = offset + len(selection.batches)
+        assert selection.newest is None or selection.newest.last_offset + 1 == end, (
+            "nothing is left out"
+        )
         return end
 
 

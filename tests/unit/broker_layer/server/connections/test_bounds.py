@@ -72,7 +72,7 @@ def test_memory_waiters_continue_in_order() -> None:
     budget.take(150)
     for holder in (1, 2, 3, 4):
         budget.wait(holder, lambda holder=holder: go_on(holder))  # type: ignore[misc]
-    budget.forget(2)
+    budget.cancel_wait(2)
     budget.give_back(30)
     assert went_on == []
     budget.give_back(90)
