@@ -46,7 +46,7 @@ def batch(*values: bytes, at_ms: int = 1_000, producer: Producer = NO_PRODUCER) 
 
 
 class LogSetting:
-    """Opens logs of one partition, each on a client of its own, as different brokers would."""
+    """Setting in which several brokers, each with a separate client, open one partition's log."""
 
     def __init__(self, cluster: TestCluster) -> None:
         self.cluster = cluster
@@ -92,7 +92,7 @@ def append(
 async def values(
     log: TopicLog, offset: int = 0, *, bytes_max: int = 1 << 20, committed: bool = False
 ) -> list[tuple[int, bytes]]:
-    """Read to the end; return (offset, value) of each record."""
+    """Read to the end of the log; return (offset, value) of each record."""
     found: list[tuple[int, bytes]] = []
     while True:
         result = await log.read(offset, bytes_max, read_committed=committed, at_least_one=True)

@@ -1,7 +1,7 @@
-"""Topics in memory, with the seams that the server sees: what a broker serves, without ledgers.
+"""Topics in memory, for tests of the server without ledgers.
 
 Leaves rolling, fencing and replication to the real log; batches commit in the next step of the
-loop, or when a test says so.
+event loop, or when a test requests it.
 """
 
 import asyncio
@@ -168,7 +168,7 @@ class MemoryLog:
 
 @dataclass(slots=True)
 class MemoryConfirmation:
-    """That a transaction was open."""
+    """Confirmation that a transaction was open."""
 
     is_void: bool = False
     is_released: bool = False
@@ -182,7 +182,7 @@ class MemoryConfirmation:
 
 @dataclass(slots=True)
 class MemoryTopics:
-    """The partitions that a broker leads, and what it knows of others."""
+    """The partitions that a broker leads, and the other brokers and topics that it knows."""
 
     logs: dict[tuple[str, int], MemoryLog] = field(default_factory=dict)
     ids: dict[bytes, str] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Makes messages of a schema with random contents, null where it may be."""
+"""Messages of a schema with random contents, and null where the schema allows it."""
 
 import random
 import uuid

@@ -1,4 +1,4 @@
-"""A broker's server over memory topics on loopback, and a client that speaks in frames."""
+"""A broker's server over topics in memory, on loopback, and a client that sends frames."""
 
 import asyncio
 import struct
@@ -29,7 +29,7 @@ Batches = Mapping[str, Mapping[int, bytes | None]]
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What is asked of one partition."""
+    """The part of a Fetch for one partition."""
 
     offset: int = 0
     bytes_max: int = 2**20
@@ -38,7 +38,7 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """What a Fetch asks for; topics by name or id."""
+    """Parameters of a Fetch; topics are given by name or id."""
 
     topics: Mapping[str | uuid.UUID, Mapping[int, Wanted]] = field(default_factory=dict)
     forgotten: Mapping[str, list[int]] = field(default_factory=dict)
@@ -58,7 +58,7 @@ def produce_body(
     timeout_ms: int = 10_000,
     transactional_id: str | None = None,
 ) -> bytes:
-    """Encode a Produce."""
+    """Encode a Produce request."""
     kind = ProduceRequest.TopicProduceData
     data = [
         kind(
@@ -77,7 +77,7 @@ def produce_body(
 
 
 def fetch_body(version: int, ask: Ask) -> bytes:
-    """Encode a Fetch."""
+    """Encode a Fetch request."""
     kind = FetchRequest.FetchTopic
     asked = []
     for name, partitions in ask.topics.items():
@@ -150,14 +150,14 @@ class Client:
         return self.correlation_id
 
     async def frame(self) -> tuple[int, bytes]:
-        """Return the next answer: correlation id, and what follows it."""
+        """Return the next answer: the correlation id, and the bytes after it."""
         async with asyncio.timeout(ANSWER_S):
             (size,) = struct.unpack(">i", await self.reader.readexactly(4))
             data = await self.reader.readexactly(size)
         return int.from_bytes(data[:4], "big"), data[4:]
 
     async def body(self) -> bytes:
-        """Return the body of the answer to the oldest request that has none."""
+        """Return the body of the answer to the oldest unanswered request."""
         api_key, version = self.sent.pop(0)
         _, data = await self.frame()
         has_tags = api_key != ApiKey.API_VERSIONS and ADVERTISED[api_key].is_flexible(version)
@@ -204,7 +204,7 @@ class Client:
 
 @dataclass(slots=True)
 class ServedBroker:
-    """A server and what is behind it."""
+    """A server, its services and its topics."""
 
     topics: MemoryTopics
     services: BrokerServices

@@ -1,4 +1,4 @@
-"""A partition's ledgers as lists of entries, written the way its leader writes them."""
+"""A partition's ledgers as lists of entries, written as its leader writes them."""
 
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.kafka.record_batch import (
@@ -21,7 +21,7 @@ LEDGER = LedgerId(7)
 
 
 class WrittenLog:
-    """Admits what it is given, as entries of the newest ledger."""
+    """Log that admits batches as entries of its newest ledger."""
 
     def __init__(self) -> None:
         self.state = PartitionState()
@@ -71,14 +71,14 @@ class WrittenLog:
         return self.append(marker, coordinator_epoch)
 
     def refusal(self, data: bytearray, coordinator_epoch: int | None = None) -> ErrorCode:
-        """Return why a batch is refused, which it must be."""
+        """Return the code with which a batch is refused; it must be refused."""
         verdict = self.state.check(read_header(data), coordinator_epoch)
         assert isinstance(verdict, Refused), verdict
         assert verdict.text
         return verdict.code
 
     def replayed(self, ledger_id: LedgerId, state_entry_id: int) -> PartitionState:
-        """Return what a new leader makes of a state entry and all that follows it."""
+        """Return the state of a new leader from a state entry and all entries after it."""
         entries = self.ledgers[ledger_id]
         data = entries[state_entry_id]
         state = PartitionState.from_state_entry(data, ledger_id, EntryId(state_entry_id))
@@ -91,7 +91,7 @@ class WrittenLog:
 
 
 def replay(state: PartitionState, entries: list[bytes], first_entry_id: int) -> list[BatchHeader]:
-    """Replay entries that follow each other; return the headers of the batches among them."""
+    """Replay consecutive entries; return the headers of the batches among them."""
     headers = [
         state.replay(EntryId(entry_id), data, NOW)
         for entry_id, data in enumerate(entries, first_entry_id)
@@ -108,7 +108,7 @@ def batch(
     is_transactional: bool = False,
     uses_append_time: bool = False,
 ) -> bytearray:
-    """Build a batch of records of one time."""
+    """Build a batch of records with the same time."""
     return build_batch(
         [Record(i, at_ms, None, b"x" * size) for i in range(count)],
         producer=producer,
