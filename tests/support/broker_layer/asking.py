@@ -1,4 +1,4 @@
-"""Asks a broker for the administration of topics, by bytes, as a client would."""
+"""Client of a broker's administration APIs, through encoded requests."""
 
 from random import Random
 from typing import TYPE_CHECKING, TypeVar
@@ -41,7 +41,7 @@ NO_ID = UUID(int=0)
 
 
 class Admin:
-    """Asks one broker, by bytes, as a client would."""
+    """Sends encoded requests to one broker, as a client does."""
 
     def __init__(self, broker: Broker, config: ControlConfig = CONFIG) -> None:
         self.broker = broker

@@ -1,4 +1,4 @@
-"""Drives one classic group by hand: a clock that stands, actions performed at once."""
+"""Driver of one classic group: the clock moves only on request, actions run at once."""
 
 from broker_layer.groups.classic.classic_group import ClassicGroup
 from broker_layer.groups.config import GroupsConfig
@@ -109,7 +109,7 @@ class Driver:
         return outcomes
 
     def advance(self, delay_ms: int) -> None:
-        """Let time pass, deadline by deadline."""
+        """Advance the clock, deadline by deadline."""
         until_ms = self.now_ms + delay_ms
         while (due_ms := self.group.next_deadline_ms()) <= until_ms:
             self.now_ms = max(self.now_ms, due_ms)
@@ -136,7 +136,7 @@ class Driver:
             self.perform(self.group.stored(self.unstored.pop(0), self.moment))
 
     def stable(self, count: int, **options: str) -> list[str]:
-        """Bring a group of so many members up; the first id is the leader's."""
+        """Create a stable group of some members; the first id is the leader's."""
         instances = options.get("instances", "")
         waiters = [
             self.join(instance=f"{instances}{number}" if instances else None)
@@ -148,7 +148,7 @@ class Driver:
         return members
 
     def sync_all(self, members: list[str]) -> None:
-        """Let the leader, and then the others, sync; each gets its own id as assignment."""
+        """Sync the leader, then the others; each gets its own id as assignment."""
         leader = self.group.roster.leader_id
         assert leader is not None
         instances = {m: self.group.roster.members[m].instance_id for m in members}

@@ -1,4 +1,4 @@
-"""Drives one KIP-848 group by hand, with members that behave as clients do."""
+"""Driver of one KIP-848 group, with members that behave as clients do."""
 
 from dataclasses import dataclass, field
 
@@ -19,7 +19,7 @@ REBALANCE_MS = 60_000
 
 @dataclass
 class Client:
-    """A member as it sees itself."""
+    """A member's own view of its state."""
 
     member_id: str
     instance_id: str | None = None
@@ -30,7 +30,7 @@ class Client:
     owned: Partitions = ()
     wanted: Partitions = ()
     is_lazy: bool = False
-    """Whether it gives nothing up."""
+    """Whether it never revokes partitions."""
     answers: list[HeartbeatResult] = field(default_factory=list)
 
 
@@ -47,7 +47,7 @@ class ConsumerDriver:
         self.now_ms = 1_000
 
     def _note_topics_changed(self) -> None:
-        self.group.note_topics_changed()  # of the group as it is then: tests load another
+        self.group.note_topics_changed()  # tests may replace the group
 
     def state(self) -> str:
         return self.group.state
@@ -58,7 +58,7 @@ class ConsumerDriver:
         return topic_id
 
     def send(self, client: Client, *, epoch: int | None = None) -> HeartbeatResult:
-        """Send one heartbeat as the client is, and take in the answer."""
+        """Send one heartbeat with the client's state, and apply the answer."""
         sent = client.epoch if epoch is None else epoch
         is_joining = sent == 0
         event = HeartbeatRequested(
@@ -85,11 +85,11 @@ class ConsumerDriver:
         return result
 
     def obey(self, client: Client) -> None:
-        """Let the client give up what it is not to own, and then take what it is to own."""
+        """Revoke what the client must not own; if there is nothing to revoke, own what it may."""
         if client.is_lazy:
             return
-        given_up = tuple(each for each in client.owned if each in client.wanted)
-        client.owned = given_up if given_up != client.owned else client.wanted
+        kept = tuple(each for each in client.owned if each in client.wanted)
+        client.owned = kept if kept != client.owned else client.wanted
 
     def change(self, client: Client, topics: tuple[str, ...]) -> HeartbeatResult:
         """Send a heartbeat with another subscription."""
@@ -114,7 +114,7 @@ class ConsumerDriver:
         return result
 
     def settle(self, *clients: Client, rounds: int = 12) -> None:
-        """Let all beat until nothing moves."""
+        """Send heartbeats of all members, and obey the answers, `rounds` times."""
         for _ in range(rounds):
             for client in clients:
                 self.send(client)

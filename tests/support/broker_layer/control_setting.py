@@ -1,4 +1,4 @@
-"""Brokers, as far as they control topics, over a metadata store and bookies in memory."""
+"""The control parts of brokers, with a metadata store and bookies in memory."""
 
 from dataclasses import dataclass, field
 from random import Random
@@ -128,13 +128,13 @@ class Broker:
         await until(lambda: self.view.is_complete)
 
     async def stop(self) -> None:
-        """Leave in order."""
+        """Leave the cluster in order."""
         await self.controller.aclose()
         await self.manager.aclose()
         await self._close_rest()
 
     async def kill(self) -> None:
-        """End the session, and close nothing in order."""
+        """End the session without closing anything in order."""
         await self.store.aclose()
         await self.client.aclose()
         for held in self.manager._all():
@@ -173,7 +173,7 @@ class Broker:
 
 
 class Setting:
-    """Some bookies, and brokers that come and go."""
+    """Some bookies, and brokers that join and leave."""
 
     def __init__(self) -> None:
         self.cluster = TestCluster()

@@ -1,4 +1,4 @@
-"""A coordinator over a log in memory, and calls of its handlers through the wire's bytes."""
+"""Group coordinator with a log in memory; its handlers are called through encoded requests."""
 
 import asyncio
 import contextlib
@@ -22,7 +22,7 @@ ResponseT = TypeVar("ResponseT")
 
 
 class MemoryTopics:
-    """Topics as a dict."""
+    """Topics in a dict."""
 
     def __init__(self, counts: dict[str, int]) -> None:
         self.counts = {CONSUMER_OFFSETS: 1, **counts}
@@ -60,7 +60,7 @@ class MemoryTopics:
 
 
 class MemoryLog:
-    """A log whose records outlive it; appends are durable when `release` lets them be."""
+    """A log whose records survive it; appends become durable at `release`."""
 
     def __init__(self, records: list[bytes]) -> None:
         self.records = records

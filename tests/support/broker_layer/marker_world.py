@@ -1,4 +1,4 @@
-"""What a marker sender talks to: leaders that change, and brokers that answer as they are told."""
+"""Environment of a marker sender: changing leaders, and brokers with scripted answers."""
 
 import asyncio
 from collections.abc import Awaitable, Sequence
@@ -17,15 +17,15 @@ Written = tuple[int, TopicPartition, Marker]
 
 
 class MarkerWorld:
-    """Leaders, and all markers that reached them, in order."""
+    """Leaders, and all markers that they received, in order."""
 
     def __init__(self) -> None:
         self.leaders: dict[TopicPartition, int | NoLeader] = {}
         self.codes: dict[TopicPartition, list[ErrorCode | None]] = {}
-        """What a partition answers first; None: the connection ends."""
+        """First answers of a partition; None ends the connection."""
         self.written: list[Written] = []
         self.requests: list[tuple[int, int]] = []
-        """Broker, and how many markers."""
+        """Broker and number of markers of each request."""
         self.answer_delay_s = 0.01
         self.config = TransactionConfig(markers_per_request_max=10)
         self.sender = MarkerSender(OWN_ID, self, self, _Remote(self), self.config, Random(3))

@@ -1,4 +1,4 @@
-"""A few brokers with the real transactions code, between model logs and a network that fails."""
+"""A few brokers with the real code of transactions, model logs, and a network that fails."""
 
 import asyncio
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ CONFIG = TransactionConfig(marker_timeout_s=3.0, verification_timeout_s=2.0)
 
 @dataclass
 class Faults:
-    """How often what goes wrong; all zero once the cluster heals."""
+    """Probabilities of faults; all zero once the cluster heals."""
 
     lost: float = 0.0
     late: float = 0.0
@@ -44,7 +44,7 @@ class Faults:
 
 
 class ProducerIdCounter:
-    """Producer ids in one process."""
+    """Source of producer ids in one process."""
 
     def __init__(self) -> None:
         self.last = 999
@@ -56,7 +56,7 @@ class ProducerIdCounter:
 
 
 class Cluster:
-    """All brokers, and what they agree on."""
+    """All brokers and their shared state."""
 
     def __init__(self, rng: Random, broker_count: int, delay_max_s: float) -> None:
         self.rng = rng
@@ -87,7 +87,7 @@ class Cluster:
         return NoLeader.NOT_NOW if leader < 0 else PeerAddress(leader, f"broker-{leader}", 1)
 
     async def move_state(self, number: int, *, is_graceful: bool) -> None:
-        """Let another broker coordinate; the old one may not hear of it for a while."""
+        """Move coordination to another broker; the old one may not notice it for a while."""
         old = self.state_leaders[number]
         choices = [each.number for each in self.brokers if each.number != old] or [old]
         leader = self.rng.choice(choices)
@@ -108,7 +108,7 @@ class Cluster:
 
 
 class ModelPeers(Peers):
-    """Calls between brokers: slow, lost, or acted upon long after their sender gave up."""
+    """Calls between brokers: slow, lost, or handled long after their sender stopped waiting."""
 
     def __init__(self, cluster: Cluster, process: str) -> None:
         super().__init__(process, cluster.rng)
@@ -153,7 +153,7 @@ class ModelPeers(Peers):
 
 
 class Broker:
-    """One broker, as `main` would put it together."""
+    """One broker, assembled as in `main`."""
 
     def __init__(self, cluster: Cluster, number: int) -> None:
         self.number = number
@@ -211,7 +211,7 @@ class Broker:
     async def serve(
         self, api_key: int, version: int, body: bytes, client_id: str, delay_s: float
     ) -> bytes:
-        """Answer a request's bytes as the dispatcher would."""
+        """Answer an encoded request as the dispatcher does."""
         await asyncio.sleep(delay_s)
         request = decode_request(ApiKey(api_key), version, body)
         context = RequestContext(api_key, version, client_id, "host", "BROKERS", 1)

@@ -1,4 +1,4 @@
-"""A partition's log without ledgers: what a leader appends counts once it is committed."""
+"""A partition's log without ledgers: appended batches take effect once they are committed."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ Tag = tuple[str, int, int]
 
 @dataclass(frozen=True)
 class Entry:
-    """A batch of a transaction, if it has a tag; else a marker."""
+    """A batch of a transaction if it has a tag, else a marker."""
 
     producer_id: int
     producer_epoch: int
@@ -25,7 +25,7 @@ class Entry:
 
 @dataclass
 class ProducerView:
-    """What a leader knows of one producer."""
+    """A leader's state of one producer."""
 
     epoch: int = -1
     coordinator_epoch: int = -1
@@ -33,7 +33,7 @@ class ProducerView:
 
 
 class ModelPartition:
-    """One partition, whoever leads it."""
+    """One partition with any leader."""
 
     def __init__(self, name: TopicPartition, leader: int, rng: Random, delay_max_s: float) -> None:
         self.name = name
@@ -45,7 +45,7 @@ class ModelPartition:
         self.log = ModelLog(self)
 
     def move(self, leader: int) -> None:
-        """Let another broker lead; what was not committed may be lost."""
+        """Move leadership to another broker; uncommitted batches may be lost."""
         self.log.fail()
         del self.entries[self.rng.randint(self.committed, len(self.entries)) :]
         self.committed = len(self.entries)
@@ -55,7 +55,7 @@ class ModelPartition:
 
 @dataclass
 class ModelLog:
-    """The partition in the hands of one leader."""
+    """The partition's log as opened by one leader."""
 
     partition: ModelPartition
     has_failed: bool = False

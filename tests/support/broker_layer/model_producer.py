@@ -1,4 +1,4 @@
-"""A producer that runs transactions one after the other and repeats what may be repeated."""
+"""A producer that runs transactions in sequence and retries where that is allowed."""
 
 import asyncio
 import contextlib
@@ -24,10 +24,10 @@ AGAIN = (
 
 @dataclass
 class Ledger:
-    """What all producers know of their transactions."""
+    """The producers' shared record of their transactions."""
 
     ended: dict[Tag, bool] = field(default_factory=dict)
-    """The decision, where it was heard."""
+    """The decision, if the producer received it."""
     asked_to_commit: dict[Tag, None] = field(default_factory=dict)
     stragglers: list[asyncio.Task[None]] = field(default_factory=list)
 
@@ -45,7 +45,7 @@ class ModelProducer:
         self.identity: ProducerIdentity | None = None
 
     async def run(self, transaction_count: int) -> None:
-        """Run transactions until done, or shut out."""
+        """Run transactions until all are done or the producer is fenced."""
         for number in range(transaction_count):
             try:
                 if self.identity is None:
@@ -95,7 +95,7 @@ class ModelProducer:
         await self._end(claim, tag, committed=committed)
 
     async def _give_up(self, claim: Claim, partition: TopicPartition, tag: Tag) -> None:
-        """Lose sight of a batch that is under way, abort, and go on as another incarnation."""
+        """Abandon a batch that is being sent, abort, and continue as another incarnation."""
         straggler = asyncio.ensure_future(self._straggle(claim, partition, tag))
         self.ledger.stragglers.append(straggler)
         self.identity = None

@@ -1,4 +1,4 @@
-"""A state partition's log without ledgers: what is durable outlives its holder."""
+"""A state partition's log without ledgers: durable records survive its holder."""
 
 import asyncio
 from collections import deque
@@ -10,7 +10,7 @@ from broker_layer.kafka.error_codes import ErrorCode
 
 
 class StoredState:
-    """The records of one state partition; at most one holder can add to them."""
+    """The records of one state partition; at most one holder can append to them."""
 
     def __init__(self, rng: Random, delay_max_s: float = 0.0) -> None:
         self.records: list[bytes] = []
@@ -28,7 +28,7 @@ class StoredState:
 
 
 class Opener:
-    """Takes the partition over under one epoch."""
+    """Takes the partition over in one epoch."""
 
     def __init__(self, stored: StoredState, epoch: int) -> None:
         self.stored = stored
@@ -56,7 +56,7 @@ class Opener:
 
 
 class HeldLog:
-    """The log in the hands of one holder."""
+    """The log as opened by one holder."""
 
     def __init__(self, stored: StoredState, epoch: int, on_failed: Callable[[], None]) -> None:
         self.leader_epoch = epoch
@@ -91,7 +91,7 @@ class HeldLog:
             self.release_one()
 
     def fence(self) -> None:
-        """Let another one take over: of what waits, some is durable, and its writer never hears."""
+        """Fence the holder: some waiting records become durable, but their futures fail."""
         if self._is_ended:
             return
         self._is_ended = True
