@@ -38,6 +38,7 @@ from broker_layer.control.control_config import ControlConfig
 from broker_layer.control.ledger_sweeping import LedgerSweeper
 from broker_layer.control.topic_erasing import TopicEraser
 from ledger_client import LedgerError
+from ledger_client.tasks import BackgroundTasks
 from metadata.backoff import Pauses
 from metadata.brokers.election import ControllerElection
 from metadata.errors import MetadataError
@@ -78,26 +79,23 @@ class Controller:
         self._incarnations: dict[int, bytes] = {}
         self._rebalance_due_s = 0.0
         self._cancels: list[Cancel] = []
-        self._tasks: list[asyncio.Task[None]] = []
+        self._tasks = BackgroundTasks()
         self.moves_stored = 0
         """Number of leaderships that this broker changed as the controller."""
 
     def start(self) -> None:
         """Begin to act whenever this broker is the controller."""
-        assert not self._tasks, "started once"
+        assert not self._cancels, "started once"
         self._cancels = [self._parts.view.on_event(self._on_event)]
-        loop = asyncio.get_running_loop()
-        works = (self._run(), self._erase(), self._sweep())
-        self._tasks = [loop.create_task(each) for each in works]
+        for work in (self._run(), self._erase(), self._sweep()):
+            self._tasks.start(work)
         self._act()
 
     async def aclose(self) -> None:
         """Stop acting; do not close the election."""
         for cancel in self._cancels:
             cancel()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.aclose()
 
     @property
     def is_active(self) -> bool:

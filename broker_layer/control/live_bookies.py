@@ -10,6 +10,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
+from ledger_client.tasks import BackgroundTasks
 from metadata.errors import MetadataError
 from metadata.registry.directory import BookieDirectory, DirectoryEvent
 from metadata.topics.replica_numbers import ReplicaNumbers
@@ -30,21 +31,19 @@ class LiveBookies:
         self._numbers = numbers
         self._wake = asyncio.Event()
         self._cancel: Cancel | None = None
-        self._task: asyncio.Task[None] | None = None
+        self._tasks = BackgroundTasks()
 
     def start(self) -> None:
         """Begin to read the numbers of bookies."""
         self._cancel = self._directory.on_event(self._on_event)
         self._wake.set()
-        self._task = asyncio.get_running_loop().create_task(self._learn())
+        self._tasks.start(self._learn())
 
     async def aclose(self) -> None:
         """Stop reading them."""
         if self._cancel is not None:
             self._cancel()
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await self._tasks.aclose()
 
     def count(self) -> int:
         """Return the number of bookies that are up."""

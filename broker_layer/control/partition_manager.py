@@ -33,6 +33,7 @@ from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
 from broker_layer.log.settings.log_config import log_config
 from broker_layer.log.topic_log import TopicLog
+from ledger_client.tasks import BackgroundTasks
 from metadata.backoff import Pauses
 from metadata.errors import MetadataError
 from metadata.topics.partition_store import PartitionKey
@@ -74,18 +75,18 @@ class PartitionManager:
         self._limits = self._new_limits()
         self._state_limits = self._new_limits()  # coordinators do not wait behind topics
         self._cancels: list[Cancel] = []
-        self._task: asyncio.Task[None] | None = None
+        self._tasks = BackgroundTasks()
 
     def start(self) -> None:
         """Begin to lead the partitions that the view assigns to this broker."""
-        assert self._task is None, "started once"
+        assert not self._cancels, "started once"
         self._cancels = [
             self._view.on_event(self._on_event),
             self._view.lease.on_lapse(self._on_lapse),
         ]
         for name in list(self._view.topics):
             self._sync(name)
-        self._task = asyncio.get_running_loop().create_task(self._get_epochs())
+        self._tasks.start(self._get_epochs())
 
     async def aclose(self) -> None:
         """Close all partitions in order."""
@@ -95,9 +96,7 @@ class PartitionManager:
         for held in everything:
             held.want(None)
         await asyncio.gather(*[held.finished() for held in everything])
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await self._tasks.aclose()
 
     # -- finding logs ----------------------------------------------------------------------------
 

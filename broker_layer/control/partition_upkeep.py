@@ -18,6 +18,7 @@ from broker_layer.control.partition_manager import PartitionManager
 from broker_layer.control.shown_replicas import offline_report
 from broker_layer.errors import TopicError
 from ledger_client import LedgerError
+from ledger_client.tasks import BackgroundTasks
 from metadata.errors import MetadataError
 from metadata.ids import BookieId
 from metadata.topics.in_sync_reports import InSync, InSyncReporter
@@ -39,15 +40,15 @@ class RetentionTimer:
         self._manager = manager
         self._interval_s = config.retention_interval_s
         self._wall_clock_ms = wall_clock_ms
-        self._task: asyncio.Task[None] | None = None
+        self._tasks = BackgroundTasks()
 
     def start(self) -> None:
         """Start the timer."""
-        self._task = asyncio.get_running_loop().create_task(self._run())
+        self._tasks.start(self._run())
 
     async def aclose(self) -> None:
         """Stop the timer."""
-        await _ended(self._task)
+        await self._tasks.aclose()
 
     async def enforce(self) -> None:
         """Enforce retention once on every log, in sequence."""
@@ -85,15 +86,15 @@ class ReplicaReports:
         self._numbers = numbers
         self._interval_s = config.report_interval_s
         self._reported: dict[PartitionKey, tuple[object, ...]] = {}
-        self._task: asyncio.Task[None] | None = None
+        self._tasks = BackgroundTasks()
 
     def start(self) -> None:
         """Start to report at intervals."""
-        self._task = asyncio.get_running_loop().create_task(self._run())
+        self._tasks.start(self._run())
 
     async def aclose(self) -> None:
         """Stop; the last reports stay stored."""
-        await _ended(self._task)
+        await self._tasks.aclose()
 
     async def report(self) -> None:
         """Report the changes since the last call. Raises MetadataError."""
@@ -132,9 +133,3 @@ class ReplicaReports:
             except MetadataError as error:
                 _log.debug("the replicas in sync are not reported yet: %s", error)
             await asyncio.sleep(self._interval_s)
-
-
-async def _ended(task: asyncio.Task[None] | None) -> None:
-    if task is not None:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)

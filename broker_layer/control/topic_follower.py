@@ -14,6 +14,7 @@ from random import Random
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
+from ledger_client.tasks import BackgroundTasks
 from metadata.backoff import Pauses
 from metadata.errors import (
     InvalidTopicNameError,
@@ -62,7 +63,7 @@ class TopicFollower:
         self._reread_count = 0
         self._wake = asyncio.Event()
         self._cancel_names: Cancel | None = None
-        self._task: asyncio.Task[None] | None = None
+        self._tasks = BackgroundTasks()
 
     @property
     def records(self) -> Mapping[str, TopicRecord]:
@@ -71,10 +72,10 @@ class TopicFollower:
 
     def start(self) -> None:
         """Begin to follow changes; continue while the store is unavailable."""
-        assert self._task is None, "started once"
+        assert self._cancel_names is None, "started once"
         self._cancel_names = self._topics.watch_names(self._mark_names)
         self._wake.set()
-        self._task = asyncio.get_running_loop().create_task(self._follow())
+        self._tasks.start(self._follow())
 
     def reread(self) -> int:
         """Read all records again; return the number that `on_settled` gets when that is done."""
@@ -96,9 +97,7 @@ class TopicFollower:
         for cancel in self._watches.values():
             cancel()
         self._watches.clear()
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await self._tasks.aclose()
 
     def _mark_names(self) -> None:
         self._names_due = True
