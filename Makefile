@@ -52,7 +52,7 @@ help:
 	@echo 'make model            every interleaving of a small scope: SCOPE=small, ci or full'
 	@echo 'make faults           real processes and files under faults: BUDGET=small or full'
 	@echo 'make fuzz             damaged bytes into every parser: FRAMES=1000000'
-	@echo 'make flood            strangers against one bookie: what a good client waits, before and meanwhile'
+	@echo 'make flood            bad clients against one bookie: latencies of a good client, before and during'
 	@echo 'make venv             what the others do first: Python, its packages and Java, in .venv'
 	@echo 'make clean            remove .venv and every cache'
 
@@ -167,7 +167,7 @@ faults: $(STAMP)
 fuzz: $(STAMP)
 	@$(BIN)/python -m tests.fuzz --frames $(FRAMES) --workers 2 $(if $(SEED),--seed $(SEED))
 
-# One good client's latencies without strangers, with CONNECTIONS of each kind for SECONDS, with all, and without again.
+# One good client's latencies without bad clients, with CONNECTIONS of each kind for SECONDS, with all, and without again.
 # Status 1 if one of its appends failed, an entry came back wrong, or memory grew beyond the limits. Latencies are only told.
 flood: $(STAMP)
 	@$(BIN)/python -m tests.fuzz.flood --connections $(CONNECTIONS) --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))

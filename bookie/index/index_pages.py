@@ -225,7 +225,7 @@ def put_runs(
         _put(transaction, ledger_id, run, previous)
         previous = run[0]
         if not is_tail:
-            _mend_successor(transaction, ledger_id, previous)
+            _link_successor(transaction, ledger_id, previous)
     return changes
 
 
@@ -370,7 +370,7 @@ def _clear(transaction: Transaction, ledger_id: int, run: Run, changes: dict[int
         start = last + 1
 
 
-def _mend_successor(transaction: Transaction, ledger_id: int, previous: int) -> None:
+def _link_successor(transaction: Transaction, ledger_id: int, previous: int) -> None:
     """Let the run behind `previous` name it."""
     pair = transaction.seek(RUN_KEY.pack(b"r", ledger_id, previous + 1))
     if pair is not None and _is_run_of(pair[0], ledger_id):

@@ -238,9 +238,9 @@ async def aborting(run: Run) -> None:
         await run.ask(name, ADD_PARTITIONS, version, one.partitions(topic))
         name = f"fence/offsets of the older {version}"
         await run.ask(name, ADD_OFFSETS, version, one.offsets_of(run.name("any")))
-    stranger = Transactional(run, one.name, newer.producer + 99, 0)
-    await run.ask("fence/end by another id", END, 3, stranger.end(committed=True))
-    await run.ask("fence/partitions by another id", ADD_PARTITIONS, 3, stranger.partitions(topic))
+    other_id = Transactional(run, one.name, newer.producer + 99, 0)
+    await run.ask("fence/end by another id", END, 3, other_id.end(committed=True))
+    await run.ask("fence/partitions by another id", ADD_PARTITIONS, 3, other_id.partitions(topic))
     unheard = Transactional(run, run.name("never-heard"), newer.producer, 0)
     await run.ask("fence/end of an unknown one", END, 3, unheard.end(committed=True))
     await run.ask("fence/partitions of an unknown", ADD_PARTITIONS, 3, unheard.partitions(topic))

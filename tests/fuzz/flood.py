@@ -1,9 +1,9 @@
-"""`python -m tests.fuzz.flood --connections 400 --seconds 10`: a real bookie, hundreds of strangers
+"""`python -m tests.fuzz.flood --connections 400 --seconds 10`: a real bookie, bad clients
 that never say hello, send a byte per second, announce huge frames or read no answers, of reads or
 of long polls, and one good client whose appends are timed with and without them.
 
 Prints one JSON object; its status is 1 if an append failed, an entry came back wrong, or the
-bookie's memory grew beyond what its limits say. Leaves the strangers to `tests.fuzz.flood_clients`.
+bookie's memory grew beyond what its limits say. Leaves the clients to `tests.fuzz.flood_clients`.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from typing import Final
 from ledger_client import LedgerClient, LedgerError, LedgerWriter, Quorum
 from quire.local.local_bookie import LocalBookie
 from quire.local_cluster import LocalCluster
-from tests.fuzz.flood_clients import CONNECTION_BYTES_MAX, ENTRIES, ENTRY_BYTES, Kind, Strangers
+from tests.fuzz.flood_clients import CONNECTION_BYTES_MAX, ENTRIES, ENTRY_BYTES, BadClients, Kind
 
 MIB: Final = 1024 * 1024
 ONE_BOOKIE: Final = Quorum(ensemble=1, write=1, ack=1)
@@ -35,9 +35,9 @@ CLIENT_ENTRY_BYTES: Final = 1024
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """What the good client saw, and what the bookie used, while some strangers were there."""
+    """What the good client saw, and what the bookie used, while some bad clients were there."""
 
-    strangers: str
+    bad_clients: str
     connections: int
     appends: int
     failures: int
@@ -61,7 +61,7 @@ class Flood:
     kinds: tuple[Kind, ...] = tuple(Kind)
     seed: int = 1
     is_short: bool = False
-    """Leaves out the phases in which strangers of one kind are alone."""
+    """Leaves out the phases in which bad clients of one kind are alone."""
 
 
 async def run_flood(flood: Flood) -> dict[str, object]:
@@ -70,15 +70,15 @@ async def run_flood(flood: Flood) -> dict[str, object]:
         bookie = cluster.bookies[0]
         host, port = bookie.address.rsplit(":", 1)
         rng = random.Random(flood.seed)
-        strangers = Strangers((host, int(port)), bookie.id, rng)
-        await strangers.store_entries()
+        bad_clients = BadClients((host, int(port)), bookie.id, rng)
+        await bad_clients.store_entries()
         base_bytes = _memory_bytes(bookie, "VmRSS") + ENTRIES * ENTRY_BYTES
         async with client.create_ledger(ONE_BOOKIE) as ledger:
             good = _GoodClient(ledger, rng)
             alone = [] if flood.is_short else [(kind,) for kind in flood.kinds]
             together = [flood.kinds] if len(flood.kinds) > len(alone) or len(alone) > 1 else []
             phases = [
-                await _run_phase(good, bookie, strangers, flood, kinds, base_bytes)
+                await _run_phase(good, bookie, bad_clients, flood, kinds, base_bytes)
                 for kinds in ((), *alone, *together, ())
             ]
         wrong = await good.count_wrong(client)
@@ -133,31 +133,31 @@ class _GoodClient:
 async def _run_phase(
     good: _GoodClient,
     bookie: LocalBookie,
-    strangers: Strangers,
+    bad_clients: BadClients,
     flood: Flood,
     kinds: Sequence[Kind],
     base_bytes: int,
 ) -> Phase:
     _forget_peak(bookie)
-    disconnected_before = strangers.disconnected
+    disconnected_before = bad_clients.disconnected
     each = flood.connections // max(1, len(kinds))
     for kind in kinds:
-        strangers.come(kind, each)
+        bad_clients.come(kind, each)
     if kinds:
         await good.append_for(SETTLE_S)
     latencies, failures = await good.append_for(flood.seconds)
     peak = _memory_bytes(bookie, "VmHWM")
-    await strangers.go()
+    await bad_clients.go()
     if kinds:
         await asyncio.sleep(SETTLE_S)
     after = _memory_bytes(bookie, "VmRSS")
     ordered = sorted(latencies) or [float("inf")]
     held = sum(each * CONNECTION_BYTES_MAX[kind] for kind in kinds)
     # What connections held and gave back may stay with the allocator, for those that come next.
-    strangers.most_held_bytes = max(strangers.most_held_bytes, held)
-    allowed = base_bytes + SLACK_BYTES + strangers.most_held_bytes
+    bad_clients.most_held_bytes = max(bad_clients.most_held_bytes, held)
+    allowed = base_bytes + SLACK_BYTES + bad_clients.most_held_bytes
     return Phase(
-        strangers="+".join(kinds) or "none",
+        bad_clients="+".join(kinds) or "none",
         connections=each * len(kinds),
         appends=len(latencies),
         failures=failures,
@@ -167,7 +167,7 @@ async def _run_phase(
         bookie_peak_mb=round(peak / MIB, 1),
         bookie_peak_mb_allowed=round(allowed / MIB, 1),
         bookie_mb_after=round(after / MIB, 1),
-        disconnected=strangers.disconnected - disconnected_before,
+        disconnected=bad_clients.disconnected - disconnected_before,
     )
 
 

@@ -1,8 +1,9 @@
-"""Strangers that keep a bookie busy by doing nothing: silent, slow, boastful, deaf connections.
+"""Clients that keep a bookie busy: silent, slow, announcing large frames, or never reading.
 
 Leaves the bookie, the good client beside them and the judgement to `tests.fuzz.flood`.
 
-Invariant: a stranger that is disconnected comes again, so that as many as were asked for are there.
+Invariant: a bad client that is disconnected comes again, so that the requested number is
+present.
 """
 
 import asyncio
@@ -45,8 +46,8 @@ ENTRIES: Final = 48
 ENTRY_BYTES: Final = 1024 * 1024
 DRIP_PERIOD_S: Final = 1.0
 COME_AGAIN_S: Final = 0.2
-READS_PER_DEAF: Final = 200
-POLLS_PER_DEAF: Final = 200
+READS_PER_CLIENT: Final = 200
+POLLS_PER_CLIENT: Final = 200
 POLL_WAIT_MS_MAX: Final = 5_000
 POLL_BYTES: Final = 4 * 1024
 """A timer, a watch and what they refer to."""
@@ -55,7 +56,7 @@ Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class Kind(StrEnum):
-    """What a stranger does."""
+    """What a bad client does."""
 
     SILENT = "silent"
     """Never says hello."""
@@ -63,13 +64,13 @@ class Kind(StrEnum):
     """Sends one byte per second: of a hello, or of a frame behind it."""
     ANNOUNCE = "announce"
     """Announces the largest frame, and sends little of it."""
-    DEAF = "deaf"
+    NO_READ = "no-read"
     """Asks for more and more, and reads no answer."""
     POLL = "poll"
     """Opens many long polls, moves the LAC, which wakes them, and reads no answer."""
 
 
-DEAF_BYTES_MAX: Final = (
+UNREAD_BYTES_MAX: Final = (
     2 * RECEIVE_BUFFER_BYTES
     + LIMITS.write_buffer_bytes_max
     + LIMITS.requests_running_bytes_max
@@ -79,13 +80,13 @@ CONNECTION_BYTES_MAX: Final = {
     Kind.SILENT: 2 * RECEIVE_BUFFER_BYTES,
     Kind.DRIP: 2 * RECEIVE_BUFFER_BYTES + FIRST_FRAME_BYTES_MAX,
     Kind.ANNOUNCE: 2 * RECEIVE_BUFFER_BYTES + 2 * BODY_BYTES_AT_FIRST,
-    Kind.DEAF: DEAF_BYTES_MAX,
-    Kind.POLL: DEAF_BYTES_MAX + POLLS_PER_DEAF * POLL_BYTES,
+    Kind.NO_READ: UNREAD_BYTES_MAX,
+    Kind.POLL: UNREAD_BYTES_MAX + POLLS_PER_CLIENT * POLL_BYTES,
 }
 """What one connection of a kind may hold of a bookie's memory, by the limits that name it."""
 
 
-class Strangers:
+class BadClients:
     """Many connections of one kind, until they are told to go."""
 
     def __init__(self, address: tuple[str, int], bookie_id: str, rng: random.Random) -> None:
@@ -99,7 +100,7 @@ class Strangers:
         self._tasks: list[asyncio.Task[None]] = []
 
     async def store_entries(self) -> None:
-        """Store what the deaf will ask for."""
+        """Store the entries that clients which never read request."""
         reader, writer = await self._greeted()
         for number in range(ENTRIES):
             payload = self._rng.randbytes(ENTRY_BYTES)
@@ -119,7 +120,7 @@ class Strangers:
             Kind.SILENT: self._be_silent,
             Kind.DRIP: self._drip,
             Kind.ANNOUNCE: self._announce,
-            Kind.DEAF: self._be_deaf,
+            Kind.NO_READ: self._read_nothing,
             Kind.POLL: self._poll,
         }[kind]
         self._tasks += [asyncio.create_task(self._go_on(act)) for _ in range(count)]
@@ -165,20 +166,24 @@ class Strangers:
         writer.write(frame_header(FrameKind.ADD, 1, FRAME_BYTES_MAX) + bytes(100))
         await _until_closed(reader, writer)
 
-    async def _be_deaf(self) -> None:
+    async def _read_nothing(self) -> None:
         request = ReadEntries(LEDGER, EntryId(0), EntryId(7), 2**32 - 1, fence=False)
-        await self._ask_deaf([request] * READS_PER_DEAF, lambda: request)
+        await self._ask_without_reading([request] * READS_PER_CLIENT, lambda: request)
 
     async def _poll(self) -> None:
         polls = [
             WaitLac(LEDGER, EntryId(known), self._rng.randrange(POLL_WAIT_MS_MAX), 2**32 - 1)
-            for known in self._rng.choices(range(-1, ENTRIES), k=POLLS_PER_DEAF)
+            for known in self._rng.choices(range(-1, ENTRIES), k=POLLS_PER_CLIENT)
         ]
         # The first that moves the LAC wakes the polls of all the others at once.
         last = range(ENTRIES)
-        await self._ask_deaf(polls, lambda: WriteLac(LEDGER, EntryId(self._rng.choice(last))))
+        await self._ask_without_reading(
+            polls, lambda: WriteLac(LEDGER, EntryId(self._rng.choice(last)))
+        )
 
-    async def _ask_deaf(self, requests: Sequence[Request], next_one: Callable[[], Request]) -> None:
+    async def _ask_without_reading(
+        self, requests: Sequence[Request], next_one: Callable[[], Request]
+    ) -> None:
         """Ask all, then one more now and then, and read no answer until disconnected."""
         _, writer = await self._greeted()
         writer.transport.pause_reading()  # type: ignore[attr-defined]
@@ -216,7 +221,7 @@ class Strangers:
         return reader, writer
 
     def _hello(self) -> Hello:
-        return Hello(self._bookie_id, 1, 1, 0, b"", "stranger")
+        return Hello(self._bookie_id, 1, 1, 0, b"", "bad client")
 
 
 def _frame(request_id: int, request: Request) -> bytes:

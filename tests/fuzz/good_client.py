@@ -1,6 +1,6 @@
-"""A client that does everything right while strangers do not, and checks that it is served.
+"""A client that does everything right while bad clients do not, and checks that it is served.
 
-Leaves the strangers to `tests.fuzz.server_episode`.
+Leaves the bad clients to `tests.fuzz.server_episode`.
 """
 
 import asyncio

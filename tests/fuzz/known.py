@@ -1,6 +1,6 @@
-"""Lists the kinds of findings that are known and not mended, so that others show.
+"""Lists the kinds of findings that are known and not fixed, so that new ones show.
 
-Leaves looking for them to the targets. An entry goes when what it names is mended.
+Leaves looking for them to the targets. An entry goes when what it names is fixed.
 """
 
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Fuzzes the server's end of connections: damaged streams of strangers beside one good client, on
+"""Fuzzes the server's end of connections: damaged streams of bad clients beside one good client, on
 the production connection, a real storage and the simulated disk.
 
 Leaves damage to `tests.fuzz.streams`, and real sockets to `tests.fuzz.flood`.
@@ -120,7 +120,7 @@ class ServerTarget:
 
 
 class _Episode:
-    """One bookie, one good client, and one stranger after the other, or some at a time."""
+    """One bookie, one good client, and one bad client after the other, or some at a time."""
 
     def __init__(self, rng: random.Random, tally: Tally, block: str, stream: bytes | None) -> None:
         self._rng = rng
@@ -147,7 +147,7 @@ class _Episode:
         while count > 0:
             together = min(count, 1 + int(rng.random() * 3))
             count -= together
-            await asyncio.gather(*[self._try(self._serve_stranger) for _ in range(together)])
+            await asyncio.gather(*[self._try(self._serve_bad_client) for _ in range(together)])
             await self._try(good.work)
         await self._try(good.leave)
         await self._try(self._check_nothing_left)
@@ -169,7 +169,7 @@ class _Episode:
         what, where = describe(error)
         self._tally.note(Finding(ServerTarget.name, what, self._block, stream.hex(), where))
 
-    async def _serve_stranger(self) -> None:
+    async def _serve_bad_client(self) -> None:
         stream = self._make_stream() if self._stream is None else self._stream
         frames = cut_stream(stream)
         self._tally.inputs += 1
@@ -237,7 +237,7 @@ class _Episode:
         rng = self._rng
         frames: list[RawFrame] = []
         if rng.random() < 0.9:
-            hello = Hello(BOOKIE if rng.random() < 0.95 else "", 1, 1, 0, b"", "stranger")
+            hello = Hello(BOOKIE if rng.random() < 0.95 else "", 1, 1, 0, b"", "bad client")
             frames.append(_request(1, hello))
         for ledger in range(1, LEDGERS + 1):
             key = bytes([ledger]) * 32

@@ -1,4 +1,4 @@
-"""A short flood of strangers against a real bookie: a good client is served, memory is bounded."""
+"""A short flood of bad clients against a real bookie: it serves a good client in bounded memory."""
 
 import pytest
 
@@ -11,7 +11,7 @@ SECONDS = 2.0
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 
 
-async def test_a_flood_of_strangers_harms_nobody() -> None:
+async def test_a_flood_of_bad_clients_harms_nobody() -> None:
     summary = await run_flood(Flood(CONNECTIONS, SECONDS, is_short=True))
     assert summary["entries_wrong"] == 0, summary
     assert summary["is_memory_bounded"], summary

@@ -33,7 +33,7 @@ class Simulation:
     theme_of: Callable[[int], str]
     run: RunTraced
     run_beyond_budget: RunTraced | None = None
-    """With more damage than can be borne, where there is such a mode."""
+    """Run with more damage than the system tolerates, if there is such a mode."""
 
 
 def run_command(simulation: Simulation, arguments: Sequence[str] | None = None) -> int:
@@ -108,7 +108,7 @@ def _parser(simulation: Simulation) -> argparse.ArgumentParser:
         parser.add_argument(
             "--beyond-budget",
             action="store_true",
-            help="damage more than can be borne: only honest unavailability is then allowed",
+            help="damage more than the system tolerates: it may then be unavailable, never wrong",
         )
     parser.add_argument("--stop-at-first", action="store_true", help="end at the first violation")
     parser.add_argument("--hashes", action="store_true", help="print the trace hash of each seed")

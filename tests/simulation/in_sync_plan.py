@@ -19,7 +19,7 @@ SHARE: Final = 0.4
 SIZES: Final = (2, 3, 3, 4)
 
 
-def losses_borne(quorum: Quorum) -> int:
+def losses_tolerated(quorum: Quorum) -> int:
     """Return how many bookies may lose what they hold before an acknowledged entry is lost."""
     return (quorum.min_in_sync if quorum.spec.is_in_sync else quorum.ack) - 1
 

@@ -163,7 +163,7 @@ def make_plan(seed: int, *, beyond_budget: bool = False) -> Plan:
         _quorums(fitting, rng), seed, theme, bookie_count, least=ack_min
     )
     duration_s = PATIENT_S if is_patient else rng.choice((20.0, 40.0, 80.0, 160.0, 300.0))
-    budget = min(in_sync_plan.losses_borne(each) for each in quorums)
+    budget = min(in_sync_plan.losses_tolerated(each) for each in quorums)
     faults = _faults(rng, theme, duration_s, beyond_budget=beyond_budget, budget=budget)
     later = _later_faults(random.Random(f"later faults {seed}"), theme, duration_s)
     may_damage = budget > 0 or beyond_budget

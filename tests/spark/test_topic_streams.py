@@ -125,8 +125,8 @@ def test_what_retention_took_ends_a_query_or_is_left_out(
     with contextlib.suppress(Exception):
         query.awaitTermination(120)
     assert "partition 0, offsets 10 to 49" in str(query.exception())
-    borne = stream(spark, cluster, topic.name, startingOffsets=start, failOnDataLoss="false")
-    finish(into_files(borne, tmp_path))
+    rest = stream(spark, cluster, topic.name, startingOffsets=start, failOnDataLoss="false")
+    finish(into_files(rest, tmp_path))
     assert rows(spark, tmp_path) == [(0, n) for n in range(50, 110)]
 
 

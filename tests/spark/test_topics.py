@@ -141,8 +141,8 @@ def test_what_retention_took_is_an_error_or_left_out(
     start = json.dumps({topic.name: {"0": 3}})
     with pytest.raises(AnalysisException, match="partition 0, offsets 3 to 6"):
         read(spark, cluster, topic.name, startingOffsets=start).collect()
-    borne = read(spark, cluster, topic.name, startingOffsets=start, failOnDataLoss="false")
-    assert offsets(borne.collect()) == list(range(7, end))
+    rest = read(spark, cluster, topic.name, startingOffsets=start, failOnDataLoss="false")
+    assert offsets(rest.collect()) == list(range(7, end))
     beyond = json.dumps({topic.name: {"0": end + 5}})
     with pytest.raises(AnalysisException, match=f"the log ends at {end} now"):
         read(spark, cluster, topic.name, endingOffsets=beyond).collect()
@@ -160,8 +160,8 @@ def test_a_ledger_that_is_gone(
     cluster.run(topic.client.delete_ledger(first.ledger_id))
     with pytest.raises(AnalysisException, match=f"ledger {first.ledger_id} was deleted"):
         read(spark, cluster, topic.name).collect()
-    borne = read(spark, cluster, topic.name, failOnDataLoss="false").collect()
-    assert offsets(borne) == list(range(first.end_offset, log.log_end_offset))
+    rest = read(spark, cluster, topic.name, failOnDataLoss="false").collect()
+    assert offsets(rest) == list(range(first.end_offset, log.log_end_offset))
 
 
 def test_topics_without_records_or_leaders_and_unknown_ones(

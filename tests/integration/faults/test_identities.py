@@ -64,9 +64,9 @@ async def test_swapped_directories_are_refused(cluster: LocalCluster, name: str)
     async with put_aside(one, name) as of_one, put_aside(other, name) as of_other:
         of_one.rename(other.data_dir / name)
         of_other.rename(one.data_dir / name)
-        for bookie, stranger in ((one, other), (other, one)):
+        for bookie, owner in ((one, other), (other, one)):
             said = await refusal(cluster, bookie)
-            assert stranger.id in said, "the message names whose directory it is"
+            assert owner.id in said, "the message names whose directory it is"
             assert bookie.id in said
         (one.data_dir / name).rename(of_other)
         (other.data_dir / name).rename(of_one)

@@ -125,9 +125,9 @@ async def test_directories_of_one_bookie_are_not_exchanged(machine: Machine) -> 
 async def test_another_cluster_is_refused(machine: Machine) -> None:
     platter = Platter()
     await machine.format(platter)
-    stranger = Machine()
+    other = Machine()
     with pytest.raises(CookieMissingError, match="does not know bookie"):
-        await stranger.start(platter)
+        await other.start(platter)
 
 
 async def test_a_damaged_cookie_is_refused(machine: Machine) -> None:

@@ -109,21 +109,23 @@ async def test_refusals_have_their_own_status(bookie: Running) -> None:
     damaged = batch_of(1, 1)
     damaged[-1] ^= 1
     assert await client.add(damaged) is Status.BAD_REQUEST
-    stranger = await bookie.client()
-    stranger.attach(1, bytes(32))
-    assert await stranger.add(batch_of(1, 1)) is Status.UNAUTHORIZED
-    assert (await stranger.ask_entries(_read(0, 0))).status is Status.UNAUTHORIZED
-    lac = await stranger.ask(ReadLac(ONE, fence=True))
+    intruder = await bookie.client()
+    intruder.attach(1, bytes(32))
+    assert await intruder.add(batch_of(1, 1)) is Status.UNAUTHORIZED
+    assert (await intruder.ask_entries(_read(0, 0))).status is Status.UNAUTHORIZED
+    lac = await intruder.ask(ReadLac(ONE, fence=True))
     assert isinstance(lac, LacReply)
     assert lac.status is Status.UNAUTHORIZED
-    assert await client.add(batch_of(1, 1)) is Status.OK, "a stranger's fence did nothing"
+    assert await client.add(batch_of(1, 1)) is Status.OK, (
+        "an unauthorized client's fence did nothing"
+    )
     missing = await client.ask_entries(ReadEntries(LedgerId(1), EntryId(9), EntryId(9), 9, False))
     assert missing.status is Status.NO_SUCH_ENTRY
     client.attach(3)
     unknown = ReadEntries(LedgerId(3), EntryId(0), EntryId(0), 9, fence=False)
     assert (await client.ask_entries(unknown)).status is Status.NO_SUCH_LEDGER
     await client.close()
-    await stranger.close()
+    await intruder.close()
 
 
 async def test_a_tailing_reader_gets_entries_with_the_lac(bookie: Running) -> None:
