@@ -98,7 +98,7 @@ def _linked(
     fail_on_data_loss: bool,  # noqa: FBT001 - as the option is called
 ) -> KnownLedger:
     """Return a ledger of a chain: of one that was closed when it was linked, the link tells all.
-    One that was deleted keeps its place, without entries, if that is to be borne.
+    If data loss is allowed, a deleted one keeps its place, without entries.
     """
     if ledger.last_entry_id is not None:
         return _closed(ledger.ledger_id, ledger.last_entry_id, ledger.length)

@@ -5,6 +5,7 @@ Invariants: pure; a finding starts with the line number it is about.
 """
 
 import ast
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -35,6 +36,20 @@ BANNED_WORDS = {
     "req": "request",
     "resp": "response",
 }
+
+# Archaic words, in any form, and what to write instead (docs/glossary.md has the terms to use).
+ARCHAIC_WORDS = {
+    "boastful": "that announces large frames",
+    "borne": "allowed, tolerated",
+    "mend": "fix (code), repair (data)",
+    "mended": "fixed, repaired",
+    "mending": "fixing, repairing",
+    "mends": "fixes, repairs",
+    "stranger": "another client, an unknown client",
+    "strangers": "other clients, unknown clients",
+    "whence": "from where",
+}
+_WORD = re.compile("[A-Za-z]+")
 
 # A method that reaches past the three doors, and where it belongs.
 SIDE_DOORS = {
@@ -94,6 +109,16 @@ def find_banned_words(source: Source) -> list[str]:
         for line, name in _defined_names(source.tree)
         for part in name.lower().split("_")
         if part in BANNED_WORDS
+    ]
+
+
+def find_archaic_words(text: str) -> list[str]:
+    """Report words that plain technical English does not use, in any text: parts of names too."""
+    return [
+        f"{number}: write {ARCHAIC_WORDS[word.lower()]}, not {word}"
+        for number, line in enumerate(text.splitlines(), 1)
+        for word in _WORD.findall(line)
+        if word.lower() in ARCHAIC_WORDS
     ]
 
 

@@ -65,6 +65,15 @@ def test_lets_pass(checker: Checker, text: str) -> None:
     assert checker(Source.of(text)) == []
 
 
+@pytest.mark.parametrize("text", ["# Mend it.", "def _mended(): ...", "Whence", "a `stranger`"])
+def test_archaic_words_are_reported(text: str) -> None:
+    assert checks.find_archaic_words(f"fine\n{text}\n")[0].startswith("2: write ")
+
+
+def test_other_words_are_not_archaic() -> None:
+    assert checks.find_archaic_words("recommend an amendment to the bookie, and mendacity") == []
+
+
 def test_imports_count_for_the_module_and_for_the_name() -> None:
     source = Source.of("import a.b\nfrom c.d import e\ndef f():\n  from g import h\n")
     assert checks.find_imports(source) == ["a.b", "c.d", "c.d.e", "g", "g.h"]

@@ -58,6 +58,9 @@ PURE_MODULES = (
 )
 PURITY_CONTRACT = "Pure modules see no clock, randomness, socket, file or thread"
 
+PROSE_SUFFIXES = (".py", ".md", ".txt", ".toml", "Makefile")
+WORD_LISTS = ("tests/tidy/checks.py", "tests/tidy/test_checks.py")
+
 # A place on one machine has no business here; joined so that this line does not match itself.
 MACHINE_PATHS = ("/" + "work/", "/" + "root/")
 
@@ -97,6 +100,16 @@ RULES = [
 @pytest.mark.parametrize(("checker", "modules"), RULES, ids=[rule[0].__name__ for rule in RULES])
 def test_modules_keep(checker: Callable[[Source], list[str]], modules: dict[str, Source]) -> None:
     findings = [f"{path}:{line}" for path, source in modules.items() for line in checker(source)]
+    assert not findings, "\n" + "\n".join(findings)
+
+
+def test_texts_are_in_plain_english() -> None:
+    findings = [
+        f"{path}:{line}"
+        for path in TRACKED
+        if path.endswith(PROSE_SUFFIXES) and path not in WORD_LISTS
+        for line in checks.find_archaic_words((ROOT / path).read_text())
+    ]
     assert not findings, "\n" + "\n".join(findings)
 
 
