@@ -5,6 +5,7 @@ Leaves starting and stopping them to `broker_process`, and sockets to `server`.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from random import Random
 from typing import Final
 
@@ -20,7 +21,6 @@ from broker_layer.control.partition_opening import CoordinatorPartitions, Partit
 from broker_layer.control.partition_upkeep import ReplicaReports, RetentionTimer
 from broker_layer.control.topic_changes import TopicChangeParts, TopicChanges
 from broker_layer.control.topic_erasing import TopicEraser
-from broker_layer.control.view_topics import ViewTopics
 from broker_layer.control.wanted_partitions import WantedPartitions
 from broker_layer.coordinator_partitions import CONSUMER_OFFSETS, TRANSACTION_STATE
 from broker_layer.groups import handlers as group_handlers
@@ -122,10 +122,9 @@ class CoordinatorParts:
     ) -> None:
         options, rng = environment.options, environment.rng
         config = TransactionConfig(timeout_ms_max=options.transaction_timeout_max_ms)
-        topics = ViewTopics(view)
-        self.groups = GroupCoordinator(
-            groups_config(options), topics, rng, environment.wall_clock_ms
-        )
+        group_partitions = partial(view.partition_count, CONSUMER_OFFSETS)
+        transaction_partitions = partial(view.partition_count, TRANSACTION_STATE)
+        self.groups = GroupCoordinator(groups_config(options), view, rng, environment.wall_clock_ms)
         guards = VerificationGuards()
         local = LocalMarkerWriter(log_of, self.groups, guards, environment.wall_clock_ms)
         leaders = ViewLeaders(view, peer_listener)
@@ -137,7 +136,7 @@ class CoordinatorParts:
         self.transactions = TransactionCoordinator(
             self.sender,
             NumberBlocks(environment.store, rng, PRODUCER_IDS),
-            topics.transaction_partition_count,
+            transaction_partitions,
             config,
             environment.wall_clock_ms,
         )
@@ -146,16 +145,14 @@ class CoordinatorParts:
             self.transactions,
             leaders,
             self.question_peers,
-            topics.transaction_partition_count,
+            transaction_partitions,
             guards,
             timeout_s=config.verification_timeout_s,
         )
         markers = MarkerHandler(local, config.marker_store_wait_s)
         self.handlers: dict[int, Handler] = {
             **group_handlers.handlers(self.groups, self.verifier),
-            **transaction_handlers.handlers(
-                self.transactions, leaders, markers, topics.group_partition_count
-            ),
+            **transaction_handlers.handlers(self.transactions, leaders, markers, group_partitions),
         }
         self._end_watch = view.on_event(lambda _: self.sender.retry_soon())
 

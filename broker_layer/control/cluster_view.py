@@ -11,7 +11,7 @@ Source: topics design, "The mapping".
 """
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from random import Random
 from types import MappingProxyType
@@ -135,6 +135,24 @@ class ClusterView:
         """Return the id of a topic that clients see."""
         record = self._topics.get(name)
         return None if record is None else record.topic_id
+
+    def topic_names(self) -> Iterable[str]:
+        """Return the names of the topics that clients see."""
+        return list(self._topics)
+
+    def partition_count(self, name: str) -> int:
+        """Return the number of a topic's partitions; 0 if there is no such topic."""
+        record = self._topics.get(name)
+        return 0 if record is None else len(record.partitions)
+
+    def on_topics_change(self, callback: Callable[[], None]) -> Cancel:
+        """Register a callback for topics that are created, removed or changed."""
+
+        def handle(event: ViewEvent) -> None:
+            if isinstance(event, TopicChanged):
+                callback()
+
+        return self.on_event(handle)
 
     def leader_of(self, topic: str, partition: int) -> tuple[int, int] | None:
         """Return a partition's leader (NO_LEADER for none) and leader epoch; None if there is no

@@ -52,7 +52,7 @@ class GroupCoordinator:
         self._upkeep: asyncio.Task[None] | None = None
         self._absent_before: dict[str, None] = {}
         """Topics with offsets that did not exist at the last `expire`."""
-        self._stop_following = topics.on_change(self._on_topics_changed)
+        self._stop_following = topics.on_topics_change(self._on_topics_changed)
 
     # ---- partitions ----------------------------------------------------------------------------
 

@@ -1,6 +1,6 @@
 """Interface of groups to the cluster's view of topics.
 
-Leaves updating that view to `broker_layer.control`.
+Leaves the view to `broker_layer.control.cluster_view`.
 """
 
 from collections.abc import Callable, Iterable
@@ -19,7 +19,7 @@ class GroupTopics(Protocol):
         """Return the 16 bytes of a topic's id; None if there is no such topic."""
         ...
 
-    def name_of(self, topic_id: bytes) -> str | None:
+    def topic_name_of(self, topic_id: bytes) -> str | None:
         """Return the name of a topic; None when no topic has this id."""
         ...
 
@@ -27,10 +27,10 @@ class GroupTopics(Protocol):
         """Return the number of a topic's partitions; 0 if there is no such topic."""
         ...
 
-    def names(self) -> Iterable[str]:
+    def topic_names(self) -> Iterable[str]:
         """Return the names of all topics, for regular expressions."""
         ...
 
-    def on_change(self, callback: Callable[[], None]) -> Callable[[], None]:
+    def on_topics_change(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Call back after topics were created, removed or changed; return what cancels that."""
         ...

@@ -203,7 +203,7 @@ class ConsumerGroupHandlers:
 
     def _assignment(self, partitions: Partitions) -> _Owned:
         named = [
-            (topic_id, self._coordinator.topics.name_of(topic_id), each)
+            (topic_id, self._coordinator.topics.topic_name_of(topic_id), each)
             for topic_id, each in by_topic(partitions).items()
         ]
         return _Owned(

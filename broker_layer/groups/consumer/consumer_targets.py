@@ -31,7 +31,7 @@ class Subscriptions:
         names: dict[str, None] = {}
         for member in members:
             if member.pattern and member.pattern not in patterns:
-                patterns[member.pattern] = matching_topics(member.pattern, topics.names())
+                patterns[member.pattern] = matching_topics(member.pattern, topics.topic_names())
             names.update(dict.fromkeys(member.topics))
             names.update(dict.fromkeys(patterns.get(member.pattern, ())))
         known: dict[str, tuple[bytes, int]] = {}

@@ -43,7 +43,7 @@ class ConsumerDriver:
         self.topics = MemoryTopics(counts or {"orders": 6, "other": 3})
         self.config = config or GroupsConfig()
         self.group = ConsumerGroup("g", self.config, self.topics)
-        self.topics.on_change(self._note_topics_changed)
+        self.topics.on_topics_change(self._note_topics_changed)
         self.now_ms = 1_000
 
     def _note_topics_changed(self) -> None:

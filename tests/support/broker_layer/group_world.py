@@ -33,16 +33,16 @@ class MemoryTopics:
     def topic_id_of(self, name: str) -> bytes | None:
         return self.ids.get(name)
 
-    def name_of(self, topic_id: bytes) -> str | None:
+    def topic_name_of(self, topic_id: bytes) -> str | None:
         return next((name for name, each in self.ids.items() if each == topic_id), None)
 
     def partition_count(self, name: str) -> int:
         return self.counts.get(name, 0)
 
-    def names(self) -> Iterable[str]:
+    def topic_names(self) -> Iterable[str]:
         return list(self.counts)
 
-    def on_change(self, callback: Callable[[], None]) -> Callable[[], None]:
+    def on_topics_change(self, callback: Callable[[], None]) -> Callable[[], None]:
         self.callbacks.append(callback)
         return lambda: self.callbacks.remove(callback)
 
