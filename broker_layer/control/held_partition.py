@@ -18,7 +18,6 @@ from enum import StrEnum
 from random import Random
 from typing import Final, Protocol
 
-from broker_layer.control.opening_partitions import OpeningPartitions
 from broker_layer.control.takeover_slots import TakeOverSlots
 from broker_layer.errors import TopicError
 from broker_layer.kafka.error_codes import ErrorCode
@@ -84,7 +83,6 @@ class TakeOverLimits:
     slots: TakeOverSlots
     pause_max_s: float
     rng: Random
-    opening: OpeningPartitions
 
 
 class HeldPartition:
@@ -104,6 +102,9 @@ class HeldPartition:
         self.key = key
         self.held: Held | None = None
         """The held object; None if there is none or it has failed."""
+        self.opening: asyncio.Event | None = None
+        """Set at the end of the attempt that runs or is about to start. None if there is none, also
+        while the partition waits after a failure."""
         self.wanted: int | None = None
         """The epoch in which this broker is to lead; None if it is not to lead."""
         self.spent = -1
@@ -129,7 +130,7 @@ class HeldPartition:
             return
         self.wanted = epoch
         if epoch is not None:
-            self._limits.opening.begin(self.topic, self.key.partition)
+            self._begin_opening()
         self._kick()
 
     def fail(self, reason: str) -> None:
@@ -158,7 +159,7 @@ class HeldPartition:
             ):
                 await self._give_up()
             elif wanted is None or self._opened is not None:
-                self._limits.opening.end(self.topic, self.key.partition)
+                self._end_opening()
                 return
             elif wanted <= self.spent:
                 if self._failed_soon:
@@ -251,11 +252,19 @@ class HeldPartition:
         is_same = stage is old.stage or (stage in TRIES and old.stage in TRIES)
         since_s = old.since_s if is_same else self._now()
         self.status = PartitionStatus(stage, epoch, since_s, reason)
-        opening = self._limits.opening
         if stage is Stage.TAKES_OVER:
-            opening.begin(self.topic, self.key.partition)
+            self._begin_opening()
         else:
-            opening.end(self.topic, self.key.partition)
+            self._end_opening()
+
+    def _begin_opening(self) -> None:
+        if self.opening is None:
+            self.opening = asyncio.Event()
+
+    def _end_opening(self) -> None:
+        event, self.opening = self.opening, None
+        if event is not None:
+            event.set()
 
     def _now(self) -> float:
         return asyncio.get_running_loop().time()

@@ -25,7 +25,6 @@ from broker_layer.control.held_partition import (
     Stage,
     TakeOverLimits,
 )
-from broker_layer.control.opening_partitions import OpeningPartitions
 from broker_layer.control.partition_opening import PartitionOpening
 from broker_layer.control.takeover_slots import TakeOverSlots
 from broker_layer.coordinator_partitions import INTERNAL_TOPICS
@@ -71,7 +70,6 @@ class PartitionManager:
         self._needs_epoch: dict[PartitionKey, HeldPartition] = {}
         self._epochs_wake = asyncio.Event()
         self._changed = asyncio.Event()
-        self._openings = OpeningPartitions()
         self._limits = self._new_limits()
         self._state_limits = self._new_limits()  # coordinators do not wait behind topics
         self._cancels: list[Cancel] = []
@@ -117,7 +115,8 @@ class PartitionManager:
         """Return the event that is set when the running takeover of a partition has ended; None if
         no takeover is running.
         """
-        return self._openings.find(topic, partition)
+        found = self._held.get(topic, _NONE).get(partition)
+        return None if found is None else found.opening
 
     def status_of(self, topic: str, partition: int) -> PartitionStatus | None:
         """Return the status of a partition that this broker is to lead; None for others."""
@@ -311,7 +310,7 @@ class PartitionManager:
     def _new_limits(self) -> TakeOverLimits:
         config = self._config
         slots = TakeOverSlots(config.take_overs_at_once, config.take_over_slot_s_max)
-        return TakeOverLimits(slots, config.take_over_pause_max_s, self._rng, self._openings)
+        return TakeOverLimits(slots, config.take_over_pause_max_s, self._rng)
 
 
 def _with_new_epochs(
