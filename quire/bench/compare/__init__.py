@@ -1,1 +1,1 @@
-"""Measures ways to replicate a ledger side by side, while things go wrong."""
+"""Side-by-side measurements of ways to replicate a ledger while faults strike."""

@@ -1,10 +1,10 @@
-"""Adds up what bookies wrote to their logs, across restarts.
+"""Sum of the bytes that bookies wrote to their logs, across restarts.
 
-Leaves counting to the bookies (their admin servers tell), and dividing by entries to
+Leaves counting to the bookies (their admin servers report it), and dividing by entries to
 `quire.bench.compare.measuring`.
 
-Invariant: the counters of a process that dies are those of its last reading, which is taken right
-before each kill.
+Invariant: the counters of a process that is killed are those of its last reading, which is taken
+right before each kill.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ class BookieMeters:
         self._is_first_reading = True
 
     async def read(self) -> None:
-        """Read every bookie that answers; keep the earlier figure of one that does not."""
+        """Read every bookie that responds; keep the earlier figure of one that does not."""
         running = [bookie for bookie in self._bookies if bookie.is_running]
         answers = await asyncio.gather(*(_log_bytes(bookie) for bookie in running))
         for bookie, written in zip(running, answers, strict=True):
@@ -40,7 +40,7 @@ class BookieMeters:
 
     @property
     def written_bytes(self) -> int:
-        """Bytes that went to their logs; a process started later counts from its start."""
+        """Bytes written to their logs; a process that was started later counts from its start."""
         return sum(last - self._first.get(pid, 0) for pid, last in self._last.items())
 
 

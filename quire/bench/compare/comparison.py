@@ -1,4 +1,4 @@
-"""Keeps the runs of one comparison together, in memory and as a directory of JSON files.
+"""The runs of one comparison, in memory and as a directory of JSON files.
 
 Leaves the JSON of one run to `quire.bench.compare.results`.
 
@@ -31,34 +31,36 @@ ParsedT = TypeVar("ParsedT")
 
 
 class ResultsError(Exception):
-    """A directory of results cannot be used; the text says which file, why, and what to do."""
+    """A directory of results cannot be used; the text gives the file, the reason and the next
+    step.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Runs, found by what they are of."""
+    """Runs by scenario, configuration and rate."""
 
     runs: tuple[RunResult | FailedRun, ...]
     machine: Mapping[str, str] = field(default_factory=dict)
-    """What it ran on."""
+    """Facts about the machine."""
 
     @property
     def configurations(self) -> list[str]:
-        """Names of those that were run, in the order of the catalogue."""
+        """Names of the configurations that were run, in the order of the catalogue."""
         return _in_order([run.cell.configuration for run in self.runs], configurations.BY_NAME)
 
     @property
     def scenarios(self) -> list[str]:
-        """The same of scenarios."""
+        """Names of the scenarios that were run, in the order of the catalogue."""
         return _in_order([run.cell.scenario for run in self.runs], scenarios.BY_NAME)
 
     @property
     def rates(self) -> list[float]:
-        """Appends per second that were tried, ascending."""
+        """Rates that were run, in appends per second, ascending."""
         return sorted(dict.fromkeys(run.cell.rate for run in self.runs))
 
     def of(self, scenario: str, configuration: str, rate: float) -> list[RunResult]:
-        """Return the repetitions that gave figures, in order."""
+        """Return the successful repetitions, in order."""
         return [
             run
             for run in self.runs
@@ -66,12 +68,12 @@ class Comparison:
         ]
 
     def at_lowest_rate(self, scenario: str, configuration: str) -> list[RunResult]:
-        """Return the repetitions at the lowest rate that a cell was run at."""
+        """Return the repetitions of a cell at the lowest rate that was run."""
         found = (self.of(scenario, configuration, rate) for rate in self.rates)
         return next((runs for runs in found if runs), [])
 
     def failures(self) -> list[FailedRun]:
-        """Return the runs that gave none."""
+        """Return the failed runs."""
         return [run for run in self.runs if isinstance(run, FailedRun)]
 
 
@@ -82,20 +84,20 @@ def write_run(directory: Path, run: RunResult | FailedRun) -> Path:
     name = f"{cell.scenario}--{cell.configuration}--{cell.rate:g}--{cell.repetition}.json"
     values = failure_to_json(run) if isinstance(run, FailedRun) else to_json(run)
     path = directory / name
-    with path.open("x") as file:  # nothing is replaced
+    with path.open("x") as file:  # never replaces a file
         file.write(json.dumps(values) + "\n")
     return path
 
 
 def write_machine(directory: Path, facts: Mapping[str, str]) -> None:
-    """Write what the runs of a directory ran on."""
+    """Write the facts about the machine that a directory's runs used."""
     directory.mkdir(parents=True, exist_ok=True)
     (directory / MACHINE_NAME).write_text(json.dumps(dict(facts), indent=1) + "\n")
 
 
 def read_comparison(directory: Path) -> Comparison:
-    """Read everything that was written to a directory. Raises ResultsError, with the file's name,
-    for what is no result.
+    """Read all results of a directory. Raises ResultsError, with the file's name, for a file that
+    is not a result.
     """
     runs = [_read(path, of_json) for path in sorted(directory.glob("*--*--*--*.json"))]
     machine = directory / MACHINE_NAME
@@ -105,8 +107,8 @@ def read_comparison(directory: Path) -> Comparison:
 
 @contextmanager
 def locked(directory: Path) -> Iterator[None]:
-    """Keep a directory to this process. Raises ResultsError when another adds runs to it, or when
-    it cannot be written.
+    """Lock a directory for this process. Raises ResultsError when another process adds runs to it,
+    or when it cannot be written.
     """
     try:
         directory.mkdir(parents=True, exist_ok=True)
@@ -122,9 +124,10 @@ def locked(directory: Path) -> Iterator[None]:
 
 
 def next_repetition(directory: Path, *, entry_bytes: int, scale: float) -> int:
-    """Return the first number that no run in a directory has: runs are added, none replaced.
+    """Return the first repetition number that no run in a directory has, because runs are never
+    replaced.
 
-    Raises ResultsError for a directory of runs that cannot be compared with those to come.
+    Raises ResultsError if the directory's runs cannot be compared with the new ones.
     """
     runs = read_comparison(directory).runs
     for run in runs:
@@ -134,7 +137,7 @@ def next_repetition(directory: Path, *, entry_bytes: int, scale: float) -> int:
         if run.entry_bytes != entry_bytes or abs(run.seconds - seconds) > SAME_S:
             raise ResultsError(
                 f"{directory} has runs of {run.seconds:g} s with entries of {run.entry_bytes} "
-                f"bytes; these would be of {seconds:g} s and {entry_bytes}: take another directory"
+                f"bytes; the new ones have {seconds:g} s and {entry_bytes}: use another directory"
             )
     return 1 + max((run.cell.repetition for run in runs), default=-1)
 
@@ -144,7 +147,7 @@ def _read(path: Path, parse: Callable[[Any], ParsedT]) -> ParsedT:
         return parse(json.loads(path.read_text()))
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise ResultsError(
-            f"{path} is no result of `quire bench compare` ({type(error).__name__}: {error}): "
+            f"{path} is not a result of `quire bench compare` ({type(error).__name__}: {error}): "
             "move it away"
         ) from error
 

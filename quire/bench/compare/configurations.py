@@ -1,8 +1,8 @@
-"""Names the ways to replicate that are compared: each is one value.
+"""Catalogue of the compared ways to replicate: each is one value.
 
 Leaves running them to `quire.bench.compare.runner`.
 
-Invariant: what two configurations do not name is the same for both: the client's defaults.
+Invariant: a setting that a configuration does not name has the client's default.
 
 Source: issue 5, points 1-3; protocol sections 5 and 11.
 """
@@ -13,15 +13,15 @@ from typing import Final
 from ledger_client import ClientConfig, Quorum
 
 IN_SYNC_LAG_S: Final = 1.0
-"""How far a member may lag in time. Kafka's default, 30 s, is longer than a run."""
+"""Maximum lag of a member in time. Kafka's default, 30 s, is longer than a run."""
 IN_SYNC_LAG_MESSAGES: Final = 4_000
-"""How far a member may lag in messages: Kafka's default of `replica.lag.max.messages`, while there
-was one."""
+"""Maximum lag of a member in messages: the last default of Kafka's former
+`replica.lag.max.messages`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """One way to replicate: the quorum, and how its clients behave."""
+    """One way to replicate: the quorum, and the settings of its clients."""
 
     name: str
     says: str
@@ -70,12 +70,12 @@ CONFIGURATIONS: Final = (
     ),
     Configuration(
         name="in-sync-3-min-1",
-        says="the same, and one in sync is enough: what is acknowledged may have one copy",
+        says="the same, but one in sync is enough: an acknowledged entry may have one copy",
         quorum=Quorum.in_sync(3, 1, replica_lag_time_max=IN_SYNC_LAG_S),
     ),
     Configuration(
         name="in-sync-3-messages",
-        says=f"as in-sync-3, and lag at most {IN_SYNC_LAG_MESSAGES:,} entries, as Kafka once did",
+        says=f"as in-sync-3, and lag at most {IN_SYNC_LAG_MESSAGES:,} entries, as in old Kafka",
         quorum=Quorum.in_sync(3, 2, replica_lag_time_max=IN_SYNC_LAG_S),
         config=ClientConfig(replica_lag_messages_max=IN_SYNC_LAG_MESSAGES),
     ),

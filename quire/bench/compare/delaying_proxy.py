@@ -1,9 +1,9 @@
-"""Stands between a client and one bookie, and holds every byte for a while, each way.
+"""Proxy between a client and one bookie that delays every byte in both directions.
 
-Leaves whom it delays, and when, to `quire.bench.compare.injection`.
+Leaves which bookie is delayed, and when, to `quire.bench.compare.injection`.
 
-Invariants: bytes pass in order and unchanged; a delay adds to the time of each, and takes nothing
-from the throughput (what is held is bounded by HELD_CHUNKS_MAX reads of one direction).
+Invariants: bytes pass in order and unchanged; a delay does not reduce the throughput; at most
+HELD_CHUNKS_MAX reads of one direction are held.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ class DelayingProxy:
 
     @property
     def address(self) -> str:
-        """Where it listens."""
+        """Address that the proxy listens on."""
         assert self._server is not None, "it was started"
         return f"{HOST}:{self._server.sockets[0].getsockname()[1]}"
 
@@ -41,7 +41,7 @@ class DelayingProxy:
         return self
 
     async def aclose(self) -> None:
-        """Stop listening, and end every connection."""
+        """Stop listening, and close every connection."""
         assert self._server is not None, "it was started"
         self._server.close()
         for link in self._links:
@@ -64,7 +64,7 @@ class DelayingProxy:
                     group.create_task(self._read(source, held))
                     group.create_task(_write(held, sink))
         except* OSError:
-            pass  # one end is gone: so is the other now
+            pass  # one end closed: close the other too
         finally:
             writer.close()
             far_writer.close()

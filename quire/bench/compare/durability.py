@@ -1,9 +1,9 @@
-"""Tells how safe what was acknowledged is: by reading every replica, and by counting.
+"""Measures how safe the acknowledged entries are: reads every replica, and counts sound copies.
 
 Leaves reading one replica to `ledger_client.reading.verification`.
 
-Invariants: a copy counts only if it was read, with a valid digest; a bookie that does not answer
-holds nothing; nothing is fenced and nothing is written.
+Invariants: a copy counts only if it was read, with a valid digest; a bookie that does not respond
+counts as empty; no ledger is fenced and nothing is written.
 
 Source: protocol rules 3.2 and 9.4.
 """
@@ -27,22 +27,22 @@ from metadata.ledgers.ledger_metadata import LedgerMetadata, QuorumSpec
 
 @dataclass(frozen=True, slots=True)
 class LedgerSafety:
-    """Where the acknowledged entries of one ledger are."""
+    """Copies of the acknowledged entries of one ledger."""
 
     ledger_id: int
     state: str
     fragment_count: int
     entry_count: int
-    """Acknowledged ones; they are 0 to this, less one."""
+    """Number of acknowledged entries; their ids are 0 to `entry_count` - 1."""
     copies: tuple[tuple[int, int], ...]
-    """(number of sound copies, how many entries have so many), ascending."""
+    """Pairs (number of sound copies, number of entries with that many copies), ascending."""
     write_quorum: int
     ack_quorum: int
     members_down: int
-    """Of the last fragment."""
+    """Members of the last fragment that are down."""
     recoverable_without: int
-    """How many more members of the last fragment may be away, whichever they are, so that a
-    recovery can still decide; -1 if it cannot now."""
+    """Maximum number of further members of the last fragment that may be away, in any combination,
+    while a recovery can still decide; -1 if it cannot decide now."""
 
     @property
     def lost_count(self) -> int:
@@ -51,8 +51,8 @@ class LedgerSafety:
 
     @property
     def losable_bookies(self) -> int:
-        """How many bookies may be lost, whichever they are, without losing an acknowledged
-        entry; -1 if one is lost already.
+        """Number of bookies that may be lost, in any combination, without loss of an acknowledged
+        entry; -1 if an entry is lost already.
         """
         return min((copies for copies, _ in self.copies), default=0) - 1
 
@@ -63,8 +63,8 @@ class LedgerSafety:
 
 
 async def examine(metadata_uri: str, acknowledged: Sequence[tuple[int, int]]) -> list[LedgerSafety]:
-    """Read all copies of the entries 0..last of each (ledger id, last acknowledged entry). Raises
-    MetadataError.
+    """Read all copies of the entries 0 to `last` of each pair (ledger id, last acknowledged
+    entry). Raises MetadataError.
     """
     async with open_cluster(metadata_uri) as cluster:
         addresses = DirectoryAddresses(cluster.directory, cluster.store)
@@ -84,7 +84,9 @@ async def _examine_one(
     try:
         ledger, _ = await cluster.ledgers.get(ledger_id, fresh=True)
     except NodeNotFoundError as error:
-        raise MetadataError(f"ledger {ledger_id} was acknowledged and is gone") from error
+        raise MetadataError(
+            f"ledger {ledger_id} has acknowledged entries, but its metadata is gone"
+        ) from error
     keys = LedgerKeys.of(ledger, b"")
     pool.attach(ledger_id, keys.master_key)
     try:
@@ -95,7 +97,7 @@ async def _examine_one(
 
 
 def judge(ledger: LedgerMetadata, reports: Sequence[ReplicaReport], last: int) -> LedgerSafety:
-    """Count copies."""
+    """Count the sound copies of a ledger's entries 0 to `last`."""
     held = [sound_ranges(report) for report in reports]
     silent = {report.bookie_id for report in reports if report.error}
     ensemble = ledger.last_fragment.ensemble
@@ -114,7 +116,7 @@ def judge(ledger: LedgerMetadata, reports: Sequence[ReplicaReport], last: int) -
 
 
 def sound_ranges(report: ReplicaReport) -> list[Range]:
-    """Return the entries of which a bookie gave a sound copy."""
+    """Return the ranges of entries for which a bookie returned a sound copy."""
     if report.error:
         return []
     unsound = [*report.missing, *report.bad, *report.differing]
@@ -122,9 +124,10 @@ def sound_ranges(report: ReplicaReport) -> list[Range]:
 
 
 def count_copies(held: Sequence[Sequence[Range]], last: int) -> tuple[tuple[int, int], ...]:
-    """Return (number of copies, how many of the entries 0..last have so many), ascending.
+    """Return pairs (number of copies, number of the entries 0 to `last` with that many),
+    ascending.
 
-    Each of `held` is what one bookie has: ranges that do not overlap.
+    Each item of `held` lists the ranges that one bookie has; they do not overlap.
     """
     steps = [(0, 0), (last + 1, 0)]
     for ranges in held:
@@ -141,8 +144,9 @@ def count_copies(held: Sequence[Sequence[Range]], last: int) -> tuple[tuple[int,
 
 
 def recoverable_without(quorum: QuorumSpec, up: Sequence[int]) -> int:
-    """Return how many of the positions that are up may go, whichever they are, so that the answers
-    of the others cover the fragment (rule 3.2); -1 if those of all do not.
+    """Return how many of the positions that are up may fail, in any combination, while the
+    responses of the others cover the fragment (rule 3.2); -1 if the responses of all do not cover
+    it.
     """
     for count in range(len(up) + 1):
         left = (

@@ -1,6 +1,6 @@
-"""Lists what can be done to a running cluster, as values.
+"""Faults that can be injected into a running cluster, as values.
 
-Leaves doing it to `quire.bench.compare.injection`, and which and when to
+Leaves injecting them to `quire.bench.compare.injection`, and their choice and times to
 `quire.bench.compare.scenarios`.
 
 Format: members are positions in the ledger's first ensemble.
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class PauseBookie:
-    """SIGSTOP: it keeps its connections and its registration, and is silent."""
+    """Pause it (SIGSTOP): it keeps its connections and its registration, but does not respond."""
 
     member: int
 
@@ -25,7 +25,7 @@ class ResumeBookie:
 
 @dataclass(frozen=True, slots=True)
 class KillBookie:
-    """Kill -9."""
+    """Kill it (SIGKILL)."""
 
     member: int
 
@@ -39,7 +39,7 @@ class RestartBookie:
 
 @dataclass(frozen=True, slots=True)
 class SlowBookie:
-    """Stop it (SIGSTOP) for most of every period, until it is healed."""
+    """Pause it (SIGSTOP) for a part of every period, until it is healed."""
 
     member: int
     stopped_s: float
@@ -48,7 +48,7 @@ class SlowBookie:
 
 @dataclass(frozen=True, slots=True)
 class DelayNetwork:
-    """Hold every byte between the client and a bookie for so long, each way."""
+    """Delay every byte between the client and a bookie, in both directions."""
 
     member: int
     delay_s: float
@@ -56,7 +56,7 @@ class DelayNetwork:
 
 @dataclass(frozen=True, slots=True)
 class SlowZooKeeper:
-    """Stop ZooKeeper for most of every period, until it is healed."""
+    """Pause ZooKeeper for a part of every period, until it is healed."""
 
     stopped_s: float
     period_s: float
@@ -64,17 +64,17 @@ class SlowZooKeeper:
 
 @dataclass(frozen=True, slots=True)
 class PauseZooKeeper:
-    """SIGSTOP: no metadata can be read or written."""
+    """Pause it (SIGSTOP): no metadata can be read or written."""
 
 
 @dataclass(frozen=True, slots=True)
 class HealSlowness:
-    """End every slowness: of bookies, of the network and of ZooKeeper; resume ZooKeeper."""
+    """End the slowness of bookies, network and ZooKeeper; resume ZooKeeper."""
 
 
 @dataclass(frozen=True, slots=True)
 class KillWriter:
-    """Kill -9 the writing process; another one that waits ready takes its ledger over."""
+    """Kill the writing process (SIGKILL); a waiting second process takes over its ledger."""
 
 
 Fault = (
@@ -92,7 +92,7 @@ Fault = (
 
 
 def describe(fault: Fault) -> str:  # one line each
-    """Write a fault as the marks in the report do."""
+    """Return the text of a fault for the marks in the report."""
     match fault:
         case PauseBookie(member):
             return f"bookie {member + 1} paused (SIGSTOP)"

@@ -1,6 +1,6 @@
-"""Lists the figures that are compared: what each is called, its unit, and where a run has it.
+"""Catalogue of the compared figures: name, unit, and where a run has the value.
 
-Leaves repetitions to `quire.bench.compare.spreads`, and showing them to the report and the command.
+Leaves repetitions to `quire.bench.compare.spreads`, and display to the report and the command.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,7 +13,7 @@ from quire.bench.compare.spreads import Spread, spread
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One thing that every run has a number for, or None where it does not apply."""
+    """A number that every run has, or None where it does not apply."""
 
     name: str
     title: str
@@ -33,7 +33,9 @@ def _longest_change_ms(run: RunResult) -> float | None:
 
 
 def _fragment_count(run: RunResult) -> float:
-    """Every change of a ledger's members is a fragment of its own, also one that only adds."""
+    """Count the fragments. Every change of a ledger's members begins one, also a change that only
+    adds members.
+    """
     return sum(each.fragment_count for each in run.safety)
 
 
@@ -64,13 +66,13 @@ FIGURES: Final = (
     ),
     Figure("failed", "failed and repeated", "appends", lambda run: run.failed_appends, digits=0),
     Figure(
-        "refused", "refused for want of replicas in sync", "times", lambda run: run.refused_count,
+        "refused", "refused: too few replicas in sync", "times", lambda run: run.refused_count,
         digits=0,
     ),
     Figure("caught_up", "members that caught up", "", _caught_up_count, digits=0),
     Figure("fragments", "fragments stored", "", _fragment_count, digits=0),
     Figure("changes", "replacements and departures", "", lambda run: len(run.changes), digits=0),
-    Figure("change_ms", "longest change, from when it was noticed", "ms", _longest_change_ms),
+    Figure("change_ms", "longest change, since failure was noticed", "ms", _longest_change_ms),
     Figure(
         "at_aq_p50_ms", "time short of WQ, p50", "ms", lambda run: run.at_ack_quorum.p50_s * 1e3
     ),
@@ -79,11 +81,11 @@ FIGURES: Final = (
         digits=3,
     ),
     Figure(
-        "left", "left short, as the writer knew", "entries",
+        "left", "left short, according to the writer", "entries",
         lambda run: run.at_ack_quorum.left_count, digits=0,
     ),
     Figure(
-        "left_s", "left short: for", "s", lambda run: run.at_ack_quorum.left_s, digits=3
+        "left_s", "left short for", "s", lambda run: run.at_ack_quorum.left_s, digits=3
     ),
     Figure("short", "short of WQ at the end", "entries", lambda run: run.short_count, digits=0),
     Figure("lost", "out of reach at the end", "entries", lambda run: run.lost_count, digits=0),
@@ -108,13 +110,13 @@ BY_NAME: Final = {figure.name: figure for figure in FIGURES}
 
 
 def summarise(runs: Sequence[RunResult], figure: Figure) -> Spread | None:
-    """Return the spread of a figure over repetitions; None where no run has it."""
+    """Return the spread of a figure over repetitions; None if no run has it."""
     values = [value for value in map(figure.of, runs) if value is not None]
     return spread(values) if values else None
 
 
 def show(value: Spread | None, digits: int) -> str:
-    """Write a spread as tables do: the median, and the range of several."""
+    """Return a spread as text for tables: the median, and the range if there are several values."""
     if value is None:
         return "–"
     if value.count == 1 or value.low == value.high:

@@ -1,14 +1,14 @@
-"""Counts latencies in buckets whose width grows with the value: a log-linear (HDR) histogram.
+"""Log-linear (HDR) histogram of latencies: the width of the buckets grows with the value.
 
-Leaves what is measured to others. Our own, because the maintained package for it (hdrhistogram)
-brings setuptools and pbr into an installation, has no types, and does far more than is used here.
+Leaves measuring to others. The maintained package for it (hdrhistogram) is not used: it installs
+setuptools and pbr, has no types, and does far more than is needed here.
 
-Format: whole microseconds from 0 to VALUE_MAX_US. Values below 2,048 have a bucket each; above,
-every power of two is cut into 1,024 buckets, so that a bucket is at most 1/1,024 of its values
-wide: three significant digits. Count, sum, least and greatest value are exact.
+Format: whole microseconds from 0 to VALUE_MAX_US. Values below 2,048 have a bucket each. Above,
+every power of two is split into 1,024 buckets, so the width of a bucket is at most 1/1,024 of its
+values: three significant digits. Count, sum, least and greatest value are exact.
 
 Invariants: a quantile is never below the exact one, and at most 0.1 % above it; merging two
-histograms gives what recording all their values in one would.
+histograms gives the same result as recording all their values in one.
 
 Source: hdrhistogram.org, "HdrHistogram: a high dynamic range histogram".
 """
@@ -19,7 +19,7 @@ from typing import Any, Final, Self
 
 SIGNIFICANT_DIGITS: Final = 3
 VALUE_MAX_US: Final = 3_600_000_000
-"""One hour; what is longer is counted as this."""
+"""Maximum value, one hour; a greater value is recorded as this."""
 _LINEAR_BITS: Final = 11
 _LINEAR: Final = 1 << _LINEAR_BITS
 _HALF: Final = _LINEAR // 2
@@ -54,7 +54,7 @@ class Histogram:
         return histogram
 
     def record(self, value_us: int, count: int = 1) -> None:
-        """Count a value; one below 0 (two clocks that differ) as 0."""
+        """Record a value; a negative one (two clocks that differ) counts as 0."""
         assert count > 0
         value = min(max(0, value_us), VALUE_MAX_US)
         bucket = bucket_of(value)
@@ -82,8 +82,8 @@ class Histogram:
         return self.sum_us / self.count if self.count else 0.0
 
     def quantile_us(self, share: float) -> int:
-        """Return a value that at least `share` (0..1) of all values do not exceed: the greatest of
-        its bucket; 0 without values.
+        """Return a value that at least `share` (0 to 1) of all values do not exceed: the greatest
+        value of its bucket; 0 without values.
         """
         assert 0.0 <= share <= 1.0
         rank = max(1, math.ceil(share * self.count))
@@ -95,12 +95,12 @@ class Histogram:
         return 0
 
     def buckets(self) -> Iterator[tuple[int, int]]:
-        """Yield (greatest value of a bucket, how many are in it), ascending."""
+        """Yield (greatest value of a bucket, number of values in it), ascending."""
         for bucket in sorted(self._counts):
             yield min(greatest_in(bucket), VALUE_MAX_US), self._counts[bucket]
 
     def as_json(self) -> dict[str, Any]:
-        """Return everything, as JSON values."""
+        """Return the histogram as JSON values."""
         return {
             "unit": "us",
             "significantDigits": SIGNIFICANT_DIGITS,

@@ -1,9 +1,9 @@
-"""Does to a running cluster what a scenario says, and takes down when.
+"""Injector of a scenario's faults into a running cluster; records when each one struck.
 
-Leaves which fault strikes when to `quire.bench.compare.scenarios`.
+Leaves the choice and the times of faults to `quire.bench.compare.scenarios`.
 
-Invariants: `heal` leaves no process stopped and no byte held; what was killed stays so unless a
-step starts it again.
+Invariants: after `heal` no process is stopped and no byte is held back; a killed process stays
+down unless a step starts it again.
 """
 
 import asyncio
@@ -21,12 +21,12 @@ from quire.local.local_bookie import LocalBookie
 from quire.local_cluster import LocalCluster
 
 BEFORE_KILL_S: Final = 0.6
-"""What is read of a bookie ahead of a kill has so long."""
+"""Time to read a bookie's counters before it is killed, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """Something done to the cluster; the moment is that of the machine's monotonic clock."""
+    """Something done to the cluster; `at` is the time of the machine's monotonic clock."""
 
     at: float
     label: str
@@ -53,7 +53,9 @@ class Injector:
     async def run(
         self, steps: Sequence[Step], start: float, before: Callable[[], Coroutine[Any, Any, None]]
     ) -> None:
-        """Perform every step in its time, counted from `start`; call `before` ahead of a kill."""
+        """Perform every step at its time after `start`; call `before` ahead of the kill of a
+        bookie.
+        """
         for step in steps:
             if isinstance(step.fault, f.KillBookie):
                 await asyncio.sleep(max(0.0, start + step.at_s - monotonic() - BEFORE_KILL_S))
@@ -63,7 +65,7 @@ class Injector:
         await asyncio.gather(*self._starting)
 
     async def heal(self) -> None:
-        """Let everything that still runs go on at full speed."""
+        """Resume everything that still runs, at full speed."""
         await self._end_slowness()
         for bookie in self._members:
             if bookie.is_running:
@@ -117,7 +119,7 @@ class Injector:
 async def _alternate(
     stop: Callable[[], None], go_on: Callable[[], None], stopped_s: float, period_s: float
 ) -> None:
-    """Stop and let go on, for ever; leave it running when cancelled."""
+    """Stop and resume a process until cancelled; it runs at the end."""
     try:
         while True:
             begun = monotonic()
@@ -126,5 +128,5 @@ async def _alternate(
             go_on()
             await asyncio.sleep(max(0.0, begun + period_s - monotonic()))
     finally:
-        with contextlib.suppress(LocalClusterError, AssertionError):  # it ended meanwhile
+        with contextlib.suppress(LocalClusterError, AssertionError):  # it has ended
             go_on()

@@ -1,14 +1,14 @@
-"""Keeps what a load process saw, so that a kill -9 of it loses nothing that was acknowledged.
+"""Journal of a load process: after a SIGKILL no acknowledged append is missing from it.
 
-Leaves what is written to `quire.bench.compare.open_load`, and its meaning to
+Leaves the choice of what is written to `quire.bench.compare.open_load`, and its meaning to
 `quire.bench.compare.measuring`.
 
 Format: a directory with `acks`, 32 bytes for each acknowledged append, little-endian: number u64,
 ledger id u64, entry id u64, moment f64 (time.monotonic, which all processes of a machine share);
 and `notes`, one JSON object per line with `kind` and `at`.
 
-Invariants: what was written is the kernel's before the next turn of the loop; a torn last record
-is not read.
+Invariants: what was written is passed to the kernel before the next iteration of the event loop; a
+torn last record is not read.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ ACKS_NAME: Final = "acks"
 NOTES_NAME: Final = "notes"
 
 Note = Mapping[str, Any]
-"""One decoded JSON object: an edge of the process."""
+"""One decoded JSON object, as read from outside the process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Ack:
 
 
 class JournalWriter:
-    """Writes one journal; belongs to the running loop."""
+    """Writer of one journal; belongs to the running event loop."""
 
     def __init__(self, directory: Path) -> None:
         directory.mkdir(parents=True, exist_ok=True)
@@ -47,24 +47,26 @@ class JournalWriter:
         self._gathered = bytearray()
 
     def acknowledge(self, ack: Ack) -> None:
-        """Write an acknowledged append, with the others of this turn of the loop."""
+        """Write an acknowledged append, together with the others of this iteration of the event
+        loop.
+        """
         if not self._gathered:
             asyncio.get_running_loop().call_soon(self.flush)
         self._gathered += ACK.pack(ack.number, ack.ledger_id, ack.entry_id, ack.at)
 
     def note(self, kind: str, at: float, fields: Mapping[str, object] | None = None) -> None:
-        """Write something that happened."""
+        """Write an event."""
         text = json.dumps({"kind": kind, "at": at, **(fields or {})}, default=str)
         self._notes.write(text.encode() + b"\n")
 
     def flush(self) -> None:
-        """Hand what was gathered to the kernel."""
+        """Pass the buffered records to the kernel."""
         if self._gathered:
             self._acks.write(self._gathered)
             self._gathered.clear()
 
     def close(self) -> None:
-        """Write the rest, and close."""
+        """Write the buffered records, and close."""
         self.flush()
         self._acks.close()
         self._notes.close()
@@ -72,7 +74,7 @@ class JournalWriter:
 
 @dataclass(frozen=True, slots=True)
 class Journal:
-    """What was read from one."""
+    """Content of a journal."""
 
     acks: tuple[Ack, ...] = ()
     notes: tuple[Note, ...] = ()
@@ -83,7 +85,7 @@ class Journal:
 
 
 def read_journal(directory: Path) -> Journal:
-    """Read what has been written so far; nothing where there is no journal yet."""
+    """Read what has been written so far; an empty journal if there is none yet."""
     if not (directory / NOTES_NAME).exists():
         return Journal()
     data = (directory / ACKS_NAME).read_bytes()

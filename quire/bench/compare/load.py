@@ -1,11 +1,11 @@
 """The process that writes during a comparison: `python -m quire.bench.compare.load SPEC`.
 
-Leaves the appending to `quire.bench.compare.open_load`, and what goes wrong meanwhile to the
-process that started this one (`quire.bench.compare.load_process`), which tells it when to start.
+Leaves the appending to `quire.bench.compare.open_load`. Leaves the start signal and the faults to
+the process that started this one (`quire.bench.compare.load_process`).
 
 Format: SPEC is a LoadSpec as JSON. Standard output: one JSON line when ready, with the ledger's
-ensemble. Standard input: `go MOMENT`, or, to a successor, `take MOMENT LEDGER_ID`; its end ends
-the process. Everything else is in the journal.
+ensemble. Standard input: `go MOMENT`, or, for a successor, `take MOMENT LEDGER_ID`; its end of
+file ends the process. Everything else is in the journal.
 
 Invariant: a writer and its successor have the same schedule; the successor appends what its
 predecessor's journal does not show as acknowledged.
@@ -38,7 +38,7 @@ RECOVER_PAUSE_S: Final = 0.05
 
 @dataclass(frozen=True, slots=True)
 class LoadSpec:
-    """What one writing process is to do."""
+    """Work for one writing process."""
 
     metadata_uri: str
     configuration: str
@@ -50,12 +50,12 @@ class LoadSpec:
     zones_at_s: float = 0.0
     drain_s: float = 3.0
     earlier_journal: str = ""
-    """Of the writer that this process is the successor of."""
+    """Journal of the predecessor; empty if there is none."""
     redirects: tuple[tuple[str, str], ...] = ()
-    """Addresses of bookies, and those to connect to in their place."""
+    """Pairs (address of a bookie, address to connect to in its place)."""
 
     def as_text(self) -> str:
-        """Return it as JSON."""
+        """Return the spec as JSON."""
         return json.dumps(asdict(self))
 
     @classmethod
@@ -72,7 +72,7 @@ class LoadSpec:
 
 
 async def run(spec: LoadSpec) -> None:
-    """Be ready, wait for the word, write until the end."""
+    """Get ready, wait for the start signal, and write until the end."""
     journal = JournalWriter(Path(spec.journal))
     commands = await _standard_input()
     client = await _open_client(spec, journal)
@@ -118,7 +118,7 @@ def _earlier_acks(spec: LoadSpec) -> tuple[Ack, ...]:
 async def _take_over(
     client: LedgerClient, ledger_id: int, load: OpenLoad, journal: JournalWriter
 ) -> None:
-    """Recover the predecessor's ledger, however often it takes, and open a new one."""
+    """Recover the predecessor's ledger, with as many attempts as needed, and open a new one."""
     while True:
         try:
             await client.recover_ledger(ledger_id)
@@ -131,7 +131,9 @@ async def _take_over(
 
 
 async def _warm_up(load: OpenLoad, spec: LoadSpec) -> None:
-    """Append for a while without counting: connections, caches and the bookies' files are made."""
+    """Append for WARM_UP_S without counting: this creates connections, caches and the bookies'
+    files.
+    """
     writer = load.writer
     assert writer is not None, "it was just opened"
     count = min(WARM_UP_APPENDS_MAX, round(spec.rate * WARM_UP_S))

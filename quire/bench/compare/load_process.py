@@ -1,8 +1,8 @@
-"""Starts a writing process, tells it when to begin, and waits for its end.
+"""Starts a writing process, signals when to begin, and waits for its end.
 
-Leaves what it does to `quire.bench.compare.load`.
+Leaves the load to `quire.bench.compare.load`.
 
-Invariant: the process never outlives us: its standard input ends with us, and it with that.
+Invariant: the writing process never outlives this one: it ends when its standard input ends.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ LINE_BYTES_MAX: Final = 1024 * 1024
 
 
 class LoadError(Exception):
-    """A writing process did not get ready or did not end as it should; says what it printed."""
+    """A writing process did not get ready or did not end in order; the text has what it printed."""
 
 
 class LoadProcess:
@@ -32,8 +32,8 @@ class LoadProcess:
         self._errors = Path(f"{spec.journal}.errors")
 
     async def start(self) -> list[str]:
-        """Start it; return its ledger's ensemble once it is ready (a successor's is empty). Raises
-        LoadError.
+        """Start the process; return its ledger's ensemble once it is ready (empty for a
+        successor). Raises LoadError.
         """
         with self._errors.open("wb") as errors:
             self._process = await asyncio.create_subprocess_exec(
@@ -45,7 +45,7 @@ class LoadProcess:
                 stdout=PIPE,
                 stderr=errors,
                 limit=LINE_BYTES_MAX,
-                start_new_session=True,  # a Ctrl-C at the terminal is for us: we stop it
+                start_new_session=True,  # Ctrl-C must reach only this process, which stops it
             )
         assert self._process.stdout is not None, "its output is a pipe"
         try:
@@ -58,21 +58,21 @@ class LoadProcess:
         return ensemble
 
     def begin(self, moment: float) -> None:
-        """Tell it when its schedule starts."""
+        """Send the moment at which its schedule starts."""
         self._tell(f"go {moment!r}\n")
 
     def take_over(self, moment: float, ledger_id: int) -> None:
-        """Tell a successor to recover a ledger and go on with the schedule begun at a moment."""
+        """Make a successor recover a ledger and continue the schedule that began at a moment."""
         self._tell(f"take {moment!r} {ledger_id}\n")
 
     def kill(self) -> None:
-        """Kill -9."""
+        """Kill the process (SIGKILL)."""
         assert self._process is not None, "it was started"
         with contextlib.suppress(ProcessLookupError):
             self._process.kill()
 
     async def wait(self, timeout_s: float) -> int:
-        """Wait for its end; return its status. Raises LoadError when it takes longer."""
+        """Wait for its end; return its status. Raises LoadError after `timeout_s`."""
         assert self._process is not None, "it was started"
         try:
             return await asyncio.wait_for(self._process.wait(), timeout_s)
@@ -82,13 +82,13 @@ class LoadProcess:
             ) from None
 
     async def require_success(self, timeout_s: float) -> None:
-        """Wait for its end. Raises LoadError with what it printed unless that was in order."""
+        """Wait for its end. Raises LoadError, with what it printed, unless its status is 0."""
         status = await self.wait(timeout_s)
         if status != 0:
             raise LoadError(f"the writer ended with status {status}: {self._said()}")
 
     async def aclose(self) -> None:
-        """End it if it still runs."""
+        """End the process if it still runs."""
         if self._process is None:
             return
         if self._process.returncode is None:

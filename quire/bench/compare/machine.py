@@ -1,6 +1,6 @@
-"""Describes the machine that a comparison ran on, so that its figures can be judged.
+"""Description of the machine of a comparison, so that its figures can be judged.
 
-Leaves out what the system does not tell.
+Leaves out what the system does not report.
 """
 
 import os

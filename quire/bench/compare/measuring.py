@@ -1,10 +1,10 @@
-"""Computes the figures of one run from what was written down while it ran.
+"""Computes the figures of one run from its journal.
 
 Leaves repetitions and their spread to `quire.bench.compare.spreads`.
 
-Invariants: pure; times are seconds from the start of the load; an append that was never
-acknowledged counts with the time until the run gave up waiting, a lower bound, and is counted as
-such: a configuration that stands still cannot look quick.
+Invariants: pure; times are seconds from the start of the load; the latency of an append that was
+never acknowledged is the time until the run stopped waiting, a lower bound, and such appends are
+counted: a configuration that stands still cannot look fast.
 """
 
 import math
@@ -18,23 +18,23 @@ from quire.bench.compare.journal import Ack, Journal, Note
 
 WINDOW_S: Final = 0.1
 NOTICES: Final = ("BookieSuspected", "BookieDeparted", "BookieUnreachable", "BookieQuarantined")
-"""Events by which a client shows that it noticed a failure."""
+"""Client events that show that a failure was noticed."""
 CHANGE: Final = "EnsembleChanged"
 
 
 @dataclass(frozen=True, slots=True)
 class Latencies:
-    """Every append that was due."""
+    """Latencies of all appends that were due."""
 
     due: tuple[float, ...]
     took: tuple[float, ...]
-    """Seconds from when it was due; in the order of `due`."""
+    """Seconds from when each was due, in the order of `due`."""
     unacknowledged_count: int
     acked_at: tuple[float, ...]
     """Ascending."""
 
     def histogram(self) -> Histogram:
-        """Return the distribution of all."""
+        """Return the distribution of all latencies."""
         return Histogram.of_seconds(self.took)
 
 
@@ -49,20 +49,20 @@ class Silence:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """An ensemble or in-sync set that changed."""
+    """A change of an ensemble or of an in-sync set."""
 
     at: float
     ledger_id: int
     replaced: tuple[str, ...]
     took_s: float | None
-    """From when the client noticed the latest failure of a replaced member; None if it told of
-    none."""
+    """Seconds since the client noticed the latest failure of a replaced member; None if it
+    reported none."""
 
 
 @dataclass(frozen=True, slots=True)
 class AtAckQuorum:
-    """How long acknowledged entries, of a sample, took to be on all of their write quorum; and
-    which never were, as far as their writer knew.
+    """Time that sampled acknowledged entries took to reach their complete write quorum, and the
+    entries that never reached it, according to their writer.
     """
 
     sample_count: int
@@ -70,15 +70,15 @@ class AtAckQuorum:
     p99_s: float
     max_s: float
     left_count: int
-    """Entries, of all, that were short when their ledger's load ended."""
+    """Number of entries, not only sampled ones, that were short when their ledger's load ended."""
     left_s: float
-    """For how long the first of them had been acknowledged by then."""
+    """Seconds since the acknowledgement of the first of them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Zones:
-    """A ledger at one moment: entries 0..fully_to are on all of the write quorum save `short`;
-    those up to last_confirmed are acknowledged, the rest is not.
+    """A ledger at one moment. Entries 0 to `fully_to` are on the complete write quorum, except
+    `short`. Entries up to `last_confirmed` are acknowledged, the rest are not.
     """
 
     at: float
@@ -90,13 +90,13 @@ class Zones:
 
     @property
     def at_ack_quorum_count(self) -> int:
-        """Acknowledged entries that are not known to be on all of the write quorum."""
+        """Number of acknowledged entries that are not known to be on the complete write quorum."""
         stuck = sum(last - first + 1 for first, last in self.short if first <= self.fully_to)
         return self.last_confirmed - self.fully_to + stuck
 
     @property
     def unconfirmed_count(self) -> int:
-        """Entries that were sent and not acknowledged."""
+        """Number of entries that were sent but not acknowledged."""
         return self.last_pushed - self.last_confirmed
 
 
@@ -112,16 +112,16 @@ class Slice:
 
 
 def latencies(due: Sequence[float], acks: Sequence[Ack], start: float, end: float) -> Latencies:
-    """Join the schedule with the acknowledgements; `end` is when the run gave up waiting."""
+    """Join the schedule with the acknowledgements; `end` is when the run stopped waiting."""
     acked: dict[int, float] = {}
-    for ack in acks:  # one that was appended again may be there twice: the first counts
+    for ack in acks:  # an append that was repeated may occur twice: the first counts
         acked.setdefault(ack.number, ack.at - start)
     took = tuple(acked.get(number, end) - at for number, at in enumerate(due))
     return Latencies(tuple(due), took, len(due) - len(acked), tuple(sorted(acked.values())))
 
 
 def silence(acked_at: Sequence[float], seconds: float) -> Silence:
-    """Look for time without an acknowledged append between 0 and `seconds`."""
+    """Measure the time without an acknowledged append between 0 and `seconds`."""
     within = [at for at in acked_at if 0.0 <= at < seconds]
     gaps = [after - before for before, after in pairwise([0.0, *within, seconds])]
     window_count = math.ceil(seconds / WINDOW_S - 1e-9)
@@ -130,7 +130,7 @@ def silence(acked_at: Sequence[float], seconds: float) -> Silence:
 
 
 def slices(found: Latencies, seconds: float, count: int) -> list[Slice]:
-    """Cut the run into parts of equal length, by when appends were due."""
+    """Split the run into parts of equal length, by the due times of the appends."""
     parts: list[list[float]] = [[] for _ in range(count)]
     for due, took in zip(found.due, found.took, strict=True):
         parts[min(count - 1, int(due / seconds * count))].append(took)
@@ -145,7 +145,7 @@ def slices(found: Latencies, seconds: float, count: int) -> list[Slice]:
 
 
 def changes(journal: Journal, start: float) -> list[Change]:
-    """Return every change of an ensemble from the start of the load on."""
+    """Return every ensemble change since the start of the load."""
     noticed: dict[str, float] = {}
     found = []
     for note in journal.notes:
@@ -160,8 +160,8 @@ def changes(journal: Journal, start: float) -> list[Change]:
 
 
 def at_ack_quorum(journal: Journal, start: float) -> AtAckQuorum:
-    """Return how long sampled entries took from their acknowledgement to their last copy, and what
-    was left short in each ledger, of all entries.
+    """Return how long sampled entries took from their acknowledgement to their last copy, and
+    which of all entries of each ledger were left short.
     """
     took = Histogram.of_seconds(
         note["at"] - note["acked_at"]
@@ -180,8 +180,8 @@ def at_ack_quorum(journal: Journal, start: float) -> AtAckQuorum:
 
 
 def _left_short(journal: Journal, note: Note) -> tuple[int, float]:
-    """Return how many entries of one ledger were short when its load ended, and for how long the
-    first of those that were acknowledged.
+    """Return the number of entries of one ledger that were short when its load ended, and the
+    seconds since the first acknowledgement among them.
     """
     settled, confirmed = note["fully_to"], note["last_confirmed"]
     ranges = [(first, min(last, settled)) for first, last in note["short"] if first <= settled]
@@ -197,8 +197,8 @@ def _left_short(journal: Journal, note: Note) -> tuple[int, float]:
 
 
 def acked_per_second(acked_at: Sequence[float], seconds: float) -> tuple[int, ...]:
-    """Return how many appends were acknowledged in each second of the run; those acknowledged
-    after its end are in none.
+    """Return the number of appends acknowledged in each second of the run; those acknowledged
+    after its end are not counted.
     """
     counts = [0] * math.ceil(seconds)
     for at in acked_at:
@@ -208,9 +208,9 @@ def acked_per_second(acked_at: Sequence[float], seconds: float) -> tuple[int, ..
 
 
 def zones(journal: Journal, start: float, at_s: float, *, all_acknowledge: bool) -> Zones | None:
-    """Return the zones that were taken down nearest to a time; None where there are none.
+    """Return the zones that were recorded nearest to a time; None if there are none.
 
-    Where the ack quorum is the write quorum, what is acknowledged is on all of it.
+    If the ack quorum equals the write quorum, every acknowledged entry is on all of it.
     """
     notes = [*journal.of_kind("zones"), *journal.of_kind("zones_at_end")]
     near = min(notes, key=lambda note: abs(note["at"] - start - at_s), default=None)
@@ -230,8 +230,8 @@ def _zones_of(note: Note, start: float, *, all_acknowledge: bool) -> Zones:
 
 
 def grown(journal: Journal, name: str) -> float:
-    """Return by how much a counter of one client grew between the start and the end of its load; 0
-    if it was killed meanwhile.
+    """Return the growth of a client's counter between the start and the end of its load; 0 if the
+    client was killed before the end.
     """
     before, after = journal.of_kind("load_started"), journal.of_kind("load_ended")
     if not before or not after:
@@ -240,7 +240,7 @@ def grown(journal: Journal, name: str) -> float:
 
 
 def last_acknowledged(acks: Sequence[Ack]) -> list[tuple[int, int]]:
-    """Return each ledger with its last acknowledged entry, ascending."""
+    """Return pairs (ledger id, its last acknowledged entry), ascending."""
     last: dict[int, int] = {}
     for ack in acks:
         last[ack.ledger_id] = max(last.get(ack.ledger_id, -1), ack.entry_id)

@@ -1,11 +1,11 @@
-"""Appends on a fixed schedule, whatever happens, and writes down when each was acknowledged.
+"""Open-loop load: appends on a fixed schedule, and records when each append was acknowledged.
 
-Leaves the schedule to `quire.bench.compare.schedule`, what is made of the moments to
-`quire.bench.compare.measuring`, and starting and ending to `quire.bench.compare.load`.
+Leaves the schedule to `quire.bench.compare.schedule`, the evaluation to
+`quire.bench.compare.measuring`, and start and end to `quire.bench.compare.load`.
 
-Invariants: an append is due at its time also while the cluster stands still, and is then sent as
-soon as it can be; one that failed is appended again, in a new ledger, under its first number and
-due time; so nothing that was due is left out.
+Invariants: an append is due at its time also while the cluster stands still, and is sent as soon
+as possible; a failed append is repeated in a new ledger with its first number and due time; so no
+append that was due is left out.
 """
 
 import asyncio
@@ -29,17 +29,17 @@ from quire.bench.compare.journal import Ack, JournalWriter
 
 RETRY_S: Final = 0.005
 REOPEN_S: Final = 0.1
-"""How long to wait after a ledger could not be created, or acknowledged nothing: as an application
-would, rather than try as often as it can."""
+"""Time to wait after a ledger could not be created, or acknowledged nothing, in seconds. An
+application also waits instead of retrying at once."""
 CREATE_TIMEOUT_S: Final = 3.0
 PROBE_EVERY: Final = 20
-"""One in so many acknowledged appends is followed until it is on all of its write quorum."""
+"""One in PROBE_EVERY acknowledged appends is followed until it is on its complete write quorum."""
 ZONES_EVERY_S: Final = 0.25
 NUMBER_BYTES: Final = 8
 
 
 class OpenLoad:
-    """One writing process's appends, over as many ledgers as it takes."""
+    """Appends of one writing process, to as many ledgers as needed."""
 
     def __init__(
         self, client: LedgerClient, quorum: Quorum, journal: JournalWriter, entry_bytes: int
@@ -60,7 +60,7 @@ class OpenLoad:
 
     @property
     def writer(self) -> LedgerWriter | None:
-        """The ledger that is written now; None between two."""
+        """Writer of the current ledger; None between two ledgers."""
         return self._writer
 
     async def open(self) -> LedgerWriter:
@@ -76,7 +76,7 @@ class OpenLoad:
         drain_s: float,
         zones_at: Sequence[float],
     ) -> None:
-        """Append each (number, moment due), ascending; return once all are acknowledged, or
+        """Append each (number, due moment), ascending; return once all are acknowledged, or
         `drain_s` after `end`.
         """
         self._note_counters("load_started")
@@ -101,7 +101,7 @@ class OpenLoad:
         self._note_counters("load_ended")
 
     async def close(self, timeout_s: float) -> None:
-        """Stop following appends, and close the ledger if that can be."""
+        """Stop following appends, and close the ledger if possible."""
         tasks = [*self._tasks, *([self._opening] if self._opening else [])]
         for task in tasks:
             task.cancel()
@@ -114,7 +114,7 @@ class OpenLoad:
     # -- appending -------------------------------------------------------------------------------
 
     def _send(self) -> bool:
-        """Hand what waits to the writer; tell whether something is left."""
+        """Pass the waiting appends to the writer; return whether some are left."""
         writer = self._writer
         while self._waiting and writer is not None:
             number, due = self._waiting[0]
@@ -124,7 +124,7 @@ class OpenLoad:
                 )
             except BackpressureError:
                 return True
-            except NotEnoughInSyncReplicasError:  # the ledger goes on once they are back (11.4)
+            except NotEnoughInSyncReplicasError:  # the ledger continues once they are back (11.4)
                 self._refused_count += 1
                 return True
             except LedgerError as error:
@@ -156,7 +156,7 @@ class OpenLoad:
             raise error
 
     def _give_up(self, writer: LedgerWriter, error: LedgerError) -> None:
-        """Leave a ledger that takes no more, and open another."""
+        """Stop using a ledger that takes no more appends, and open another."""
         if writer is not self._writer:
             return
         self._note_zones("zones_at_end")
@@ -182,10 +182,10 @@ class OpenLoad:
                 self._note_opened(writer)
                 return
 
-    # -- looking ---------------------------------------------------------------------------------
+    # -- observing -------------------------------------------------------------------------------
 
     async def _follow(self, writer: LedgerWriter, entry_id: int, acked_at: float) -> None:
-        """Take down when an acknowledged entry was on all of its write quorum."""
+        """Record when an acknowledged entry was on its complete write quorum."""
         fields: dict[str, object] = {"ledger_id": writer.id, "entry_id": entry_id}
         try:
             await writer.wait_fully_replicated(entry_id)

@@ -1,7 +1,6 @@
-"""Shows a client other addresses of bookies than they registered: those of a proxy.
+"""Metadata store that replaces the registered addresses of bookies by those of proxies.
 
-Leaves what the proxy does to `quire.bench.compare.delaying_proxy`, and everything else to the
-store.
+Leaves the proxy to `quire.bench.compare.delaying_proxy`, and everything else to the store.
 
 Source: metadata design, "Registration".
 """
@@ -25,7 +24,9 @@ from metadata.store.interface import (
 
 
 class RedirectingStore:
-    """A metadata store whose registrations name other addresses; all else passes through."""
+    """A metadata store that replaces addresses in registrations and passes everything else
+    through.
+    """
 
     def __init__(self, store: MetadataStore, redirects: Mapping[str, str]) -> None:
         self._store = store
@@ -33,17 +34,17 @@ class RedirectingStore:
 
     @property
     def address(self) -> str:
-        """Where the service is."""
+        """Address of the service."""
         return self._store.address
 
     @property
     def session_state(self) -> SessionState:
-        """What may be believed of the session now."""
+        """Current state of the session."""
         return self._store.session_state
 
     @property
     def session_id(self) -> int:
-        """Of the present session."""
+        """Id of the current session."""
         return self._store.session_id
 
     async def create(
@@ -53,7 +54,7 @@ class RedirectingStore:
         return await self._store.create(path, value, ephemeral=ephemeral, make_parents=make_parents)
 
     async def get(self, path: str, *, fresh: bool = False) -> Stored:
-        """Read a node; a registration with the address replaced."""
+        """Read a node; in a registration, replace the address."""
         stored = await self._store.get(path, fresh=fresh)
         if not path.startswith(f"{BOOKIES}/"):
             return stored
@@ -67,11 +68,11 @@ class RedirectingStore:
         return replace(stored, value=pack_held(replace(held, content=content)))
 
     async def compare_and_set(self, path: str, value: bytes, expected: Version) -> Version:
-        """Write if the version matches."""
+        """Write a node if the version matches."""
         return await self._store.compare_and_set(path, value, expected)
 
     async def delete(self, path: str, expected: Version) -> None:
-        """Delete if the version matches."""
+        """Delete a node if the version matches."""
         await self._store.delete(path, expected)
 
     async def children(self, path: str, *, fresh: bool = False) -> list[str]:
@@ -79,19 +80,19 @@ class RedirectingStore:
         return await self._store.children(path, fresh=fresh)
 
     async def multi(self, operations: Sequence[Operation]) -> list[Version]:
-        """Apply all operations or none."""
+        """Apply all operations, or none."""
         return await self._store.multi(operations)
 
     def watch_value(self, path: str, callback: WatchCallback) -> Cancel:
-        """Call back after each change of a node."""
+        """Call `callback` after each change of a node."""
         return self._store.watch_value(path, callback)
 
     def watch_children(self, path: str, callback: WatchCallback) -> Cancel:
-        """Call back after each change of the names below a node."""
+        """Call `callback` after each change of the names below a node."""
         return self._store.watch_children(path, callback)
 
     def on_session(self, callback: SessionCallback) -> Cancel:
-        """Call back at every change of the session's state."""
+        """Call `callback` at every change of the session's state."""
         return self._store.on_session(callback)
 
     async def aclose(self) -> None:

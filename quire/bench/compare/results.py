@@ -1,13 +1,14 @@
-"""Holds the figures of one run, and turns them into JSON and back.
+"""Figures of one run, and their conversion to JSON and back.
 
 Leaves computing them to `quire.bench.compare.measuring` and files to `quire.bench.compare.runner`.
 
-Format: one object per run. The keys that the OpenMessaging benchmark has are spelled as there
-(rates per second, latencies in milliseconds; `publishRate`, `publishErrorRate` and the
-`publishLatency...` lists have one value per second of the run, `aggregated...` are of the whole
-run; latencies count from the intended time, as there); everything else is under `quire`.
+Format: one object per run. Keys that the OpenMessaging benchmark has are spelled as in that
+benchmark (rates per second, latencies in milliseconds; `publishRate`, `publishErrorRate` and the
+`publishLatency...` lists have one value per second of the run, `aggregated...` keys are of the
+complete run; latencies count from the intended time, as in that benchmark). Everything else is
+under `quire`.
 
-Invariant: reading what was written gives an equal value.
+Invariant: reading a written result gives an equal value.
 
 Source: openmessaging/benchmark, TestResult.java.
 """
@@ -29,12 +30,12 @@ CURVE: Final = (
 )  # fmt: skip
 
 Fields = Mapping[str, Any]
-"""A decoded JSON object: an edge."""
+"""A decoded JSON object, as read from a file."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """What one run is of."""
+    """Scenario, configuration, rate and repetition of one run."""
 
     configuration: str
     scenario: str
@@ -44,17 +45,17 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Takeover:
-    """How long a writer's death was felt: seconds from the kill."""
+    """Effect of a writer's death, in seconds since the kill."""
 
     closed_s: float | None
-    """Until the successor had recovered and closed the ledger."""
+    """Time until the successor had recovered and closed the ledger."""
     first_ack_s: float | None
-    """Until the new ledger had acknowledged an append."""
+    """Time until the new ledger acknowledged an append."""
 
 
 @dataclass(frozen=True, slots=True)
 class PerSecond:
-    """The appends of each second of the run."""
+    """Appends in each second of the run."""
 
     acked: tuple[int, ...]
     due: tuple[Slice, ...]
@@ -62,7 +63,7 @@ class PerSecond:
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """Everything that one run showed."""
+    """All results of one run."""
 
     cell: Cell
     seconds: float
@@ -70,17 +71,17 @@ class RunResult:
     latency: Histogram = field(compare=False)
     per_second: PerSecond
     slices: tuple[Slice, ...]
-    """Finer than seconds, for the picture of latency over time."""
+    """Slices finer than a second, for the picture of latency over time."""
     unacknowledged_count: int
     failed_appends: int
-    """Those that failed and were appended again."""
+    """Number of appends that failed and were repeated."""
     refused_count: int
-    """How often the client took no append, because too few replicas were in sync."""
+    """Number of times that the client accepted no append because too few replicas were in sync."""
     late_ms_max: float
-    """The most that the load itself was behind its schedule before the cluster had a say."""
+    """Maximum delay of the load generator itself behind its schedule."""
     silence: Silence
     marks: tuple[Mark, ...]
-    """Moments in seconds from the start."""
+    """Faults, with their times in seconds from the start."""
     changes: tuple[Change, ...]
     at_ack_quorum: AtAckQuorum
     zones: Zones | None
@@ -89,32 +90,32 @@ class RunResult:
     safety: tuple[LedgerSafety, ...]
     takeover: Takeover | None = None
     events: Mapping[str, int] = field(default_factory=dict)
-    """How often the client told of each kind of event."""
+    """Number of events of each kind that the client reported."""
 
     @property
     def losable_bookies(self) -> int:
-        """How many bookies may be lost without losing an acknowledged entry of any ledger."""
+        """Number of bookies that may be lost without loss of any ledger's acknowledged entry."""
         return min((each.losable_bookies for each in self.safety), default=-1)
 
     @property
     def recoverable_without(self) -> int:
-        """How many members may be away so that every ledger's recovery can decide."""
+        """Number of members that may be away while the recovery of every ledger can decide."""
         return min((each.recoverable_without for each in self.safety), default=-1)
 
     @property
     def short_count(self) -> int:
-        """Acknowledged entries that had fewer copies than the write quorum at the end."""
+        """Number of acknowledged entries with fewer copies than the write quorum at the end."""
         return sum(each.short_count for each in self.safety)
 
     @property
     def lost_count(self) -> int:
-        """Acknowledged entries that no bookie could give any more."""
+        """Number of acknowledged entries without a copy at the end."""
         return sum(each.lost_count for each in self.safety)
 
 
 @dataclass(frozen=True, slots=True)
 class FailedRun:
-    """A run that gave no figures, and why."""
+    """A failed run, and the reason."""
 
     cell: Cell
     reason: str

@@ -1,10 +1,10 @@
-"""Runs configurations through scenarios, one cell after the other, each on a cluster of its own.
+"""Runs configurations through scenarios, one cell after the other, each on a separate cluster.
 
 Leaves the load to `quire.bench.compare.load_process`, faults to `quire.bench.compare.injection`,
 and figures to `quire.bench.compare.measuring` and `quire.bench.compare.durability`.
 
-Invariants: nothing is shared by two runs; the order of configurations is turned by one with every
-repetition, so that a slow spell of the machine meets all alike; a run that fails is a result too.
+Invariants: two runs share nothing; each repetition rotates the order of configurations by one, so
+that a slow phase of the machine affects all of them equally; a failed run is a result too.
 """
 
 import shutil
@@ -40,7 +40,7 @@ SLICE_COUNT: Final = 40
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is compared, and how much of it."""
+    """Selection of scenarios, configurations, rates and repetitions."""
 
     configurations: tuple[str, ...]
     scenarios: tuple[str, ...]
@@ -48,12 +48,12 @@ class Plan:
     entry_bytes: int
     repeat: int
     scale: float
-    """By how much the scenarios' times are stretched."""
+    """Factor for the scenarios' times."""
     first_repetition: int = 0
-    """Earlier ones are in the directory already."""
+    """Number of the first new repetition; earlier ones are in the directory."""
 
     def cells(self) -> Iterator[Cell]:
-        """Yield every run, in order."""
+        """Yield the cell of every run, in order."""
         for repetition in range(self.first_repetition, self.first_repetition + self.repeat):
             turn = repetition % len(self.configurations)
             turned = (*self.configurations[turn:], *self.configurations[:turn])
@@ -65,7 +65,7 @@ class Plan:
 
 @dataclass(slots=True)
 class _Run:
-    """What one run has while it goes on."""
+    """State of one run."""
 
     cell: Cell
     configuration: Configuration
@@ -79,7 +79,7 @@ class _Run:
 async def run_all(
     plan: Plan, on_result: Callable[[RunResult | FailedRun], None]
 ) -> list[RunResult | FailedRun]:
-    """Run every cell; tell of each as it ends."""
+    """Run every cell; call `on_result` as each ends."""
     found: list[RunResult | FailedRun] = []
     for cell in plan.cells():
         result = await run_cell(cell, plan)
@@ -131,7 +131,7 @@ async def _run(run: _Run) -> RunResult:
 async def _load(
     run: _Run, cluster: LocalCluster, proxies: dict[str, DelayingProxy], stack: AsyncExitStack
 ) -> tuple[Mark, ...]:
-    """Write while the scenario's faults strike; return them once the writer has ended."""
+    """Write while the scenario's faults strike; return the faults once the writer has ended."""
     writer = LoadProcess(run.spec)
     stack.push_async_callback(writer.aclose)
     ensemble = await writer.start()

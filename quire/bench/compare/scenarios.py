@@ -1,8 +1,8 @@
-"""Says which fault strikes when: each scenario is one value.
+"""Catalogue of scenarios: each is one value that lists its faults and their times.
 
-Leaves performing them to `quire.bench.compare.injection`.
+Leaves injecting the faults to `quire.bench.compare.injection`.
 
-Invariant: every scenario leaves time after its last fault to see the cluster come back.
+Invariant: every scenario leaves time after its last fault to observe the recovery of the cluster.
 
 Source: issue 5, point 3.
 """
@@ -14,14 +14,14 @@ from quire.bench.compare import faults as f
 from quire.bench.compare.schedule import Burst
 
 BASE_SECONDS: Final = 10.0
-"""How long a usual scenario takes at scale 1."""
+"""Length of a usual scenario at scale 1, in seconds."""
 SPARES: Final = 2
 BURST_ENTRIES: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One fault, and when: seconds from the start of the load."""
+    """One fault, and its time in seconds from the start of the load."""
 
     at_s: float
     fault: f.Fault
@@ -29,7 +29,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """What happens during one run."""
+    """Faults and conditions of one run."""
 
     name: str
     says: str
@@ -37,22 +37,22 @@ class Scenario:
     seconds: float = BASE_SECONDS
     bursts: tuple[Burst, ...] = ()
     spares: int = SPARES
-    """Bookies beyond the ensemble."""
+    """Number of bookies beyond the ensemble."""
     zones_at_s: float = 6.0
-    """When the zones of the ledger are taken down: while the fault lasts."""
+    """Time at which the zones of the ledger are recorded, while the fault lasts."""
 
     @property
     def delays_network(self) -> bool:
-        """Whether traffic to bookies must pass through us."""
+        """Whether traffic to bookies must pass through proxies."""
         return any(isinstance(step.fault, f.DelayNetwork) for step in self.steps)
 
     @property
     def kills_writer(self) -> bool:
-        """Whether a second writer must wait ready."""
+        """Whether a second writer must be ready to take over."""
         return any(isinstance(step.fault, f.KillWriter) for step in self.steps)
 
     def scaled(self, scale: float) -> "Scenario":
-        """Return the same with every time stretched; what a fault itself is stays as it is."""
+        """Return the scenario with every time scaled; the faults' own parameters do not change."""
         return replace(
             self,
             steps=tuple(replace(step, at_s=step.at_s * scale) for step in self.steps),
@@ -63,10 +63,10 @@ class Scenario:
 
 
 SCENARIOS: Final = (
-    Scenario("steady", "nothing goes wrong"),
+    Scenario("steady", "no fault"),
     Scenario(
         "slow-bookie",
-        "one bookie is stopped 90 ms of every 100 ms: stands for a slow disk or a busy machine",
+        "one bookie is stopped 90 ms of every 100 ms: models a slow disk or a busy machine",
         (Step(3, f.SlowBookie(0, 0.09, 0.1)), Step(8, f.HealSlowness())),
     ),
     Scenario(
@@ -76,7 +76,7 @@ SCENARIOS: Final = (
     ),
     Scenario(
         "paused-bookie",
-        "one bookie is silent for 10 s, with its connections open",
+        "one bookie does not respond for 10 s, with its connections open",
         (Step(3, f.PauseBookie(0)), Step(13, f.ResumeBookie(0))),
         seconds=16,
         zones_at_s=8,
@@ -96,7 +96,7 @@ SCENARIOS: Final = (
     ),
     Scenario(
         "zookeeper-slow",
-        "ZooKeeper is stopped 450 ms of every 500 ms, and a bookie dies meanwhile",
+        "a bookie dies while ZooKeeper is stopped 450 ms of every 500 ms",
         (
             Step(2, f.SlowZooKeeper(0.45, 0.5)),
             Step(3, f.KillBookie(0)),
@@ -105,13 +105,13 @@ SCENARIOS: Final = (
     ),
     Scenario(
         "zookeeper-gone",
-        "ZooKeeper is silent for 6 s, and a bookie dies meanwhile",
+        "a bookie dies while ZooKeeper does not respond for 6 s",
         (Step(2, f.PauseZooKeeper()), Step(4, f.KillBookie(0)), Step(8, f.HealSlowness())),
         seconds=12,
     ),
     Scenario(
         "no-spares",
-        "one bookie dies, no other could take its place, and it comes back 4 s later",
+        "one bookie dies, no other can take its place, and it comes back 4 s later",
         (Step(3, f.KillBookie(0)), Step(7, f.RestartBookie(0))),
         spares=0,
     ),
@@ -123,7 +123,7 @@ SCENARIOS: Final = (
     ),
     Scenario(
         "writer-takeover",
-        "the writer dies; another process recovers its ledger and goes on in a new one",
+        "the writer dies; another process recovers its ledger and continues in a new one",
         (Step(4, f.KillWriter()),),
         zones_at_s=3.9,
     ),

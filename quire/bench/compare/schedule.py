@@ -1,9 +1,9 @@
-"""Says when each append of an open-loop load is due: fixed beforehand, whatever the cluster does.
+"""Due times of the appends of an open-loop load, fixed before the run.
 
 Leaves sending them to `quire.bench.compare.open_load`.
 
-Invariants: pure; numbers ascend from 0 with the times; a stall moves no time, so it counts for
-every append that it held up (no coordinated omission).
+Invariants: pure; numbers ascend from 0 with the times; a stall changes no due time, so it counts
+for every append that it held up (no coordinated omission).
 """
 
 from collections.abc import Sequence

@@ -1,9 +1,9 @@
-"""Summarises repetitions of one measurement, and says when two differ by more than noise.
+"""Spread of repeated measurements, and comparison of two spreads.
 
-Leaves what was measured to `quire.bench.compare.figures`.
+Leaves measuring to `quire.bench.compare.figures`.
 
-Invariants: pure; two measurements whose ranges overlap are never called different, nor are two of
-which one was taken only once.
+Invariants: pure; two measurements are never called different if their ranges overlap, or if one of
+them has a single value.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ from enum import StrEnum
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """The middle and the ends of some repetitions."""
+    """Median, least and greatest value of repetitions."""
 
     median: float
     low: float
@@ -22,7 +22,7 @@ class Spread:
 
 
 class Verdict(StrEnum):
-    """How a configuration compares with the best one of its scenario."""
+    """Comparison of a configuration with the best one of its scenario."""
 
     BEST = "best"
     NOISE = "no difference beyond noise"
@@ -40,12 +40,12 @@ def spread(values: Sequence[float]) -> Spread:
 
 
 def overlaps(one: Spread, other: Spread) -> bool:
-    """Tell whether two ranges touch or overlap."""
+    """Return whether two ranges touch or overlap."""
     return one.low <= other.high and other.low <= one.high
 
 
 def verdicts(spreads: Mapping[str, Spread], *, more_is_better: bool) -> dict[str, Verdict]:
-    """Compare each with the one whose median is best."""
+    """Compare each spread with the one that has the best median."""
     if not spreads:
         return {}
     sign = -1.0 if more_is_better else 1.0

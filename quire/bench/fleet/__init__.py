@@ -1,4 +1,5 @@
-"""Simulates months of failures of fleets that no test machine has, per replication configuration.
+"""Simulation of months of failures of large fleets, per replication configuration.
 
-Leaves messages to `tests/simulation`: here the steps are failures, changes, copies and takeovers.
+Leaves single messages to `tests/simulation`: the steps here are failures, changes, copies and
+takeovers.
 """

@@ -1,8 +1,9 @@
-"""Runs what was put on the agenda, in the order of time; equal times in the order of entry.
+"""Agenda of a simulation: runs actions in the order of their times, equal times in the order of
+entry.
 
-Leaves what happens to the actions themselves.
+Leaves all effects to the actions.
 
-Invariants: time never goes back; an action sees `now` as the time that it was entered for.
+Invariants: time never goes back; while an action runs, `now` is its time.
 """
 
 import heapq
@@ -13,7 +14,7 @@ Action = Callable[[], None]
 
 
 class Agenda:
-    """The virtual clock and what is to happen."""
+    """Virtual clock and scheduled actions."""
 
     def __init__(self, now: float) -> None:
         self.now = now
@@ -21,15 +22,15 @@ class Agenda:
         self._order = count()
 
     def at(self, time_s: float, action: Action) -> None:
-        """Enter an action; a time that has passed means as soon as possible."""
+        """Schedule an action; a time in the past means as soon as possible."""
         heapq.heappush(self._heap, (max(time_s, self.now), next(self._order), action))
 
     def after(self, delay_s: float, action: Action) -> None:
-        """Enter an action for `delay_s` from now."""
+        """Schedule an action for `delay_s` from now."""
         self.at(self.now + delay_s, action)
 
     def run_until(self, end_s: float) -> None:
-        """Run everything before `end_s`, and end there."""
+        """Run all actions before `end_s`, and set the clock to `end_s`."""
         while self._heap and self._heap[0][0] < end_s:
             self.now, _, action = heapq.heappop(self._heap)
             action()

@@ -1,11 +1,11 @@
-"""Plays the writers: members fail, the ensemble changes, appends stop and go on.
+"""Model of the writers: members fail, the ensemble changes, appends stop and continue.
 
-Leaves what to do about failed members to the product's `Membership` and `EnsembleHealth`, whom to
-choose to its placement policy, copying to `copying`, dead writers to `recovering`.
+Leaves decisions about failed members to the product's `Membership` and `EnsembleHealth`, the
+choice of bookies to its placement policy, copying to `copying`, and dead writers to `recovering`.
 
-Invariants: a seat appends exactly when its ledger is open, nothing is held, and as many members of
-its fragment answer as the ack quorum demands; a change begins a fragment at LAC + 1 (5.1), nothing
-is confirmed while it is under way (5.2), and without ZooKeeper it waits.
+Invariants: a seat appends exactly when its ledger is open, the seat is not on hold, and an ack
+quorum of its fragment's members responds; a change begins a fragment at LAC + 1 (5.1), nothing is
+confirmed while it is under way (5.2), and without ZooKeeper it waits.
 
 Source: protocol rules 4.5, 5.1-5.7, 11.1-11.4.
 """
@@ -26,7 +26,7 @@ from quire.bench.fleet.world import World
 
 
 class FleetTooSmallError(Exception):
-    """There are fewer bookies than an ensemble needs."""
+    """The fleet has fewer bookies than an ensemble needs."""
 
 
 class Appending:
@@ -38,15 +38,15 @@ class Appending:
         self._gaps = Gaps(world, copying)
         self._membership = world.configuration.membership
         self._waiting: dict[int, Seat] = {}
-        """Seats that cannot go on before ZooKeeper or more bookies are there."""
+        """Seats that wait for ZooKeeper or for more bookies."""
         self._away: dict[BookieId, dict[int, Seat]] = {}
-        """In-sync: seats whose ledgers a bookie left, and may return to."""
+        """In-sync mode: seats whose ledgers a bookie left, and to which it may return."""
         copying.on_caught_up = self._caught_up
 
     # -- bookies ---------------------------------------------------------------------------------
 
     def fell_silent(self, bookie_id: BookieId, silence: Silence) -> None:
-        """Go on without the answers of a bookie, where that can be."""
+        """Continue without the responses of a bookie where possible."""
         for seat in list(self._world.written_by.get(bookie_id, {}).values()):
             self.judge(seat)
             if seat.ledger.running_since is not None:
@@ -58,7 +58,7 @@ class Appending:
 
     def _detect(self, bookie_id: BookieId, silence: Silence) -> None:
         if self._world.bookies.silent.get(bookie_id) is not silence:
-            return  # it is back already, or a graver fault has its own detection
+            return  # it is back already, or a worse fault is detected separately
         self._world.bookies.withdraw(bookie_id)
         for seat in list(self._world.written_by.get(bookie_id, {}).values()):
             if seat.hold is Hold.NONE and self._fail(seat, bookie_id, silence):
@@ -72,16 +72,16 @@ class Appending:
         return seat.health.has_failed
 
     def came_back(self, bookie_id: BookieId, silence: Silence) -> None:
-        """Take up a bookie that answers again; what it lacks arrives, or is copied to it."""
+        """Use a bookie that responds again; entries that it lacks arrive, or are copied to it."""
         for seat in list(self._world.written_by.get(bookie_id, {}).values()):
-            if seat.hold is not Hold.CHANGING:  # a change that was begun is not abandoned (1.3)
+            if seat.hold is not Hold.CHANGING:  # a change that has begun is not abandoned (1.3)
                 seat.health.forgive(bookie_id)
             self._decide_again(seat)
             self.judge(seat)
         self._gaps.end_with_silence(bookie_id, silence)
 
     def retry(self) -> None:
-        """Go on where ZooKeeper or a bookie was missing."""
+        """Continue the seats that waited for ZooKeeper or for bookies."""
         if not self._world.metadata_store.is_up:
             return
         waiting, self._waiting = self._waiting, {}
@@ -102,7 +102,7 @@ class Appending:
     # -- ensemble changes ------------------------------------------------------------------------
 
     def _decide(self, seat: Seat) -> None:
-        """Do what the product's membership says about the failed members."""
+        """Apply the product's decision about the failed members."""
         ensemble = seat.ensemble
         decision = self._membership.decide(ensemble, _in_sync(seat), seat.health)
         if not isinstance(decision, Replace | Shrink):
@@ -131,7 +131,7 @@ class Appending:
         self.change(seat, tuple(chosen.get(p, b) for p, b in enumerate(ensemble)))
 
     def _go_on_without(self, seat: Seat) -> None:
-        """Rule 5.5: suspects are forgiven; without those that are gone the ledger is closed."""
+        """Apply rule 5.5: clear the suspects; close the ledger if members are gone."""
         if seat.health.gone():
             self.close(seat)
             self.open_ledger(seat)
@@ -140,7 +140,7 @@ class Appending:
         self.judge(seat)
 
     def change(self, seat: Seat, ensemble: tuple[BookieId, ...]) -> None:
-        """Put an ensemble in charge from LAC + 1 on."""
+        """Begin a fragment with this ensemble at LAC + 1."""
         world, ledger = self._world, seat.ledger
         done_s = world.metadata_store.write() + world.assumptions.change_s
         self._stop(seat)
@@ -161,7 +161,7 @@ class Appending:
         self._revisit(seat)
 
     def replace_by_hand(self, seat: Seat, bookie_id: BookieId) -> None:
-        """Put another bookie in the place of one that lost its disk, as an operator would."""
+        """Replace a bookie that lost its disk, as an operator would."""
         ensemble = seat.ensemble
         position = ensemble.index(bookie_id)
         chosen = self._world.bookies.replacements(
@@ -171,7 +171,7 @@ class Appending:
             self.change(seat, tuple(chosen.get(p, b) for p, b in enumerate(ensemble)))
 
     def _revisit(self, seat: Seat) -> None:
-        """Notice members that are known to be silent already."""
+        """Detect members that are silent already."""
         for each in seat.ensemble:
             silence = self._world.bookies.silent.get(each)
             if silence is None or seat.health.is_out(each) or seat.hold is not Hold.NONE:
@@ -197,7 +197,7 @@ class Appending:
             self._world.agenda.after(delay_s, partial(self._take_spare, seat, seat.ledger))
 
     def _take_spare(self, seat: Seat, ledger: Ledger) -> None:
-        """Let a spare take the place of a member that left, or that could not leave."""
+        """Replace a member that left, or that could not leave, by a spare."""
         quorum, ensemble = self._world.configuration.quorum, seat.ensemble
         parked = [each for each in ensemble if each in seat.health.parked]
         is_full = len(ensemble) >= quorum.ensemble_size
@@ -215,7 +215,7 @@ class Appending:
         self._take_in(seat, tuple(chosen.get(p, b) for p, b in enumerate(places)), position)
 
     def _rejoin(self, seat: Seat, ledger: Ledger, bookie_id: BookieId) -> None:
-        """Take a member in again that is back, if it is still missing."""
+        """Add a member again that is back, if it is still missing."""
         is_full = len(seat.ensemble) >= self._world.configuration.replica_count
         is_other = seat.ledger is not ledger or ledger.closed_s is not None
         if is_other or is_full or bookie_id in seat.ensemble:
@@ -226,19 +226,19 @@ class Appending:
             self._away.setdefault(bookie_id, {})[seat.number] = seat
 
     def _take_in(self, seat: Seat, ensemble: tuple[BookieId, ...], position: int) -> None:
-        """Begin a fragment with one more member, as catching up (rule 11.2)."""
+        """Begin a fragment with one more member, which catches up (rule 11.2)."""
         self.change(seat, ensemble)
         self._copying.catch_up(seat.ledger, ensemble[position])
-        self._plan_spare(seat)  # for the next place, if there is one
+        self._plan_spare(seat)  # for the next free place, if there is one
 
     def _caught_up(self, ledger: Ledger, _bookie_id: BookieId) -> None:
-        """Decide anew: another member holds every entry."""
+        """Decide again: another member now holds every entry."""
         seat = self._world.seats[ledger.seat]
         if seat.ledger is ledger:
             self._decide_again(seat)
 
     def _decide_again(self, seat: Seat) -> None:
-        """Let members leave that could not be done without so far."""
+        """Remove failed members that were needed until now."""
         is_in_sync = self._world.configuration.quorum.is_in_sync
         if is_in_sync and seat.hold is Hold.NONE and seat.health.parked:
             seat.health.unpark_all()
@@ -247,7 +247,7 @@ class Appending:
     # -- running and stopping --------------------------------------------------------------------
 
     def judge(self, seat: Seat, from_s: float | None = None) -> None:
-        """Stop a seat that cannot append, and let one run that can, from `from_s` on."""
+        """Stop a seat that cannot append; run one that can, from `from_s` on."""
         if not self._can_append(seat):
             self._stop(seat)
         elif seat.stopped_s is not None:
@@ -275,7 +275,7 @@ class Appending:
             seat.stopped_s = self._world.now
 
     def judge_pace(self, seat: Seat) -> None:
-        """Note whether appends wait for a slow bookie."""
+        """Record whether appends wait for a slow bookie."""
         slow = self._world.bookies.slow
         if not slow and seat.slow_since_s is None:
             return
@@ -292,7 +292,7 @@ class Appending:
     # -- one ledger after another ----------------------------------------------------------------
 
     def roll(self, seat: Seat, ledger: Ledger) -> None:
-        """Close a ledger that is old enough, and go on in a new one."""
+        """Close a ledger that is old enough, and continue in a new one."""
         if seat.ledger is not ledger or ledger.closed_s is not None:
             return
         seat.roll_is_due = True
@@ -326,7 +326,7 @@ class Appending:
         self._copying.make_up_for(ledger)
 
     def open_ledger(self, seat: Seat, from_s: float | None = None) -> None:
-        """Give a seat its next ledger, as soon as there are bookies and ZooKeeper for it."""
+        """Open a seat's next ledger once enough bookies and ZooKeeper are up."""
         world, quorum = self._world, self._world.configuration.quorum
         ensemble = world.bookies.new_ensemble(quorum) if world.metadata_store.is_up else None
         if ensemble is None or isinstance(ensemble, Shortage):
@@ -338,11 +338,11 @@ class Appending:
         self._begin(seat, self._next_ledger(seat.number, seat.client, ensemble), from_s)
 
     def take_seat(self, number: int, client: int) -> None:
-        """Begin to write; nothing has failed yet. Raises FleetTooSmallError."""
+        """Open the first ledger of a seat, before any failure. Raises FleetTooSmallError."""
         quorum = self._world.configuration.quorum
         ensemble = self._world.bookies.new_ensemble(quorum)
         if isinstance(ensemble, Shortage):
-            needed = f"{ensemble.needed} bookies are needed, {ensemble.seen} are there"
+            needed = f"{ensemble.needed} bookies are needed, but the fleet has {ensemble.seen}"
             raise FleetTooSmallError(f"{self._world.configuration.name}: {needed}")
         ledger = self._next_ledger(number, client, ensemble)
         seat = Seat(number, client, ledger, EnsembleHealth(quorum), stopped_s=self._world.now)
@@ -350,7 +350,7 @@ class Appending:
         self._begin(seat, ledger, None)
 
     def _next_ledger(self, seat: int, client: int, ensemble: tuple[BookieId, ...]) -> Ledger:
-        """Make the metadata of a seat's next ledger."""
+        """Create the metadata of a seat's next ledger."""
         world, measures = self._world, self._world.measures
         metadata = new_ledger(
             measures.ledgers_created, world.configuration.quorum, ensemble, client

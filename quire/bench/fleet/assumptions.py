@@ -1,9 +1,9 @@
-"""Lists what a fleet simulation assumes, each with its default, its unit and what it means.
+"""Assumptions of a fleet simulation, each with its default, unit and meaning.
 
-Leaves their meaning in the model to the modules that read them, and the options of the command
-line, which are made from this list, to `quire.cli.fleet`.
+Leaves their use to the modules of the model, and the command-line options made from this list to
+`quire.cli.fleet`.
 
-Invariants: one value per assumption for a whole run; nothing of the model is a number elsewhere.
+Invariants: one value per assumption for a complete run; the model has no numbers elsewhere.
 """
 
 from dataclasses import dataclass, field, fields
@@ -12,7 +12,7 @@ from typing import Final
 HOUR_S: Final = 3600.0
 DAY_S: Final = 24 * HOUR_S
 MONTH_S: Final = 30 * DAY_S
-"""What "per month" means in every rate."""
+"""Length of a month in every "per month" rate."""
 GIBIBYTE: Final = 2**30
 MEBIBYTE: Final = 2**20
 
@@ -30,54 +30,58 @@ def _amount(default: float, unit: str, meaning: str, *, least: float = 0.0) -> f
 
 @dataclass(frozen=True, slots=True)
 class Assumptions:
-    """The fleet, its load, its failures, and how fast everybody reacts."""
+    """The fleet, its load, its failures, and its reaction times."""
 
     # The fleet and its load
     bookies: int = _count(100, "bookies", "size of the fleet")
     racks: int = _count(10, "racks", "bookies are dealt to racks in turn")
-    ledgers: int = _count(10_000, "ledgers", "written at any time; each is followed by another")
+    ledgers: int = _count(10_000, "ledgers", "written at once; each is followed by another")
     clients: int = _count(100, "processes", "ledgers are dealt to writing processes in turn")
-    days: float = _amount(30.0, "days", "how long is measured", least=0.01)
+    days: float = _amount(30.0, "days", "measured time", least=0.01)
     write_rate: float = _amount(10.0, "entries/s", "appended to each ledger", least=0.001)
     entry_bytes: int = _count(1024, "bytes", "size of an entry")
-    ledger_hours: float = _amount(24.0, "hours", "until a ledger is closed and followed", least=0.1)
+    ledger_hours: float = _amount(24.0, "hours", "until the next ledger is begun", least=0.1)
     retention_hours: float = _amount(72.0, "hours", "until a closed ledger is deleted", least=0.1)
 
     # Failures
     crashes: float = _amount(1.0, "per bookie and month", "crashes of a bookie, disk intact")
     restart_s: float = _amount(300.0, "s, mean", "until a crashed bookie is back")
-    disk_losses: float = _amount(0.02, "per bookie and month", "losses of all that a bookie holds")
-    replace_hours: float = _amount(4.0, "hours", "until an empty bookie takes a lost one's place")
-    pauses: float = _amount(4.0, "per bookie and month", "a bookie stands still, then goes on")
+    disk_losses: float = _amount(0.02, "per bookie and month", "losses of all data of a bookie")
+    replace_hours: float = _amount(4.0, "hours", "until an empty one replaces a lost one")
+    pauses: float = _amount(4.0, "per bookie and month", "a bookie stands still, then continues")
     pause_s: float = _amount(10.0, "s, mean", "length of a pause")
-    slow_periods: float = _amount(2.0, "per bookie and month", "answers late, but in time")
+    slow_periods: float = _amount(
+        2.0, "per bookie and month", "a bookie responds late, but before timeouts"
+    )
     slow_s: float = _amount(600.0, "s, mean", "length of a slow period")
-    rack_failures: float = _amount(0.0, "per rack and month", "all of a rack crashes at once")
+    rack_failures: float = _amount(0.0, "per rack and month", "all bookies of a rack crash at once")
     rack_down_s: float = _amount(600.0, "s, mean", "until a failed rack is back")
-    zookeeper_outages: float = _amount(2.0, "per month", "metadata can be neither read nor stored")
+    zookeeper_outages: float = _amount(2.0, "per month", "no metadata can be read or written")
     zookeeper_outage_s: float = _amount(30.0, "s, mean", "length of an outage of ZooKeeper")
     client_crashes: float = _amount(1.0, "per process and month", "crashes of a writing process")
 
     # Reactions
     detect_crash_s: float = _amount(0.5, "s", "until a writer treats a crashed bookie as failed")
     detect_pause_s: float = _amount(0.5, "s", "until a writer suspects a silent bookie (rule 5.7)")
-    quarantine_s: float = _amount(60.0, "s", "during which a suspected bookie is not chosen")
+    quarantine_s: float = _amount(60.0, "s", "for which a suspected bookie is not chosen")
     change_s: float = _amount(0.01, "s", "to store an ensemble change and resend to new members")
-    zookeeper_writes: float = _amount(2000.0, "per s", "writes of metadata, by all", least=1.0)
+    zookeeper_writes: float = _amount(
+        2000.0, "per s", "metadata writes by all processes", least=1.0
+    )
     takeover_s: float = _amount(10.0, "s", "until another process takes a dead writer's ledgers")
     recovery_s: float = _amount(0.1, "s", "to fence, read and write back the end of a ledger")
-    repair_after_s: float = _amount(600.0, "s", "a bookie is down until its copies are made anew")
-    rejoin_s: float = _amount(1.0, "s", "in-sync: until a member that is back is taken in")
-    spare_after_s: float = _amount(60.0, "s", "in-sync: until a spare takes a leaver's place")
+    repair_after_s: float = _amount(600.0, "s", "a bookie is down before its copies are made again")
+    rejoin_s: float = _amount(1.0, "s", "in-sync: until a member that is back rejoins")
+    spare_after_s: float = _amount(60.0, "s", "in-sync: until a spare replaces a member that left")
     operator_hours: float = _amount(
         1.0, "hours", "fixed: until a member with a lost disk is swapped"
     )
-    give_up_hours: float = _amount(24.0, "hours", "until a hopeless recovery is given up")
-    copy_rate: float = _amount(32.0, "MiB/s", "that each bookie writes of copies", least=0.001)
+    give_up_hours: float = _amount(24.0, "hours", "until a hopeless recovery is abandoned")
+    copy_rate: float = _amount(32.0, "MiB/s", "of copies, written by each bookie", least=0.001)
 
     @property
     def end_s(self) -> float:
-        """The end of what is measured; it begins at 0."""
+        """End of the measured time, which begins at 0."""
         return self.days * DAY_S
 
     @property

@@ -1,6 +1,6 @@
-"""Knows which bookies are there: silent, slow, lost, and offered to the placement.
+"""States of all bookies: silent, slow, lost, and available to the placement.
 
-Leaves what their states mean for ledgers to `appending` and `copying`.
+Leaves the effects on ledgers to `appending` and `copying`.
 
 Invariants: a machine has one bookie at a time, and an empty disk makes it a new one (rule 2.1); a
 machine is silent while any of its faults lasts; a lost bookie never returns.
@@ -20,21 +20,22 @@ from metadata.registry.registration import BookieRegistration
 from quire.bench.fleet.assumptions import Assumptions
 
 SAMPLE_PER_REPLICA: Final = 4
-"""The policy chooses among so many bookies for each replica, drawn evenly: where all weigh the same
-and enough racks are among them, that is the same choice as among all, in a fifth of the time."""
+"""Number of bookies per replica among which the policy chooses, drawn evenly. If all have the same
+weight and the sample has enough racks, the choice equals one among all bookies, in a fifth of the
+time."""
 
 
 @dataclass(slots=True, eq=False)
 class Silence:
-    """Why a bookie does not answer, and since when."""
+    """Reason why a bookie does not respond, and the time since when."""
 
     since_s: float
     keeps_what_was_sent: bool
-    """A pause: what was sent meanwhile lies in its connections, and is stored when it goes on."""
+    """A pause: what was sent during it waits in the connections and is stored when it ends."""
 
 
 class Bookies:
-    """All machines, and the bookie that each runs."""
+    """All machines and their bookies."""
 
     def __init__(self, assumptions: Assumptions, rng: Random) -> None:
         self._rng = rng
@@ -55,7 +56,7 @@ class Bookies:
     # -- faults ----------------------------------------------------------------------------------
 
     def begin_silence(self, machine: int, silence: Silence) -> BookieId | None:
-        """Count one more fault of a machine; return its bookie if it now falls silent."""
+        """Count one more fault of a machine; return its bookie if that becomes silent."""
         self._causes[machine] += 1
         bookie_id = self.on_machine[machine]
         if bookie_id in self.silent:
@@ -65,9 +66,9 @@ class Bookies:
         return bookie_id
 
     def end_silence(self, machine: int) -> tuple[BookieId, Silence] | None:
-        """Count one fault less; return the bookie that is back, and how it was silent.
+        """Count one fault less; return the bookie that is back, and its silence.
 
-        A machine whose disk was lost comes back as a new bookie, which nobody waits for.
+        A machine whose disk was lost comes back as a new bookie, which no ledger waits for.
         """
         self._causes[machine] -= 1
         if self._causes[machine]:
@@ -91,21 +92,21 @@ class Bookies:
         return bookie_id if bool(before) != bool(self._slow_causes[machine]) else None
 
     def answers(self, bookie_id: BookieId) -> bool:
-        """Tell whether a bookie answers."""
+        """Return whether a bookie responds."""
         return bookie_id not in self.silent
 
     def is_prompt(self, bookie_id: BookieId) -> bool:
-        """Tell whether a bookie answers at its usual pace."""
+        """Return whether a bookie responds at its usual pace."""
         return bookie_id not in self.silent and bookie_id not in self.slow
 
     def is_intact(self, bookie_id: BookieId) -> bool:
-        """Tell whether what a bookie holds still exists."""
+        """Return whether a bookie's data still exists."""
         return bookie_id not in self.lost
 
     # -- placement -------------------------------------------------------------------------------
 
     def offer(self, machine: int) -> None:
-        """Let the bookie of a machine be chosen."""
+        """Make the bookie of a machine available to the placement."""
         bookie_id = self.on_machine[machine]
         if bookie_id in self._offered or bookie_id in self.silent or bookie_id in self.lost:
             return
@@ -114,7 +115,7 @@ class Bookies:
         self._names.append(bookie_id)
 
     def withdraw(self, bookie_id: BookieId) -> None:
-        """Let a bookie not be chosen: it left the registration, or is in quarantine."""
+        """Remove a bookie from the placement: it is not registered, or is in quarantine."""
         if self._offered.pop(bookie_id, None) is not None:
             self._names.remove(bookie_id)
 
@@ -129,7 +130,7 @@ class Bookies:
     def replacements(
         self, quorum: QuorumSpec, ensemble: tuple[BookieId, ...], positions: frozenset[int]
     ) -> Mapping[int, BookieId] | Shortage:
-        """Choose other bookies for some positions of an ensemble."""
+        """Choose replacements for some positions of an ensemble."""
         sample = self._sample(quorum, ensemble)
         return self._policy.replacements(quorum, ensemble, positions, sample, {}, self._rng)
 

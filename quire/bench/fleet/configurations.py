@@ -1,9 +1,9 @@
-"""Names the replication configurations that are compared.
+"""Catalogue of the compared replication configurations.
 
-Leaves what each decides to the product's own `ledger_client.protocol.membership`.
+Leaves the decisions of each to the product's `ledger_client.protocol.membership`.
 
-Invariants: E = WQ in each, so that every member of a fragment holds all of it; the names are those
-of `quire bench compare`.
+Invariants: E = WQ in each, so that every member of a fragment holds all its entries; the names are
+those of `quire bench compare`.
 """
 
 from dataclasses import dataclass
@@ -29,12 +29,12 @@ class Configuration:
 
     @property
     def membership(self) -> Membership:
-        """The product's decisions about failed members."""
+        """Return the product's decisions about failed members."""
         return membership_of(self.quorum, AppendOptions(fixed_membership=self.is_fixed))
 
     @property
     def replica_count(self) -> int:
-        """How many copies each entry is meant to have."""
+        """Intended number of copies of each entry."""
         return self.quorum.write_quorum
 
 
@@ -66,7 +66,7 @@ CONFIGURATIONS: Final = (
         "in-sync-3", "3 replicas, all in sync acknowledge, at least 2", Quorum.in_sync(3, 2).spec
     ),
     Configuration(
-        "in-sync-3-min-1", "the same, and one in sync is enough", Quorum.in_sync(3, 1).spec
+        "in-sync-3-min-1", "the same, but one in sync is enough", Quorum.in_sync(3, 1).spec
     ),
 )
 BY_NAME: Final = {each.name: each for each in CONFIGURATIONS}

@@ -1,11 +1,11 @@
-"""Plays repair and catch-up: which copies are made, to whom, and when they count.
+"""Model of repair and catch-up: which copies are made, on which bookie, and when they count.
 
-Leaves the choice of targets to the product's placement policy, and the swap to the metadata's own
-transition.
+Leaves the choice of targets to the product's placement policy, and the member swap to the
+transition of the metadata.
 
-Invariants: only closed fragments are repaired (9.1); a bookie writes one copy at a time, what a
-member lacks before what repair wants; a copy counts only once it is whole and swapped in; one that
-is not needed any more when its turn comes is not made.
+Invariants: only closed fragments are repaired (9.1); a bookie writes one copy at a time, first the
+entries that a member lacks, then repairs; a copy counts only once it is complete and swapped in; a
+queued copy that is no longer needed is not made.
 
 Source: protocol rules 6.3, 9.1, 11.2.
 """
@@ -28,29 +28,29 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """Put the target into one closed fragment, in the place of a bookie that is away for long."""
+    """Put the target into one closed fragment, in place of a bookie that is away for long."""
 
     ledger: Ledger
     first_entry_id: EntryId
     absent: BookieId | None
-    """None: the fragment has too few members."""
+    """The member to replace; None if the fragment has too few members."""
 
     @property
     def key(self) -> tuple[LedgerId, EntryId, BookieId | None]:
-        """What may be under way once only."""
+        """Key of which at most one repair may be under way."""
         return self.ledger.number, self.first_entry_id, self.absent
 
 
 @dataclass(frozen=True, slots=True)
 class FillGaps:
-    """Give the target what it missed of fragments that name it."""
+    """Copy to the target the entries that it missed of fragments that name it."""
 
     ledger: Ledger
 
 
 @dataclass(frozen=True, slots=True)
 class CatchUp:
-    """Give the target every older fragment that does not name it (rule 11.2)."""
+    """Copy to the target every older fragment that does not name it (rule 11.2)."""
 
     ledger: Ledger
 
@@ -59,11 +59,11 @@ Job = Repair | FillGaps | CatchUp
 
 
 def _nothing(_ledger: Ledger, _bookie_id: BookieId) -> None:
-    """Stand for a listener."""
+    """Do nothing; the default listener."""
 
 
 class Copying:
-    """All copies that are to be made, in a queue per target."""
+    """All pending copies, in a queue per target."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -71,14 +71,14 @@ class Copying:
         self._busy: dict[BookieId, None] = {}
         self._pending: dict[tuple[LedgerId, EntryId, BookieId | None], None] = {}
         self.overdue: dict[BookieId, None] = {}
-        """Bookies that are away for so long that their copies are made anew."""
+        """Bookies that are away for so long that their copies are made again."""
         self.on_caught_up: Callable[[Ledger, BookieId], None] = _nothing
-        """Hears which member of a ledger has caught up."""
+        """Listener, called when a member of a ledger has caught up."""
 
-    # -- what is wanted --------------------------------------------------------------------------
+    # -- wanted copies ---------------------------------------------------------------------------
 
     def expect_back(self, bookie_id: BookieId, silence: Silence) -> None:
-        """Begin to make a bookie's copies anew if it stays away."""
+        """Schedule the repair of a bookie's copies in case it stays away."""
         delay_s = self._world.assumptions.repair_after_s
         self._world.agenda.after(delay_s, partial(self._give_up, bookie_id, silence))
 
@@ -90,7 +90,7 @@ class Copying:
             self.make_up_for(ledger)
 
     def came_back(self, bookie_id: BookieId) -> None:
-        """Make no more copies for a bookie."""
+        """Stop the repair of a bookie's copies, because it is back."""
         self.overdue.pop(bookie_id, None)
 
     def make_up_for(self, ledger: Ledger) -> None:
@@ -106,11 +106,11 @@ class Copying:
                 self._queue_repair(Repair(ledger, fragment.first_entry_id, None))
 
     def fill_gaps(self, ledger: Ledger, bookie_id: BookieId) -> None:
-        """Queue what a member lacks that is back."""
+        """Queue the entries that a member lacks which is back."""
         self._queue(bookie_id, FillGaps(ledger), is_urgent=True)
 
     def catch_up(self, ledger: Ledger, bookie_id: BookieId) -> None:
-        """Queue what a new member lacks."""
+        """Queue the entries that a new member lacks."""
         self._queue(bookie_id, CatchUp(ledger), is_urgent=True)
 
     def _queue_repair(self, repair: Repair) -> None:
@@ -132,7 +132,7 @@ class Copying:
             self._queue(chosen[position], repair, is_urgent=False)
 
     def _needs(self, repair: Repair, fragment: Fragment) -> bool:
-        """Tell whether a fragment still lacks what a repair is to give it."""
+        """Return whether a fragment still needs a repair."""
         if repair.absent is None:
             return len(fragment.ensemble) < self._world.configuration.replica_count
         return repair.absent in fragment.ensemble and repair.absent in self.overdue
@@ -152,7 +152,7 @@ class Copying:
             queue.append(job)
         self._begin_next(target)
 
-    # -- what is done ----------------------------------------------------------------------------
+    # -- running copies --------------------------------------------------------------------------
 
     def _begin_next(self, target: BookieId) -> None:
         queue = self._queues.get(target)
@@ -198,7 +198,7 @@ class Copying:
                 return target in ensemble and self._world.bookies.answers(target)
 
     def _may_start(self, job: Repair, target: BookieId) -> bool:
-        """Tell whether there is a source, and a target that can take it."""
+        """Return whether a source exists and the target can take the copy."""
         fragment = self._fragment(job)
         answers = self._world.bookies.answers
         if fragment is None or target in fragment.ensemble or not answers(target):
@@ -241,8 +241,8 @@ class Copying:
     def _with_member(
         self, metadata: LedgerMetadata, old: Fragment, target: BookieId
     ) -> tuple[BookieId, ...]:
-        """Return an older fragment's ensemble with one that caught up: in a free place, or in that
-        of one that is no member any more.
+        """Return an older fragment's ensemble with a bookie that caught up: in a free place, or in
+        place of a former member.
         """
         if len(old.ensemble) < self._world.configuration.replica_count:
             return (*old.ensemble, target)
@@ -259,7 +259,7 @@ class Copying:
             measures.caught_up_entries += entries
 
     def _fragment(self, job: Repair) -> Fragment | None:
-        """Return the fragment that a repair is about, if the ledger still has it."""
+        """Return the fragment of a repair, if the ledger still has it."""
         if job.ledger.is_deleted:
             return None
         metadata = job.ledger.metadata

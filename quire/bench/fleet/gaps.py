@@ -1,4 +1,4 @@
-"""Notes what silent members of a fragment miss while others go on, and how they come by it.
+"""Record of the entries that silent members of a fragment miss, and how they receive them.
 
 Leaves the copies to `copying`.
 
@@ -16,14 +16,14 @@ from quire.bench.fleet.world import World
 
 
 class Gaps:
-    """The gaps of all ledgers."""
+    """Gaps of all ledgers."""
 
     def __init__(self, world: World, copying: Copying) -> None:
         self._world = world
         self._copying = copying
 
     def begin(self, ledger: Ledger, bookie_id: BookieId) -> None:
-        """Note that a silent member misses what is appended from now on."""
+        """Record that a silent member misses the entries appended from now on."""
         silence = self._world.bookies.silent[bookie_id]
         gaps = ledger.gaps.get(bookie_id, [])
         if gaps and gaps[-1].end is None:
@@ -34,13 +34,13 @@ class Gaps:
         self._world.lacking.setdefault(bookie_id, {})[ledger.number] = ledger
 
     def end_with_fragment(self, ledger: Ledger) -> None:
-        """Bound the open-ended gaps: the fragment ends here, and a new one begins."""
+        """End the open-ended gaps at the end of the fragment."""
         for gaps in ledger.gaps.values():
             if gaps[-1].end is None:
                 gaps[-1].end = ledger.end(self._world.now)
 
     def end_with_silence(self, bookie_id: BookieId, silence: Silence) -> None:
-        """Let what was sent arrive at a bookie that is back, and have the rest copied to it."""
+        """Deliver what was sent to a bookie that is back, and queue copies of the rest."""
         for ledger in list(self._world.lacking.get(bookie_id, {}).values()):
             self._arrive(ledger, bookie_id, silence)
 

@@ -1,8 +1,8 @@
-"""Draws a history of faults from a seed, the same for every configuration.
+"""History of faults, drawn from a seed: the same for every configuration.
 
 Leaves their effects to `simulation`.
 
-Invariants: each subject and kind of fault has random numbers of its own, so that neither the
+Invariants: each subject and kind of fault has separate random numbers, so that neither the
 configuration nor the rate of another kind changes them; doubling a rate halves its intervals.
 """
 
@@ -15,7 +15,7 @@ from quire.bench.fleet.assumptions import HOUR_S, MONTH_S, Assumptions
 
 
 class FaultKind(StrEnum):
-    """What can go wrong."""
+    """Kinds of faults."""
 
     CRASH = "crash"
     DISK_LOSS = "disk loss"
@@ -28,7 +28,7 @@ class FaultKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, order=True)
 class Fault:
-    """One fault: its subject is the number of a machine, a rack or a client."""
+    """One fault; its subject is the number of a machine, a rack or a client."""
 
     at_s: float
     kind: FaultKind
@@ -37,7 +37,7 @@ class Fault:
 
     @property
     def end_s(self) -> float:
-        """When it is over."""
+        """Time at which the fault ends."""
         return self.at_s + self.duration_s
 
 
@@ -66,7 +66,9 @@ def draw_history(assumptions: Assumptions, seed: int) -> list[Fault]:
 def _times(
     rng: Random, per_month: float, mean_s: float, end_s: float
 ) -> Iterator[tuple[float, float]]:
-    """Yield beginnings and lengths, both exponential; the next one begins after the last ended."""
+    """Yield begin times and lengths. Intervals and lengths are exponential; each fault begins
+    after the previous one ended.
+    """
     at_s = 0.0
     while per_month > 0:
         at_s += rng.expovariate(1.0) * MONTH_S / per_month

@@ -1,9 +1,9 @@
-"""Holds one ledger and one writer's seat as the simulation sees them.
+"""State of one ledger and of one writer's seat in the simulation.
 
-Leaves changing the metadata to its own transitions, and when to do so to `appending`.
+Leaves changes of the metadata to its transitions, and their times to `appending`.
 
 Invariants: a ledger grows only while its writer runs; a gap names entries that one member of a
-fragment was to store and does not hold; every confirmed entry is below `end()`.
+fragment should hold but does not; every confirmed entry is below `end()`.
 
 Source: protocol rules 1.1, 4.5, 4.6.
 """
@@ -24,7 +24,7 @@ from metadata.ledgers.ledger_metadata import (
 )
 
 TOKEN = UpdateToken(bytes(UPDATE_TOKEN_BYTES))
-"""Tokens tell attempts apart whose outcome is unknown; here every outcome is known."""
+"""Tokens distinguish attempts with unknown outcome; in the model every outcome is known."""
 
 
 @dataclass(slots=True)
@@ -34,12 +34,13 @@ class Gap:
     first: int
     end: int | None
     will_arrive: bool
-    """They lie in the connections of a paused bookie: no copy is needed once it goes on."""
+    """Whether the entries wait in the connections of a paused bookie: no copy is needed after the
+    pause."""
 
 
 @dataclass(slots=True, eq=False)
 class Ledger:
-    """One ledger: what is stored about it, how far it is, and who lacks what."""
+    """One ledger: its metadata, its length, and its gaps."""
 
     metadata: LedgerMetadata
     seat: int
@@ -53,17 +54,17 @@ class Ledger:
 
     @property
     def number(self) -> LedgerId:
-        """Its id."""
+        """Id of the ledger."""
         return self.metadata.ledger_id
 
     def end(self, now: float) -> int:
-        """Return how many entries are confirmed."""
+        """Return the number of confirmed entries."""
         if self.running_since is None or now <= self.running_since:
             return self.base
         return self.base + int((now - self.running_since) * self.write_rate)
 
     def stop(self, now: float) -> None:
-        """Confirm nothing from now on."""
+        """Stop confirming entries."""
         self.base, self.running_since = self.end(now), None
 
     def ranges(self, now: float) -> list[tuple[Fragment, int, int]]:
@@ -82,7 +83,7 @@ class Ledger:
         return found
 
     def copies(self, now: float, away: Container[BookieId]) -> list[int]:
-        """Count entries by their number of copies, but for those of bookies that are `away`."""
+        """Count entries by number of copies, without the copies of bookies that are `away`."""
         counts = [0] * (self.metadata.quorum.write_quorum + 1)
         for fragment, first, end in self.ranges(now):
             there = [each for each in fragment.ensemble if each not in away]
@@ -102,7 +103,7 @@ class Ledger:
 
 
 class Hold(StrEnum):
-    """Why a seat cannot append although its members may answer."""
+    """Reason why a seat cannot append although its members may respond."""
 
     NONE = "none"
     CHANGING = "a change waits for ZooKeeper"
@@ -112,7 +113,7 @@ class Hold(StrEnum):
 
 @dataclass(slots=True, eq=False)
 class Seat:
-    """A place where one ledger after another is written: the ledger of now, and its writer."""
+    """A place where one ledger after another is written: the current ledger, and its writer."""
 
     number: int
     client: int
@@ -128,7 +129,7 @@ class Seat:
 
     @property
     def ensemble(self) -> tuple[BookieId, ...]:
-        """The members of the fragment that is being written."""
+        """Members of the fragment that is being written."""
         return self.ledger.metadata.last_fragment.ensemble
 
 

@@ -1,9 +1,9 @@
-"""Adds up what one simulated month of one configuration shows.
+"""Sums over one simulated month of one configuration.
 
-Leaves entries by number of copies to `tracking`, and figures for people to `results`.
+Leaves entries by number of copies to `tracking`, and the published figures to `results`.
 
 Invariants: only the measured time counts, from 0 to its end; overlapping outages of one seat count
-once; `longest_outage_s` is one seat's.
+once; `longest_outage_s` is of a single seat.
 """
 
 from dataclasses import dataclass, field
@@ -34,7 +34,7 @@ class Measures:
     copied_per_hour: dict[int, int] = field(default_factory=dict)
 
     def outage(self, seat: Seat, begin_s: float, end_s: float) -> None:
-        """Count a time without confirmed appends; it may overlap the one before it."""
+        """Count a time without confirmed appends; it may overlap the previous one."""
         begin_s, end_s = max(0.0, begin_s), min(end_s, self.end_s)
         if end_s <= begin_s:
             return
@@ -53,18 +53,18 @@ class Measures:
         self.slow_s += max(0.0, min(end_s, self.end_s) - max(0.0, begin_s))
 
     def undecided(self, begin_s: float, end_s: float) -> None:
-        """Count a recovery that could not tell where its ledger ends."""
+        """Count a recovery that could not decide where its ledger ends."""
         length_s = max(0.0, end_s - begin_s)
         self.undecided_s += length_s
         self.longest_undecided_s = max(self.longest_undecided_s, length_s)
 
     def copied(self, now: float, entries: int) -> None:
-        """Count what a copy moved."""
+        """Count the entries of a copy."""
         hour = int(now // HOUR_S)
         self.copied_per_hour[hour] = self.copied_per_hour.get(hour, 0) + entries
 
     def stored(self, ledger: Ledger, until_s: float) -> None:
-        """Count how long a ledger's entries were kept, until it is deleted or time is over."""
+        """Count how long a ledger's entries were kept, until its deletion or the end."""
         entries = ledger.end(until_s)
         grown_s = until_s if ledger.closed_s is None else ledger.closed_s
         if grown_s > max(0.0, ledger.created_s):
@@ -75,5 +75,5 @@ class Measures:
 
     @property
     def busiest_hour_entries(self) -> int:
-        """The most that was copied in one hour."""
+        """Maximum number of entries copied in one hour."""
         return max(self.copied_per_hour.values(), default=0)

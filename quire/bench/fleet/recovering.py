@@ -1,10 +1,10 @@
-"""Plays writers that die: another process recovers their ledgers and goes on in new ones.
+"""Model of dead writers: another process recovers their ledgers and continues in new ones.
 
-Leaves whether a recovery can tell the end of a ledger to the product's `covers`, and closing and
-opening ledgers to `appending`.
+Leaves to the product's `covers` whether a recovery can decide the end of a ledger. Leaves closing
+and opening ledgers to `appending`.
 
-Invariants: a dead writer's seat appends nothing until its ledger is closed; a recovery that is not
-covered waits, and is given up only if no return of a bookie could cover it.
+Invariants: a dead writer's seat appends nothing until its ledger is closed; a recovery without
+coverage waits, and is abandoned only if no return of a bookie could give coverage.
 
 Source: protocol rules 3.2, 7.1-7.5, 9.2, 11.5.
 """
@@ -20,11 +20,11 @@ from quire.bench.fleet.ledgers import Hold, Ledger, Seat
 from quire.bench.fleet.world import World
 
 RECOVERY_WRITES = 3
-"""Writes of metadata: recovery begun, ledger closed, next ledger created."""
+"""Metadata writes of a takeover: recovery begun, ledger closed, next ledger created."""
 
 
 class Recovering:
-    """Dead writers, and those who take over."""
+    """Dead writers, and the processes that take over."""
 
     def __init__(self, world: World, appending: Appending) -> None:
         self._world = world
@@ -33,7 +33,7 @@ class Recovering:
         self._unattended: dict[int, Seat] = {}
 
     def client_died(self, client: int) -> None:
-        """All ledgers of one process have lost their writer."""
+        """Begin the takeover of all ledgers of a dead process."""
         delay_s = self._world.assumptions.takeover_s
         for seat in self._world.seats:
             if seat.client == client and seat.hold in (Hold.NONE, Hold.CHANGING):
@@ -42,7 +42,7 @@ class Recovering:
                 self._world.agenda.after(delay_s, partial(self._recover, seat, seat.ledger))
 
     def retry(self) -> None:
-        """Try again what needed ZooKeeper or a bookie."""
+        """Retry recoveries that waited for ZooKeeper or a bookie."""
         unattended, self._unattended = self._unattended, {}
         for seat in (*unattended.values(), *list(self._undecided.values())):
             self._recover(seat, seat.ledger)

@@ -1,8 +1,8 @@
-"""Turns what runs measured into figures, and several runs of a configuration into a spread.
+"""Figures of a run, and the spread of several runs of a configuration.
 
 Leaves printing them to `quire.cli.fleet`.
 
-Invariants: pure; a figure that has no meaning for a configuration is None, never 0.
+Invariants: pure; a figure that does not apply to a configuration is None, never 0.
 """
 
 from collections import Counter
@@ -19,7 +19,7 @@ Figure = float | int | None
 
 @dataclass(frozen=True, slots=True)
 class RunFigures:
-    """What one configuration went through under one history."""
+    """Figures of one configuration under one history."""
 
     configuration: str
     seed: int
@@ -30,27 +30,27 @@ class RunFigures:
     slow_share: float
     """Share of ledger-time in which appends waited for a slow bookie."""
     read_availability: float
-    """Share of stored GiB-hours with a copy on a bookie that answered."""
+    """Share of stored GiB-hours with a copy on a bookie that responded."""
     stored_gib_hours: float
-    """One copy of everything, over time."""
+    """Stored data over time, counted once per entry."""
     lost_gib_hours: float
     one_copy_gib_hours: float
-    """One more loss of a disk loses an acknowledged entry."""
+    """Data with one copy: one more disk loss loses acknowledged entries."""
     two_copies_gib_hours: float
-    """Two more do."""
+    """Data with two copies: two more disk losses lose acknowledged entries."""
     short_gib_hours: float
-    """With fewer copies than the write quorum."""
+    """Data with fewer copies than the write quorum."""
     at_ack_quorum_gib_hours: float | None
-    """With no more copies than the ack quorum; None where that is the write quorum."""
+    """Data with no more copies than the ack quorum; None if that equals the write quorum."""
     peak_one_copy_gib: float
-    """The most at any time, with what has none."""
+    """Maximum at any time, including data without a copy."""
     peak_at_ack_quorum_gib: float | None
     lost_gib: float
     lost_ledgers: int
     repaired_gib: float
     caught_up_gib: float
     peak_copy_mib_per_s: float
-    """The mean of the busiest hour, all bookies together."""
+    """Mean rate of the busiest hour, all bookies together."""
     change_count: int
     recovery_count: int
     undecided_count: int
@@ -117,19 +117,19 @@ class Spread:
 
 
 def spread(runs: Sequence[RunFigures], name: str) -> Spread | None:
-    """Return the spread of a figure, or None where it has no meaning."""
+    """Return the spread of a figure, or None if it does not apply."""
     values = [each for run in runs if (each := run.values()[name]) is not None]
     return Spread(min(values), median(values), max(values)) if values else None
 
 
 def fault_counts(assumptions: Assumptions, seed: int) -> dict[str, int]:
-    """Count the faults of a history, which are the same for every configuration."""
+    """Count the faults of a history by kind; they are the same for every configuration."""
     found = Counter(fault.kind for fault in draw_history(assumptions, seed))
     return {str(kind): found[kind] for kind in FaultKind}
 
 
 def assumed(assumptions: Assumptions) -> list[dict[str, float | str]]:
-    """List every assumption with its value, its unit and what it means."""
+    """List every assumption with its value, unit and meaning."""
     return [
         {
             "name": each.name,

@@ -1,8 +1,8 @@
-"""Runs configurations and seeds, one per process, as many at once as there are processors.
+"""Runs configurations and seeds in parallel processes, one per processor.
 
-Leaves the runs to `simulation`.
+Leaves each run to `simulation`.
 
-Invariants: the results are in the order asked for, whichever ends first; processes share nothing.
+Invariants: the results are in the requested order; processes share nothing.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from quire.bench.fleet.simulation import Simulation
 
 
 def run_one(name: str, assumptions: Assumptions, seed: int) -> RunFigures:
-    """Play one configuration under one seed. Raises FleetTooSmallError."""
+    """Simulate one configuration under one seed. Raises FleetTooSmallError."""
     return figures(Simulation(BY_NAME[name], assumptions, seed).run(), seed)
 
 
@@ -29,7 +29,7 @@ async def run_all(
     seeds: Sequence[int],
     ended: Callable[[RunFigures], None],
 ) -> list[RunFigures]:
-    """Play every configuration under every seed; `ended` hears of each as it ends."""
+    """Simulate every configuration under every seed; call `ended` as each ends."""
     loop = asyncio.get_running_loop()
 
     async def run(name: str, seed: int) -> RunFigures:
@@ -40,7 +40,7 @@ async def run_all(
     cells = [(name, seed) for seed in seeds for name in names]
     context = multiprocessing.get_context("spawn")
     workers = min(len(cells), os.cpu_count() or 1)
-    # A run makes millions of small objects and hardly a cycle: looking for those costs a tenth.
+    # A run makes millions of small objects and few cycles: the search for cycles costs a tenth.
     with ProcessPoolExecutor(workers, mp_context=context, initializer=gc.disable) as pool:
         try:
             return list(await asyncio.gather(*(run(*cell) for cell in cells)))

@@ -1,6 +1,6 @@
-"""Plays one history of faults on one fleet under one configuration.
+"""Simulation of one history of faults on one fleet under one configuration.
 
-Leaves what happens then to `appending`, `recovering` and `copying`.
+Leaves the reactions to `appending`, `recovering` and `copying`.
 
 Invariants: the same configuration, assumptions and seed give the same measures; the faults are
 those of `history`, whatever the configuration.
@@ -21,7 +21,7 @@ from quire.bench.fleet.world import World
 
 
 class Simulation:
-    """One run. `world` holds what it found."""
+    """One run; `world` holds its results."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class Simulation:
             self.world.agenda.at(fault.at_s, partial(self._begin_fault, fault))
 
     def run(self) -> World:
-        """Play to the end of the measured time."""
+        """Run to the end of the measured time."""
         world, end_s = self.world, self.world.assumptions.end_s
         world.agenda.run_until(end_s)
         for seat in world.seats:
@@ -58,7 +58,9 @@ class Simulation:
         return world
 
     def _plan_seats(self) -> None:
-        """Ledgers begin evenly over one ledger's life, so that they do not all end at once."""
+        """Spread the starts of ledgers evenly over one ledger's life, so that they do not all end
+        at once.
+        """
         assumptions, begin_s = self.world.assumptions, self.world.now
         interval_s = assumptions.ledger_hours * HOUR_S / assumptions.ledgers
         for number in range(assumptions.ledgers):
@@ -87,7 +89,7 @@ class Simulation:
                 self._recovering.client_died(fault.subject)
 
     def _silence(self, machines: list[int], fault: Fault) -> None:
-        # All fall silent before anyone notices, and come back one after the other.
+        # All become silent before any detection, and come back one after the other.
         fallen: list[tuple[BookieId, Silence]] = []
         self._settle_reads()
         for machine in machines:
@@ -161,12 +163,14 @@ class Simulation:
                 self._appending.judge_pace(seat)
 
     def _settle_reads(self) -> None:
-        """Count what could not be read until now: who answers is about to change."""
+        """Count what could not be read until now, before the set of responding bookies changes."""
         for ledger in self.world.readable.deviating():
             self.world.readable.before(ledger, self.world.now)
 
     def _judge_reads(self, bookie_id: BookieId) -> None:
-        """Look for entries without a copy that answers; with one bookie away there are few."""
+        """Find ledgers with entries that have no copy on a responding bookie, after a bookie's
+        state changed.
+        """
         world = self.world
         are_several_away = len(world.bookies.silent) > 1
         for ledger in list(world.held_by.get(bookie_id, {}).values()):

@@ -1,9 +1,9 @@
-"""Integrates over time how many entries have too few copies.
+"""Integral over time of the number of entries with too few copies.
 
 Leaves counting copies to `Ledger.copies`.
 
-Invariants: only ledgers that deviate are looked at; between two calls for a ledger its counts grow
-evenly, so that the mean of both ends is exact; nothing counts before time 0.
+Invariants: only ledgers with too few copies are tracked; between two calls for a ledger its counts
+grow evenly, so the mean of both ends is exact; time before 0 does not count.
 """
 
 from collections.abc import Container
@@ -15,14 +15,14 @@ from quire.bench.fleet.ledgers import Ledger
 
 @dataclass(slots=True)
 class CopyTracker:
-    """Entry-seconds by number of copies, below a number that is as it should be."""
+    """Entry-seconds by number of copies, for numbers below `enough`."""
 
     away: Container[BookieId]
-    """Whose copies do not count."""
+    """Bookies whose copies do not count."""
     enough: int
     entry_seconds: list[float] = field(default_factory=list)
     peak: list[int] = field(default_factory=list)
-    """The most entries at any time with so many copies or fewer."""
+    """Maximum number of entries at any time, by number of copies: with that many or fewer."""
     lost_entries: int = 0
     lost_ledgers: dict[LedgerId, None] = field(default_factory=dict)
     _known: dict[LedgerId, tuple[Ledger, float, list[int]]] = field(default_factory=dict)
@@ -34,13 +34,13 @@ class CopyTracker:
         self._now = [0] * self.enough
 
     def before(self, ledger: Ledger, now: float) -> None:
-        """Count what was until now; to be called before anything about the ledger changes."""
+        """Count the time until now; call it before anything about the ledger changes."""
         known = self._known.get(ledger.number)
         if known is not None:
             self._count(known, ledger.copies(now, self.away), now)
 
     def after(self, ledger: Ledger, now: float) -> None:
-        """Look at a ledger that changed; to be called after each `before`."""
+        """Track the new state of a ledger; call it after each `before`."""
         known = self._known.pop(ledger.number, None)
         if known is None and not self._may_deviate(ledger):
             return
@@ -50,14 +50,14 @@ class CopyTracker:
             self.lost_entries += lost
             self.lost_ledgers[ledger.number] = None
         self._move(known[2] if known else None, counts)
-        # Where a ledger that grows lacks copies, its next entries will.
+        # If a growing ledger lacks copies, its next entries will lack them too.
         if any(counts[: self.enough]) or (ledger.closed_s is None and self._may_deviate(ledger)):
             self._known[ledger.number] = (ledger, now, counts)
         else:
             self._move(counts, None)
 
     def forget(self, ledger: Ledger, now: float) -> None:
-        """Count a ledger that is deleted for the last time."""
+        """Count a ledger for the last time, before its deletion."""
         self.before(ledger, now)
         known = self._known.pop(ledger.number, None)
         if known is not None:
@@ -68,11 +68,11 @@ class CopyTracker:
         return [ledger for ledger, _, _ in self._known.values()]
 
     def has(self, ledger: Ledger) -> bool:
-        """Tell whether a ledger has too few copies."""
+        """Return whether a ledger has too few copies."""
         return ledger.number in self._known
 
     def _may_deviate(self, ledger: Ledger) -> bool:
-        """Tell, for less than counting costs, whether some fragment may lack copies."""
+        """Return whether some fragment may lack copies; cheaper than counting."""
         return bool(ledger.gaps) or any(
             len(fragment.ensemble) < self.enough
             or any(each in self.away for each in fragment.ensemble)

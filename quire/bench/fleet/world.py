@@ -1,9 +1,9 @@
-"""Holds what all parts of one simulated fleet share.
+"""Shared state of all parts of one simulated fleet.
 
 Leaves every decision to the parts: `appending`, `recovering`, `copying`.
 
-Invariants: `written_by` names a bookie for each seat whose last fragment names it, and `held_by`
-for each ledger any of whose fragments does; `lacking` where the ledger has a gap of it.
+Invariants: `written_by` maps a bookie to the seats whose last fragment names it, `held_by` to the
+ledgers with a fragment that names it, `lacking` to the ledgers with a gap of it.
 """
 
 from collections.abc import Callable
@@ -41,7 +41,7 @@ class World:
 
     @property
     def now(self) -> float:
-        """The present."""
+        """Current time of the simulation."""
         return self.agenda.now
 
     @property
@@ -50,7 +50,7 @@ class World:
         return self.agenda.now >= 0
 
     def alter(self, ledger: Ledger, change: Callable[[], None]) -> None:
-        """Change something about a ledger's copies, and count what was and what is."""
+        """Apply a change of a ledger's copies, and count the states before and after it."""
         self.existing.before(ledger, self.now)
         self.readable.before(ledger, self.now)
         change()
@@ -58,7 +58,7 @@ class World:
         self.readable.after(ledger, self.now)
 
     def store(self, ledger: Ledger, metadata: LedgerMetadata) -> None:
-        """Put new metadata of a ledger in force."""
+        """Apply new metadata of a ledger."""
         if metadata.fragments is ledger.metadata.fragments:  # closed, and on the same bookies
             ledger.metadata = metadata
             return
@@ -74,27 +74,27 @@ class World:
                 self.drop_gaps(ledger, each)
 
     def enter(self, ledger: Ledger) -> None:
-        """Begin to keep a new ledger."""
+        """Add a new ledger."""
         for each in _members(ledger.metadata):
             self.held_by.setdefault(each, {})[ledger.number] = ledger
 
     def drop_gaps(self, ledger: Ledger, bookie_id: BookieId) -> None:
-        """Forget what a bookie lacks of a ledger."""
+        """Remove the gaps of a bookie in a ledger."""
         ledger.gaps.pop(bookie_id, None)
         self.lacking.get(bookie_id, {}).pop(ledger.number, None)
 
     def seat_at(self, seat: Seat, ensemble: tuple[BookieId, ...]) -> None:
-        """Note who writes for a seat from now on."""
+        """Record the bookies that store a seat's new entries from now on."""
         for each in ensemble:
             self.written_by.setdefault(each, {})[seat.number] = seat
 
     def unseat(self, seat: Seat) -> None:
-        """Note that nobody writes for a seat."""
+        """Record that no bookie stores entries for a seat."""
         for each in seat.ensemble:
             self.written_by[each].pop(seat.number, None)
 
     def delete_later(self, ledger: Ledger) -> None:
-        """Delete a closed ledger once it was kept for as long as it has to be."""
+        """Schedule the deletion of a closed ledger for the end of its retention."""
         retention_s = self.assumptions.retention_hours * HOUR_S
         self.agenda.after(retention_s, partial(self._delete, ledger))
 
@@ -109,7 +109,7 @@ class World:
 
 
 class MetadataStoreModel:
-    """ZooKeeper: there or not, and so many writes a second."""
+    """Model of ZooKeeper: up or down, with a limited number of writes per second."""
 
     def __init__(self, assumptions: Assumptions, agenda: Agenda) -> None:
         self._assumptions = assumptions
@@ -118,7 +118,7 @@ class MetadataStoreModel:
         self.is_up = True
 
     def write(self, count: int = 1) -> float:
-        """Queue so many writes behind those of others; return when they are done."""
+        """Queue `count` writes behind those of others; return the time when they are done."""
         begin_s = max(self._free_s, self._agenda.now)
         self._free_s = begin_s + count / self._assumptions.zookeeper_writes
         return self._free_s

@@ -1,1 +1,1 @@
-"""Draws what a comparison found: one HTML page, with nothing outside it."""
+"""Report of a comparison: one self-contained HTML page."""

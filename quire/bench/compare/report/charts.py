@@ -1,4 +1,4 @@
-"""Draws the pictures of a comparison: data in, SVG and a table of the same data out.
+"""Charts of a comparison: data in, SVG and a table of the same data out.
 
 Leaves elements and scales to `quire.bench.compare.report.svg`, and choosing the data to
 `quire.bench.compare.report.sections`.
@@ -30,7 +30,7 @@ LEAST_MS: Final = 0.1
 SEGMENT_MIN: Final = 4.0
 LETTER: Final = 12.0
 QUANTILE_END: Final = 4.6
-"""Where the longest append stands on an axis on which 99.99 % stands at 4."""
+"""Place of the longest append on an axis on which 99.99 % is at 4."""
 QUANTILE_TICKS: Final = (
     (0.0, "0"),
     (1.0, "90 %"),
@@ -57,7 +57,7 @@ class Chart:
 
 
 def letter(number: int) -> str:
-    """Return the letter that marks a series."""
+    """Return the letter of a series."""
     return chr(ord("A") + number)
 
 
@@ -95,8 +95,8 @@ def latency_over_time(
     seconds: float,
     letters: Mapping[str, int],
 ) -> Chart:
-    """Draw p50 and the longest append of each slice of a run, one strip per configuration, with a
-    line where a fault struck.
+    """Draw p50 and the longest append of each slice of a run. Each configuration has a strip, with
+    a line at each fault.
     """
     ticks = svg.steps(seconds)
     across = svg.Scale(0.0, seconds, LABELS, WIDTH - RIGHT)
@@ -120,8 +120,8 @@ def latency_over_time(
         label = f"{tick:g} s"
         parts.append(svg.text(across(tick), height - BOTTOM + 16, label, anchor="middle"))
     text = (
-        "Milliseconds on a log axis over the time at which appends were due: the thick line is the "
-        "longest of each slice, the thin one the median; vertical lines are faults."
+        "Milliseconds on a log axis over the time at which appends were due. The thick line is the "
+        "longest append of each slice, the thin line is the median. Vertical lines are faults."
     )
     whole = svg.picture(name, WIDTH, height, "Latency over time", text, *parts)
     return Chart(whole, _time_table(series, marks, letters))
@@ -132,7 +132,7 @@ def throughput_against_p99(
     series: Mapping[str, Sequence[tuple[float, float, float]]],
     letters: Mapping[str, int],
 ) -> Chart:
-    """Draw a rate sweep: each point is (rate asked, rate reached, p99 in milliseconds)."""
+    """Draw a rate sweep: each point is (target rate, achieved rate, p99 in milliseconds)."""
     fastest = max((reached for points in series.values() for _, reached, _ in points), default=1.0)
     ticks_across = svg.steps(fastest)
     across = svg.Scale(0.0, ticks_across[-1], LEFT, WIDTH - RIGHT)
@@ -156,13 +156,13 @@ def throughput_against_p99(
             rows.append((f"{letter(letters[label])} {label}", *cells))
     text = "p99 of the append latency in milliseconds, on a log axis, over appends per second."
     whole = svg.picture(name, WIDTH, HEIGHT, "Throughput against p99", text, *parts)
-    return Chart(whole, Table(("configuration", "asked/s", "reached/s", "p99 ms"), tuple(rows)))
+    return Chart(whole, Table(("configuration", "target/s", "achieved/s", "p99 ms"), tuple(rows)))
 
 
 def time_at_ack_quorum(
     name: str, series: Mapping[str, AtAckQuorum], letters: Mapping[str, int]
 ) -> Chart:
-    """Draw how long acknowledged entries were short of their write quorum: p50 to the longest."""
+    """Draw how long acknowledged entries were short of their write quorum: p50, p99 and longest."""
     height = TOP + ROW * len(series) + BOTTOM
     longest = max((each.max_s * 1e3 for each in series.values()), default=1.0)
     ticks = svg.decades(LEAST_MS, max(LEAST_MS, longest))
@@ -191,8 +191,8 @@ def time_at_ack_quorum(
 
 
 def safety_zones(name: str, series: Mapping[str, Zones], letters: Mapping[str, int]) -> Chart:
-    """Draw each ledger as a bar of entries: on all of the write quorum, at the ack quorum only,
-    unconfirmed. To scale, but a zone that is not empty is never too narrow to be seen.
+    """Draw each ledger as a bar of entries: on the complete write quorum, at the ack quorum only,
+    unconfirmed. The bar is to scale, but every zone that is not empty is wide enough to be seen.
     """
     height = TOP + ROW * len(series) + BOTTOM
     parts, rows = [], []
@@ -222,14 +222,14 @@ def safety_zones(name: str, series: Mapping[str, Zones], letters: Mapping[str, i
 
 
 _ZONE_WORDS: Final = (
-    ("zone-full", "on all of the write quorum"),
+    ("zone-full", "on the complete write quorum"),
     ("zone-ack", "at the ack quorum only"),
     ("zone-open", "unconfirmed"),
 )
 
 
 def _segments(zones: Zones) -> list[tuple[int, int, str]]:
-    """Return (first, end, style), those drawn later over those drawn earlier."""
+    """Return (first, end, style) of each segment; later segments are drawn over earlier ones."""
     full, confirmed, pushed = zones.fully_to + 1, zones.last_confirmed + 1, zones.last_pushed + 1
     whole = [
         (0, full, "zone-full"), (full, confirmed, "zone-ack"), (confirmed, pushed, "zone-open")
@@ -247,7 +247,7 @@ def _grid_up(up: svg.Scale, ticks: Sequence[float], unit: str) -> list[str]:
 
 
 def _fault(count: int, mark: Mark, across: svg.Scale, top: float) -> list[str]:
-    """Draw a fault's line, with its number in the order of the run, and its name for who points."""
+    """Draw a fault's line with its number in the order of the run; its name is the tooltip."""
     at = across(mark.at)
     inside = svg.element("title", {}, svg.escaped(f"{mark.at:.2f} s: {mark.label}"))
     place: svg.Attributes = {"x1": at, "y1": top, "x2": at, "y2": top + STRIP - 8, "class": "mark"}
@@ -292,7 +292,7 @@ def _time_table(
     marks: Mapping[str, Sequence[Mark]],
     letters: Mapping[str, int],
 ) -> Table:
-    """One row per slice, with the faults that struck in it."""
+    """Return a table with a row per slice and its faults."""
     moments = sorted({each.at for slices in series.values() for each in slices})
     cells = {
         (label, each.at): f"{each.p50_ms:,.2f} / {each.max_ms:,.2f}"

@@ -1,8 +1,8 @@
-"""Puts a comparison on one HTML page that needs nothing outside it, and no script.
+"""HTML page of a comparison; it needs no other file and no script.
 
 Leaves the sections' content to `quire.bench.compare.report.sections`.
 
-Invariants: pure; every text is escaped; a table stands under every picture.
+Invariants: pure; every text is escaped; every picture has a table below it.
 """
 
 from collections.abc import Sequence
@@ -48,7 +48,7 @@ summary { cursor: pointer; }
 
 
 def render(comparison: Comparison) -> str:
-    """Return the whole page."""
+    """Return the complete page."""
     sections = sections_of(comparison)
     links = "".join(
         f'<li><a href="#{escape(each.name)}">{escape(each.title)}</a></li>' for each in sections

@@ -1,8 +1,9 @@
-"""Chooses what a page shows of a comparison: one section per scenario, and what frames them.
+"""Content of the page of a comparison: one section per scenario, and the sections around them.
 
 Leaves drawing to `quire.bench.compare.report.charts` and HTML to `quire.bench.compare.report.page`.
 
-Invariants: pure; curves join all repetitions; pictures over time and of zones are of the first.
+Invariants: pure; curves join all repetitions; pictures over time and of zones show the first
+repetition.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,13 +25,13 @@ JUDGED: Final = ("p50_ms", "p99_ms", "p999_ms", "max_ms", "silence_longest_s")
 METHOD: Final = (
     "Each run is an open loop of appends on a fixed schedule against real bookie processes and a "
     "real ZooKeeper on one machine. The latency of an append counts from the moment at which it "
-    "was due, so a stall counts for every append that it held up; one that was never acknowledged "
-    "counts with the time until the run gave up waiting.",
-    "Of several runs of a cell the median is shown, and the range. Two ranges that overlap are "
-    "called no difference beyond noise. With one run there is no spread, and none is claimed.",
-    "How many bookies may be lost was found by reading every replica of every acknowledged entry "
-    "when the run had ended: it is the least number of sound copies of any of them, less one. "
-    "A bookie that was killed and stayed away holds nothing; nothing was repaired meanwhile.",
+    "was due, so a stall counts for every append that it held up. An append that was never "
+    "acknowledged counts with the time until the run stopped waiting.",
+    "For several runs of a cell the page shows the median and the range. Two ranges that overlap "
+    "show no difference beyond noise. One run has no spread, and none is shown.",
+    "The number of bookies that may be lost comes from reading every replica of every "
+    "acknowledged entry after the run: it is the least number of sound copies of any entry, less "
+    "one. A bookie that was killed and stayed away counts as empty; nothing was repaired.",
 )
 
 
@@ -80,7 +81,7 @@ def _opening(comparison: Comparison, letters: Mapping[str, int]) -> Section:
 
 
 def _glance(comparison: Comparison, letters: Mapping[str, int]) -> Section:
-    """One table per figure: a row for each scenario, at the lowest rate that it ran at."""
+    """Return one table per figure, with a row for each scenario at its lowest rate."""
     names = comparison.configurations
     headings = tuple(f"{letter(letters[name])} {name}" for name in names)
     tables = []
@@ -119,7 +120,7 @@ def _of_scenario(scenario: str, rate: float, runs: Runs, letters: Mapping[str, i
             ("Latency quantiles", charts.quantile_curves(f"{name}-curve", curves, letters)),
             ("Latency over time", over_time),
             (
-                "From acknowledged to on all of the write quorum",
+                "From the acknowledgement to the complete write quorum",
                 charts.time_at_ack_quorum(f"{name}-at-aq", at_quorum, letters),
             ),
             ("Safety zones", charts.safety_zones(f"{name}-zones", zones, letters)),
@@ -128,7 +129,7 @@ def _of_scenario(scenario: str, rate: float, runs: Runs, letters: Mapping[str, i
 
 
 def _faults(first: Mapping[str, RunResult]) -> list[str]:
-    """Say what was done and when, as in the first configuration's run."""
+    """Describe the faults and their times in the first configuration's run."""
     marks = next(iter(first.values())).marks
     said = "; ".join(
         f"{number} at {mark.at:.1f} s {mark.label}" for number, mark in enumerate(marks, 1)
@@ -144,7 +145,7 @@ def _curve(runs: Sequence[RunResult]) -> list[tuple[float, float]]:
 
 
 def _figures_table(runs: Runs, letters: Mapping[str, int]) -> Table:
-    """One row per figure, one column per configuration: there are more figures."""
+    """Return a table with a row per figure and a column per configuration."""
     rows = []
     for figure in figures.FIGURES:
         cells = [figures.summarise(found, figure) for found in runs.values()]

@@ -1,4 +1,4 @@
-"""Writes SVG: elements, pictures with a name and a description, and the scales of their axes.
+"""SVG elements, pictures with a name and a description, and the scales of their axes.
 
 Leaves what is drawn to `quire.bench.compare.report.charts`, and colours to the page's style sheet.
 
@@ -14,12 +14,12 @@ from xml.sax.saxutils import escape, quoteattr
 Attributes = Mapping[str, str | float]
 
 HIGH_MIN: Final = 1e-300
-"""Values below it count as 0: their logarithm would not be exact, or not exist."""
+"""Values below this count as 0: their logarithm would not be exact, or would not exist."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """Maps values to places along one axis."""
+    """Map from values to places along one axis."""
 
     low: float
     high: float
@@ -28,7 +28,7 @@ class Scale:
     is_log: bool = False
 
     def __call__(self, value: float) -> float:
-        """Return the place of a value; one outside is put at the nearer end."""
+        """Return the place of a value; a value outside the axis is put at the nearer end."""
         low, high = self._of(self.low), self._of(self.high)
         at = min(max(self._of(max(value, self.low)), low), high)
         share = (at - low) / (high - low) if high > low else 0.5
@@ -39,7 +39,7 @@ class Scale:
 
 
 def element(name: str, attributes: Attributes, *children: str) -> str:
-    """Return one element; the children are SVG already."""
+    """Return one element; the children must be SVG."""
     words = "".join(f" {key}={quoteattr(_number(value))}" for key, value in attributes.items())
     inside = "".join(children)
     return f"<{name}{words}>{inside}</{name}>" if inside else f"<{name}{words}/>"
@@ -64,7 +64,7 @@ def line(x1: float, y1: float, x2: float, y2: float, css: str) -> str:
 
 
 def path(points: Sequence[tuple[float, float]], css: str) -> str:
-    """Return straight lines from point to point; nothing for none."""
+    """Return straight lines from point to point; empty without points."""
     if not points:
         return ""
     steps = " ".join(f"{'L' if i else 'M'}{x:.1f} {y:.1f}" for i, (x, y) in enumerate(points))
@@ -79,7 +79,7 @@ def rectangle(x: float, y: float, width: float, height: float, css: str) -> str:
 def picture(
     name: str, width: float, height: float, title: str, description: str, *children: str
 ) -> str:
-    """Return a whole picture; `name` is unique on its page."""
+    """Return a complete picture; `name` must be unique on its page."""
     described = f"{name}-title {name}-description"
     return element(
         "svg",
@@ -102,7 +102,7 @@ def decades(low: float, high: float) -> list[float]:
 
 
 def steps(high: float, count: int = 6) -> list[float]:
-    """Return round values from 0 to at least `high`, about so many."""
+    """Return about `count` round values from 0 to at least `high`."""
     if high < HIGH_MIN:
         return [0.0, 1.0]
     raw = high / count

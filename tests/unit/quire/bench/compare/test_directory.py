@@ -35,7 +35,7 @@ def test_runs_that_cannot_be_compared_are_kept_apart(tmp_path: Path) -> None:
     write_run(tmp_path, run)
     scale = run.seconds / BY_NAME[run.cell.scenario].seconds
     for entry_bytes, other in ((run.entry_bytes + 1, scale), (run.entry_bytes, 2 * scale)):
-        with pytest.raises(ResultsError, match="take another directory"):
+        with pytest.raises(ResultsError, match="use another directory"):
             next_repetition(tmp_path, entry_bytes=entry_bytes, scale=other)
     assert BASE_SECONDS > 0
 

@@ -53,7 +53,7 @@ def test_an_assumption_that_cannot_be_is_refused(
     ("words", "says"),
     [
         (("--configurations", "all-of-9"), "there is no configuration 'all-of-9'"),
-        (("--bookies", "4"), "5 bookies are needed, there are 4"),
+        (("--bookies", "4"), "5 bookies are needed, but --bookies is 4"),
     ],
 )
 def test_what_cannot_be_run_is_refused(words: tuple[str, ...], says: str) -> None:
