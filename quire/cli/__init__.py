@@ -1,1 +1,1 @@
-"""The `quire` command: one module per noun, each read only when its noun is given."""
+"""The `quire` command: one module per noun, each imported only when its noun is given."""

@@ -1,4 +1,4 @@
-"""Turns the values of the metadata into what JSON can hold.
+"""Conversion of metadata values to JSON values.
 
 Leaves printing to `quire.cli.output`.
 """
@@ -13,7 +13,7 @@ from quire.cli.output import Json
 
 
 def registration_as_json(registration: BookieRegistration) -> dict[str, Json]:
-    """Return a live bookie's fields."""
+    """Return the fields of a registered bookie."""
     return {
         "id": registration.bookie_id,
         "address": f"{registration.host}:{registration.port}",

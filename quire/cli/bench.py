@@ -1,4 +1,4 @@
-"""`quire bench compare|report`: ways to replicate, measured side by side while things go wrong.
+"""`quire bench compare|report`: side-by-side measurements of ways to replicate while faults strike.
 
 Leaves running them to `quire.bench.compare.runner`, the page to `quire.bench.compare.report`, and
 `quire bench fleet` to `quire.cli.fleet`.
@@ -37,7 +37,7 @@ def parser() -> argparse.ArgumentParser:
     compare = noun.verb(
         "compare",
         _compare,
-        "Run configurations through scenarios of faults, each on a cluster of its own: an open "
+        "Run configurations through scenarios of faults, each on a separate cluster: an open "
         "loop of appends, one JSON file per run and one HTML page.",
         needs_cluster=False,
     )
@@ -48,9 +48,11 @@ def parser() -> argparse.ArgumentParser:
         type=_seconds,
         default=10.0,
         metavar="N",
-        help="length of a usual run; all times of a scenario stretch with it (default 10)",
+        help="length of a usual run; all times of a scenario scale with it (default 10)",
     )
-    compare.add_argument("--repeat", type=positive, default=1, metavar="N", help="runs of each")
+    compare.add_argument(
+        "--repeat", type=positive, default=1, metavar="N", help="runs of each cell"
+    )
     compare.add_argument(
         "--rate", type=_rate, default=RATE, metavar="N", help=f"appends/s (default {RATE:g})"
     )
@@ -61,18 +63,20 @@ def parser() -> argparse.ArgumentParser:
         "--sweep",
         type=_rates,
         metavar="N,M",
-        help="try these rates, in the scenario `steady` alone: throughput against latency",
+        help="run these rates in the scenario `steady` only: throughput against latency",
     )
     _add_directory(
         compare,
-        "where the JSON files and the page go; runs that are there already stay, and the page "
-        "shows all (default: quire-compare)",
+        "directory for the JSON files and the page; earlier runs stay, and the page shows all "
+        "(default: quire-compare)",
     )
-    compare.add_argument("--list", action="store_true", help="say what there is, and run nothing")
+    compare.add_argument(
+        "--list", action="store_true", help="list configurations and scenarios, and run nothing"
+    )
     report = noun.verb(
         "report", _report, "Draw the page again from the JSON files.", needs_cluster=False
     )
-    _add_directory(report, "where the JSON files are (default: quire-compare)")
+    _add_directory(report, "directory of the JSON files (default: quire-compare)")
     fleet.add_parser(noun)
     return noun.parser
 
@@ -247,7 +251,7 @@ def _number(text: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number") from None
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number") from None
 
 
 def _seconds(text: str) -> float:
@@ -260,7 +264,7 @@ def _seconds(text: str) -> float:
 def _entry_bytes(text: str) -> int:
     value = _number(text)
     if not (value.is_integer() and ENTRY_BYTES_MIN <= value <= ENTRY_BYTES_MAX):
-        limits = f"{ENTRY_BYTES_MIN} (it holds its number) to {ENTRY_BYTES_MAX:,} bytes"
+        limits = f"{ENTRY_BYTES_MIN} (for the entry's number) to {ENTRY_BYTES_MAX:,} bytes"
         raise argparse.ArgumentTypeError(f"{text} is not a whole number of {limits}")
     return int(value)
 

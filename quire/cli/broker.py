@@ -1,6 +1,6 @@
-"""`quire broker run`: declares the verb and its arguments, one flag for each option of a broker.
+"""Declaration of `quire broker run` and its arguments, one flag for each option of a broker.
 
-Leaves running it to `broker_server`, which is imported only when a broker runs.
+Leaves running a broker to `broker_server`, which is imported only when a broker runs.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""What `quire broker run` does: a broker in this process, until it is told to stop.
+"""Handler of `quire broker run`: a broker in this process.
 
 Leaves the broker itself to `broker_layer.main`.
 """
@@ -13,7 +13,7 @@ from quire.errors import ExitCode
 
 
 def run(arguments: argparse.Namespace, output: Output) -> int:
-    """Run a broker until it is told to stop; prints one JSON line once it serves."""
+    """Run a broker until it receives a stop signal; print one JSON line once it serves."""
     flags = {name: getattr(arguments, name) for name in OPTIONS}
     if arguments.topic_default:
         flags["topic_defaults"] = " ".join(

@@ -16,19 +16,19 @@ GRACE_HOURS_DEFAULT = 24.0
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of `quire chain`."""
-    noun = Noun("chain", "Chains: ordered lists of ledgers, extended by whoever publishes.")
+    noun = Noun("chain", "Chains: ordered lists of ledgers that jobs publish.")
     noun.verb("list", _list, "list chains")
     _add_name(noun.verb("show", _show, "print the ledgers of a chain, in order"))
-    _add_name(noun.verb("create", _create, "make an empty chain"))
-    trim = noun.verb("trim", _trim, "leave the oldest links out; `collect` deletes their ledgers")
+    _add_name(noun.verb("create", _create, "create an empty chain"))
+    trim = noun.verb("trim", _trim, "remove the oldest links; `collect` deletes their ledgers")
     _add_name(trim)
-    trim.add_argument("first", type=not_negative, help="the first link that stays")
+    trim.add_argument("first", type=not_negative, help="the first link to keep")
     add_consent_option(trim)
     collect = noun.verb(
         "collect",
         _collect,
-        "delete ledgers that jobs wrote for a chain and that it does not hold: of jobs that "
-        "failed, of links that were trimmed or replaced",
+        "delete ledgers that jobs wrote for a chain and that are not in it: those of failed jobs "
+        "and of trimmed or replaced links",
     )
     _add_name(collect)
     collect.add_argument(
@@ -36,11 +36,11 @@ def parser() -> argparse.ArgumentParser:
         type=_hours,
         default=GRACE_HOURS_DEFAULT,
         metavar="N",
-        help="keep younger ones; longer than any job takes, as older ones are published no more "
+        help="keep younger ledgers; longer than any job, because older ones are not published "
         f"(default {GRACE_HOURS_DEFAULT:g})",
     )
     add_consent_option(collect)
-    delete = noun.verb("delete", _delete, "delete a chain, and none of its ledgers")
+    delete = noun.verb("delete", _delete, "delete a chain, but none of its ledgers")
     _add_name(delete)
     add_consent_option(delete)
     return noun.parser
@@ -92,7 +92,7 @@ async def _trim(arguments: argparse.Namespace, output: Output) -> int:
         chain = client.chain(arguments.chain)
         info = await chain.info()
         gone = max(0, min(arguments.first, info.next_index) - info.first_index)
-        _require_consent(arguments, f"leave {gone} links out of chain {arguments.chain!r}")
+        _require_consent(arguments, f"remove {gone} links from chain {arguments.chain!r}")
         output.record(_as_row(await chain.trim(arguments.first)))
     return ExitCode.DONE
 
@@ -104,7 +104,7 @@ async def _collect(arguments: argparse.Namespace, output: Output) -> int:
         _require_consent(
             arguments,
             f"delete every ledger written for chain {arguments.chain!r} more than "
-            f"{arguments.grace_hours:g} hours ago that it does not hold",
+            f"{arguments.grace_hours:g} hours ago that is not in it",
         )
         count = await chain.collect(arguments.grace_hours * 3600)
     output.record({"chain": arguments.chain, "deleted_ledgers": count})
@@ -117,7 +117,7 @@ async def _delete(arguments: argparse.Namespace, output: Output) -> int:
         info = await chain.info()
         count = info.next_index - info.first_index
         _require_consent(
-            arguments, f"delete chain {arguments.chain!r} of {count} links, and no ledger"
+            arguments, f"delete chain {arguments.chain!r} of {count} links, but no ledger"
         )
         await chain.delete()
     output.record({"chain": arguments.chain, "deleted": True})
@@ -140,5 +140,5 @@ def _add_name(parser: argparse.ArgumentParser) -> None:
 def _hours(text: str) -> float:
     hours = float(text)
     if not 0 <= hours < 24 * 3650:
-        raise argparse.ArgumentTypeError(f"{text} is no sensible number of hours")
+        raise argparse.ArgumentTypeError(f"{text} is not a valid number of hours")
     return hours

@@ -1,6 +1,6 @@
-"""`quire cluster health`: what is up, and which ledgers lack copies.
+"""`quire cluster health`: bookies that are down, and ledgers that lack copies.
 
-Leaves the judgement to `quire.assessment`.
+Leaves the checks to `quire.assessment`.
 """
 
 import argparse
@@ -28,7 +28,7 @@ FINDINGS_SHOWN_MAX: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class _Judged:
-    """What is wrong, and what deserves a look though nothing is wrong."""
+    """Findings (problems) and warnings (possible problems)."""
 
     findings: list[Finding]
     warnings: list[Finding]
@@ -36,9 +36,9 @@ class _Judged:
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of `quire cluster`."""
-    noun = Noun("cluster", "The cluster as a whole.")
+    noun = Noun("cluster", "The complete cluster.")
     health = noun.verb(
-        "health", _health, "tell what is up and which ledgers lack copies; status 1 if any does"
+        "health", _health, "show what is up and which ledgers lack copies; status 1 if any does"
     )
     health.add_argument("--quick", action="store_true", help="do not read every ledger's metadata")
     return noun.parser
@@ -80,7 +80,7 @@ async def _health(arguments: argparse.Namespace, output: Output) -> int:
 
 async def _judge_ledgers(cluster: Cluster, judged: _Judged, output: Output) -> dict[str, int]:
     counts = {str(state): 0 for state in LedgerState}
-    progress = Progress(output, "looked at", "ledgers")
+    progress = Progress(output, "checked", "ledgers")
     async for ledger_id in cluster.ledgers.list_ledger_ids():
         progress.advance(1)
         try:

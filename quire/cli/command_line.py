@@ -1,6 +1,6 @@
-"""Declares nouns and verbs for argparse, with the options that all of them take.
+"""Nouns and verbs for argparse, with their common options.
 
-Leaves each verb's meaning to the handler that is registered with it.
+Leaves the work of each verb to its handler.
 """
 
 import argparse
@@ -18,7 +18,7 @@ Handler = Callable[[argparse.Namespace, Output], int | Coroutine[None, None, int
 
 
 class Noun:
-    """A noun's parser, to which verbs are added one by one."""
+    """Parser of a noun, to which verbs are added."""
 
     def __init__(self, name: str, summary: str) -> None:
         self.parser = argparse.ArgumentParser(prog=f"quire {name}", description=summary)
@@ -35,7 +35,7 @@ class Noun:
 
 
 def later(module: str, function: str) -> Handler:
-    """Return a handler whose module is imported when it is needed."""
+    """Return a handler that imports its module when it is called."""
 
     def handle(arguments: argparse.Namespace, output: Output) -> int | Coroutine[None, None, int]:
         handler: Handler = getattr(importlib.import_module(module), function)
@@ -45,7 +45,7 @@ def later(module: str, function: str) -> Handler:
 
 
 def lone_command(name: str, handler: Handler, summary: str) -> argparse.ArgumentParser:
-    """Make the parser of a command without verbs."""
+    """Return the parser of a command without verbs."""
     parser = argparse.ArgumentParser(prog=f"quire {name}", description=summary)
     add_shared_options(parser, needs_cluster=False)
     parser.set_defaults(handler=handler)
@@ -53,13 +53,13 @@ def lone_command(name: str, handler: Handler, summary: str) -> argparse.Argument
 
 
 def add_shared_options(parser: argparse.ArgumentParser, *, needs_cluster: bool) -> None:
-    """Add `-o`, and `--metadata` to what talks to a cluster."""
+    """Add `-o` and `-v`, and `--metadata` to commands that connect to a cluster."""
     parser.add_argument(
         "-o",
         "--output",
         choices=("table", "json"),
         default="table",
-        help="how results look (default: table)",
+        help="format of results (default: table)",
     )
     parser.add_argument(
         "--json", dest="output", action="store_const", const="json", help="the same as -o json"
@@ -75,7 +75,9 @@ def add_shared_options(parser: argparse.ArgumentParser, *, needs_cluster: bool) 
 
 def add_consent_option(parser: argparse.ArgumentParser) -> None:
     """Add `--yes` to a destructive verb."""
-    parser.add_argument("--yes", action="store_true", help="do it, not only show what would be")
+    parser.add_argument(
+        "--yes", action="store_true", help="do it, instead of only showing the plan"
+    )
 
 
 def metadata_address(arguments: argparse.Namespace) -> str:
@@ -83,7 +85,7 @@ def metadata_address(arguments: argparse.Namespace) -> str:
     address = arguments.metadata or os.environ.get(METADATA_VARIABLE)
     if not address:
         raise UsageError(
-            f"which cluster? Neither --metadata nor {METADATA_VARIABLE} is set",
+            f"no cluster is given: neither --metadata nor {METADATA_VARIABLE} is set",
             try_next="quire up   (starts a local cluster and prints its address)",
         )
     return str(address)
@@ -111,7 +113,9 @@ def entry_id(text: str) -> int:
 
     value = not_negative(text)
     if value > ENTRY_ID_MAX:
-        raise argparse.ArgumentTypeError(f"{text!r} is not an entry id: they end at 2^63 - 2")
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not an entry id: a number from 0 to 2^63 - 2"
+        )
     return value
 
 

@@ -1,4 +1,4 @@
-"""`quire config show|check`: what a server would be configured with, and whether a file is right.
+"""`quire config show|check`: the resulting configuration of a server, and the check of a file.
 
 Leaves the options and their bounds to `bookie.options` and `broker_layer.options`, and their order
 of precedence to `serving.option_reading`.
@@ -23,7 +23,9 @@ TRY_NEXT = "quire config show"
 
 @dataclass(frozen=True, slots=True)
 class _Server:
-    """One server: its name, its variables, its options, what the file gives, and who reads them."""
+    """One server: name, prefix of its variables, options, values from the file, and the reader of
+    all.
+    """
 
     name: str
     variable_prefix: str
@@ -41,7 +43,7 @@ def parser() -> argparse.ArgumentParser:
     show.add_argument(
         "--config", metavar="FILE", help="a TOML file with tables [bookie] and [broker]"
     )
-    check = noun.verb("check", _check, "tell whether a file is right", needs_cluster=False)
+    check = noun.verb("check", _check, "check a configuration file", needs_cluster=False)
     check.add_argument("file", metavar="FILE")
     return noun.parser
 
@@ -109,7 +111,7 @@ def _load_bookie(text: str | None, number: int) -> object:
 
 
 def _given_to_bookie(text: str | None, number: int) -> Mapping[str, object]:
-    """Return what the file says of one bookie."""
+    """Return the file's values for one bookie."""
     from bookie.options import TABLE
     from bookie.several_options import DEFAULTS_TABLE
 
@@ -144,4 +146,4 @@ def _tables(text: str | None) -> Mapping[str, object]:
     try:
         return tomllib.loads(text or "")
     except tomllib.TOMLDecodeError:
-        return {}  # `load_options` says what is wrong with it
+        return {}  # `load_options` reports the error in the file

@@ -1,6 +1,6 @@
-"""`quire demo`: the main job on real processes, told as it happens, with an honest end.
+"""`quire demo`: a guided run of the main job on real processes, with checks at the end.
 
-Leaves the story to `quire.demo`.
+Leaves the run to `quire.demo`.
 """
 
 import argparse
@@ -19,12 +19,12 @@ def parser() -> argparse.ArgumentParser:
     """Return the parser of `quire demo`."""
     summary = (
         "Starts ZooKeeper and four bookies, appends a file line by line while one bookie is killed "
-        "and another paused, reads everything back and compares, then lets a second client take "
-        "over a live writer. Exit status 1 if anything is off."
+        "and another paused, reads everything back and compares, then a second client takes over "
+        "from a live writer. Exit status 1 if a check fails."
     )
     command = lone_command("demo", _run, summary)
     command.add_argument(
-        "--file", metavar="FILE", help="what to append (default: Python's standard library)"
+        "--file", metavar="FILE", help="file to append (default: Python's standard library)"
     )
     return command
 
@@ -39,7 +39,7 @@ async def _run(arguments: argparse.Namespace, output: Output) -> int:
     view = view_for(output)
     loop = asyncio.get_running_loop()
     started = loop.time()
-    view.say(f"Starting ZooKeeper and {BOOKIES} bookies, each a process of its own.")
+    view.say(f"Starting ZooKeeper and {BOOKIES} bookies, each as a separate process.")
     async with LocalCluster(bookies=BOOKIES) as cluster:
         view.say(f"    ready in {loop.time() - started:.1f} s at {cluster.metadata_uri}")
         report = await Demo(cluster, source, view).run()
@@ -60,11 +60,11 @@ def _print_summary(report: "DemoReport", elapsed_s: float, output: Output) -> No
     output.line("")
     output.line(
         f"{report.line_count:,} entries, {describe_bytes(report.byte_count)}: appended at "
-        f"{rate:,.0f} entries/s, read back at {read_rate}/s; {report.failure_count} bookies hurt, "
-        f"{len(report.fragments)} fragments; {elapsed_s:.0f} s in all."
+        f"{rate:,.0f} entries/s, read back at {read_rate}/s; {report.failure_count} bookies "
+        f"failed, {len(report.fragments)} fragments; {elapsed_s:.0f} s in all."
     )
     failed = sum(not check.holds for check in report.checks)
-    output.line("Everything held." if report.is_well else f"{failed} claims did NOT hold.")
+    output.line("All checks passed." if report.is_well else f"{failed} checks FAILED.")
 
 
 def _as_json(report: "DemoReport", elapsed_s: float) -> dict[str, Json]:

@@ -1,6 +1,7 @@
-"""`quire bench fleet`: the configurations compared on a fleet that no test machine has, simulated.
+"""`quire bench fleet`: comparison of the configurations on a large simulated fleet.
 
-Leaves the simulation to `quire.bench.fleet`, and what it assumes to be read in docs/fleet.md.
+Leaves the simulation to `quire.bench.fleet`, and the explanation of its assumptions to
+docs/fleet.md.
 """
 
 import argparse
@@ -34,7 +35,7 @@ COLUMNS: Final = (
     ("undecided_count", "undecided"),
     ("longest_undecided_s", "for s"),
 )
-"""Figures of the table, and what stands above them; JSON has all."""
+"""Figures of the table and their headings; JSON has all figures."""
 
 
 def add_parser(noun: Noun) -> None:
@@ -43,17 +44,19 @@ def add_parser(noun: Noun) -> None:
         "fleet",
         run,
         "Simulate a fleet of bookies for a month of failures, once per configuration and seed: "
-        "availability, data at risk, repair traffic. docs/fleet.md says what is modelled.",
+        "availability, data at risk, repair traffic. docs/fleet.md describes the model.",
         needs_cluster=False,
     )
     parser.add_argument("--configurations", metavar="A,B", help="default: all")
-    parser.add_argument("--seed", type=int, default=1, metavar="N", help="the first (default 1)")
+    parser.add_argument(
+        "--seed", type=int, default=1, metavar="N", help="the first seed (default 1)"
+    )
     parser.add_argument(
         "--seeds",
         type=positive,
         default=SEEDS_DEFAULT,
         metavar="N",
-        help=f"histories of failures, for the spread (default {SEEDS_DEFAULT})",
+        help=f"number of seeds, for the spread (default {SEEDS_DEFAULT})",
     )
     group = parser.add_argument_group("assumptions")
     for each in described():
@@ -67,7 +70,7 @@ def add_parser(noun: Noun) -> None:
 
 
 async def run(arguments: argparse.Namespace, output: Output) -> int:
-    """Simulate, show how far that is, and print what was found."""
+    """Simulate, show the progress, and print the results."""
     from quire.bench.fleet.configurations import BY_NAME
     from quire.bench.fleet.running import run_all
 
@@ -75,7 +78,7 @@ async def run(arguments: argparse.Namespace, output: Output) -> int:
     names = _chosen(arguments.configurations, list(BY_NAME))
     widest = max(BY_NAME[name].quorum.ensemble_size for name in names)
     if assumptions.bookies < widest:
-        raise UsageError(f"{widest} bookies are needed, there are {assumptions.bookies}")
+        raise UsageError(f"{widest} bookies are needed, but --bookies is {assumptions.bookies}")
     seeds = range(arguments.seed, arguments.seed + arguments.seeds)
     progress = Progress(output, "simulated", "runs", len(names) * len(seeds))
     try:
@@ -142,7 +145,7 @@ def _print(
 
 
 def _range(name: str, over: "Spread | None") -> str:
-    """Write the median, and the range in brackets if there is one."""
+    """Return the median as text, with the range in brackets if there is one."""
     if over is None:
         return "-"
     least, middle, most = (_show(name, each) for each in (over.least, over.middle, over.most))
@@ -150,7 +153,7 @@ def _range(name: str, over: "Spread | None") -> str:
 
 
 def _show(name: str, value: float) -> str:
-    """Write a figure with as many digits as help."""
+    """Return a figure as text with a useful number of digits."""
     if name == "read_availability":  # count the nines
         return "all" if value == 1 else f"1−{1 - value:.1e}"
     if name == "slow_share":
@@ -159,7 +162,7 @@ def _show(name: str, value: float) -> str:
 
 
 def _number(each: Described) -> Callable[[str], float]:
-    """Make the reader of one assumption, for argparse."""
+    """Return the parser of one assumption, for argparse."""
 
     def read(text: str) -> float:
         value = type(each.default)(text)
@@ -169,7 +172,7 @@ def _number(each: Described) -> Callable[[str], float]:
             )
         return value
 
-    read.__name__ = "number"  # argparse names it when the text is no number
+    read.__name__ = "number"  # argparse prints this name if the text is not a number
     return read
 
 

@@ -1,7 +1,7 @@
-"""Runs the `quire` command: finds the noun, runs the verb, turns its end into an exit status.
+"""Entry point of the `quire` command: finds the noun, runs the verb, returns the exit status.
 
 Leaves each noun's verbs to its module, which is imported only when that noun is given, so that
-`quire --help` stays quick.
+`quire --help` stays fast.
 """
 
 import argparse
@@ -16,7 +16,7 @@ from typing import Final
 from quire.cli.output import Output
 from quire.errors import ExitCode, exit_code
 
-# noun -> the module with its `parser()`, and what it is for
+# noun -> the module with its `parser()`, and a summary
 NOUNS: Final = {
     "up": ("quire.cli.up", "start a local cluster: ZooKeeper, bookies, brokers, as real processes"),
     "demo": ("quire.cli.demo", "append a file while bookies fail, read it back, compare"),
@@ -38,12 +38,12 @@ NOUNS: Final = {
     "cluster": ("quire.cli.cluster", "health"),
     "metadata": ("quire.cli.metadata", "dump, check"),
     "config": ("quire.cli.config", "show, check"),
-    "bench": ("quire.cli.bench", "compare, report, fleet: ways to replicate while things go wrong"),
+    "bench": ("quire.cli.bench", "compare, report, fleet: ways to replicate while faults strike"),
 }
 FOOTER: Final = """\
-`quire NOUN --help` tells more. Every verb takes --metadata ADDRESS (or QUIRE_METADATA) and -o json.
-Exit status: 0 done; 1 what was checked is not in order; 2 wrong usage; 3 no such thing; 4 refused;
-5 the cluster did not answer; 6 damaged data; 70 a defect of Quire; 130 interrupted.
+`quire NOUN --help` shows more. Every verb takes --metadata ADDRESS (or QUIRE_METADATA) and -o json.
+Exit status: 0 done; 1 a check found problems; 2 wrong usage; 3 not found; 4 refused;
+5 the cluster did not respond; 6 damaged data; 70 a defect of Quire; 130 interrupted.
 """
 
 
@@ -51,7 +51,9 @@ def main(argv: list[str] | None = None) -> int:
     """Run one command; return its exit status."""
     words = sys.argv[1:] if argv is None else argv
     if not __debug__:
-        sys.stderr.write("quire: Python runs with -O, which removes the checks: leave it out\n")
+        sys.stderr.write(
+            "quire: Python runs with -O, which removes assertions: run it without -O\n"
+        )
         return ExitCode.USAGE
     if not words or words[0] in ("-h", "--help"):
         sys.stdout.write(_help())
@@ -72,7 +74,7 @@ def main(argv: list[str] | None = None) -> int:
 def _run(arguments: argparse.Namespace) -> int:
     as_json = arguments.output == "json"
     output = Output(as_json=as_json, results=sys.stdout, remarks=sys.stderr)
-    # A command speaks through its output; logs of the client would only repeat its errors.
+    # A command reports through its output; logs of the client would only repeat its errors.
     logging.basicConfig(level=logging.INFO if arguments.verbose else logging.CRITICAL)
     try:
         result = arguments.handler(arguments, output)
@@ -80,13 +82,13 @@ def _run(arguments: argparse.Namespace) -> int:
         sys.stdout.flush()
         return int(code)
     except BrokenPipeError:
-        # Nobody reads our output any more; the interpreter must not try to flush it at its end.
+        # The reader of the output is gone; the interpreter must not flush the output at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return ExitCode.OUTPUT_CLOSED
     except KeyboardInterrupt:
         output.remark("\ninterrupted")
         return ExitCode.INTERRUPTED
-    except Exception as error:  # noqa: BLE001  the process's edge: every failure becomes a status
+    except Exception as error:  # noqa: BLE001  every failure of the process becomes a status
         code = exit_code(error)
         if code == ExitCode.DEFECT:
             output.remarks.write(_defect(error))

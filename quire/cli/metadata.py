@@ -1,6 +1,6 @@
-"""`quire metadata dump|check`: everything that is stored about a cluster, and whether it agrees.
+"""`quire metadata dump|check`: all stored metadata of a cluster, and its consistency.
 
-Leaves the judgement to `quire.assessment`.
+Leaves the checks to `quire.assessment`.
 
 Format of a dump: one JSON object per line, each with its `kind`: instance, cookie, bookie, client,
 ledger.
@@ -25,7 +25,7 @@ from quire.errors import ExitCode
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of `quire metadata`."""
-    noun = Noun("metadata", "What the cluster agreed on, as it is stored.")
+    noun = Noun("metadata", "The stored metadata of the cluster.")
     noun.verb("dump", _dump, "print everything stored, one JSON object per line")
     noun.verb("check", _check, "read every record and compare them; status 1 if any is wrong")
     return noun.parser
@@ -50,8 +50,10 @@ async def _check(arguments: argparse.Namespace, output: Output) -> int:
                 findings.append(Finding(f"cookie {bookie_id}", str(error), "restore it"))
         for bookie_id in cluster.directory.bookies:
             if bookie_id not in formatted:
-                text = "is registered and has no cookie"
-                findings.append(Finding(f"bookie {bookie_id}", text, "stop it and look"))
+                text = "is registered but has no cookie"
+                findings.append(
+                    Finding(f"bookie {bookie_id}", text, "stop it and check its data_dir")
+                )
         progress = Progress(output, "checked", "ledgers")
         async for ledger_id, ledger in _ledgers(cluster):
             count += 1

@@ -1,10 +1,10 @@
-"""Prints what commands found: tables for people, one JSON document for programs.
+"""Output of commands: tables for people, one JSON document for programs.
 
-Leaves what is printed to the commands. Results go to the standard output, everything else to the
-standard error, so that pipes carry results alone.
+Leaves the content to the commands. Results go to the standard output, everything else to the
+standard error, so that pipes carry only results.
 
-Invariants: with `-o json` the standard output holds one JSON document, or one per line where a
-command says so; nothing is coloured unless a terminal reads it.
+Invariants: with `-o json` the standard output holds one JSON document, or one per line for commands
+that document it; only output to a terminal is coloured.
 """
 
 import json
@@ -17,11 +17,12 @@ Row = Mapping[str, Json]
 
 KIBIBYTE: Final = 1024
 ROWS_MEASURED_MAX: Final = 500
-"""Rows of a table that are held back to learn its column widths; the rest follow as they come."""
+"""Number of rows of a table that are held back to find its column widths; later rows are printed at
+once."""
 
 
 class Output:
-    """The two streams of one command, and how results are to look."""
+    """Streams of one command, and the format of its results."""
 
     def __init__(self, *, as_json: bool, results: TextIO, remarks: TextIO) -> None:
         self.as_json = as_json
@@ -31,7 +32,7 @@ class Output:
         self.remarks_to_person = remarks.isatty()
 
     def record(self, row: Row) -> None:
-        """Print one thing: its fields one per line, or a JSON object."""
+        """Print one row: its fields one per line, or a JSON object."""
         if self.as_json:
             self.line(json.dumps(row))
             return
@@ -41,16 +42,14 @@ class Output:
 
     @contextmanager
     def listing(self, *columns: str) -> Iterator["Listing"]:
-        """Print many things: a table of the given fields, or a JSON array of whole rows."""
+        """Print many rows: a table of the given fields, or a JSON array of complete rows."""
         listing = JsonListing(self) if self.as_json else TableListing(self, columns)
         yield listing
         listing.end()
 
     @contextmanager
     def lines(self, *columns: str) -> Iterator["Listing"]:
-        """Print many things as they come: a table of the given fields, or one JSON object in each
-        line.
-        """
+        """Print many rows as they come: a table of the given fields, or a JSON object per line."""
         listing = JsonLines(self) if self.as_json else TableListing(self, columns)
         yield listing
         listing.end()
@@ -60,12 +59,12 @@ class Output:
         self.results.write(text + "\n")
 
     def remark(self, text: str) -> None:
-        """Tell a person something that is not part of the result."""
+        """Print a remark for people, which is not part of the result."""
         self.remarks.write(text + "\n")
         self.remarks.flush()
 
     def failure(self, error: BaseException, code: int) -> None:
-        """Say what went wrong: prose, or a JSON object with the error's facts."""
+        """Print an error: text, or a JSON object with the error's fields."""
         try_next = getattr(error, "try_next", "")
         if self.as_json:
             fields: dict[str, Json] = {"error": type(error).__name__, "message": str(error)}
@@ -109,11 +108,11 @@ class JsonLines:
         self.count += 1
 
     def end(self) -> None:
-        """Do nothing: every line is whole."""
+        """Do nothing: every line is complete."""
 
 
 class TableListing:
-    """Prints rows as a table; the first ones decide how wide its columns are."""
+    """Prints rows as a table; the first rows set the column widths."""
 
     def __init__(self, output: Output, columns: Sequence[str]) -> None:
         self._output = output
@@ -123,7 +122,7 @@ class TableListing:
         self.count = 0
 
     def add(self, row: Row) -> None:
-        """Print one more row, now or once enough are known."""
+        """Print one more row, or hold it back until the column widths are known."""
         self.count += 1
         cells = [_text(row.get(column)) for column in self._columns]
         if self._widths:
@@ -134,7 +133,7 @@ class TableListing:
             self._print_held()
 
     def end(self) -> None:
-        """Print what is still held back."""
+        """Print the rows that are still held back."""
         if self._widths:
             return
         if not (self._output.shows_to_person and self._print_with_rich()):
@@ -192,7 +191,7 @@ def _text(value: Json) -> str:
 
 
 def describe_bytes(count: int) -> str:
-    """Write a number of bytes as people read it: 1536 is '1.5 KiB'."""
+    """Return a readable number of bytes: 1536 is '1.5 KiB'."""
     size, unit = float(count), "B"
     for larger in ("KiB", "MiB", "GiB", "TiB"):
         if size < KIBIBYTE:

@@ -1,6 +1,6 @@
-"""Shows how far long work is: one moving line on a terminal, a plain line now and then elsewhere.
+"""Progress of long work: one moving line on a terminal, otherwise a plain line at intervals.
 
-Leaves the counting to the command. Time is the running loop's.
+Leaves the counting to the command. Time is that of the running event loop.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ PLAIN_INTERVAL_S: Final = 5.0
 
 
 class Progress:
-    """Counts one kind of thing towards a total that may be unknown."""
+    """Counter of one kind of item, with a total that may be unknown."""
 
     def __init__(self, output: Output, what: str, unit: str, total: int | None = None) -> None:
         self._output = output
@@ -27,7 +27,7 @@ class Progress:
         self._line_is_open = False
 
     def advance(self, count: int) -> None:
-        """Count more of it, and show that if it is time to."""
+        """Count more items, and show the progress if the interval has passed."""
         self.done += count
         now = asyncio.get_running_loop().time()
         if now - self._shown >= self._interval:
@@ -35,7 +35,7 @@ class Progress:
             self._show(now)
 
     def end(self) -> None:
-        """Leave the moving line as it is and go to the next one."""
+        """End the moving line."""
         if self._line_is_open:
             self._show(asyncio.get_running_loop().time())
             self._output.remarks.write("\n")
@@ -53,7 +53,7 @@ class Progress:
 
 
 def describe_progress(done: int, total: int | None, elapsed_s: float, unit: str) -> str:
-    """Write a state of progress in one line."""
+    """Return the progress as one line."""
     rate = f"{done / elapsed_s:,.0f} {unit}/s" if elapsed_s > 0 else f"- {unit}/s"
     if not total:
         return f"{done:,} {unit}  {rate}"

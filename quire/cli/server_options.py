@@ -1,6 +1,6 @@
-"""Gives a server's verb one flag for each option, and reads flags, variables and file together.
+"""Options of a server's verb: one flag for each, read together with variables and the file.
 
-Leaves which options there are to `bookie.options` and `broker_layer.options`.
+Leaves the list of options to `bookie.options` and `broker_layer.options`.
 """
 
 import argparse
@@ -15,7 +15,7 @@ from serving.option_reading import OptionInfo, Value
 
 OptionsT = TypeVar("OptionsT")
 Switch = Literal["store_true"] | type[argparse.BooleanOptionalAction]
-"""How an option that is true or false is given: --it alone, or also --no-it."""
+"""Form of the flag of a boolean option: only --name, or also --no-name."""
 
 
 def add_option_flags(
@@ -42,9 +42,7 @@ def load_given(
     *,
     try_next: str,
 ) -> OptionsT:
-    """Return what a server is configured with; None is a flag that was not given. Raises
-    UsageError.
-    """
+    """Return the configuration of a server; None means an absent flag. Raises UsageError."""
     given = {name: value for name, value in flags.items() if value is not None}
     try:
         return load(file_text, os.environ, given)

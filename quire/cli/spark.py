@@ -1,4 +1,4 @@
-"""`quire spark ...`: jobs over ledgers, run by a Spark that this command starts.
+"""`quire spark ...`: jobs over ledgers in a Spark session that this command starts.
 
 Leaves the jobs to `spark_io.pipelines`, and finding a Java to `spark_io.launching`.
 """
@@ -26,29 +26,29 @@ ResultT = TypeVar("ResultT")
 
 
 class SparkJobError(CommandError):
-    """A job failed; the text is the innermost reason."""
+    """A job failed; the text has the innermost reason."""
 
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of `quire spark`."""
     noun = Noun("spark", "Jobs over ledgers, run by Spark on this machine or a cluster.")
     scrub = noun.verb(
-        "scrub", _scrub, "read every replica of closed ledgers; status 1 if any is not as it should"
+        "scrub", _scrub, "read every replica of closed ledgers; status 1 if any is not sound"
     )
     _add_shared(scrub)
     _add_ledgers(scrub, "by default all closed ones")
     archive = noun.verb("archive", _archive, "copy closed ledgers into Parquet files")
     _add_shared(archive)
-    archive.add_argument("path", help="a directory of any file system that Spark knows")
+    archive.add_argument("path", help="a directory of any file system that Spark supports")
     _add_ledgers(archive, "by default all closed ones")
     restore = noun.verb("restore", _restore, "write archived ledgers into new ones, in a chain")
     _add_shared(restore)
-    restore.add_argument("path", help="where `archive` put them")
-    restore.add_argument("--chain", required=True, metavar="NAME", help="where they are published")
-    _add_ledgers(restore, "by default all that the archive holds")
+    restore.add_argument("path", help="the directory that `archive` wrote")
+    restore.add_argument("--chain", required=True, metavar="NAME", help="chain to publish them in")
+    _add_ledgers(restore, "by default all ledgers of the archive")
     ingest = noun.verb("ingest", _ingest, "write the lines of files into a chain, one entry each")
     _add_shared(ingest)
-    ingest.add_argument("files", nargs="+", metavar="FILE", help="text, also .gz")
+    ingest.add_argument("files", nargs="+", metavar="FILE", help="a text file, also .gz")
     ingest.add_argument("--chain", required=True, metavar="NAME")
     tail = noun.verb(
         "tail-to-table", _tail, "keep a table up to date with a chain, by a streaming query"
@@ -56,12 +56,12 @@ def parser() -> argparse.ArgumentParser:
     _add_shared(tail)
     tail.add_argument("path", help="the table's directory")
     tail.add_argument("--chain", required=True, metavar="NAME")
-    tail.add_argument("--checkpoint", required=True, metavar="DIR", help="where the query stands")
-    tail.add_argument("--format", default="parquet", help="of the table (default parquet)")
+    tail.add_argument("--checkpoint", required=True, metavar="DIR", help="the query's checkpoint")
+    tail.add_argument("--format", default="parquet", help="format of the table (default parquet)")
     tail.add_argument(
         "--interval",
         metavar="TIME",
-        help="go on for ever, with a micro-batch so often ('10 seconds'); without it, once",
+        help="run for ever, with a micro-batch at this interval ('10 seconds'); default: once",
     )
     return noun.parser
 
@@ -213,9 +213,8 @@ async def _run(
 
 
 def describe_failure(text: str) -> str:
-    """Return what went wrong out of the text of one of Spark's exceptions, which may hold the
-    traceback of a Python worker and that of Java: the last line that names an error of ours, else
-    the first line.
+    """Return the reason from the text of a Spark exception, which may contain the tracebacks of a
+    Python worker and of Java: the last line that names an error of Quire, or else the first line.
     """
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     ours = [line for line in lines if line.startswith(OUR_MODULES) and "Error: " in line]
@@ -225,7 +224,7 @@ def describe_failure(text: str) -> str:
 
 
 def _tasks(spark: "SparkSession") -> tuple[int, int]:
-    """Return how many tasks of all stages so far are done, and how many there are."""
+    """Return the number of finished tasks and of all tasks, over all stages so far."""
     tracker = spark.sparkContext.statusTracker()
     done = count = 0
     for job_id in tracker.getJobIdsForGroup():
@@ -244,10 +243,10 @@ def _password_options(arguments: argparse.Namespace) -> dict[str, str]:
 
 def _add_shared(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--master", default="local[*]", metavar="URL", help="of Spark (default: this machine)"
+        "--master", default="local[*]", metavar="URL", help="Spark's master (default: this machine)"
     )
     parser.add_argument(
-        "--password-file", metavar="FILE", help="holds the ledgers' password (default: empty)"
+        "--password-file", metavar="FILE", help="file with the ledgers' password (default: empty)"
     )
 
 
@@ -258,5 +257,5 @@ def _add_ledgers(parser: argparse.ArgumentParser, default: str) -> None:
         type=ledger_id,
         action="append",
         metavar="ID",
-        help=f"may be given often; {default}",
+        help=f"may be given several times; {default}",
     )

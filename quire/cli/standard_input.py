@@ -1,6 +1,6 @@
-"""Reads the standard input without keeping the loop from its other work, and cuts it into entries.
+"""Reads the standard input without blocking the event loop, and splits it into entries.
 
-Leaves what is done with the entries to the verbs.
+Leaves the use of the entries to the verbs.
 
 Invariant: at most one line, of at most LINE_BYTES_MAX, and one chunk are held.
 """
@@ -17,16 +17,16 @@ LINE_BYTES_MAX: Final = 8 * 1024 * 1024
 
 
 async def read_chunks(descriptor: int) -> AsyncIterator[bytes]:
-    """Yield what comes, as it comes, until the input ends.
+    """Yield each chunk as it arrives, until the input ends.
 
-    The descriptor is left blocking: a terminal shares that setting with our own output.
+    The descriptor stays blocking: a terminal shares that setting with the standard output.
     """
     while chunk := await _read_chunk(descriptor):
         yield chunk
 
 
 async def read_lines(descriptor: int) -> AsyncIterator[list[bytes]]:
-    """Yield the lines of each chunk without their newlines; a last line without one counts too."""
+    """Yield the lines of each chunk without their newlines; the last line may lack its newline."""
     rest = b""
     async for chunk in read_chunks(descriptor):
         *lines, rest = (rest + chunk).split(b"\n")
@@ -34,15 +34,15 @@ async def read_lines(descriptor: int) -> AsyncIterator[list[bytes]]:
             yield lines
         if len(rest) > LINE_BYTES_MAX:
             raise UsageError(
-                f"a line is longer than {LINE_BYTES_MAX} bytes, and a line is one entry",
-                try_next="--chunk-bytes 1048576, which cuts the input without looking for lines",
+                f"a line is longer than {LINE_BYTES_MAX} bytes, the limit of an entry",
+                try_next="--chunk-bytes 1048576, which splits the input by size, not by lines",
             )
     if rest:
         yield [rest]
 
 
 async def read_blocks(descriptor: int, size: int) -> AsyncIterator[list[bytes]]:
-    """Yield the blocks of `size` bytes of each chunk; the very last one may be shorter."""
+    """Yield the blocks of `size` bytes of each chunk; the last block may be shorter."""
     rest = bytearray()
     async for chunk in read_chunks(descriptor):
         rest += chunk
@@ -59,7 +59,7 @@ async def _read_chunk(descriptor: int) -> bytes:
     readable: asyncio.Future[None] = loop.create_future()
     try:
         loop.add_reader(descriptor, _mark, readable)
-    except PermissionError:  # a regular file: never keeps us waiting
+    except PermissionError:  # a regular file: reading it never waits
         await asyncio.sleep(0)
         return os.read(descriptor, CHUNK_BYTES)
     try:

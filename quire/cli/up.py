@@ -1,4 +1,4 @@
-"""`quire up`: a local cluster in one command, until it is told to stop.
+"""`quire up`: a local cluster in one command, until it receives a stop signal.
 
 Leaves starting and stopping the processes to `quire.local_cluster`.
 
@@ -29,9 +29,9 @@ LOOK_PERIOD_S: Final = 1.0
 def parser() -> argparse.ArgumentParser:
     """Return the parser of `quire up`."""
     summary = (
-        "Starts ZooKeeper, bookies and brokers on this machine, prints where they are once all are "
-        "ready, and runs until SIGINT or SIGTERM. Started again with the same --data it has the "
-        "same data."
+        "Starts ZooKeeper, bookies and brokers on this machine, prints their addresses once all "
+        "are ready, and runs until SIGINT or SIGTERM. With the same --data it keeps its data "
+        "over restarts."
     )
     command = lone_command("up", _run, summary)
     command.add_argument("--bookies", type=positive, metavar="N", help="default 4, or as before")
@@ -41,15 +41,15 @@ def parser() -> argparse.ArgumentParser:
         type=not_negative,
         default=0,
         metavar="N",
-        help="of Kafka's protocol; default 0",
+        help="brokers of Kafka's protocol; default 0",
     )
     command.add_argument(
         "--capacity",
         type=positive,
         metavar="BYTES",
-        help="how much of the disk each bookie may use; default: all of it",
+        help="maximum use of the disk by each bookie; default: all of it",
     )
-    command.add_argument("--console", action="store_true", help="not there yet")
+    command.add_argument("--console", action="store_true", help="not available yet")
     return command
 
 
@@ -77,7 +77,7 @@ async def _run(arguments: argparse.Namespace, output: Output) -> int:
             told.clear()
             _announce(cluster, output)
             while not told.is_set():
-                _tell_of_ends(cluster, output, ended)
+                _report_ends(cluster, output, ended)
                 with suppress(TimeoutError):
                     await asyncio.wait_for(told.wait(), LOOK_PERIOD_S)
     finally:
@@ -87,8 +87,8 @@ async def _run(arguments: argparse.Namespace, output: Output) -> int:
     return ExitCode.DONE
 
 
-def _tell_of_ends(cluster: "LocalCluster", output: Output, ended: dict[str, None]) -> None:
-    """Say once of each server that it has ended by itself; the others go on."""
+def _report_ends(cluster: "LocalCluster", output: Output, ended: dict[str, None]) -> None:
+    """Report each server that has ended by itself, once; the others continue."""
     for server in (*cluster.bookies, *cluster.brokers):
         if not server.is_running and server.name not in ended:
             ended[server.name] = None

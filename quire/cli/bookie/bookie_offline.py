@@ -1,4 +1,4 @@
-"""`quire bookie segments|dump|rebuild-index`: a stopped bookie's directory, looked into offline.
+"""`quire bookie segments|dump|rebuild-index`: offline inspection of a stopped bookie's directory.
 
 Leaves reading it to `quire.inspection`.
 """
@@ -54,7 +54,7 @@ class BookieRunsError(CommandError):
 
 
 async def segments(arguments: argparse.Namespace, output: Output) -> int:
-    """List the segment files; status 1 if any holds damage."""
+    """List the segment files; status 1 if any of them is damaged."""
     is_damaged = False
     async with _opened(Path(arguments.data_dir)) as disk:
         progress = Progress(output, "read", "bytes")
@@ -111,7 +111,7 @@ async def dump(arguments: argparse.Namespace, output: Output) -> int:
 async def _print_records(
     found: AsyncIterator[DumpedRecord], limit: int | None, output: Output
 ) -> bool:
-    """Print at most `limit` records; return whether damage was among them."""
+    """Print at most `limit` records; return whether any of them was damaged."""
     is_damaged, count = False, 0
     names = [each.name for each in fields(DumpedRecord)]
     with output.lines(*DUMP_COLUMNS) as lines:
@@ -126,12 +126,12 @@ async def _print_records(
 
 
 async def rebuild(arguments: argparse.Namespace, output: Output) -> int:
-    """Make a new index from the old one and every segment, and put it in the old one's place."""
+    """Build a new index from the old one and every segment, and replace the old one."""
     data_dir = Path(arguments.data_dir)
     async with _opened(data_dir) as disk:
         if not has_index(data_dir):
             raise CommandError(
-                f"{data_dir} has no index: the next start makes one from every segment, in limbo",
+                f"{data_dir} has no index: the next start builds one from every segment, in limbo",
                 try_next=f"quire bookie run --data-dir {data_dir}",
             )
         remove_unfinished(data_dir)
@@ -143,8 +143,9 @@ async def rebuild(arguments: argparse.Namespace, output: Output) -> int:
         except IndexUnprovenError as error:
             raise CommandError(
                 str(error),
-                try_next="a new bookie in its place is safest; or --accept-limbo, which keeps what "
-                "is left of the states and lets the bookie answer UNKNOWN for what it cannot find",
+                try_next="replace it by a new bookie, which is safest; or use --accept-limbo, "
+                "which keeps the remaining states and makes the bookie answer UNKNOWN for entries "
+                "that it does not find",
             ) from error
         finally:
             progress.end()
@@ -157,23 +158,23 @@ async def rebuild(arguments: argparse.Namespace, output: Output) -> int:
 
 
 def describe_worth(*, is_limbo: bool, ledgers: int) -> str:
-    """Say what can be relied on after a rebuild."""
+    """Describe what is certain after a rebuild."""
     if is_limbo:
         return (
-            "the bookie is in limbo: it answers UNKNOWN for what it does not find, takes no new "
-            "ledgers, and indexes every segment at its next start"
+            "the bookie is in limbo: it answers UNKNOWN for entries that it does not find, takes "
+            "no new ledgers, and indexes every segment at its next start"
         )
     if ledgers:
         return (
             f"all but {ledgers} ledgers are as before; these are in limbo: the bookie answers "
-            "UNKNOWN for what it does not find of them, and they are fenced"
+            "UNKNOWN for entries of these that it does not find, and they are fenced"
         )
     return "everything is as before: every fence, tombstone and run was accounted for"
 
 
 @asynccontextmanager
 async def _opened(data_dir: Path) -> AsyncIterator[RealDisk]:
-    """Lock a directory. Raises CommandError for what the bookie's errors say."""
+    """Lock a directory. Raises CommandError in place of the bookie's errors."""
     try:
         async with open_directory(data_dir) as disk:
             yield disk
@@ -181,8 +182,8 @@ async def _opened(data_dir: Path) -> AsyncIterator[RealDisk]:
         raise UsageError(str(error), try_next="give the bookie's data_dir") from error
     except DirectoryLockedError as error:
         raise BookieRunsError(
-            f"{data_dir} is in use: the bookie runs, and its files change",
-            try_next="stop the bookie (SIGTERM) and run this again; for a running one there is "
+            f"{data_dir} is in use: the bookie runs and changes its files",
+            try_next="stop the bookie (SIGTERM) and run this again; for a running bookie use "
             "quire bookie info ID",
         ) from error
     except BookieError as error:
@@ -191,13 +192,13 @@ async def _opened(data_dir: Path) -> AsyncIterator[RealDisk]:
 
 @asynccontextmanager
 async def _opened_for(path: Path) -> AsyncIterator[tuple[RealDisk, str]]:
-    """Open the directory of a segment file: locked where it is a bookie's."""
+    """Open the directory of a segment file; lock it if it is a bookie's directory."""
     directory = _directory_of(path)
     if directory.name == DIRECTORY:
         async with _opened(directory.parent) as disk:
             yield disk, f"{DIRECTORY}/{path.name}"
         return
-    disk = RealDisk(directory)  # a copy of the file, somewhere else
+    disk = RealDisk(directory)  # a copy of the file in another directory
     try:
         yield disk, path.name
     finally:

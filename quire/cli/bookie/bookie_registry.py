@@ -1,4 +1,4 @@
-"""`quire bookie list|info|readonly|accept-metadata`: which bookies there are, and what each says.
+"""`quire bookie list|info|readonly|accept-metadata`: existing bookies and what each reports.
 
 Leaves registrations to `metadata.registry.directory`, and a bookie's own numbers to its admin
 server.
@@ -39,7 +39,7 @@ class BookieDownError(CommandError):
 
 
 async def list_all(arguments: argparse.Namespace, output: Output) -> int:
-    """List every bookie that was formatted and not forgotten."""
+    """List every bookie that was formatted and not removed."""
     async with open_cluster(metadata_address(arguments)) as cluster:
         up = cluster.directory.bookies
         known = await cluster.cookies.list_bookie_ids()
@@ -54,7 +54,7 @@ async def list_all(arguments: argparse.Namespace, output: Output) -> int:
 
 
 async def info(arguments: argparse.Namespace, output: Output) -> int:
-    """Print a bookie's registration, and its state as its admin server tells it."""
+    """Print a bookie's registration, and its state as reported by its admin server."""
     registration = await _find(arguments)
     if registration is None:
         output.record({"id": arguments.bookie, "state": "down"})
@@ -76,7 +76,7 @@ async def switch_read_only(arguments: argparse.Namespace, output: Output) -> int
 
 
 async def accept_metadata(arguments: argparse.Namespace, output: Output) -> int:
-    """Let a bookie take the metadata service as it is for the newest, and remove ledgers again."""
+    """Make a bookie accept the present metadata as the newest, and remove unknown ledgers again."""
     return await _ask_to_change(arguments, output, "accept-metadata", {})
 
 
@@ -94,8 +94,8 @@ async def _ask_to_change(
     except AdminApiError as error:
         raise BookieDownError(
             f"bookie {arguments.bookie} was not changed: {error}",
-            try_next="run this on the bookie's machine, or give the bookie an --admin-host that "
-            "can be reached from here",
+            try_next="run this on the bookie's machine, or start the bookie with an --admin-host "
+            "that can be reached from here",
         ) from error
     row = answer if isinstance(answer, dict) else {}
     output.record({"id": arguments.bookie, **row})
@@ -103,7 +103,7 @@ async def _ask_to_change(
 
 
 async def _find(arguments: argparse.Namespace) -> BookieRegistration | None:
-    """Return a bookie's registration, None while it is down. Raises NoSuchBookieError."""
+    """Return a bookie's registration; None while it is down. Raises NoSuchBookieError."""
     wanted: str = arguments.bookie
     async with open_cluster(metadata_address(arguments)) as cluster:
         up = dict(cluster.directory.bookies)

@@ -1,4 +1,5 @@
-"""`quire bookie entry|compare`: what single running bookies hold of a ledger, read directly.
+"""`quire bookie entry|compare`: direct reads of the copies of a ledger that single running bookies
+hold.
 
 Leaves reading and judging to `ledger_client.reading.replica_entry` and
 `ledger_client.reading.replica_comparison`.
@@ -31,7 +32,7 @@ COMPARED_COLUMNS: Final = ("first", "last", "entries", "verdict", "finding")
 
 
 class ReplicaError(CommandError):
-    """A bookie did not return what was asked of it."""
+    """A bookie did not return the requested data."""
 
     def __init__(self, code: ExitCode, message: str, *, try_next: str) -> None:
         super().__init__(message, try_next=try_next)
@@ -60,7 +61,7 @@ async def entry(arguments: argparse.Namespace, output: Output) -> int:
 
 
 async def compare(arguments: argparse.Namespace, output: Output) -> int:
-    """Compare what two bookies hold of a ledger; status 1 if anything is bad or missing."""
+    """Compare two bookies' copies of a ledger; status 1 if any is bad or missing."""
     a, b = BookieId(arguments.a), BookieId(arguments.b)
     ledger_id, password = LedgerId(arguments.ledger), password_of(arguments)
     if a == b:
@@ -86,7 +87,7 @@ async def compare(arguments: argparse.Namespace, output: Output) -> int:
 
 
 class _Findings:
-    """Says which differences between two bookies are faults, by the ledger's metadata."""
+    """Decides by the ledger's metadata which differences between two bookies are faults."""
 
     def __init__(self, ledger: LedgerMetadata, a: BookieId, b: BookieId) -> None:
         self._ledger = ledger
@@ -148,21 +149,21 @@ def _data_of(payload: bytes) -> dict[str, Json]:
 
 
 async def _check_up(cluster: Cluster, bookie_id: BookieId) -> None:
-    """Make sure that a bookie runs. Raises NoSuchBookieError, BookieDownError."""
+    """Check that a bookie is up. Raises NoSuchBookieError, BookieDownError."""
     if bookie_id in cluster.directory.bookies:
         return
     if bookie_id not in await cluster.cookies.list_bookie_ids():
         raise NoSuchBookieError(f"there is no bookie {bookie_id}", try_next="quire bookie list")
     raise BookieDownError(
-        f"bookie {bookie_id} is not up: only a running bookie can be asked",
-        try_next="start it, or look into its directory: quire bookie dump SEGMENT_FILE",
+        f"bookie {bookie_id} is not up: only a running bookie can be read",
+        try_next="start it, or inspect its directory: quire bookie dump SEGMENT_FILE",
     )
 
 
 def _explain(
     error: BookieCallError, cluster: Cluster, ledger: LedgerMetadata, entry_id: int | None
 ) -> ReplicaError:
-    """Say why a bookie returned nothing, and what to do next."""
+    """Return the error for a failed read: the reason, and the next step."""
     bookie_id, ledger_id = error.bookie_id, ledger.ledger_id
     what = f"ledger {ledger_id}" + ("" if entry_id is None else f" entry {entry_id}")
     match error.status:
@@ -174,10 +175,10 @@ def _explain(
             return ReplicaError(ExitCode.NOT_FOUND, text, try_next=f"quire ledger show {ledger_id}")
         case Status.DELETED:
             text = f"bookie {bookie_id} has deleted ledger {ledger_id} and refuses its id"
-            hint = "ask another bookie: quire ledger verify " + str(ledger_id)
+            hint = "check the other bookies: quire ledger verify " + str(ledger_id)
             return ReplicaError(ExitCode.NOT_FOUND, text, try_next=hint)
         case Status.UNAUTHORIZED:
-            text = f"bookie {bookie_id} refuses {what}: the ledger has another password"
+            text = f"bookie {bookie_id} refuses {what}: the ledger has a different password"
             return ReplicaError(ExitCode.REFUSED, text, try_next="--password-file FILE")
         case Status.UNKNOWN:
             return _explain_unknown(cluster, bookie_id, ledger_id, what)
@@ -204,7 +205,7 @@ def _explain_unknown(
 
 
 def _named(ledger: LedgerMetadata, bookie_id: BookieId, entry_id: int | None) -> str:
-    """Say whether the metadata names the bookie for an entry, and if not, which it names."""
+    """Describe whether the metadata names the bookie for an entry, or which bookies it names."""
     if entry_id is None:
         return ""
     if ledger.last_entry_id is not None and entry_id > ledger.last_entry_id:

@@ -1,4 +1,4 @@
-"""What `quire bookie format|run|check` do with a bookie's directories on this machine.
+"""Handlers of `quire bookie format|run|check`: a bookie's directories on this machine.
 
 Leaves the bookie itself to `bookie.main`.
 """
@@ -27,7 +27,7 @@ TRY_NEXT: Final = "quire config show"
 
 
 def format_directory(arguments: argparse.Namespace, output: Output) -> int:
-    """Make a new bookie in an empty directory, or one for each `[[bookie]]` table of the file."""
+    """Create a bookie in an empty directory, or one for each `[[bookie]]` table of the file."""
     several = _several(arguments)
     for options in several or (_options(arguments),):
         output.record({"id": _format(options, arguments.prefix), "data_dir": options.data_dir})
@@ -35,8 +35,8 @@ def format_directory(arguments: argparse.Namespace, output: Output) -> int:
 
 
 def run(arguments: argparse.Namespace, output: Output) -> int:
-    """Run a bookie until it is told to stop; prints one JSON line once it serves. With several
-    `[[bookie]]` tables in the file, run them all.
+    """Run a bookie until it receives a stop signal; print one JSON line once it serves. Run all
+    bookies of a file with several `[[bookie]]` tables.
     """
     several = _several(arguments)
     if several:
@@ -64,7 +64,7 @@ def _run_group(several: tuple[BookieOptions, ...], prefix: str | None, output: O
 
 
 def _several(arguments: argparse.Namespace) -> tuple[BookieOptions, ...]:
-    """Return the bookies of a file with `[[bookie]]` tables; nothing for any other file."""
+    """Return the bookies of a file with `[[bookie]]` tables; empty for any other file."""
     text = read_config_file(arguments.config)
     try:
         if text is None or not has_several(text):
@@ -92,12 +92,12 @@ def _format(options: BookieOptions, prefix: str) -> str:
 
 
 def _is_empty(directory: Path) -> bool:
-    """Tell whether nothing of a bookie is there: at most empty directories, and the lock."""
+    """Return whether a directory holds no data: at most empty directories and the lock."""
     return not any(path.is_file() and path.name != LOCK_NAME for path in directory.rglob("*"))
 
 
 async def check(arguments: argparse.Namespace, output: Output) -> int:
-    """Read a stopped bookie's log; status 1 if anything in it is damaged."""
+    """Read a stopped bookie's log; status 1 if any of it is damaged."""
     data_dir = Path(arguments.data_dir)
     if not data_dir.is_dir():  # noqa: ASYNC240  nothing else runs
         raise UsageError(f"{data_dir} is not a directory")

@@ -1,7 +1,7 @@
-"""`quire bookie VERB`: declares the verbs and their arguments.
+"""Declaration of the verbs of `quire bookie` and their arguments.
 
-Leaves what they do to `bookie_server` and `bookie_registry`, of which only the one that is needed
-is imported: a bookie's process should hold nothing of the client.
+Leaves the work to `bookie_server`, `bookie_registry`, `bookie_offline` and `bookie_replica`. Each
+is imported only when needed: a bookie's process should not load the client.
 """
 
 import argparse
@@ -24,11 +24,11 @@ def parser() -> argparse.ArgumentParser:
     make = noun.verb(
         "format",
         later(SERVER, "format_directory"),
-        "make a new bookie in an empty directory",
+        "create a bookie in an empty directory",
         needs_cluster=False,
     )
     add_option_flags(make, TABLE, OPTIONS, "store_true")
-    make.add_argument("--prefix", default="bookie", help="how its id begins (default: bookie)")
+    make.add_argument("--prefix", default="bookie", help="first part of its id (default: bookie)")
     run = noun.verb(
         "run",
         later(SERVER, "run"),
@@ -37,31 +37,31 @@ def parser() -> argparse.ArgumentParser:
     )
     add_option_flags(run, TABLE, OPTIONS, "store_true")
     run.add_argument(
-        "--format-if-empty", metavar="PREFIX", help="first make a new bookie if there is none"
+        "--format-if-empty", metavar="PREFIX", help="create a bookie first if there is none"
     )
     check = noun.verb(
         "check",
         later(SERVER, "check"),
-        "read a stopped bookie's whole log and test every checksum",
+        "read a stopped bookie's complete log and check every checksum",
         needs_cluster=False,
     )
     check.add_argument("data_dir", metavar="DIR", help=DIR_HELP)
     _add_offline_verbs(noun)
     noun.verb("list", later(REGISTRY, "list_all"), "list every bookie, up or not")
-    info = noun.verb("info", later(REGISTRY, "info"), "print what one bookie says of itself")
+    info = noun.verb("info", later(REGISTRY, "info"), "print a bookie's registration and state")
     info.add_argument("bookie", metavar="ID", help=ID_HELP)
     readonly = noun.verb(
         "readonly",
         later(REGISTRY, "switch_read_only"),
-        "make a bookie read-only (on), or end that (off); it survives a restart",
+        "make a bookie read-only (on) or writable (off); this survives a restart",
     )
     readonly.add_argument("bookie", metavar="ID", help=ID_HELP)
     readonly.add_argument("switch", choices=("on", "off"), help="on: it takes no new entries")
     accept = noun.verb(
         "accept-metadata",
         later(REGISTRY, "accept_metadata"),
-        "accept a metadata service that was restored from a backup: the bookie removes again the "
-        "ledgers that this one does not know",
+        "accept metadata that was restored from a backup: the bookie again removes the ledgers "
+        "that the metadata does not have",
     )
     accept.add_argument("bookie", metavar="ID", help=ID_HELP)
     _add_replica_verbs(noun)
@@ -72,7 +72,7 @@ def _add_offline_verbs(noun: Noun) -> None:
     segments = noun.verb(
         "segments",
         later(OFFLINE, "segments"),
-        "list a stopped bookie's segment files, and what each holds",
+        "list a stopped bookie's segment files and their contents",
         needs_cluster=False,
     )
     segments.add_argument("data_dir", metavar="DIR", help=DIR_HELP)
@@ -83,17 +83,22 @@ def _add_offline_verbs(noun: Noun) -> None:
         needs_cluster=False,
     )
     dump.add_argument(
-        "segment", metavar="SEGMENT_FILE", help="DIR/log/00000001.log, or a copy of it anywhere"
+        "segment", metavar="SEGMENT_FILE", help="DIR/log/00000001.log, or a copy of such a file"
     )
     dump.add_argument("--ledger", metavar="ID", type=ledger_id, help="only this ledger's records")
     dump.add_argument(
-        "--from", dest="first", metavar="OFFSET", type=not_negative, default=0, help="begin there"
+        "--from",
+        dest="first",
+        metavar="OFFSET",
+        type=not_negative,
+        default=0,
+        help="offset to begin at",
     )
-    dump.add_argument("--limit", metavar="N", type=positive, help="print at most so many records")
+    dump.add_argument("--limit", metavar="N", type=positive, help="print at most N records")
     rebuild = noun.verb(
         "rebuild-index",
         later(OFFLINE, "rebuild"),
-        "make a stopped bookie's index anew from the old one and every segment",
+        "build a stopped bookie's index again from the old one and every segment",
         needs_cluster=False,
     )
     rebuild.add_argument("data_dir", metavar="DIR", help=DIR_HELP)
@@ -103,25 +108,25 @@ def _add_offline_verbs(noun: Noun) -> None:
     rebuild.add_argument(
         "--accept-limbo",
         action="store_true",
-        help="go on where fences or deletions may be lost: the bookie is then in limbo",
+        help="continue although fences or deletions may be lost: the bookie is then in limbo",
     )
 
 
 def _add_replica_verbs(noun: Noun) -> None:
     entry = noun.verb(
-        "entry", later(REPLICA, "entry"), "read one bookie's own copy of an entry, and judge it"
+        "entry", later(REPLICA, "entry"), "read one bookie's copy of an entry and check it"
     )
     entry.add_argument("bookie", metavar="ID", help=ID_HELP)
     entry.add_argument("ledger", metavar="LEDGER", type=ledger_id, help="the ledger's id")
     entry.add_argument("entry", metavar="ENTRY", type=entry_id, help="the entry's id, from 0")
     payload = entry.add_mutually_exclusive_group()
-    payload.add_argument("--raw", action="store_true", help="print the payload alone")
+    payload.add_argument("--raw", action="store_true", help="print only the payload")
     payload.add_argument("--to", metavar="FILE", help="write the payload to a file")
     compare = noun.verb(
-        "compare", later(REPLICA, "compare"), "compare what two bookies hold of a ledger"
+        "compare", later(REPLICA, "compare"), "compare two bookies' copies of a ledger"
     )
     compare.add_argument("a", metavar="A", help=ID_HELP)
-    compare.add_argument("b", metavar="B", help="the id of another one")
+    compare.add_argument("b", metavar="B", help="the id of another bookie")
     compare.add_argument("ledger", metavar="LEDGER", type=ledger_id, help="the ledger's id")
     for verb in (entry, compare):
-        verb.add_argument("--password-file", metavar="FILE", help="holds the ledger's password")
+        verb.add_argument("--password-file", metavar="FILE", help="file with the ledger's password")

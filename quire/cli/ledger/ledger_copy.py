@@ -1,4 +1,4 @@
-"""`quire ledger export|import`: a ledger to a file, and back into a new ledger.
+"""`quire ledger export|import`: copy of a ledger to a file, and of a file to a new ledger.
 
 Leaves the file's bytes to `quire.ledger_file`.
 """
@@ -32,7 +32,9 @@ PIPE: Final = "-"
 
 
 async def export(arguments: argparse.Namespace, output: Output) -> int:
-    """Write a ledger, up to its last confirmed entry, to a file that appears only once whole."""
+    """Write a ledger, up to its last confirmed entry, to a file that appears only once it is
+    complete.
+    """
     password = password_of(arguments)
     async with (
         LedgerClient(metadata_address(arguments)) as client,
@@ -64,7 +66,7 @@ async def export(arguments: argparse.Namespace, output: Output) -> int:
 
 
 async def import_file(arguments: argparse.Namespace, output: Output) -> int:
-    """Append what a file holds to a new ledger, which is deleted again if the file is damaged."""
+    """Append a file's entries to a new ledger; delete the ledger again if the file is damaged."""
     with _file_to_read(arguments.file) as stream:
         source = LedgerFileReader(stream)
         header = source.header
@@ -81,7 +83,9 @@ async def import_file(arguments: argparse.Namespace, output: Output) -> int:
             except DamagedFileError as error:
                 await ledger.aclose()
                 await client.delete_ledger(ledger.id)
-                raise DamagedFileError(f"{error}; ledger {ledger.id}, begun, is deleted") from error
+                raise DamagedFileError(
+                    f"{error}; the incomplete ledger {ledger.id} was deleted"
+                ) from error
             finally:
                 progress.end()
                 await ledger.aclose()
@@ -119,7 +123,7 @@ def _in_sync_of(quorum: QuorumSpec) -> InSyncHeader | None:
 
 
 def _quorum_of(header: FileHeader) -> Quorum:
-    """Return the quorum that the exported ledger had. Raises DamagedFileError for none."""
+    """Return the quorum of the exported ledger. Raises DamagedFileError if it is not valid."""
     try:
         if header.in_sync is None:
             return Quorum(header.ensemble_size, header.write_quorum, header.ack_quorum)
@@ -127,14 +131,16 @@ def _quorum_of(header: FileHeader) -> Quorum:
         least = header.in_sync["min_in_sync"]
         return Quorum.in_sync(header.ensemble_size, least, replica_lag_time_max=lag_s)
     except ValueError as error:
-        raise DamagedFileError(f"the header's quorum cannot be: {error}") from error
+        raise DamagedFileError(f"the header's quorum is not valid: {error}") from error
 
 
 @contextlib.contextmanager
 def _file_to_write(name: str) -> Iterator[BinaryIO]:
     if name == PIPE:
         if sys.stdout.isatty():
-            raise UsageError("a ledger's file is not for a terminal: name a file, or use a pipe")
+            raise UsageError(
+                "a ledger's file cannot be written to a terminal: name a file, or use a pipe"
+            )
         yield sys.stdout.buffer
         return
     target = Path(name)
@@ -145,7 +151,7 @@ def _file_to_write(name: str) -> Iterator[BinaryIO]:
             stream.flush()
             os.fsync(stream.fileno())
         partial.replace(target)
-    except LedgerError:  # of the ledger, though a timeout is an OSError too
+    except LedgerError:  # an error of the ledger: its timeouts are OSErrors too
         raise
     except OSError as error:
         raise UsageError(f"{name} cannot be written: {error}") from error

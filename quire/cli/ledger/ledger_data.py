@@ -1,10 +1,10 @@
-"""`quire ledger append|read|tail`: moves entries between pipes and ledgers.
+"""`quire ledger append|read|tail`: entries between pipes and ledgers.
 
-Leaves opening and closing ledgers to the client, which ledger may be appended to to `quire.claims`,
-and cutting the input to `standard_input`.
+Leaves opening and closing ledgers to the client, claims of created ledgers to `quire.claims`, and
+splitting the input to `standard_input`.
 
-Format: a line is an entry without its newline; with -o json an entry is one line,
-`{"entry_id": 5, "data": "text"}`, or `"data_base64"` where it is not UTF-8.
+Format: a line is an entry without its newline; with -o json an entry is one line, `{"entry_id": 5,
+"data": "text"}`, or `"data_base64"` if it is not UTF-8.
 """
 
 import argparse
@@ -27,7 +27,7 @@ from quire.pipelined_append import PipelinedAppend
 
 
 async def append(arguments: argparse.Namespace, output: Output) -> int:
-    """Append the standard input to a ledger of its own, then close that."""
+    """Append the standard input to a ledger, then close the ledger."""
     descriptor, size = sys.stdin.fileno(), arguments.chunk_bytes
     entries = read_lines(descriptor) if size is None else read_blocks(descriptor, size)
     async with _writer(arguments) as ledger:
@@ -86,7 +86,7 @@ async def read(arguments: argparse.Namespace, output: Output) -> int:
 
 
 async def tail(arguments: argparse.Namespace, output: Output) -> int:
-    """Print entries as they are confirmed; ends when the ledger is closed and read."""
+    """Print entries as they are confirmed, until the ledger is closed and read to its end."""
     password = password_of(arguments)
     async with (
         LedgerClient(metadata_address(arguments)) as client,
@@ -116,7 +116,7 @@ async def _print(
                 text = b"".join(_lines(batch, b"" if arguments.raw else b"\n"))
             sys.stdout.buffer.write(text)
             if total is None:
-                sys.stdout.buffer.flush()  # whoever follows a ledger wants each entry now
+                sys.stdout.buffer.flush()  # a reader that follows needs each entry at once
             if progress is not None:
                 progress.advance(len(batch))
     finally:
@@ -134,7 +134,7 @@ def _json_lines(batch: EntryBatch) -> bytes:
 
 
 def entry_as_json(entry_id: int, data: bytes) -> dict[str, int | str]:
-    """Return an entry as JSON can hold it."""
+    """Return an entry as JSON values."""
     try:
         return {"entry_id": entry_id, "data": data.decode("utf-8")}
     except UnicodeDecodeError:

@@ -1,6 +1,6 @@
 """`quire ledger create|list|show|recover|delete`.
 
-Leaves the protocol to the client, and who may append to a created ledger to `quire.claims`.
+Leaves the protocol to the client, and claims of created ledgers to `quire.claims`.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from quire.errors import ExitCode, NeedsConsentError, UsageError
 
 
 async def create(arguments: argparse.Namespace, output: Output) -> int:
-    """Make a ledger without a writer: whoever appends to it first becomes its writer."""
+    """Create a ledger without a writer: the first client that appends to it becomes its writer."""
     creation = creation_of(arguments)
     wanted = NewLedger.of(
         creation.quorum,
@@ -36,7 +36,7 @@ async def create(arguments: argparse.Namespace, output: Output) -> int:
     else:
         output.line(str(info.id))
         if output.remarks_to_person:
-            output.remark(f"fill it, once: quire ledger append {info.id}")
+            output.remark(f"fill it (once): quire ledger append {info.id}")
     return ExitCode.DONE
 
 
@@ -53,7 +53,7 @@ async def list_all(arguments: argparse.Namespace, output: Output) -> int:
 
 
 async def show(arguments: argparse.Namespace, output: Output) -> int:
-    """Print one ledger with its fragments; an open one with what is confirmed now."""
+    """Print one ledger with its fragments, and the last confirmed entry of an open one."""
     address, ledger_id = metadata_address(arguments), LedgerId(arguments.ledger)
     async with LedgerClient(address) as client:
         info = await client.ledger_info(ledger_id)
@@ -65,7 +65,7 @@ async def show(arguments: argparse.Namespace, output: Output) -> int:
                 async with opening as reader:
                     row["last_confirmed"] = await reader.refresh_last_confirmed()
             except QuorumTimeoutError as error:
-                output.remark(f"what is confirmed is not known: {error}")
+                output.remark(f"the last confirmed entry is not known: {error}")
     if output.as_json:
         output.record(row)
         return ExitCode.DONE
@@ -80,7 +80,7 @@ async def show(arguments: argparse.Namespace, output: Output) -> int:
 
 
 async def recover(arguments: argparse.Namespace, output: Output) -> int:
-    """Fence a ledger, find its last entry and close it. A writer that is alive is refused."""
+    """Fence a ledger, find its last entry and close it. Its writer is refused from then on."""
     address, ledger_id = metadata_address(arguments), LedgerId(arguments.ledger)
     if arguments.unclean and not arguments.yes:
         plan = await _unclean_plan(address, ledger_id)
@@ -91,7 +91,7 @@ async def recover(arguments: argparse.Namespace, output: Output) -> int:
     if is_live and not arguments.yes:
         raise NeedsConsentError(
             f"ledger {ledger_id} is open and its writer, {ledger.writer}, is up: "
-            "it will be refused from now on, and what it has not confirmed may or may not remain",
+            "it will be refused from then on, and its unconfirmed entries may or may not remain",
             try_next=f"quire ledger recover {ledger_id} --yes",
         )
     async with LedgerClient(address) as client:
@@ -103,43 +103,44 @@ async def recover(arguments: argparse.Namespace, output: Output) -> int:
         held = dict.fromkeys(each for part in info.given_up for each in part.ensemble)
         output.remark(
             f"given up: every entry from {first} on, which {', '.join(held)} held; "
-            f"`quire ledger show {ledger_id}` keeps telling"
+            f"`quire ledger show {ledger_id}` continues to show this"
         )
     output.record(row)
     return ExitCode.DONE
 
 
 async def _unclean_plan(address: str, ledger_id: LedgerId) -> str:
-    """Say what an unclean recovery would do, and whether its members seem to be alive."""
+    """Describe what an unclean recovery would do, and whether the members seem to be up."""
     async with open_cluster(address) as cluster:
         ledger, _ = await read_ledger(cluster, ledger_id)
         if not ledger.quorum.is_in_sync:
             raise UsageError(
-                f"ledger {ledger_id} is not in in-sync mode: no bookie's answer can stand for all",
+                f"ledger {ledger_id} is not in in-sync mode: a single member's response is not "
+                "enough",
                 try_next=f"quire ledger recover {ledger_id}",
             )
         members = ledger.last_fragment.ensemble
         alive = [each for each in members if each in cluster.directory.bookies]
     advice = (
-        f"{', '.join(alive)} are registered now: check them first, a clean recovery needs one"
+        f"{', '.join(alive)} are registered now: check them first, a clean recovery needs only one"
         if alive
         else f"none of {', '.join(members)} is registered now"
     )
     return (
-        f"ledger {ledger_id} will be closed even if no member answers: acknowledged entries "
-        f"that no other replica holds are given up for ever (which, is recorded); {advice}"
+        f"ledger {ledger_id} will be closed even if no member responds: acknowledged entries that "
+        f"no other replica holds are lost for ever (their range is recorded); {advice}"
     )
 
 
 async def delete(arguments: argparse.Namespace, output: Output) -> int:
-    """Delete a ledger; its bookies free the space in their own time."""
+    """Delete a ledger; its bookies free the space later."""
     ledger_id = LedgerId(arguments.ledger)
     async with LedgerClient(metadata_address(arguments)) as client:
         info = await client.ledger_info(ledger_id)
         count = "uncounted" if info.last_entry_id is None else info.last_entry_id + 1
         plan = (
             f"ledger {ledger_id} ({info.state}, {count} entries, on {', '.join(info.bookies)}) "
-            "will be deleted for ever; its id is never given out again"
+            "will be deleted for ever; its id is never used again"
         )
         if not arguments.yes:
             raise NeedsConsentError(plan, try_next=f"quire ledger delete {ledger_id} --yes")
@@ -149,7 +150,7 @@ async def delete(arguments: argparse.Namespace, output: Output) -> int:
 
 
 def info_as_json(info: LedgerInfo, *, short: bool = False) -> dict[str, Json]:
-    """Return what is shown of a ledger."""
+    """Return the printed fields of a ledger."""
     row: dict[str, Json] = {
         "ledger_id": info.id,
         "state": str(info.state),

@@ -1,4 +1,4 @@
-"""Turns the options of ledger verbs into what the client takes.
+"""Conversion of the options of ledger verbs to arguments of the client.
 
 Leaves their declaration to `quire.cli.ledger.verbs`.
 """
@@ -21,7 +21,7 @@ COPIES_DEFAULT: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Creation:
-    """How a ledger that a verb makes is to be."""
+    """Properties of a ledger that a verb creates."""
 
     ledger_id: int | None
     quorum: Quorum
@@ -30,7 +30,7 @@ class Creation:
     custom_metadata: Mapping[str, str | bytes]
 
     def create_with(self, client: LedgerClient) -> Opening[LedgerWriter]:
-        """Return a call that creates the ledger, to be awaited or entered."""
+        """Return a call that creates the ledger; await it or enter it."""
         return client.create_ledger(
             self.quorum,
             ledger_id=self.ledger_id,
@@ -43,7 +43,7 @@ class Creation:
 def creation_of(arguments: argparse.Namespace, default: Quorum | None = None) -> Creation:
     """Read the options of `create`, `append` and `import`. Raises UsageError.
 
-    What is not given follows from what is: as many copies as bookies, all but one to confirm.
+    Missing numbers follow from the given ones: as many copies as bookies, all but one to confirm.
     """
     return Creation(
         ledger_id=getattr(arguments, "id", None),
@@ -56,7 +56,7 @@ def creation_of(arguments: argparse.Namespace, default: Quorum | None = None) ->
 
 def _quorum_of(arguments: argparse.Namespace, default: Quorum | None) -> Quorum:
     if arguments.min_in_sync is not None or arguments.replica_lag_time_max is not None:
-        raise UsageError("--min-in-sync and --replica-lag-time-max go with --in-sync")
+        raise UsageError("--min-in-sync and --replica-lag-time-max need --in-sync")
     if default is not None and arguments.ensemble is arguments.write is arguments.ack is None:
         return default
     ensemble = arguments.ensemble or arguments.write or COPIES_DEFAULT
@@ -65,14 +65,16 @@ def _quorum_of(arguments: argparse.Namespace, default: Quorum | None) -> Quorum:
     if not ensemble >= write >= ack:
         raise UsageError(
             "a quorum needs --ensemble >= --write >= --ack >= 1, "
-            f"and these are {ensemble}, {write}, {ack}"
+            f"but these are {ensemble}, {write}, {ack}"
         )
     return Quorum(ensemble=ensemble, write=write, ack=ack)
 
 
 def _in_sync_of(arguments: argparse.Namespace) -> Quorum:
     if arguments.write is not None or arguments.ack is not None:
-        raise UsageError("with --in-sync every member writes and confirms: leave --write and --ack")
+        raise UsageError(
+            "with --in-sync every member writes and confirms: leave out --write and --ack"
+        )
     replicas = arguments.ensemble or COPIES_DEFAULT
     least = arguments.min_in_sync or max(1, replicas - 1)
     asked_s = arguments.replica_lag_time_max
@@ -101,5 +103,5 @@ def password_of(arguments: argparse.Namespace) -> bytes:
 def _pair(text: str) -> tuple[str, str]:
     name, separator, value = text.partition("=")
     if not separator or not name:
-        raise UsageError(f"--meta takes NAME=VALUE, not {text!r}")
+        raise UsageError(f"--meta must be NAME=VALUE, not {text!r}")
     return name, value

@@ -1,4 +1,4 @@
-"""`quire ledger verify`: reads every entry of every replica and says what is missing or bad.
+"""`quire ledger verify`: reads every entry of every replica and reports missing and bad copies.
 
 Leaves the reading and comparing to `ledger_client.reading.verification`.
 """
@@ -40,7 +40,7 @@ async def verify(arguments: argparse.Namespace, output: Output) -> int:
         output.record(row | {"state": str(ledger.state), "bookies": bookies})
     else:
         _print(reports, output)
-        said = "every copy is there and sound" if is_well else "copies are missing or bad"
+        said = "every copy exists and is sound" if is_well else "copies are missing or bad"
         output.line(f"\nledger {ledger_id}, {ledger.state}, entries 0 to {last}: {said}")
     return ExitCode.DONE if is_well else ExitCode.FINDINGS
 

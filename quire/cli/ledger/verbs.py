@@ -1,6 +1,6 @@
-"""`quire ledger ...`: declares every verb about ledgers and its arguments.
+"""Declaration of the verbs of `quire ledger` and their arguments.
 
-Leaves what they do to `ledger_manage`, `ledger_data`, `ledger_copy` and `ledger_verify`.
+Leaves the work to `ledger_manage`, `ledger_data`, `ledger_copy` and `ledger_verify`.
 """
 
 import argparse
@@ -26,7 +26,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _add_managing_verbs(noun: Noun) -> None:
-    create = noun.verb("create", ledger_manage.create, "make a ledger that `append ID` can fill")
+    create = noun.verb("create", ledger_manage.create, "create a ledger that `append ID` can fill")
     _add_creation_options(create)
     listing = noun.verb("list", ledger_manage.list_all, "list ledgers")
     listing.add_argument("--limit", type=positive, metavar="N", help="stop after N ledgers")
@@ -37,7 +37,7 @@ def _add_managing_verbs(noun: Noun) -> None:
     recover.add_argument(
         "--unclean",
         action="store_true",
-        help="in-sync mode: if no member answers, give up what earlier replicas do not hold",
+        help="in-sync mode: if no member responds, lose entries that earlier replicas do not hold",
     )
     add_consent_option(recover)
     delete = noun.verb("delete", ledger_manage.delete, "delete a ledger for ever")
@@ -54,7 +54,7 @@ def _add_data_verbs(noun: Noun) -> None:
         type=ledger_id,
         nargs="?",
         metavar="ID",
-        help="a ledger that `create` made and nobody filled; a new one without it",
+        help="an unfilled ledger from `create` (default: a new ledger)",
     )
     append.add_argument(
         "--chunk-bytes", type=positive, metavar="N", help="entries of N bytes, not lines"
@@ -80,7 +80,7 @@ def _add_copying_verbs(noun: Noun) -> None:
     export = noun.verb("export", ledger_copy.export, "write a ledger to a file")
     _add_ledger(export)
     export.add_argument("file", metavar="FILE", help="'-': the standard output")
-    load = noun.verb("import", ledger_copy.import_file, "make a new ledger of an exported file")
+    load = noun.verb("import", ledger_copy.import_file, "create a ledger from an exported file")
     load.add_argument("file", metavar="FILE", help="'-': the standard input")
     _add_creation_options(load, quorum_from="the file")
 
@@ -93,14 +93,16 @@ def _add_ledger(verb: argparse.ArgumentParser, *, password: bool = True) -> None
 
 def _add_password(verb: argparse.ArgumentParser) -> None:
     verb.add_argument(
-        "--password-file", metavar="FILE", help="holds the ledger's password (default: empty)"
+        "--password-file", metavar="FILE", help="file with the ledger's password (default: empty)"
     )
 
 
 def _add_creation_options(verb: argparse.ArgumentParser, quorum_from: str = "3, 3, 2") -> None:
     group = verb.add_argument_group("the new ledger")
     if verb.prog.split()[-1] != "append":
-        group.add_argument("--id", type=ledger_id, metavar="N", help="this id, not the next free")
+        group.add_argument(
+            "--id", type=ledger_id, metavar="N", help="this id instead of the next free one"
+        )
     group.add_argument("--ensemble", type=positive, metavar="N", help="bookies that hold it")
     group.add_argument("--write", type=positive, metavar="N", help="copies of each entry")
     group.add_argument(
@@ -109,16 +111,19 @@ def _add_creation_options(verb: argparse.ArgumentParser, quorum_from: str = "3, 
     group.add_argument(
         "--in-sync",
         action="store_true",
-        help="all members that are in sync confirm, and the set changes (Kafka's rule)",
+        help="all members in the in-sync set confirm, and the set changes (Kafka's rule)",
     )
     group.add_argument(
-        "--min-in-sync", type=positive, metavar="N", help="with fewer, appends are refused"
+        "--min-in-sync",
+        type=positive,
+        metavar="N",
+        help="with fewer members in sync, appends are refused",
     )
     group.add_argument(
         "--replica-lag-time-max",
         type=float,
         metavar="S",
-        help="a member that is later than so many seconds leaves (default: 10)",
+        help="a member that lags by more seconds leaves the set (default: 10)",
     )
     group.add_argument("--digest", choices=("crc32c", "hmac-sha256"), default="crc32c")
     group.add_argument(

@@ -1,8 +1,9 @@
-"""Reaches the brokers of a cluster, for `quire topic`.
+"""Access to the brokers of a cluster, for `quire topic`.
 
-Leaves what is asked to the verbs, and the connection to `broker_layer.peer`.
+Leaves the requests to the verbs, and the connection to `broker_layer.peer`.
 
-Invariant: any broker may be asked, so one that does not answer is no failure while another does.
+Invariant: any broker may be asked, so one that does not respond is not a failure while another
+does.
 """
 
 import argparse
@@ -44,7 +45,7 @@ class NoBrokerError(CommandError):
 
 
 class TopicRefusedError(CommandError):
-    """A broker refused what was asked."""
+    """A broker refused a request."""
 
     def __init__(self, error_code: int, text: str | None, *, try_next: str = "") -> None:
         kind = ErrorCode(error_code)
@@ -63,14 +64,14 @@ def require(error_code: int, text: str | None = None, *, try_next: str = "") -> 
 
 @dataclass(frozen=True, slots=True)
 class BrokerAccess:
-    """The brokers that may be asked; `registrations` is empty when one was named by address."""
+    """Brokers that may be asked; `registrations` is empty when one was given by address."""
 
     addresses: tuple[PeerAddress, ...]
     registrations: tuple[BrokerRegistration, ...]
     peers: Peers
 
     async def ask(self, key: ApiKey, request: ApiMessage, kind: type[MessageT]) -> MessageT:
-        """Ask the first broker that answers, in the newest version. Raises NoBrokerError."""
+        """Ask the first broker that responds, in the newest version. Raises NoBrokerError."""
         failure: PeerError | None = None
         for address in self.addresses:
             try:
@@ -78,7 +79,7 @@ class BrokerAccess:
             except PeerError as error:
                 failure = error
         raise NoBrokerError(
-            f"no broker answers: {failure}", try_next="look at the brokers' logs, then again"
+            f"no broker responds: {failure}", try_next="check the brokers' logs, then retry"
         )
 
     async def ask_one(
@@ -88,8 +89,8 @@ class BrokerAccess:
         try:
             return await self._ask_at(address, key, request, kind)
         except PeerError as error:
-            text = f"broker {address.broker_id} does not answer: {error}"
-            raise NoBrokerError(text, try_next="look at its log, then again") from error
+            text = f"broker {address.broker_id} does not respond: {error}"
+            raise NoBrokerError(text, try_next="check its log, then retry") from error
 
     async def _ask_at(
         self, address: PeerAddress, key: ApiKey, request: ApiMessage, kind: type[MessageT]
@@ -103,13 +104,13 @@ class BrokerAccess:
 
     @property
     def bootstrap(self) -> list[str]:
-        """Where clients of Kafka's protocol begin."""
+        """Return the addresses for `bootstrap.servers` of Kafka's clients."""
         return [f"{each.host}:{each.port}" for each in self.addresses]
 
 
 @asynccontextmanager
 async def open_brokers(arguments: argparse.Namespace) -> AsyncIterator[BrokerAccess]:
-    """Find the brokers, and end the connections to them at the end of the block.
+    """Find the brokers; close the connections to them at the end of the block.
 
     Raises NoBrokerError, MetadataError, UsageError.
     """

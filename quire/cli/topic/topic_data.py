@@ -1,13 +1,13 @@
-"""`quire topic produce|consume`: moves records between pipes and topics.
+"""`quire topic produce|consume`: records between pipes and topics.
 
 Leaves the protocol to kafka-python's clients, finding brokers to `topic_access`, and topics to
 `topic_lookup`.
 
-Invariant: a topic is made only if --create asks for it, never by a mistyped name.
+Invariant: a topic is created only with --create, never because of a mistyped name.
 
 Format: a line is a record's value without its newline. With -o json a record is one line,
 `{"partition": 0, "offset": 5, "timestamp_ms": 1, "key": null, "value": "text"}`, or `"key_base64"`
-and `"value_base64"` where they are not UTF-8.
+and `"value_base64"` if they are not UTF-8.
 """
 
 import argparse
@@ -32,14 +32,15 @@ from quire.errors import CommandError, ExitCode, UsageError
 
 POLL_MS: Final = 500
 REQUEST_BYTES_MAX: Final = 9 * 1024 * 1024
-"""Above the largest batch that any topic may allow: brokers judge sizes, by topics' settings."""
+"""Maximum request size, above the largest batch that any topic may allow: brokers check sizes by
+the topic's settings."""
 SEND_TIMEOUT_S: Final = 120.0
 UNANSWERED_MAX: Final = 100_000
-"""Records that were sent and are not answered; at the bound, reading the input waits."""
+"""Maximum number of unacknowledged records; at the limit, reading the input waits."""
 
 
 class ReceivedRecord(Protocol):
-    """A record as kafka-python gives it."""
+    """A record as kafka-python returns it."""
 
     partition: int
     offset: int
@@ -49,12 +50,12 @@ class ReceivedRecord(Protocol):
 
 
 class TopicDataError(CommandError):
-    """Records could not be moved: they were refused, or the brokers did not answer in time."""
+    """Records could not be moved: they were refused, or the brokers did not respond in time."""
 
     def __init__(self, text: str, error: KafkaError) -> None:
         is_retriable = bool(error.retriable)
         super().__init__(
-            text, try_next="look at the brokers' logs, then again" if is_retriable else ""
+            text, try_next="check the brokers' logs, then retry" if is_retriable else ""
         )
         self.code = ExitCode.UNAVAILABLE if is_retriable else ExitCode.REFUSED
 
@@ -135,14 +136,14 @@ def _check_name(topic: str) -> None:
     except InvalidTopicNameError as error:
         raise UsageError(str(error)) from error
     if topic in INTERNAL_TOPICS:
-        text = f"{topic} holds what coordinators know, and is neither read nor written"
+        text = f"{topic} holds the coordinators' state and can be neither read nor written"
         raise CommandError(text, try_next=SEE_LIST)
 
 
 async def _found(
     arguments: argparse.Namespace, try_next: str, *, creates: bool = False
 ) -> tuple[list[str], list[int]]:
-    """Return where clients begin, and the topic's partitions. Raises TopicRefusedError."""
+    """Return the bootstrap addresses and the topic's partitions. Raises TopicRefusedError."""
     async with open_brokers(arguments) as brokers:
         if creates:
             await make_if_missing(brokers, arguments.topic)
@@ -158,7 +159,7 @@ def _lines(separator: str | None) -> Iterator[tuple[bytes | None, bytes]]:
             continue
         key, found, rest = value.partition(separator.encode())
         if not found:
-            raise UsageError(f"line {number} has no {separator!r} behind its key")
+            raise UsageError(f"line {number} has no {separator!r} after its key")
         yield key, rest
 
 
@@ -183,10 +184,10 @@ def _seek(
             offset = max(int(start), starts[each])
             if offset > int(start):
                 place = f"{each.topic}-{each.partition}"
-                output.remark(f"{place} begins at {offset}: what was before is deleted")
+                output.remark(f"{place} begins at {offset}: earlier records are deleted")
             consumer.seek(each, min(offset, ends[each]))
     else:
-        raise UsageError(f"--from is earliest, latest or an offset, not {start!r}")
+        raise UsageError(f"--from must be earliest, latest or an offset, not {start!r}")
 
 
 def _is_done(consumer: KafkaConsumer, ends: dict[TopicPartition, int] | None) -> bool:

@@ -1,8 +1,8 @@
-"""Looks topics up by name, and makes them, for the verbs of `quire topic`.
+"""Lookup and creation of topics, for the verbs of `quire topic`.
 
 Leaves reaching the brokers to `topic_access`.
 
-Invariant: looking a topic up never makes one.
+Invariant: a lookup never creates a topic.
 """
 
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ CreatedTopic = CreateTopicsResponse.CreatableTopicResult
 
 
 async def shown(brokers: BrokerAccess, names: Sequence[str] | None) -> MetadataResponse:
-    """Return what brokers show of these topics, None: of all; also that there is none."""
+    """Return the metadata of these topics, or of all with None; it also reports unknown topics."""
     asked = MetadataRequest.MetadataRequestTopic
     topics = None if names is None else [asked(name=name, topic_id=NO_ID) for name in names]
     request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
@@ -36,13 +36,13 @@ async def shown(brokers: BrokerAccess, names: Sequence[str] | None) -> MetadataR
 
 
 async def topic_named(brokers: BrokerAccess, name: str, *, try_next: str = SEE_LIST) -> ShownTopic:
-    """Return a topic. Raises TopicRefusedError, NOT_FOUND where there is none."""
+    """Return a topic. Raises TopicRefusedError with NOT_FOUND if there is none."""
     (topic,) = (await shown(brokers, [name])).topics
     return there(topic, name, try_next=try_next)
 
 
 def there(topic: ShownTopic, name: str, *, try_next: str = SEE_LIST) -> ShownTopic:
-    """Return what is shown of a topic. Raises TopicRefusedError, NOT_FOUND for none."""
+    """Return a topic's metadata. Raises TopicRefusedError with NOT_FOUND if there is no topic."""
     is_unknown = topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     text = f"there is no topic {name!r}" if is_unknown else None
     require(topic.error_code, text, try_next=try_next)
@@ -57,7 +57,7 @@ async def ask_for_topic(
     replication: int = -1,
     settings: Sequence[tuple[str, str]] = (),
 ) -> CreatedTopic:
-    """Have a topic made, at -1 with what the brokers give; return their answer, a refusal too."""
+    """Ask brokers to create a topic; -1 means their default. Return the response or refusal."""
     creatable = CreateTopicsRequest.CreatableTopic
     topic = creatable(
         name=name,
@@ -74,11 +74,9 @@ async def ask_for_topic(
 
 
 async def make_if_missing(brokers: BrokerAccess, name: str) -> None:
-    """Have a topic made with what the brokers give, unless there is one. Raises
-    TopicRefusedError.
-    """
+    """Create a topic with the brokers' defaults if it is missing. Raises TopicRefusedError."""
     (topic,) = (await shown(brokers, [name])).topics
     if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         made = await ask_for_topic(brokers, name)
-        if made.error_code != ErrorCode.TOPIC_ALREADY_EXISTS:  # by another one, just now
+        if made.error_code != ErrorCode.TOPIC_ALREADY_EXISTS:  # another client was first
             require(made.error_code, made.error_message)

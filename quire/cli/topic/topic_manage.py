@@ -1,7 +1,7 @@
-"""`quire topic create|list|show|grow|config|elect|delete`: asks brokers to administer topics.
+"""`quire topic create|list|show|grow|config|elect|delete`: administration of topics.
 
-Leaves reaching them to `topic_access`, finding topics to `topic_lookup`, and the outcome to the
-brokers.
+Leaves access to brokers to `topic_access`, finding topics to `topic_lookup`, and the decisions to
+the brokers.
 """
 
 import argparse
@@ -45,7 +45,7 @@ _Steps = IncrementalAlterConfigsRequest.AlterConfigsResource
 
 
 async def create_topic(arguments: argparse.Namespace, output: Output) -> int:
-    """Make a topic."""
+    """Create a topic."""
     _require_once([name for name, _ in arguments.settings])
     async with open_brokers(arguments) as brokers:
         made = await ask_for_topic(
@@ -129,7 +129,7 @@ async def grow_topic(arguments: argparse.Namespace, output: Output) -> int:
 
 
 async def config_topic(arguments: argparse.Namespace, output: Output) -> int:
-    """Alter settings if any are given, and print them."""
+    """Change settings if any are given, and print the settings."""
     _require_once([name for name, _ in arguments.settings] + arguments.unset)
     steps = [
         _Steps.AlterableConfig(name=name, config_operation=SET_STEP, value=value)
@@ -143,7 +143,7 @@ async def config_topic(arguments: argparse.Namespace, output: Output) -> int:
         if arguments.unset:
             known = await _settings(brokers, arguments.topic, is_all=True)
             for name in arguments.unset:
-                if name not in known:  # Kafka's protocol takes it, and nothing happens
+                if name not in known:  # Kafka's protocol accepts it without effect
                     text = f"there is no topic setting {name!r}"
                     raise UsageError(text, try_next=f"quire topic config {arguments.topic} --all")
         if steps:
@@ -222,7 +222,7 @@ def _require_once(names: Sequence[str]) -> None:
 
 
 def _next(error_code: int, topic: str) -> str:
-    """Return what to run after a refusal, "" where its text says all."""
+    """Return the command to run after a refusal; empty if the refusal's text is enough."""
     match error_code:
         case ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             return SEE_LIST

@@ -1,7 +1,6 @@
-"""Says of each partition of a topic who leads it, what it holds, and why it is not served if it is
-not.
+"""Rows about the partitions of a topic: leader, contents, and the reason if one is not served.
 
-Leaves the cluster's view to Metadata, and what a leader alone knows to its admin server.
+Leaves the cluster's view to the Metadata API, and what only a leader knows to its admin server.
 """
 
 import asyncio
@@ -15,8 +14,8 @@ Rows = dict[int, Mapping[str, Json]]
 
 
 async def partition_rows(topic: ShownTopic, brokers: BrokerAccess) -> list[dict[str, Json]]:
-    """Return a row for each partition, in order; "served" is the state of one that is well."""
-    told = await _told_by_leaders(topic, brokers)
+    """Return a row for each partition, in order; the state of a healthy one is "served"."""
+    told = await _reports_of_leaders(topic, brokers)
     return [
         _row(partition, told.get(partition.partition_index, {}))
         for partition in sorted(topic.partitions, key=lambda each: each.partition_index)
@@ -52,7 +51,7 @@ def _known(number: Json) -> Json:
     return number if isinstance(number, int) and number >= 0 else None
 
 
-async def _told_by_leaders(topic: ShownTopic, brokers: BrokerAccess) -> Rows:
+async def _reports_of_leaders(topic: ShownTopic, brokers: BrokerAccess) -> Rows:
     urls = [each.admin_url for each in brokers.registrations if each.admin_url]
     answers = await asyncio.gather(*[_partitions_of(url) for url in urls])
     leaders = {each.partition_index: each.leader_epoch for each in topic.partitions}

@@ -1,9 +1,9 @@
 """`quire topic trim`: deletes the oldest records of a partition.
 
-Leaves reaching brokers to `topic_access`, and the deletion to the partition's leader.
+Leaves access to brokers to `topic_access`, and the deletion to the partition's leader.
 
-What no bookie can return any more is passed over so: reads of a lost ledger fail until the log
-begins behind it.
+This also skips lost ledgers: reads of a ledger that no bookie can return fail until the log begins
+behind it.
 """
 
 import argparse
@@ -36,7 +36,7 @@ class LedgerNotListedError(CommandError):
 
 
 async def trim_topic(arguments: argparse.Namespace, output: Output) -> int:
-    """Let a partition begin at an offset, or behind one of its ledgers."""
+    """Make a partition begin at an offset, or behind one of its ledgers."""
     name, partition = arguments.topic, arguments.partition
     async with open_brokers(arguments) as brokers:
         response = await shown(brokers, [name])
@@ -63,7 +63,7 @@ async def trim_topic(arguments: argparse.Namespace, output: Output) -> int:
 
 
 def _leader_of(response: MetadataResponse, partition: int) -> PeerAddress:
-    """Return the broker that leads a partition of the one topic that is shown."""
+    """Return the broker that leads a partition of the response's only topic."""
     (topic,) = response.topics
     for each in topic.partitions:
         if each.partition_index == partition:
@@ -91,8 +91,8 @@ async def _end_of(arguments: argparse.Namespace, key: PartitionKey) -> int:
     for segment in segments:
         if segment.ledger_id == ledger_id:
             if segment.end_offset is None:
-                text = f"ledger {ledger_id} is the newest of the partition, and has no end yet"
+                text = f"ledger {ledger_id} is the newest of the partition and has no end yet"
                 raise CommandError(text, try_next="quire topic elect --help   (--unclean)")
             return segment.end_offset
     text = f"{arguments.topic}-{key.partition} lists no ledger {ledger_id}"
-    raise LedgerNotListedError(text, try_next="look at the broker's log for the ledger's number")
+    raise LedgerNotListedError(text, try_next="find the ledger's id in the broker's log")

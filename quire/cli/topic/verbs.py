@@ -1,7 +1,7 @@
-"""`quire topic ...`: declares the verbs for topics and their arguments.
+"""Declaration of the verbs of `quire topic` and their arguments.
 
-Leaves the administration to `topic_manage` and `topic_trim`, records to `topic_data`, and reaching
-a broker to `topic_access`: they are imported only when a verb runs.
+Leaves administration to `topic_manage` and `topic_trim`, records to `topic_data`, and access to
+brokers to `topic_access`. They are imported only when a verb runs.
 """
 
 import argparse
@@ -17,7 +17,7 @@ MANAGE: Final = "quire.cli.topic.topic_manage"
 DATA: Final = "quire.cli.topic.topic_data"
 TRIM: Final = "quire.cli.topic.topic_trim"
 EXTRAS: Final = ("kafka", "cramjam")
-"""Packages that come with the extra `broker`, not with a client alone."""
+"""Packages that the extra `broker` installs, and a plain client installation does not."""
 
 
 def parser() -> argparse.ArgumentParser:
@@ -29,53 +29,55 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _add_management(noun: Noun) -> None:
-    create = _verb(noun, "create", MANAGE, "make a topic")
+    create = _verb(noun, "create", MANAGE, "create a topic")
     create.add_argument("--partitions", type=positive, metavar="N", help="default: the brokers'")
     create.add_argument("--replication", type=positive, metavar="N", help="default: the brokers'")
     _add_settings(create)
     listing = _verb(noun, "list", MANAGE, "list topics", has_name=False)
-    listing.add_argument("--internal", action="store_true", help="those of coordinators too")
-    _verb(noun, "show", MANAGE, "print a topic: settings, leaders, replicas, and what is wrong")
+    listing.add_argument("--internal", action="store_true", help="also the topics of coordinators")
+    _verb(noun, "show", MANAGE, "print a topic: settings, leaders, replicas, and problems")
     grow = _verb(noun, "grow", MANAGE, "add partitions")
-    grow.add_argument("partitions", type=positive, metavar="COUNT", help="how many there shall be")
-    config = _verb(noun, "config", MANAGE, "print a topic's settings, or alter some")
+    grow.add_argument("partitions", type=positive, metavar="COUNT", help="new number of partitions")
+    config = _verb(noun, "config", MANAGE, "print a topic's settings, or change some")
     _add_settings(config)
     config.add_argument(
-        "--unset", action="append", default=[], metavar="SETTING", help="back to its default"
+        "--unset",
+        action="append",
+        default=[],
+        metavar="SETTING",
+        help="reset this setting to its default",
     )
-    config.add_argument("--all", action="store_true", help="print the defaults too")
-    elect = _verb(noun, "elect", MANAGE, "give leadership back to the preferred brokers")
+    config.add_argument("--all", action="store_true", help="also print the defaults")
+    elect = _verb(noun, "elect", MANAGE, "return leadership to the preferred brokers")
     elect.add_argument(
         "--partition", type=not_negative, action="append", metavar="N", help="default: all"
     )
     elect.add_argument(
         "--unclean",
         action="store_true",
-        help="go on without acknowledged records that no replica can return: they are lost",
+        help="continue without acknowledged records that no replica can return: they are lost",
     )
     add_consent_option(elect)
     trim = _verb(noun, "trim", TRIM, "delete the oldest records of a partition")
     trim.add_argument("--partition", type=not_negative, metavar="N", required=True)
     until = trim.add_mutually_exclusive_group(required=True)
+    until.add_argument("--before", type=not_negative, metavar="OFFSET", help="the new first offset")
     until.add_argument(
-        "--before", type=not_negative, metavar="OFFSET", help="where the partition shall begin"
-    )
-    until.add_argument(
-        "--ledger", type=not_negative, metavar="ID", help="begin behind this one, which is lost"
+        "--ledger", type=not_negative, metavar="ID", help="begin behind this lost ledger"
     )
     add_consent_option(trim)
     add_consent_option(_verb(noun, "delete", MANAGE, "delete a topic with all its records"))
 
 
 def _add_data(noun: Noun) -> None:
-    produce = _verb(noun, "produce", DATA, "append the lines of the standard input, as records")
+    produce = _verb(noun, "produce", DATA, "append the lines of the standard input as records")
     produce.add_argument(
-        "--key-separator", metavar="TEXT", help="what stands between a line's key and its value"
+        "--key-separator", metavar="TEXT", help="text between a line's key and its value"
     )
     produce.add_argument("--partition", type=not_negative, metavar="N", help="default: by key")
     produce.add_argument("--acks", choices=("0", "1", "all"), default="all")
-    produce.add_argument("--create", action="store_true", help="make the topic if there is none")
-    consume = _verb(noun, "consume", DATA, "print records, a line each")
+    produce.add_argument("--create", action="store_true", help="create the topic if there is none")
+    consume = _verb(noun, "consume", DATA, "print records, one line each")
     consume.add_argument(
         "--partition", type=not_negative, action="append", metavar="N", help="default: all"
     )
@@ -86,12 +88,10 @@ def _add_data(noun: Noun) -> None:
         metavar="WHERE",
         help="earliest, latest, or an offset (default: earliest)",
     )
-    consume.add_argument("--count", type=positive, metavar="N", help="end after so many records")
+    consume.add_argument("--count", type=positive, metavar="N", help="stop after N records")
+    consume.add_argument("--follow", action="store_true", help="wait for more records at the end")
     consume.add_argument(
-        "--follow", action="store_true", help="wait for more instead of ending at the end"
-    )
-    consume.add_argument(
-        "--committed", action="store_true", help="leave out what transactions did not commit"
+        "--committed", action="store_true", help="leave out records of uncommitted transactions"
     )
 
 
@@ -105,7 +105,7 @@ def _verb(
         "--bootstrap", metavar="HOST:PORT", help="a broker to ask, instead of --metadata"
     )
     verb.add_argument(
-        "--listener", metavar="NAME", help="by which listener (default: each broker's first)"
+        "--listener", metavar="NAME", help="listener to connect to (default: each broker's first)"
     )
     return verb
 
