@@ -1,5 +1,5 @@
-"""The `quire` command, the local cluster and the console: what a person starts.
+"""The `quire` command and the local cluster.
 
-It leaves the replication protocol to `ledger_client`, the storage node to `bookie` and coordination
+Leaves the replication protocol to `ledger_client`, the storage node to `bookie` and coordination
 to `metadata`.
 """

@@ -1,9 +1,9 @@
-"""Calls to a bookie's admin server: one question, or one change.
+"""HTTP client for a bookie's admin server.
 
-Leaves what is asked to the commands. Speaks just enough HTTP, so that a client's installation needs
-no HTTP library.
+Leaves the choice of the request to the commands. Implements the part of HTTP that it needs, so
+that a client's installation needs no HTTP library.
 
-Invariant: an answer is bounded in bytes and in time.
+Invariant: a response is limited in bytes and in time.
 """
 
 import asyncio
@@ -20,17 +20,17 @@ Json = bool | int | float | str | Sequence["Json"] | Mapping[str, "Json"] | None
 
 
 class AdminApiError(Exception):
-    """The admin server did not answer, or not as expected."""
+    """The admin server did not respond, or its response was not as expected."""
 
 
 async def get_json(url: str, *, timeout_s: float = TIMEOUT_S) -> Json:
-    """Return the decoded answer of a GET. Raises AdminApiError."""
+    """Return the decoded response to a GET. Raises AdminApiError."""
     return await _call(url, "GET", b"", timeout_s)
 
 
 async def post_json(url: str, value: Json, *, timeout_s: float = TIMEOUT_S) -> Json:
-    """Return the decoded answer of a POST. Raises AdminApiError: after a timeout the change may or
-    may not have been made.
+    """Return the decoded response to a POST. Raises AdminApiError: after a timeout it is unknown
+    whether the change was made.
     """
     return await _call(url, "POST", json.dumps(value).encode(), timeout_s)
 
@@ -56,7 +56,7 @@ async def _exchange(url: str, method: str, body: bytes) -> tuple[bytes, bytes]:
     reader, writer = await asyncio.open_connection(parts.hostname, parts.port)
     try:
         target = parts.path + (f"?{parts.query}" if parts.query else "")
-        # HTTP/1.0: the answer ends with the connection, so nothing is chunked.
+        # HTTP/1.0: the end of the connection ends the response, so nothing is chunked.
         length = f"Content-Length: {len(body)}\r\n" if method == "POST" else ""
         begin = f"{method} {target} HTTP/1.0\r\nHost: {parts.netloc}\r\n{length}\r\n"
         writer.write(begin.encode() + body)

@@ -1,6 +1,7 @@
-"""Judges what is stored about a cluster: which ledgers lack copies, which records disagree.
+"""Checks of a cluster's metadata: ledgers that lack copies, and records that contradict each
+other.
 
-Leaves reading it to the commands. Pure.
+Leaves reading the metadata to the commands. Pure.
 
 Source: protocol rules 1.1, 3.1, 3.3, 9.1; metadata design.
 """
@@ -16,7 +17,7 @@ from metadata.registry.registration import BookieRegistration
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is not as it should be, and what can be done about it."""
+    """A problem, and the next step for the operator."""
 
     where: str
     what: str
@@ -24,7 +25,7 @@ class Finding:
 
 
 def bookie_findings(bookie: BookieRegistration) -> list[Finding]:
-    """List why a bookie that is up takes no new entries, or may not be sure of what it lacks."""
+    """List the reasons why a bookie that is up takes no new entries, or is in limbo."""
     where, shown = f"bookie {bookie.bookie_id}", f"quire bookie info {bookie.bookie_id}"
     reasons = reasons_of(bookie.features)
     findings = [
@@ -36,13 +37,13 @@ def bookie_findings(bookie: BookieRegistration) -> list[Finding]:
         for reason in reasons
     ]
     if not bookie.writable and not any(reason not in BLOCKS_NO_ADDS for reason in reasons):
-        findings.append(Finding(where, "takes no new entries", f"{shown} tells why"))
+        findings.append(Finding(where, "takes no new entries", f"{shown} shows why"))
     return findings
 
 
 @dataclass(frozen=True, slots=True)
 class FragmentHealth:
-    """A fragment, and those of its bookies that are not up."""
+    """A fragment, and its bookies that are not up."""
 
     first_entry_id: int
     missing: tuple[BookieId, ...]
@@ -51,10 +52,10 @@ class FragmentHealth:
 
 
 def fragment_health(ledger: LedgerMetadata, up: Collection[BookieId]) -> list[FragmentHealth]:
-    """Judge each fragment by which bookies are up.
+    """Assess each fragment, given the bookies that are up.
 
-    An acknowledged entry is on at least AQ of its write set, so one copy is certain to be up when
-    fewer than AQ of every write set are missing.
+    An acknowledged entry is on at least AQ bookies of its write set. So a copy is certain to be up
+    if fewer than AQ bookies of every write set are down.
     """
     judged = []
     for fragment in ledger.fragments:
@@ -71,7 +72,7 @@ def fragment_health(ledger: LedgerMetadata, up: Collection[BookieId]) -> list[Fr
 
 
 def ledger_findings(ledger: LedgerMetadata, up: Collection[BookieId]) -> list[Finding]:
-    """List what an operator should know of one ledger while these bookies are up."""
+    """List the problems of one ledger while these bookies are up."""
     where = f"ledger {ledger.ledger_id}"
     judged = fragment_health(ledger, up)
     missing = dict.fromkeys(bookie_id for each in judged for bookie_id in each.missing)
@@ -86,7 +87,7 @@ def ledger_findings(ledger: LedgerMetadata, up: Collection[BookieId]) -> list[Fi
 
 
 def _short_findings(ledger: LedgerMetadata) -> list[Finding]:
-    """List where an in-sync ledger went on, or was recovered, with fewer members (rule 11.5)."""
+    """List where an in-sync ledger continued, or was recovered, with fewer members (rule 11.5)."""
     wanted = ledger.quorum.ensemble_size
     short = [f for f in ledger.fragments if len(f.ensemble) < wanted]
     if not short:
@@ -100,7 +101,7 @@ def _short_findings(ledger: LedgerMetadata) -> list[Finding]:
 
 
 def cluster_host_warnings(up: Mapping[BookieId, BookieRegistration]) -> list[Finding]:
-    """Warn of several bookies that are all on one host."""
+    """Warn if there are several bookies and all of them are on one host."""
     hosts = dict.fromkeys(each.place for each in up.values())
     if len(hosts) != 1 or len(up) == 1:
         return []
@@ -113,8 +114,8 @@ def cluster_host_warnings(up: Mapping[BookieId, BookieRegistration]) -> list[Fin
 def ledger_host_warnings(
     ledger: LedgerMetadata, up: Mapping[BookieId, BookieRegistration]
 ) -> list[Finding]:
-    """Warn of two copies of an entry on one host, if the bookies that are up are on as many hosts
-    as there are copies (rule 3.3).
+    """Warn if two copies of an entry are on one host although the bookies that are up are on
+    enough hosts for all copies (rule 3.3).
     """
     for fragment in ledger.fragments:
         size, width = len(fragment.ensemble), ledger.quorum_of(fragment).write_quorum
@@ -131,7 +132,7 @@ def ledger_host_warnings(
                 f"entries from {fragment.first_entry_id} on have copies on {one.bookie_id} and"
                 f" {other.bookie_id}, both on host {one.place.host}; {host_count} hosts are up"
             )
-            advice = "what is written to a new ledger is placed on different hosts"
+            advice = "copies of a new ledger's entries are placed on different hosts"
             return [Finding(f"ledger {ledger.ledger_id}", what, advice)]
     return []
 
@@ -148,14 +149,14 @@ def _on_one_host(
 
 
 def record_findings(ledger: LedgerMetadata, formatted: Collection[BookieId]) -> list[Finding]:
-    """List contradictions between one ledger's record and the rest of what is stored."""
+    """List contradictions between one ledger's record and the rest of the metadata."""
     where = f"ledger {ledger.ledger_id}"
     findings = []
     named = dict.fromkeys(bookie for each in ledger.fragments for bookie in each.ensemble)
     unknown = [bookie for bookie in named if bookie not in formatted]
     if unknown:
         text = f"names bookies that have no cookie: {', '.join(unknown)}"
-        findings.append(Finding(where, text, "were they forgotten? their copies are lost"))
+        findings.append(Finding(where, text, "were they removed? their copies are lost"))
     last = ledger.last_entry_id
     begins = ledger.last_fragment.first_entry_id
     if ledger.state is LedgerState.CLOSED and last is not None and begins > last + 1:

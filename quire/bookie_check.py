@@ -1,9 +1,9 @@
-"""Reads the whole log of a bookie that does not run, and says what in it is damaged.
+"""Reads the complete log of a stopped bookie and reports damage.
 
 Leaves the format of records to `bookie.log.records` and `bookie.log.replay`; changes nothing.
 
 Invariants: the directory is locked while it is read; bytes behind everything that is known to have
-been synced are a torn tail, which the next start cuts, and no finding.
+been synced are a torn tail, which the next start cuts; they are not a finding.
 
 Source: protocol rules 2.2, 2.4; storage design, "One log".
 """
@@ -30,7 +30,7 @@ from quire.inspection.stopped import list_segments
 
 @dataclass(slots=True)
 class LogReport:
-    """What a bookie's directory holds."""
+    """Content of a bookie's directory."""
 
     bookie_id: str = ""
     segment_count: int = 0
@@ -39,12 +39,12 @@ class LogReport:
     byte_count: int = 0
     torn_bytes: int = 0
     ledgers: dict[LedgerId, int] = field(default_factory=dict)
-    """Entries by ledger, also those that a deleted ledger left."""
+    """Number of entries by ledger, including those of deleted ledgers."""
     findings: list[str] = field(default_factory=list)
 
 
 async def check_directory(data_dir: Path) -> LogReport:
-    """Read everything. Raises DirectoryLockedError while the bookie runs, FormatError."""
+    """Read the complete log. Raises DirectoryLockedError while the bookie runs, FormatError."""
     report = LogReport()
     disk = RealDisk(data_dir)
     try:

@@ -3,8 +3,8 @@
 Leaves the options of the bookies to `bookie.several_options`, and a bookie itself to
 `quire bookie run`.
 
-A bookie that ends is started again after a pause that doubles from RESTART_PAUSE_MIN_S to
-RESTART_PAUSE_MAX_S, and that starts anew once the bookie served for STEADY_S. The others run on.
+A bookie that ends is started again after a pause. The pause doubles from RESTART_PAUSE_MIN_S to
+RESTART_PAUSE_MAX_S, and is reset once the bookie served for STEADY_S. The other bookies continue.
 
 Format of standard output: the JSON line of each bookie, each time that it serves. The bookies write
 their logs to the standard error that they share with this process.
@@ -27,11 +27,11 @@ from serving.server_log import ServerLog
 RESTART_PAUSE_MIN_S: Final = 1.0
 RESTART_PAUSE_MAX_S: Final = 60.0
 FAILURES_TOLD: Final = 5
-"""After so many ends in a row the log says that the bookie keeps failing."""
+"""Number of ends in a row after which the log reports that the bookie keeps failing."""
 STEADY_S: Final = 60.0
-"""A bookie that served for so long starts again after the shortest pause."""
+"""Time of service after which a bookie starts again with the shortest pause, in seconds."""
 STOP_MARGIN_S: Final = 30.0
-"""What an orderly stop may take beyond the time that a bookie waits for requests."""
+"""Time that an orderly stop may take in addition to the time that a bookie waits for requests."""
 
 
 @dataclass(slots=True)
@@ -39,7 +39,7 @@ class RestartPause:
     """The pause before the next start of one bookie."""
 
     failures: int = 0
-    """Ends in a row, none after a steady time."""
+    """Number of ends in a row without STEADY_S of service."""
 
     def after_end(self, served_s: float) -> float:
         """Count the end of a process that served for `served_s`; return the pause in seconds."""
@@ -98,7 +98,7 @@ class BookieGroup:
     async def _until_end(
         self, child: ChildProcess, stopping: asyncio.Event, tell: Callable[[str], None]
     ) -> int:
-        """Pass on what a process prints until it ends; ask it to end when the event is set."""
+        """Forward what a process prints until it ends; stop it when the event is set."""
         reading = asyncio.ensure_future(child.pass_lines_on(tell))
         told = asyncio.ensure_future(stopping.wait())
         try:

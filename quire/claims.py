@@ -1,12 +1,13 @@
-"""Lets one process make a ledger and another fill it: `quire ledger create`, then `append ID`.
+"""Claims of created ledgers: one process creates a ledger, another fills it (`quire ledger create`,
+then `append ID`).
 
 Leaves everything after the claim to the writer.
 
-A ledger has one writer for life. A created ledger that nobody writes yet carries a mark in its
-custom metadata; the first to take the mark away becomes the writer.
+A ledger has one writer for life. A created ledger without a writer has a mark in its custom
+metadata. The first client that removes the mark becomes the writer.
 
-Invariants: whoever made the mark never wrote an entry; the mark is taken away by compare-and-set,
-so at most one process wins it; a ledger without it cannot be claimed.
+Invariants: a client that set a mark never writes an entry; the mark is removed by compare-and-set,
+so at most one client removes it; a ledger without the mark cannot be claimed.
 
 Source: protocol rules 1.2-1.5.
 """
@@ -35,7 +36,7 @@ UNCLAIMED_NAME: Final = "quire.unclaimed"
 
 
 async def create_unclaimed(address: str, wanted: NewLedger) -> LedgerInfo:
-    """Make a ledger that the first `claimed_writer` may fill. Raises LedgerError."""
+    """Create a ledger for the first `claimed_writer` to fill. Raises LedgerError."""
     async with _services(address, []) as services:
         custom = {**wanted.custom, UNCLAIMED_NAME: "1"}
         marked = replace(wanted, custom=custom)
@@ -47,10 +48,10 @@ async def create_unclaimed(address: str, wanted: NewLedger) -> LedgerInfo:
 async def claimed_writer(
     address: str, ledger_id: LedgerId, password: bytes
 ) -> AsyncIterator[LedgerWriter]:
-    """Become the writer of a created ledger; closes it at the end of the block.
+    """Become the writer of a created ledger; close the ledger at the end of the block.
 
-    Raises LedgerNotFoundError; LedgerClosedError, saying why, for a ledger that has or had a
-    writer.
+    Raises LedgerNotFoundError; raises LedgerClosedError, with the reason, for a ledger that has or
+    had a writer.
     """
     writers: list[LedgerWriter] = []
     async with _services(address, writers) as services:
@@ -96,7 +97,7 @@ def _require_unclaimed(metadata: LedgerMetadata) -> None:
     else:
         last = metadata.last_entry_id
         ended = f"it is {metadata.state}" + ("" if last is None else f", its last entry is {last}")
-        why = f"{ended}, and nothing can be appended any more; {advice}"
+        why = f"{ended}, and it accepts no more appends; {advice}"
     raise LedgerClosedError(why, ledger_id=ledger_id)
 
 
@@ -116,9 +117,9 @@ def _writer(
 
 @asynccontextmanager
 async def _services(address: str, writers: list[LedgerWriter]) -> AsyncIterator[ClientServices]:
-    """Start what a client is made of, for these writers; end it after the block."""
+    """Start the parts of a client for these writers; end them after the block."""
 
-    def tell_of_spare() -> None:
+    def notify_spare() -> None:
         for writer in writers:
             writer.spare_joined()
 
@@ -132,7 +133,7 @@ async def _services(address: str, writers: list[LedgerWriter]) -> AsyncIterator[
     )
     async with metadata_call("connecting", address, config.metadata_timeout_s):
         services = ClientServices(settings, await settings.open_store())
-        await services.start(tell_of_spare)
+        await services.start(notify_spare)
     try:
         yield services
     finally:

@@ -1,9 +1,12 @@
-"""The guided main job: append a file while bookies fail, read it back, compare, take a writer over.
+"""Guided demo of the main job: append a file while bookies fail, read it back, compare, take over
+from a writer.
 
-Leaves processes to `quire.local_cluster`, what is appended to `quire.demo_source`, the second half
-(taking over a live writer) to `quire.demo_takeover` and the screen to `quire.demo_view`.
+Leaves processes to `quire.local_cluster`, the source of the lines to `quire.demo_source`, the
+second half (takeover from a live writer) to `quire.demo_takeover` and the screen to
+`quire.demo_view`.
 
-Invariants: every claim in the report was checked in this run; one that fails makes the run fail.
+Invariants: every claim in the report was checked in this run; a claim that is not true makes the
+run fail.
 """
 
 import asyncio
@@ -36,7 +39,7 @@ RESTART_WAIT_S: Final = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One claim, whether it held, and what was seen."""
+    """One claim, whether it is true, and the observation."""
 
     claim: str
     holds: bool
@@ -45,24 +48,24 @@ class Check:
 
 @dataclass(slots=True)
 class DemoReport:
-    """What a run of the demo found."""
+    """Results of a run of the demo."""
 
     checks: list[Check] = field(default_factory=list)
     line_count: int = 0
     byte_count: int = 0
     failure_count: int = 0
-    """Bookies that were hurt while appending."""
+    """Number of bookies that were killed or paused while appending."""
     append_s: float = 0.0
     read_s: float = 0.0
     fragments: list[FragmentLine] = field(default_factory=list)
 
     def check(self, claim: str, seen: str, *, holds: bool) -> None:
-        """Write down one claim and whether it held."""
+        """Record one claim and whether it is true."""
         self.checks.append(Check(claim, holds, seen))
 
     @property
     def is_well(self) -> bool:
-        """Whether every claim held."""
+        """Whether every claim is true."""
         return bool(self.checks) and all(check.holds for check in self.checks)
 
 
@@ -82,7 +85,7 @@ class Demo:
         self.report = DemoReport()
 
     async def run(self) -> DemoReport:
-        """Tell the whole story; return what was checked."""
+        """Run the complete demo; return its results."""
         info = await self._append()
         self._show_fragments(info)
         await self._read_back(info)
@@ -125,7 +128,7 @@ class Demo:
         return info
 
     async def _append_lines(self, ledger: LedgerWriter) -> None:
-        """Append every line; in between, when they are due, break things."""
+        """Append every line; inject the faults when they are due."""
         async with PipelinedAppend(ledger, self._count_confirmed) as pipeline:
             for group in self._groups():
                 await pipeline.add(group)
@@ -137,14 +140,14 @@ class Demo:
                 if self._paused is not None:
                     self._groups_after_pause += 1
                     if self._paused.id in members(ledger):
-                        await asyncio.sleep(SLOW_PAUSE_S)  # leaves something to do without it
+                        await asyncio.sleep(SLOW_PAUSE_S)  # leaves lines to append without it
             if self._restart is not None:
                 await self._restart
             if self._paused is not None and self._groups_after_pause > 1:
                 await self._until_replaced(self._paused, ledger)
 
     def _groups(self) -> Iterator[list[bytes]]:
-        """Cut the source into groups of lines, with an end at each share where something is due."""
+        """Split the source into groups of lines that end at the shares where faults are due."""
         source = self._source
         ends = [round(source.total_bytes * share) for share in (KILL_AT, PAUSE_AT, 1)]
         group: list[bytes] = []
@@ -170,12 +173,12 @@ class Demo:
         self._restart = asyncio.create_task(self._bring_back(bookie, ledger))
 
     async def _bring_back(self, bookie: LocalBookie, ledger: LedgerWriter) -> None:
-        """Start the killed bookie again once it was replaced: it is the next one's spare."""
+        """Start the killed bookie again once it was replaced, as the spare for the next fault."""
         await self._until_replaced(bookie, ledger)
-        self._view.say(f"    the writer goes on with {', '.join(members(ledger))}")
+        self._view.say(f"    the writer continues with {', '.join(members(ledger))}")
         self._states[bookie.id] = "restarting"
         await bookie.restart()
-        # Clients read new registrations within this time, so as not to ask all at once.
+        # Clients read new registrations within this time, so that not all of them do it at once.
         await asyncio.sleep(JITTER_S)
         self._states[bookie.id] = "up"
         self._view.say(f"Restarted {bookie.id} from its own disk: it is a spare again.")
@@ -187,10 +190,12 @@ class Demo:
         bookie.pause()
         self._paused = bookie
         self._states[bookie.id] = "paused"
-        self._view.say(f"At two thirds: SIGSTOP of {bookie.id}: it stays connected, and is silent.")
+        self._view.say(
+            f"At two thirds: SIGSTOP of {bookie.id}: it stays connected but does not respond."
+        )
 
     async def _until_replaced(self, bookie: LocalBookie, ledger: LedgerWriter) -> None:
-        """Wait until the ledger is written without a bookie; if it never is, the checks tell."""
+        """Wait until the ledger is written without a bookie; otherwise a check fails later."""
         if not await _until(lambda: bookie.id not in members(ledger)):
             self._view.say(f"    {bookie.id} was not replaced within {CHANGE_WAIT_S:.0f} s")
 
@@ -216,7 +221,7 @@ class Demo:
             self._view.show(DemoStatus(self._source.share_read, rate, lac, fragments, states))
             seen_at, seen = now, lac
 
-    # -- looking at what is there afterwards -----------------------------------------------------
+    # -- checking the result afterwards ----------------------------------------------------------
 
     def _show_fragments(self, info: LedgerInfo) -> None:
         report = self.report
@@ -232,7 +237,7 @@ class Demo:
     def _check_replaced(
         self, what: str, bookie: LocalBookie, fragments: Sequence[FragmentLine]
     ) -> None:
-        """Check that some of these fragments is without the bookie."""
+        """Check that at least one of these fragments is without the bookie."""
         without = [each for each in fragments if bookie.id not in each.ensemble]
         seen = f"{bookie.id} is in the last fragment"
         if without:
@@ -288,9 +293,9 @@ def members(ledger: LedgerWriter) -> tuple[str, ...]:
 
 
 async def _until(holds: Callable[[], bool]) -> bool:
-    """Wait until something holds, but not longer than CHANGE_WAIT_S; return whether it does."""
+    """Wait until a condition is true, at most CHANGE_WAIT_S; return whether it is."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + CHANGE_WAIT_S
-    while not holds() and loop.time() < deadline:  # noqa: ASYNC110  nobody tells
+    while not holds() and loop.time() < deadline:  # noqa: ASYNC110  no event exists
         await asyncio.sleep(POLL_INTERVAL_S)
     return holds()

@@ -1,6 +1,6 @@
-"""Finds what the demo appends: a file, or the source text of Python's standard library.
+"""Source of the demo's lines: a file, or the source text of Python's standard library.
 
-Leaves appending it to `quire.demo`.
+Leaves appending them to `quire.demo`.
 """
 
 import hashlib
@@ -12,11 +12,13 @@ from typing import Final
 from quire.errors import UsageError
 
 LINE_BYTES_MAX: Final = 1024 * 1024
-"""Longer lines become several entries."""
+"""Maximum size of a line; longer lines become several entries."""
 
 
 class DemoSource:
-    """Some files, read one after the other as lines; counts and hashes what was handed out."""
+    """Some files, read one after the other as lines, with the count and hash of the bytes read so
+    far.
+    """
 
     def __init__(self, name: str, paths: list[Path]) -> None:
         self.name = name
@@ -27,7 +29,7 @@ class DemoSource:
         self.line_count = 0
 
     def lines(self) -> Iterator[bytes]:
-        """Yield every line with its newline, so that the lines together are the files' bytes."""
+        """Yield every line with its newline; together the lines are the files' bytes."""
         for path in self._paths:
             with path.open("rb") as file:
                 while line := file.readline(LINE_BYTES_MAX):
@@ -38,16 +40,16 @@ class DemoSource:
 
     @property
     def share_read(self) -> float:
-        """How much was handed out, from 0 to 1."""
+        """Share of the bytes read so far, from 0 to 1."""
         return self.read_bytes / self.total_bytes if self.total_bytes else 1.0
 
     def digest(self) -> str:
-        """Return the SHA-256 of what was handed out."""
+        """Return the SHA-256 of the bytes read so far."""
         return self._hash.hexdigest()
 
 
 def open_source(file: str | None) -> DemoSource:
-    """Return the given file, or the whole standard library of this Python. Raises UsageError."""
+    """Return the given file, or the complete standard library of this Python. Raises UsageError."""
     if file is not None:
         path = Path(file)
         if not path.is_file():

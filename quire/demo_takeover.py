@@ -1,4 +1,4 @@
-"""The demo's second half: a client takes over a ledger whose writer is alive and appending.
+"""Second half of the demo: a client takes over a ledger while its writer is alive and appends.
 
 Leaves the cluster and the report to `quire.demo`.
 
@@ -14,21 +14,21 @@ from quire.demo_view import DemoView
 
 QUORUM: Final = Quorum(ensemble=3, write=3, ack=2)
 LIVE_ENTRIES: Final = 200
-"""Entries that the first writer has confirmed before it is taken over."""
+"""Number of entries that the first writer has confirmed before the takeover."""
 REFUSAL_WAIT_S: Final = 20.0
 
 
 class Checks(Protocol):
-    """Takes down one claim and whether it held."""
+    """Recorder of claims and whether they are true."""
 
     def __call__(self, claim: str, seen: str, *, holds: bool) -> None:
-        """Take it down."""
+        """Record one claim."""
         ...
 
 
 @dataclass(slots=True)
 class _FirstWriter:
-    """What the first writer was told."""
+    """Results that the first writer received."""
 
     confirmed: dict[int, bytes] = field(default_factory=dict)
     refusal: LedgerError | None = None
@@ -36,7 +36,7 @@ class _FirstWriter:
 
 
 async def take_over(metadata_uri: str, view: DemoView, check: Checks) -> None:
-    """Let one client append for ever, another recover its ledger; check what each was told."""
+    """Append with one client, recover its ledger with another; check the results of both."""
     first = _FirstWriter()
     async with LedgerClient(metadata_uri) as owner, LedgerClient(metadata_uri) as successor:
         ledger = await owner.create_ledger(QUORUM)
@@ -53,7 +53,7 @@ async def take_over(metadata_uri: str, view: DemoView, check: Checks) -> None:
             await _close_quietly(ledger)
         last = -1 if info.last_entry_id is None else info.last_entry_id
         view.say(f"    closed at entry {last:,} by the second client")
-        view.say(f"    the first client was told: {first.refusal}")
+        view.say(f"    the first client received: {first.refusal}")
         check(
             "the first writer was refused after the takeover",
             type(first.refusal).__name__,
@@ -62,7 +62,7 @@ async def take_over(metadata_uri: str, view: DemoView, check: Checks) -> None:
         lost = [i for i in first.confirmed if i > last]
         differing = await _differing(successor, ledger.id, last, first.confirmed)
         check(
-            "whatever the first writer had confirmed is in the closed ledger",
+            "every entry that the first writer had confirmed is in the closed ledger",
             f"{len(first.confirmed):,} confirmed, {len(lost)} lost, {differing} changed",
             holds=info.is_closed and not lost and not differing,
         )
@@ -99,4 +99,4 @@ async def _close_quietly(ledger: LedgerWriter) -> None:
     try:
         await ledger.abort()
     except LedgerError:
-        return  # it was refused: that is what is shown
+        return  # refused: the refusal is already recorded

@@ -1,6 +1,6 @@
-"""Shows the demo as it goes: a live panel on a terminal, plain lines elsewhere.
+"""Display of the running demo: a live panel on a terminal, plain lines elsewhere.
 
-Leaves what happens, and when to show it, to `quire.demo`.
+Leaves the content, and when to show it, to `quire.demo`.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ BAR_CELLS: Final = 40
 
 @dataclass(frozen=True, slots=True)
 class FragmentLine:
-    """One fragment as it is shown; `last_entry_id` is None while the fragment grows."""
+    """Shown fields of a fragment; `last_entry_id` is None while the fragment grows."""
 
     first_entry_id: int
     last_entry_id: int | None
@@ -29,25 +29,25 @@ class FragmentLine:
 
 @dataclass(frozen=True, slots=True)
 class DemoStatus:
-    """What is shown of an append under way."""
+    """Shown state of a running append."""
 
     share_done: float
     entries_per_s: float
     lac: int
     fragments: Sequence[FragmentLine]
     bookies: Sequence[tuple[str, str]]
-    """(id, state) of each."""
+    """Pairs (id, state)."""
 
 
 class DemoView(Protocol):
-    """Where the demo tells its story."""
+    """Display of the demo."""
 
     def say(self, text: str) -> None:
-        """Tell one step."""
+        """Show one step."""
         ...
 
     def show(self, status: DemoStatus) -> None:
-        """Show how far the append is; called several times a second."""
+        """Show the state of the append; called several times per second."""
         ...
 
     def rest(self) -> None:
@@ -56,7 +56,7 @@ class DemoView(Protocol):
 
 
 def view_for(output: Output) -> DemoView:
-    """Choose the view that suits where the story is read."""
+    """Return the view for the kind of output."""
     if output.remarks_to_person:
         try:
             return LiveView(output)
@@ -66,7 +66,7 @@ def view_for(output: Output) -> DemoView:
 
 
 class PlainView:
-    """Tells everything in lines."""
+    """Prints everything as lines."""
 
     def __init__(self, output: Output) -> None:
         self._output = output
@@ -77,17 +77,17 @@ class PlainView:
         self._output.remark(text)
 
     def show(self, status: DemoStatus) -> None:
-        """Print a line now and then."""
+        """Print a line at intervals."""
         self._statuses_seen += 1
         if self._statuses_seen % PLAIN_EVERY_TH_STATUS == 0:
             self.say("    " + describe_status(status))
 
     def rest(self) -> None:
-        """Nothing to stop."""
+        """Do nothing."""
 
 
 class LiveView:
-    """Keeps a panel below the story. Needs rich."""
+    """Keeps a panel below the printed steps. Needs rich."""
 
     def __init__(self, output: Output) -> None:
         from rich.console import Console
@@ -100,7 +100,7 @@ class LiveView:
         self._console.print(text, markup=False)
 
     def show(self, status: DemoStatus) -> None:
-        """Draw the panel anew."""
+        """Draw the panel again."""
         from rich.live import Live
 
         if self._live is None:
@@ -109,14 +109,14 @@ class LiveView:
         self._live.update(_panel(status), refresh=True)
 
     def rest(self) -> None:
-        """Take the panel away."""
+        """Remove the panel."""
         if self._live is not None:
             self._live.stop()
             self._live = None
 
 
 def describe_status(status: DemoStatus) -> str:
-    """Write a status in one line."""
+    """Return a status as one line."""
     current = ", ".join(status.fragments[-1].ensemble) if status.fragments else "-"
     return (
         f"{status.share_done:4.0%}  {status.entries_per_s:>9,.0f} entries/s  LAC {status.lac:,}  "
@@ -125,7 +125,7 @@ def describe_status(status: DemoStatus) -> str:
 
 
 def describe_fragment(fragment: FragmentLine) -> str:
-    """Write a fragment in one line."""
+    """Return a fragment as one line."""
     first, last = fragment.first_entry_id, fragment.last_entry_id
     end = "..." if last is None else "(none)" if last < first else f"{last:,}"
     return f"entries {first:>9,} - {end:<9}  on {', '.join(fragment.ensemble)}"

@@ -1,17 +1,17 @@
-"""Says how a command can fail before it reaches the cluster, and with which status each ends.
+"""Errors of commands, and the exit status of every error.
 
-Leaves failures of the cluster to the errors of the packages; `exit_code` knows them all.
+Leaves failures of the cluster to the errors of the packages; `exit_code` maps them all.
 
-Format: 0 done; 1 done, and what was checked is not in order; 2 wrong usage or configuration;
-3 no such thing; 4 refused in the present state; 5 the cluster did not answer (try again);
-6 damaged data; 70 a defect of Quire; 130 interrupted; 141 the reader of our output went away.
+Format: 0 done; 1 done, but a check found problems; 2 wrong usage or configuration; 3 not found; 4
+refused in the present state; 5 the cluster did not respond (retry); 6 damaged data; 70 a defect of
+Quire; 130 interrupted; 141 the reader of the output closed it.
 """
 
 from enum import IntEnum
 
 
 class ExitCode(IntEnum):
-    """What a script sees of a command; docs/operating.md explains each."""
+    """Exit status of a command; docs/operating.md explains each value."""
 
     DONE = 0
     FINDINGS = 1
@@ -26,7 +26,7 @@ class ExitCode(IntEnum):
 
 
 class CommandError(Exception):
-    """A command cannot go on: what, why, and what to run instead."""
+    """A command failed: what, why, and the next step."""
 
     code = ExitCode.REFUSED
 
@@ -36,23 +36,23 @@ class CommandError(Exception):
 
 
 class UsageError(CommandError):
-    """The arguments or the configuration cannot mean anything."""
+    """The arguments or the configuration are not valid."""
 
     code = ExitCode.USAGE
 
 
 class NeedsConsentError(CommandError):
-    """A destructive verb printed its plan and was not given --yes."""
+    """A destructive verb printed its plan because --yes was not given."""
 
 
 class DamagedFileError(CommandError):
-    """A file given to a command fails its checksum or is cut short."""
+    """A file given to a command fails its checksum or is truncated."""
 
     code = ExitCode.DAMAGED
 
 
 class LocalClusterError(Exception):
-    """A process of a local cluster did not start or stop as asked; the text ends with its log."""
+    """A process of a local cluster did not start or stop in order; the text ends with its log."""
 
 
 def exit_code(error: BaseException) -> ExitCode:

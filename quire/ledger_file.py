@@ -1,6 +1,6 @@
-"""Writes and reads a ledger as one file, for export and import.
+"""Format of a ledger as one file, for export and import.
 
-Leaves where the entries come from and go to to `quire.cli.ledger.ledger_copy`.
+Leaves the source and the destination of the entries to `quire.cli.ledger.ledger_copy`.
 
 Format, little-endian: the 8 bytes `QUIRELX1`, then blocks:
 
@@ -15,9 +15,9 @@ H: a msgpack map (`FileHeader`). E: first entry id u64, count u32, count lengths
 to back. T: entries u64, payload bytes u64, SHA-256 of everything before the trailer's block.
 
 Payloads are stored, not batches: a batch is bound to its ledger's id and creation token, and an
-import makes another ledger.
+import creates another ledger.
 
-Invariants: entry ids go up by one from 0 without gaps; a file without its trailer is cut short.
+Invariants: entry ids go up by one from 0 without gaps; a file without its trailer is truncated.
 """
 
 import hashlib
@@ -36,7 +36,7 @@ FILE_MAGIC: Final = b"QUIRELX1"
 BLOCK_BYTES_MAX: Final = 64 * 1024 * 1024
 HEADER_BYTES_MAX: Final = 2 * 1024 * 1024
 HEADER_ITEMS_MAX: Final = 64
-"""Items of an array in the header, which has none today."""
+"""Maximum number of items of an array in the header, which has no arrays today."""
 BLOCK_ENTRIES_MAX: Final = 65_536
 
 _BLOCK = struct.Struct("<cII")
@@ -46,7 +46,7 @@ _TRAILER = struct.Struct("<QQ32s")
 
 
 class InSyncHeader(TypedDict):
-    """What in-sync mode adds to a quorum."""
+    """Fields that in-sync mode adds to a quorum."""
 
     min_in_sync: int
     replica_lag_time_max_ms: int
@@ -54,7 +54,7 @@ class InSyncHeader(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class FileHeader:
-    """What is told of the ledger that was exported."""
+    """Facts about the exported ledger."""
 
     ledger_id: int
     state: str
@@ -64,7 +64,7 @@ class FileHeader:
     digest: str
     custom_metadata: dict[str, str | bytes]
     in_sync: InSyncHeader | None = None
-    """Of a ledger in in-sync mode; without it the file has no such field."""
+    """Fields of a ledger in in-sync mode; otherwise the file has no such field."""
 
 
 class LedgerFileWriter:
@@ -106,7 +106,7 @@ class LedgerFileWriter:
 
 
 class LedgerFileReader:
-    """Reads what `LedgerFileWriter` wrote. Raises DamagedFileError at the first thing amiss."""
+    """Reads what `LedgerFileWriter` wrote. Raises DamagedFileError at the first error."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
@@ -114,7 +114,7 @@ class LedgerFileReader:
         self.entry_count = 0
         self.payload_bytes = 0
         if self._read(len(FILE_MAGIC)) != FILE_MAGIC:
-            raise DamagedFileError("this is not a file that `quire ledger export` wrote")
+            raise DamagedFileError("this file was not written by `quire ledger export`")
         kind, body, _ = self._block()
         if kind != b"H":
             raise DamagedFileError("the file has no header")
@@ -128,7 +128,7 @@ class LedgerFileReader:
                 self._check_trailer(body, hash_before)
                 return
             if kind != b"E":
-                raise DamagedFileError(f"a block of unknown kind {kind!r}")
+                raise DamagedFileError(f"the file has a block of unknown kind {kind!r}")
             yield self._entries(body)
 
     def _entries(self, body: bytes) -> list[bytes]:
@@ -137,11 +137,15 @@ class LedgerFileReader:
         first, count = _ENTRIES.unpack_from(body)
         start = _ENTRIES.size + 4 * count
         if first != self.entry_count or start > len(body):
-            raise DamagedFileError(f"entry {self.entry_count} does not follow, but {first}")
+            raise DamagedFileError(
+                f"entry {self.entry_count} is expected next, but the file has entry {first}"
+            )
         lengths = struct.unpack_from(f"<{count}I", body, _ENTRIES.size)
         ends = list(accumulate(lengths, initial=start))
         if ends[-1] != len(body):
-            raise DamagedFileError(f"the lengths of the block at entry {first} do not add up")
+            raise DamagedFileError(
+                f"the lengths in the block at entry {first} do not match its size"
+            )
         self.entry_count += count
         self.payload_bytes += len(body) - start
         return [body[a:b] for a, b in pairwise(ends)]
@@ -149,14 +153,14 @@ class LedgerFileReader:
     def _check_trailer(self, body: bytes, hash_before: bytes) -> None:
         expected = (self.entry_count, self.payload_bytes, hash_before)
         if len(body) != _TRAILER.size or _TRAILER.unpack(body) != expected:
-            raise DamagedFileError("the trailer does not match what came before it")
+            raise DamagedFileError("the trailer does not match the rest of the file")
 
     def _block(self) -> tuple[bytes, bytes, bytes]:
         hash_before = self._hash.digest()
         head = self._read(_BLOCK.size)
         kind, size, crc = _BLOCK.unpack(head)
         if size > BLOCK_BYTES_MAX + HEADER_BYTES_MAX:
-            raise DamagedFileError(f"a block of {size} bytes is over the limit")
+            raise DamagedFileError(f"a block has {size} bytes, which is over the limit")
         body = self._read(size)
         if crc32c(body, crc32c(_KIND_AND_SIZE.pack(kind, size))) != crc:
             raise DamagedFileError(f"the block at entry {self.entry_count} fails its checksum")
@@ -169,7 +173,7 @@ class LedgerFileReader:
             parts.append(part)
             missing -= len(part)
         if missing:
-            raise DamagedFileError(f"the file is cut short after entry {self.entry_count - 1}")
+            raise DamagedFileError(f"the file is truncated after entry {self.entry_count - 1}")
         data = b"".join(parts)
         self._hash.update(data)
         return data
@@ -192,7 +196,7 @@ def _parse_header(body: bytes) -> FileHeader:
         try:
             numbers += (header.in_sync["min_in_sync"], header.in_sync["replica_lag_time_max_ms"])
         except (TypeError, KeyError) as error:
-            raise DamagedFileError("the header's in-sync mode is not two numbers") from error
+            raise DamagedFileError("the header's in-sync fields are not two numbers") from error
     if not (
         all(isinstance(number, int) for number in numbers)
         and all(isinstance(text, str) for text in texts)

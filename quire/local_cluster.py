@@ -1,5 +1,5 @@
-"""A whole cluster on this machine, for tests and for trying things: real ZooKeeper, real bookies,
-real brokers.
+"""A complete cluster on this machine, for tests and first steps: real ZooKeeper, bookies and
+brokers.
 
 Leaves one process to `quire.local.child_process`, one bookie to `quire.local.local_bookie`, one
 broker to `quire.local.local_broker`, and ZooKeeper to `metadata.store.embedded`.
@@ -7,9 +7,9 @@ broker to `quire.local.local_broker`, and ZooKeeper to `metadata.store.embedded`
 Format of the data directory: `zookeeper/`, one `bookie-<n>/` for each bookie, `broker-<n>.port`,
 `logs/`, `lock`.
 
-Invariants: everything that was started is stopped at the end, also when the start failed; a data
-directory that was given is kept, and a cluster started on it again has the same bookies; one
-cluster at a time uses a directory.
+Invariants: every started process is stopped at the end, also when the start failed; a given data
+directory is kept, and the next cluster on it has the same bookies; one cluster at a time uses a
+directory.
 """
 
 import asyncio
@@ -40,10 +40,11 @@ PORT_NAME: Final = "port"
 
 
 class LocalCluster:
-    """ZooKeeper, bookies, brokers, each a process of its own; `async with` starts and stops them.
+    """ZooKeeper, bookies and brokers, each as a separate process; `async with` starts and stops
+    them.
 
-    `bookies` is how many there are at least: those found in `data_dir` are all started. `broker` is
-    how many brokers there are. `bookie_options` are more options of `quire bookie run`. Without
+    `bookies` is the minimum number of bookies: all those found in `data_dir` are started. `broker`
+    is the number of brokers. `bookie_options` are further options of `quire bookie run`. Without
     `data_dir` the data is temporary.
     """
 
@@ -52,17 +53,17 @@ class LocalCluster:
         bookies: int | None = BOOKIES_DEFAULT,
         data_dir: str | os.PathLike[str] | None = None,
         broker: int = 0,
-        console: bool = False,  # noqa: FBT001, FBT002  the name and default are a promise
+        console: bool = False,  # noqa: FBT001, FBT002  the name and default are public
         *,
         zookeeper_port: int = 0,
         bookie_options: Mapping[str, str] | None = None,
     ) -> None:
         if not 0 <= broker <= BROKERS_MAX:
-            raise LocalClusterError(f"a local cluster has 0 to {BROKERS_MAX} brokers")
+            raise LocalClusterError(f"the number of brokers must be 0 to {BROKERS_MAX}")
         if console:
-            raise LocalClusterError("this release has no console yet: leave console out")
+            raise LocalClusterError("this release has no console: leave out `console`")
         if bookies is not None and not 0 <= bookies <= BOOKIES_MAX:
-            raise LocalClusterError(f"a local cluster has 0 to {BOOKIES_MAX} bookies")
+            raise LocalClusterError(f"the number of bookies must be 0 to {BOOKIES_MAX}")
         self.keeps_data = data_dir is not None
         self._given_dir = None if data_dir is None else Path(data_dir).absolute()
         self._wanted = bookies
@@ -77,25 +78,25 @@ class LocalCluster:
 
     @property
     def metadata_uri(self) -> str:
-        """Where the cluster's metadata is, for clients."""
+        """Address of the cluster's metadata, for clients."""
         return f"zk://{HOST}:{self._zookeeper_port}{CHROOT}"
 
     @property
     def zookeeper(self) -> EmbeddedZooKeeper:
-        """The ZooKeeper of a started cluster."""
+        """ZooKeeper of a started cluster."""
         assert self._zookeeper is not None, "the cluster was not started"
         return self._zookeeper
 
     @property
     def data_dir(self) -> Path:
-        """Where everything is kept."""
+        """Directory of all data."""
         assert self._data_dir is not None, "the cluster was not started"
         return self._data_dir
 
     async def start(self) -> None:
         """Start every process at the same time; return once all are ready.
 
-        Raises LocalClusterError with the end of the log of what did not start.
+        Raises LocalClusterError with the end of the log of the process that did not start.
         """
         assert self._data_dir is None, "a cluster is started once"
         self._take_directory()
@@ -105,7 +106,7 @@ class LocalCluster:
         try:
             numbers = range(1, self._bookie_count() + 1)
             self.bookies = [self._make_bookie(number) for number in numbers]
-            # Bookies wait for ZooKeeper by themselves, and Python takes its time to start.
+            # Bookies wait for ZooKeeper by themselves, and Python starts slowly.
             await _all_or_first_failure(
                 self._zookeeper.start(), *(bookie.start() for bookie in self.bookies)
             )
@@ -117,7 +118,7 @@ class LocalCluster:
             raise
 
     async def add_bookie(self) -> LocalBookie:
-        """Start one more bookie, in a directory of its own."""
+        """Start one more bookie, in a separate directory."""
         bookie = self._make_bookie(len(self.bookies) + 1)
         await bookie.start()
         self.bookies.append(bookie)
@@ -131,7 +132,7 @@ class LocalCluster:
         return broker
 
     async def aclose(self) -> None:
-        """Stop everything, ZooKeeper last; remove temporary data."""
+        """Stop all processes, ZooKeeper last; remove temporary data."""
         await asyncio.gather(*(broker.stop() for broker in self.brokers), return_exceptions=True)
         await asyncio.gather(*(bookie.stop() for bookie in self.bookies), return_exceptions=True)
         if self._zookeeper is not None:
@@ -194,7 +195,8 @@ class LocalCluster:
 
 
 def _port_for(path: Path) -> int:
-    """Return the port of the last start, so that clients find the cluster again, or any free one.
+    """Return the port of the last start, so that clients find the cluster again, or else any free
+    port.
 
     It is chosen before ZooKeeper starts, because the bookies start at the same time.
     """
@@ -210,7 +212,7 @@ def _port_for(path: Path) -> int:
 
 
 async def _all_or_first_failure(*works: Coroutine[None, None, None]) -> None:
-    """Run all at the same time; at the first failure give the others up and raise it alone."""
+    """Run all concurrently; at the first failure cancel the others and raise only that failure."""
     tasks = [asyncio.ensure_future(work) for work in works]
     try:
         await asyncio.gather(*tasks)  # raises the first failure

@@ -1,10 +1,10 @@
-"""Appends groups of entries one after the other without waiting for each to be confirmed.
+"""Pipelined append of groups of entries: one group after the other, without waiting for each.
 
 Leaves batches, order and the window to the writer.
 
 Invariants: entries get ids in the order in which their groups were added; at most
-GROUPS_PENDING_MAX groups are not confirmed; the first failure is raised, and what was added after
-it is given up.
+GROUPS_PENDING_MAX groups are unconfirmed; the first failure is raised, and the groups added after
+it are abandoned.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ GROUPS_PENDING_MAX: Final = 32
 
 
 class PipelinedAppend:
-    """Groups on their way into one ledger; leave the block to wait for all of them."""
+    """Groups on their way into one ledger; the end of the block waits for all of them."""
 
     def __init__(self, ledger: LedgerWriter, on_confirmed: Callable[[int], None]) -> None:
         self._ledger = ledger
@@ -29,7 +29,7 @@ class PipelinedAppend:
     async def add(self, entries: Sequence[bytes]) -> None:
         """Append a group; wait while too many are pending."""
         self._pending.append(asyncio.create_task(self._ledger.append_many(entries)))
-        await asyncio.sleep(0)  # lets the writer take it, and answers come in
+        await asyncio.sleep(0)  # lets the writer send it and receive responses
         while len(self._pending) > GROUPS_PENDING_MAX or self._pending[0].done():
             await self._take_first()
             if not self._pending:

@@ -20,13 +20,13 @@ DAMAGE = "damage"
 
 @dataclass(frozen=True, slots=True)
 class DumpedRecord:
-    """One record, or bytes that are none. Fields that a kind does not have are None."""
+    """One record, or damaged bytes. Fields that a kind does not have are None."""
 
     offset: int
     lsn: int
     size: int
     kind: str
-    """The name of the record's kind; `damage` for bytes that are no whole record."""
+    """Name of the record's kind; `damage` for bytes that are not a complete record."""
     crc: str
     """`valid` or `damaged`."""
     synced_lsn: int | None = None
@@ -35,11 +35,11 @@ class DumpedRecord:
     last_entry_id: int | None = None
     lac: int | None = None
     predecessor_end_lsn: int | None = None
-    """Of the first record: where the log segment before ended."""
+    """Of a segment's first record: end of the previous log segment."""
     run_count: int | None = None
-    """Of a footer: the adds records that it lists."""
+    """Of a footer: number of adds records that it lists."""
     damaged_kind: str | None = None
-    """Of damage: the kind of the lost record, where its header can still be read."""
+    """Of damage: kind of the lost record, if its header can still be read."""
 
 
 async def dump_records(

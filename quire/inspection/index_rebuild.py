@@ -1,21 +1,21 @@
-"""A new index for a stopped bookie, made from its old index and every segment.
+"""A new index for a stopped bookie, built from its old index and every segment.
 
-Leaves putting it in the old one's place to `quire.inspection.index_swap`, and the stored forms to
+Leaves the replacement of the old index to `quire.inspection.index_swap`, and the stored forms to
 `bookie.index.index_pages`.
 
-What the result vouches for is what the old index vouched for, and no more:
+The new index guarantees what the old index guaranteed, and no more:
 
 - Ledger states (fences, keys, tombstones) and all other values but runs are copied as they are,
-  with their own CRCs. The log holds most of them no longer.
-- Runs with a valid CRC are copied. What the segments hold of a live ledger and no run names is
-  added: valid records below the checkpoint's mark.
+  with their own CRCs. The log no longer holds most of them.
+- Runs with a valid CRC are copied. Valid records of live ledgers below the checkpoint's mark that
+  no run names are added.
 - A ledger of which the old index could not prove all runs is put into limbo and fenced, as the
-  bookie itself does (rule 2.4): it answers UNKNOWN for what is not found.
+  bookie itself does (rule 2.4): the bookie answers UNKNOWN for its entries that are not found.
 - The checkpoint's mark stays: the next start replays the log from there as it would have.
 
-Where the old index cannot account for its states, a tombstone or a fence may be lost. Then nothing
-is made without consent; with it, the states that are left are kept, and the next start indexes
-every segment in limbo.
+If the old index cannot account for its states, a tombstone or a fence may be lost. Then no index is
+built without consent; with consent, the remaining states are kept, and the next start indexes every
+segment in limbo.
 
 Invariants: the old index is only read; memory is bounded by one page and one segment's list.
 Source: protocol rules 2.4, 10.2; storage design, "Index".
@@ -52,10 +52,11 @@ NEW_NAME: Final = "index/rebuild.new"
 PAIRS_PER_PAGE: Final = 2_000
 RECORDS_PER_PAGE: Final = 500
 _REBUILT_PREFIXES: Final = (b"r", b"g")
-"""Runs, and the live bytes that follow from them, are made anew; every other value is copied."""
+"""Prefixes of values that are built again: runs, and the live bytes that follow from them. Every
+other value is copied."""
 _META_KEY: Final = b"m"
 RUN_ID_MAX: Final = 2**64 - 1
-"""No run ends behind it."""
+"""No run ends after this entry id."""
 
 
 class IndexUnprovenError(BookieError):
@@ -64,36 +65,38 @@ class IndexUnprovenError(BookieError):
     def __init__(self, why: str) -> None:
         super().__init__(
             f"the index cannot account for its ledger states ({why}): a fence or the trace of a "
-            "deleted ledger may be lost. A new index would put the whole bookie into limbo. "
+            "deleted ledger may be lost. A new index would put the entire bookie into limbo. "
             "Nothing was changed"
         )
 
 
 @dataclass(slots=True)
 class RebuildReport:
-    """What a rebuild found and made."""
+    """Results of a rebuild."""
 
     ledger_count: int = 0
     deleted_count: int = 0
     damaged_states: int = 0
-    """States that fail their CRC, left out."""
+    """Number of states that fail their CRC and were left out."""
     runs_copied: int = 0
     runs_added: int = 0
-    """Runs for records that no valid run of the old index named."""
+    """Number of added runs, for records that no valid run of the old index named."""
     damaged_runs: int = 0
     segment_count: int = 0
     limbo_ledgers: int = 0
-    """Ledgers put into limbo, because the old index could not prove what it held of them."""
+    """Number of ledgers put into limbo because the old index could not prove its runs of them."""
     is_limbo: bool = False
-    """The whole bookie is in limbo: the states could not be accounted for, or it was before."""
+    """Whether the entire bookie is in limbo: its states could not be accounted for, or it was in
+    limbo before."""
     mark_lsn: int = 0
 
 
 async def rebuild_index(
     disk: Disk, *, accepts_limbo: bool, on_read: Callable[[int], None]
 ) -> RebuildReport:
-    """Make a new index in `NEW_NAME`, which must not exist; the old one must, and the directory be
-    locked. Raises IndexUnprovenError, DiskFailedError, DiskFullError: the old one is as it was.
+    """Build a new index in `NEW_NAME`, which must not exist. The old index must exist, and the
+    directory must be locked. Raises IndexUnprovenError, DiskFailedError, DiskFullError; the old
+    index does not change.
     """
     old = await disk.open_index(INDEX_NAME, MAP_BYTES)
     try:
@@ -107,7 +110,7 @@ async def rebuild_index(
 
 
 class _Chain:
-    """Whether the runs of one ledger name each other without a gap, up to the highest entry."""
+    """Check that the runs of one ledger name each other without a gap, up to the highest entry."""
 
     __slots__ = ("_highest", "_is_whole", "_last")
 
@@ -117,14 +120,14 @@ class _Chain:
         self._last = int(NO_ENTRY)
 
     def note(self, stored: StoredRun) -> None:
-        """Take the next run."""
+        """Add the next run."""
         if stored.run is None or stored.previous != self._last:
             self._is_whole = False
         self._last = stored.last
 
     @property
     def is_proven(self) -> bool:
-        """Tell whether all runs up to the highest entry were there and undamaged."""
+        """Return whether all runs up to the highest entry were found undamaged."""
         return self._is_whole and self._last == self._highest
 
 
@@ -141,7 +144,7 @@ class _Rebuild:
         self._report = RebuildReport()
         self._unproven: dict[int, None] = {}
         self._grown: dict[int, None] = {}
-        """Ledgers of which records were found that the old index did not name."""
+        """Ledgers with records that the old index did not name."""
 
     async def run(self, *, accepts_limbo: bool) -> RebuildReport:
         report = self._report
@@ -165,8 +168,8 @@ class _Rebuild:
         return report
 
     async def _copy_values(self, meta: Meta | None) -> str:
-        """Copy everything but the mark, runs and live bytes; return why the states cannot be
-        accounted for, empty when they can.
+        """Copy everything but the mark, runs and live bytes; return the reason why the states
+        cannot be accounted for, or an empty string.
         """
         report, check = self._report, await _check_states(self._old)
         report.ledger_count, report.deleted_count = check.held_count, check.deleted_count
@@ -181,11 +184,13 @@ class _Rebuild:
         if check.damaged:
             return f"{len(check.damaged)} of them are damaged"
         if (check.count, check.xor) != (meta.state_count, meta.state_xor):
-            return f"it names {meta.state_count}, and there are {check.count}"
+            return f"it names {meta.state_count} states, but there are {check.count}"
         return ""
 
     async def _keep_segment_numbers(self) -> None:
-        """Name every segment that the old index names: no number is used for other bytes again."""
+        """Name every segment that the old index names, so that no number is used again for other
+        bytes.
+        """
         after = -1
         while found := await self._old.view(partial(_scan_segments, after)):
             after = found[-1][0]
@@ -193,8 +198,8 @@ class _Rebuild:
             await self._new.update(partial(_name_segments, numbers))
 
     async def _copy_runs(self) -> None:
-        """Copy the valid runs of ledgers that are held, and find out of which ledgers some are
-        missing.
+        """Copy the valid runs of the ledgers that the bookie holds, and find the ledgers with
+        missing runs.
         """
         async for pairs in self._pages(self._old, b"s"):
             chains: dict[int, _Chain] = {}
@@ -208,7 +213,7 @@ class _Rebuild:
             self._unproven |= dict.fromkeys(unproven)
 
     async def _copy_runs_between(self, first: int, last: int, chains: dict[int, "_Chain"]) -> None:
-        """Copy the runs of those of the ledgers first..last that have a chain."""
+        """Copy the runs of the ledgers `first` to `last` that have a chain."""
         after = (first - 1, RUN_ID_MAX) if first else (-1, -1)
         while page := await self._old.view(partial(_scan_all, after)):
             copied: dict[int, list[Run]] = {}
@@ -229,8 +234,8 @@ class _Rebuild:
             after = (page[-1].ledger_id, page[-1].last)
 
     async def _add_from_segments(self, mark_lsn: int) -> None:
-        """Index what valid records below the mark hold and no run names; the newest segment wins,
-        as in the bookie's own rebuilding of a ledger.
+        """Index the entries of valid records below the mark that no run names; the newest segment
+        wins, as when the bookie itself rebuilds a ledger.
         """
         segments = await list_segments(self._disk)
         self._report.segment_count = len(segments.by_number)
@@ -262,8 +267,8 @@ class _Rebuild:
         self._grown |= dict.fromkeys(added)
 
     async def _settle_states(self) -> None:
-        """Store how high the runs go of each ledger that changed, and put into limbo those that
-        could not be proved.
+        """Store the highest entry of each ledger that changed, and put ledgers that could not be
+        proved into limbo.
         """
         changed = list({**self._unproven, **self._grown})
         self._report.limbo_ledgers = len(self._unproven)
@@ -275,7 +280,7 @@ class _Rebuild:
     async def _pages(
         store: OrderedStore, prefix: bytes = b""
     ) -> AsyncIterator[list[tuple[bytes, bytes]]]:
-        """Yield the pairs of a prefix, or all that are copied as they are."""
+        """Yield the pairs of a prefix, or all pairs that are copied as they are."""
         start: bytes | None = prefix or b"\0"
         while start is not None:
             page, start = await store.view(partial(_copied_pairs, prefix, start))
@@ -286,7 +291,7 @@ class _Rebuild:
 def _copied_pairs(
     prefix: bytes, start: bytes, transaction: Transaction
 ) -> tuple[list[tuple[bytes, bytes]], bytes | None]:
-    """Return pairs from a key on, and where to go on, None at the end."""
+    """Return pairs from a key on, and the key to continue at; None at the end."""
     pairs = transaction.scan(start, PAIRS_PER_PAGE)
     found: list[tuple[bytes, bytes]] = []
     for key, value in pairs:
@@ -308,14 +313,14 @@ def _ledger_of(key: bytes) -> LedgerId:
 
 
 def _put_sound(pairs: list[tuple[bytes, bytes]], transaction: Transaction) -> None:
-    """Store values as they are, but for damaged states."""
+    """Store values as they are, without damaged states."""
     for key, value in pairs:
         if not key.startswith(b"s") or not ledger_state.is_stored_damaged(key, value):
             transaction.put(key, value)
 
 
 async def _check_states(store: OrderedStore) -> StatesCheck:
-    """Count what the mark accounts for, as a start does."""
+    """Count the states that the mark accounts for, as a start does."""
     check = StatesCheck()
     while not check.is_done:
         check = await store.view(partial(check_some, check=check, runs_left_max=0))
@@ -346,8 +351,8 @@ def _is_held(transaction: Transaction, ledger_id: LedgerId) -> bool:
 
 
 def _gaps_of(transaction: Transaction, run: FooterRun) -> list[tuple[int, int]]:
-    """Return the entries of a record that no run names. One run names all of them nearly always,
-    so the others are looked up only where it does not.
+    """Return the entries of a record that no run names. One run nearly always names all of them, so
+    other runs are looked up only if it does not.
     """
     first, last = int(run.first_entry_id), run.first_entry_id + run.count - 1
     known = index_pages.look_up(transaction, run.ledger_id, first, last, 1)
@@ -369,7 +374,7 @@ def _find_unnamed(page: list[FooterRun], transaction: Transaction) -> list[Foote
 
 
 def _add_unnamed(number: int, page: list[FooterRun], transaction: Transaction) -> list[int]:
-    """Index the gaps of some records; return the ledger of each run that was added."""
+    """Index the gaps of some records; return the ledger of each added run."""
     added: list[int] = []
     for run in reversed(page):
         location = records.lsn_of(number, run.offset)

@@ -1,10 +1,10 @@
-"""The exchange of a stopped bookie's index for a new one.
+"""Replacement of a stopped bookie's index by a new one.
 
-Leaves making the new one to `quire.inspection.index_rebuild`.
+Leaves building the new one to `quire.inspection.index_rebuild`.
 
 Format: the old index stays as `index/data.mdb.old-N`, N from 1, unless it is to be discarded.
-Invariant: at every moment `index/data.mdb` is the whole old index or the whole new one, also after
-a loss of power.
+Invariant: at every moment `index/data.mdb` is the complete old index or the complete new one, also
+after a loss of power.
 """
 
 import os
@@ -19,13 +19,13 @@ OLD_PREFIX = f"{DATA_NAME}.old-"
 
 
 def remove_unfinished(data_dir: Path) -> None:
-    """Remove what an interrupted rebuild left."""
+    """Remove the unfinished index of an interrupted rebuild."""
     if (data_dir / NEW_NAME).exists():
         shutil.rmtree(data_dir / NEW_NAME)
 
 
 def swap_index(data_dir: Path, *, discards_old: bool) -> Path | None:
-    """Put the new index in the old one's place, durably; return where the old one is kept."""
+    """Replace the old index by the new one, durably; return the old one's path if it is kept."""
     index, new = data_dir / INDEX_NAME, data_dir / NEW_NAME / DATA_NAME
     current = index / DATA_NAME
     kept = None if discards_old else index / f"{OLD_PREFIX}{_next_number(index)}"

@@ -1,4 +1,4 @@
-"""What each segment file of a stopped bookie holds, one row for each file.
+"""Contents of each segment file of a stopped bookie, one row per file.
 
 Leaves reading records to `bookie.log.replay`, and single records to `quire.inspection.dump`.
 
@@ -35,27 +35,26 @@ class SegmentReport:
     is_cleaned: bool
     byte_count: int
     live_bytes: int | None
-    """Bytes of the runs that the index's store names; None without an index. Records behind the
-    checkpoint's mark are not in the store yet.
-    """
+    """Bytes of the runs that the index's store names; None without an index. Records after the
+    checkpoint's mark are not in the store yet."""
     record_count: int = 0
     entry_count: int = 0
     ledger_count: int = 0
     first_lsn: int | None = None
     last_lsn: int | None = None
     has_footer: bool = False
-    """The last record is a whole footer."""
+    """Whether the last record is a complete footer."""
     damaged_bytes: int = 0
-    """Bytes that are no record, below what any record of the log names as synced."""
+    """Bytes that are not a record, before the end of what any record of the log names as synced."""
     tail_bytes: int = 0
-    """Bytes that are no record, behind everything that is known to be synced: a torn tail."""
+    """Bytes that are not a record, after everything that is known to be synced: a torn tail."""
 
 
 async def report_segments(
     disk: Disk, on_read: Callable[[int], None], *, has_index: bool
 ) -> list[SegmentReport]:
-    """Read every segment; return a report of each, ascending. `on_read` is told how many bytes were
-    read. The directory must be locked. Raises DiskFailedError.
+    """Read every segment; return a report of each, ascending. Call `on_read` with each number of
+    bytes read. The directory must be locked. Raises DiskFailedError.
     """
     segments = await list_segments(disk)
     live: dict[int, int] | None = None
@@ -84,7 +83,7 @@ async def report_segments(
 
 
 async def count_live_bytes(store: OrderedStore) -> dict[int, int]:
-    """Add up the bytes of all runs in an index by segment; damaged runs are left out."""
+    """Sum the bytes of all runs in an index by segment, without damaged runs."""
     found: dict[int, int] = {}
     after = (-1, -1)
     while page := await store.view(partial(_scan, after)):

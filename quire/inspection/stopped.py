@@ -1,10 +1,9 @@
-"""Access to the directory of a bookie that does not run: its lock, its segment files, its index.
+"""Access to the directory of a stopped bookie: its lock, its segment files, its index.
 
-Leaves what is in them to the other modules of this package.
+Leaves their contents to the other modules of this package.
 
-Invariants: the directory is locked as long as it is open; nothing is made or removed here, so a
-directory without an index keeps none.
-Source: protocol rule 2.2; storage design, "One log".
+Invariants: the directory is locked while it is open; nothing is created or removed here, so a
+directory without an index stays without one. Source: protocol rule 2.2; storage design, "One log".
 """
 
 from collections.abc import AsyncIterator, Iterator
@@ -42,8 +41,8 @@ async def open_directory(data_dir: Path) -> AsyncIterator[RealDisk]:
 
 
 async def list_segments(disk: Disk) -> Segments:
-    """List the segment files, ascending, and leave everything else alone. Raises FormatError for
-    one of a newer release.
+    """List the segment files, ascending, without any change to the directory. Raises FormatError
+    for a file of a newer release.
     """
     segments = Segments(disk)
     for name in await disk.list_names(DIRECTORY):
@@ -63,12 +62,12 @@ async def list_segments(disk: Disk) -> Segments:
 
 
 def has_index(data_dir: Path) -> bool:
-    """Tell whether there is an index: opening it would make an empty one."""
+    """Return whether an index exists: opening a missing one would create it."""
     return (data_dir / INDEX_NAME / DATA_NAME).is_file()
 
 
 async def read_segment(file: File, number: int) -> AsyncIterator[list[FooterRun]]:
-    """Yield the adds records of a segment in pieces of the file's order, damage left out."""
+    """Yield the adds records of a segment in pieces, in the order of the file, without damage."""
     reader = replay.SegmentReader(file, number, 0)
     while (part := await reader.next()) is not None:
         if not isinstance(part, replay.Damage):

@@ -1,11 +1,11 @@
-"""Runs one server process of a local cluster: start, pause, kill, stop, and the tail of its log.
+"""One server process of a local cluster: start, pause, kill, stop, and the tail of its log.
 
-Leaves what the process is, and how it shows that it is ready, to `quire.local_cluster`.
+Leaves the choice of the program, and the check that it is ready, to its users.
 
 Invariants: the child's standard input is a pipe whose other end only this process holds, so a
-server that stops when its input ends never outlives us, however we end. Its standard output carries
-one line, when it is ready; what it has to say otherwise goes to its log file, or to our standard
-error.
+server that stops when its input ends never outlives this process, however that ends. Its standard
+output has one line, when it is ready; all other output goes to its log file, or to the standard
+error of this process.
 """
 
 import asyncio
@@ -27,16 +27,18 @@ OWN_VARIABLES: Final = "QUIRE_"
 
 
 def child_variables() -> dict[str, str]:
-    """Return our environment without the variables that would configure a server of ours. Children
-    import the same Quire as this process, and nothing from the working directory (decision 0015).
+    """Return this process's environment without the variables that configure Quire's servers.
+
+    Children import the same Quire as this process, and nothing from the working directory
+    (decision 0015).
     """
-    ours = {name: value for name, value in os.environ.items() if not name.startswith(OWN_VARIABLES)}
-    paths = filter(None, (str(Path(__file__).parents[2]), ours.get("PYTHONPATH")))
-    return ours | {"PYTHONPATH": os.pathsep.join(paths), "PYTHONSAFEPATH": "1"}
+    own = {name: value for name, value in os.environ.items() if not name.startswith(OWN_VARIABLES)}
+    paths = filter(None, (str(Path(__file__).parents[2]), own.get("PYTHONPATH")))
+    return own | {"PYTHONPATH": os.pathsep.join(paths), "PYTHONSAFEPATH": "1"}
 
 
 class ChildProcess:
-    """One program, started at most once at a time."""
+    """One program, with at most one running process."""
 
     def __init__(
         self,
@@ -46,7 +48,7 @@ class ChildProcess:
         *,
         stop_timeout_s: float = STOP_TIMEOUT_S,
     ) -> None:
-        """With no `log_path` the program writes to our standard error."""
+        """Without `log_path` the program writes to the standard error of this process."""
         self.name = name
         self._stop_timeout_s = stop_timeout_s
         self.log_path = log_path
@@ -56,13 +58,13 @@ class ChildProcess:
 
     @property
     def pid(self) -> int:
-        """The process id of the latest start."""
+        """Process id of the latest start."""
         assert self._process is not None, "it was never started"
         return self._process.pid
 
     @property
     def is_running(self) -> bool:
-        """Whether it was started and has not ended; a paused one is running."""
+        """Whether the process was started and has not ended; a paused process is running."""
         return self._process is not None and self._process.returncode is None
 
     async def start(self, variables: Mapping[str, str]) -> None:
@@ -80,13 +82,13 @@ class ChildProcess:
                 stdout=PIPE,
                 stderr=log,
                 env=variables,
-                start_new_session=True,  # a Ctrl-C at the terminal is for us: we stop it in order
+                start_new_session=True,  # Ctrl-C must reach only this process
             )
         self._is_paused = False
 
     async def first_line(self, timeout_s: float) -> str:
-        """Return the first line that it prints. Raises LocalClusterError, with the log's end, when
-        it ends instead, or prints none in time.
+        """Return the first line that the process prints. Raises LocalClusterError, with the log's
+        end, if it ends instead, or prints no line in time.
         """
         assert self._process is not None, "it was never started"
         assert self._process.stdout is not None, "its output is a pipe"
@@ -100,33 +102,35 @@ class ChildProcess:
         return line.decode(errors="replace").strip()
 
     async def pass_lines_on(self, take: Callable[[str], None]) -> None:
-        """Hand over each line that it prints, until it closes its standard output."""
+        """Pass each line that the process prints to `take`, until it closes its standard output."""
         assert self._process is not None, "it was never started"
         assert self._process.stdout is not None, "its output is a pipe"
         while line := await self._process.stdout.readline():
             take(line.decode(errors="replace"))
 
     def kill(self) -> None:
-        """End it with SIGKILL, now."""
+        """Kill the process (SIGKILL)."""
         self._signal(signal.SIGKILL)
         self._is_paused = False
 
     def pause(self) -> None:
-        """Stop its clock with SIGSTOP: it keeps its connections and answers nothing."""
+        """Pause the process (SIGSTOP): it keeps its connections but does not respond."""
         self._signal(signal.SIGSTOP)
         self._is_paused = True
 
     def resume(self) -> None:
-        """Let it go on with SIGCONT."""
+        """Resume the process (SIGCONT)."""
         self._signal(signal.SIGCONT)
         self._is_paused = False
 
     async def stop(self) -> None:
-        """End it in order, with SIGTERM; with SIGKILL after `stop_timeout_s`. No-op once ended."""
+        """Stop the process with SIGTERM, or with SIGKILL after `stop_timeout_s`. No-op once it has
+        ended.
+        """
         if self._process is None:
             return
         if self.is_running:
-            with contextlib.suppress(LocalClusterError):  # it ended, and we are about to be told
+            with contextlib.suppress(LocalClusterError):  # it ended; the wait below returns
                 self._signal(signal.SIGTERM)
                 if self._is_paused:
                     self.resume()
@@ -137,7 +141,7 @@ class ChildProcess:
         await self.wait_ended()
 
     async def wait_ended(self) -> int:
-        """Wait until it has ended; return its exit status."""
+        """Wait until the process has ended; return its exit status."""
         assert self._process is not None, "it was never started"
         status = await self._process.wait()
         if self._process.stdin is not None:
@@ -145,7 +149,7 @@ class ChildProcess:
         return status
 
     def log_tail(self) -> str:
-        """Return the end of what it printed, for messages."""
+        """Return the end of its log, for messages."""
         if self.log_path is None:
             return ""
         try:
@@ -157,7 +161,7 @@ class ChildProcess:
             return ""
 
     def failure(self, what: str) -> LocalClusterError:
-        """Build the error that says what went wrong, with the tail of the log."""
+        """Return an error with this text and the tail of the log."""
         if self.log_path is None:
             return LocalClusterError(f"{self.name} {what}")
         tail = self.log_tail() or "(nothing)"

@@ -1,8 +1,8 @@
 """One bookie of a local cluster, a process with its own directory.
 
-Leaves hurting it to `quire.local.local_server`, and the bookie to `quire bookie run`.
+Leaves kills and pauses to `quire.local.local_server`, and the bookie to `quire bookie run`.
 
-Invariant: a restarted bookie has its old directory, hence its old id; its port may be another.
+Invariant: a restarted bookie has its old directory and therefore its old id; its port may change.
 """
 
 from collections.abc import Mapping
@@ -13,9 +13,11 @@ from quire.local.local_server import LocalServer
 
 READY_TIMEOUT_S: Final = 30.0
 RESERVE_BYTES: Final = 1024 * 1024
-"""A bookie of its own disk keeps far more for emergencies; several on a laptop must not."""
+"""Reserve for emergencies, far below that of a bookie with a separate disk, because several share a
+laptop's disk."""
 SEGMENT_BYTES: Final = 16 * 1024 * 1024
-"""Each bookie keeps room for one more segment, and four bookies share this disk."""
+"""Size of a segment. Each bookie reserves space for one more segment, and four bookies share this
+disk."""
 
 
 class LocalBookie(LocalServer):
@@ -29,7 +31,9 @@ class LocalBookie(LocalServer):
         metadata_uri: str,
         other_options: Mapping[str, str],
     ) -> None:
-        """Take also options of `quire bookie run`, which win over those of a local cluster."""
+        """`other_options` are options of `quire bookie run`, which override those of a local
+        cluster.
+        """
         self.data_dir = data_dir
         options = {
             "data-dir": str(data_dir),
@@ -47,5 +51,5 @@ class LocalBookie(LocalServer):
 
     @property
     def id(self) -> str:
-        """The bookie's id, which it keeps for life."""
+        """The bookie's id, which never changes."""
         return self._known.id

@@ -2,7 +2,7 @@
 
 Leaves hurting it to `quire.local.local_server`, and the broker to `quire broker run`.
 
-Invariant: a restarted broker has its old id and, so that clients find it again, its old port.
+Invariant: a restarted broker has its old id and its old port, so that clients find it again.
 """
 
 from pathlib import Path
@@ -14,14 +14,15 @@ READY_TIMEOUT_S: Final = 60.0
 HOST: Final = "127.0.0.1"
 LISTENER: Final = "PLAINTEXT"
 SESSION_TIMEOUT_S: Final = 6.0
-"""A killed broker's partitions are led by others, or by itself started again, after this."""
+"""Time after which a killed broker's partitions are led by other brokers, or by itself if
+restarted."""
 STATE_PARTITIONS: Final = 4
-"""Of each internal topic: a laptop need not lead more."""
+"""Number of partitions of each internal topic, which is enough for a laptop."""
 DEFAULT_REPLICATION_FACTOR_MAX: Final = 3
 
 
 class LocalBroker(LocalServer):
-    """A broker: its id; its address is for `bootstrap.servers`."""
+    """A broker and its id; its address is for `bootstrap.servers`."""
 
     def __init__(
         self, broker_id: int, log_path: Path, metadata_uri: str, port: int, bookie_count: int

@@ -1,7 +1,7 @@
-"""One server of a local cluster, as a process that can be hurt in the usual ways.
+"""One server of a local cluster, as a process that can be killed, paused and restarted.
 
-Leaves the process to `quire.local.child_process`, and which options it is given to
-`quire.local.local_bookie` and `quire.local.local_broker`.
+Leaves the process to `quire.local.child_process`, and its options to `quire.local.local_bookie` and
+`quire.local.local_broker`.
 """
 
 import json
@@ -15,7 +15,7 @@ from quire.local.child_process import ChildProcess, child_variables
 
 @dataclass(frozen=True, slots=True)
 class _Ready:
-    """What a server prints once it serves."""
+    """Line that a server prints once it serves."""
 
     id: str
     address: str
@@ -23,7 +23,7 @@ class _Ready:
 
 
 class LocalServer:
-    """A server: where it is, and how to kill, pause and restart it."""
+    """A server: its addresses, and calls to kill, pause and restart it."""
 
     def __init__(
         self,
@@ -34,7 +34,7 @@ class LocalServer:
         *,
         ready_timeout_s: float,
     ) -> None:
-        """`noun` is the command's: `quire bookie run`."""
+        """`noun` is the noun of the command, as in `quire bookie run`."""
         self.name = name
         flags = [word for key, value in options.items() for word in (f"--{key}", value)]
         command = [sys.executable, "-m", "quire.cli.main", noun, "run", *flags]
@@ -44,12 +44,12 @@ class LocalServer:
 
     @property
     def address(self) -> str:
-        """Where it serves clients: host:port, as of its latest start."""
+        """Address for clients, host:port, as of its latest start."""
         return self._known.address
 
     @property
     def admin_url(self) -> str:
-        """Where its admin server is, as of its latest start."""
+        """URL of its admin server, as of its latest start."""
         return self._known.admin_url
 
     @property
@@ -63,35 +63,37 @@ class LocalServer:
         return self._process.is_running
 
     async def start(self) -> None:
-        """Start it; return once it serves and is registered. Raises LocalClusterError."""
+        """Start the server; return once it serves and is registered. Raises LocalClusterError."""
         await self._process.start(child_variables())
         line = await self._process.first_line(self._ready_timeout_s)
         try:
             fields = json.loads(line)
             self._ready = _Ready(str(fields["id"]), fields["address"], fields["admin"])
         except (ValueError, KeyError, TypeError) as error:
-            raise self._process.failure(f"printed {line!r} when it should be ready") from error
+            raise self._process.failure(
+                f"printed {line!r} instead of the line that shows that it is ready"
+            ) from error
 
     def kill(self) -> None:
-        """End it with kill -9."""
+        """Kill the process (SIGKILL)."""
         self._process.kill()
 
     def pause(self) -> None:
-        """Stop it with SIGSTOP: it keeps its connections, and its registration for a while, and is
-        silent.
+        """Pause the process (SIGSTOP): it keeps its connections, and for some time its
+        registration, but does not respond.
         """
         self._process.pause()
 
     def resume(self) -> None:
-        """Let it go on."""
+        """Resume the process (SIGCONT)."""
         self._process.resume()
 
     async def stop(self) -> None:
-        """End it in order; nothing if it has ended."""
+        """Stop the server in order; do nothing if it has ended."""
         await self._process.stop()
 
     async def restart(self) -> None:
-        """Start it again, after stopping it in order if it still runs."""
+        """Start the server again, after an orderly stop if it still runs."""
         await self._process.stop()
         await self.start()
 

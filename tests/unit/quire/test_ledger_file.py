@@ -65,7 +65,9 @@ def test_a_missing_block_is_noticed() -> None:
     block_of_second = len(whole) - len(first)
     without_first = whole[: len(first) - trailer_bytes - len(b"onethree") - 9 - 12 - 12]
     spliced = without_first + whole[-trailer_bytes - block_of_second :]
-    with pytest.raises(DamagedFileError, match="entry 0 does not follow, but 3"):
+    with pytest.raises(
+        DamagedFileError, match="entry 0 is expected next, but the file has entry 3"
+    ):
         read(spliced)
 
 
