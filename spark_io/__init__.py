@@ -1,7 +1,7 @@
 """Spark data sources and sinks over ledgers and topics.
 
-It leaves reading and writing entries to `ledger_client`. Without PySpark the package can be
-imported; what needs it says so when it is used.
+Leaves reading and writing entries to `ledger_client`. The package can be imported without PySpark;
+only functions that need PySpark fail without it.
 """
 
 from typing import TYPE_CHECKING
@@ -16,7 +16,7 @@ __all__ = ["LedgerDataSource", "TopicDataSource", "register"]
 
 
 def register(spark: "SparkSession") -> None:
-    """Make `format("ledger")` and `format("topic")` known to a session."""
+    """Register `format("ledger")` and `format("topic")` with a session."""
     from spark_io.ledgers.source import LedgerDataSource  # noqa: PLC0415 - only now PySpark is needed
     from spark_io.topics.topic_source import TopicDataSource  # noqa: PLC0415
 

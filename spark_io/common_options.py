@@ -1,10 +1,9 @@
-"""Reads what the options of all our data sources have in common: text by name, and how to reach the
-cluster.
+"""Common options of all data sources: option text by name, and access to the cluster.
 
-Leaves the options of one source to `options` and `topic_options`.
+Leaves the options of one source to `ledgers.options` and `topics.topic_options`.
 
-Invariants: an option that is unknown or malformed is an OptionError that says what there is; names
-of options are compared without regard to case, as Spark does.
+Invariants: an unknown or malformed option is an OptionError that lists the valid ones; names of
+options are compared without regard to case, as in Spark.
 
 Source: Spark design, "Reading".
 """
@@ -23,12 +22,12 @@ from spark_io.errors import OptionError
 CLIENT_PREFIX: Final = "client."
 SHARED: Final = ("metadata", "password", "passwordFile", "path")
 SPARKS_OWN: Final = ("checkpointlocation", "query", "dbtable", "queryname", "mergeschema")
-"""Options that Spark adds, or that people set for every source."""
+"""Options that Spark adds, or that users set for every source."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClientOptions:
-    """How to reach the cluster."""
+    """Access to the cluster."""
 
     metadata: str
     password: bytes = field(repr=False)
@@ -49,20 +48,20 @@ class GivenOptions:
             raise OptionError(name, f"unknown: {hint}")
 
     def text(self, name: str) -> str | None:
-        """Return an option's text, None without it."""
+        """Return an option's text; None without it."""
         value = self._values.get(name.lower())
         return None if value is None else str(value).strip()
 
     def positive(self, name: str) -> int | None:
-        """Return a whole number of at least 1, None without it. Raises OptionError."""
+        """Return a whole number of at least 1; None without the option. Raises OptionError."""
         return self._number(name, 1)
 
     def natural(self, name: str) -> int | None:
-        """Return a whole number of at least 0, None without it. Raises OptionError."""
+        """Return a whole number of at least 0; None without the option. Raises OptionError."""
         return self._number(name, 0)
 
     def truth(self, name: str, *, default: bool) -> bool:
-        """Return whether it says true or false. Raises OptionError."""
+        """Return the value of a boolean option. Raises OptionError."""
         text = self.text(name)
         if text is None:
             return default
@@ -71,7 +70,7 @@ class GivenOptions:
         return text.lower() == "true"
 
     def prefixed(self, prefix: str) -> dict[str, str]:
-        """Return the options whose names begin so, without the prefix."""
+        """Return the options with this prefix, by their names without it."""
         return {
             name[len(prefix) :]: value
             for name, value in self._values.items()
@@ -88,7 +87,7 @@ class GivenOptions:
 
 
 def client_options(given: GivenOptions) -> ClientOptions:
-    """Return how to reach the cluster. Raises OptionError."""
+    """Return the access to the cluster. Raises OptionError."""
     metadata = given.text("metadata")
     if not metadata:
         raise OptionError(
@@ -100,7 +99,7 @@ def client_options(given: GivenOptions) -> ClientOptions:
         raise OptionError("metadata", str(error)) from error
     password, path = given.text("password"), given.text("passwordFile")
     if password is not None and path is not None:
-        raise OptionError("passwordFile", "goes without password: give one of the two")
+        raise OptionError("passwordFile", "cannot be combined with password: give one of the two")
     if path is not None:
         try:
             held = Path(path).read_bytes().removesuffix(b"\n")
@@ -111,7 +110,7 @@ def client_options(given: GivenOptions) -> ClientOptions:
 
 
 def _config(given: GivenOptions) -> ClientConfig:
-    """Return the client's configuration: its fields are options behind `client.`."""
+    """Return the client's configuration; its fields are the options with the prefix `client.`."""
     known = {each.name.lower(): each for each in fields(ClientConfig)}
     changed: dict[str, int | float | bool | None] = {}
     for name, text in given.prefixed(CLIENT_PREFIX).items():
@@ -140,5 +139,5 @@ def _value_like(default: object, text: str, *, is_optional: bool) -> int | float
         return None
     value = float(text)
     if not 0 <= value < float("inf"):
-        raise ValueError(f"{text!r} is not a number from 0 on")
+        raise ValueError(f"{text!r} is not a number of at least 0")
     return value if isinstance(default, float) else int(value)

@@ -1,18 +1,19 @@
-"""States how a Spark job over ledgers can fail before and beside what the ledger client reports.
+"""Errors of Spark jobs over ledgers and topics, in addition to those of the ledger client.
 
-Leaves failures of the cluster to `ledger_client.errors`. Spark shows the text of an exception and
-not its class, so each text names the option, ledger, range and bookies concerned, and what to do.
+Leaves failures of the cluster to `ledger_client.errors`. Spark shows the text of an exception but
+not its class, so each text names the option, ledger, range and bookies concerned, and the next
+step.
 """
 
 from collections.abc import Sequence
 
 
 class SparkIoError(Exception):
-    """The root of every failure of this package."""
+    """Root of all errors of this package."""
 
 
 class OptionError(SparkIoError, ValueError):
-    """An option is missing, contradicts another, or has a value that means nothing."""
+    """An option is missing, contradicts another, or has a value that is not valid."""
 
     def __init__(self, option: str, why: str) -> None:
         super().__init__(f"option {option!r}: {why}")
@@ -20,7 +21,7 @@ class OptionError(SparkIoError, ValueError):
 
 
 class SchemaError(SparkIoError, ValueError):
-    """A DataFrame has not the columns that can be written, or a read asks for other columns."""
+    """A DataFrame does not have the columns that can be written, or a read wants other columns."""
 
 
 class DataLostError(SparkIoError):
@@ -29,7 +30,7 @@ class DataLostError(SparkIoError):
     def __init__(self, ledger_id: int, first_entry_id: int, last_entry_id: int, why: str) -> None:
         super().__init__(
             f"ledger {ledger_id}, entries {first_entry_id} to {last_entry_id}: {why}. "
-            "With the option failOnDataLoss=false what is gone is left out and told in the "
+            "With the option failOnDataLoss=false lost entries are left out and reported in the "
             "executor's log"
         )
         self.ledger_id = ledger_id
@@ -41,11 +42,11 @@ class ChainTrimmedError(SparkIoError):
     """Links of a chain that a query covers were trimmed, replaced or collected."""
 
     def __init__(self, why: str) -> None:
-        super().__init__(f"{why}. With the option failOnDataLoss=false it is left out")
+        super().__init__(f"{why}. With the option failOnDataLoss=false lost links are left out")
 
 
 class ReadFailedError(SparkIoError):
-    """Entries cannot be read now; they may be once what the text names is up again."""
+    """Entries cannot be read now; a later attempt may succeed."""
 
     def __init__(self, ledger_id: int, first_entry_id: int, last_entry_id: int, why: str) -> None:
         super().__init__(f"ledger {ledger_id}, entries {first_entry_id} to {last_entry_id}: {why}")
@@ -62,8 +63,8 @@ class RecordsLostError(SparkIoError):
     ) -> None:
         super().__init__(
             f"topic {topic!r}, partition {partition}, offsets {first_offset} to {end_offset - 1}: "
-            f"{why}. With the option failOnDataLoss=false what is gone is left out and told in the "
-            "log of whoever finds it gone, the driver's or an executor's"
+            f"{why}. With the option failOnDataLoss=false lost records are left out and reported "
+            "in the log of the driver or executor that finds the loss"
         )
         self.topic = topic
         self.partition = partition
@@ -72,7 +73,7 @@ class RecordsLostError(SparkIoError):
 
 
 class RecordsUnreadableError(SparkIoError):
-    """Records of a topic cannot be read now; they may be once what the text names is up again."""
+    """Records of a topic cannot be read now; a later attempt may succeed."""
 
     def __init__(
         self, topic: str, partition: int, first_offset: int, end_offset: int, why: str
@@ -84,15 +85,15 @@ class RecordsUnreadableError(SparkIoError):
 
 
 class UnknownTopicError(SparkIoError):
-    """A topic that a query names is not there, or is another one now."""
+    """A topic that a query names does not exist, or was deleted and created again."""
 
     def __init__(self, topic: str, why: str) -> None:
-        super().__init__(f"topic {topic!r} {why}: `quire topic list` shows those that there are")
+        super().__init__(f"topic {topic!r} {why}: `quire topic list` shows the existing topics")
         self.topic = topic
 
 
 class NoBrokerError(SparkIoError):
-    """There is nobody to append records through."""
+    """No broker is registered through which records can be appended."""
 
     def __init__(self, listener: str) -> None:
         which = f" with a listener {listener!r}" if listener else ""
@@ -103,12 +104,12 @@ class NoBrokerError(SparkIoError):
 
 
 class AppendError(SparkIoError):
-    """Rows could not be appended to a topic, or whether they were is not known."""
+    """Rows could not be appended to a topic, or the outcome is unknown."""
 
     def __init__(self, why: str, servers: Sequence[str]) -> None:
         super().__init__(
-            f"{why} (brokers {', '.join(servers)}). Rows of this task may have been appended: the "
-            "task that Spark runs for it appends them again"
+            f"{why} (brokers {', '.join(servers)}). Rows of this task may have been appended: if "
+            "Spark runs the task again, it appends them again"
         )
 
 
@@ -117,4 +118,4 @@ class OffsetError(SparkIoError, ValueError):
 
 
 class JavaNotFoundError(SparkIoError):
-    """No Java was found that Spark could run on."""
+    """No Java was found for Spark."""

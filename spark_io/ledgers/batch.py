@@ -1,10 +1,10 @@
-"""Reads ledgers as a batch DataFrame.
+"""Batch reads of ledgers as a DataFrame.
 
-Leaves finding the ledgers to `selecting`, cutting to `splits`, and reading to `reading`.
+Leaves finding the ledgers to `selecting`, splitting to `splits`, and reading to `reading`.
 
 Invariants: a query sees each ledger as it was when the query was planned.
 
-No filters are taken over from Spark: what one query pushed down, Spark 4.3 applies to the next
+Spark's filters are not pushed down, because Spark 4.3 applies the filters of one query to the next
 query of the same DataFrame too (decision 0011).
 
 Source: Spark design, "Reading".
@@ -26,14 +26,14 @@ from spark_io.worker_client import client_of
 
 @dataclass
 class RangePartition(InputPartition):
-    """What one task reads."""
+    """Input of one task."""
 
     ranges: tuple[EntryRange, ...]
 
 
 def partitions_of(ranges: Sequence[EntryRange], options: ReadOptions) -> list[InputPartition]:
-    """Cut ranges into partitions as the options say; an empty one for nothing, as Spark would read
-    None else.
+    """Split ranges into partitions according to the options. Without ranges return one empty
+    partition, because Spark would otherwise read a partition None.
     """
     parts = plan_splits(
         ranges,
@@ -51,7 +51,7 @@ class LedgerBatchReader(DataSourceReader):
         self._options = options
 
     def partitions(self) -> list[InputPartition]:
-        """Cut what the query covers into parts of about `splitBytes`."""
+        """Split the query's entries into parts of about `splitBytes`."""
         options = self._options
         client = client_of(options.client)
         known = find_ledgers(

@@ -1,9 +1,9 @@
-"""Reads the options of the `ledger` data source: what Spark passes as text becomes checked values.
+"""Options of the `ledger` data source: Spark's texts as checked values.
 
 Leaves their use to the readers and the writers; docs/spark.md lists them with their defaults.
 
-Invariants: an option that is unknown, malformed or contradicts another is an OptionError that says
-what there is; names of options are compared without regard to case, as Spark does.
+Invariants: an option that is unknown, malformed or contradicts another is an OptionError that lists
+the valid ones; names of options are compared without regard to case, as in Spark.
 
 Source: Spark design, "Reading" and "Writing: exactly once".
 """
@@ -59,15 +59,15 @@ WRITING: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which ledgers are read: exactly one of the three is given."""
+    """Selection of the ledgers to read: exactly one of the three fields is given."""
 
     ledger_ids: tuple[int, ...] = ()
     chain: str = ""
     match: tuple[tuple[str, str], ...] = ()
-    """Names and values that a ledger's custom metadata has all of."""
+    """Names and values that must all be in a ledger's custom metadata."""
 
     def describe(self) -> str:
-        """Name it in a message."""
+        """Return the selection as text for messages."""
         if self.chain:
             return f"chain {self.chain!r}"
         if self.match:
@@ -99,7 +99,9 @@ class ReadOptions:
         per_trigger = given.positive("maxEntriesPerTrigger")
         if given.text("maxOffsetsPerTrigger") is not None:
             if per_trigger is not None:
-                raise OptionError("maxOffsetsPerTrigger", "is the same as maxEntriesPerTrigger")
+                raise OptionError(
+                    "maxOffsetsPerTrigger", "means the same as maxEntriesPerTrigger: give one"
+                )
             per_trigger = given.positive("maxOffsetsPerTrigger")
         return cls(
             client=client_options(given),
@@ -138,7 +140,7 @@ class WriteOptions:
             raise OptionError("chain", "missing: name the chain to which the ledgers are added")
         application, batch = given.text("txnAppId") or "", given.natural("txnVersion")
         if batch is not None and not application:
-            raise OptionError("txnVersion", "goes with txnAppId, which is missing")
+            raise OptionError("txnVersion", "needs txnAppId, which is missing")
         if batch is not None and batch > BATCH_MAX:
             raise OptionError("txnVersion", f"{batch} is over {BATCH_MAX}")
         if len(application) > APPLICATION_CHARACTERS_MAX:
@@ -175,20 +177,20 @@ def _ledger_ids(option: str, text: str) -> tuple[int, ...]:
     ids: list[int] = []
     for part in text.replace(" ", "").strip("[]").split(","):
         if not (part.isdecimal() and is_ledger_id(int(part))):
-            raise OptionError(option, f"{part!r} is no ledger id: write 17 or 17,18")
+            raise OptionError(option, f"{part!r} is not a ledger id: write 17 or 17,18")
         ids.append(int(part))
     if len(ids) > LEDGERS_NAMED_MAX:
-        raise OptionError(option, f"{len(ids)} ledgers: name {LEDGERS_NAMED_MAX} at most")
+        raise OptionError(option, f"{len(ids)} ledgers: name at most {LEDGERS_NAMED_MAX}")
     return tuple(dict.fromkeys(ids))
 
 
 def _match(text: str) -> tuple[tuple[str, str], ...]:
-    """Read `name=value,name=value`, or a JSON object of texts."""
+    """Parse `name=value,name=value`, or a JSON object of texts."""
     if text.startswith("{"):
         try:
             found = json.loads(text)
         except ValueError as error:
-            raise OptionError("match", f"is no JSON object: {error}") from error
+            raise OptionError("match", f"is not a JSON object: {error}") from error
         pairs = [(str(name), str(value)) for name, value in found.items()]
     else:
         pairs = [
@@ -216,7 +218,7 @@ def _quorum(given: GivenOptions) -> Quorum:
             least = given.positive("minInSync") or max(1, ensemble - 1)
             return Quorum.in_sync(ensemble, least)
         if given.text("minInSync") is not None:
-            raise OptionError("minInSync", "goes with inSync=true")
+            raise OptionError("minInSync", "needs inSync=true")
         write = given.positive("writeQuorum") or min(3, ensemble)
         ack = given.positive("ackQuorum") or write // 2 + 1
         return Quorum(ensemble=ensemble, write=write, ack=ack)

@@ -1,13 +1,12 @@
-"""Computes with positions in ledgers and chains: where a query starts, where a micro-batch ends.
+"""Positions in ledgers and chains: the start of a query, the end of a micro-batch.
 
-Leaves finding out how far ledgers reach to `selecting` and `stream`. Pure.
+Leaves the ends of ledgers to `selecting` and `stream`. Pure.
 
-Format of an offset, a JSON object: of named ledgers {"17": 5, "18": 0}, the next entry of each; of
-a chain {"link": 3, "ledger": 0, "entry": 12}: the next entry, the place of its ledger within the
-link, and the number of the link. A chain that was read to its end stands at the link that will
-come next, ledger 0, entry 0.
+Format of an offset, a JSON object. Named ledgers: {"17": 5, "18": 0}, the next entry of each. A
+chain: {"link": 3, "ledger": 0, "entry": 12}, the number of the link, the place of the ledger within
+the link, and the next entry. The offset behind the last link is the next link, ledger 0, entry 0.
 
-Invariants: an end is exclusive; a position never goes back; what lies between two positions is
+Invariants: an end is exclusive; a position never goes back; every entry between two positions is
 read exactly once.
 
 Source: Spark design, "Reading".
@@ -25,12 +24,12 @@ EARLIEST = "earliest"
 LATEST = "latest"
 
 LedgerOffsets = dict[int, int]
-"""Of named ledgers: the next entry of each."""
+"""Next entry of each named ledger."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class ChainPosition:
-    """The next entry of a chain."""
+    """Next entry of a chain."""
 
     link: int
     ledger: int = 0
@@ -42,23 +41,23 @@ class ChainPosition:
 
     @classmethod
     def of_json(cls, stored: Mapping[str, object]) -> "ChainPosition":
-        """Read the stored form. Raises OffsetError."""
+        """Parse the stored form. Raises OffsetError."""
         values = [stored.get(name) for name in ("link", "ledger", "entry")]
         if len(stored) != len(values) or not all(_is_natural(value) for value in values):
             example = json.dumps(ChainPosition(0).as_json())
-            raise OffsetError(f"{json.dumps(stored)} is no offset of a chain such as {example}")
+            raise OffsetError(f"{json.dumps(stored)} is not an offset of a chain such as {example}")
         return cls(*(int(str(value)) for value in values))
 
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """How much one micro-batch may hold at most; None for no bound."""
+    """Maximum size of one micro-batch; None means no limit."""
 
     entries: int | None = None
     size: int | None = None
 
     def share_of(self, entries: int, size: float) -> float:
-        """Return the part, 0 to 1, of a backlog that may be taken."""
+        """Return the allowed share of a backlog, 0 to 1."""
         share = 1.0
         if self.entries is not None and entries:
             share = min(share, self.entries / entries)
@@ -67,12 +66,12 @@ class Allowance:
         return share
 
     def entries_of(self, entry_bytes: float) -> float:
-        """Return how many entries of a size may be taken."""
+        """Return the allowed number of entries of a size."""
         by_size = float("inf") if self.size is None else max(1.0, self.size / max(1.0, entry_bytes))
         return min(float("inf") if self.entries is None else self.entries, by_size)
 
     def without(self, entries: int, entry_bytes: float) -> "Allowance":
-        """Return what is left after taking so many entries."""
+        """Return the rest of the allowance after `entries` entries."""
         size = (
             None if self.size is None else max(0, self.size - ceil(entries * max(1.0, entry_bytes)))
         )
@@ -80,22 +79,24 @@ class Allowance:
 
     @property
     def is_used_up(self) -> bool:
-        """Whether nothing more may be taken."""
+        """Whether the allowance is used up."""
         return self.entries == 0 or self.size == 0
 
 
 def ledger_offsets_of(stored: Mapping[str, object]) -> LedgerOffsets:
-    """Read the stored offsets of named ledgers. Raises OffsetError."""
+    """Parse the stored offsets of named ledgers. Raises OffsetError."""
     found: LedgerOffsets = {}
     for name, value in stored.items():
         if not name.isdecimal() or not _is_natural(value):
-            raise OffsetError(f'{json.dumps(stored)} is no offset of ledgers: {{"17": 5}}')
+            raise OffsetError(
+                f'{json.dumps(stored)} is not an offset of ledgers such as {{"17": 5}}'
+            )
         found[int(name)] = int(str(value))
     return found
 
 
 def starts_and_ends(known: Sequence[KnownLedger], starting: str, ending: str) -> list[EntryRange]:
-    """Return what a batch query covers of each ledger. Raises OptionError."""
+    """Return the range of each ledger that a batch query covers. Raises OptionError."""
     first = _chosen("startingOffsets", starting, known, EARLIEST)
     end = _chosen("endingOffsets", ending, known, LATEST)
     ranges = [
@@ -105,7 +106,7 @@ def starts_and_ends(known: Sequence[KnownLedger], starting: str, ending: str) ->
 
 
 def _chosen(option: str, text: str, known: Sequence[KnownLedger], whole: str) -> LedgerOffsets:
-    """Read `earliest`/`latest` (all of each ledger), or offsets by ledger."""
+    """Parse `earliest`/`latest` (all of each ledger), or offsets by ledger."""
     if text.lower() == whole:
         return {}
     try:
@@ -124,8 +125,8 @@ def _chosen(option: str, text: str, known: Sequence[KnownLedger], whole: str) ->
 def advance_ledgers(
     known: Sequence[KnownLedger], start: LedgerOffsets, allowance: Allowance
 ) -> LedgerOffsets:
-    """Return where a micro-batch of named ledgers ends: each gets its share by backlog, and single
-    entries that are left over go to the first ones.
+    """Return the end of a micro-batch of named ledgers: each ledger gets a share in proportion to
+    its backlog, and remaining single entries go to the first ledgers.
     """
     left = [max(0, each.end - start.get(each.ledger_id, 0)) for each in known]
     size = sum(count * each.entry_bytes for count, each in zip(left, known, strict=True))
@@ -154,8 +155,8 @@ class LinkedLedgers:
 def end_of_chain(
     links: Sequence[LinkedLedgers], next_index: int, begin: ChainPosition | None = None
 ) -> ChainPosition:
-    """Return the position behind all that can be read from `begin` on: the first open ledger ends
-    it.
+    """Return the position behind all readable entries from `begin` on, at most in the first open
+    ledger.
     """
     for link in links:
         for place, ledger in enumerate(link.ledgers):
@@ -168,7 +169,7 @@ def end_of_chain(
 def advance_chain(
     links: Sequence[LinkedLedgers], start: ChainPosition, end: ChainPosition, allowance: Allowance
 ) -> ChainPosition:
-    """Return where a micro-batch of a chain ends: at `end`, or where the allowance is used up."""
+    """Return the end of a micro-batch of a chain: `end`, or earlier if the allowance is used up."""
     at = start
     for link, place, piece in _between(links, start, end):
         room = allowance.entries_of(piece.entry_bytes)
@@ -184,7 +185,7 @@ def advance_chain(
 def chain_ranges(
     links: Sequence[LinkedLedgers], start: ChainPosition, end: ChainPosition
 ) -> list[EntryRange]:
-    """Return the entries from one position to below another."""
+    """Return the entries from one position up to, but not including, another."""
     return [piece for _, _, piece in _between(links, start, end)]
 
 

@@ -1,8 +1,8 @@
-"""Reads ranges of entries inside a Spark task, as Arrow batches.
+"""Reads of entry ranges inside a Spark task, as Arrow batches.
 
 Leaves finding replicas and checking digests to the ledger client.
 
-Invariants: nothing is left out silently: what cannot be read is an error that names ledger, entries
+Invariants: nothing is left out silently: unreadable entries are an error that names ledger, entries
 and bookies, or, with failOnDataLoss=false, a line in the executor's log.
 
 Source: Spark design, "Reading".
@@ -41,7 +41,7 @@ def read_ranges(ranges: Iterable[EntryRange], options: ReadOptions) -> Iterator[
             if options.fail_on_data_loss:
                 why = f"the ledger was deleted while the query ran ({error})"
                 raise DataLostError(each.ledger_id, each.first, each.last, why) from error
-            _tell_loss(each.ledger_id, each.first, each.last, str(error))
+            _log_loss(each.ledger_id, each.first, each.last, str(error))
         except LedgerError as error:
             text = f"{error.message} (the same task may succeed later)"
             raise ReadFailedError(each.ledger_id, each.first, each.last, text) from error
@@ -66,12 +66,12 @@ def _read_range(
             except (EntryNotFoundError, DigestMismatchError) as error:
                 yield from rows.finish()
                 if not reader.is_closed and reader.last_confirmed < wanted.last:
-                    raise  # the bookies that answered know an older LAC than the driver did
+                    raise  # the bookies that responded know an older LAC than the driver
                 lost = at if error.entry_id is None else max(at, error.entry_id)
                 if options.fail_on_data_loss:
                     why = f"{error.message} ({_holders(reader, lost)})"
                     raise DataLostError(wanted.ledger_id, lost, wanted.last, why) from error
-                _tell_loss(wanted.ledger_id, lost, lost, error.message)
+                _log_loss(wanted.ledger_id, lost, lost, error.message)
                 at = lost + 1
         yield from rows.finish()
 
@@ -84,7 +84,7 @@ def _holders(reader: LedgerReader, entry_id: int) -> str:
     return f"its fragment is on {', '.join(fragment.ensemble)}"
 
 
-def _tell_loss(ledger_id: int, first: int, last: int, why: str) -> None:
+def _log_loss(ledger_id: int, first: int, last: int, why: str) -> None:
     _log.warning(
         "ledger %d: left out entries %d to %d, %d in all: %s",
         ledger_id,

@@ -1,13 +1,13 @@
-"""Turns entries as they arrive into Arrow batches, without touching them one by one.
+"""Conversion of received entries to Arrow batches, without a step per entry.
 
 Leaves reading entries to `ledger_client`, and shipping the batches to Spark.
 
 Format of a row: ledger_id int64, entry_id int64, fragment int32 (the number of the ledger's
-fragment, from 0), data binary; without `data` where values are not asked for.
+fragment, from 0), data binary; without `data` if values are not wanted.
 
 Invariants: a batch holds entries of one fragment, in order; payloads are copied at most once.
 
-Source: Spark design, "Reading": 1-4 MB a batch is what Spark takes fastest.
+Source: Spark design, "Reading": batches of 1-4 MB are the fastest for Spark.
 """
 
 from array import array
@@ -58,7 +58,7 @@ class RowBatches:
         self._fragment = 0
 
     def add(self, batch: EntryBatch) -> Iterator[pa.RecordBatch]:
-        """Take the next entries; yield the batches that are full with them."""
+        """Add the next entries; yield the batches that they fill."""
         for part in self._by_fragment(batch):
             fragment = bisect_right(self._firsts, part.first_entry_id) - 1
             if fragment != self._fragment:
@@ -71,7 +71,7 @@ class RowBatches:
                 yield from self.finish()
 
     def finish(self) -> Iterator[pa.RecordBatch]:
-        """Yield what was collected, if there is any."""
+        """Yield the collected rest, if any."""
         if not self._parts:
             return
         parts, self._parts = self._parts, []
@@ -88,7 +88,7 @@ class RowBatches:
         yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
     def _by_fragment(self, batch: EntryBatch) -> Iterator[EntryBatch]:
-        """Cut entries at the fragments that begin among them."""
+        """Split entries at the begins of fragments."""
         first, last = batch.first_entry_id, batch.last_entry_id
         inside = [each for each in self._firsts if first < each <= last]
         for begin, end in pairwise([first, *inside, last + 1]):
@@ -98,7 +98,7 @@ class RowBatches:
 
 
 def _payloads(parts: Sequence[EntryBatch], count: int) -> pa.Array:
-    """Return a binary column over what was received; one batch is not even copied."""
+    """Return a binary column over received batches; a single batch is not copied."""
     received = [part.buffers() for part in parts]
     if len(received) == 1:
         payload, offsets = received[0]

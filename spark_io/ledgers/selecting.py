@@ -1,9 +1,9 @@
-"""Finds the ledgers that a query names, and how far each may be read now.
+"""Selection of the ledgers that a query names, and their present readable ends.
 
-Leaves cutting them into parts to `spark_io.ledgers.splits`, and following them to
+Leaves splitting them into parts to `spark_io.ledgers.splits`, and following them to
 `spark_io.ledgers.stream`.
 
-Invariants: no ledger is ever fenced or recovered; of an open one, what its LAC covers may be read.
+Invariants: no ledger is ever fenced or recovered; an open ledger may be read up to its LAC.
 
 Source: Spark design, "Reading".
 """
@@ -25,8 +25,8 @@ _log = logging.getLogger(__name__)
 def find_ledgers(
     client: LedgerClient, selection: Selection, password: bytes, *, fail_on_data_loss: bool = True
 ) -> list[KnownLedger]:
-    """Return the ledgers of a selection, in order. Raises LedgerNotFoundError for one that was
-    named and is not there, ChainTrimmedError for a link that is gone, ChainNotFoundError.
+    """Return the ledgers of a selection, in order. Raises LedgerNotFoundError for a named ledger
+    that does not exist, ChainTrimmedError for a removed link, ChainNotFoundError.
     """
     if selection.chain:
         return [
@@ -43,12 +43,12 @@ def find_ledgers(
     infos = client.ledger_infos(selection.ledger_ids)
     for ledger_id, info in zip(selection.ledger_ids, infos, strict=True):
         if info is None and not fail_on_data_loss:
-            _log.warning("ledger %d does not exist any more: it is left out", ledger_id)
+            _log.warning("ledger %d no longer exists: it is left out", ledger_id)
             continue
         if info is None:
             raise LedgerNotFoundError(
                 "it does not exist: it was never created, or was deleted; `quire ledger list` "
-                f"shows those that there are (option ledgers: {selection.describe()})",
+                f"shows the existing ledgers (option ledgers: {selection.describe()})",
                 ledger_id=ledger_id,  # type: ignore[arg-type]  # checked with the options
             )
         known.append(known_ledger(client, info, password))
@@ -64,7 +64,7 @@ def read_links(
     end_index: int | None = None,
     fail_on_data_loss: bool = True,
 ) -> Iterator[tuple[int, list[KnownLedger]]]:
-    """Yield the links of a chain with their ledgers; by default all that there are now."""
+    """Yield the links of a chain with their ledgers; by default all present links."""
     handle = client.chain(chain)
     if first_index is None or end_index is None:
         info = handle.info()
@@ -83,7 +83,7 @@ def read_links(
 
 
 def known_ledger(client: LedgerClient, info: LedgerInfo, password: bytes) -> KnownLedger:
-    """Return how far a ledger may be read: to its end, or to its LAC as of now."""
+    """Return a ledger with its readable end: its last entry, or its present LAC."""
     if info.last_entry_id is not None:
         return _closed(info.id, info.last_entry_id, info.length)
     with client.open_ledger(info.id, password=password) as reader:
@@ -97,8 +97,8 @@ def _linked(
     password: bytes,
     fail_on_data_loss: bool,  # noqa: FBT001 - as the option is called
 ) -> KnownLedger:
-    """Return a ledger of a chain: of one that was closed when it was linked, the link tells all.
-    If data loss is allowed, a deleted one keeps its place, without entries.
+    """Return a ledger of a chain. The link has all facts about a ledger that was closed when it was
+    linked. A deleted ledger keeps its place, without entries, if data loss is allowed.
     """
     if ledger.last_entry_id is not None:
         return _closed(ledger.ledger_id, ledger.last_entry_id, ledger.length)
@@ -107,7 +107,7 @@ def _linked(
     except LedgerNotFoundError:
         if fail_on_data_loss:
             raise
-    _log.warning("ledger %d of a chain does not exist any more: it is left out", ledger.ledger_id)
+    _log.warning("ledger %d of a chain no longer exists: it is left out", ledger.ledger_id)
     return _closed(ledger.ledger_id, NO_ENTRY, 0)
 
 

@@ -1,4 +1,4 @@
-"""The `ledger` data source, as Spark knows it.
+"""The `ledger` data source, as registered with Spark.
 
 Leaves everything to the modules that its methods import; nothing connects before a query runs.
 
@@ -31,26 +31,26 @@ class LedgerDataSource(DataSource):
         return "ledger"
 
     def schema(self) -> str:
-        """Return the columns; without `data` where values are not asked for."""
+        """Return the columns; without `data` if values are not wanted."""
         from spark_io.ledgers.rows import DDL, DDL_WITHOUT_DATA  # noqa: PLC0415
 
         include_value = str(self.options.get("includeValue", "true")).lower() == "true"
         return DDL if include_value else DDL_WITHOUT_DATA
 
     def reader(self, schema: "StructType") -> "LedgerBatchReader":
-        """Return what plans and reads a batch query."""
+        """Return the reader of a batch query."""
         from spark_io.ledgers.batch import LedgerBatchReader  # noqa: PLC0415
 
         return LedgerBatchReader(self._read_options(schema))
 
     def streamReader(self, schema: "StructType") -> "LedgerStreamReader":  # noqa: N802
-        """Return what follows ledgers for a streaming query."""
+        """Return the reader of a streaming query."""
         from spark_io.ledgers.stream import LedgerStreamReader  # noqa: PLC0415
 
         return LedgerStreamReader(self._read_options(schema))
 
     def writer(self, schema: "StructType", overwrite: bool) -> "LedgerBatchWriter":  # noqa: FBT001
-        """Return what writes a batch job."""
+        """Return the writer of a batch job."""
         from spark_io.ledgers.write import LedgerBatchWriter, make_chain  # noqa: PLC0415
 
         options = self._write_options(schema)
@@ -59,7 +59,7 @@ class LedgerDataSource(DataSource):
         return writer
 
     def streamWriter(self, schema: "StructType", overwrite: bool) -> "LedgerStreamWriter":  # noqa: FBT001, N802
-        """Return what writes a streaming query."""
+        """Return the writer of a streaming query."""
         from spark_io.ledgers.write import LedgerStreamWriter, make_chain  # noqa: PLC0415
 
         options = self._write_options(schema)
@@ -70,8 +70,8 @@ class LedgerDataSource(DataSource):
         wanted, found = self.schema(), _describe(schema)
         if found != wanted:
             raise SchemaError(
-                f"the columns of ledgers are {wanted!r}; the schema that was given is {found!r}: "
-                "leave it out, and select or cast afterwards"
+                f"the columns of ledgers are {wanted!r}; the given schema is {found!r}: leave it "
+                "out, and select or cast afterwards"
             )
         return ReadOptions.of(self.options)
 

@@ -1,12 +1,12 @@
-"""Cuts what a query reads into the parts that its tasks read.
+"""Split of a query's ranges into parts, one for each task.
 
 Leaves reading them to `spark_io.ledgers.reading`. Pure.
 
-A part is a list of ranges: a large ledger makes many parts, and many small ledgers make one.
-Ranges are not cut at fragments, because a range that spans some is read as fast, and because a
-chain's links then tell all that planning needs.
+A part is a list of ranges: a large ledger makes many parts, and many small ledgers make one. Ranges
+are not split at fragments, because a range over several fragments is read as fast, and because
+planning then needs only a chain's links.
 
-Invariants: the parts cover exactly what was given, in order, and no entry twice.
+Invariants: the parts cover exactly the given ranges, in order, and no entry twice.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from typing import Final
 
 ENTRY_BYTES_ASSUMED: Final = 1024
-"""Bytes of an entry of a ledger that is still open: its length is not known."""
+"""Assumed size of an entry of an open ledger, in bytes: the ledger's length is not known."""
 RANGES_PER_SPLIT_MAX: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class EntryRange:
-    """Consecutive entries of one ledger, first..last, and about how many bytes each has."""
+    """Consecutive entries of one ledger, `first` to `last`, and their approximate size."""
 
     ledger_id: int
     first: int
@@ -29,18 +29,18 @@ class EntryRange:
 
     @property
     def count(self) -> int:
-        """How many entries there are."""
+        """Number of entries."""
         return self.last - self.first + 1
 
     @property
     def size(self) -> float:
-        """About how many bytes they have; an entry counts as one at least."""
+        """Approximate number of bytes; an entry counts as at least one."""
         return self.count * max(1.0, self.entry_bytes)
 
 
 @dataclass(frozen=True, slots=True)
 class KnownLedger:
-    """A ledger of which the entries 0..end-1 may be read."""
+    """A ledger of which the entries 0 to `end` - 1 may be read."""
 
     ledger_id: int
     end: int
@@ -48,7 +48,7 @@ class KnownLedger:
     is_closed: bool
 
     def range_from(self, first: int = 0, end: int | None = None) -> EntryRange:
-        """Return the range from an entry to below `end`, by default to the known end."""
+        """Return the range from an entry up to, not including, `end` (default: the known end)."""
         last = (self.end if end is None else min(end, self.end)) - 1
         return EntryRange(self.ledger_id, first, last, self.entry_bytes)
 
@@ -82,7 +82,7 @@ def plan_splits(
 def _pieces(
     ranges: Iterable[EntryRange], size_max: float, split_entries: int | None
 ) -> Iterator[EntryRange]:
-    """Cut ranges that are too large for one part into equal pieces."""
+    """Split ranges that are too large for one part into equal pieces."""
     for each in ranges:
         if each.count <= 0:
             continue

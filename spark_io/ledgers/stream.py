@@ -1,9 +1,9 @@
-"""Reads ledgers or a chain as a stream of micro-batches.
+"""Stream reads of ledgers or of a chain, as micro-batches.
 
-Leaves following them to `stream_ledgers`, cutting to `splits`, and reading to `reading`.
+Leaves following them to `stream_ledgers`, splitting to `splits`, and reading to `reading`.
 
-Invariants: an offset is plain JSON, and lies in the checkpoint alone; what lies between two offsets
-is the same whenever it is read.
+Invariants: an offset is plain JSON and is stored only in the checkpoint; the entries between two
+offsets are the same at every read.
 
 Source: Spark design, "Reading".
 """
@@ -29,20 +29,20 @@ from spark_io.worker_client import client_of
 
 
 class LedgerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Answers Spark's questions about a stream on the driver, and reads in tasks."""
+    """Plans a stream on the driver, and reads in tasks."""
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
         self._source: FollowedSource | None = None
         self._last: Offset | None = None
-        """Where a query with Trigger.AvailableNow ends."""
+        """End of a query with Trigger.AvailableNow."""
 
     def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
-        """Return where a query without a checkpoint begins."""
+        """Return the start of a query without a checkpoint."""
         return starting_offset(self._followed(), self._options.starting_offsets)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """Return the bound that the options set for a micro-batch."""
+        """Return the limit of a micro-batch from the options."""
         if self._options.max_entries_per_trigger is not None:
             return ReadMaxRows(self._options.max_entries_per_trigger)
         if self._options.max_bytes_per_trigger is not None:
@@ -52,7 +52,7 @@ class LedgerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(  # noqa: N802
         self, start: Mapping[str, object] | None = None, limit: ReadLimit | None = None
     ) -> Offset:
-        """Return where the next micro-batch ends."""
+        """Return the end of the next micro-batch."""
         source = self._followed()
         end = source.latest() if self._last is None else self._last
         if start is None:
@@ -60,17 +60,17 @@ class LedgerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return source.advance(start, end, self._allowance(limit))
 
     def reportLatestOffset(self) -> Offset:  # noqa: N802
-        """Return the newest position that there is, for progress reports."""
+        """Return the newest position, for progress reports."""
         return self._followed().latest()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Take note of what there is now; the query ends there."""
+        """Record the present end, at which the query will end."""
         self._last = self._followed().latest()
 
     def partitions(
         self, start: Mapping[str, object], end: Mapping[str, object]
     ) -> list[InputPartition]:
-        """Cut a micro-batch into parts of about `splitBytes`."""
+        """Split a micro-batch into parts of about `splitBytes`."""
         return partitions_of(self._followed().ranges(start, end), self._options)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -79,10 +79,10 @@ class LedgerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return read_ranges(partition.ranges, self._options)
 
     def commit(self, end: Mapping[str, object]) -> None:
-        """Do nothing: a checkpoint holds the offset, and no ledger is trimmed for being read."""
+        """Do nothing: a checkpoint holds the offset, and reading does not trim ledgers."""
 
     def _allowance(self, limit: ReadLimit | None) -> Allowance:
-        """Join Spark's bound with those of the options: both hold."""
+        """Combine Spark's limit with those of the options: all of them apply."""
         entries, size = self._options.max_entries_per_trigger, self._options.max_bytes_per_trigger
         if isinstance(limit, ReadMaxRows):
             entries = limit.max_rows if entries is None else min(entries, limit.max_rows)

@@ -1,10 +1,10 @@
-"""Follows what a stream reads, on the driver: how far it reaches now, from memory.
+"""Present ends of the ledgers of a stream, kept in memory on the driver.
 
-Leaves computing with positions to `positions`, and asking Spark's questions to `stream`. Spark asks
-for the newest offset about a hundred times a second, so nothing here waits for a bookie or for
-ZooKeeper once a stream runs: watches and long polls keep it current in the background.
+Leaves computing with positions to `positions`, and Spark's interface to `stream`. Spark requests
+the newest offset about a hundred times per second. So no call waits for a bookie or for ZooKeeper
+once a stream runs: watches and long polls update the ends in the background.
 
-Invariants: an offset once told stays readable, unless what it names is deleted.
+Invariants: a returned offset stays readable unless its ledger or link is deleted.
 
 Source: Spark design, "Reading".
 """
@@ -35,7 +35,7 @@ from spark_io.ledgers.selecting import find_ledgers, read_links
 from spark_io.ledgers.splits import EntryRange, KnownLedger
 
 LINKS_PER_BATCH_MAX: Final = 10_000
-"""Links of a chain that one micro-batch reads at most; the next one goes on from there."""
+"""Maximum number of links of a chain in one micro-batch; the next one continues after them."""
 
 Offset = dict[str, int]
 
@@ -43,31 +43,33 @@ _log = logging.getLogger(__name__)
 
 
 class FollowedSource(Protocol):
-    """What a stream reads: named ledgers, or a chain."""
+    """Source of a stream: named ledgers, or a chain."""
 
     def earliest(self) -> Offset:
-        """Return the first position that there is."""
+        """Return the first position."""
         ...
 
     def latest(self) -> Offset:
-        """Return the position behind all that can be read now."""
+        """Return the position behind all entries that can be read now."""
         ...
 
     def checked(self, stored: Mapping[str, object]) -> Offset:
-        """Return a stored position. Raises OffsetError, OptionError if it is none of this."""
+        """Return a checked stored position. Raises OffsetError, OptionError if it is of another
+        source.
+        """
         ...
 
     def advance(self, start: Mapping[str, object], end: Offset, allowance: Allowance) -> Offset:
-        """Return where a micro-batch from `start` ends, at most at `end`."""
+        """Return the end of a micro-batch from `start`, at most `end`."""
         ...
 
     def ranges(self, start: Mapping[str, object], end: Mapping[str, object]) -> list[EntryRange]:
-        """Return what lies between two positions. Raises ChainTrimmedError."""
+        """Return the ranges between two positions. Raises ChainTrimmedError."""
         ...
 
 
 def follow(client: LedgerClient, options: ReadOptions) -> FollowedSource:
-    """Begin to follow what the options name. Raises OptionError, LedgerError."""
+    """Begin to follow the ledgers or the chain of the options. Raises OptionError, LedgerError."""
     if options.selection.match:
         text = "a stream reads named ledgers or a chain: name them, or publish them in a chain"
         raise OptionError("match", text)
@@ -77,7 +79,7 @@ def follow(client: LedgerClient, options: ReadOptions) -> FollowedSource:
 
 
 class OpenLedgers:
-    """Keeps the LAC of open ledgers current in the background, until they are closed or gone."""
+    """Updates the LAC of open ledgers in the background, until they are closed or deleted."""
 
     def __init__(self, client: LedgerClient, options: ReadOptions) -> None:
         self._client = client
@@ -86,7 +88,7 @@ class OpenLedgers:
         self._readers: dict[int, LedgerReader] = {}
 
     def now(self, known: KnownLedger) -> KnownLedger:
-        """Return a ledger as it is now; asks bookies at the first call for an open one alone."""
+        """Return a ledger as it is now; query bookies only at the first call for an open ledger."""
         if known.is_closed:
             return known
         reader = self._readers.get(known.ledger_id)
@@ -96,7 +98,7 @@ class OpenLedgers:
             self._readers[known.ledger_id] = reader
         if reader.follow_failure is not None:
             return self._gone(known, reader.follow_failure)
-        last = reader.info.last_entry_id  # of a closed one the metadata tells, in one value
+        last = reader.info.last_entry_id  # set in the metadata of a closed ledger
         if last is None:
             end = max(known.end, reader.last_confirmed + 1)
             return KnownLedger(known.ledger_id, end, known.entry_bytes, is_closed=False)
@@ -104,11 +106,14 @@ class OpenLedgers:
         return KnownLedger(known.ledger_id, last + 1, known.entry_bytes, is_closed=True)
 
     def _gone(self, known: KnownLedger, why: LedgerError) -> KnownLedger:
-        """Raise, or end a ledger where it was read to, once it cannot be followed any more."""
+        """Raise, or end a ledger at its last known end, once it cannot be followed any longer."""
         if self._fail_on_data_loss or not isinstance(why, LedgerNotFoundError):
             raise why
         _log.warning(
-            "ledger %d: left out what follows entry %d: %s", known.ledger_id, known.end - 1, why
+            "ledger %d: left out the entries after entry %d: %s",
+            known.ledger_id,
+            known.end - 1,
+            why,
         )
         self._readers.pop(known.ledger_id).close()
         return KnownLedger(known.ledger_id, known.end, known.entry_bytes, is_closed=True)
@@ -134,7 +139,7 @@ class FollowedLedgers:
         return {str(ledger_id): 0 for ledger_id in self._known}
 
     def latest(self) -> Offset:
-        """Return what follows the LAC of each."""
+        """Return the entry after the LAC of each."""
         return {str(each.ledger_id): each.end for each in self._now()}
 
     def checked(self, stored: Mapping[str, object]) -> Offset:
@@ -143,7 +148,7 @@ class FollowedLedgers:
         return self.earliest() | {str(key): value for key, value in offsets.items()}
 
     def advance(self, start: Mapping[str, object], end: Offset, allowance: Allowance) -> Offset:
-        """Give each ledger its share by backlog."""
+        """Give each ledger a share in proportion to its backlog."""
         bounded = [
             KnownLedger(each.ledger_id, end[str(each.ledger_id)], each.entry_bytes, each.is_closed)
             for each in self._now()
@@ -152,7 +157,7 @@ class FollowedLedgers:
         return {str(key): value for key, value in reached.items()}
 
     def ranges(self, start: Mapping[str, object], end: Mapping[str, object]) -> list[EntryRange]:
-        """Return a range for each ledger that moved."""
+        """Return a range for each ledger with new entries."""
         first, stop = self._offsets(start), self._offsets(end)
         ranges = [
             EntryRange(key, first.get(key, 0), stop[key] - 1, self._known[key].entry_bytes)
@@ -172,14 +177,14 @@ class FollowedLedgers:
             return {key: value for key, value in offsets.items() if key in self._known}
         if unknown:
             raise OffsetError(
-                f"the checkpoint stands in ledgers {unknown}, which the options do not name: "
+                f"the checkpoint names ledgers {unknown}, which the options do not name: "
                 "name them too, or begin with a new checkpoint"
             )
         return offsets
 
 
 class FollowedLinks:
-    """A chain: closed ledgers in all links, perhaps an open one at its end."""
+    """A chain: closed ledgers in all links, possibly an open one at the end."""
 
     def __init__(self, client: LedgerClient, options: ReadOptions) -> None:
         self._client = client
@@ -194,8 +199,8 @@ class FollowedLinks:
         return ChainPosition(self._chain.info.first_index).as_json()
 
     def latest(self) -> Offset:
-        """Return what follows the last link, or the LAC of an open ledger in it. One in an earlier
-        link is no obstacle here: `advance` ends there.
+        """Return the position after the last link, or after the LAC of an open ledger in it. An
+        open ledger in an earlier link is handled by `advance`, which ends there.
         """
         info = self._chain.info
         return end_of_chain(self._last_links(info), info.next_index).as_json()
@@ -205,15 +210,15 @@ class FollowedLinks:
         return ChainPosition.of_json(stored).as_json()
 
     def advance(self, start: Mapping[str, object], end: Offset, allowance: Allowance) -> Offset:
-        """Take links in order until the allowance is used up, never past an open ledger: it may yet
-        grow, in whichever link it is.
+        """Take links in order until the allowance is used up, never past an open ledger of any
+        link, because it may grow.
         """
         begin, stop = ChainPosition.of_json(start), ChainPosition.of_json(end)
         stop = min(stop, ChainPosition(begin.link + LINKS_PER_BATCH_MAX))
         if stop <= begin:
             return begin.as_json()
         links = self._read(self._not_trimmed(begin).link, stop)
-        self._forget_below(begin.link)
+        self._drop_below(begin.link)
         stop = max(begin, min(stop, end_of_chain(links, stop.link, begin)))
         return advance_chain(links, begin, stop, allowance).as_json()
 
@@ -222,7 +227,7 @@ class FollowedLinks:
         begin, stop = ChainPosition.of_json(start), ChainPosition.of_json(end)
         begin = self._not_trimmed(begin)
         ranges = chain_ranges(self._read(begin.link, stop), begin, stop)
-        self._forget_below(begin.link)
+        self._drop_below(begin.link)
         return ranges
 
     def _not_trimmed(self, begin: ChainPosition) -> ChainPosition:
@@ -231,8 +236,8 @@ class FollowedLinks:
             return begin
         if self._options.fail_on_data_loss:
             text = (
-                f"chain {self._name!r} begins at link {first} now, and the query stood at link "
-                f"{begin.link}: what lay between was trimmed or replaced"
+                f"chain {self._name!r} begins at link {first} now, but the query was at link "
+                f"{begin.link}: the links between were trimmed or replaced"
             )
             raise ChainTrimmedError(text)
         _log.warning(
@@ -244,13 +249,13 @@ class FollowedLinks:
         return ChainPosition(first)
 
     def _last_links(self, info: ChainInfo) -> list[LinkedLedgers]:
-        """Return the last link alone."""
+        """Return only the last link."""
         if info.next_index == info.first_index:
             return []
         return self._read(info.next_index - 1, ChainPosition(info.next_index))
 
     def _read(self, first: int, end: ChainPosition) -> list[LinkedLedgers]:
-        """Return the links from `first` to the one that `end` stands in, read once if closed."""
+        """Return the links from `first` to that of `end`; a closed link is read only once."""
         wanted = range(first, end.link + (1 if end > ChainPosition(end.link) else 0))
         missing = [index for index in wanted if index not in self._links]
         if missing:
@@ -271,13 +276,13 @@ class FollowedLinks:
         self._links[index] = LinkedLedgers(index, ledgers)
         return self._links[index]
 
-    def _forget_below(self, index: int) -> None:
+    def _drop_below(self, index: int) -> None:
         for old in [each for each in self._links if each < index]:
             del self._links[old]
 
 
 def starting_offset(source: FollowedSource, text: str) -> Offset:
-    """Return where a new query begins: `earliest`, `latest` or a position. Raises OptionError."""
+    """Return the start of a new query: `earliest`, `latest` or a position. Raises OptionError."""
     if text.lower() == EARLIEST:
         return source.earliest()
     if text.lower() == LATEST:
@@ -285,7 +290,7 @@ def starting_offset(source: FollowedSource, text: str) -> Offset:
     try:
         stored = json.loads(text)
         if not isinstance(stored, dict):
-            raise OffsetError(f"{text!r} is no JSON object")
+            raise OffsetError(f"{text!r} is not a JSON object")
         return source.checked(stored)
     except ValueError as error:
         why = f"{text!r} is neither earliest nor latest nor an offset ({error})"

@@ -1,13 +1,13 @@
-"""Writes a DataFrame's rows into ledgers, and publishes them in a chain exactly once.
+"""Writes of a DataFrame's rows into ledgers, published in a chain exactly once.
 
 Leaves replication to the ledger client, and the publication itself to `ledger_client.chains`.
 
-Each attempt of each task writes ledgers of its own and closes them. The driver publishes those of
-the attempts that Spark chose, all in one step together with (application, batch); what was never
-published is collected after a grace period (`quire chain collect`).
+Each attempt of each task writes separate ledgers and closes them. The driver publishes the ledgers
+of the attempts that Spark chose, all in one step together with (application, batch). Ledgers that
+were never published are collected after a grace period (`quire chain collect`).
 
-Invariants: a batch is published at most once, however often it is run; nothing that may have been
-published is deleted.
+Invariants: a batch is published at most once, however often it is run; a ledger that may have been
+published is never deleted.
 
 Source: Spark design, "Writing: exactly once"; issue 6, point 2.
 """
@@ -34,24 +34,24 @@ from spark_io.ledgers.options import WriteOptions
 from spark_io.worker_client import client_of
 
 QUERY_ID: Final = "sql.streaming.queryId"
-"""The local property with a streaming query's id: the same after each restart."""
+"""Local property with a streaming query's id, which is the same after each restart."""
 PUBLISH_TIMEOUT_S: Final = 120.0
 
 
 @dataclass
 class WrittenLedgers(WriterCommitMessage):
-    """What one task wrote."""
+    """Ledgers that one task wrote."""
 
     ledgers: tuple[LinkedLedger, ...]
     since_index: int
-    """The chain's next link before the task wrote."""
+    """Number of the chain's next link before the task wrote."""
     query_id: str = ""
 
 
 def write_rows(batches: Iterable[pa.RecordBatch], options: WriteOptions) -> WrittenLedgers:
     """Append the rows of one task to ledgers, in order, and close them.
 
-    On return every row is on its ack quorum. A task without rows makes no ledger.
+    On return every row is on its ack quorum. A task without rows creates no ledger.
     """
     client = client_of(options.client)
     chain = client.chain(options.chain)
@@ -81,7 +81,7 @@ def publish(
     batch: int | None,
     replaces: bool,
 ) -> None:
-    """Publish what the tasks wrote; nothing if this batch was published before."""
+    """Publish the ledgers of the tasks; do nothing if this batch was published before."""
     written = _written(messages)
     chain = client_of(options.client).chain(options.chain)
     ledgers = [ledger for each in written for ledger in each.ledgers]
@@ -99,7 +99,7 @@ def publish(
 
 
 def withdraw(messages: Sequence[WriterCommitMessage | None], options: WriteOptions) -> None:
-    """Delete what the tasks wrote, unless it was published all the same."""
+    """Delete the ledgers of the tasks unless they were published."""
     try:
         _withdraw(_written(messages), options)
     except LedgerError:
@@ -107,16 +107,18 @@ def withdraw(messages: Sequence[WriterCommitMessage | None], options: WriteOptio
 
 
 def make_chain(options: WriteOptions) -> None:
-    """See to it that the chain exists: here it shows if the cluster cannot be reached."""
+    """Create the chain if it is missing; this fails early if the cluster cannot be reached."""
     client_of(options.client).chain(options.chain).create(exist_ok=True)
 
 
 class LedgerBatchWriter(DataSourceArrowWriter):
-    """One batch job: written by tasks, published by the driver."""
+    """Writer of one batch job: tasks write, the driver publishes."""
 
     def __init__(self, options: WriteOptions, *, overwrite: bool) -> None:
         if options.application and options.batch is None:
-            raise OptionError("txnVersion", "missing: a batch job with txnAppId counts its runs")
+            raise OptionError(
+                "txnVersion", "missing: a batch job with txnAppId must number its runs"
+            )
         self._options = options
         self._overwrite = overwrite
 
@@ -136,12 +138,12 @@ class LedgerBatchWriter(DataSourceArrowWriter):
         )
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Delete the job's ledgers, unless they were published all the same."""
+        """Delete the job's ledgers unless they were published."""
         withdraw(messages, self._options)
 
 
 class LedgerStreamWriter(DataSourceStreamArrowWriter):
-    """One streaming query: each micro-batch is one link."""
+    """Writer of one streaming query: each micro-batch is one link."""
 
     def __init__(self, options: WriteOptions, *, overwrite: bool) -> None:
         self._options = options
@@ -152,7 +154,7 @@ class LedgerStreamWriter(DataSourceStreamArrowWriter):
         return write_rows(iterator, self._options)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Publish the micro-batch, if no earlier attempt did."""
+        """Publish the micro-batch unless an earlier attempt did."""
         written = _written(messages)
         application = self._options.application or next((each.query_id for each in written), "")
         publish(
@@ -164,20 +166,20 @@ class LedgerStreamWriter(DataSourceStreamArrowWriter):
         )
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Delete the micro-batch's ledgers, unless they were published all the same."""
+        """Delete the micro-batch's ledgers unless they were published."""
         withdraw(messages, self._options)
 
 
 @dataclass
 class _Rows:
-    """The rows of a task, dealt out to one ledger after the other."""
+    """Rows of a task, divided into one ledger after the other."""
 
     batches: Iterator[list[bytes]]
     ledger_bytes_max: int
     _next: list[bytes] = field(default_factory=list)
 
     def has_more(self) -> bool:
-        """Tell whether another ledger is needed."""
+        """Return whether another ledger is needed."""
         while not self._next:
             batch = next(self.batches, None)
             if batch is None:
@@ -186,7 +188,7 @@ class _Rows:
         return True
 
     def __iter__(self) -> Iterator[bytes]:
-        """Yield rows until the ledger has `ledger_bytes_max` bytes, or one row more than that."""
+        """Yield rows of at most `ledger_bytes_max` bytes together, or one larger row."""
         return joined.from_iterable(self._of_one_ledger())
 
     def _of_one_ledger(self) -> Iterator[list[bytes]]:
@@ -197,7 +199,7 @@ class _Rows:
             if size > room:
                 fitting = bisect_right(list(accumulate(map(len, batch))), room)
                 if fitting == 0 and room == self.ledger_bytes_max:
-                    fitting = 1  # a row that is larger than a ledger is to be
+                    fitting = 1  # a row larger than the limit of a ledger
                 batch, self._next = batch[:fitting], batch[fitting:]
                 yield batch
                 return
@@ -206,7 +208,7 @@ class _Rows:
 
 
 def _payloads(batch: pa.RecordBatch) -> list[bytes]:
-    """Copy the rows' payloads out of what Spark sent."""
+    """Copy the rows' payloads out of Spark's batch."""
     column = batch.column(0)
     if column.null_count:
         raise SchemaError("a row has no data: an entry may be empty, but not null")

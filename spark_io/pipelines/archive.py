@@ -1,4 +1,4 @@
-"""Copies closed ledgers into Parquet files.
+"""Archive: copies of closed ledgers in Parquet files.
 
 Leaves reading ledgers to the `ledger` source, files to Spark, and the way back to `restore`.
 
@@ -8,9 +8,9 @@ Format below `path`:
     ledgers/*.parquet                one row for each archived ledger: its entries and bytes, and
                                      what it was created with
 
-Invariants: a ledger has a row in `ledgers` only after its files were read back and found whole, so
-an archive that was cut off goes on with the ledgers that have none; `crc32c` is of the payload as
-it was read from a bookie, whose digest had been checked; nothing is deleted.
+Invariants: a ledger has a row in `ledgers` only after its files were read back and found complete,
+so an interrupted archive continues with the ledgers without a row; `crc32c` is of the payload as
+read from a bookie, after its digest was checked; nothing is deleted.
 
 Source: Spark design, "Pipelines".
 """
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 ENTRIES: Final = "entries"
 LEDGERS: Final = "ledgers"
 LEDGERS_PER_STEP: Final = 64
-"""Ledgers that are archived, read back and noted together."""
+"""Number of ledgers that are archived, read back and recorded together."""
 ARCHIVED_DDL: Final = (
     "ledger_id bigint, entry_count bigint, length bigint, ensemble int, write_quorum int, "
     "ack_quorum int, digest string, created_ms bigint, metadata string"
@@ -44,18 +44,18 @@ ARCHIVED_DDL: Final = (
 
 
 class ArchiveDamagedError(SparkIoError):
-    """Files of an archive are not what was written."""
+    """Files of an archive differ from what was written."""
 
 
 @dataclass(frozen=True, slots=True)
 class Archived:
-    """What one run did."""
+    """Result of one run."""
 
     ledger_count: int
     entry_count: int
     payload_bytes: int
     skipped_count: int
-    """Ledgers that the archive had already."""
+    """Number of ledgers that were in the archive already."""
 
 
 def archive(
@@ -67,11 +67,11 @@ def archive(
     options: Mapping[str, str] | None = None,
     on_step: Callable[[int, int], None] | None = None,
 ) -> Archived:
-    """Copy closed ledgers into files below `path`, which may be of any file system that Spark
-    knows; those that are there already are left alone. `on_step` is told (done, all).
+    """Copy closed ledgers into files below `path`, on any file system that Spark supports. Skip
+    ledgers that are archived already. Call `on_step` with (number done, number of all).
 
-    Raises SparkIoError for a ledger that is open, ArchiveDamagedError if what was written does not
-    read back the same; what came before stays archived.
+    Raises SparkIoError for an open ledger, ArchiveDamagedError if the written files do not read
+    back the same; ledgers archived before stay archived.
     """
     given = {"metadata": metadata, **(options or {})}
     client = client_of(ReadOptions.of({**given, "ledger": "0"}).client)
@@ -110,7 +110,7 @@ def rows_of(batch: pa.RecordBatch) -> Iterator[tuple[int, int, bytes, int]]:
 
 
 def archived_rows(spark: "SparkSession", path: str) -> dict[int, "Row"]:
-    """Return what an archive notes of each ledger; nothing where there is no archive yet."""
+    """Return the row of each archived ledger; empty if there is no archive yet."""
     from pyspark.errors import AnalysisException  # noqa: PLC0415
 
     try:
@@ -123,18 +123,18 @@ def archived_rows(spark: "SparkSession", path: str) -> dict[int, "Row"]:
 
 
 def _check_same(path: str, ledger_id: int, noted: "Row", info: LedgerInfo | None) -> None:
-    """Refuse to take a ledger of another cluster for the one that was archived under its id."""
+    """Check that a ledger is the one that was archived under its id, not one of another cluster."""
     if info is None:
-        return  # it was deleted since, and the archive keeps it
+        return  # it was deleted later; the archive keeps it
     if (noted.created_ms, noted.length) != (info.created_ms, info.length or 0):
         raise ArchiveDamagedError(
-            f"{path} holds another ledger {ledger_id}, created at {noted.created_ms} and not at "
-            f"{info.created_ms}: archive each cluster under a path of its own"
+            f"{path} holds another ledger {ledger_id}, created at {noted.created_ms}, not at "
+            f"{info.created_ms}: archive each cluster under a separate path"
         )
 
 
 def _check(spark: "SparkSession", path: str, infos: Sequence[LedgerInfo]) -> None:
-    """Read back what was written of some ledgers. Raises ArchiveDamagedError."""
+    """Read back the written files of some ledgers. Raises ArchiveDamagedError."""
     from pyspark.sql import functions as F  # noqa: N812, PLC0415
 
     ids = [int(info.id) for info in infos if _entry_count(info)]
@@ -163,15 +163,16 @@ def _check(spark: "SparkSession", path: str, infos: Sequence[LedgerInfo]) -> Non
         )
         if count and not whole:
             raise ArchiveDamagedError(
-                f"ledger {info.id} has {count} entries of {info.length} bytes, and the files in "
+                f"ledger {info.id} has {count} entries of {info.length} bytes, but the files in "
                 f"{path} hold {row}: run it again"
             )
 
 
 def stored_entries(spark: "SparkSession", path: str, ledger_ids: Sequence[int]) -> "DataFrame":
-    """Return the archived entries of some ledgers. Spark guesses the type of a directory's name."""
+    """Return the archived entries of some ledgers."""
     from pyspark.sql import functions as F  # noqa: N812, PLC0415
 
+    # Spark guesses the type of a column that it reads from directory names.
     ledger_id = F.col("ledger_id").cast("bigint")
     entries = spark.read.parquet(f"{path}/{ENTRIES}").where(ledger_id.isin(list(ledger_ids)))
     return entries.select(ledger_id.alias("ledger_id"), "entry_id", "data", "crc32c")
@@ -199,7 +200,7 @@ def _check_digests(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch
 
 def _closed(info: LedgerInfo | None, ledger_id: int) -> LedgerInfo:
     if info is None:
-        text = "there is no such ledger to archive"
+        text = "the ledger to archive does not exist"
         raise LedgerNotFoundError(text, ledger_id=LedgerId(ledger_id))
     if not info.is_closed:
         raise SparkIoError(f"ledger {ledger_id} is {info.state}: only closed ledgers are archived")

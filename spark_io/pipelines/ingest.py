@@ -1,9 +1,9 @@
-"""Writes lines of files, or any DataFrame, into ledgers of a chain.
+"""Ingest of lines of files, or of any DataFrame, into ledgers of a chain.
 
 Leaves the writing to the `ledger` data source.
 
-Invariants: all of it is published in one step, or nothing; a run that is repeated under the same
-name and number publishes nothing twice.
+Invariants: all rows are published in one step, or none; a run that is repeated with the same name
+and number publishes nothing twice.
 
 Source: Spark design, "Pipelines".
 """
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Ingested:
-    """What a chain gained."""
+    """Additions to a chain."""
 
     chain: str
     ledger_count: int
@@ -32,7 +32,7 @@ class Ingested:
 def lines_of(spark: "SparkSession", paths: Sequence[str]) -> "DataFrame":
     """Return the lines of text files as a column `data`, file after file.
 
-    Spark cuts a large file into parts, and may take a small last part first; within a part lines
+    Spark splits a large file into parts and may read a small last part first. Lines within a part
     keep their order.
     """
     frames = [spark.read.text(path).withColumnRenamed("value", "data") for path in paths]
@@ -41,7 +41,7 @@ def lines_of(spark: "SparkSession", paths: Sequence[str]) -> "DataFrame":
 
 def rows_as_json(frame: "DataFrame") -> "DataFrame":
     """Return a DataFrame of any columns as one column `data`: each row as a JSON object."""
-    from pyspark.sql import functions as F  # noqa: N812, PLC0415 - as everybody calls it
+    from pyspark.sql import functions as F  # noqa: N812, PLC0415 - the usual name
 
     return frame.select(F.to_json(F.struct("*")).alias("data"))
 
@@ -54,8 +54,8 @@ def ingest(
     options: Mapping[str, str] | None = None,
     replaces: bool = False,
 ) -> Ingested:
-    """Append the column `data` (binary or string) of a DataFrame to a chain; return what that
-    added. `options` are those of the `ledger` sink.
+    """Append the column `data` (binary or string) of a DataFrame to a chain; return the additions.
+    `options` are those of the `ledger` sink.
     """
     from spark_io.ledgers.options import WriteOptions  # noqa: PLC0415
     from spark_io.ledgers.selecting import read_links  # noqa: PLC0415
@@ -63,7 +63,7 @@ def ingest(
 
     if frame.columns != ["data"]:
         raise SchemaError(
-            f"one column `data` is taken, and there are {frame.columns}: rename it, or use "
+            f"the only column must be `data`, but there are {frame.columns}: rename it, or use "
             "rows_as_json()"
         )
     given = {"metadata": metadata, "chain": chain, **(options or {})}

@@ -1,9 +1,9 @@
-"""Writes archived ledgers into new ones, and publishes them in a chain.
+"""Restore of archived ledgers into new ones, published in a chain.
 
 Leaves the files to `spark_io.pipelines.archive`.
 
-Invariants: nothing is published that is not whole; a ledger that the chain holds already is left
-alone, and of two restores that run into one chain one fails.
+Invariants: only complete ledgers are published; a ledger that is in the chain already is skipped;
+of two concurrent restores into one chain one fails.
 
 Source: Spark design, "Pipelines".
 """
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession
 
 RESTORED_FROM: Final = "quire.restored_from"
-"""Custom metadata of a restored ledger: the id that it had."""
+"""Name in the custom metadata of a restored ledger, for its old id."""
 RESTORED_DDL: Final = (
     "archived_id bigint, ledger_id bigint, created_ms bigint, last_entry_id bigint, length bigint"
 )
@@ -53,11 +53,11 @@ def restore(
     """Write archived ledgers, by default all, into new ledgers, and publish them in a chain in the
     order of their old ids; return old id -> new id.
 
-    A ledger keeps its entries with their ids, its custom metadata, and, where the options say
-    nothing else, its quorum and digest (in-sync mode becomes a quorum of all; a keyed ledger needs
-    its password among the options). The old id is `quire.restored_from`. Those that the chain holds
-    already are left alone, so a run that was cut off can be repeated. Raises ArchiveDamagedError,
-    SparkIoError when two restores run into one chain.
+    A ledger keeps its entries with their ids, its custom metadata, and, unless the options differ,
+    its quorum and digest (in-sync mode becomes a quorum of all; a keyed ledger needs its password
+    in the options). The old id is `quire.restored_from`. Ledgers that are in the chain already are
+    skipped, so an interrupted run can be repeated. Raises ArchiveDamagedError, SparkIoError if two
+    restores run into one chain.
     """
     given = options or {}
     checked = WriteOptions.of({"metadata": metadata, "chain": chain, **given})
@@ -81,7 +81,7 @@ def restore(
         if not published.is_new:
             handle.withdraw([each.ledger_id for each in linked], since_index=0)
             raise SparkIoError(
-                f"another restore into chain {chain!r} runs, or ran meanwhile: run this again"
+                f"another restore into chain {chain!r} runs at the same time: run this again"
             )
         done |= {each: linked[number].ledger_id for number, each in enumerate(step)}
     return {each: done[each] for each in ids}
@@ -89,7 +89,7 @@ def restore(
 
 @dataclass(frozen=True, slots=True)
 class _HowToWrite:
-    """How restored ledgers are written: as the options say, else as they were."""
+    """Properties of restored ledgers: those of the options, or else the old ones."""
 
     options: WriteOptions
     given: set[str]
@@ -101,13 +101,13 @@ class _HowToWrite:
         return Quorum(noted.ensemble, noted.write_quorum, noted.ack_quorum)
 
     def digest_of(self, noted: "NotedLedger") -> str:
-        """Return the digest of a restored ledger; a keyed one needs its password again."""
+        """Return the digest of a restored ledger; a keyed ledger needs its password again."""
         return self.options.digest if "digest" in self.given else noted.digest
 
 
 @dataclass(frozen=True, slots=True)
 class NotedLedger:
-    """What an archive notes of a ledger, as tasks are given it."""
+    """Archived facts about a ledger, as passed to tasks."""
 
     ensemble: int
     write_quorum: int
@@ -117,14 +117,14 @@ class NotedLedger:
 
     @classmethod
     def of(cls, row: "Row") -> "NotedLedger":
-        """Return what a task needs of a row."""
+        """Return the facts that a task needs from a row."""
         return cls(row.ensemble, row.write_quorum, row.ack_quorum, row.digest, row.metadata)
 
 
 def _write_back(
     spark: "SparkSession", path: str, how: _HowToWrite, noted: Mapping[int, "Row"]
 ) -> list[LinkedLedger]:
-    """Write some archived ledgers into new ones; return these, in the order given."""
+    """Write some archived ledgers into new ones; return the new ones in the given order."""
     full = {each: row for each, row in noted.items() if row.entry_count}
     told = {each: NotedLedger.of(row) for each, row in full.items()}
     written: dict[int, LinkedLedger] = {}
@@ -145,14 +145,14 @@ def _write_back(
         last = written[each].last_entry_id if each in written else -1
         if last is None or last + 1 != row.entry_count:
             raise ArchiveDamagedError(
-                f"ledger {each} had {row.entry_count} entries when it was archived, and {path} "
+                f"ledger {each} had {row.entry_count} entries when it was archived, but {path} "
                 f"holds {-1 if last is None else last + 1}: it was not published"
             )
     return [written[each] for each in noted]
 
 
 def _restored_ids(options: ClientOptions, chain: str) -> dict[int, int]:
-    """Return what a chain holds of restored ledgers: old id -> new id."""
+    """Return the restored ledgers of a chain: old id -> new id."""
     client = client_of(options)
     handle = client.chain(chain)
     info = handle.info()
@@ -196,7 +196,7 @@ def _write_ledger(
 
 
 def _custom_of(stored: str) -> dict[str, str | bytes]:
-    """Read custom metadata back: a text, or an object that holds bytes in Base64."""
+    """Parse custom metadata: each value is a text, or an object with bytes in Base64."""
     return {
         name: value if isinstance(value, str) else base64.b64decode(value["base64"])
         for name, value in json.loads(stored).items()
@@ -204,7 +204,7 @@ def _custom_of(stored: str) -> dict[str, str | bytes]:
 
 
 class _Ledgers:
-    """Sorted rows of several ledgers, dealt out ledger by ledger, each entry checked."""
+    """Sorted rows of several ledgers, ledger by ledger, with each entry checked."""
 
     def __init__(self, batches: Iterable[pa.RecordBatch]) -> None:
         self._rows = (row for batch in batches for row in rows_of(batch))
@@ -215,7 +215,9 @@ class _Ledgers:
             yield self._next[0]
 
     def payloads(self, ledger_id: int) -> Iterator[bytes]:
-        """Yield the payloads of one ledger. Raises ArchiveDamagedError for a gap or a bad one."""
+        """Yield the payloads of one ledger. Raises ArchiveDamagedError for a gap or a damaged
+        entry.
+        """
         expected = 0
         while self._next is not None and self._next[0] == ledger_id:
             _, entry_id, data, digest = self._next

@@ -1,9 +1,9 @@
-"""Reads every replica of every entry of closed ledgers, and finds what is missing or bad.
+"""Scrub: reads every replica of every entry of closed ledgers, and finds missing and bad copies.
 
-Leaves reading one ledger's replicas to `ledger_client.reading.verification`, and repair to others.
+Leaves reading one ledger's replicas to `ledger_client.reading.verification`. Repairs nothing.
 
-Invariants: nothing is written; a bookie that cannot be asked is a finding of its own, and what it
-holds is never called missing; a ledger that is open is left out, and told.
+Invariants: nothing is written; an unreachable bookie is a separate finding, and its entries are
+never called missing; an open ledger is left out, or refused if it was named.
 
 Source: Spark design, "Pipelines"; protocol rules 3.2 and 9.4.
 """
@@ -57,13 +57,13 @@ _SCHEMA = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One range of entries of which one replica is not as it should be."""
+    """One range of entries with a bad or missing replica."""
 
     ledger_id: int
     first_entry_id: int
     last_entry_id: int
     bookie: str
-    """Empty where no one bookie is concerned: the range has too few members."""
+    """Empty if the range has too few members, which concerns no single bookie."""
     finding: str
     """`missing`, `corrupt`, `differing`, `unreachable` or `under_replicated`."""
     detail: str = ""
@@ -76,11 +76,12 @@ def scrub(
     *,
     password: bytes = b"",
 ) -> "DataFrame":
-    """Return the findings in closed ledgers as a DataFrame; by default in all that there are.
+    """Return the findings in closed ledgers, by default in all of them, as a DataFrame.
 
     Columns: ledger_id, first_entry_id, last_entry_id, bookie, finding, detail. Each action on it
-    reads the replicas again: cache it. Raises LedgerNotFoundError, or SparkIoError for an open one,
-    if it was named. A ledger under another password is reported as corrupt.
+    reads the replicas again: cache it. Raises LedgerNotFoundError for a named ledger that does not
+    exist, SparkIoError for a named ledger that is open. A ledger with a different password is
+    reported as corrupt.
     """
     ids = closed_ledger_ids(metadata) if ledger_ids is None else _checked_ids(metadata, ledger_ids)
     cores = spark.sparkContext.defaultParallelism
@@ -107,7 +108,7 @@ def _checked_ids(metadata: str, ledger_ids: Sequence[int]) -> list[int]:
     ids = list(dict.fromkeys(ledger_ids))
     for ledger_id, info in zip(ids, client.ledger_infos(ids), strict=True):
         if info is None:
-            text = "there is no such ledger to scrub"
+            text = "the ledger to scrub does not exist"
             raise LedgerNotFoundError(text, ledger_id=LedgerId(ledger_id))
         if not info.is_closed:
             raise SparkIoError(f"ledger {ledger_id} is {info.state}: only closed ones are scrubbed")
@@ -117,7 +118,7 @@ def _checked_ids(metadata: str, ledger_ids: Sequence[int]) -> list[int]:
 def _scrub_task(
     metadata: str, password: bytes, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Scrub the ledgers of one task, in one loop of its own."""
+    """Scrub the ledgers of one task, in a separate event loop."""
     ids = [each for batch in batches for each in batch.column(0).to_pylist()]
     findings = asyncio.run(_scrub(metadata, password, ids))
     columns = [list(column) for column in zip(*map(_as_row, findings), strict=True)]
@@ -178,7 +179,7 @@ def _of_report(ledger_id: int, report: ReplicaReport) -> Iterator[Finding]:
 
 
 def _short_fragments(ledger: LedgerMetadata, last_entry_id: int) -> Iterator[Finding]:
-    """Yield the fragments of an in-sync ledger that have fewer members than it is to have."""
+    """Yield the fragments of an in-sync ledger that have too few members."""
     wanted = ledger.quorum.ensemble_size
     ends = [fragment.first_entry_id - 1 for fragment in ledger.fragments[1:]] + [last_entry_id]
     for fragment, end in zip(ledger.fragments, ends, strict=True):
@@ -201,4 +202,4 @@ def _as_row(finding: Finding) -> tuple[int, int, int, str, str, str]:
 
 
 def _ignore(_count: int) -> None:
-    """Take no note of progress: a task's is Spark's to show."""
+    """Ignore progress: Spark shows the progress of tasks."""

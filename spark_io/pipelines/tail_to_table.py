@@ -1,9 +1,9 @@
-"""Keeps a table up to date with a chain, by a streaming query that loses and repeats nothing.
+"""Table that follows a chain: a streaming query that loses and repeats no entry.
 
 Leaves following the chain to the `ledger` source, and the table to Spark's own sink.
 
-Invariants: what of the chain is in the table is in the checkpoint and in the table's own log: a
-query that is killed at any moment goes on from there.
+Invariants: the checkpoint and the table's own log record which part of the chain is in the table,
+so a query that is killed at any moment continues from there.
 
 Source: Spark design, "Pipelines".
 """
@@ -27,8 +27,8 @@ def tail_to_table(
     options: Mapping[str, str] | None = None,
     interval: str | None = None,
 ) -> "StreamingQuery":
-    """Start a query that appends a chain's entries to a table; with `interval` (such as "10
-    seconds") it goes on, without it ends once it has all that there is now.
+    """Start a query that appends a chain's entries to a table. With `interval` (such as "10
+    seconds") it runs for ever; without, it ends once it has all present entries.
 
     `options` are those of the `ledger` source. The table has the source's columns. A checkpoint
     belongs to one table and one chain.

@@ -1,14 +1,13 @@
-"""Takes the records out of batches, column by column.
+"""Columns of the records of batches.
 
-Leaves batches that are not laid out as producers write them to `record_batch.parse_records`, and
-Arrow to `topic_rows`.
+Leaves batches with an unusual layout to `record_batch.parse_records`, and Arrow to `topic_rows`.
 
-A record is a chain of numbers of variable length, so it takes Python a walk from field to field;
-the walk here is one loop without calls, about 1 µs for a record. What it finds odd it does not
-judge: the slow parser does.
+A record is a sequence of numbers of variable length, so Python must step from field to field. Here
+this is one loop without calls, about 1 µs per record. Batches that it cannot read go to the slow
+parser, which decides whether they are damaged.
 
-Invariants: the columns are of equal length, also after an error; what is taken is what
-`parse_records` gives.
+Invariants: the columns have equal length, also after an error; the records are those that
+`parse_records` returns.
 
 Source: Kafka's protocol guide, "Record".
 """
@@ -25,20 +24,20 @@ from broker_layer.kafka.record_batch import (
 from broker_layer.kafka.record_batch.compression import decompress
 
 RECORDS_BYTES_MAX: Final = 256 * 1024 * 1024
-"""Bytes of one batch's records after decompression."""
+"""Maximum size of one batch's records after decompression, in bytes."""
 
 _CONTINUED: Final = 0x80
 _LONG: Final = _CONTINUED * _CONTINUED
-"""What the first two bytes of a number add up to at least if more of them follow."""
+"""Minimum sum of a number's first two bytes if more bytes follow."""
 _BITS_MAX: Final = 64
 _ABSENT: Final = 1
-"""The encoded length, -1, of a key or value that is not there."""
+"""Encoded length, -1, of a missing key or value."""
 
 Header = tuple[str, bytes | None]
 
 
 class RecordColumns:
-    """The records of some batches, in order."""
+    """Records of some batches, in order."""
 
     def __init__(self) -> None:
         self.keys: list[bytes | None] = []
@@ -46,14 +45,13 @@ class RecordColumns:
         self.offsets = array("q")
         self.timestamps_ms = array("q")
         self.headers: dict[int, tuple[Header, ...]] = {}
-        """By row, of the records that have any."""
+        """Headers by row, of records that have any."""
 
     def __len__(self) -> int:
         return len(self.offsets)
 
     def add(self, header: BatchHeader, data: bytes, first_offset: int, end_offset: int) -> None:
-        """Take in the records of one whole batch, those with offsets first_offset..end_offset-1.
-
+        """Add the records with offsets `first_offset` to `end_offset` - 1 of one complete batch.
         Raises BatchError if they are damaged.
         """
         start = len(self)
@@ -75,8 +73,8 @@ class RecordColumns:
         self.headers = {row: found for row, found in self.headers.items() if row < count}
 
     def _take_quickly(self, header: BatchHeader, data: bytes, start: int) -> bool:
-        """Take in all records of a batch; False when something is out of the ordinary: then the
-        columns are to be cut back.
+        """Add all records of a batch; return False if its layout is unusual: then the caller must
+        truncate the columns.
         """
         records, position = data, HEADER_BYTES
         if header.compression is not Compression.NONE:
@@ -96,16 +94,18 @@ class RecordColumns:
         return max(self.offsets[start:], default=header.last_offset) <= header.last_offset
 
     def _walk(self, header: BatchHeader, data: bytes, position: int) -> bool:
-        """Take in the records that lie from `position` to the end; False if they do not."""
+        """Add the records from `position` to the end; return False if the bytes are not such
+        records.
+        """
         times: list[int] = []
         offsets: list[int] = []
         add_key, add_value = self.keys.append, self.values.append
         add_time, add_offset = times.append, offsets.append
-        number = signs = 0  # signs: the lowest bits of what must not be negative
+        number = signs = 0  # signs: the lowest bits of numbers that must not be negative
         for _ in range(header.record_count):
             size, position = _number(data, position)
             end = position + (size >> 1)
-            position += 1  # the attributes, which say nothing
+            position += 1  # the attributes, which are unused
             for add_number in (add_time, add_offset):
                 number = data[position]
                 position += 1
@@ -140,8 +140,8 @@ class RecordColumns:
         return position == len(data) and not signs & 1
 
     def _take_headers(self, data: bytes, position: int) -> int:
-        """Take in the headers of the record that was added last; return where they end, -1 if they
-        are damaged.
+        """Add the headers of the last record; return the position of their end, -1 if they are
+        damaged.
         """
         count, position = _number(data, position)
         found: list[Header] = []
@@ -164,7 +164,7 @@ class RecordColumns:
 
 
 def _number(data: bytes, position: int) -> tuple[int, int]:
-    """Return an encoded number, still in zigzag, and where it ends."""
+    """Return an encoded number, still in zigzag form, and the position of its end."""
     number = data[position]
     if number < _CONTINUED:
         return number, position + 1
@@ -174,8 +174,8 @@ def _number(data: bytes, position: int) -> tuple[int, int]:
 
 
 def _continued(data: bytes, number: int, position: int) -> tuple[int, int]:
-    """Return a number of which the first two bytes were read, the second one saying that more
-    follow, and where it ends.
+    """Return a number whose first two bytes were read and that has more bytes, and the position of
+    its end.
     """
     number -= _LONG
     for shift in range(14, _BITS_MAX, 7):

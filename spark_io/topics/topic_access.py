@@ -1,10 +1,11 @@
-"""Opens what planning needs of a cluster: its topics, their partitions, and their ledgers.
+"""Access to a cluster for planning: its topics, their partitions, and their ledgers.
 
-Leaves what is asked to `topic_view`. The driver plans on one background loop with one connection
-per cluster, made at its first use and never closed, as the clients of `worker_client`.
+Leaves the queries to `topic_view`. The driver plans on one background event loop with one
+connection per cluster. The connection is opened at its first use and never closed, as the clients
+of `worker_client`.
 
-Invariants: everything here is touched on its loop alone; failures of the metadata service leave
-`call` as the ledger client's errors.
+Invariants: everything here is used only on its event loop; `call` raises failures of the metadata
+service as the ledger client's errors.
 """
 
 import asyncio
@@ -31,7 +32,7 @@ ResultT = TypeVar("ResultT")
 
 @dataclass(frozen=True, slots=True)
 class TopicServices:
-    """One connection to a cluster, for coroutines on one loop."""
+    """One connection to a cluster, for coroutines on one event loop."""
 
     store: MetadataStore
     topics: TopicStore
@@ -41,7 +42,7 @@ class TopicServices:
 
     @classmethod
     def over(cls, store: MetadataStore, options: ClientOptions, rng: Random) -> "TopicServices":
-        """Return the services over a store, which they own from then on."""
+        """Return the services over a store; they close it at their end."""
         client = LedgerClient.from_parts(
             store, rng=rng, wall_clock_ms=wall_clock_ms, config=options.config
         )
@@ -51,7 +52,7 @@ class TopicServices:
 
 
 class TopicAccess:
-    """Runs coroutines over one cluster's topics, for callers that block."""
+    """Runs coroutines over one cluster's topics, for blocking callers."""
 
     def __init__(self, options: ClientOptions) -> None:
         self._options = options
@@ -65,8 +66,8 @@ class TopicAccess:
         work: Callable[[TopicServices], Coroutine[Any, Any, ResultT]],
         timeout_s: float,
     ) -> ResultT:
-        """Return what `work` comes to. Raises LedgerError; MetadataUnavailableError, which names
-        `what`, when the time is up.
+        """Return the result of `work`. Raises LedgerError; raises MetadataUnavailableError, which
+        names `what`, after `timeout_s`.
         """
         return self._background.run(self._called(what, work, timeout_s))
 
@@ -93,7 +94,7 @@ class TopicAccess:
             return self._services
 
     def close(self) -> None:
-        """End the connection."""
+        """Close the connection."""
         services, self._services = self._services, None
         if services is not None:
             self._background.run(services.client.aclose())
@@ -109,7 +110,7 @@ def access_of(options: ClientOptions) -> TopicAccess:
     access = _accesses.pop(key, None)
     if access is None:
         access = TopicAccess(options)
-    _accesses[key] = access  # the one used last stands last
+    _accesses[key] = access  # the most recently used is the last
     while len(_accesses) > ACCESSES_MAX:
         oldest = next(iter(_accesses))
         _accesses.pop(oldest).close()

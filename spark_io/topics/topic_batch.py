@@ -1,6 +1,6 @@
-"""Reads topics as a batch DataFrame.
+"""Batch reads of topics as a DataFrame.
 
-Leaves how far partitions reach to `topic_view`, finding entries to `topic_ranges`, cutting to
+Leaves the ends of partitions to `topic_view`, finding entries to `topic_ranges`, splitting to
 `topic_splits`, and reading to `topic_reading`.
 
 Invariants: a query sees each partition as it was when the query was planned.
@@ -29,7 +29,7 @@ PLANNING_TIMEOUT_S: Final = 600.0
 
 @dataclass
 class TopicRangePartition(InputPartition):
-    """What one task reads."""
+    """Input of one task."""
 
     ranges: tuple[TopicRange, ...]
 
@@ -37,8 +37,8 @@ class TopicRangePartition(InputPartition):
 def topic_partitions_of(
     ranges: Sequence[TopicRange], options: TopicReadOptions
 ) -> list[InputPartition]:
-    """Cut ranges into partitions as the options say; an empty one for nothing, as Spark would read
-    None else.
+    """Split ranges into partitions according to the options. Without ranges return one empty
+    partition, because Spark would otherwise read a partition None.
     """
     parts = plan_topic_splits(
         ranges, split_bytes=options.split_bytes, min_partitions=options.min_partitions
@@ -52,7 +52,7 @@ async def find_ranges(
     start: Mapping[TopicPartition, int],
     end: Mapping[TopicPartition, int],
 ) -> list[TopicRange]:
-    """Return what lies between offsets of some partitions, in their order."""
+    """Return the ranges between offsets of some partitions, in their order."""
     found = await asyncio.gather(
         *[
             finder.find(each, start[partition], end[partition])
@@ -70,7 +70,7 @@ class TopicBatchReader(DataSourceReader):
         self._options = options
 
     def partitions(self) -> list[InputPartition]:
-        """Cut what the query covers into parts of about `splitBytes`."""
+        """Split the query's records into parts of about `splitBytes`."""
         access = access_of(self._options.client)
         ranges = access.call("planning a query", self._plan, PLANNING_TIMEOUT_S)
         return topic_partitions_of(ranges, self._options)

@@ -1,12 +1,12 @@
-"""Computes with offsets of topics' partitions: where a query starts, where a micro-batch ends.
+"""Offsets of topics' partitions: the start of a query, the end of a micro-batch.
 
-Leaves finding out how far partitions reach to `topic_view`. Pure.
+Leaves the ends of partitions to `topic_view`. Pure.
 
 Format of an offset, a JSON object as Kafka's own connector writes it: {"orders": {"0": 5, "1": 0}},
-the offset of the next record of each partition. In options -2 stands for the earliest one that
-there is, -1 for the latest.
+the offset of the next record of each partition. In options -2 means the earliest offset, -1 the
+latest.
 
-Invariants: an end is exclusive; a position never goes back; what lies between two positions is
+Invariants: an end is exclusive; a position never goes back; every record between two positions is
 read exactly once.
 
 Source: Spark design, "Reading".
@@ -29,19 +29,19 @@ StoredOffset = dict[str, dict[str, int]]
 
 
 class TopicPartition(NamedTuple):
-    """Names one partition of a topic."""
+    """Name of one partition of a topic."""
 
     topic: str
     partition: int
 
 
 Offsets = dict[TopicPartition, int]
-"""The offset of the next record of each partition."""
+"""Offset of the next record of each partition."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What of a partition may be read: the offsets start..end-1."""
+    """Readable offsets of a partition: `start` to `end` - 1."""
 
     start: int
     end: int
@@ -56,16 +56,16 @@ def as_json(offsets: Mapping[TopicPartition, int]) -> StoredOffset:
 
 
 def offsets_of(stored: object, *, least: int = 0) -> Offsets:
-    """Read the stored form. Raises OffsetError."""
+    """Parse the stored form. Raises OffsetError."""
     found: Offsets = {}
     topics = stored.items() if isinstance(stored, Mapping) else ((None, None),)
     for topic, partitions in topics:
         if not isinstance(topic, str) or not isinstance(partitions, Mapping):
-            raise OffsetError(f"{json.dumps(stored)} is no offset of topics such as {EXAMPLE}")
+            raise OffsetError(f"{json.dumps(stored)} is not an offset of topics such as {EXAMPLE}")
         for name, offset in partitions.items():
             is_number = isinstance(offset, int) and not isinstance(offset, bool)
             if not str(name).isdecimal() or not is_number or offset < least:
-                text = f"{json.dumps(stored)} is no offset of topics such as {EXAMPLE}"
+                text = f"{json.dumps(stored)} is not an offset of topics such as {EXAMPLE}"
                 raise OffsetError(text)
             found[TopicPartition(topic, int(name))] = int(offset)
     return found
@@ -74,8 +74,8 @@ def offsets_of(stored: object, *, least: int = 0) -> Offsets:
 def chosen_offsets(
     option: str, text: str, bounds: Mapping[TopicPartition, Bounds], otherwise: str
 ) -> Offsets:
-    """Read an option: `earliest`, `latest`, or offsets by topic and partition, with `otherwise` for
-    those that are not named. Raises OptionError.
+    """Parse an option: `earliest`, `latest`, or offsets by topic and partition, with `otherwise`
+    for partitions that it does not name. Raises OptionError.
     """
     given: Offsets = {}
     if text.lower() in (EARLIEST, LATEST):
@@ -103,9 +103,9 @@ def advanced(
     bounds: Mapping[TopicPartition, Bounds],
     offsets_max: int | None,
 ) -> Offsets:
-    """Return where a micro-batch ends that covers at most `offsets_max` offsets: each partition
-    gets its share by backlog, and single ones that are left over go to the first ones. A partition
-    that is not in `start` is a new one, and begins at its first offset.
+    """Return the end of a micro-batch of at most `offsets_max` offsets. Each partition gets a share
+    in proportion to its backlog, and remaining single offsets go to the first partitions. A
+    partition that is not in `start` is new and begins at its first offset.
     """
     begin = {partition: start.get(partition, each.start) for partition, each in bounds.items()}
     left = {each: max(0, bounds[each].end - offset) for each, offset in begin.items()}

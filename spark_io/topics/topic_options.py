@@ -1,10 +1,10 @@
-"""Reads the options of the `topic` data source: what Spark passes as text becomes checked values.
+"""Options of the `topic` data source: Spark's texts as checked values.
 
-Leaves what all sources share to `given_options`, and their use to the readers and the writers;
+Leaves the options of all sources to `common_options`, and their use to the readers and the writers;
 docs/spark.md lists them with their defaults.
 
-Invariants: an option that is unknown, malformed or contradicts another is an OptionError that says
-what there is.
+Invariants: an option that is unknown, malformed or contradicts another is an OptionError that lists
+the valid ones.
 
 Source: Spark design, "Reading"; api, "Spark".
 """
@@ -23,7 +23,7 @@ TOPICS_MAX: Final = 1_000
 READ_COMMITTED: Final = "read_committed"
 READ_UNCOMMITTED: Final = "read_uncommitted"
 COMPRESSIONS: Final = ("none", "gzip")
-"""What the producer can do without further packages."""
+"""Compression types that the producer supports without further packages."""
 
 READING: Final = (
     "topic",
@@ -82,11 +82,11 @@ class TopicWriteOptions:
 
     client: ClientOptions
     topic: str
-    """Where rows go that name no topic; empty if each names its own."""
+    """Topic for rows that name no topic; empty if every row names its topic."""
     bootstrap_servers: tuple[str, ...]
-    """Brokers to begin with; those that are registered if there are none."""
+    """Brokers to connect to first; empty for the registered ones."""
     listener: str
-    """Which of a registered broker's listeners is used; empty for the first."""
+    """Listener of registered brokers to use; empty for the first."""
     compression: str
 
     @classmethod
@@ -111,10 +111,10 @@ class TopicWriteOptions:
 def _topics(given: GivenOptions) -> tuple[str, ...]:
     text = given.text("topic")
     if not text:
-        raise OptionError("topic", "missing: name a topic, or several with commas between")
+        raise OptionError("topic", "missing: name a topic, or several separated by commas")
     names = dict.fromkeys(_checked(each.strip()) for each in text.split(","))
     if len(names) > TOPICS_MAX:
-        raise OptionError("topic", f"{len(names)} topics: name {TOPICS_MAX} at most")
+        raise OptionError("topic", f"{len(names)} topics: name at most {TOPICS_MAX}")
     return tuple(names)
 
 

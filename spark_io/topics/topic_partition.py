@@ -1,12 +1,12 @@
-"""Shows how far one partition may be read: its ledgers, its log's start, and its end.
+"""Readable range of one partition: its ledgers, its log's start, and its end.
 
-Leaves what the newest entries say to `topic_tail`, and whole topics to `topic_view`.
+Leaves parsing the newest entries to `topic_tail`, and complete topics to `topic_view`.
 
-Of ledgers that have ended everything may be read, of the open one what its LAC covers. Whoever
-reads committed records alone ends at the first record of a transaction that is open.
+Closed ledgers may be read completely, the open one up to its LAC. A read of only committed records
+ends at the first record of an open transaction.
 
 Invariants: no ledger is ever fenced or recovered; the end never goes back, unless an unclean
-recovery gave records up.
+recovery lost records.
 
 Source: topics design, "The mapping" (high watermark, log start offset); Spark design, "Reading".
 """
@@ -34,39 +34,40 @@ if TYPE_CHECKING:
 
 NOTHING: Final = Bounds(0, 0)
 LOOKS_MAX: Final = 10
-"""Attempts to look at ledgers that retention takes away meanwhile."""
+"""Maximum number of attempts to read a list of ledgers while retention deletes some of them."""
 SETTLE_S: Final = 1.5
-"""A broker that has nothing to append tells bookies the LAC after one second."""
+"""Time to wait for the LAC of an acknowledged record, in seconds: a broker without appends sends it
+to bookies after one second."""
 NEWS_WAIT_S: Final = 2.0
 FOLLOW_PAUSE_S: Final = 0.02
-"""What is appended within this time is looked at together."""
+"""Appends within this time are read together, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionNow:
-    """How far a partition may be read at one moment, and what there is to know of that."""
+    """Readable range of a partition at one moment, and the facts that determine it."""
 
     bounds: Bounds = NOTHING
     segments: tuple[Segment, ...] = ()
-    """All ledgers that there are, oldest first; the end lies within them."""
+    """All ledgers, oldest first; the readable end is within them."""
     aborted: tuple[AbortedTransaction, ...] = ()
-    """Aborted transactions of the whole log, where they matter."""
+    """Aborted transactions of the complete log, if only committed records are read."""
     tail_ledger_id: LedgerId | None = None
-    """The ledger of the newest entry that was looked at."""
+    """Ledger of the newest entry that was read."""
     tail_entry_id: int = NO_ENTRY
     next_offset: int = 0
-    """The offset behind that entry."""
+    """Offset after that entry."""
     entry_bytes: float = 0.0
-    """Bytes of an entry of that ledger, about."""
+    """Approximate size of that ledger's entries, in bytes."""
 
     def end_of(self, segment: Segment) -> int:
-        """Return the offset behind what may be read of a segment."""
+        """Return the offset after the readable part of a segment."""
         end = self.bounds.end if segment.end_offset is None else segment.end_offset
         return max(segment.base_offset, min(end, self.bounds.end))
 
 
 class PartitionView:
-    """One partition, as of the last look at it."""
+    """One partition, as of its last refresh."""
 
     def __init__(
         self,
@@ -85,18 +86,18 @@ class PartitionView:
         self._segments: tuple[Segment, ...] = ()
         self._tail: LogTail | None = None
         self._readers: dict[LedgerId, LedgerReader] = {}
-        """Of the newest ledgers: those without entries, and one that has some."""
+        """Tails of the newest ledgers: those without entries, and one that has some."""
         self._news = asyncio.Event()
         self._cancel_watch: Cancel | None = None
 
     async def start(self) -> None:
-        """Look, and take note of changes of the list from then on. Raises as `refresh`."""
+        """Refresh, and watch the list for changes from then on. Raises as `refresh`."""
         path = partition_path(self._key)
         self._cancel_watch = self._services.store.watch_value(path, self._news.set)
         await self.refresh()
 
     async def refresh(self, *, relist: bool = True) -> None:
-        """Look how far the partition reaches now; with `relist`, also which ledgers it has.
+        """Update the partition's end; with `relist`, also its list of ledgers.
 
         Raises LedgerError, MetadataError, BatchError, StateEntryError.
         """
@@ -106,14 +107,14 @@ class PartitionView:
             try:
                 await self._look()
             except LedgerNotFoundError:
-                relist = True  # retention took it away just now
+                relist = True  # retention has just deleted it
                 continue
             return
         await self._look()
 
     async def settle(self) -> None:
-        """See to it that what was acknowledged a moment ago is seen: an idle leader tells bookies a
-        little later how far its ledger is confirmed. Raises as `refresh`.
+        """Wait until records acknowledged just before the call are visible: an idle leader sends
+        its ledger's LAC to bookies with a delay. Raises as `refresh`.
         """
         reader = self._newest
         if reader is None or reader.is_closed:
@@ -124,7 +125,7 @@ class PartitionView:
             await self.refresh(relist=reader.is_closed)
 
     async def follow(self) -> None:
-        """Wait until there may be something new, and look: to be called again and again."""
+        """Wait until there may be new records, and refresh; call this in a loop."""
         reader = self._newest
         if reader is None or reader.is_closed:
             with contextlib.suppress(TimeoutError):  # a watch may be lost with its session
@@ -136,7 +137,7 @@ class PartitionView:
         await self.refresh(relist=self._news.is_set() or reader.is_closed)
 
     async def aclose(self) -> None:
-        """Close what is open."""
+        """Close all readers and watches."""
         if self._cancel_watch is not None:
             self._cancel_watch()
         for ledger_id in list(self._readers):
@@ -144,7 +145,7 @@ class PartitionView:
 
     @property
     def _newest(self) -> LedgerReader | None:
-        """The reader of the newest ledger, if its end was not known to the list."""
+        """Reader of the newest ledger; None if the list has its end."""
         last = self._segments[-1] if self._segments else None
         return None if last is None else self._readers.get(last.ledger_id)
 
@@ -155,13 +156,13 @@ class PartitionView:
             try:
                 record, _ = await partitions.get(self._key)
             except NodeNotFoundError:
-                return  # nobody ever led it
+                return  # it never had a leader
             if record.token == self._record.token:
                 return
             try:
                 segments = await partitions.segments(self._key, record)
             except NodeNotFoundError:
-                continue  # a chunk of the list was dropped just now
+                continue  # a chunk of the list has just been dropped
             self._record, self._segments = record, segments
             return
 
@@ -197,7 +198,7 @@ class PartitionView:
         )
 
     async def _state_of(self, ledger_id: LedgerId) -> TailState | None:
-        """Return what the newest entries of a ledger say; None if none is confirmed yet."""
+        """Return the state from the newest entries of a ledger; None if none is confirmed yet."""
         reader = self._readers.get(ledger_id)
         if reader is None:
             services = self._services
@@ -213,7 +214,7 @@ class PartitionView:
 
 
 async def _has_entry(reader: LedgerReader, entry_id: int) -> bool:
-    """Tell whether there may be an entry beyond the LAC."""
+    """Return whether there may be an entry after the LAC."""
     try:
         async with aclosing(reader.read_unconfirmed(entry_id, entry_id)) as batches:
             async for _ in batches:
@@ -221,5 +222,5 @@ async def _has_entry(reader: LedgerReader, entry_id: int) -> bool:
     except EntryNotFoundError:
         return False
     except LedgerError:
-        return True  # whoever holds it did not answer
+        return True  # the bookies that may hold it did not respond
     return False

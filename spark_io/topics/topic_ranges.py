@@ -1,13 +1,14 @@
-"""Finds the entries that hold the offsets which a query covers.
+"""Search for the entries that hold a query's offsets.
 
-Leaves how far partitions reach to `topic_view`, and cutting ranges into parts to `topic_splits`.
+Leaves the ends of partitions to `topic_view`, and splitting ranges into parts to `topic_splits`.
 
-A ledger that is read whole needs no search. Within one, entries are looked at by interpolation and
-by halves in turn, until few are left: it costs less to read these than to look further.
+A ledger that is read completely needs no search. Within a ledger, the search alternates between
+interpolation and bisection, until few entries are left: reading these costs less than a further
+search.
 
-Invariants: every record of the offsets that are covered lies in the entries that are returned; what
-is gone is an error that names the topic, the partition and the offsets, or, with
-failOnDataLoss=false, a line in the driver's log.
+Invariants: every record of the covered offsets is in the returned entries; lost records are an
+error that names the topic, the partition and the offsets, or, with failOnDataLoss=false, a line in
+the driver's log.
 
 Source: Spark design, "Reading"; topics design, "The mapping" (offset).
 """
@@ -37,13 +38,13 @@ from spark_io.topics.topic_tail import look_at
 SLACK_ENTRIES: Final = 4
 FINDS_AT_ONCE: Final = 32
 POINTS_MAX: Final = 10_000
-"""Places of offsets that are kept for the micro-batches to come."""
+"""Maximum number of places of offsets that are kept for later micro-batches."""
 
 _log = logging.getLogger(__name__)
 
 
 class RangeFinder:
-    """Finds the entries of a partition's offsets, and remembers where batches began and ended."""
+    """Finds the entries of a partition's offsets; caches places where batches began and ended."""
 
     def __init__(self, services: TopicServices, *, fail_on_data_loss: bool) -> None:
         self._services = services
@@ -54,11 +55,12 @@ class RangeFinder:
     async def find(
         self, view: PartitionView, first_offset: int, end_offset: int
     ) -> list[TopicRange]:
-        """Return the ranges that hold the offsets first_offset..end_offset-1 of a partition.
+        """Return the ranges that hold the offsets `first_offset` to `end_offset` - 1 of a
+        partition.
 
         Raises RecordsLostError, RecordsUnreadableError, LedgerError.
         """
-        now = view.now  # one moment: how far the partition reaches may change while we wait
+        now = view.now  # a snapshot: the end of the partition may change during waits
         first, end = self._within(view, now.bounds, first_offset, end_offset)
         wanted = [
             (each, max(first, each.base_offset), min(end, now.end_of(each)))
@@ -75,7 +77,7 @@ class RangeFinder:
             if last is None and now.tail_ledger_id == segment.ledger_id:
                 last = EntryId(now.tail_entry_id)
             if last is None:
-                why = f"ledger {segment.ledger_id} is open, and should not be"
+                why = f"ledger {segment.ledger_id} is open, but should be closed"
                 raise RecordsUnreadableError(*view.partition, first, end, why)
             async with self._finding:
                 entries = await self._entries(now, segment, (first, end), last)
@@ -87,14 +89,14 @@ class RangeFinder:
         return ranges
 
     def _within(self, view: PartitionView, bounds: Bounds, first: int, end: int) -> tuple[int, int]:
-        """Return what of a range of offsets is there."""
+        """Return the existing part of a range of offsets."""
         if first < end and first < bounds.start:
             gone = min(end, bounds.start)
-            self._lose(view, first, gone, f"they are gone: the log begins at {bounds.start} now")
+            self._lose(view, first, gone, f"they are deleted: the log now begins at {bounds.start}")
             first = gone
         if first < end and bounds.end < end:
             gone = max(first, bounds.end)
-            self._lose(view, gone, end, f"they are not there: the log ends at {bounds.end} now")
+            self._lose(view, gone, end, f"they do not exist: the log now ends at {bounds.end}")
             end = gone
         return first, end
 
@@ -105,7 +107,7 @@ class RangeFinder:
     async def _entries(
         self, now: PartitionNow, segment: Segment, offsets: tuple[int, int], last: EntryId
     ) -> EntryRange:
-        """Return the entries 0..last of one ledger that hold some of its offsets."""
+        """Return the entries, among 0 to `last` of one ledger, that hold some of its offsets."""
         first, end = offsets
         ledger_id, known_end = segment.ledger_id, now.end_of(segment)
         low, high = 0, int(last)
@@ -135,11 +137,11 @@ class RangeFinder:
     async def _around(
         self, reader: LedgerReader, segment: Segment, known_end: int, last: int, offset: int
     ) -> tuple[int, int]:
-        """Return two entries, not far from each other: the batch that holds the offset, or the
-        first one behind it, lies at or behind the first of them and before or at the second.
+        """Return two entries close to each other. The batch with the offset, or the first batch
+        after it, is at or after the first entry, and at or before the second.
         """
         low, low_offset = self._points.get((reader.id, offset), 0), segment.base_offset
-        high, high_offset = last + 1, known_end  # of `high` on, all is beyond the offset
+        high, high_offset = last + 1, known_end  # from `high` on, everything is after the offset
         by_halves = low > 0
         while high - low > SLACK_ENTRIES:
             middle = (low + high) // 2
@@ -157,7 +159,7 @@ class RangeFinder:
         return low, min(last, high)
 
     def _note(self, ledger_id: LedgerId, offset: int, entry_id: int) -> None:
-        """Remember an entry from which on an offset is to be found."""
+        """Cache an entry at or after which an offset is found."""
         self._points[ledger_id, offset] = entry_id
         self._points.move_to_end((ledger_id, offset))
         while len(self._points) > POINTS_MAX:
@@ -165,13 +167,13 @@ class RangeFinder:
 
 
 async def _offset_at(reader: LedgerReader, entry_id: int) -> int:
-    """Return the offset with which an entry begins."""
+    """Return the first offset of an entry."""
     async with aclosing(look_at(reader, entry_id, entry_id)) as entries:
         async for _, data, _ in entries:
             if is_state_entry(data):
                 return StateEntry.decode(data).next_offset
             return read_header(data).base_offset
-    raise AssertionError("a read yields what it was asked for, or raises")
+    raise AssertionError("a read yields the requested entries, or raises")
 
 
 def _aborted(now: PartitionNow, first: int, end: int) -> tuple[AbortedRange, ...]:

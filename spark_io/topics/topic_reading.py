@@ -1,13 +1,13 @@
-"""Reads ranges of a topic's records inside a Spark task, as Arrow batches.
+"""Reads of ranges of a topic's records inside a Spark task, as Arrow batches.
 
-Leaves finding replicas and checking digests to the ledger client, and taking batches apart to
-`topic_rows`.
+Leaves finding replicas and checking digests to the ledger client, and splitting batches into rows
+to `topic_rows`.
 
-What the driver planned was confirmed then, so it is read without asking again how far a ledger is
-confirmed.
+The planned entries were confirmed when the driver planned them, so they are read without another
+query for the LAC.
 
 Invariants: markers, state entries and records of aborted transactions are never among the rows;
-nothing else is left out silently: what cannot be read is an error that names topic, partition and
+nothing else is left out silently: unreadable records are an error that names topic, partition and
 offsets, or, with failOnDataLoss=false, a line in the executor's log.
 
 Source: Spark design, "Reading"; KIP-98.
@@ -48,7 +48,7 @@ def read_topic_ranges(
 
 
 class _RangeReading:
-    """One range, while it is read."""
+    """Read of one range."""
 
     def __init__(self, wanted: TopicRange, options: TopicReadOptions) -> None:
         self._wanted = wanted
@@ -62,7 +62,7 @@ class _RangeReading:
         )
 
     def read(self, client: LedgerClient) -> Iterator[pa.RecordBatch]:
-        """Yield its records."""
+        """Yield the range's records."""
         entries = self._wanted.entries
         try:
             yield from self._read(client)
@@ -100,7 +100,7 @@ class _RangeReading:
         yield from self._rows.finish()
 
     def _take(self, entry_id: int, data: memoryview) -> Iterator[pa.RecordBatch]:
-        """Take the records of one entry, if it has any that are wanted."""
+        """Add the records of one entry, if it has any in the range."""
         wanted = self._wanted
         if is_state_entry(data):
             return
@@ -121,15 +121,15 @@ class _RangeReading:
             self._lose(f"entry {entry_id} of ledger {wanted.entries.ledger_id}: {error}", error)
 
     def _lose(self, why: str, error: Exception) -> None:
-        """Raise, or tell, that records from here on are lost; how many is not known, for offsets
-        are in what was lost.
+        """Raise or log that records from here on are lost. Their number is unknown, because the
+        offsets are in the lost entry.
         """
         wanted = self._wanted
         first = min(self._next_offset, wanted.end_offset - 1)
         if self._options.fail_on_data_loss:
             raise RecordsLostError(*wanted.partition, first, wanted.end_offset, why) from error
         _log.warning(
-            "topic %r, partition %d: left out records at or behind offset %d, and below %d: %s",
+            "topic %r, partition %d: left out records from offset %d to below %d: %s",
             *wanted.partition,
             first,
             wanted.end_offset,

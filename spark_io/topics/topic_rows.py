@@ -1,14 +1,14 @@
-"""Turns the records of a partition into Arrow batches.
+"""Conversion of the records of a partition to Arrow batches.
 
-Leaves taking records out of batches to `record_columns`, and shipping the batches to Spark.
+Leaves parsing records to `record_columns`, and shipping the batches to Spark.
 
 Format of a row: key binary, value binary, topic string, partition int32, offset int64, timestamp in
-µs, headers: a list of (key string, value binary), null without any; without `headers` where they
-are not asked for. A time that a producer did not tell is 1 ms before 1970, as Kafka's -1.
+µs, headers: a list of (key string, value binary), null without any; the column is absent if headers
+are not wanted. A timestamp that a producer did not set is 1 ms before 1970, as Kafka's -1.
 
 Invariants: a batch holds records of one partition, in order.
 
-Source: Spark design, "Reading": 1-4 MB a batch is what Spark takes fastest.
+Source: Spark design, "Reading": batches of 1-4 MB are the fastest for Spark.
 """
 
 from array import array
@@ -62,8 +62,8 @@ class TopicRows:
     def add(
         self, header: BatchHeader, data: bytes, first_offset: int, end_offset: int
     ) -> Iterator[pa.RecordBatch]:
-        """Take the records of one whole batch that have the offsets first_offset..end_offset-1;
-        yield the batches that are full with them. Raises BatchError if they are damaged.
+        """Add the records with offsets `first_offset` to `end_offset` - 1 of one complete batch;
+        yield the Arrow batches that they fill. Raises BatchError if they are damaged.
         """
         columns = self._columns
         start = len(columns)
@@ -75,7 +75,7 @@ class TopicRows:
             yield from self.finish()
 
     def finish(self) -> Iterator[pa.RecordBatch]:
-        """Yield what was collected, if there is any."""
+        """Yield the collected rest, if any."""
         columns, self._columns, self._bytes = self._columns, RecordColumns(), 0
         if columns:
             whole = self._batch(columns)
@@ -99,7 +99,7 @@ class TopicRows:
 
 
 def _timestamps(values_ms: "array[int]") -> pa.Array:
-    """Return times that Spark can hold: what lies beyond 290,000 years counts as that."""
+    """Return times that Spark can hold: times beyond 290,000 years are limited to that."""
     try:
         return _numbers(_TIMESTAMP_MS, values_ms).cast(_TIMESTAMP)
     except pa.ArrowInvalid:

@@ -1,4 +1,4 @@
-"""The `topic` data source, as Spark knows it.
+"""The `topic` data source, as registered with Spark.
 
 Leaves everything to the modules that its methods import; nothing connects before a query runs.
 
@@ -39,33 +39,33 @@ class TopicDataSource(DataSource):
         return "topic"
 
     def schema(self) -> str:
-        """Return the columns; without `headers` where they are not asked for."""
+        """Return the columns; without `headers` if they are not wanted."""
         from spark_io.topics.topic_rows import DDL, DDL_WITHOUT_HEADERS  # noqa: PLC0415
 
         include_headers = str(self.options.get("includeHeaders", "true")).lower() == "true"
         return DDL if include_headers else DDL_WITHOUT_HEADERS
 
     def reader(self, schema: "StructType") -> "TopicBatchReader":
-        """Return what plans and reads a batch query."""
+        """Return the reader of a batch query."""
         from spark_io.topics.topic_batch import TopicBatchReader  # noqa: PLC0415
 
         return TopicBatchReader(self._read_options(schema))
 
     def streamReader(self, schema: "StructType") -> "TopicStreamReader":  # noqa: N802
-        """Return what follows topics for a streaming query."""
+        """Return the reader of a streaming query."""
         from spark_io.topics.topic_stream import TopicStreamReader  # noqa: PLC0415
 
         return TopicStreamReader(self._read_options(schema))
 
     def writer(self, schema: "StructType", overwrite: bool) -> "TopicBatchWriter":  # noqa: FBT001
-        """Return what writes a batch job."""
+        """Return the writer of a batch job."""
         from spark_io.topics.topic_write import TopicBatchWriter, prepare  # noqa: PLC0415
 
         options, columns = self._write_options(schema, overwrite=overwrite)
         return TopicBatchWriter(options, columns, prepare(options))
 
     def streamWriter(self, schema: "StructType", overwrite: bool) -> "TopicStreamWriter":  # noqa: FBT001, N802
-        """Return what writes a streaming query."""
+        """Return the writer of a streaming query."""
         from spark_io.topics.topic_write import TopicStreamWriter, prepare  # noqa: PLC0415
 
         options, columns = self._write_options(schema, overwrite=overwrite)
@@ -75,8 +75,8 @@ class TopicDataSource(DataSource):
         wanted, found = self.schema(), _describe(schema)
         if found != wanted:
             raise SchemaError(
-                f"the columns of topics are {wanted!r}; the schema that was given is {found!r}: "
-                "leave it out, and select or cast afterwards"
+                f"the columns of topics are {wanted!r}; the given schema is {found!r}: leave it "
+                "out, and select or cast afterwards"
             )
         return TopicReadOptions.of(self.options)
 
@@ -86,13 +86,13 @@ class TopicDataSource(DataSource):
         from spark_io.topics.topic_write import Columns  # noqa: PLC0415
 
         if overwrite:
-            raise SchemaError("a topic is appended to: use the mode append")
+            raise SchemaError("a topic can only be appended to: use the mode append")
         options = TopicWriteOptions.of(self.options)
         kinds = {field.name: field.dataType.simpleString() for field in schema.fields}
         wrong = [name for name, kind in kinds.items() if kind not in WRITABLE.get(name, ())]
         if wrong or "value" not in kinds:
             raise SchemaError(
-                f"a topic takes the columns {WRITABLE}, of which value must be there, and the "
+                f"a topic takes the columns {WRITABLE}, of which value is required, but the "
                 f"DataFrame has {_describe(schema)!r}"
             )
         if not options.topic and "topic" not in kinds:

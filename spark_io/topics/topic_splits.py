@@ -1,13 +1,13 @@
-"""Cuts what a query reads of topics into the parts that its tasks read.
+"""Split of a query's topic ranges into parts, one for each task.
 
-Leaves finding the entries of offsets to `topic_ranges`, cutting entries to `splits`, and reading to
-`topic_reading`. Pure.
+Leaves finding the entries of offsets to `topic_ranges`, splitting entries to `splits`, and reading
+to `topic_reading`. Pure.
 
-A range is cut between entries, for what offsets the entries in its middle have is not known when
-it is planned: each piece says which offsets the whole is about, and takes what its entries hold of
-them. So every record is in one piece.
+A range is split between entries, because the offsets of entries in its middle are not known at
+planning time. Each piece has the offsets of the complete range, and reads the records with those
+offsets that its entries hold. So every record is in exactly one piece.
 
-Invariants: the parts cover exactly what was given, in order, and no entry twice.
+Invariants: the parts cover exactly the given ranges, in order, and no entry twice.
 
 Source: Spark design, "Reading".
 """
@@ -23,7 +23,7 @@ from spark_io.topics.topic_offsets import TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class AbortedRange:
-    """A producer's records between two offsets, both included, count for nothing."""
+    """Aborted records of a producer between two offsets, both included."""
 
     producer_id: int
     first_offset: int
@@ -32,8 +32,8 @@ class AbortedRange:
 
 @dataclass(frozen=True, slots=True)
 class TopicRange:
-    """Consecutive entries of one ledger of a partition, of which the records with the offsets
-    first_offset..end_offset-1 are read.
+    """Consecutive entries of one ledger of a partition. The records with offsets `first_offset` to
+    `end_offset` - 1 are read from them.
     """
 
     partition: TopicPartition
@@ -44,7 +44,7 @@ class TopicRange:
 
 
 class AbortedRecords:
-    """Tells which batches belong to aborted transactions."""
+    """Lookup of batches of aborted transactions."""
 
     def __init__(self, ranges: Iterable[AbortedRange]) -> None:
         by_producer: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
@@ -53,7 +53,7 @@ class AbortedRecords:
         self._by_producer = {number: sorted(found) for number, found in by_producer.items()}
 
     def holds(self, producer_id: int, base_offset: int) -> bool:
-        """Tell whether a producer's transactional batch at an offset was aborted."""
+        """Return whether a producer's transactional batch at an offset was aborted."""
         found = self._by_producer.get(producer_id)
         if found is None:
             return False

@@ -1,11 +1,11 @@
-"""Reads topics as a stream of micro-batches.
+"""Stream reads of topics, as micro-batches.
 
 Leaves following partitions to `topic_view`, finding entries to `topic_ranges`, and reading to
-`topic_reading`. Spark asks for the newest offset about a hundred times a second: it is told what is
-kept current in the background.
+`topic_reading`. Spark requests the newest offset about a hundred times per second: the value is
+updated in the background.
 
-Invariants: an offset is plain JSON, and lies in the checkpoint alone; what lies between two offsets
-is the same whenever it is read. A new partition is read from its first record on.
+Invariants: an offset is plain JSON and is stored only in the checkpoint; the records between two
+offsets are the same at every read. A new partition is read from its first record on.
 
 Source: Spark design, "Reading".
 """
@@ -48,27 +48,27 @@ from spark_io.topics.topic_splits import TopicRange
 from spark_io.topics.topic_view import TopicsView
 
 SEEN_WAIT_S: Final = 30.0
-"""How long a restarted query waits to see again what it saw before it ended."""
+"""Time that a restarted query waits until partitions reach their earlier ends, in seconds."""
 SEEN_STEP_S: Final = 0.1
 
 
 class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Answers Spark's questions about a stream on the driver, and reads in tasks."""
+    """Plans a stream on the driver, and reads in tasks."""
 
     def __init__(self, options: TopicReadOptions) -> None:
         self._options = options
         self._view: TopicsView | None = None
         self._finder: RangeFinder | None = None
         self._last: Mapping[TopicPartition, Bounds] | None = None
-        """Where a query with Trigger.AvailableNow ends."""
+        """End of a query with Trigger.AvailableNow."""
 
     def initialOffset(self) -> StoredOffset:  # noqa: N802 - Spark's name
-        """Return where a query without a checkpoint begins."""
+        """Return the start of a query without a checkpoint."""
         text = self._options.starting_offsets
         return as_json(chosen_offsets("startingOffsets", text, self._followed().bounds, EARLIEST))
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """Return the bound that the options set for a micro-batch."""
+        """Return the limit of a micro-batch from the options."""
         if self._options.max_offsets_per_trigger is not None:
             return ReadMaxRows(self._options.max_offsets_per_trigger)
         return ReadAllAvailable()
@@ -76,7 +76,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(  # noqa: N802
         self, start: Mapping[str, object] | None = None, limit: ReadLimit | None = None
     ) -> StoredOffset:
-        """Return where the next micro-batch ends."""
+        """Return the end of the next micro-batch."""
         bounds = self._followed().bounds if self._last is None else self._last
         if start is None:
             return as_json({partition: each.end for partition, each in bounds.items()})
@@ -87,18 +87,18 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return as_json(advanced(offsets_of(start), bounds, offsets_max))
 
     def reportLatestOffset(self) -> StoredOffset:  # noqa: N802
-        """Return the newest position that there is, for progress reports."""
+        """Return the newest position, for progress reports."""
         bounds = self._followed().bounds
         return as_json({partition: each.end for partition, each in bounds.items()})
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Take note of what there is now; the query ends there."""
+        """Record the present end, at which the query will end."""
         self._last = self._followed().bounds
 
     def partitions(
         self, start: Mapping[str, object], end: Mapping[str, object]
     ) -> list[InputPartition]:
-        """Cut a micro-batch into parts of about `splitBytes`."""
+        """Split a micro-batch into parts of about `splitBytes`."""
         begin, stop = offsets_of(start), offsets_of(end)
         view = self._followed()
 
@@ -158,8 +158,8 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 async def _wait_until_seen(view: TopicsView, end: Mapping[TopicPartition, int]) -> None:
-    """Wait until partitions reach as far as they did when a micro-batch was begun: bookies that
-    answer after a restart may not have heard of the newest LAC yet.
+    """Wait until partitions reach the end of a micro-batch that was begun before a restart: the
+    bookies that respond may not have received the newest LAC yet.
     """
     waited_s = 0.0
     while waited_s < SEEN_WAIT_S:

@@ -1,12 +1,12 @@
-"""Learns from the newest entries of a partition how far it may be read, and what was aborted.
+"""State of a partition from its newest entries: the readable end, and aborted transactions.
 
 Leaves following the ledger to `topic_partition`, and reading entries to the ledger client.
 
-Whoever reads committed records alone must know the transactions that are open: so everything behind
-the newest state entry is looked at, once, and what is appended later after it. Others look at the
-last entry, which tells its offset.
+A read of only committed records needs the open transactions. So it reads all entries after the
+newest state entry once, and later appends after them. Other reads need only the last entry, which
+has its offset.
 
-Invariants: nothing beyond the entry that was asked for is taken into account.
+Invariants: entries after the requested one have no effect.
 
 Source: topics design, "State entries"; KIP-98, "Last stable offset".
 """
@@ -26,38 +26,39 @@ from broker_layer.log.state.transaction_index import AbortedTransaction, Transac
 from ledger_client.reading.reader import LedgerReader
 
 WINDOW_ENTRIES: Final = 64
-"""Entries that are read at first, backwards from the end; twice as many each time."""
+"""Number of entries of the first read backwards from the end; it doubles each time."""
 WINDOW_ENTRIES_MAX: Final = 8_192
 
 LookedAt = tuple[int, bytes, int]
-"""An entry's id, what of it counts (of a batch that is no marker, the header), and its size."""
+"""An entry's id, its relevant bytes (only the header of a batch that is not a marker), and its
+size."""
 
 
 class TailState:
-    """What the entries up to one of them say."""
+    """State after the entries up to one of them."""
 
     def __init__(self) -> None:
         self.next_offset = 0
-        """The offset behind the last record."""
+        """Offset after the last record."""
         self.aborted: tuple[AbortedTransaction, ...] = ()
-        """The aborted transactions within the log, by their markers."""
+        """Aborted transactions within the log, from their markers."""
         self._transactions = TransactionIndex()
         self._entry_count = 0
         self._entry_bytes = 0
 
     @property
     def stable_offset(self) -> int:
-        """The offset before which every transaction's outcome is known."""
+        """Offset before which the outcome of every transaction is known."""
         return self._transactions.last_stable_offset(self.next_offset)
 
     @property
     def entry_bytes(self) -> float:
-        """Bytes of an entry, as far as entries were looked at."""
+        """Mean size of the entries that were read, in bytes."""
         return self._entry_bytes / max(1, self._entry_count)
 
     def take(self, data: bytes, size_bytes: int) -> None:
-        """Take in the next entry, as it was looked at. Raises BatchError, StateEntryError for what
-        cannot be one.
+        """Apply the next entry's relevant bytes. Raises BatchError, StateEntryError if they are not
+        valid.
         """
         self._entry_count += 1
         self._entry_bytes += size_bytes
@@ -79,17 +80,17 @@ class TailState:
 
 
 class LogTail:
-    """The newest entries of one ledger of a partition."""
+    """Newest entries of one ledger of a partition."""
 
     def __init__(self, reader: LedgerReader, *, is_committed: bool) -> None:
         self.reader = reader
         self.state = TailState()
         self.last_entry_id = -1
-        """Up to this entry everything was taken into account."""
+        """Last entry that was applied."""
         self._is_committed = is_committed
 
     async def advance(self, last: int) -> None:
-        """Take in what there is up to an entry. Raises LedgerError, BatchError, StateEntryError."""
+        """Apply all entries up to `last`. Raises LedgerError, BatchError, StateEntryError."""
         if last <= self.last_entry_id:
             return
         if not self._is_committed:
@@ -107,7 +108,7 @@ class LogTail:
                 self.state.take(data, size_bytes)
 
     async def _behind_state_entry(self, last: int) -> list[LookedAt]:
-        """Return the newest state entry and what follows it."""
+        """Return the newest state entry and the entries after it."""
         behind: list[LookedAt] = []
         end, window = last, WINDOW_ENTRIES
         while end >= 0:
@@ -126,7 +127,7 @@ class LogTail:
 
 
 async def look_at(reader: LedgerReader, first: int, last: int) -> AsyncGenerator[LookedAt, None]:
-    """Yield what counts of the entries first..last. Raises LedgerError, BatchError."""
+    """Yield the relevant bytes of the entries `first` to `last`. Raises LedgerError, BatchError."""
     async with aclosing(reader.read_unconfirmed(first, last)) as batches:
         async for batch in batches:
             payload, offsets = batch.buffers()

@@ -1,9 +1,9 @@
-"""Shows how far the partitions of some topics may be read: once, or kept current in the background.
+"""Readable ranges of the partitions of some topics: read once, or updated in the background.
 
 Leaves one partition to `topic_partition`, and the ranges of a query to `topic_ranges`.
 
-Invariants: a topic that was deleted, or deleted and made again, is never taken for the one that was
-asked for.
+Invariants: a topic that was deleted, or deleted and created again, is never treated as the
+requested one.
 
 Source: Spark design, "Reading"; topics design, "The mapping".
 """
@@ -33,13 +33,14 @@ STARTS_AT_ONCE: Final = 16
 TOPICS_WAIT_S: Final = 5.0
 RETRY_S: Final = 0.5
 UNSEEN_MAX_S: Final = 60.0
-"""A stream goes on from what was seen last for so long while the cluster does not answer."""
+"""Time for which a stream continues from the last known state while the cluster does not respond,
+in seconds."""
 
 _log = logging.getLogger(__name__)
 
 
 class TopicsView:
-    """The partitions of some topics, in the order of topics and numbers."""
+    """Partitions of some topics, in the order of topics and numbers."""
 
     def __init__(
         self, services: TopicServices, topics: Sequence[str], *, is_committed: bool
@@ -57,21 +58,21 @@ class TopicsView:
 
     @property
     def bounds(self) -> Mapping[TopicPartition, Bounds]:
-        """What may be read of each partition. Raises what ended following them."""
+        """Readable offsets of each partition. Raises the error that ended the updates."""
         if self._failure is not None:
             raise self._failure
         return {partition: view.now.bounds for partition, view in self.partitions.items()}
 
     async def load(self) -> None:
-        """Find the topics and look at all partitions. Raises UnknownTopicError, LedgerError,
-        MetadataError, BatchError, StateEntryError.
+        """Find the topics and read the state of all partitions. Raises UnknownTopicError,
+        LedgerError, MetadataError, BatchError, StateEntryError.
         """
         for name in self._topics:
             await self._add(name)
         await asyncio.gather(*[view.settle() for view in self.partitions.values()])
 
     async def follow(self) -> None:
-        """Load, and keep all of it current from then on. Raises as `load`."""
+        """Load, and update the state in the background from then on. Raises as `load`."""
         for name in self._topics:
             self._cancels.append(self._services.topics.watch(name, self._news.set))
         await self.load()
@@ -80,7 +81,7 @@ class TopicsView:
         self._begin(self._keep_topics())
 
     async def aclose(self) -> None:
-        """Stop, and close what is open."""
+        """Stop the updates, and close all partitions."""
         for cancel in self._cancels:
             cancel()
         for task in self._tasks:
@@ -90,7 +91,7 @@ class TopicsView:
             await view.aclose()
 
     async def _add(self, name: str) -> list[PartitionView]:
-        """Take in the partitions of a topic that are not known yet; return them."""
+        """Add the partitions of a topic that are not known yet; return them."""
         record = await self._record_of(name)
         new: list[PartitionView] = []
         for number in range(len(record.partitions)):
@@ -120,7 +121,7 @@ class TopicsView:
         if record.is_deleted:
             raise UnknownTopicError(name, "was deleted")
         if self._ids.setdefault(name, record.topic_id) != record.topic_id:
-            raise UnknownTopicError(name, "was deleted, and made again, while it was read")
+            raise UnknownTopicError(name, "was deleted and created again while it was read")
         return record
 
     def _begin(self, work: Coroutine[None, None, None]) -> None:
@@ -145,7 +146,7 @@ class TopicsView:
                         self._begin(self._keep(view))
                 seen = _now_s()
             except (LedgerError, MetadataError, BatchError, StateEntryError) as error:
-                await self._bear(error, seen)
+                await self._pause_after(error, seen)
 
     async def _keep(self, view: PartitionView) -> None:
         seen = _now_s()
@@ -154,10 +155,10 @@ class TopicsView:
                 await view.follow()
                 seen = _now_s()
             except (LedgerError, MetadataError, BatchError, StateEntryError) as error:
-                await self._bear(error, seen)
+                await self._pause_after(error, seen)
 
-    async def _bear(self, error: Exception, seen: float) -> None:
-        """Go on trying; for the query it is a failure after `UNSEEN_MAX_S`."""
+    async def _pause_after(self, error: Exception, seen: float) -> None:
+        """Pause before a retry; after `UNSEEN_MAX_S` of errors the query fails."""
         if _now_s() - seen > UNSEEN_MAX_S and self._failure is None:
             self._failure = translate(error, None) if isinstance(error, MetadataError) else error
             _log.warning("topics cannot be followed: %s", error)

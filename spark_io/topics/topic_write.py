@@ -1,14 +1,14 @@
-"""Appends a DataFrame's rows to topics, through the brokers that lead the partitions.
+"""Appends of a DataFrame's rows to topics, through the brokers that lead the partitions.
 
 Leaves the protocol to kafka-python's producer, and order and durability to the brokers.
 
-Each task has a producer of its own, an idempotent one: what it sends again it does not store twice.
-But a task that Spark runs again has another producer, and what an earlier attempt appended stays:
-so rows are appended at least once, and each of them once if no task fails. Rows of one task that go
-to one partition are appended in their order.
+Each task has a separate idempotent producer: its retries store nothing twice. But a task that Spark
+runs again has another producer, and the rows of an earlier attempt stay. So rows are appended at
+least once, and exactly once if no task fails. Rows of one task that go to one partition are
+appended in their order.
 
-Invariants: a task succeeds only once all of its rows are committed, in sync replicas or quorum as
-the topic has it; what is sent and not yet acknowledged is bounded.
+Invariants: a task succeeds only once all of its rows are committed, by the in-sync replicas or the
+quorum of the topic; the number of unacknowledged rows is limited.
 
 Source: Spark design, "Writing: exactly once"; KIP-98.
 """
@@ -42,10 +42,10 @@ BATCH_BYTES: Final = 256 * 1024
 LINGER_MS: Final = 5
 DELIVERY_TIMEOUT_MS: Final = 120_000
 REQUEST_BYTES_MAX: Final = 64 * 1024 * 1024
-"""What a producer sends at most at once; which records are too large is the broker's to say."""
+"""Maximum size of a producer's request, in bytes; the broker limits the size of records."""
 PREPARING_TIMEOUT_S: Final = 60.0
 ROW_BYTES: Final = 64
-"""What a row counts beside its key and value."""
+"""Size that a row counts in addition to its key and value, in bytes."""
 
 Headers = list[tuple[str, bytes]]
 OutRow = tuple[str, bytes | None, bytes | None, int | None, Headers]
@@ -54,14 +54,14 @@ OutRow = tuple[str, bytes | None, bytes | None, int | None, Headers]
 
 @dataclass
 class RowsAppended(WriterCommitMessage):
-    """How many rows one task appended."""
+    """Number of rows that one task appended."""
 
     count: int
 
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Which columns a DataFrame has, by name."""
+    """Columns of a DataFrame, by name."""
 
     has_key: bool
     has_topic: bool
@@ -70,8 +70,8 @@ class Columns:
 
 
 def prepare(options: TopicWriteOptions) -> tuple[str, ...]:
-    """Return brokers to begin with; here it shows if the cluster cannot be reached, or the topic is
-    not there.
+    """Return the brokers to connect to first; this fails early if the cluster cannot be reached or
+    the topic does not exist.
     """
 
     async def find(services: TopicServices) -> tuple[str, ...]:
@@ -95,7 +95,7 @@ def prepare(options: TopicWriteOptions) -> tuple[str, ...]:
 
 
 class _TopicWriter:
-    """What tasks do, of a batch job or of a streaming query."""
+    """Work of the tasks of a batch job or of a streaming query."""
 
     def __init__(
         self, options: TopicWriteOptions, columns: Columns, servers: Sequence[str]
@@ -110,7 +110,7 @@ class _TopicWriter:
 
 
 class TopicBatchWriter(_TopicWriter, DataSourceArrowWriter):
-    """One batch job."""
+    """Writer of one batch job."""
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Do nothing: what was appended is there."""
@@ -120,7 +120,7 @@ class TopicBatchWriter(_TopicWriter, DataSourceArrowWriter):
 
 
 class TopicStreamWriter(_TopicWriter, DataSourceStreamArrowWriter):
-    """One streaming query."""
+    """Writer of one streaming query."""
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Do nothing: what was appended is there."""
@@ -156,7 +156,7 @@ def append_rows(
 
 
 def rows_of(batch: pa.RecordBatch, columns: Columns, topic: str) -> Iterator[OutRow]:
-    """Yield the rows of an Arrow batch. Raises SchemaError for what can be no record."""
+    """Yield the rows of an Arrow batch. Raises SchemaError for a row that cannot be a record."""
     count = batch.num_rows
     values = _payloads(batch, "value")
     keys = _payloads(batch, "key") if columns.has_key else [None] * count
@@ -169,12 +169,12 @@ def rows_of(batch: pa.RecordBatch, columns: Columns, topic: str) -> Iterator[Out
         if not (named or topic):
             raise SchemaError("a row names no topic, and the option topic is not given")
         if key is None and value is None:
-            raise SchemaError("a row has neither key nor value: one of them must be there")
+            raise SchemaError("a row has neither key nor value: at least one is required")
         yield named or topic, key, value, partition, _headers_of(found)
 
 
 class _Sending:
-    """Sends rows, and waits so that not too many are on their way."""
+    """Sends rows, with a limit on unacknowledged ones."""
 
     def __init__(self, producer: KafkaProducer) -> None:
         self._producer = producer
@@ -198,7 +198,7 @@ class _Sending:
             self._wait_for_first()
 
     def close(self) -> None:
-        """End the producer, without waiting."""
+        """Close the producer without waiting."""
         self._producer.close(timeout=0)
 
     def _wait_for_first(self) -> None:
@@ -223,7 +223,7 @@ def _producer(options: TopicWriteOptions, servers: Sequence[str]) -> KafkaProduc
 
 
 def _addresses(directory: BrokerDirectory, listener: str) -> tuple[str, ...]:
-    """Return where the registered brokers are reached."""
+    """Return the addresses of the registered brokers."""
     found: list[str] = []
     for _, broker in sorted(directory.brokers.items()):
         chosen = broker.listener(listener) if listener else next(iter(broker.listeners), None)
@@ -243,6 +243,6 @@ def _headers_of(found: list[dict[str, object]] | None) -> Headers:
     for each in found or ():
         name, content = each["key"], each["value"]
         if not isinstance(name, str) or not isinstance(content, bytes):
-            raise SchemaError("a header has no key or no value: the producer takes whole ones")
+            raise SchemaError("a header has no key or no value: the producer needs both")
         headers.append((name, content))
     return headers

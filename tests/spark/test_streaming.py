@@ -256,5 +256,5 @@ def test_a_checkpoint_of_other_ledgers_is_refused(
 ) -> None:
     first, second = written([b"a"] * 3), written([b"b"] * 4)
     finish(into_files(stream(spark, cluster, ledgers=first), tmp_path))
-    with pytest.raises(Exception, match=f"the checkpoint stands in ledgers .{first}."):
+    with pytest.raises(Exception, match=f"the checkpoint names ledgers .{first}."):
         finish(into_files(stream(spark, cluster, ledgers=second), tmp_path))

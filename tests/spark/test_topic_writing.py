@@ -130,7 +130,7 @@ def test_one_topic_streams_into_another(
 @pytest.mark.parametrize(
     ("columns", "options", "said"),
     [
-        (["key"], {}, "of which value must be there"),
+        (["key"], {}, "of which value is required"),
         (["value", "id"], {}, "takes the columns"),
         (["value"], {"topic": "no-such-topic"}, "'no-such-topic' does not exist"),
         (["value"], {"topic": ""}, "name the topic"),

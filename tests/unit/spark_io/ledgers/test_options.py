@@ -89,7 +89,7 @@ def test_wrong_options_of_a_read(options: dict[str, str], said: str) -> None:
     [
         ({"chain": ""}, "missing"),
         ({"chain": "../x"}, "no name of a chain"),
-        ({"txnVersion": "1"}, "goes with txnAppId"),
+        ({"txnVersion": "1"}, "needs txnAppId"),
         ({"txnAppId": "a" * 1001}, "over 1000 characters"),
         ({"digest": "md5"}, "neither crc32c nor"),
         ({"ensemble": "2", "ackQuorum": "3"}, "a quorum needs"),
