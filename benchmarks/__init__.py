@@ -1,1 +1,3 @@
-"""One script per question about speed and memory; each prints JSON lines (see README.md here)."""
+"""Benchmarks: one script per question about speed and memory, each of which prints JSON lines (see
+README.md here).
+"""

@@ -1,11 +1,11 @@
-"""Measures whether appending costs more on a bookie that is 10 GB old than on a new one.
+"""Benchmark of appends on a bookie that is 10 GB old, compared with a new one.
 
-The first gigabyte and the last are compared by entries/s, and, because a disk may itself slow down
-after gigabytes of writing, by processor time per entry; raw runs before and after. One replica by
-default: a log's age is that of one bookie. Leaves the other costs of appending to
-`benchmarks.append`.
+Compares the first gigabyte and the last by entries/s and by processor time per entry, because the
+disk itself may become slower after gigabytes of writing. Raw runs before and after show the disk's
+speed. One replica by default: a log's age is that of one bookie. Leaves the other costs of
+appending to `benchmarks.append`.
 
-Wanted: entries/s at 10 GB within 10 % of the first GB.
+Target: entries/s at 10 GB within 10 % of the first GB.
 """
 
 import argparse
@@ -23,7 +23,7 @@ from ledger_client import Quorum
 SLOWDOWN_MAX: Final = 0.10
 ENTRY_BYTES: Final = 1024
 STEP_BYTES: Final = 250_000_000
-"""A gigabyte is four ledgers: each gives a figure, so that a gigabyte has a range."""
+"""Number of ledgers per gigabyte; each gives a figure, so that a gigabyte has a range."""
 STEPS_PER_GIGABYTE: Final = 4
 CASE: Final = "append_many 1024 B"
 
@@ -70,7 +70,9 @@ def _report(bench: Bench) -> None:
         report.figure("first GB", name, unit, values=first)
         report.figure("last GB", name, unit, values=last)
         before = spread(first).median
-        ratio = [spread(last).median / before] if before > 0 else []  # 0: below the clock's tick
+        ratio = (
+            [spread(last).median / before] if before > 0 else []
+        )  # 0: below the clock's resolution
         least = 1 - SLOWDOWN_MAX if name == "entries_per_s" else None
         report.figure("last GB against the first", name, "ratio", values=ratio, at_least=least)
     report.figure("raw before", "entries_per_s", "entries_per_s")

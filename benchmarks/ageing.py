@@ -1,12 +1,12 @@
-"""Ages one bookie on a small part of a disk: many overwrites with mixed lifetimes, deletions and
-kill -9.
+"""Ageing of one bookie on a small part of a disk: many overwrites with mixed lifetimes, deletions
+and SIGKILL.
 
 Prints JSON: the live share over time, the write amplification (log bytes and rewritten bytes per
-byte of payload), and the seconds in which the bookie was read-only. Leaves what the figures mean to
-`benchmarks/README.md`.
+byte of payload), and the seconds in which the bookie was read-only. Leaves the meaning of the
+figures to `benchmarks/README.md`.
 
-The run fails, with exit status 1, when an entry of a live ledger is lost or changed, or when the
-bookie stays read-only although much of what it holds is garbage.
+The run fails, with exit status 1, if an entry of a live ledger is lost or changed, or if the bookie
+stays read-only although much of its data is garbage.
 """
 
 import argparse
@@ -29,11 +29,12 @@ MIB: Final = 2**20
 ENTRY_BYTES: Final = 4096
 WRITERS: Final = 6
 LIFETIMES: Final = ((0.7, 0.02), (0.2, 0.15), (0.1, 3.0))
-"""(Share of the ledgers, lifetime in capacities written): a third of the disk is live."""
+"""Pairs (share of the ledgers, lifetime in capacities written); a third of the disk is live."""
 KILLS_PER_OVERWRITE: Final = 0.5
 STUCK_S: Final = 120.0
 STUCK_GARBAGE_SHARE: Final = 0.15
-"""Read-only for so long with so much of the capacity garbage is a failure."""
+"""Maximum read-only time, in seconds, with this share of the capacity as garbage; more is a
+failure."""
 SAMPLE_S: Final = 2.0
 RETRY_S: Final = 0.5
 COUNTERS: Final = ("log_bytes_written", "cleaning_written_bytes", "cleaned_bytes")
@@ -45,7 +46,7 @@ class AgeingFailedError(Exception):
 
 @dataclass
 class Ageing:
-    """The state of one run."""
+    """State of one run."""
 
     cluster: LocalCluster
     rng: random.Random
@@ -53,7 +54,7 @@ class Ageing:
     ledger_entries: int
     payload_bytes: int = 0
     live: dict[int, tuple[int, float]] = field(default_factory=dict)
-    """By ledger id: entries that were confirmed, and the payload bytes at which it is deleted."""
+    """By ledger id: number of confirmed entries, and the payload bytes at which it is deleted."""
     read_only_s: float = 0.0
     read_only_since_s: float | None = None
     kills: int = 0
@@ -65,11 +66,11 @@ class Ageing:
 
     @property
     def overwrites(self) -> float:
-        """How often the capacity has been written."""
+        """Number of times that the capacity has been written."""
         return self.payload_bytes / self.capacity_bytes
 
     def count(self) -> dict[str, Any]:
-        """Take the bookie's counters, which begin again at each start; return its state."""
+        """Add the bookie's counters, which restart at each start; return its state."""
         url = f"{self.cluster.bookies[0].admin_url}/api/v1/state"
         with urllib.request.urlopen(url, timeout=10) as answer:
             state: dict[str, Any] = json.load(answer)
@@ -81,12 +82,12 @@ class Ageing:
 
 
 def payload(ledger_id: int, entry_id: int) -> bytes:
-    """Return what an entry must hold."""
+    """Return the expected content of an entry."""
     return (b"%d %d " % (ledger_id, entry_id)).ljust(ENTRY_BYTES, b".")
 
 
 async def write(ageing: Ageing, client: LedgerClient, overwrites: float) -> None:
-    """Fill one ledger after the other, and delete those whose time has come."""
+    """Fill one ledger after the other, and delete the ledgers at the end of their lifetime."""
     rng = ageing.rng
     while ageing.overwrites < overwrites:
         entries = [ageing.ledger_entries // 2, ageing.ledger_entries, ageing.ledger_entries * 3][
@@ -124,7 +125,7 @@ async def write_all(ageing: Ageing, client: LedgerClient, overwrites: float) -> 
 
 
 async def close_again(client: LedgerClient, ledger_id: int) -> None:
-    """Recover a ledger whose bookie was killed or had no room, until that succeeds."""
+    """Recover a ledger whose bookie was killed or had no room; retry until it succeeds."""
     while True:
         try:
             await client.recover_ledger(ledger_id, timeout=20)
@@ -135,7 +136,7 @@ async def close_again(client: LedgerClient, ledger_id: int) -> None:
 
 
 async def delete_old(ageing: Ageing, client: LedgerClient) -> None:
-    """Delete what has lived long enough, and read some of it before."""
+    """Delete ledgers at the end of their lifetime, and read some of them before."""
     old = [each for each, (_, until) in ageing.live.items() if until <= ageing.payload_bytes]
     mine = [(ledger_id, *ageing.live.pop(ledger_id)) for ledger_id in old]
     for ledger_id, confirmed, until in mine:
@@ -148,7 +149,7 @@ async def delete_old(ageing: Ageing, client: LedgerClient) -> None:
 
 
 async def verify(ageing: Ageing, client: LedgerClient, ledger_id: int, confirmed: int) -> None:
-    """Read a ledger and compare it. Raises AgeingFailedError."""
+    """Read a ledger and compare its entries. Raises AgeingFailedError."""
     why = ""
     for _ in range(100):
         try:
@@ -172,7 +173,7 @@ async def verify(ageing: Ageing, client: LedgerClient, ledger_id: int, confirmed
 
 
 async def watch(ageing: Ageing) -> None:
-    """Sample the bookie's state until cancelled. Raises AgeingFailedError when it is stuck."""
+    """Sample the bookie's state until cancelled. Raises AgeingFailedError if it is stuck."""
     while True:
         await asyncio.sleep(SAMPLE_S)
         if ageing.is_restarting:
@@ -185,7 +186,7 @@ async def watch(ageing: Ageing) -> None:
 
 
 def note_state(ageing: Ageing, state: dict[str, Any], now_s: float) -> None:
-    """Take note of one sample. Raises AgeingFailedError when the bookie is stuck."""
+    """Record one sample. Raises AgeingFailedError if the bookie is stuck."""
     storage = state["storage"]
     held, live = storage["segment_bytes"], storage["live_bytes"]
     sample = {
@@ -216,7 +217,7 @@ async def kill_now_and_then(ageing: Ageing) -> None:
         ageing.is_restarting = True
         bookie = ageing.cluster.bookies[0]
         with contextlib.suppress(OSError):
-            await asyncio.to_thread(ageing.count)  # its counters die with it
+            await asyncio.to_thread(ageing.count)  # its counters are lost with it
         bookie.kill()
         await bookie.restart()
         ageing.counts_of_run = dict.fromkeys(COUNTERS, 0)
@@ -226,7 +227,7 @@ async def kill_now_and_then(ageing: Ageing) -> None:
 
 
 async def age(ageing: Ageing, overwrites: float) -> None:
-    """Run until the capacity has been written often enough, then read all that is live."""
+    """Run until the capacity has been written `overwrites` times, then read all live ledgers."""
     async with LedgerClient(ageing.cluster.metadata_uri) as client:
         others = [
             asyncio.create_task(watch(ageing)),
@@ -301,9 +302,11 @@ def _report(ageing: Ageing, seconds: float, failure: str | None) -> dict[str, ob
 
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--capacity-mib", type=int, default=1024, help="what the bookie may use")
+    parser.add_argument("--capacity-mib", type=int, default=1024, help="size of the bookie's disk")
     parser.add_argument("--segment-mib", type=int, default=16, help="size of a log file")
-    parser.add_argument("--overwrites", type=int, default=30, help="of the whole capacity")
+    parser.add_argument(
+        "--overwrites", type=int, default=30, help="number of overwrites of the complete capacity"
+    )
     parser.add_argument("--seed", type=int, default=1)
 
 

@@ -1,10 +1,10 @@
-"""Measures what a broker's server costs for each Produce, over TCP, with a log that keeps nothing.
+"""Benchmark of a broker's server: cost of each Produce over TCP, with a log that stores nothing.
 
-A broker's server runs in a process of its own; this one sends the same frames again and again over
-one connection, with some requests under way. Reported is the server's processor time. Leaves the
-codecs alone to `benchmarks.kafka_codec`, and logs to benchmarks of whole clusters.
+A broker's server runs in a separate process. This process sends the same frames repeatedly over one
+connection, with some requests under way, and reports the server's processor time. Leaves the codecs
+to `benchmarks.kafka_codec`, and logs to benchmarks of complete clusters.
 
-Wanted: 20 us of processor time for a small Produce, 1 s for each GB in batches of 1 MB.
+Target: 20 us of processor time for a small Produce, 1 s for each GB in batches of 1 MB.
 """
 
 import argparse
@@ -44,7 +44,9 @@ GIGABYTE: Final = 1e9
 
 
 class DiscardingLog:
-    """A partition that places each batch in a copy, commits it in the next step, and drops it."""
+    """A partition that assigns offsets in a copy of each batch, commits it in the next iteration of
+    the event loop, and drops it.
+    """
 
     leader_epoch = 1
     log_start_offset = 0
@@ -55,7 +57,7 @@ class DiscardingLog:
         self._pending: list[tuple[asyncio.Future[Appended], int]] = []
 
     def has_open_transaction(self, producer_id: int, producer_epoch: int) -> bool:
-        """Have no transactions."""
+        """Return False: there are no transactions."""
         return False
 
     def append(
@@ -66,7 +68,7 @@ class DiscardingLog:
         coordinator_epoch: int | None = None,
         waits_for_one: bool = False,
     ) -> "asyncio.Future[Appended]":
-        """Place a batch."""
+        """Assign offsets to a batch."""
         base = self.log_end_offset
         batch = bytearray(data)
         place(batch, base, self.leader_epoch)
@@ -85,24 +87,24 @@ class DiscardingLog:
             future.set_result(Appended(base, -1, 0))
 
     async def wait_for_room(self, size: int) -> None:
-        """Have room."""
+        """Return at once: there is always room."""
 
     async def read(
         self, offset: int, max_bytes: int, *, read_committed: bool, at_least_one: bool
     ) -> ReadBatches:
-        """Refuse: nothing was kept."""
-        raise TopicError(ErrorCode.OFFSET_OUT_OF_RANGE, "nothing is kept")
+        """Refuse: nothing was stored."""
+        raise TopicError(ErrorCode.OFFSET_OUT_OF_RANGE, "nothing is stored")
 
     async def offset_for_timestamp(self, timestamp_ms: int) -> FoundOffset | None:
-        """Find nothing."""
+        """Return None: nothing is stored."""
         return None
 
     async def max_timestamp(self) -> FoundOffset | None:
-        """Find nothing."""
+        """Return None: nothing is stored."""
         return None
 
     def end_offset_of_epoch(self, epoch: int) -> tuple[int, int]:
-        """Return the only epoch's end."""
+        """Return the end of the only epoch."""
         return self.leader_epoch, self.high_watermark
 
     async def delete_records(self, before_offset: int) -> int:
@@ -110,11 +112,11 @@ class DiscardingLog:
         return 0
 
     def active_producers(self) -> list[ActiveProducer]:
-        """Know none."""
+        """Return an empty list."""
         return []
 
     def on_progress(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Tell nobody."""
+        """Do nothing: no progress is reported."""
         return lambda: None
 
 
@@ -129,23 +131,23 @@ class DiscardingTopics:
         return self._log
 
     def opening(self, topic: str, partition: int) -> asyncio.Event | None:
-        """Open nothing."""
+        """Return None: no partition is being opened."""
         return None
 
     def topic_name_of(self, topic_id: bytes) -> str | None:
-        """Know no ids."""
+        """Return None: topics have no ids."""
         return None
 
     def leader_of(self, topic: str, partition: int) -> tuple[int, int] | None:
-        """Lead everything."""
+        """Return this broker as the leader of every partition."""
         return None
 
     def address_of(self, broker_id: int, listener: str) -> tuple[str, int] | None:
-        """Know nobody else."""
+        """Return None: there are no other brokers."""
         return None
 
     def rack_of(self, broker_id: int) -> str | None:
-        """Know no racks."""
+        """Return None: there are no racks."""
         return None
 
     async def verify(
@@ -158,7 +160,7 @@ class DiscardingTopics:
         *,
         knows_abortable: bool = False,
     ) -> Confirmation:
-        """Know no transactions."""
+        """Refuse: there are no transactions."""
         raise TopicError(ErrorCode.INVALID_TXN_STATE, "there are no transactions")
 
 
@@ -173,14 +175,14 @@ async def _serve() -> None:
     print(address.port, flush=True)
     reader = asyncio.StreamReader()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
-    await reader.read()  # until whoever started us ends
+    await reader.read()  # until the starting process ends
     await server.close()
     await services.close()
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One kind of Produce, and how many are under way."""
+    """One kind of Produce, and the number under way."""
 
     name: str
     frame: bytes
@@ -204,7 +206,7 @@ def _frame(records: int, record_bytes: int) -> bytes:
 
 
 async def _send(port: int, case: Case, count: int) -> float:
-    """Send one frame `count` times; return the seconds that it took."""
+    """Send one frame `count` times; return the duration in seconds."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2**20)
     started = perf_counter()
     (answer_bytes,) = (0,)

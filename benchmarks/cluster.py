@@ -1,4 +1,4 @@
-"""Starts the product as the benchmarks use it: bookies as processes, a real ZooKeeper, a client.
+"""Cluster for the benchmarks: bookies as processes, a real ZooKeeper, a client.
 
 Leaves the processes to `quire.local_cluster`.
 """
@@ -16,22 +16,22 @@ from quire.local_cluster import LocalCluster
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A cluster that runs, and a client of it in this process."""
+    """A running cluster, and a client of it in this process."""
 
     cluster: LocalCluster
     client: LedgerClient
 
     @property
     def bookies(self) -> Sequence[LocalBookie]:
-        """The bookies, in the order in which they were made."""
+        """Bookies, in the order of their creation."""
         return self.cluster.bookies
 
     def metered(self) -> Metered:
-        """Begin to count what the client's process and the bookies use."""
+        """Begin to count the resources that the client's process and the bookies use."""
         return Metered([bookie.pid for bookie in self.bookies])
 
     def largest_bookie(self) -> PeakMemory:
-        """Return the memory of the bookie that has most, now."""
+        """Return the memory of the bookie that now uses most."""
         peak = PeakMemory()
         for bookie in self.bookies:
             peak.note(usage_of(bookie.pid))
@@ -42,7 +42,9 @@ class Running:
 async def running(
     directory: Path, bookie_count: int, config: ClientConfig | None = None
 ) -> AsyncIterator[Running]:
-    """Start so many bookies with their data in `directory`; stop them when the block ends."""
+    """Start `bookie_count` bookies with their data in `directory`; stop them at the end of the
+    block.
+    """
     async with (
         LocalCluster(bookies=bookie_count, data_dir=directory) as cluster,
         LedgerClient(cluster.metadata_uri, config=config) as client,

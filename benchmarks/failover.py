@@ -1,10 +1,10 @@
-"""Measures how long an append takes at most while a bookie dies or falls silent.
+"""Benchmark of failover: longest append while a bookie dies or stops responding.
 
 An open loop of 2,000 x 1 KiB/s, five bookies, E = WQ = 3, AQ = 2 and AQ = 3; a member of the
 ensemble is killed (kill -9) or paused (SIGSTOP) in the middle. Leaves the loop to
 `benchmarks.open_loop`.
 
-Wanted: the longest append <= 150 ms for kill -9 in both, <= 500 ms for SIGSTOP at AQ = 3.
+Target: the longest append <= 150 ms for kill -9 in both, <= 500 ms for SIGSTOP at AQ = 3.
 """
 
 import asyncio
@@ -34,12 +34,12 @@ class Case:
 
     @property
     def name(self) -> str:
-        """How reports call it."""
+        """Name of the case in reports."""
         return f"{self.blow}, E=3 WQ=3 AQ={self.ack_quorum}"
 
     @property
     def wanted_ms(self) -> float | None:
-        """The longest append wanted; nothing is promised for a pause at AQ = 2."""
+        """Target for the longest append; there is none for a pause at AQ = 2."""
         if self.blow == KILL:
             return KILL_MS_WANTED
         return PAUSE_MS_WANTED if self.ack_quorum == 3 else None

@@ -1,7 +1,7 @@
-"""Measures what a sync costs for each write, and for groups of writes: on a file, and in a ledger.
+"""Benchmark of syncs: cost of a sync per write and per group of writes, on a file and in a ledger.
 
-Leaves the fastest ways to append to `benchmarks.append`. Nothing is wanted: it answers what is said
-of syncs, that one for each write costs two to three orders of magnitude unless they are grouped.
+Leaves the fastest ways to append to `benchmarks.append`. No target: it checks the claim that a sync
+for each write costs two to three orders of magnitude unless writes are grouped.
 """
 
 import asyncio
@@ -25,8 +25,8 @@ SYNCS: Final = 2_000
 
 
 def write_in_groups(path: Path, count: int, group: int) -> float:
-    """Write `count` records into a preallocated file, one by one, with a sync behind each `group`
-    of them (0: never); return the records per second.
+    """Write `count` records into a preallocated file, one by one, with a sync after each `group` of
+    them (0: never); return the records per second.
     """
     descriptor = os.open(path, os.O_CREAT | os.O_WRONLY)
     try:
@@ -45,7 +45,7 @@ def write_in_groups(path: Path, count: int, group: int) -> float:
 
 
 async def append_with_window(cluster: Running, count: int, window: int) -> float:
-    """Append `count` entries with so many under way; return the entries per second."""
+    """Append `count` entries with `window` under way; return the entries per second."""
     async with cluster.client.create_ledger(Quorum.majority(3)) as ledger:
         under_way: deque[asyncio.Future[int]] = deque()
         start = perf_counter()
@@ -88,7 +88,7 @@ async def _measure(bench: Bench) -> None:
 
 
 def _compare(bench: Bench, single: str, grouped: list[str]) -> None:
-    """Report how many times as fast each is as one sync for each write, run by run."""
+    """Report the speed of each case relative to one sync per write, run by run."""
     for case in grouped:
         pairs = zip(
             bench.report.values(case, "per_s"), bench.report.values(single, "per_s"), strict=True

@@ -1,10 +1,10 @@
-"""Measures what a broker's protocol costs for each Produce and each Fetch, without a socket.
+"""Benchmark of the broker's protocol: cost of each Produce and each Fetch, without a socket.
 
-Produce: a request is read, its batches are checked and placed, the answer is written. Fetch: a
-request of ten partitions is read, the answer is written around batches that are there. Leaves
-what a log and the network cost to benchmarks of whole clusters.
+Produce: a request is decoded, its batches are checked and get offsets, the response is encoded.
+Fetch: a request of ten partitions is decoded, the response is encoded around existing batches.
+Leaves the costs of a log and of the network to benchmarks of complete clusters.
 
-Wanted: 15 us for a small Produce, 60 us for one of 1 MB, most of it its CRC, and 40 us for a Fetch
+Target: 15 us for a small Produce, 60 us for one of 1 MB, most of it its CRC, and 40 us for a Fetch
 of ten batches: the network and the log cost several times that.
 """
 
@@ -95,7 +95,7 @@ def _fetch(batch_bytes: int, us_wanted: float | None) -> Case:
         for number in range(FETCHED_PARTITIONS)
     ]
     limits = struct.pack(">iiiibii", -1, 500, 1, 1 << 25, 0, 0, -1)
-    end = varint(1) + varint(1) + NO_TAGS  # nothing forgotten, no rack, no tags
+    end = varint(1) + varint(1) + NO_TAGS  # no forgotten topics, no rack, no tags
     frame = memoryview(_header(ApiKey.FETCH, FETCH_VERSION) + limits + _topic(partitions) + end)
     batches = (bytes(batch_bytes),) if batch_bytes else ()
 

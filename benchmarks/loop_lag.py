@@ -1,12 +1,12 @@
-"""Measures how long one callback may hold the event loop of a bookie's storage, and how late timers
-fire, while the storage does what takes most work.
+"""Benchmark of the event loop of a bookie's storage: the longest callback, and the lag of timers,
+during the most expensive work.
 
 The storage runs in this process, on a real disk, without sockets. Each case prints one JSON line:
-the longest callback in processor time of the loop's thread (garbage collection included) and which
-one it was, and the lag of a timer of 1 ms in wall time (p99.9 and worst), which other processes and
-threads lengthen.
+the longest callback in processor time of the loop's thread (garbage collection included) with its
+name, and the lag of a timer of 1 ms in wall time (p99.9 and worst), which other processes and
+threads increase.
 
-Wanted: no callback above 50 ms of processor time.
+Target: no callback above 50 ms of processor time.
 """
 
 import argparse
@@ -42,7 +42,7 @@ QUEUED_MAX: Final = 5_000
 
 
 class Watch:
-    """The longest callback, and the lag of timers, since the last `take`."""
+    """Longest callback, and lag of timers, since the last `take`."""
 
     def __init__(self) -> None:
         self._longest_s = 0.0
@@ -50,8 +50,8 @@ class Watch:
         self._lags: list[float] = []
 
     def install(self) -> None:
-        """Time every callback of asyncio's own loop."""
-        run = asyncio.Handle._run  # noqa: SLF001 - there is no other place that sees all of them
+        """Time every callback of asyncio's event loop."""
+        run = asyncio.Handle._run  # noqa: SLF001 - no other place sees all of them
 
         def timed(handle: asyncio.Handle) -> None:
             before = time.thread_time()
@@ -63,14 +63,14 @@ class Watch:
         asyncio.Handle._run = timed  # type: ignore[method-assign,assignment]  # noqa: SLF001
 
     async def probe(self) -> None:
-        """Note how late a timer is, until cancelled."""
+        """Record the lag of a timer until cancelled."""
         while True:
             due = time.perf_counter() + PROBE_S
             await asyncio.sleep(PROBE_S)
             self._lags.append(max(0.0, time.perf_counter() - due))
 
     def take(self) -> dict[str, object]:
-        """Return what was seen, and begin again."""
+        """Return the measurements, and reset them."""
         lags, self._lags = sorted(self._lags), []
         longest_s, self._longest_s = self._longest_s, 0.0
         return {
@@ -90,7 +90,7 @@ def _name_of(handle: asyncio.Handle) -> str:
 
 
 class Run:
-    """One storage in a directory of its own, and the cases on it."""
+    """One storage in a separate directory, and the cases on it."""
 
     def __init__(self, watch: Watch, root: Path, share: float) -> None:
         self._watch = watch
@@ -114,7 +114,7 @@ class Run:
             await storage.close()
 
     async def case(self, name: str, work: Callable[[], Awaitable[object]]) -> None:
-        """Run one case and print what was seen."""
+        """Run one case and print its measurements."""
         await asyncio.sleep(0.1)
         self._watch.take()
         start = time.perf_counter()
@@ -203,7 +203,7 @@ async def _add_all(storage: BookieStorage, batches: Any) -> None:
 
 
 async def _burst(storage: BookieStorage, batches: list[BatchView]) -> None:
-    """Add as many small batches as the queue takes, in pieces of what one socket brings."""
+    """Add as many small batches as the queue accepts, in pieces of the size of one socket read."""
     answered = 0
     finished = asyncio.Event()
 
@@ -256,8 +256,8 @@ async def _main(share: float, directory: str | None) -> None:
 def main() -> None:
     """Run from the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--share", type=float, default=1.0, help="of a million records")
-    parser.add_argument("--dir", help="where the data goes: on the disk that is measured")
+    parser.add_argument("--share", type=float, default=1.0, help="share of a million records")
+    parser.add_argument("--dir", help="directory for the data, on the disk to measure")
     options = parser.parse_args()
     sys.setswitchinterval(0.00005)
     gc.set_threshold(20_000)

@@ -1,6 +1,7 @@
-"""Describes the machine that a benchmark ran on, the speed of its disk included.
+"""Description of the machine of a benchmark, including the speed of its disk.
 
-Leaves figures of processes to `benchmarks.processes`. What a system does not tell is left out.
+Leaves figures of processes to `benchmarks.processes`. Facts that a system does not report are left
+out.
 """
 
 import os
@@ -41,8 +42,8 @@ def describe(directory: Path) -> dict[str, object]:
 
 
 def choose_directory(wanted: Path | None) -> Path:
-    """Return where measured data goes: as asked, or the temporary directory unless that is memory,
-    where a sync costs nothing and a figure would mean nothing.
+    """Return the directory for measured data: the given one, or the temporary directory unless that
+    is in memory, where a sync costs nothing and figures have no meaning.
     """
     if wanted is not None:
         wanted.mkdir(parents=True, exist_ok=True)
@@ -70,7 +71,7 @@ def filesystem(directory: Path) -> str:
 
 
 def settle() -> None:
-    """Let what earlier runs left to write reach the disk, so that the next one does not pay."""
+    """Write pending data of earlier runs to the disk, so that the next run does not pay for it."""
     if hasattr(os, "sync"):
         os.sync()
 

@@ -1,8 +1,8 @@
-"""Measures many open ledgers at once: appends spread over all of them.
+"""Benchmark of many open ledgers: appends spread over all of them.
 
-10,000 ledgers on three bookies, E = WQ = 3, AQ = 2. In batches of one (each ledger has one append
-under way, so nothing can be gathered) and in bursts of a few per ledger. Leaves one busy ledger to
-`benchmarks.append`. Reports entries/s, bytes written per payload byte, a bookie's memory.
+10,000 ledgers on three bookies, E = WQ = 3, AQ = 2. Appends run in batches of one (each ledger has
+one append under way, so nothing can be grouped) and in bursts of a few per ledger. Leaves one busy
+ledger to `benchmarks.append`. Reports entries/s, bytes written per payload byte, a bookie's memory.
 """
 
 import argparse
@@ -19,7 +19,7 @@ from ledger_client import LedgerError, LedgerWriter, Quorum
 REPLICAS: Final = 3
 OPENING_AT_ONCE: Final = 100
 WORKERS: Final = 1_000
-"""Appends under way at the same time, each to another ledger."""
+"""Number of concurrent appends, each to another ledger."""
 ENTRY_BYTES: Final = 1024
 
 
@@ -39,14 +39,16 @@ async def _close_all(ledgers: Sequence[LedgerWriter]) -> None:
     for start in range(0, len(ledgers), OPENING_AT_ONCE):
         group = ledgers[start : start + OPENING_AT_ONCE]
         outcomes = (ledger.aclose() for ledger in group)
-        await asyncio.gather(*outcomes, return_exceptions=True)  # failed appends were counted
+        await asyncio.gather(
+            *outcomes, return_exceptions=True
+        )  # failed appends are counted already
 
 
 async def _append_round(
     ledgers: Sequence[LedgerWriter], rounds: int, burst: int
 ) -> tuple[float, list[float], list[str]]:
-    """Append `burst` entries to every ledger, `rounds` times; return seconds, latencies, and what
-    failed.
+    """Append `burst` entries to every ledger, `rounds` times; return seconds, latencies, and
+    failures.
     """
     payloads = [bytes(ENTRY_BYTES)] * burst
     latencies: list[float] = []
@@ -78,7 +80,7 @@ async def _measure_case(
     rounds = bench.size(max(1, 5 // burst), 1)
     metered = cluster.metered()
     elapsed, latencies, failures = await _append_round(ledgers, rounds, burst)
-    await asyncio.sleep(0 if bench.is_smoke else 1)  # the third replica's writes belong to it
+    await asyncio.sleep(0 if bench.is_smoke else 1)  # include the third replica's writes
     client, bookies = metered.finish()
     count = len(latencies) * burst
     memory = cluster.largest_bookie()

@@ -1,11 +1,11 @@
-"""Measures what a million ledgers on one bookie cost: memory, start, and steps of the loop.
+"""Benchmark of a million ledgers on one bookie: memory, start, and steps of the event loop.
 
-The storage runs in a process of its own, on a real disk, without sockets and clients. One process
+The storage runs in a separate process, on a real disk, without sockets and clients. One process
 adds one entry to each ledger; another opens the directory, reads from cold ledgers, checkpoints,
-and deletes. Reports anonymous memory, seconds, and the longest step of the loop by its thread's
-CPU time. Leaves appends by clients to `benchmarks.many_ledgers`.
+and deletes. Reports anonymous memory, seconds, and the longest step of the event loop by its
+thread's CPU time. Leaves appends by clients to `benchmarks.many_ledgers`.
 
-Wanted: at most 150 MB with 1,000,000 ledgers, and no step over 50 ms.
+Target: at most 150 MB with 1,000,000 ledgers, and no step over 50 ms.
 """
 
 import argparse
@@ -33,7 +33,7 @@ from serving.process import COLLECT_AFTER_OBJECTS
 
 LEDGERS: Final = 1_000_000
 WAVE: Final = 1_000
-"""Adds under way at the same time."""
+"""Number of concurrent adds."""
 ENTRY: Final = bytes(100)
 KEY: Final = bytes(32)
 READS: Final = 10_000
@@ -41,11 +41,13 @@ CONFIG: Final = StorageConfig(disk_high_mark=1.0, disk_low_mark=0.999999, reserv
 
 
 class _Steps:
-    """The longest step of the loop since the last look, in seconds of thread CPU time."""
+    """Longest step of the event loop since the last call of `take_ms`, in seconds of thread CPU
+    time.
+    """
 
     def __init__(self) -> None:
         self._longest_s = 0.0
-        original = events.Handle._run  # noqa: SLF001 - nothing public sees single steps
+        original = events.Handle._run  # noqa: SLF001 - no public function sees single steps
 
         def run_timed(handle: events.Handle) -> None:
             before = thread_time()
@@ -139,7 +141,7 @@ async def _use(directory: Path, count: int) -> dict[str, float]:
 
 
 async def _find_held(storage: BookieStorage, ledger_ids: list[LedgerId]) -> None:
-    """Look news of deletions up, as the collector does."""
+    """Look up which ledgers the bookie holds, as the collector does."""
     assert await storage.find_held(ledger_ids) == ledger_ids
 
 
@@ -173,7 +175,7 @@ async def _in_a_process(
 
 
 def _options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--ledgers", type=int, default=LEDGERS, help="how many")
+    parser.add_argument("--ledgers", type=int, default=LEDGERS, help="number of ledgers")
 
 
 if __name__ == "__main__":

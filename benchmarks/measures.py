@@ -1,8 +1,8 @@
-"""Computes what the benchmarks report: percentiles, medians with ranges, orders and schedules.
+"""Computations for the benchmarks: percentiles, medians with ranges, orders and schedules.
 
 Leaves taking the samples to the scripts and printing them to `benchmarks.report`.
 
-Invariants: pure; percentiles are exact (nearest rank over every sample, nothing is bucketed).
+Invariants: pure; percentiles are exact (nearest rank over every sample, without buckets).
 """
 
 import math
@@ -18,7 +18,7 @@ MEGABYTE: Final = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """The middle and the ends of a few repetitions of one measurement."""
+    """Median, least and greatest value of repetitions of one measurement."""
 
     median: float
     low: float
@@ -36,7 +36,7 @@ def spread(values: Sequence[float]) -> Spread:
 
 
 def percentile(ordered: Sequence[float], share: float) -> float:
-    """Return the smallest sample that at least `share` (0..1) of all samples do not exceed.
+    """Return the smallest sample that at least `share` (0 to 1) of all samples do not exceed.
 
     `ordered` must be sorted and not empty.
     """
@@ -55,8 +55,8 @@ def latency_figures(seconds: Sequence[float]) -> dict[str, float]:
 
 
 def interleaved(cases: Sequence[Item], repetitions: int) -> Iterator[tuple[int, Item]]:
-    """Yield (repetition, case) as A B C, B C A, ...: a slow spell of the machine meets all alike,
-    and no case is always the first after a pause.
+    """Yield (repetition, case) as A B C, B C A, ...: a slow phase of the machine affects all cases
+    equally, and no case is always the first after a pause.
     """
     for repetition in range(repetitions):
         start = repetition % len(cases)
@@ -65,8 +65,8 @@ def interleaved(cases: Sequence[Item], repetitions: int) -> Iterator[tuple[int, 
 
 
 def arrivals(per_second: float, seconds: float) -> Iterator[float]:
-    """Yield the times, from 0, at which an open loop sends: fixed beforehand, whatever the system
-    under test does, so that a stall counts for every request that it held up.
+    """Yield the times, from 0, at which an open loop sends. They are fixed in advance, whatever the
+    system under test does, so that a stall counts for every request that it held up.
     """
     assert per_second > 0
     for number in range(int(per_second * seconds)):
@@ -79,24 +79,22 @@ def megabytes_per_second(size: int, seconds: float) -> float:
 
 
 def amplification(written_bytes: int | None, payload_bytes: int) -> float | None:
-    """Return bytes written to the disk per payload byte; None where the system does not tell."""
+    """Return bytes written to the disk per payload byte; None if the system has no figure."""
     if written_bytes is None or payload_bytes <= 0:
         return None
     return written_bytes / payload_bytes
 
 
 def is_met(value: float, wanted: Mapping[str, float]) -> bool:
-    """Tell whether a figure keeps its bounds: `at_least`, `at_most`, or both."""
+    """Return whether a figure is within its bounds: `at_least`, `at_most`, or both."""
     return wanted.get("at_least", -math.inf) <= value <= wanted.get("at_most", math.inf)
 
 
 def batch_bytes(entry_bytes: int, entry_count: int, *, frame_bytes: int, header_bytes: int) -> int:
-    """Return what one batch puts on the wire: frame and batch headers, 8 bytes and a payload per
-    entry.
-    """
+    """Return the wire size of a batch: frame and batch headers, 8 bytes and a payload per entry."""
     return frame_bytes + header_bytes + entry_count * (8 + entry_bytes)
 
 
 def quorum_reached(positions: Sequence[int], ack_quorum: int) -> int:
-    """Return how far at least `ack_quorum` of several replicas have come."""
+    """Return the position that at least `ack_quorum` of several replicas have reached."""
     return sorted(positions, reverse=True)[ack_quorum - 1]

@@ -1,9 +1,9 @@
-"""Appends at a fixed rate whatever happens, and takes each append's time from when it was due.
+"""Open loop of appends at a fixed rate: each append's latency counts from its due time.
 
-Leaves the schedule to `benchmarks.measures` and hurting bookies to the scripts.
+Leaves the schedule to `benchmarks.measures` and faults of bookies to the scripts.
 
 Invariant: no coordinated omission: a stall counts for every append that was due during it, whether
-or not it could be sent. (The loop's own clock is not used: uvloop's has a resolution of 1 ms.)
+or not it could be sent. (The event loop's clock is not used: uvloop's has a resolution of 1 ms.)
 """
 
 import asyncio
@@ -20,16 +20,16 @@ RETRY_S: Final = 0.005
 
 @dataclass(slots=True)
 class OpenLoop:
-    """What became of appends that were due at given times."""
+    """Outcome of appends that were due at given times."""
 
     due: list[float] = field(default_factory=list)
-    """When each was due: seconds since the start."""
+    """Due time of each append, in seconds since the start."""
     took: list[float] = field(default_factory=list)
-    """Seconds from when it was due until it was confirmed; in the order of `due`."""
+    """Seconds from the due time to the confirmation of each append, in the order of `due`."""
     failures: list[str] = field(default_factory=list)
     late_ms_max: float = 0.0
-    """The most that the generator itself was behind its schedule: above a few ms, the machine and
-    not the system under test is what was measured."""
+    """Maximum delay of the generator behind its schedule: above a few ms, the figures show the
+    machine and not the system under test."""
 
     def took_after(self, start: float) -> list[float]:
         """Return the latencies of appends due at `start` or later."""
@@ -41,7 +41,7 @@ class OpenLoop:
 
 
 async def append_at(ledger: LedgerWriter, payload: bytes, times: Iterable[float]) -> OpenLoop:
-    """Append at each of `times`, in seconds from now; return when all have ended."""
+    """Append at each of `times`, in seconds from now; return once all have ended."""
     result = OpenLoop()
     start = perf_counter()
     handles: list[tuple[float, asyncio.Future[int]]] = []

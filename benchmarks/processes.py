@@ -1,9 +1,9 @@
-"""Reads what processes used: processor time, memory, bytes written to the disk.
+"""Resource usage of processes: processor time, memory, bytes written to the disk.
 
-Leaves which processes matter to the scripts. Where /proc does not exist every figure is None.
+Leaves the choice of processes to the scripts. Without /proc every figure is None.
 
-Format: `anonymous_bytes` is RssAnon (what the process allocated), `mapped_bytes` is RssFile (pages
-of mapped files, the index among them, which the system may take back).
+Format: `anonymous_bytes` is RssAnon (memory that the process allocated), `mapped_bytes` is RssFile
+(pages of mapped files, including the index, which the system may reclaim).
 """
 
 import asyncio
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What one process, or several together, had used at one moment or between two."""
+    """Usage of one process, or of several together, up to a moment or between two."""
 
     cpu_s: float | None
     anonymous_bytes: int | None
@@ -36,7 +36,7 @@ Number = TypeVar("Number", int, float)
 
 
 def usage_of(pid: int) -> Usage:
-    """Return what a process has used so far; nothing known once it has ended."""
+    """Return a process's usage so far; every field is None once it has ended."""
     status = _fields(pid, "status")
     return Usage(
         _cpu_s(pid),
@@ -47,7 +47,7 @@ def usage_of(pid: int) -> Usage:
 
 
 def used_between(before: Usage, after: Usage) -> Usage:
-    """Return the growth of what only grows, and the memory at the end."""
+    """Return the growth of the counters, and the memory at the end."""
     cpu_s = None
     if before.cpu_s is not None and after.cpu_s is not None:
         cpu_s = after.cpu_s - before.cpu_s
@@ -58,7 +58,7 @@ def used_between(before: Usage, after: Usage) -> Usage:
 
 
 def total(usages: Iterable[Usage]) -> Usage:
-    """Add up processes; a figure that one of them lacks is unknown for all."""
+    """Return the sum over processes; a figure that one of them lacks is None."""
     known = list(usages)
     return Usage(
         _sum([usage.cpu_s for usage in known]),
@@ -69,7 +69,7 @@ def total(usages: Iterable[Usage]) -> Usage:
 
 
 class Metered:
-    """What this process and some others used from one moment on."""
+    """Usage of this process and some others since a moment."""
 
     def __init__(self, pids: Sequence[int]) -> None:
         self._pids = tuple(pids)
@@ -77,14 +77,14 @@ class Metered:
         self._before = [usage_of(pid) for pid in pids]
 
     def finish(self) -> tuple[Usage, Usage]:
-        """Return what this process and what the others together used since then."""
+        """Return the usage of this process, and of the others together, since then."""
         own = used_between(self._own_before, usage_of(os.getpid()))
         pairs = zip(self._before, self._pids, strict=True)
         return own, total([used_between(before, usage_of(pid)) for before, pid in pairs])
 
 
 class PeakMemory:
-    """The largest memory seen of one process."""
+    """Peak memory of one process."""
 
     def __init__(self) -> None:
         self.anonymous_bytes = 0
@@ -92,7 +92,7 @@ class PeakMemory:
         self.sample_count = 0
 
     def note(self, usage: Usage) -> None:
-        """Take one sample."""
+        """Add one sample."""
         self.sample_count += usage.anonymous_bytes is not None
         self.anonymous_bytes = max(self.anonymous_bytes, usage.anonymous_bytes or 0)
         self.mapped_bytes = max(self.mapped_bytes, usage.mapped_bytes or 0)
@@ -100,7 +100,7 @@ class PeakMemory:
 
 @asynccontextmanager
 async def watched_memory(pid: int, period_s: float = 0.1) -> "AsyncIterator[PeakMemory]":
-    """Sample a process's memory for as long as the block runs."""
+    """Sample a process's memory until the end of the block."""
     peak = PeakMemory()
 
     async def sample() -> None:
@@ -126,7 +126,7 @@ def _cpu_s(pid: int) -> float | None:
         text = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
         return None
-    # The name, in parentheses, may hold anything: count from behind it.
+    # The name, in parentheses, may contain any characters: count from its end.
     fields = text.rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 

@@ -1,7 +1,7 @@
-"""Measures the least work that could do the same as an append: the yardstick of this machine.
+"""Baseline benchmark of this machine: the least work that is equivalent to an append.
 
 One process sends the same bytes to three others over loopback TCP; each writes and syncs them and
-answers. Leaves the comparison with the product to `benchmarks.append`.
+responds. Leaves the comparison with the product to `benchmarks.append`.
 """
 
 from benchmarks.measures import interleaved, latency_figures, megabytes_per_second

@@ -1,9 +1,10 @@
-"""Sends the same bytes to a few `benchmarks.raw_server` processes and waits for their answers.
+"""Client of the baseline: sends the same bytes to a few `benchmarks.raw_server` processes and waits
+for their responses.
 
-Leaves the cases to `benchmarks.raw`, and to `benchmarks.append`, which runs it beside the product.
+Leaves the cases to `benchmarks.raw`, and to `benchmarks.append`, which runs it next to the product.
 
-Invariants: like a ledger's writer it keeps a bounded window that is not acknowledged by the ack
-quorum, and a bounded number of bytes that the slowest replica has not answered.
+Invariants: like a ledger's writer it limits the bytes that the ack quorum has not acknowledged, and
+the bytes that the slowest replica has not acknowledged.
 """
 
 import asyncio
@@ -24,7 +25,8 @@ WINDOW_BYTES: Final = 64 * 1024 * 1024
 UNANSWERED_BYTES_MAX: Final = 256 * 1024 * 1024
 POSITION_BYTES: Final = 8
 UNLIMITED_BYTES: Final = 1 << 30
-"""The window bounds what a transport holds; its own marks would only cost callbacks."""
+"""Write buffer limit of a transport. The window limits the buffer; a lower limit would only cost
+callbacks."""
 
 
 class _Replica(asyncio.Protocol):
@@ -58,7 +60,7 @@ class _Replica(asyncio.Protocol):
 
 
 class RawGroup:
-    """The open connections to a few servers."""
+    """Open connections to a few servers."""
 
     def __init__(self, ack_quorum: int) -> None:
         self.replicas: list[_Replica] = []
@@ -67,7 +69,7 @@ class RawGroup:
         self._waiter: asyncio.Future[None] | None = None
 
     def wake(self) -> None:
-        """Look again at how far the replicas are."""
+        """Wake the sender to check the replicas' progress."""
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
@@ -79,16 +81,16 @@ class RawGroup:
 
     @property
     def acknowledged(self) -> int:
-        """Bytes durable on the ack quorum."""
+        """Number of bytes that are durable on the ack quorum."""
         return quorum_reached([replica.durable for replica in self.replicas], self._ack_quorum)
 
     @property
     def replicated(self) -> int:
-        """Bytes durable on all."""
+        """Number of bytes that are durable on all replicas."""
         return min(replica.durable for replica in self.replicas)
 
     async def changed(self) -> None:
-        """Wait until a server answers."""
+        """Wait until a server responds."""
         self._waiter = asyncio.get_running_loop().create_future()
         await self._waiter
 
@@ -97,7 +99,9 @@ class RawGroup:
 async def raw_group(
     form: str, directory: Path, total_bytes: int, ack_quorum: int
 ) -> AsyncIterator[tuple[RawGroup, Sequence[int]]]:
-    """Start servers, connect, yield the group and the servers' process ids; end and clean up."""
+    """Start servers, connect, yield the group and the servers' process ids; stop them and remove
+    their files.
+    """
     loop = asyncio.get_running_loop()
     group = RawGroup(ack_quorum)
     files = [directory / f"raw-{number}" for number in range(REPLICAS)]
@@ -120,7 +124,7 @@ async def raw_group(
     finally:
         for replica in group.replicas:
             replica.close()
-        await asyncio.sleep(0.05)  # the transports close on the loop
+        await asyncio.sleep(0.05)  # the transports close on the event loop
         for server in servers:
             if len(group.replicas) < REPLICAS:
                 server.kill()
@@ -147,7 +151,7 @@ async def raw_throughput(
             ):
                 await group.changed()
             group.send(batch)
-            await asyncio.sleep(0)  # one batch per tick, as a writer does
+            await asyncio.sleep(0)  # one batch per iteration of the event loop, as a writer
         while group.acknowledged < total_bytes:
             await group.changed()
         acknowledged_s = perf_counter() - start

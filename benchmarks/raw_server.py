@@ -1,15 +1,16 @@
-"""Receives bytes on one connection, writes and syncs them, answers how many are durable.
+"""Server of the baseline: receives bytes on one connection, writes and syncs them, returns the
+number of durable bytes.
 
-This is one of the three processes of `benchmarks.raw`: the least that a bookie has to do. There is
-no framing, no check, no index. Leaves what is sent to `benchmarks.raw_client`.
+This is one of the three processes of `benchmarks.raw`: the minimum work of a bookie, without
+framing, checks and index. Leaves the sent bytes to `benchmarks.raw_client`.
 
 Format: the port, as one line on standard output; then on the connection, for each group written and
-synced, the bytes durable so far as u64, little-endian. The file is preallocated: appending to one
-that grows was up to ten times slower to sync.
+synced, the bytes durable so far as u64, little-endian. The file is preallocated: a growing file was
+up to ten times slower to sync.
 
-Two forms, each the leaner for one question. "in_turn": one thread receives, writes, syncs, answers;
-while it syncs, the kernel's socket buffer gathers the next group (least latency). "overlapped": a
-second thread writes and syncs while the first receives the next group (most bytes per second).
+There are two forms. "in_turn": one thread receives, writes, syncs and responds; while it syncs, the
+kernel's socket buffer collects the next group (least latency). "overlapped": a second thread writes
+and syncs while the first receives the next group (most bytes per second).
 """
 
 import os
@@ -24,7 +25,8 @@ BUFFER_BYTES: Final = 1024 * 1024
 BUFFER_COUNT: Final = 32
 SWITCH_INTERVAL_S: Final = 0.000_05
 CACHE_DROP_BYTES: Final = 4 * 1024 * 1024
-"""As in a bookie, the next group is then written to memory that is warm (decision 0007)."""
+"""Number of reused buffers. As in a bookie, the next group is written to memory that is in the
+cache (decision 0007)."""
 
 drops = hasattr(os, "posix_fadvise")
 sync = os.fdatasync if hasattr(os, "fdatasync") else os.fsync
@@ -60,7 +62,7 @@ def _serve_in_turn(connection: socket.socket, descriptor: int) -> None:
 
 def _serve_overlapped(connection: socket.socket, descriptor: int) -> None:
     sys.setswitchinterval(SWITCH_INTERVAL_S)
-    # Buffers are used again: fresh memory for each group cost twice the processor time.
+    # Buffers are reused: new memory for each group costs twice the processor time.
     free: queue.SimpleQueue[memoryview] = queue.SimpleQueue()
     for _ in range(BUFFER_COUNT):
         free.put(memoryview(bytearray(BUFFER_BYTES)))

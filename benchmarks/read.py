@@ -1,11 +1,11 @@
-"""Measures reading: catching up through a closed ledger, and tailing one that is written.
+"""Benchmark of reads: catch-up through a closed ledger, and tailing of an open one.
 
 Catch-up goes through `reader.read` with digests checked: once as whole batches (`buffers()`), once
-with a Python loop over every entry. Tailing is timed from the moment at which the writer learns of
-a confirmation to the moment at which the reader is given the entry; negative when the reader is
+with a Python loop over every entry. The latency of tailing is the time from when the writer
+receives a confirmation to when the reader receives the entry; it is negative if the reader is
 first. Leaves appending to `benchmarks.append_load`.
 
-Wanted: catch-up of 1 KiB entries at >= 500 MB/s warm.
+Target: catch-up of 1 KiB entries at >= 500 MB/s warm.
 """
 
 import argparse
@@ -22,7 +22,8 @@ from ledger_client import LedgerClient, LedgerReader, LedgerWriter, Quorum
 
 CATCH_UP_WANTED_MB_PER_S: Final = 500.0
 TAIL_RATES: Final = (1_000, 20)
-"""Entries per second: LACs ride on the next add, and an idle writer's own LAC."""
+"""Rates in entries per second: at a high rate the LAC is sent with the next add, at a low rate by
+the idle writer."""
 
 
 async def read_batches(reader: LedgerReader) -> tuple[int, int]:
@@ -37,7 +38,7 @@ async def read_batches(reader: LedgerReader) -> tuple[int, int]:
 
 
 async def read_entries(reader: LedgerReader) -> tuple[int, int]:
-    """Read everything, looking at each entry."""
+    """Read everything, entry by entry; return entries and bytes."""
     count = size = 0
     async with aclosing(reader.read()) as batches:
         async for batch in batches:
@@ -74,7 +75,7 @@ BY_ENTRY: Final = "catch-up 1024 B, entry by entry"
 async def _tail(bench: Bench, cluster: Running, rate: int, seconds: float) -> None:
     count = int(rate * seconds)
     confirmed, seen = [0.0] * count, [0.0] * count
-    # A client of its own: what the writer knows must not help the reader.
+    # A separate client: the writer's state must not help the reader.
     async with (
         LedgerClient(cluster.cluster.metadata_uri) as other,
         cluster.client.create_ledger(Quorum(3, 3, 2)) as ledger,
@@ -128,7 +129,7 @@ async def _measure(bench: Bench) -> None:
             async with cluster.client.create_ledger(Quorum(3, 3, 3)) as ledger:
                 await ledger.append_many(load.payloads())
             async with cluster.client.open_ledger(ledger.id) as reader:
-                await read_batches(reader)  # warms the page cache of whichever bookie serves
+                await read_batches(reader)  # warms the page cache of the bookie that serves
             for _, case in interleaved((BY_BATCH, BY_ENTRY), bench.repetitions):
                 async with bench.measured(case):
                     await _catch_up(bench, cluster, ledger.id, case)
@@ -145,7 +146,7 @@ async def _measure(bench: Bench) -> None:
 
 
 def _options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--megabytes", type=int, default=500, help="size of the ledger read")
+    parser.add_argument("--megabytes", type=int, default=500, help="size of the ledger")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""Reads one closed ledger over and over, as a process of its own, to keep the bookies busy.
+"""Load process that reads one closed ledger repeatedly to keep the bookies busy.
 
-Leaves starting and ending it to `benchmarks.append`. Prints one JSON line when its input ends.
+Leaves starting and stopping it to `benchmarks.append`. Prints one JSON line when its input ends.
 """
 
 import asyncio

@@ -1,10 +1,10 @@
-"""Prints what a benchmark found: one JSON object per line on standard output, prose on the other.
+"""Report of a benchmark: one JSON object per line on standard output, text on standard error.
 
 Leaves the arithmetic to `benchmarks.measures`.
 
-Format: every line has `record`: "machine" (where it ran), "sample" (one run of one case) or
-"figure" (the median of a case's runs, their range and, if the project has set one, the bound that
-was wanted and whether it is met).
+Format: every line has `record`: "machine" (facts about the machine), "sample" (one run of one case)
+or "figure" (the median of a case's runs, their range and, if there is one, the target and whether
+it is met).
 """
 
 import json
@@ -24,11 +24,11 @@ UNITS: Final = {
     "ratio": 3,
     "MB": 1,
 }
-"""Units that figures have, and the digits worth printing."""
+"""Units of figures, and the number of digits to print."""
 
 
 class Report:
-    """Gathers samples of one benchmark and prints them as they come."""
+    """Collects samples of one benchmark and prints them as they come."""
 
     def __init__(self, benchmark: str, output: TextIO | None = None) -> None:
         self._benchmark = benchmark
@@ -36,7 +36,7 @@ class Report:
         self._samples: dict[tuple[str, str], list[float]] = {}
 
     def machine(self, facts: Mapping[str, object]) -> None:
-        """Print where the benchmark runs."""
+        """Print the facts about the machine."""
         self._print("machine", facts)
 
     def sample(self, case: str, values: Mapping[str, object]) -> None:
@@ -47,7 +47,7 @@ class Report:
         self._print("sample", {"case": case, **values})
 
     def values(self, case: str, name: str) -> Sequence[float]:
-        """Return the numbers of one name that the samples of a case had, in order."""
+        """Return the numbers with one name in the samples of a case, in order."""
         return self._samples.get((case, name), [])
 
     def median(self, case: str, name: str) -> float | None:
@@ -65,7 +65,7 @@ class Report:
         at_most: float | None = None,
         values: Sequence[float] | None = None,
     ) -> None:
-        """Print the median of a case's samples of `name` (or of `values`) beside what is wanted."""
+        """Print the median of a case's samples of `name` (or of `values`) with its target."""
         runs = self.values(case, name) if values is None else values
         if not runs:
             self.note(f"{case}: no {name} was measured")
@@ -96,7 +96,7 @@ class Report:
         )
 
     def note(self, text: str) -> None:
-        """Tell a human what is going on."""
+        """Print a remark for people."""
         print(f"{self._benchmark}: {text}", file=sys.stderr, flush=True)
 
     def _print(self, record: str, values: Mapping[str, object]) -> None:

@@ -1,10 +1,12 @@
-"""Measures how soon a bookie full of entries serves again after kill -9, and its memory meanwhile.
+"""Benchmark of a restart: time until a bookie full of entries serves again after SIGKILL, and its
+memory.
 
 One bookie holds 5 GB in 5 million entries (1,000 bytes each) of a hundred ledgers. It is killed
 under a writer and started again; ready means registered and serving. Then it serves appends and
 reads from all over its data while its memory is sampled. Leaves recovery of ledgers to the tests.
 
-Wanted: ready within 3 s; RssAnon under 300 MB while it serves (mapped pages are told separately).
+Target: ready within 3 s; RssAnon under 300 MB while it serves (mapped pages are reported
+separately).
 """
 
 import argparse
@@ -56,7 +58,7 @@ async def _fill(bench: Bench, cluster: Running, load: Load) -> list[int]:
 
 
 async def _kill_and_restart(bench: Bench, cluster: Running) -> None:
-    """Kill the bookie while it takes appends, start it again, time that."""
+    """Kill the bookie during appends, start it again, and measure the time."""
     bookie = cluster.bookies[0]
     async with LedgerClient(cluster.cluster.metadata_uri) as client:
         ledger = await client.create_ledger(ALONE)
@@ -73,7 +75,7 @@ async def _kill_and_restart(bench: Bench, cluster: Running) -> None:
         try:
             await ledger.abort()
         except LedgerError as error:
-            bench.report.note(f"the writer that was cut off: {type(error).__name__}")
+            bench.report.note(f"the interrupted writer failed: {type(error).__name__}")
     memory = usage_of(bookie.pid)
     anonymous, mapped = memory.anonymous_bytes, memory.mapped_bytes
     bench.report.sample(
@@ -89,7 +91,7 @@ async def _kill_and_restart(bench: Bench, cluster: Running) -> None:
 
 
 async def _append_once(cluster: Running) -> None:
-    """Append an entry as soon as the client has found the bookie again."""
+    """Append an entry as soon as the client can reach the bookie again."""
     async with asyncio.timeout(FOUND_S_MAX):
         while True:
             try:
@@ -101,7 +103,7 @@ async def _append_once(cluster: Running) -> None:
 
 
 async def _serve(bench: Bench, cluster: Running, ids: list[int], load: Load) -> None:
-    """Append and read at random places for a while, and watch the bookie's memory."""
+    """Append and read at random places, and sample the bookie's memory."""
     rng = Random(bench.repetitions)
     seconds = bench.size(20, 2)
     read_count = 0
@@ -157,7 +159,7 @@ async def _measure(bench: Bench) -> None:
 
 
 def _options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--gigabytes", type=float, default=5.0, help="what the bookie holds")
+    parser.add_argument("--gigabytes", type=float, default=5.0, help="size of the bookie's data")
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
-"""Runs the benchmark scripts one after the other and makes one JSON document of what they print.
+"""Runs the benchmark scripts one after the other and combines their output in one JSON document.
 
-Leaves measuring to the scripts. The document goes to standard output and to a file; what the
-scripts tell a human goes to standard error as it comes.
+Leaves measuring to the scripts. The document goes to standard output and to a file; the scripts'
+remarks for people go to standard error as they come.
 
 Format: `machine` (the first script's record), `figures` and `samples` (their records, in order),
-`failed` (scripts that did not end well, with their exit status).
+`failed` (scripts that failed, with their exit status).
 """
 
 import argparse
@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Final
 
 ALL: Final = ("startup", "append", "read", "failover", "many_ledgers", "restart", "age")
-"""`raw` alone is not among them: `append` runs it beside each of its cases."""
+"""`raw` is not in the list: `append` runs it next to each of its cases."""
 
 
 def document(lines: Sequence[str], failed: dict[str, int], started: str) -> dict[str, object]:
-    """Return what a run found, as one value."""
+    """Return the results of a run as one value."""
     records = [json.loads(line) for line in lines if line.startswith("{")]
     chosen: dict[str, list[dict[str, object]]] = {"machine": [], "figure": [], "sample": []}
     for record in records:
@@ -39,12 +39,12 @@ def document(lines: Sequence[str], failed: dict[str, int], started: str) -> dict
 
 
 def main() -> int:
-    """Run what the command line names; 1 if a script failed (a missed figure is not a failure)."""
+    """Run the given scripts; return 1 if one failed (a missed target is not a failure)."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.run")
     parser.add_argument("names", nargs="*", default=list(ALL), metavar="NAME")
     parser.add_argument("--smoke", action="store_true", help="a few seconds each, tiny sizes")
     parser.add_argument("--repeat", type=int, help="runs of each case")
-    parser.add_argument("--data-dir", help="where data goes while a script runs")
+    parser.add_argument("--data-dir", help="directory for data during a script")
     parser.add_argument("--output", type=Path, default=Path("bench-results"), help="a directory")
     options = parser.parse_args()
     started = datetime.now(UTC).isoformat(timespec="seconds")

@@ -1,6 +1,6 @@
-"""Runs one benchmark script: its options, its event loop, its directory, its report.
+"""Runner of one benchmark script: its options, its event loop, its directory, its report.
 
-Leaves what is measured to the script that calls `run`.
+Leaves measuring to the script that calls `run`.
 """
 
 import argparse
@@ -25,7 +25,7 @@ SETTLE_S: Final = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """What a script is given: its options, where to put data, where to report."""
+    """Environment of a script: its options, its data directory, its report."""
 
     options: argparse.Namespace
     directory: Path
@@ -38,16 +38,16 @@ class Bench:
 
     @property
     def repetitions(self) -> int:
-        """How often each case runs."""
+        """Number of runs of each case."""
         return 1 if self.is_smoke else int(self.options.repeat)
 
     def size(self, usual: int, smoke: int) -> int:
-        """Return how much to do: little in a smoke run."""
+        """Return the size to use: `usual`, or `smoke` in a smoke run."""
         return smoke if self.is_smoke else usual
 
     @asynccontextmanager
     async def measured(self, what: str) -> AsyncIterator[None]:
-        """Wrap one measured run: earlier writes settle first."""
+        """Wrap one measured run; pending writes of earlier runs reach the disk first."""
         self.report.note(what)
         await asyncio.to_thread(machine.settle)
         await asyncio.sleep(0 if self.is_smoke else SETTLE_S)
@@ -55,7 +55,7 @@ class Bench:
 
     @contextmanager
     def subdirectory(self) -> "Iterator[Path]":
-        """Make a directory that goes when the block ends."""
+        """Create a directory that is removed at the end of the block."""
         path = Path(tempfile.mkdtemp(prefix="run-", dir=self.directory))
         try:
             yield path
@@ -74,8 +74,10 @@ def run(
     parser = argparse.ArgumentParser(prog=f"python -m benchmarks.{name}")
     parser.add_argument("--smoke", action="store_true", help="a few seconds, tiny sizes")
     parser.add_argument("--repeat", type=int, default=repeat, help="runs of each case")
-    parser.add_argument("--data-dir", type=Path, help="where data goes while it runs")
-    parser.add_argument("--loop", choices=("uvloop", "asyncio"), help="default: uvloop if there")
+    parser.add_argument("--data-dir", type=Path, help="directory for data during the run")
+    parser.add_argument(
+        "--loop", choices=("uvloop", "asyncio"), help="default: uvloop if installed"
+    )
     if add_options is not None:
         add_options(parser)
     options = parser.parse_args()
@@ -93,7 +95,7 @@ def run(
 
 
 def run_loop(main: Coroutine[Any, Any, None], loop: str | None = None) -> None:
-    """Run a coroutine on uvloop where it is installed (or as asked), else on asyncio."""
+    """Run a coroutine on the given loop; by default on uvloop if installed, else on asyncio."""
     if _loop_name(loop) == "uvloop":
         import uvloop  # noqa: PLC0415  # optional
 

@@ -1,7 +1,7 @@
-"""Sources and sinks that do nothing but move bytes between Python and Spark: the ceiling of any.
+"""Sources and sinks that only move bytes between Python and Spark: the maximum speed of any.
 
-Leaves what is compared with them to `benchmarks.spark_scan` and `benchmarks.spark_write`. The rows
-are those of the `ledger` source, in batches of the same size.
+Leaves the comparisons to `benchmarks.spark_scan` and `benchmarks.spark_write`. The rows are those
+of the `ledger` source, in batches of the same size.
 """
 
 from collections.abc import Iterator, Mapping
@@ -24,13 +24,13 @@ from spark_io.ledgers.rows import DDL
 
 @dataclass
 class Part(InputPartition):
-    """How many rows one task makes."""
+    """Number of rows of one task."""
 
     rows: int
 
 
 def batches(rows: int, entry_bytes: int, batch_rows: int) -> Iterator[pa.RecordBatch]:
-    """Yield rows of random bytes that are made once."""
+    """Yield rows of random bytes that are generated once."""
     payload = Random(1).randbytes(entry_bytes)
     data = pa.array([payload] * batch_rows, pa.binary())
     for first in range(0, rows, batch_rows):
@@ -56,7 +56,7 @@ class MemoryReader(DataSourceReader):
         self._batch_rows = int(options.get("batchrows", "2048"))
 
     def partitions(self) -> list[InputPartition]:
-        """Deal the rows to tasks."""
+        """Divide the rows among tasks."""
         return [Part(self._rows // self._parts) for _ in range(self._parts)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -66,32 +66,32 @@ class MemoryReader(DataSourceReader):
 
 
 class NothingWriter(DataSourceArrowWriter):
-    """Takes rows and drops them."""
+    """Accepts rows and drops them."""
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """Count what comes."""
+        """Count the rows."""
         for batch in iterator:
             assert batch.num_rows >= 0
         return WriterCommitMessage()
 
 
 class EmptyStream(DataSourceStreamReader):
-    """A stream that always has a next offset, and no rows."""
+    """A stream that always has a next offset, but no rows."""
 
     def __init__(self) -> None:
         self._offset = 0
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
-        """Begin at nothing."""
+        """Return the first offset."""
         return {"offset": 0}
 
     def latestOffset(self, start: object = None, limit: object = None) -> dict[str, int]:  # noqa: N802
-        """Move on at each question."""
+        """Return a new offset at each call."""
         self._offset += 1
         return {"offset": self._offset}
 
     def partitions(self, start: object, end: object) -> list[InputPartition]:
-        """Give one task nothing to do."""
+        """Return one task without work."""
         return [Part(0)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -112,13 +112,13 @@ class MemoryDataSource(DataSource):
         return DDL
 
     def reader(self, schema: StructType) -> MemoryReader:
-        """Return what makes rows."""
+        """Return the reader that generates rows."""
         return MemoryReader(self.options)
 
     def writer(self, schema: StructType, overwrite: bool) -> NothingWriter:  # noqa: FBT001
-        """Return what drops rows."""
+        """Return the writer that drops rows."""
         return NothingWriter()
 
     def streamReader(self, schema: StructType) -> EmptyStream:  # noqa: N802
-        """Return what never has rows."""
+        """Return the stream without rows."""
         return EmptyStream()

@@ -1,7 +1,7 @@
-"""Measures scanning ledgers from Spark, beside a source that yields the same bytes from memory.
+"""Benchmark of Spark scans of ledgers, next to a source that yields the same bytes from memory.
 
-Leaves writing to `benchmarks.spark_write`. Wanted, with local[2] and three bookies on two cores:
-2 GB of 1 KiB entries at >= 0.4 of the ceiling; planning 100,000 ledgers in seconds.
+Leaves writing to `benchmarks.spark_write`. Target, with local[2] and three bookies on two cores: 2
+GB of 1 KiB entries at >= 0.4 of the ceiling; planning 100,000 ledgers in seconds.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ CREATES_AT_ONCE: Final = 200
 
 
 def _scan(frame: "DataFrame", rows: int) -> float:
-    """Run one aggregation over all bytes; return the seconds."""
+    """Run one aggregation over all bytes; return its duration in seconds."""
     from pyspark.sql import functions as F  # noqa: N812, PLC0415 - part of an extra
 
     start = perf_counter()
@@ -61,7 +61,7 @@ def _frames(
 
 
 def make_session(cores: int) -> "SparkSession":
-    """Start a session that knows both sources."""
+    """Start a session with both sources."""
     from benchmarks.spark_memory import MemoryDataSource  # noqa: PLC0415
     from spark_io.launching import session  # noqa: PLC0415
 
@@ -98,7 +98,7 @@ def _measure_scans(bench: Bench, metadata: str, ids: list[int], rows: int, cores
     spark = make_session(cores)
     try:
         frames = _frames(spark, metadata, ids, rows)
-        for frame in frames.values():  # Spark, its workers and the page cache are warm then
+        for frame in frames.values():  # warms up Spark, its workers and the page cache
             _scan(frame(), rows)
         for _, name in interleaved(list(frames), bench.repetitions):
             case = f"scan {name}, local[{cores}]"
@@ -122,7 +122,7 @@ def _measure_scans(bench: Bench, metadata: str, ids: list[int], rows: int, cores
 
 
 async def _measure_planning(bench: Bench, metadata: str) -> None:
-    """Make many closed ledgers, in the metadata alone, and plan queries over all of them."""
+    """Create many closed ledgers, only in the metadata, and plan queries over all of them."""
     count = bench.size(PLANNED_LEDGERS, 200)
     await _make_ledgers(metadata, count)
     for selection in ("chain", "match"):

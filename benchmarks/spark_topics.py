@@ -1,7 +1,7 @@
-"""Measures scanning a topic from Spark: records of 1 KiB, in batches as producers send them.
+"""Benchmark of Spark scans of a topic: records of 1 KiB, in batches as producers send them.
 
-Leaves scanning ledgers to `benchmarks.spark_scan`. Wanted: 300,000 records/s for each core that
-reads, with three bookies on the same machine; what Spark does with the rows is part of the time.
+Leaves scanning ledgers to `benchmarks.spark_scan`. Target: 300,000 records/s for each core that
+reads, with three bookies on the same machine; the time includes Spark's work on the rows.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 RECORD_BYTES: Final = 1024
 MB_PER_S_WANTED: Final = 300_000 * RECORD_BYTES / MEGABYTE
-"""For one core."""
+"""Target for one core."""
 RECORDS_PER_BATCH: Final = 200
 BATCHES_AT_ONCE: Final = 20
 CORES: Final = (1, 2)
@@ -50,7 +50,7 @@ CONFIG: Final = LogConfig(
 
 
 async def _write(cluster: Running, name: str, kind: Compression, rows: int) -> None:
-    """Write a topic of one partition as its leader does; the leader then leaves."""
+    """Write a topic of one partition as its leader does; the leader then resigns."""
     rng = Random(name)
     store = await open_store(cluster.cluster.metadata_uri, rng=rng)
     try:
@@ -82,7 +82,7 @@ async def _write(cluster: Running, name: str, kind: Compression, rows: int) -> N
 
 
 def _scan(spark: "SparkSession", metadata: str, topic: str, rows: int) -> float:
-    """Run one aggregation over all bytes; return the seconds."""
+    """Run one aggregation over all bytes; return its duration in seconds."""
     from pyspark.sql import functions as F  # noqa: N812, PLC0415 - part of an extra
 
     reader = spark.read.format("topic").option("metadata", metadata).option("topic", topic)
@@ -110,7 +110,7 @@ def _measure_scans(bench: Bench, metadata: str, rows: int, cores: int) -> None:
 
     spark = make_session(cores)
     try:
-        for name in KINDS:  # Spark, its workers and the page cache are warm then
+        for name in KINDS:  # warms up Spark, its workers and the page cache
             _scan(spark, metadata, name, rows)
         for _, name in interleaved(list(KINDS), bench.repetitions):
             case = f"scan {name}, local[{cores}]"

@@ -1,7 +1,7 @@
-"""Measures writing ledgers from Spark, beside a sink that drops what it gets, and micro-batches
-beside those of a source without rows.
+"""Benchmark of Spark writes of ledgers, next to a sink that drops rows; and of micro-batches, next
+to those of a source without rows.
 
-Leaves reading to `benchmarks.spark_scan`. Wanted, with local[2] and three bookies on two cores:
+Leaves reading to `benchmarks.spark_scan`. Target, with local[2] and three bookies on two cores:
 writing at >= 0.4 of the ceiling; the median micro-batch within 100 ms of the empty source's.
 """
 
@@ -27,7 +27,7 @@ APPENDS_PER_S: Final = 200
 
 
 def _save(spark: "SparkSession", metadata: str, name: str, rows: int) -> float:
-    """Write rows made in memory; return the seconds."""
+    """Write rows generated in memory; return the duration in seconds."""
     source = spark.read.format("memory-ceiling").option("rows", str(rows)).option("parts", "2")
     frame = source.option("entryBytes", str(ENTRY_BYTES)).load().select("data")
     start = perf_counter()
@@ -67,7 +67,7 @@ def _measure_writes(bench: Bench, metadata: str, rows: int) -> None:
 
 
 def _batch_ms(spark: "SparkSession", directory: "Path", name: str, seconds: int) -> list[float]:
-    """Run a streaming query for a while; return how long its micro-batches took."""
+    """Run a streaming query for `seconds`; return the durations of its micro-batches in ms."""
     reading = spark.readStream.format("memory-ceiling")
     if name.startswith("ledger "):
         metadata, ledger_id = name.split()[1:]
@@ -85,11 +85,11 @@ def _batch_ms(spark: "SparkSession", directory: "Path", name: str, seconds: int)
     return [ms for ms, count in zip(took, rows, strict=True) if count or not is_ledger][3:]
 
 
-async def _append_slowly(cluster: Running, told: "asyncio.Future[int]") -> None:
+async def _append_slowly(cluster: Running, created: "asyncio.Future[int]") -> None:
     payload = Random(1).randbytes(ENTRY_BYTES)
     async with cluster.client.create_ledger(Quorum.majority(3)) as ledger:
         await ledger.append(payload)
-        told.set_result(int(ledger.id))
+        created.set_result(int(ledger.id))
         while True:
             await ledger.append(payload)
             await asyncio.sleep(1 / APPENDS_PER_S)
@@ -98,9 +98,9 @@ async def _append_slowly(cluster: Running, told: "asyncio.Future[int]") -> None:
 async def _measure_streams(bench: Bench, cluster: Running, directory: "Path") -> None:
     from benchmarks.spark_scan import make_session  # noqa: PLC0415
 
-    told: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-    appending = asyncio.create_task(_append_slowly(cluster, told))
-    ledger = f"ledger {cluster.cluster.metadata_uri} {await told}"
+    created: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+    appending = asyncio.create_task(_append_slowly(cluster, created))
+    ledger = f"ledger {cluster.cluster.metadata_uri} {await created}"
     spark = await asyncio.to_thread(make_session, 2)
     cases = {"micro-batch of a ledger": ledger, "micro-batch of an empty source": "empty"}
     seconds = bench.size(20, 8)

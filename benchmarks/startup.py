@@ -1,6 +1,6 @@
-"""Measures how long the command takes to say how it is used.
+"""Benchmark of the start of the command: time to print its help.
 
-Leaves everything else about the command to its tests. Wanted: `quire --help` under 200 ms.
+Leaves everything else about the command to its tests. Target: `quire --help` under 200 ms.
 """
 
 import asyncio

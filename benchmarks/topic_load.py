@@ -1,4 +1,4 @@
-"""Puts one load on a broker that speaks Kafka's protocol, with librdkafka: a process of its own.
+"""Load process for a broker of Kafka's protocol, with librdkafka.
 
 Prints one JSON object. Leaves starting brokers, and comparing, to `benchmarks.topics`.
 """
@@ -29,7 +29,7 @@ Figures = dict[str, Any]
 
 
 class Delivered:
-    """Counts delivery reports; with `sent_s`, how long each took."""
+    """Counter of delivery reports; with `sent_s`, also of their latencies."""
 
     def __init__(self) -> None:
         self.errors: list[str] = []
@@ -38,17 +38,17 @@ class Delivered:
     def note(self, sent_s: float | None = None) -> Callable[[KafkaError | None, Message], None]:
         """Return the callback of one record."""
 
-        def told(error: KafkaError | None, _: Message) -> None:
+        def count(error: KafkaError | None, _: Message) -> None:
             if error is not None:
                 self.errors.append(str(error))
             elif sent_s is not None:
                 self.seconds.append(time.perf_counter() - sent_s)
 
-        return told
+        return count
 
 
 def create(address: str, topic: str, partitions: int, settings: dict[str, str]) -> None:
-    """Make a topic of three replicas, and wait until its partitions have leaders."""
+    """Create a topic of three replicas, and wait until its partitions have leaders."""
     admin = AdminClient({"bootstrap.servers": address})
     new = NewTopic(topic, partitions, 3, config=settings)
     for made in admin.create_topics([new], operation_timeout=WAIT_S).values():
@@ -63,7 +63,7 @@ def create(address: str, topic: str, partitions: int, settings: dict[str, str]) 
 
 
 def produce(address: str, topic: str, count: int) -> Figures:
-    """Produce so many records as fast as can be: acks=all, idempotent."""
+    """Produce `count` records as fast as possible: acks=all, idempotent."""
     producer = Producer(
         {
             "bootstrap.servers": address,
@@ -76,12 +76,12 @@ def produce(address: str, topic: str, count: int) -> Figures:
     )
     value = os.urandom(RECORD_BYTES)
     delivered = Delivered()
-    told = delivered.note()
+    on_delivery = delivered.note()
     began = time.perf_counter()
     for number in range(count):
         while True:
             try:
-                producer.produce(topic, value, on_delivery=told)
+                producer.produce(topic, value, on_delivery=on_delivery)
                 break
             except BufferError:
                 producer.poll(0.01)
@@ -98,7 +98,7 @@ def produce(address: str, topic: str, count: int) -> Figures:
 
 
 def consume(address: str, topic: str, count: int) -> Figures:
-    """Read a partition from its begin."""
+    """Read a partition from its start."""
     consumer = _consumer(address)
     consumer.assign([TopicPartition(topic, 0, 0)])
     seen, began = 0, time.perf_counter()
@@ -110,7 +110,7 @@ def consume(address: str, topic: str, count: int) -> Figures:
 
 
 def end_to_end(address: str, topic: str, rate: int, seconds: float) -> Figures:
-    """Produce on a fixed schedule; take the time from when a record was due until it was read."""
+    """Produce on a fixed schedule; measure the time from a record's due time until it is read."""
     producer = Producer({"bootstrap.servers": address, "acks": "all", "linger.ms": 0})
     consumer = _consumer(address)
     consumer.assign([TopicPartition(topic, 0, 0)])
@@ -138,11 +138,12 @@ def end_to_end(address: str, topic: str, rate: int, seconds: float) -> Figures:
 
 def spread_out(address: str, topic: str, partitions: int, rate: int, seconds: float) -> Figures:
     """Produce small records on a fixed schedule, each to the next partition: each is a batch, and
-    librdkafka makes a request of each. It lingers as it does by default, 5 ms.
+    librdkafka sends a request for each. Its linger time is the default, 5 ms.
 
-    A batch to each partition goes before, so that all is connected and every ledger has begun. What
-    is due is produced every TICK_S, and counts from when the first of it was due. Between two ticks
-    nothing runs here: the servers share the processors with this process.
+    A batch to each partition is sent first, so that all connections are open and every ledger has
+    begun. Due records are produced every TICK_S, and their latency counts from when the first of
+    them was due. Between two ticks this process does nothing, because the servers share its
+    processors.
     """
     producer = Producer(
         {
@@ -164,9 +165,9 @@ def spread_out(address: str, topic: str, partitions: int, rate: int, seconds: fl
     while sent < total:
         now_s = time.perf_counter() - began
         due, first_due_s = min(total, int(now_s * rate) + 1), sent / rate
-        told = delivered.note(began + first_due_s if first_due_s >= WARM_UP_S else None)
+        on_delivery = delivered.note(began + first_due_s if first_due_s >= WARM_UP_S else None)
         for number in range(sent, due):
-            producer.produce(topic, value, partition=number % partitions, on_delivery=told)
+            producer.produce(topic, value, partition=number % partitions, on_delivery=on_delivery)
         sent = due
         producer.poll(0)
         time.sleep(max(0.0, TICK_S - (time.perf_counter() - began - now_s)))
@@ -189,7 +190,7 @@ def _consumer(address: str) -> Consumer:
 
 
 def main() -> None:
-    """Put the load that was asked for, and print what came of it."""
+    """Run the given load, and print its figures."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.topic_load")
     parser.add_argument("load", choices=("create", "produce", "consume", "end-to-end", "spread"))
     parser.add_argument("--address", required=True)

@@ -1,11 +1,11 @@
-"""Measures topics with a stock client, beside Apache Kafka on the same machine and disk.
+"""Benchmark of topics with a stock client, next to Apache Kafka on the same machine and disk.
 
 librdkafka, acks=all, replication 3: producing and consuming 1 KiB records of one partition; from a
-record's due time until a consumer has it; small batches spread over a thousand partitions. Beside
-it, appending entries of the same size to a ledger. Leaves the load to `benchmarks.topic_load`, and
-Kafka to `benchmarks.peers`; without Maven, Quire is measured alone.
+record's due time until a consumer has it; small batches spread over a thousand partitions. For
+comparison, appends of entries of the same size to a ledger. Leaves the load to
+`benchmarks.topic_load`, and Kafka to `benchmarks.peers`; without Maven, only Quire is measured.
 
-Wanted: 100,000 records/s produced, and 0.6 of the ledger's MB/s; 300,000 records/s consumed; p99
+Target: 100,000 records/s produced, and 0.6 of the ledger's MB/s; 300,000 records/s consumed; p99
 from end to end below Kafka's; 10,000 small batches/s with a p99 below 100 ms.
 """
 
@@ -45,13 +45,13 @@ SPREAD_P99_MS_WANTED: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """Brokers to measure: where, and with which settings topics are made there."""
+    """Brokers to measure: their addresses, and the settings of their topics."""
 
     name: str
     address: str
     settings: tuple[str, ...] = ()
     metadata: str = ""
-    """Of Quire's ledgers; empty for Kafka."""
+    """Metadata address of Quire's ledgers; empty for Kafka."""
 
 
 @asynccontextmanager
@@ -76,7 +76,7 @@ async def kafka_side(bench: Bench, java: JavaPeer) -> AsyncIterator[list[Side]]:
 
 
 async def put(side: Side, load: str, topic: str, **options: float) -> dict[str, Any]:
-    """Run a load in a process of its own; return its figures."""
+    """Run a load in a separate process; return its figures."""
     words = ["-m", "benchmarks.topic_load", load, "--address", side.address, "--topic", topic]
     words += [word for name, value in options.items() for word in (f"--{name}", str(value))]
     if load == "create":
@@ -95,7 +95,7 @@ async def put(side: Side, load: str, topic: str, **options: float) -> dict[str, 
 
 
 async def measure_side(bench: Bench, side: Side, number: int) -> None:
-    """Put each load once on one side."""
+    """Run each load once on one side."""
     report, records = bench.report, bench.size(RECORDS, 5_000)
     seconds = float(bench.size(int(SECONDS), 1))
     suffix = f"{number}-{len(side.settings)}"
@@ -111,7 +111,7 @@ async def measure_side(bench: Bench, side: Side, number: int) -> None:
         figures = await put(side, "end-to-end", latency, rate=END_TO_END_PER_S, seconds=seconds)
         report.sample(f"{side.name} end to end", figures)
     if side.settings:
-        return  # a sync for each of so many small batches says nothing new
+        return  # a sync for each of the small batches gives no new result
     partitions = bench.size(PARTITIONS, 10)
     await put(side, "create", many, partitions=partitions)
     async with bench.measured(f"{side.name}: spread"):
@@ -121,7 +121,7 @@ async def measure_side(bench: Bench, side: Side, number: int) -> None:
 
 
 async def measure_ledger(bench: Bench, side: Side) -> None:
-    """Append entries as large as batches to a ledger with the same replication."""
+    """Append entries of the size of batches to a ledger with the same replication."""
     payload = Random(1).randbytes(BATCH_BYTES)
     count = bench.size(LEDGER_BYTES, 20_000_000) // BATCH_BYTES
     async with bench.measured("ledger"), LedgerClient(side.metadata) as client:
@@ -154,11 +154,11 @@ async def measure(bench: Bench) -> None:
                 await measure_side(bench, side, number)
                 if side.metadata:
                     await measure_ledger(bench, side)
-    tell(bench, ["quire", "kafka, no fsync", "kafka, flush.messages=1"])
+    report_results(bench, ["quire", "kafka, no fsync", "kafka, flush.messages=1"])
 
 
-def tell(bench: Bench, names: Sequence[str]) -> None:
-    """Print what came of it, with what is wanted of Quire."""
+def report_results(bench: Bench, names: Sequence[str]) -> None:
+    """Print the results, with Quire's targets."""
     report = bench.report
     for name in names:
         is_ours = name == "quire"
@@ -189,7 +189,7 @@ def tell(bench: Bench, names: Sequence[str]) -> None:
 
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--alone", action="store_true", help="measure Quire alone")
+    parser.add_argument("--alone", action="store_true", help="measure only Quire")
 
 
 if __name__ == "__main__":

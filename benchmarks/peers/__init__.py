@@ -1,1 +1,3 @@
-"""The same work for Quire, Apache BookKeeper and Apache Kafka, interleaved on one machine."""
+"""Comparison of Quire, Apache BookKeeper and Apache Kafka: the same work, interleaved on one
+machine.
+"""

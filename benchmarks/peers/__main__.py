@@ -1,12 +1,13 @@
-"""Measures Quire beside Apache BookKeeper and Apache Kafka, interleaved in one run.
+"""Benchmark of Quire, Apache BookKeeper and Apache Kafka, interleaved in one run.
 
-Leaves turns to `interleaving`, loads to each side, and what is wanted to `table`. One JSON document
-goes to standard output and to a file, prose and the table to standard error.
+Leaves the order to `interleaving`, loads to each side, and targets to `table`. One JSON document
+goes to standard output and to a file, text and the table to standard error.
 
-Format: as `benchmarks.run`, and `peers`: for each one whether it was available, and why not.
+Format: as `benchmarks.run`, with `peers` in addition: for each peer whether it was available, and
+why not.
 
-Invariants: a peer that cannot be had is said to be so and fails nothing; every process that was
-started has ended, and all data is gone, when this ends, also by Ctrl-C or SIGTERM.
+Invariants: an unavailable peer is reported and is not a failure; at the end, also by Ctrl-C or
+SIGTERM, every started process has ended and all data is removed.
 """
 
 import argparse
@@ -35,11 +36,11 @@ from benchmarks.runner import Bench, run_loop
 
 PEERS: Final = (System.BOOKKEEPER, System.KAFKA)
 SIGTERM_STATUS: Final = 143
-SMOKE_WARNING: Final = "Only a smoke run: what follows shows that it works, and measures nothing."
+SMOKE_WARNING: Final = "Only a smoke run: the results show that it works, and measure nothing."
 
 
 class Comparison:
-    """One run of everything that can be had."""
+    """One run of all available systems."""
 
     def __init__(self, bench: Bench, cache: Path, logs: Path) -> None:
         self.samples = Samples()
@@ -51,7 +52,7 @@ class Comparison:
         self._peers: dict[System, JavaPeer] = {}
 
     async def run(self, wanted: list[System]) -> None:
-        """Fetch what is wanted, and let each have its turns."""
+        """Fetch the wanted systems, and run their turns."""
         note = self._bench.report.note
         for system in (peer for peer in PEERS if peer in wanted):
             try:
@@ -68,11 +69,11 @@ class Comparison:
             logs.mkdir(parents=True)
             try:
                 await self._take(turn, trial, logs)
-            except Exception as error:  # noqa: BLE001  # the others still have their turns
+            except Exception as error:  # noqa: BLE001  # the other turns still run
                 self.failed[logs.name] = f"{type(error).__name__}: {error}"
                 note(f"failed: {logs.name}: {error}; its logs are kept in {logs}")
                 continue
-            except BaseException:  # told to end: that is no failure to look into
+            except BaseException:  # interrupted: not a failure to investigate
                 shutil.rmtree(logs, ignore_errors=True)
                 raise
             shutil.rmtree(logs, ignore_errors=True)
@@ -110,17 +111,21 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.peers")
     parser.add_argument("--smoke", action="store_true", help="tiny sizes, once each")
     parser.add_argument("--repeat", type=int, default=5, help="runs of each case")
-    parser.add_argument("--data-dir", type=Path, help="where data goes while it runs")
-    parser.add_argument("--cache", type=Path, default=default_cache(), help="where jars are kept")
+    parser.add_argument("--data-dir", type=Path, help="directory for data during the run")
+    parser.add_argument(
+        "--cache", type=Path, default=default_cache(), help="directory that keeps jars"
+    )
     parser.add_argument("--output", type=Path, default=Path("bench-results"), help="a directory")
-    parser.add_argument("--loop", choices=("uvloop", "asyncio"), help="default: uvloop if there")
+    parser.add_argument(
+        "--loop", choices=("uvloop", "asyncio"), help="default: uvloop if installed"
+    )
     systems = [system.value for system in System]
     parser.add_argument("--only", nargs="+", choices=systems, default=systems, help="systems")
     return parser.parse_args()
 
 
 def main() -> int:
-    """Run; 1 if a system that was available failed (a missed ratio is not a failure)."""
+    """Run; return 1 if an available system failed (a missed target is not a failure)."""
     options = _options()
     wanted = [System(name) for name in options.only]
     started = datetime.now(UTC).isoformat(timespec="seconds")

@@ -1,10 +1,10 @@
-"""Runs Apache BookKeeper: ZooKeeper, bookies with synced journals, and the load on them.
+"""Apache BookKeeper as a peer: ZooKeeper, bookies with synced journals, and the load on them.
 
-Leaves the load to `peer_load` and java/bookkeeper/BookKeeperLoad.java. ZooKeeper is the one that
-Quire's own local clusters use, so that it is the same for both.
+Leaves the load to `peer_load` and java/bookkeeper/BookKeeperLoad.java. ZooKeeper is that of Quire's
+local clusters, so that it is the same for both.
 
 Source: BookKeeper's bin/common.sh, for Java 11 and later: heap, collector and the other flags are
-those that its start script sets; settings that are not named here are its defaults.
+those that its start script sets; settings that are not listed here have their defaults.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ JAVA_FLAGS: Final = (
     "-Djava.net.preferIPv4Stack=true",
     "-Dio.netty.leakDetectionLevel=disabled",
     "-Dio.netty.tryReflectionSetAccessible=true",
-    # Without these it copies buffers for its checksums, and leaves the journal in the page cache.
+    # Without these BookKeeper copies buffers for checksums and keeps the journal in the page cache.
     *("--add-opens", "java.base/java.nio=ALL-UNNAMED"),
     *("--add-opens", "java.base/jdk.internal.misc=ALL-UNNAMED"),
     *("--add-opens", "java.base/java.io=ALL-UNNAMED"),
@@ -59,7 +59,7 @@ FORMAT: Final = ("metaformat", "-n", "-f")
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """Bookies that run, by the port that names each, and a client of them."""
+    """Running bookies, by port, and a client of them."""
 
     servers: Mapping[int, JavaServer]
     client: LoadClient

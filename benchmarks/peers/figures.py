@@ -1,4 +1,4 @@
-"""Prints the figures and ratios of a table as records.
+"""Figures and ratios of a table as printed records.
 
 Leaves computing them to `benchmarks.peers.table` and their form to `benchmarks.report`.
 """
@@ -9,7 +9,7 @@ from benchmarks.report import Report
 
 
 def report_figures(report: Report, samples: Samples, table: Table) -> None:
-    """Print what was measured; what was not has no record."""
+    """Print a record for each measured figure and ratio."""
     for workload, figures in table.figures.items():
         for shown in figures:
             for subject in table.subjects:

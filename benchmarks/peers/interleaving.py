@@ -1,8 +1,9 @@
-"""Decides whose turn it is: every system has one turn in each repetition, and none is always first.
+"""Order of turns: every system has one turn in each repetition, and none is always first.
 
-Leaves taking the turns to `benchmarks.peers.__main__`.
+Leaves running the turns to `benchmarks.peers.__main__`.
 
-Invariants: pure; a system that is not available, or that failed, has no turn and shifts nobody's.
+Invariants: pure; a system that is not available, or that failed, has no turn and does not change
+the order of the others.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,7 +17,7 @@ Item = TypeVar("Item")
 
 
 class System(StrEnum):
-    """What is started and stopped as a whole."""
+    """Unit that is started and stopped."""
 
     QUIRE = "quire"
     BOOKKEEPER = "bookkeeper"
@@ -24,7 +25,7 @@ class System(StrEnum):
 
 
 class Part(StrEnum):
-    """What a system is started for."""
+    """Purpose for which a system is started."""
 
     LOAD = "load on three servers"
     PAUSE = "pause of one of five"
@@ -32,7 +33,7 @@ class Part(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One system, started afresh for one part."""
+    """One fresh start of a system, for one part."""
 
     system: System
     part: Part
@@ -48,13 +49,13 @@ TURNS = (
 
 
 def turns(available: Sequence[System], repetitions: int) -> Iterator[tuple[int, Turn]]:
-    """Yield (repetition, turn): A B C, B C A, ..., without the systems that are not there."""
+    """Yield (repetition, turn): A B C, B C A, ..., without unavailable systems."""
     for repetition, turn in interleaved(TURNS, repetitions):
         if turn.system in available:
             yield repetition, turn
 
 
 def rotated(items: Sequence[Item], by: int) -> list[Item]:
-    """Return the items in order, beginning with another one each time."""
+    """Return the items in order, rotated by `by`."""
     start = by % len(items)
     return [*items[start:], *items[:start]]

@@ -1,10 +1,10 @@
-"""Runs Java: servers that end with us, and a load client that is asked one line at a time.
+"""Java processes: servers that end with this process, and a load client with a line protocol.
 
-Leaves the command lines to the peers, and ending a server whose starter is gone to
+Leaves the command lines to the peers, and stopping a server without a starter to
 `metadata.store.embedded_supervisor`.
 
-Invariants: a server never outlives this process, and a load client not its input, which only this
-process holds; every wait has an end.
+Invariants: a server never outlives this process; a load client never outlives its input, which only
+this process holds; every wait has a limit.
 """
 
 import asyncio
@@ -27,7 +27,8 @@ from quire.local.child_process import ChildProcess
 
 SUPERVISOR: Final = "metadata.store.embedded_supervisor"
 INHERITED_DESCRIPTOR: Final = "2"
-"""The supervisor wants one for its command to inherit; the command has this one anyway."""
+"""Descriptor that the supervisor requires for its command to inherit; the command has this one
+anyway."""
 LISTEN_TIMEOUT_S: Final = 90.0
 POLL_S: Final = 0.05
 TOOL_TIMEOUT_S: Final = 60.0
@@ -36,7 +37,7 @@ LINE_BYTES_MAX: Final = 1024 * 1024
 
 
 class PeerFailedError(Exception):
-    """A peer that could be had did not do what it should: its log says more."""
+    """An available peer failed; its log has the details."""
 
 
 class JavaServer:
@@ -52,12 +53,12 @@ class JavaServer:
         self._process = ChildProcess(name, [*supervising, *command], log_path)
 
     async def start(self) -> None:
-        """Start it; `wait_listening` tells when it serves."""
+        """Start the server; `wait_listening` waits until it serves."""
         await self._process.start(dict(os.environ))
         self.pid = int(await self._process.first_line(LISTEN_TIMEOUT_S))
 
     async def wait_listening(self, port: int) -> None:
-        """Return once the port accepts. Raises PeerFailedError if that does not come about."""
+        """Return once the port accepts connections. Raises PeerFailedError if it never does."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + LISTEN_TIMEOUT_S
         while loop.time() < deadline and self._process.is_running:
@@ -69,11 +70,11 @@ class JavaServer:
         raise PeerFailedError(str(self._process.failure("does not listen")))
 
     def pause(self) -> None:
-        """Stop its clock with SIGSTOP."""
+        """Pause the server (SIGSTOP)."""
         os.kill(self.pid, signal.SIGSTOP)
 
     async def kill(self) -> None:
-        """End it with SIGKILL, paused or not: what it stored is thrown away."""
+        """Kill the server (SIGKILL), also if it is paused: its data is not needed."""
         if self.pid and self._process.is_running:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, signal.SIGKILL)
@@ -81,7 +82,7 @@ class JavaServer:
 
 
 def free_ports(count: int) -> list[int]:
-    """Return ports that the kernel says are free."""
+    """Return free ports, according to the kernel."""
     with contextlib.ExitStack() as stack:
         probes = [stack.enter_context(socket.socket()) for _ in range(count)]
         for probe in probes:
@@ -92,7 +93,7 @@ def free_ports(count: int) -> list[int]:
 async def run_tool(
     command: Sequence[str], log_path: Path, timeout_s: float = TOOL_TIMEOUT_S
 ) -> None:
-    """Run a program that ends by itself. Raises PeerFailedError if it ends badly."""
+    """Run a program that ends by itself. Raises PeerFailedError if its status is not 0."""
     with log_path.open("ab") as log:
         process = await asyncio.create_subprocess_exec(
             *command, stdin=DEVNULL, stdout=log, stderr=log
@@ -110,19 +111,19 @@ async def run_tool(
 
 
 async def start_all(servers: Sequence[JavaServer], ports: Sequence[int]) -> None:
-    """Start servers at the same time; return once all listen."""
+    """Start servers concurrently; return once all listen."""
     await asyncio.gather(*(server.start() for server in servers))
     pairs = zip(servers, ports, strict=True)
     await asyncio.gather(*(server.wait_listening(port) for server, port in pairs))
 
 
 async def kill_all(servers: Sequence[JavaServer]) -> None:
-    """End servers at the same time; those that never started too."""
+    """Kill servers concurrently, also those that never started."""
     await asyncio.gather(*(server.kill() for server in servers))
 
 
 class LoadClient:
-    """A compiled load client (java/LoadClient.java says what it understands)."""
+    """A compiled load client (java/LoadClient.java describes its commands)."""
 
     def __init__(
         self, peer: JavaPeer, flags: Sequence[str], main: str, argument: str, log_path: Path
@@ -139,7 +140,7 @@ class LoadClient:
                 stdout=PIPE,
                 stderr=log,
                 limit=LINE_BYTES_MAX,
-                start_new_session=True,  # Ctrl-C is for us; the end of its input ends it
+                start_new_session=True,  # Ctrl-C must not reach it; the end of its input ends it
             )
         return self
 
@@ -155,19 +156,19 @@ class LoadClient:
         await self._process.wait()
 
     async def ask(self, *words: object) -> dict[str, object]:
-        """Give a command and return what it found."""
+        """Send a command and return its result."""
         await self.tell(*words)
         return await self.answer()
 
     async def tell(self, *words: object) -> None:
-        """Give a command."""
+        """Send a command."""
         assert self._process is not None
         assert self._process.stdin is not None
         self._process.stdin.write((" ".join(map(str, words)) + "\n").encode())
         await self._process.stdin.drain()
 
     async def answer(self) -> dict[str, object]:
-        """Return the next line that answers. Raises PeerFailedError if it is an error, or none."""
+        """Return the next result. Raises PeerFailedError if it is an error, or if there is none."""
         assert self._process is not None
         assert self._process.stdout is not None
         while True:
@@ -183,9 +184,9 @@ class LoadClient:
 
 
 def parse_answer(line: bytes) -> dict[str, object] | None:
-    """Return the values of one line of a load client; None for what a library printed between.
+    """Return the values of one line of a load client; None for a line that a library printed.
 
-    Raises PeerFailedError if the line tells of a failure.
+    Raises PeerFailedError if the line reports a failure.
     """
     try:
         found = json.loads(line)

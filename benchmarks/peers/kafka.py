@@ -1,10 +1,10 @@
-"""Runs Apache Kafka: three brokers that are controllers as well, and the load on them.
+"""Apache Kafka as a peer: three brokers that are also controllers, and the load on them.
 
-Leaves the load to `peer_load` and java/kafka/KafkaLoad.java, which also makes the topics: how often
-a log is flushed is a topic's own setting, so one set of brokers serves both rows.
+Leaves the load to `peer_load` and java/kafka/KafkaLoad.java, which also creates the topics: the
+flush interval of a log is a setting of the topic, so one set of brokers serves both rows.
 
 Source: bin/kafka-server-start.sh and bin/kafka-run-class.sh of Kafka 4.1.0 for heap and collector;
-settings that are not named here are its defaults.
+settings that are not listed here have their defaults.
 """
 
 from collections.abc import AsyncIterator, Sequence
@@ -27,7 +27,7 @@ from metadata.store.embedded import HOST
 
 BROKERS: Final = 3
 CLUSTER_ID: Final = "cXVpcmUtYmVuY2htYXJrcw"
-"""Any 16 bytes will do for a cluster that lives for a minute."""
+"""Id of the cluster: any 16 bytes are enough for a cluster that runs for a minute."""
 FORMAT: Final = ("kafka.tools.StorageTool", "format")
 SERVER_FLAGS: Final = (
     "-Xms1g",
@@ -82,7 +82,7 @@ def settings_of(node: int, ports: Sequence[int], directory: Path) -> str:
 async def running_brokers(
     directory: Path, java: JavaPeer, logs: Path
 ) -> AsyncIterator[tuple[Sequence[JavaServer], str]]:
-    """Start the brokers; yield them and their addresses, as clients want them."""
+    """Start the brokers; yield them and their addresses in the form for clients."""
     command = [java.java, *SERVER_FLAGS, "-cp", java.classpath]
     tool = [java.java, "-cp", java.classpath, *FORMAT, "-t", CLUSTER_ID]
     ports = free_ports(2 * BROKERS)

@@ -1,11 +1,11 @@
-"""Gets a peer ready to run: its jars by Maven, and our load client compiled against them.
+"""Preparation of a peer: its jars by Maven, and the load client compiled against them.
 
-Leaves starting Java to `benchmarks.peers.java_process`, and which versions to each peer's pom.xml.
+Leaves starting Java to `benchmarks.peers.java_process`, and versions to each peer's pom.xml.
 
 Format of the cache: one directory for each peer and each text of its pom and sources, with `jars/`,
-`classes/` and, once both are whole, `complete`.
+`classes/` and, once both are complete, `complete`.
 
-Invariants: nothing is written beside the sources; what cannot be had is PeerUnavailableError with
+Invariants: nothing is written next to the sources; an unavailable peer is PeerUnavailableError with
 the reason, never a failed run.
 """
 
@@ -28,26 +28,26 @@ DIGEST_CHARACTERS: Final = 12
 
 
 class PeerUnavailableError(Exception):
-    """A peer cannot be had on this machine: no Maven, no JDK, no network."""
+    """A peer is not available on this machine, for example without Maven, JDK or network."""
 
 
 @dataclass(frozen=True, slots=True)
 class JavaPeer:
-    """A peer that is ready to run."""
+    """A prepared peer."""
 
     java: str
     classpath: str
-    """Its jars and our compiled load client, as `java -cp` wants them."""
+    """Its jars and the compiled load client, in the form for `java -cp`."""
 
 
 def default_cache() -> Path:
-    """Return where jars are kept between runs: below the user's cache directory."""
+    """Return the directory that keeps jars between runs, below the user's cache directory."""
     root = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(root) / "quire-benchmarks" / "peers"
 
 
 def cache_name(peer: str, texts: Sequence[bytes]) -> str:
-    """Name the directory of one peer: another one as soon as its pom or a source changes."""
+    """Return the name of a peer's directory, which changes with its pom and sources."""
     digest = hashlib.sha256(b"\0".join(texts)).hexdigest()
     return f"{peer}-{digest[:DIGEST_CHARACTERS]}"
 
@@ -55,7 +55,7 @@ def cache_name(peer: str, texts: Sequence[bytes]) -> str:
 async def prepare(peer: str, cache: Path, root: Path = SOURCES) -> JavaPeer:
     """Fetch and compile a peer unless the cache has it. Raises PeerUnavailableError.
 
-    `root` has a directory for it; what peers of benchmarks share is compiled with them alone.
+    `root` has a directory for the peer; only peers below the default root share a source file.
     """
     java, javac, maven = _find("java"), _find("javac"), _find("mvn")
     pom = root / peer / "pom.xml"
@@ -78,7 +78,7 @@ async def prepare(peer: str, cache: Path, root: Path = SOURCES) -> JavaPeer:
         names = [str(path) for path in sources]
         compiling = [javac, "-cp", classpath, "-d", str(classes), *names]
         if names:
-            await _run(compiling, "what drives it does not compile")
+            await _run(compiling, "its load client does not compile")
         complete.touch()
     return JavaPeer(java, classpath)
 

@@ -1,4 +1,4 @@
-"""Puts the load on a peer through its load client: the part that BookKeeper and Kafka share.
+"""Load on a peer through its load client: the common part of BookKeeper and Kafka.
 
 Leaves servers and settings to `bookkeeper` and `kafka`.
 """
@@ -22,20 +22,20 @@ from benchmarks.processes import PeakMemory, usage_of
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """How one peer's load client is told what to do."""
+    """Names of a peer's work in the commands of its load client."""
 
     counts: Counts
     small_outstanding: int
     variants: Sequence[tuple[Subject, str]]
-    """What appends are measured on, and what its load client calls that."""
+    """Subjects of appends, and their names in the load client."""
     ways: Sequence[tuple[Subject, str]]
-    """How it is read, in the same manner."""
+    """Subjects of reads, and their names in the load client."""
 
 
 async def put_load(
     trial: Trial, peer: Peer, client: LoadClient, servers: Sequence[JavaServer]
 ) -> None:
-    """Warm up, append, read; then look how large the servers have become."""
+    """Warm up, append, read; then measure the servers' memory."""
     counts = peer.counts
     for _, variant in peer.variants:
         warm_up = counts.warm_up // len(peer.variants)
@@ -50,7 +50,7 @@ async def put_load(
     await client.ask("fill", KIB_BYTES, counts.read)
     for subject, way in peer.ways:
         async with trial.bench.measured(f"{subject}: {Workload.READ}"):
-            await client.ask("read", way)  # once before it counts, as for every system
+            await client.ask("read", way)  # a warm-up, as for every system
             found = await client.ask("read", way)
         trial.note(Workload.READ, subject, found)
     peak = PeakMemory()

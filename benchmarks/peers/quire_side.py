@@ -1,4 +1,4 @@
-"""Puts the load on Quire, as any user would: E = WQ = 3, AQ = 2, every store synced.
+"""Load on Quire, in the usual configuration: E = WQ = 3, AQ = 2, every store synced.
 
 Leaves the cluster to `benchmarks.cluster` and the ways to append and read to `append_load`,
 `open_loop` and `read`, which the project's own benchmarks use.
@@ -32,8 +32,8 @@ from ledger_client import LedgerWriter, Quorum
 MAJORITY: Final = Quorum(3, 3, 2)
 ALL: Final = Quorum(3, 3, 3)
 GROUPS: Final = 16
-"""A window is given back in so many parts: entries are confirmed in order and in batches, so
-awaiting each would measure the awaiting."""
+"""Number of parts in which a window is freed. Entries are confirmed in order and in batches, so a
+wait for each entry would measure the waits."""
 
 
 async def measure_load(trial: Trial) -> None:
@@ -71,7 +71,7 @@ async def measure_pause(trial: Trial) -> None:
 
 
 async def append_within(cluster: Running, load: Load, outstanding: int) -> dict[str, object]:
-    """Append entry by entry, a handle each, with at most so many under way."""
+    """Append entry by entry, with a handle each and at most `outstanding` under way."""
     group_size = max(1, outstanding // GROUPS)
     async with cluster.client.create_ledger(MAJORITY) as ledger:
         payloads = load.payloads()
@@ -128,7 +128,7 @@ async def _read(trial: Trial, cluster: Running) -> None:
             trial.bench.measured(f"{subject}: {Workload.READ}"),
             cluster.client.open_ledger(ledger.id) as reader,
         ):
-            await way(reader)  # once before it counts, as for every system
+            await way(reader)  # a warm-up, as for every system
             start = perf_counter()
             count, size = await way(reader)
             seconds = perf_counter() - start

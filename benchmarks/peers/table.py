@@ -1,10 +1,10 @@
-"""Makes figures and ratios of what the runs found: what the issue wants, and whether it is met.
+"""Figures and ratios of the runs, with their targets and whether they are met.
 
-Leaves printing records to `benchmarks.report`. A ratio is Quire's figure by the peer's, run by run:
-what slows the machine down during one repetition meets both.
+Leaves printing records to `benchmarks.report`. A ratio is Quire's figure divided by the peer's, run
+by run: a slow phase of the machine during one repetition affects both.
 
-Invariants: pure; a ratio is of runs of the same repetition only; what was not measured has no row;
-appends that failed are in no rate, and are told beside it.
+Invariants: pure; a ratio is of runs of the same repetition only; figures that were not measured
+have no row; failed appends are not in a rate, and are shown next to it.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,7 +19,7 @@ DIGITS: Final = {"entries_per_s": 0, "MB_per_s": 1, "ms": 2, "MB": 0}
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """One figure of a workload that the table shows."""
+    """A figure of a workload in the table."""
 
     name: str
     unit: str
@@ -38,7 +38,7 @@ FIGURES: Final[Mapping[str, Sequence[Shown]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """One comparison: ours by theirs, and what is wanted of it (nothing: only told)."""
+    """One comparison: Quire's figure divided by the peer's, and its targets (empty: only shown)."""
 
     workload: str
     figure: str
@@ -48,13 +48,13 @@ class Ratio:
 
     @property
     def name(self) -> str:
-        """How reports call it."""
+        """Name of the ratio in reports."""
         return f"{self.workload}, {self.figure}: {self.ours} / {self.theirs}"
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """What one benchmark shows: columns, the figures of each workload, and ratios."""
+    """Content of one benchmark's table: columns, figures of each workload, and ratios."""
 
     subjects: Sequence[str]
     figures: Mapping[str, Sequence[Shown]]
@@ -86,7 +86,7 @@ RATIOS: Final[Sequence[Ratio]] = (
     Ratio(Workload.MEMORY, "resident_MB", Subject.QUIRE, Subject.BOOKKEEPER, {"at_most": 1 / 3}),
     *_appending(Subject.KAFKA_SYNCED, 3.0, 2.0),
     *_latencies(Subject.KAFKA_SYNCED, {}),
-    # "Still ahead" of a Kafka that does not sync, while we do.
+    # The target is to be ahead of a Kafka that does not sync, although Quire does.
     *_appending(Subject.KAFKA, 1.0, 1.0),
     *_latencies(Subject.KAFKA, {"at_most": 1.0}),
     *_reading(Subject.KAFKA, {"at_least": 1.0}),
@@ -97,7 +97,7 @@ BESIDE_PEERS: Final = Table(tuple(Subject), FIGURES, RATIOS)
 
 
 def ratios_by_run(ratio: Ratio, samples: Samples) -> list[float]:
-    """Return ours by theirs for each repetition that has both, in order."""
+    """Return the ratio for each repetition that has both figures, in order."""
     ours = samples.of(Case(ratio.workload, ratio.ours), ratio.figure)
     theirs = samples.of(Case(ratio.workload, ratio.theirs), ratio.figure)
     return [
@@ -108,7 +108,7 @@ def ratios_by_run(ratio: Ratio, samples: Samples) -> list[float]:
 
 
 def markdown(samples: Samples, table: Table = BESIDE_PEERS) -> str:
-    """Return two tables: medians with their ranges, and ratios with what is wanted of them."""
+    """Return two tables: medians with their ranges, and ratios with their targets."""
     subjects = table.subjects
     rows = [
         "| workload | figure | " + " | ".join(subjects) + " |",

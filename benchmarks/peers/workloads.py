@@ -1,9 +1,9 @@
-"""Says what every system is made to do, how much of it, and under which name it is reported.
+"""Workloads of every system: their sizes and their names in reports.
 
-Leaves doing it to `quire_side`, `bookkeeper` and `kafka`.
+Leaves running them to `quire_side`, `bookkeeper` and `kafka`.
 
-Invariant: a workload has the same entries, sizes, windows and rates for every system; only how many
-entries are appended follows a system's speed, so that each works for seconds.
+Invariant: a workload has the same entries, sizes, windows and rates for every system; only the
+number of entries depends on a system's speed, so that each works for seconds.
 """
 
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ from benchmarks.runner import Bench
 
 
 class Workload(StrEnum):
-    """One thing to measure."""
+    """A workload to measure."""
 
     KIB = "append 1 KiB"
     SMALL = "append 100 B"
@@ -27,7 +27,7 @@ class Workload(StrEnum):
 
 
 class Subject(StrEnum):
-    """A system, or one way to use it."""
+    """A system, or a way to use it."""
 
     QUIRE = "Quire"
     QUIRE_MANY = "Quire append_many"
@@ -43,7 +43,7 @@ SMALL_BYTES: Final = 100
 KIB_OUTSTANDING: Final = 2_000
 SMALL_OUTSTANDING: Final = 8_000
 SMALL_OUTSTANDING_KAFKA: Final = 20_000
-"""More than the others have: its client makes larger batches of it."""
+"""Larger window than that of the others: its client makes larger batches of it."""
 OPEN_PER_S: Final = 5_000
 PAUSE_PER_S: Final = 2_000
 PAUSE_MARGIN_S: Final = 0.1
@@ -51,7 +51,7 @@ PAUSE_MARGIN_S: Final = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """How many entries one system is given."""
+    """Numbers of entries for one system."""
 
     warm_up: int
     kib: int
@@ -62,7 +62,7 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """How much one run does."""
+    """Sizes of one run."""
 
     quire: Counts
     bookkeeper: Counts
@@ -75,7 +75,9 @@ class Sizes:
 
     @property
     def pause_judged_from_s(self) -> float:
-        """From when on appends count as hit: those under way when the pause begins are."""
+        """Time from which on appends count as affected by the pause; those under way when it begins
+        are affected.
+        """
         return self.pause_from_s - PAUSE_MARGIN_S
 
 
@@ -106,25 +108,25 @@ APPENDS: Final = (Workload.KIB, Workload.SMALL, Workload.SINGLE, Workload.OPEN)
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One workload of one subject: names that a `table.Table` has."""
+    """One workload of one subject, by the names of a `table.Table`."""
 
     workload: str
     subject: str
 
     @property
     def name(self) -> str:
-        """How reports call it."""
+        """Name of the case in reports."""
         return f"{self.subject}: {self.workload}"
 
 
 class Samples:
-    """What every run of every case found, by its repetition."""
+    """Values of every run of every case, by repetition."""
 
     def __init__(self) -> None:
         self._values: dict[tuple[Case, int], dict[str, float]] = {}
 
     def add(self, case: Case, repetition: int, values: dict[str, object]) -> None:
-        """Keep the numbers of one run."""
+        """Add the numbers of one run."""
         numbers = {
             name: float(value)
             for name, value in values.items()
@@ -133,7 +135,7 @@ class Samples:
         self._values.setdefault((case, repetition), {}).update(numbers)
 
     def of(self, case: Case, figure: str) -> dict[int, float]:
-        """Return one figure of a case by repetition; runs without it are not in it."""
+        """Return one figure of a case by repetition, without runs that lack it."""
         return {
             repetition: numbers[figure]
             for (known, repetition), numbers in self._values.items()
@@ -143,7 +145,7 @@ class Samples:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One system's turn: where it works, which repetition it is, where its findings go."""
+    """One system's turn: its directory, its repetition, and the destination of its results."""
 
     bench: Bench
     repetition: int

@@ -15,10 +15,10 @@ import java.util.concurrent.locks.LockSupport;
 import java.util.stream.Collectors;
 
 /**
- * Puts the same load on a peer as the Python side puts on Quire, and times it in the same way.
+ * Runs the same load on a peer as the Python side runs on Quire, and measures it in the same way.
  *
- * Commands come on standard input, one per line; each is answered with one JSON line that has
- * "done": true or an "error". One process serves a whole run, so that its code stays compiled.
+ * Reads commands from standard input, one per line. The response to each is one JSON line with
+ * "done": true or an "error". One process serves a complete run, so that its code stays compiled.
  *
  *   ready
  *   append VARIANT BYTES COUNT OUTSTANDING
@@ -27,11 +27,11 @@ import java.util.stream.Collectors;
  *   fill BYTES COUNT
  *   read WAY
  *
- * Percentiles are exact, nearest rank over every sample. An open loop takes each append's time from
- * when it was due. Appends that fail are counted, and are in no rate and no percentile.
+ * Percentiles are exact, nearest rank over every sample. In an open loop each append's latency
+ * counts from its due time. Failed appends are counted, but are not in a rate or percentile.
  */
 abstract class LoadClient {
-    /** Told once for each append; the error is null if it was acknowledged. */
+    /** Called once for each append; the error is null if it was acknowledged. */
     interface Completion {
         void done(Throwable error);
     }
@@ -45,33 +45,33 @@ abstract class LoadClient {
 
     LoadClient() {
         answers = System.out;
-        System.setOut(System.err); // libraries print where they like
+        System.setOut(System.err); // some libraries print to standard output
     }
 
     /** Wait until the servers can be used. */
     abstract void ready() throws Exception;
 
-    /** Begin a ledger, or a producer; a batching one may hold entries back to send more at once. */
+    /** Begin a ledger or a producer; a batching one may delay entries to send more at once. */
     abstract void begin(String variant, boolean isBatching) throws Exception;
 
     abstract void append(byte[] payload, Completion completion) throws Exception;
 
-    /** End what begin() began; return what else there is to say of it. */
+    /** End the ledger or producer of begin(); return further facts about it. */
     abstract Map<String, Object> end() throws Exception;
 
-    /** Say who stores it: comma-separated host:port. */
+    /** Return the servers that store it: comma-separated host:port. */
     abstract String members() throws Exception;
 
-    /** Say what catch-up reads are to read: begun as any other variant. */
+    /** Return the variant for catch-up reads, which is begun as any other variant. */
     abstract String filledVariant();
 
-    /** Note that what was begun last is it, and holds so many entries. */
+    /** Record that the variant begun last is for catch-up reads, and its number of entries. */
     abstract void noteFilled(int count);
 
-    /** Read all of it; return entries and bytes. */
+    /** Read all its entries; return entries and bytes. */
     abstract long[] read(String way) throws Exception;
 
-    /** Perform commands until the input ends: then this ends at once, whatever it is doing. */
+    /** Perform commands until the input ends; then end at once, also during a command. */
     final void serve() throws Exception {
         BlockingQueue<String> commands = new LinkedBlockingQueue<>();
         Thread listener = new Thread(() -> listen(commands), "commands");
@@ -82,7 +82,7 @@ abstract class LoadClient {
             try {
                 answer.putAll(perform(commands.take().trim().split(" ")));
                 answer.put("done", true);
-            } catch (Throwable error) { // also one that is out of memory answers
+            } catch (Throwable error) { // respond also when out of memory
                 error.printStackTrace();
                 answer.put("error", String.valueOf(error));
             }
@@ -117,7 +117,7 @@ abstract class LoadClient {
             case "read":
                 return timedRead(words[1]);
             default:
-                throw new IllegalArgumentException("no such command: " + words[0]);
+                throw new IllegalArgumentException("unknown command: " + words[0]);
         }
     }
 
@@ -169,7 +169,7 @@ abstract class LoadClient {
         return found;
     }
 
-    /** Append on schedule, whatever happens; wait for all; return the most it was late, in ms. */
+    /** Append on schedule; wait for all; return the maximum delay behind the schedule, in ms. */
     private double schedule(Samples samples, int bytes, int perSecond) throws Exception {
         int count = samples.took.length;
         byte[] payload = pool(bytes)[0];
@@ -239,7 +239,7 @@ abstract class LoadClient {
         return '"' + text.replaceAll("[\\p{Cntrl}\"\\\\]", " ") + '"';
     }
 
-    /** What became of appends, each at its own place; written by the library's threads. */
+    /** Outcomes of appends, by number; written by the library's threads. */
     private static final class Samples {
         final long[] took;
         final AtomicInteger failed = new AtomicInteger();

@@ -1,1 +1,1 @@
-"""Stock clients' own performance tools, put on Quire and on Apache Kafka alike."""
+"""Performance tools of stock clients, run against Quire and against Apache Kafka."""

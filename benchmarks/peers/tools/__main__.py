@@ -1,12 +1,12 @@
-"""Measures Quire beside Apache Kafka with the performance tools that stock clients come with.
+"""Benchmark of Quire and Apache Kafka with the performance tools of stock clients.
 
 Kafka's ProducerPerformance, ConsumerPerformance and EndToEndLatency, and librdkafka's
 rdkafka_performance; against three bookies and a broker, and against three brokers of Kafka, whose
-topics are flushed as Kafka does by default, and for each message. Leaves jobs, and what is wanted
-of them, to `jobs`; the tools to `programs`.
+topics are flushed by Kafka's defaults or for each message. Leaves jobs and their targets to `jobs`;
+the tools to `programs`.
 
-Invariants: what cannot be had is told and fails nothing; a tool that failed on one side is told
-with the end of its log, the others go on, and the exit status is 1.
+Invariants: unavailable parts are reported and are not a failure; if a tool fails on one side, the
+end of its log is reported, the others continue, and the exit status is 1.
 """
 
 import argparse
@@ -39,19 +39,19 @@ SYNCED: Final = {"flush.messages": "1"}
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """A side that serves: where, and how its topics are set."""
+    """A serving side: its addresses, and the settings of its topics."""
 
     side: Side
     addresses: str
     topic_settings: Mapping[str, str] = field(default_factory=dict)
 
     def target(self, topic: str) -> Target:
-        """Return one of its topics: sides that share brokers share none."""
+        """Return one of its topics; sides that share brokers have different topics."""
         return Target(self.addresses, f"{topic}-{self.side.name.lower()}")
 
 
 class Comparison:
-    """One run of every tool that can be had, against each side."""
+    """One run of every available tool, against each side."""
 
     def __init__(self, bench: Bench, programs: Programs) -> None:
         self.samples = Samples()
@@ -62,18 +62,18 @@ class Comparison:
         self._jobs = [job.at_smoke() for job in jobs] if bench.is_smoke else jobs
 
     async def take_turn(self, repetition: int, sides: Sequence[Served]) -> None:
-        """Let every tool do its job on each side of a system that was started for it."""
+        """Run every tool on each side of a system that was started for it."""
         await self._prepare(sides)
         producing = [job for job in self._jobs if not job.is_consuming]
         consuming = [job for job in self._jobs if job.is_consuming]
         for job in (*rotated(producing, repetition), *consuming):
             for served in rotated(sides, repetition):
-                # How often a log is flushed is nothing to who reads it.
+                # The flush interval of a log does not affect its readers.
                 if not (job.is_consuming and served.side is Side.KAFKA_SYNCED):
                     await self._measure(job, served, repetition)
 
     async def _prepare(self, sides: Sequence[Served]) -> None:
-        """Make the topics, and let servers that compile as they go do so."""
+        """Create the topics, and warm up the servers, which compile code at run time."""
         job = next(job for job in WARM_UPS if self._programs.has(job.tool))
         warm_up = job.at_smoke() if self._bench.is_smoke else job
         topics = list(dict.fromkeys(job.topic for job in (warm_up, *self._jobs)))
@@ -139,7 +139,7 @@ async def _available(bench: Bench) -> Programs:
 
 
 async def measure(bench: Bench) -> None:
-    """Measure both systems in turns, and tell what came of it.
+    """Measure both systems in turns, and report the results.
 
     Raises SystemExit if a tool failed.
     """
@@ -159,7 +159,7 @@ async def measure(bench: Bench) -> None:
                     assert java is not None
                     sides = await running.enter_async_context(_kafka(bench, java))
                 await comparison.take_turn(repetition, sides)
-        except Exception as error:  # noqa: BLE001  # the other still has its turns
+        except Exception as error:  # noqa: BLE001  # the other system still runs
             comparison.failures.append(f"{system}: {type(error).__name__}: {error}")
             bench.report.note(f"failed: {comparison.failures[-1]}")
     report_figures(bench.report, comparison.samples, TABLE)
@@ -171,13 +171,15 @@ async def measure(bench: Bench) -> None:
 
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--alone", action="store_true", help="measure Quire alone")
-    parser.add_argument("--cache", type=Path, default=default_cache(), help="where jars are kept")
+    parser.add_argument("--alone", action="store_true", help="measure only Quire")
+    parser.add_argument(
+        "--cache", type=Path, default=default_cache(), help="directory that keeps jars"
+    )
     parser.add_argument(
         "--rdkafka-performance",
         type=Path,
         metavar="PATH",
-        help="librdkafka's tool (default: the one on the PATH, if there)",
+        help="librdkafka's tool (default: the one on the PATH, if any)",
     )
 
 

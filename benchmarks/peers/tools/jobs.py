@@ -1,13 +1,13 @@
-"""Says what each tool is made to do, and which figures and ratios come of it.
+"""Jobs of the tools, with their figures and ratios.
 
-Leaves the command lines to `programs`, reading what tools print to `output`.
+Leaves the command lines to `programs`, and parsing the tools' output to `output`.
 
-Invariants: a job is the same for every side, its count included; something is wanted of jobs with a
-tool's own settings alone: that Quire at least matches; only latencies at a fixed pace are compared,
-because those of a producer without one are the length of its own queue.
+Invariants: a job is the same for every side, including its count; only jobs with a tool's default
+settings have a target, which is at least to equal the peer; only latencies at a fixed pace are
+compared, because the latency of a producer without a pace is the length of its own queue.
 
-Source: what Kafka 4.1.0's producer does unless it is told otherwise (batch.size 16384, linger.ms 5,
-acks=all, idempotent), and librdkafka's tool (batch.size 1000000, linger.ms 1000, acks=all).
+Source: the defaults of Kafka 4.1.0's producer (batch.size 16384, linger.ms 5, acks=all,
+idempotent), and librdkafka's tool (batch.size 1000000, linger.ms 1000, acks=all).
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,7 +19,7 @@ from benchmarks.peers.table import Ratio, Shown, Table
 
 
 class Tool(StrEnum):
-    """A program, and what it is used for."""
+    """A program, and its use."""
 
     PRODUCER = "ProducerPerformance"
     CONSUMER = "ConsumerPerformance"
@@ -29,7 +29,7 @@ class Tool(StrEnum):
 
 
 class Side(StrEnum):
-    """Who serves, as columns are called."""
+    """A serving system, by the name of its column."""
 
     QUIRE = "Quire"
     KAFKA = "Kafka default flush"
@@ -45,13 +45,14 @@ COMPARED: Final = {
     "mean_ms": {"at_most": 1.0},
     "p99_ms": {"at_most": 1.0},
 }
-"""What is wanted of Quire's figure by a peer's, with a tool's own settings."""
+"""Target for the ratio of Quire's figure to a peer's, with a tool's default settings."""
 
 KIB_BYTES: Final = 1024
 SMALL_BYTES: Final = 100
 PACED_PER_S: Final = 1_000
 RDKAFKA_PACED_PER_S: Final = 500
-"""Less than Kafka's tool: librdkafka's spins between records that are due within a millisecond."""
+"""Pace of librdkafka's tool, below that of Kafka's: it spins between records that are due within a
+millisecond."""
 LARGE: Final = ("batch.size=1000000", "linger.ms=5")
 SMOKE_SHARE: Final = 100
 SMOKE_COUNT_MIN: Final = 300
@@ -63,18 +64,18 @@ class Job:
 
     tool: Tool
     topic: str
-    """Which of a side's topics: a consumer reads what producers of the same one left."""
+    """Topic of the side: a consumer reads the records of producers with the same topic."""
     count: int
     record_bytes: int = KIB_BYTES
     settings: Sequence[str] = ()
-    """What differs from the tool's own."""
+    """Settings that differ from the tool's defaults."""
     per_s: int | None = None
-    """A producer's pace; without one it goes as fast as it can."""
+    """A producer's pace in records per second; None for as fast as possible."""
     note: str = ""
 
     @property
     def name(self) -> str:
-        """How reports call it."""
+        """Name of the job in reports."""
         size = "1 KiB" if self.record_bytes == KIB_BYTES else f"{self.record_bytes} B"
         pace = () if self.per_s is None else (f"{self.per_s:,}/s",)
         notes = (self.note,) if self.note else ()
@@ -82,24 +83,24 @@ class Job:
 
     @property
     def is_consuming(self) -> bool:
-        """Whether it needs what another job leaves."""
+        """Whether it reads the records of another job."""
         return self.tool in CONSUMING
 
     @property
     def figures(self) -> Sequence[Shown]:
-        """What is shown of it."""
+        """Figures to show."""
         if self.tool is Tool.END_TO_END or self.per_s is not None:
             return LATENCIES
         return (*RATES, *LATENCIES) if self.tool is Tool.PRODUCER else RATES
 
     @property
     def compared(self) -> Sequence[str]:
-        """The figures that ratios are made of: no latencies where there is a rate."""
+        """Figures to compare: no latencies if there is a rate."""
         names = [shown.name for shown in self.figures if shown.name in COMPARED]
         return names[:1] if "records_per_s" in names else names
 
     def at_smoke(self) -> "Job":
-        """Return as little of it as shows that it works."""
+        """Return the job at the smallest size that shows that it works."""
         return replace(self, count=max(SMOKE_COUNT_MIN, self.count // SMOKE_SHARE))
 
 
@@ -133,8 +134,9 @@ WARM_UPS: Final[Sequence[Job]] = (
     Job(Tool.PRODUCER, "warm-up", 80_000),
     Job(Tool.RDKAFKA_PRODUCER, "warm-up", 200_000),
 )
-"""The first that there is a tool for is done once on each side, before anything is measured: with
-the small batches of Kafka's own producer its brokers are compiled after some 8,000 of them."""
+"""Warm-up jobs: the first one with an available tool runs once on each side, before any
+measurement. With the small batches of Kafka's producer, Kafka's brokers are compiled after some
+8,000 batches."""
 
 
 def _ratios() -> Iterator[Ratio]:

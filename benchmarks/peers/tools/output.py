@@ -1,9 +1,9 @@
-"""Reads what the tools print when they have done their work.
+"""Parsers of the tools' final output.
 
 Leaves running them to `programs`.
 
-Invariants: pure; a tool that did not say how it ended is OutputError, never a figure; MB are 10^6
-bytes, whatever the tool calls so.
+Invariants: pure; incomplete output of a tool is OutputError, never a figure; MB are 10^6 bytes,
+whatever the tool calls MB.
 
 Source: the lines that the tools of Kafka 4.1.0 and librdkafka 2.15.0 print.
 """
@@ -45,19 +45,19 @@ COMPLAINT: Final = re.compile(
     r"|% (ERROR|FATAL|THROTTLED|Consume error|Error|produce error|No such).*)$",
     re.MULTILINE,
 )
-"""A log line at WARN or above, an exception, or what librdkafka's tool says of errors. Its warnings
-about settings of the other half of a client are due to the tool."""
+"""A log line at WARN or above, an exception, or an error message of librdkafka's tool. Its warnings
+about settings of the other half of a client are caused by the tool."""
 
 
 TAIL_CHARACTERS: Final = 300
 
 
 class OutputError(Exception):
-    """A tool ended without saying what it measured."""
+    """A tool ended without printing its results."""
 
 
 def figures_of(job: Job, text: str, latencies: Sequence[str] = ()) -> Figures:
-    """Return what a tool found. Raises OutputError.
+    """Return the figures of a tool. Raises OutputError.
 
     `latencies` are the lines of librdkafka's file: microseconds, one record each.
     """
@@ -72,7 +72,7 @@ def figures_of(job: Job, text: str, latencies: Sequence[str] = ()) -> Figures:
 
 
 def complaints_in(text: str) -> Sequence[str]:
-    """Return the lines that tell of warnings and errors."""
+    """Return the lines with warnings and errors."""
     return [match.group() for match in COMPLAINT.finditer(text)]
 
 
@@ -97,7 +97,7 @@ def _produced(text: str) -> Figures:
 
 
 def _consumed(text: str) -> Figures:
-    """Take the tool's own rate of fetching: what comes before the first fetch is not in it."""
+    """Return the tool's rate of fetching, which leaves out the time before the first fetch."""
     rows = text.splitlines()
     headers = [number for number, row in enumerate(rows) if row.startswith(CONSUMED_HEADER)]
     if not headers or headers[-1] + 1 == len(rows):
@@ -137,4 +137,4 @@ def _last(pattern: re.Pattern[str], text: str) -> Mapping[str, str]:
 
 
 def _tail(text: str) -> str:
-    return f"it did not say what it measured: {text.strip()[-TAIL_CHARACTERS:]}"
+    return f"it printed no results: {text.strip()[-TAIL_CHARACTERS:]}"

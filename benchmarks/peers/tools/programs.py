@@ -1,10 +1,11 @@
-"""Finds the tools, and runs one to its end.
+"""Search for the tools, and runs of one to its end.
 
-Leaves what they are to do to `jobs`, what they print to `output`, and fetching Kafka's to
+Leaves their work to `jobs`, their output to `output`, and fetching Kafka's to
 `benchmarks.peers.maven`.
 
-Invariants: nothing is built here: librdkafka's tool is on the PATH or named by an option; what
-cannot be had is told with its reason; a tool that fails is PeerFailedError with the end of its log.
+Invariants: nothing is built here: librdkafka's tool is on the PATH or named by an option; an
+unavailable tool is reported with the reason; a tool that fails is PeerFailedError with the end of
+its log.
 
 Source: bin/kafka-run-class.sh, kafka-producer-perf-test.sh of Kafka 4.1.0 for heap and collector.
 """
@@ -31,7 +32,7 @@ FLAGS: Final = (
     "-XX:InitiatingHeapOccupancyPercent=35",
     "-XX:+ExplicitGCInvokesConcurrent",
     "-XX:MaxInlineLevel=15",
-    "-Duser.language=en",  # decimals are printed as the language wants them
+    "-Duser.language=en",  # the language decides how decimals are printed
     "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
 )
 LOG_TAIL_CHARACTERS: Final = 1000
@@ -40,7 +41,7 @@ RUN_TIMEOUT_S: Final = 180.0
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where a tool is sent: brokers, and one of their topics, of one partition."""
+    """Target of a tool: brokers, and one of their topics with one partition."""
 
     addresses: str
     topic: str
@@ -48,7 +49,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Programs:
-    """The tools that are there."""
+    """Available tools."""
 
     java: JavaPeer | None
     rdkafka: str | None
@@ -87,16 +88,16 @@ async def kafka_tools(cache: Path) -> JavaPeer:
 
 
 def rdkafka_tool(wanted: Path | None) -> str:
-    """Return librdkafka's tool: as named, or from the PATH. Raises PeerUnavailableError."""
+    """Return librdkafka's tool: the given one, or that on the PATH. Raises PeerUnavailableError."""
     found = shutil.which(str(wanted or RDKAFKA_PROGRAM))
     if found is None:
-        where = f"{wanted} is no program" if wanted else f"{RDKAFKA_PROGRAM} is not on the PATH"
-        raise PeerUnavailableError(f"{where}; --rdkafka-performance names it")
+        where = f"{wanted} is not a program" if wanted else f"{RDKAFKA_PROGRAM} is not on the PATH"
+        raise PeerUnavailableError(f"{where}; name it by --rdkafka-performance")
     return found
 
 
 def kafka_arguments(job: Job, target: Target) -> Sequence[str]:
-    """Return what one of Kafka's tools is told."""
+    """Return the arguments of one of Kafka's tools."""
     assert job.tool not in {Tool.RDKAFKA_PRODUCER, Tool.RDKAFKA_CONSUMER}
     count = str(job.count)
     if job.tool is Tool.END_TO_END:
@@ -110,7 +111,9 @@ def kafka_arguments(job: Job, target: Target) -> Sequence[str]:
 
 
 def rdkafka_arguments(job: Job, target: Target, latencies: Path) -> Sequence[str]:
-    """Return what librdkafka's tool is told; each record's latency is measured at a pace alone."""
+    """Return the arguments of librdkafka's tool; only jobs with a pace measure each record's
+    latency.
+    """
     words = ["-t", target.topic, "-p", "0", "-b", target.addresses, "-c", str(job.count)]
     words += [word for setting in job.settings for word in ("-X", setting)]
     if job.tool is Tool.RDKAFKA_CONSUMER:

@@ -129,7 +129,7 @@ def test_settings_of_another_half_of_a_client_are_no_complaint() -> None:
 @pytest.mark.parametrize("tool", Tool)
 def test_a_tool_that_says_nothing_has_no_figures(tool: Tool) -> None:
     unfinished = "\n".join((PRODUCED.splitlines()[0], CONSUMED.splitlines()[0]))
-    with pytest.raises(OutputError, match="did not say"):
+    with pytest.raises(OutputError, match="printed no results"):
         figures_of(Job(tool, "topic", 10), unfinished)
 
 
@@ -156,7 +156,7 @@ def test_a_tool_that_is_not_there_is_told_so(
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(PeerUnavailableError, match="not on the PATH; --rdkafka-performance"):
         rdkafka_tool(None)
-    with pytest.raises(PeerUnavailableError, match="is no program"):
+    with pytest.raises(PeerUnavailableError, match="is not a program"):
         rdkafka_tool(tmp_path / "other")
     program = tmp_path / "rdkafka_performance"
     program.touch(mode=0o755)

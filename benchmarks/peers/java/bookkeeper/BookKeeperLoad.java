@@ -11,7 +11,7 @@ import org.apache.bookkeeper.client.api.LedgerEntry;
 import org.apache.bookkeeper.conf.ClientConfiguration;
 
 /**
- * The load, through BookKeeper's own client. Argument: the metadata service's URI.
+ * The load, through BookKeeper's client. Argument: the metadata service's URI.
  *
  * A variant is ENSEMBLE/WRITE/ACK quorum. Ways to read: "async" (readAsync, 200 entries, 8 under
  * way) and "batch" (batchReadAsync, up to 4 MB, BATCHES under way).
@@ -131,7 +131,7 @@ final class BookKeeperLoad extends LoadClient {
             }
             Batch batch = underWay.remove();
             long first = batch.first + take(batch.entries.get(), found);
-            if (first <= batch.end) { // it gave fewer than were asked for
+            if (first <= batch.end) { // it returned fewer than requested
                 underWay.addFirst(new Batch(handle, first, batch.end));
             }
         }
@@ -150,7 +150,7 @@ final class BookKeeperLoad extends LoadClient {
         return count;
     }
 
-    /** Entries first..end, or as many of them as come at once. */
+    /** Entries first to end, or as many of them as one read returns. */
     private static final class Batch {
         final long first;
         final long end;

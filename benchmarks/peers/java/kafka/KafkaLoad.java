@@ -16,10 +16,10 @@ import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
 
 /**
- * The load, through Kafka's own client. Argument: the bootstrap servers.
+ * The load, through Kafka's client. Argument: the bootstrap servers.
  *
- * A variant is a topic of one partition on three brokers: "default" (flushed when the system
- * likes), "synced" (flush.messages=1). There is one way to read: "consumer".
+ * A variant is a topic of one partition on three brokers: "default" (flushed by the
+ * system), "synced" (flush.messages=1). There is one way to read: "consumer".
  */
 final class KafkaLoad extends LoadClient {
     private static final String FILLED = "filled";
@@ -67,7 +67,7 @@ final class KafkaLoad extends LoadClient {
             return admin.describeTopics(TOPICS).allTopicNames().get().values().stream().allMatch(
                 described -> described.partitions().stream().map(TopicPartitionInfo::isr)
                     .allMatch(members -> members.size() == REPLICAS));
-        } catch (ExecutionException error) { // a broker that has not heard of it yet
+        } catch (ExecutionException error) { // a broker that does not have it yet
             return false;
         }
     }
