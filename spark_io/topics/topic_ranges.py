@@ -92,11 +92,11 @@ class RangeFinder:
         """Return the existing part of a range of offsets."""
         if first < end and first < bounds.start:
             gone = min(end, bounds.start)
-            self._lose(view, first, gone, f"they are deleted: the log now begins at {bounds.start}")
+            self._lose(view, first, gone, f"they are deleted: the log begins at {bounds.start} now")
             first = gone
         if first < end and bounds.end < end:
             gone = max(first, bounds.end)
-            self._lose(view, gone, end, f"they do not exist: the log now ends at {bounds.end}")
+            self._lose(view, gone, end, f"they do not exist: the log ends at {bounds.end} now")
             end = gone
         return first, end
 

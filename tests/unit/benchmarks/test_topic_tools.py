@@ -154,7 +154,9 @@ def test_a_tool_that_is_not_there_is_told_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(PeerUnavailableError, match="not on the PATH; --rdkafka-performance"):
+    with pytest.raises(
+        PeerUnavailableError, match="not on the PATH; name it by --rdkafka-performance"
+    ):
         rdkafka_tool(None)
     with pytest.raises(PeerUnavailableError, match="is not a program"):
         rdkafka_tool(tmp_path / "other")

@@ -122,4 +122,4 @@ def test_a_bookie_is_judged_by_the_reasons_that_it_registers() -> None:
     assert finding.advice == "quire bookie readonly a off"
     for features in ((), ("condition:limbo",), ("condition:newer",)):
         findings = bookie_findings(replace(well, writable=False, features=features))
-        assert findings[-1].advice == "quire bookie info a tells why"
+        assert findings[-1].advice == "quire bookie info a shows why"

@@ -64,8 +64,8 @@ def test_quorums() -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"ledger": "x"}, "'x' is no ledger id"),
-        ({"ledger": "9223372036854775808"}, "is no ledger id"),
+        ({"ledger": "x"}, "'x' is not a ledger id"),
+        ({"ledger": "9223372036854775808"}, "is not a ledger id"),
         ({"chain": "events"}, "found ledger and chain"),
         ({"splitBytes": "0"}, "at least 1"),
         ({"splitBytes": "1e6"}, "at least 1"),

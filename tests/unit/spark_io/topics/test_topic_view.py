@@ -214,9 +214,9 @@ async def test_what_is_gone_and_what_is_not_there_yet(
     view = await view_of(written)
     partition = view.partitions[ORDERS]
     strict = RangeFinder(written.services, fail_on_data_loss=True)
-    with pytest.raises(RecordsLostError, match="partition 0, offsets 3 to 7: they are gone"):
+    with pytest.raises(RecordsLostError, match="partition 0, offsets 3 to 7: they are deleted"):
         await strict.find(partition, 3, 12)
-    with pytest.raises(RecordsLostError, match="offsets 20 to 24: they are not there"):
+    with pytest.raises(RecordsLostError, match="offsets 20 to 24: they do not exist"):
         await strict.find(partition, 9, 25)
     lenient = RangeFinder(written.services, fail_on_data_loss=False)
     ranges = await lenient.find(partition, 3, 25)

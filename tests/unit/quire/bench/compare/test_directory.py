@@ -52,7 +52,7 @@ def test_one_comparison_at_a_time_adds_runs(tmp_path: Path) -> None:
 def test_a_foreign_file_is_named(tmp_path: Path, text: str) -> None:
     path = tmp_path / "a--b--c--d.json"
     path.write_text(text)
-    with pytest.raises(ResultsError, match=r"a--b--c--d\.json is no result"):
+    with pytest.raises(ResultsError, match=r"a--b--c--d\.json is not a result"):
         read_comparison(tmp_path)
     assert main(["bench", "report", "--out", str(tmp_path)]) == ExitCode.USAGE
 
@@ -67,10 +67,10 @@ def test_a_broken_description_of_the_machine_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--sweep", "abc"], "'abc' is no number"),
+        (["--sweep", "abc"], "'abc' is not a number"),
         (["--sweep", "0"], "0 is not 1 to 1,000,000"),
-        (["--sweep", "500,"], "'' is no number"),
-        (["--seconds", "abc"], "'abc' is no number"),
+        (["--sweep", "500,"], "'' is not a number"),
+        (["--seconds", "abc"], "'abc' is not a number"),
         (["--rate", "nan"], "is not 1 to"),
         (["--entry-bytes", "10000000"], "8,388,608"),
         (["--entry-bytes", "12.5"], "is not a whole number"),
