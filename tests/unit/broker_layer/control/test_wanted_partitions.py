@@ -1,4 +1,4 @@
-"""One read of a topic's record serves many callers, but only those before it was sent."""
+"""Tests of the check that a partition is still wanted."""
 
 import asyncio
 from random import Random
@@ -6,12 +6,16 @@ from random import Random
 import pytest
 
 from broker_layer.control.wanted_partitions import WantedPartitions
-from metadata.errors import StoreUnavailableError
+from broker_layer.errors import TopicError
+from broker_layer.kafka.error_codes import ErrorCode
+from broker_layer.log.topic_log import TopicLog
+from metadata.errors import NodeNotFoundError, StoreUnavailableError
 from metadata.ids import Version
 from metadata.topics.partition_store import PartitionKey
 from metadata.topics.topic import TopicRecord
 from metadata.topics.topic_store import TopicStore
 from tests.support.broker_layer.control_setting import Setting
+from tests.support.broker_layer.log_setting import CONFIG, append, batch
 from tests.until import until
 
 
@@ -64,3 +68,40 @@ async def test_one_read_serves_all_waiting_callers(
     assert [type(each) for each in outcomes] == [StoreUnavailableError] * 2
     assert len(reads.sent) == 3
     assert wanted._due == wanted._sent == {}
+
+
+async def test_broker_with_old_view_does_not_recreate_erased_partition(
+    setting: Setting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = await setting.broker(1)
+    record = await one.create("orders")
+    await append(await one.log("orders"), batch(b"one"))
+    await one.changes.delete("orders")
+    await one.create("orders")
+    await append(await one.log("orders"), batch(b"two"))
+    key = PartitionKey(record.topic_id, 0)
+    ledgers = [info.id async for info in one.client.list_ledgers()]
+    monkeypatch.setattr(one.view, "topic_name_of", lambda _: "orders")
+    services = one.manager._opening._services
+
+    with pytest.raises(TopicError) as refusal:
+        await TopicLog.take_over(services, "orders", key, 9, CONFIG)
+
+    assert refusal.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    with pytest.raises(NodeNotFoundError):
+        await one.partitions.get(key)
+
+    is_wanted = one.topics.get
+
+    async def away(name: str, *, fresh: bool = False) -> None:
+        raise StoreUnavailableError(name, "it is away")
+
+    monkeypatch.setattr(one.topics, "get", away)
+    with pytest.raises(StoreUnavailableError):
+        await TopicLog.take_over(services, "orders", key, 9, CONFIG)
+    monkeypatch.setattr(one.topics, "get", is_wanted)
+    with pytest.raises(TopicError):
+        await TopicLog.take_over(services, "orders", key, 9, CONFIG)
+    with pytest.raises(NodeNotFoundError):
+        await one.partitions.get(key)
+    assert [info.id async for info in one.client.list_ledgers()] == ledgers

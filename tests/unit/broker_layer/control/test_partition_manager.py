@@ -1,4 +1,4 @@
-"""A broker gets each new epoch that it needs, even during a request for others."""
+"""Tests of the epochs that a broker requests for its partitions."""
 
 import asyncio
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from tests.support.broker_layer.log_setting import append, batch
 from tests.until import until
 
 
-async def test_an_epoch_spent_during_another_request_is_replaced_too(
+async def test_epoch_used_during_another_request_is_replaced(
     setting: Setting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one = await setting.broker(1)

@@ -1,0 +1,53 @@
+"""Tests of the deletion of ledgers that no partition lists."""
+
+import asyncio
+from dataclasses import replace
+
+from metadata.topics.partition_store import PartitionKey
+from tests.support.broker_layer.control_setting import CONFIG, Setting
+from tests.support.broker_layer.log_setting import append, batch, values
+from tests.until import until
+
+
+async def test_unlisted_ledgers_of_a_dead_leader_are_deleted(setting: Setting) -> None:
+    one = await setting.broker(1, replace(CONFIG, sweep_interval_s=0.05))
+    record = await one.create("orders")
+    log = await one.log("orders")
+    await append(log, batch(b"one"))
+    lost = await log._chain.create_writer(log.config.quorum)
+    ours = await one.client.create_ledger(log.config.quorum, metadata={"quire.partition": "what"})
+
+    assert await one.sweeper.sweep() == 0, "its leader may list it yet"
+
+    await setting.kill(one)
+    two = await setting.broker(2, replace(CONFIG, sweep_interval_s=0.05))
+    after = await two.log("orders")
+    assert after.leader_epoch > log.leader_epoch
+
+    async def ledgers() -> list[int]:
+        return [info.id async for info in two.client.list_ledgers()]
+
+    async with asyncio.timeout(20):
+        while lost.id in await ledgers():  # noqa: ASYNC110 - another's deletion is waited for
+            await asyncio.sleep(0.01)
+    await append(after, batch(b"two"))
+    assert await two.sweeper.sweep() == 0
+    found, _ = await two.partitions.get(PartitionKey(record.topic_id, 0))
+    listed = [each.ledger_id for each in found.segments]
+    assert sorted(await ledgers()) == sorted([*listed, ours.id])
+    assert await values(after) == [(0, b"one"), (1, b"two")]
+
+
+async def test_remaining_ledgers_of_an_erased_partition_are_deleted(setting: Setting) -> None:
+    one = await setting.broker(1)
+    await one.create("orders")
+    log = await one.log("orders")
+    await append(log, batch(b"one"))
+    await log._chain.create_writer(log.config.quorum)
+    await one.changes.delete("orders")
+    await until(lambda: not one.view.deleting)
+    assert len([info async for info in one.client.list_ledgers()]) == 1
+
+    assert await one.sweeper.sweep() == 1
+
+    assert [info async for info in one.client.list_ledgers()] == []
