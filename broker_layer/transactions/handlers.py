@@ -136,11 +136,13 @@ class ProducerHandlers:
             )
             codes = await self._add(claim, _partitions_in(request.v3_and_below_topics))
             codes = {each: _known_to(code, context, FENCED_VERSION) for each, code in codes.items()}
-            return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_topics_of(codes))
+            return AddPartitionsToTxnResponse(
+                results_by_topic_v3_and_below=_shown(codes, _Topic, _Partition)
+            )
         results = [
             _Result(
                 transactional_id=each.transactional_id,
-                topic_results=_inner_topics_of(await self._answer_one(each)),
+                topic_results=_shown(await self._answer_one(each), _InnerTopic, _InnerPartition),
             )
             for each in request.transactions
         ]
@@ -219,24 +221,12 @@ def _partitions_in(topics: Iterable[NamedTopic]) -> list[TopicPartition]:
     return list(dict.fromkeys(members))
 
 
-def _by_topic(codes: Codes) -> dict[str, list[tuple[int, ErrorCode]]]:
-    topics: dict[str, list[tuple[int, ErrorCode]]] = {}
-    for (topic, number), code in codes.items():
-        topics.setdefault(topic, []).append((number, code))
-    return topics
-
-
-def _topics_of(codes: Codes) -> list[_Topic]:
-    return _shown(codes, _Topic, _Partition)
-
-
-def _inner_topics_of(codes: Codes) -> list[_InnerTopic]:
-    return _shown(codes, _InnerTopic, _InnerPartition)
-
-
 def _shown(
     codes: Codes, topic_kind: Callable[..., TopicT], partition_kind: Callable[..., object]
 ) -> list[TopicT]:
+    topics: dict[str, list[tuple[int, ErrorCode]]] = {}
+    for (topic, number), code in codes.items():
+        topics.setdefault(topic, []).append((number, code))
     return [
         topic_kind(
             name=name,
@@ -245,5 +235,5 @@ def _shown(
                 for number, code in results
             ],
         )
-        for name, results in _by_topic(codes).items()
+        for name, results in topics.items()
     ]
