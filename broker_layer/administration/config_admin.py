@@ -199,7 +199,9 @@ def _stepped(step: _Step, stored: Mapping[str, str]) -> str | None:
     if kind == StepKind.DELETE:
         return None
     if kind not in tuple(StepKind):
-        raise TopicError(ErrorCode.INVALID_REQUEST, f"there is no step of kind {kind}")
+        raise TopicError(
+            ErrorCode.INVALID_REQUEST, f"{step.name}: there is no operation of type {kind}"
+        )
     if value is None:
         raise TopicError(ErrorCode.INVALID_REQUEST, f"{step.name} has no value")
     if kind == StepKind.SET:

@@ -228,7 +228,7 @@ class HeldPartition:
             self._failed_soon = self._now() - self.leaderless_since_s < SERVED_WELL_S
             if not self._failed_soon:
                 self._pauses.count = 0
-            _log.warning("%s-%s lost its log: %s", self.topic, self.key.partition, reason)
+            _log.warning("the log of %s-%s failed: %s", self.topic, self.key.partition, reason)
             self._note(Stage.WAITS, epoch, reason)
             if self._task is None or self._task.done():
                 self._task = asyncio.get_running_loop().create_task(self._run())
@@ -243,7 +243,7 @@ class HeldPartition:
         except (TopicError, LedgerError, MetadataError) as error:
             _log.info("%s-%s was not closed in order: %s", self.topic, self.key.partition, error)
         except Exception:  # noqa: BLE001 - else the partition could not be taken over again
-            _log.exception("giving up %s-%s failed", self.topic, self.key.partition)
+            _log.exception("closing %s-%s failed", self.topic, self.key.partition)
 
     def _note(self, stage: Stage, epoch: int, reason: str) -> None:
         if stage is Stage.LEADS or self.status.stage is Stage.LEADS:

@@ -259,7 +259,9 @@ class PartitionManager:
             config = log_config(record.configs, self._config.topic_defaults)
         except TopicError as error:
             _log.warning(
-                "topic %s keeps its earlier settings, the new are invalid: %s", record.name, error
+                "topic %s keeps its earlier settings, the new ones are invalid: %s",
+                record.name,
+                error,
             )
             return
         for held in self._held[record.name].values():

@@ -131,5 +131,5 @@ class ReplicaReports:
             try:
                 await self.report()
             except MetadataError as error:
-                _log.debug("the replicas in sync are not reported yet: %s", error)
+                _log.debug("in-sync replicas were not reported, retrying: %s", error)
             await asyncio.sleep(self._interval_s)

@@ -117,10 +117,12 @@ class GroupCoordinator:
     def host_at(self, partition: int) -> GroupHost:
         """Return a loaded partition. Raises TopicError as `host_of`."""
         if partition in self._loading:
-            raise TopicError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"{partition} is loading")
+            text = f"{CONSUMER_OFFSETS}-{partition} is loading: retry"
+            raise TopicError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, text)
         host = self._hosts.get(partition)
         if host is None:
-            raise TopicError(ErrorCode.NOT_COORDINATOR, f"{partition} is not coordinated here")
+            text = f"this broker does not lead {CONSUMER_OFFSETS}-{partition}"
+            raise TopicError(ErrorCode.NOT_COORDINATOR, text)
         return host
 
     def hosts(self) -> list[GroupHost]:
@@ -128,7 +130,8 @@ class GroupCoordinator:
         loads, because a list without it would be wrong.
         """
         if self._loading:
-            raise TopicError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "partitions are loading")
+            text = f"partitions of {CONSUMER_OFFSETS} are loading: retry"
+            raise TopicError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, text)
         return list(self._hosts.values())
 
     def new_member_id(self, prefix: str) -> str:

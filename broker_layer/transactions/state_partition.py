@@ -91,7 +91,9 @@ class StatePartition:
             try:
                 self._store(machine, decision.transaction)
             except TopicError as error:
-                _log.warning("state partition %d: %s", self.number, error)
+                _log.warning(
+                    "state partition %d did not store a decision, retrying: %s", self.number, error
+                )
 
     def time_out(self, now_ms: int) -> None:
         """Abort transactions that are open too long, and retry completions that were not stored."""

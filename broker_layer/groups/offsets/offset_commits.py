@@ -244,7 +244,7 @@ def _check_committer(host: GroupHost, committer: Committer) -> None:
         is_transactional=committer.is_transactional,
     )
     if refusal is not ErrorCode.NONE:
-        raise TopicError(refusal, f"{committer.member_id!r} may not commit now")
+        raise TopicError(refusal, f"{committer.member_id!r} may not commit: {refusal.name}")
     if not committer.is_transactional:
         group.touch(committer.member_id, host.clock.moment())
 
@@ -263,7 +263,7 @@ def _check_member_epoch(group: ConsumerGroup, committer: Committer) -> None:
         is_member = refusal is not ErrorCode.UNKNOWN_MEMBER_ID
         refusal = ErrorCode.UNSUPPORTED_VERSION if is_member else refusal
     if refusal is not ErrorCode.NONE:
-        raise TopicError(refusal, f"{committer.member_id!r} may not commit now")
+        raise TopicError(refusal, f"{committer.member_id!r} may not commit: {refusal.name}")
 
 
 def _accepted(asked: list[AskedOffset], errors: list[ErrorCode]) -> Iterator[AskedOffset]:

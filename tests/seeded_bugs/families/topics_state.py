@@ -165,8 +165,8 @@ BUGS = (
         (
             Edit(
                 COORDINATOR,
-                "            raise TopicError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,"
-                ' f"{partition} is loading")\n',
+                '            text = f"{CONSUMER_OFFSETS}-{partition} is loading: retry"\n'
+                "            raise TopicError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, text)\n",
                 "            return self._loading[partition]\n",
             ),
         ),
