@@ -31,7 +31,7 @@ ANY_ADDRESS: Final = ("0.0.0.0", "::")
 
 
 def has_several(file_text: str | None) -> bool:
-    """Tell whether a file configures bookies by `[[bookie]]` tables. Raises OptionError."""
+    """Return whether a file configures bookies by `[[bookie]]` tables. Raises OptionError."""
     return isinstance(parse_file(file_text).get(TABLE), list)
 
 

@@ -21,7 +21,7 @@ class Drained(Protocol):
 
     @property
     def is_idle(self) -> bool:
-        """Tell whether every request was answered."""
+        """Return whether every request was answered."""
 
     def close(self) -> None:
         """Close when what was sent has left."""

@@ -43,7 +43,7 @@ def file_identity(path: Path) -> str:
 
 
 def is_same_file(one: str, other: str) -> bool:
-    """Tell whether two identities are of one file. Birth times count only where both have one: a
+    """Return whether two identities are of one file. Birth times count only where both have one: a
     newer kernel may tell what an older one did not.
     """
     one_inode, _, one_born = one.partition("@")

@@ -323,7 +323,7 @@ class RealDisk:
             raise DiskFailedError(name, str(error)) from error
 
     def _has_own_disk(self, directory: str) -> bool:
-        """Tell whether a directory is on another file system than the log."""
+        """Return whether a directory is on another file system than the log."""
         found = [self._root / each for each in (directory, "log")]
         return len({path.stat().st_dev for path in found if path.exists()}) > 1
 

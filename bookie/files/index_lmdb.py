@@ -176,7 +176,7 @@ class LmdbStore:
             return result
 
     def _is_full(self, error: lmdb.Error) -> bool:
-        """Tell whether a commit failed for lack of room: LMDB reports a short write as an
+        """Return whether a commit failed for lack of room: LMDB reports a short write as an
         input/output error, after which nothing of the transaction is stored.
         """
         is_short = SHORT_WRITE in str(error)

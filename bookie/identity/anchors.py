@@ -39,7 +39,7 @@ async def make_anchors(disk: Disk) -> tuple[str, ...]:
 
 
 def are_same_files(one: Sequence[str], other: Sequence[str]) -> bool:
-    """Tell whether two lists of identities are of the same files."""
+    """Return whether two lists of identities are of the same files."""
     return len(one) == len(other) and all(
         _MISSING not in (a, b) and is_same_file(a, b) for a, b in zip(one, other, strict=True)
     )

@@ -100,12 +100,12 @@ def differences(found: Cookie, expected: Cookie) -> list[Difference]:
 
 
 def is_stale(found: Cookie, starts: int) -> bool:
-    """Tell whether a directory is a copy made before the bookie was last started."""
+    """Return whether a directory is a copy made before the bookie was last started."""
     return found.starts < starts
 
 
 def is_ahead(found: Cookie, starts: int) -> bool:
-    """Tell whether a directory counts more starts than the metadata service can have missed."""
+    """Return whether a directory counts more starts than the metadata service can have missed."""
     return found.starts > starts + 1
 
 

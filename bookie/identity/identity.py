@@ -88,7 +88,7 @@ class Identity:
 
     @property
     def is_stale(self) -> bool:
-        """Tell whether something may be lost: a directory is an old copy."""
+        """Return whether something may be lost: a directory is an old copy."""
         return bool(self.limbo_reason)
 
     @property

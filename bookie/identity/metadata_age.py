@@ -95,7 +95,7 @@ class MetadataAge:
         await self.keep()
 
     async def may_collect(self) -> bool:
-        """Read freshly how new the metadata service is; tell whether data may be removed on its
+        """Read freshly how new the metadata service is; return whether data may be removed on its
         word. Raises MetadataError.
         """
         async with self._changing:

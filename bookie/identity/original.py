@@ -92,8 +92,8 @@ class OriginalCheck:
 
 
 def is_proved_dead(held: HeldNode, position: PositionRecord | None, lock: str) -> bool:
-    """Tell whether the process that holds a registration cannot live: it held the lock that is held
-    here now.
+    """Return whether the process that holds a registration cannot live: it held the lock that is
+    held here now.
     """
     return (
         position is not None

@@ -139,7 +139,7 @@ class PositionKeeper:
             cancel()
 
     async def record_orderly(self) -> bool:
-        """Record the final position of a log that was sealed; tell whether that succeeded in
+        """Record the final position of a log that was sealed; return whether that succeeded in
         ORDERLY_S_MAX.
         """
         with contextlib.suppress(TimeoutError, MetadataError, PositionTakenError):
@@ -176,7 +176,7 @@ class PositionKeeper:
         self._is_failing = False
 
     async def _put(self, *, is_orderly: bool) -> bool:
-        """Try to record the end of the log, or first what is undecided; tell whether the end was
+        """Try to record the end of the log, or first what is undecided; return whether the end was
         recorded.
         """
         end_lsn, end_bytes = self._written.durable_lsn, self._written.written_bytes

@@ -1,3 +1,3 @@
-"""Where each run of entries lies and what is known of each ledger, in memory over a key-value
+"""Place of each run of entries in the log, and state of each ledger: in memory over a key-value
 store.
 """

@@ -1,10 +1,10 @@
-"""Stores the horizon of ledger ids, and trims the tombstones below it.
+"""Stored horizon of ledger ids, and removal of the tombstones below it.
 
-Leaves when and how much is trimmed to `bookie.storage.horizon`.
+Leaves the time and the amount of trimming to `bookie.storage.horizon`.
 
 Format: key `h`, value: ledger id i64, then the seal of `bookie.index.index_pages`.
-Invariants: tombstones go and the horizon rises in one transaction; the count of the states and the
-XOR of their CRCs cover the horizon, so that a lost one is noticed.
+Invariants: one transaction removes tombstones and raises the horizon; the count of the states and
+the XOR of their CRCs cover the horizon, so that a lost horizon is noticed.
 Source: protocol rule 10.3.
 """
 
@@ -22,8 +22,8 @@ _HORIZON = struct.Struct("<q")
 
 
 def read_horizon(transaction: Transaction) -> tuple[int, bytes] | None:
-    """Return the horizon (rule 10.3) and its stored form: -1 and nothing if there is none so far,
-    None if it is damaged.
+    """Return the horizon (rule 10.3) and its stored form: -1 and b"" without a horizon; None if it
+    is damaged.
     """
     value = transaction.get(_HORIZON_KEY)
     if value is None:
@@ -33,7 +33,7 @@ def read_horizon(transaction: Transaction) -> tuple[int, bytes] | None:
 
 
 def forget_horizon(transaction: Transaction) -> None:
-    """Remove a damaged horizon: the caller sees to it that no unknown ledger is taken for new."""
+    """Remove a damaged horizon. The caller ensures that no unknown ledger counts as new."""
     transaction.delete(_HORIZON_KEY)
 
 

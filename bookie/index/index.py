@@ -1,11 +1,11 @@
-"""Finds where entries lie: in memory for what came since the last checkpoint, in the store for what
-is older.
+"""Map from entries to their places in the log. Newer runs are in memory; runs from before the last
+checkpoint are in the store.
 
 Leaves the stored form to `bookie.index.index_pages` and the ledger states to
 `bookie.storage.bookie_storage`.
 
 Invariants: only durable records are inserted, in the order of the log; the mark of a checkpoint is
-the LSN up to which the log was inserted when it began; what a checkpoint is moving stays readable
+the LSN up to which the log was inserted when it began; runs that a checkpoint moves stay readable
 in memory until its last transaction has synced.
 Source: storage design, "Index".
 """
@@ -25,13 +25,13 @@ from bookie.index.index_runs import Lookup, Run
 from metadata.ids import ENTRY_ID_MAX
 
 StateEncoder = Callable[[int, int], bytes | None]
-"""Given a ledger id and the highest entry id that the store will hold, returns its sealed state;
-None when it is gone.
+"""Returns the sealed state of a ledger, given its id and the highest entry id that the store will
+hold; None when the ledger is deleted.
 """
 
 Runs = list[Run] | tuple[Run]
-"""A ledger's runs in memory. A ledger with one run, as most of a great many have, has a tuple: the
-collector of garbage looks at it once, and at a list again and again.
+"""A ledger's runs in memory. Most ledgers have one run, kept in a tuple: Python's garbage collector
+stops tracking a tuple after one pass, but scans a list in every pass.
 """
 
 
@@ -40,11 +40,11 @@ class Index:
 
     def __init__(self, store: OrderedStore, config: StorageConfig, meta: Meta) -> None:
         self.meta = meta
-        """As of the last finished checkpoint."""
+        """The checkpoint's mark as of the last finished checkpoint."""
         self.record_count = 0
         """Records inserted since the last checkpoint began."""
         self.moving_count = 0
-        """Records on their way to the store."""
+        """Records that the current checkpoint moves to the store."""
         self._store = store
         self._config = config
         self._current: dict[int, Runs] = {}
@@ -54,15 +54,17 @@ class Index:
         self._stored_bytes: dict[int, int] = {}
         self._unstored_bytes = defaultdict[int, int](int)
         self._stored_meanwhile: dict[object, list[dict[int, Runs]]] = {}
-        """By look-up under way: what checkpoints have moved out of the memory since it began."""
+        """For each running look-up: the runs that checkpoints have moved out of memory since it
+        began.
+        """
 
     @property
     def run_count(self) -> int:
-        """Runs in memory."""
+        """Number of runs in memory."""
         return sum(map(len, self._current.values())) + sum(map(len, self._frozen.values()))
 
     def insert(self, ledger_id: int, first: int, last: int, location: int, size: int) -> None:
-        """Index one adds record, or part of it; the latest insert wins."""
+        """Index one adds record, or part of it. The latest insert wins."""
         self.record_count += 1
         self._unstored_bytes[location >> 32] += size
         runs = self._current.get(ledger_id)
@@ -77,8 +79,8 @@ class Index:
             index_runs.splice_run(runs, (last, first, location, size))
 
     def drop(self, ledger_id: int) -> dict[int, int]:
-        """Forget a ledger's runs in memory, and return their bytes by segment; those in the store,
-        and on their way there, are deleted by `delete_some`.
+        """Remove a ledger's runs from memory and return their bytes by segment. `delete_some`
+        deletes the runs that are in the store or being moved to it.
         """
         freed = index_pages.bytes_by_segment(self._current.pop(ledger_id, ()))
         for number, size in freed.items():
@@ -86,19 +88,19 @@ class Index:
         return freed
 
     def live_bytes(self, number: int) -> int:
-        """Return the bytes of a segment's runs as of the last checkpoint, with what came since."""
+        """Return the bytes of a segment's runs, including those added since the last checkpoint."""
         return self._stored_bytes.get(number, 0) + self._unstored_bytes.get(number, 0)
 
     def growth_bytes(self, changes: int) -> int:
-        """Return how many bytes the store's files may grow by when so many runs change."""
+        """Return how many bytes the store's files may grow by when `changes` runs change."""
         return self._store.growth_bytes(changes)
 
     def is_moving(self, ledger_id: int) -> bool:
-        """Tell whether runs of a ledger are on their way to the store."""
+        """Return whether the current checkpoint moves runs of a ledger to the store."""
         return ledger_id in self._frozen
 
     def in_memory(self, ledger_id: int, first: int, last: int) -> list[Run]:
-        """Return what the memory holds of first..last, cut to it."""
+        """Return the runs in memory that overlap first..last, cut to that range."""
         upper = index_runs.find_runs(self._current.get(ledger_id, ()), first, last)
         lower = index_runs.find_runs(self._frozen.get(ledger_id, ()), first, last)
         return index_runs.overlay(upper, lower, first, last)
@@ -106,7 +108,9 @@ class Index:
     def look_up_nowait(
         self, ledger_id: int, first: int, last: int, indexed_highest: int
     ) -> Lookup | None:
-        """Return what is known of first..last when the store need not be asked, else None."""
+        """Return what is known of first..last if memory alone answers it; None if the store must be
+        read.
+        """
         runs = self.in_memory(ledger_id, first, last)
         if first > indexed_highest or not index_runs.find_gaps(runs, first, last):
             return Lookup(runs, last, is_unproven=False)
@@ -115,14 +119,14 @@ class Index:
     async def look_up(
         self, ledger_id: int, first: int, last: int, indexed_highest: int, limit: int
     ) -> Lookup:
-        """Return what is known of first..last, or less of it: at most `limit` runs come from the
-        store, and as many from each of the two parts of the memory.
+        """Return what is known of first..last, or of a shorter range: at most `limit` runs come
+        from the store, and at most `limit` from each of the two parts of the memory.
 
-        The store is asked while checkpoints go on, so what it says may be older than a checkpoint
-        that ends meanwhile. The answer is complete all the same. A record that was durable when the
-        call began was in memory then (`before`) or in the store already. One that became durable
-        later is in memory at the end, or was moved out of it by a checkpoint that ended during the
-        call: those runs are kept for the call. Where they overlap, the latest insert wins.
+        A checkpoint may end while the store is read, so the store's answer may be older than that
+        checkpoint. The result is complete anyway. A record that was durable when the call began was
+        in memory then (`before`) or already in the store. A record that became durable later is in
+        memory at the end, or a checkpoint that ended during the call moved it out of memory: those
+        runs are kept for the call. Where runs overlap, the latest insert wins.
         """
         for part in (self._current, self._frozen):
             last = index_runs.reach(part.get(ledger_id, ()), first, last, limit)
@@ -149,8 +153,8 @@ class Index:
         return Lookup(runs, known_to, is_unproven=stored.is_unproven and not is_whole)
 
     def drop_unstored(self, ledger_ids: Iterable[int]) -> None:
-        """Forget the runs of deleted ledgers that a checkpoint without room left in memory: where
-        it found no room for them, only deletions make room. Not while a checkpoint is under way.
+        """Remove the runs of deleted ledgers that a checkpoint left in memory because the disk was
+        full. Only deletions make room there. Not to be called during a checkpoint.
         """
         if self._frozen:
             for ledger_id in ledger_ids:
@@ -165,11 +169,11 @@ class Index:
         highest_of: Callable[[int], int],
         rest: Callable[[float], Awaitable[None]] | None = None,
     ) -> None:
-        """Move the memory's runs and the given ledgers' states to the store, then the mark.
-        `highest_of` says which one the store should hold already, so that a run lost at its end is
-        noticed. `removed` are segments that are gone. `rest` is told how long each of its
-        transactions took, and awaited. Raises DiskFullError: all stays in memory and the next
-        checkpoint begins with it.
+        """Move the runs in memory and the given ledgers' states to the store, then the mark.
+        `highest_of` returns the highest entry id that the store should already hold of a ledger, so
+        that a run lost at its end is noticed. `removed` lists the segments that were removed.
+        `rest` is awaited after each transaction with its duration in seconds. Raises DiskFullError:
+        everything stays in memory, and the next checkpoint begins with it.
         """
         if not self._frozen:
             self._frozen, self._current = self._current, {}
@@ -183,7 +187,7 @@ class Index:
             await self._store.update(job, keeps_room=True)
             if rest is not None:
                 await rest(now() - began_s)
-        # The state of every ledger whose runs moved is stored too: it says how high they go.
+        # The state of every ledger whose runs moved is stored too: it holds their highest entry id.
         chosen = itertools.chain(unsaved, (each for each in frozen if each not in unsaved))
         for job in self._state_jobs(frozen, chosen, encode):
             await self._store.update(job, keeps_room=True)
@@ -198,30 +202,30 @@ class Index:
             stored_meanwhile.append(frozen)
 
     async def set_flags(self, flags: int) -> None:
-        """Store limbo durably, at once."""
+        """Store the limbo flags durably, outside of any checkpoint."""
         self.meta = await self._store.update(lambda t: _change_meta(t, flags=flags))
 
     async def delete_some(self, ledger_id: int) -> tuple[dict[int, int], bool]:
-        """Delete one transaction's worth of a ledger's stored runs; return the bytes freed by
-        segment and whether all went.
+        """Delete as many of a ledger's stored runs as one transaction may. Return the bytes freed
+        by segment, and whether all runs are deleted.
         """
         limit = self._config.transaction_runs_max
         return await self._store.update(lambda t: index_pages.delete_runs(t, ledger_id, limit))
 
     async def delete_all(self, ledger_id: int, free: Callable[[dict[int, int]], None]) -> None:
-        """Delete every stored run of a ledger; `free` is told the bytes by segment."""
+        """Delete every stored run of a ledger; `free` is called with the bytes by segment."""
         is_done = False
         while not is_done:
             freed, is_done = await self.delete_some(ledger_id)
             free(freed)
 
     async def has_runs(self, ledger_id: int) -> bool:
-        """Tell whether runs of a ledger are in the store."""
+        """Return whether runs of a ledger are in the store."""
         return await self.stored_runs(ledger_id, 0, ENTRY_ID_MAX) != []
 
     async def stored_runs(self, ledger_id: int, first: int, last: int) -> list[Run] | None:
-        """Return the store's runs that touch first..last, whole; None when it cannot account for
-        all of them.
+        """Return the store's complete runs that overlap first..last; None when one is damaged or
+        missing.
         """
         return await self._store.view(lambda t: index_pages.list_runs(t, ledger_id, first, last))
 
@@ -233,13 +237,13 @@ class Index:
             self._stored_damaged = numbers
 
     async def correct_live_bytes(self, number: int, change: int) -> None:
-        """Add to what the store says of a segment's live bytes."""
+        """Add `change` to the stored live bytes of a segment."""
         await self._store.update(lambda t: index_pages.add_live_bytes(t, {number: change}))
         self._stored_bytes[number] = self._stored_bytes.get(number, 0) + change
 
     async def move(self, moves: list[Move]) -> dict[int, None]:
-        """Give stored runs their new places where the store still names the old ones, durably;
-        return the segments of those that it names otherwise by now.
+        """Replace the places of stored runs by new ones, durably, where the store still has the old
+        ones. Return the segments of the runs that have changed.
         """
         job = partial(index_pages.move_runs, moves=moves)
         return await self._store.update(job, keeps_room=True)
@@ -270,7 +274,7 @@ class Index:
         return await self._store.update(lambda t: stored_states.trim_tombstones(t, ledger_ids))
 
     async def put_in_limbo(self, *, fence: bool) -> None:
-        """Put every stored ledger into limbo, durably; each transaction is bounded."""
+        """Put every stored ledger into limbo, durably, in transactions of bounded size."""
         after: int | None = -1
         while after is not None:
             job = partial(stored_states.put_in_limbo, after=after, fence=fence)

@@ -1,6 +1,6 @@
-"""Says what the index stores under which key, and does its transactions' work.
+"""Keys and values of the index's store, and the work of its transactions.
 
-Leaves transactions themselves to `bookie.files.index_store`, and what is in memory to
+Leaves transactions themselves to `bookie.files.index_store`, and runs in memory to
 `bookie.index.index`.
 
 Format, keys and values; numbers in keys are big-endian, in values little-endian; each value ends in
@@ -15,9 +15,9 @@ the CRC32C of key and value:
 | `g`, segment number u64 | bytes of the stored runs in the segment u64 |
 | `d`, segment number u64 | nothing: the segment holds damage |
 
-Invariants: whatever stores, moves or removes runs changes their segments' bytes in the same
-transaction; runs of a ledger never overlap; each names the run before it, so that a lost run is
-noticed (a negative needs proof).
+Invariants: a transaction that stores, moves or removes runs also changes their segments' bytes;
+runs of a ledger never overlap; each run names the run before it, so that a lost run is noticed (a
+negative needs proof).
 Source: storage design, "Index"; reliability D5.
 """
 
@@ -34,13 +34,13 @@ from bookie.index.index_runs import Lookup, Run
 from metadata.ids import LEDGER_ID_MAX, NO_ENTRY
 
 INDEX_VERSION: Final = 2
-"""Releases that write 1 take unsynced bytes for durable at a start, so they must not open a newer
-directory; what they wrote is read as it is.
+"""Releases that write 1 treat unsynced bytes as durable at a start, so they must not open a newer
+directory. Directories with version 1 are read unchanged.
 """
 FLAG_LIMBO: Final = 1
 FLAG_FENCES_LOST: Final = 2
 FLAG_UNFINISHED: Final = 4
-"""A start checkpointed past a loss, and has not put all ledgers into limbo so far."""
+"""A start checkpointed past a loss and has not put all ledgers into limbo yet."""
 SCAN_PAIRS: Final = 512
 
 _META_KEY: Final = b"m"
@@ -54,7 +54,7 @@ _CRC = struct.Struct("<I")
 
 @dataclass(frozen=True, slots=True)
 class Meta:
-    """The one value that a checkpoint's last transaction writes."""
+    """Value that the last transaction of a checkpoint writes."""
 
     version: int
     flags: int
@@ -65,7 +65,7 @@ class Meta:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """Adjacent runs of a ledger that were rewritten as one; the new one ends where the last of them
+    """Adjacent runs of a ledger that were rewritten as one. The new run ends where the last of them
     ends.
     """
 
@@ -87,30 +87,30 @@ def unseal(key: bytes, value: bytes, size: int) -> bytes | None:
 
 
 def read_meta(transaction: Transaction) -> Meta | None:
-    """Return the mark and its company; None when there is none or it is damaged."""
+    """Return the checkpoint's mark with its counts; None when it is missing or damaged."""
     value = transaction.get(_META_KEY)
     plain = None if value is None else unseal(_META_KEY, value, _META.size)
     return None if plain is None else Meta(*_META.unpack(plain))
 
 
 def require_meta(transaction: Transaction) -> Meta:
-    """Return the mark and its company. Raises DiskFailedError when they are not there any more."""
+    """Return the checkpoint's mark with its counts. Raises DiskFailedError when it is missing."""
     meta = read_meta(transaction)
     if meta is None:
         raise DiskFailedError(
             "index",
-            "it lost the checkpoint's mark. If that comes again: quire bookie rebuild-index DIR",
+            "the checkpoint's mark is lost. If this repeats, run: quire bookie rebuild-index DIR",
         )
     return meta
 
 
 def is_empty(transaction: Transaction) -> bool:
-    """Tell whether nothing was ever stored."""
+    """Return whether nothing was ever stored."""
     return transaction.seek(b"\0") is None
 
 
 def write_meta(transaction: Transaction, meta: Meta) -> None:
-    """Store the mark and its company."""
+    """Store the checkpoint's mark with its counts."""
     packed = _META.pack(meta.version, meta.flags, meta.mark_lsn, meta.state_count, meta.state_xor)
     transaction.put(_META_KEY, seal(_META_KEY, packed))
 
@@ -121,7 +121,7 @@ def state_key(ledger_id: int) -> bytes:
 
 
 def write_states(transaction: Transaction, values: Iterable[tuple[int, bytes]]) -> None:
-    """Store sealed states, and keep the count and the XOR of their CRCs true."""
+    """Store sealed states, and update the count and the XOR of their CRCs."""
     meta = require_meta(transaction)
     count, xor = meta.state_count, meta.state_xor
     for ledger_id, value in values:
@@ -137,12 +137,12 @@ def write_states(transaction: Transaction, values: Iterable[tuple[int, bytes]]) 
 
 
 def scan_states(transaction: Transaction, after: int) -> list[tuple[int, bytes]]:
-    """Return the next stored states (ledger id, sealed value) behind a ledger id; -1 starts."""
+    """Return the next stored states (ledger id, sealed value) after a ledger id; -1 starts."""
     return [(number, value) for number, value in _scan_numbers(transaction, b"s", after)]
 
 
 def scan_live_bytes(transaction: Transaction, after: int) -> list[tuple[int, int]]:
-    """Return the next segments' live bytes; damaged ones are left out, they are a hint only."""
+    """Return the next segments' live bytes; 0 for a damaged value, because they are only a hint."""
     found = []
     for number, value in _scan_numbers(transaction, b"g", after):
         plain = unseal(_NUMBER_KEY.pack(b"g", number), value, _LIVE.size)
@@ -162,7 +162,7 @@ def add_live_bytes(transaction: Transaction, changes: dict[int, int]) -> None:
 
 
 def remove_live_bytes(transaction: Transaction, removed: Iterable[int]) -> dict[int, int]:
-    """Remove what is kept of segments that are gone; return the live bytes of all others."""
+    """Remove the live bytes of removed segments; return the live bytes of all others."""
     for number in removed:
         transaction.delete(_NUMBER_KEY.pack(b"g", number))
     live: dict[int, int] = {}
@@ -174,13 +174,13 @@ def remove_live_bytes(transaction: Transaction, removed: Iterable[int]) -> dict[
 
 
 def crc_of_state(value: bytes) -> int:
-    """Return the CRC that a sealed value ends in."""
+    """Return the CRC at the end of a sealed value."""
     (crc,) = _CRC.unpack_from(value, len(value) - _CRC.size)
     return int(crc)
 
 
 def look_up(transaction: Transaction, ledger_id: int, first: int, last: int, limit: int) -> Lookup:
-    """Return at most `limit` runs of first..last, as far as their chain proves that none is
+    """Return at most `limit` runs of first..last, up to where their chain proves that none is
     missing.
     """
     runs: list[Run] = []
@@ -208,9 +208,9 @@ def look_up(transaction: Transaction, ledger_id: int, first: int, last: int, lim
 def put_runs(
     transaction: Transaction, ledger_id: int, runs: Sequence[Run], highest: int
 ) -> dict[int, int]:
-    """Store runs of a ledger, ascending; they win over what they overlap. `highest` is the highest
-    id that the ledger's stored runs should reach. Returns by how much the live bytes of segments
-    change, for the caller to `add_live_bytes` in the same transaction.
+    """Store ascending runs of a ledger; they replace what they overlap. `highest` is the highest id
+    that the ledger's stored runs should reach. Returns the change of the live bytes by segment: the
+    caller passes it to `add_live_bytes` in the same transaction.
     """
     changes = bytes_by_segment(runs)
     beyond = transaction.seek(RUN_KEY.pack(b"r", ledger_id, runs[0][1]))
@@ -230,7 +230,7 @@ def put_runs(
 
 
 def list_runs(transaction: Transaction, ledger_id: int, first: int, last: int) -> list[Run] | None:
-    """Return the runs that touch first..last, whole; None when one of them is damaged or
+    """Return the complete runs that overlap first..last; None when one of them is damaged or
     missing.
     """
     runs: list[Run] = []
@@ -255,9 +255,9 @@ def list_runs(transaction: Transaction, ledger_id: int, first: int, last: int) -
 
 
 def move_runs(transaction: Transaction, moves: Sequence[Move]) -> dict[int, None]:
-    """Put each new run in the place of the old ones that it joins, if the index still names all of
-    them as they were; return the segments of those that it does not: a checkpoint may have cut one
-    back meanwhile, and the rest of it lies where it was.
+    """Replace old runs by the new run that joins them, if the index still has all of them
+    unchanged. Return the segments of the runs that have changed: a checkpoint may have cut one, and
+    the rest of it is still at its old place.
     """
     unmoved: dict[int, None] = {}
     changes: dict[int, int] = {}
@@ -285,8 +285,8 @@ def move_runs(transaction: Transaction, moves: Sequence[Move]) -> dict[int, None
 def delete_runs(
     transaction: Transaction, ledger_id: int, limit: int
 ) -> tuple[dict[int, int], bool]:
-    """Remove at most `limit` runs of a ledger; return the bytes freed by segment, and whether none
-    is left.
+    """Remove at most `limit` runs of a ledger. Return the bytes freed by segment, and whether no
+    run is left.
     """
     pairs = transaction.scan(RUN_KEY.pack(b"r", ledger_id, 0), limit + 1)
     mine = [(key, value) for key, value in pairs if _is_run_of(key, ledger_id)]
@@ -302,7 +302,7 @@ def delete_runs(
 
 
 def bytes_by_segment(runs: Iterable[Run]) -> dict[int, int]:
-    """Add up the bytes of runs by the segment that they are in."""
+    """Return the total bytes of runs, by segment."""
     found: dict[int, int] = {}
     for run in runs:
         _count(found, run, 1)
@@ -329,8 +329,8 @@ def _put(transaction: Transaction, ledger_id: int, run: Run, previous: int) -> N
 
 
 def _last_before(transaction: Transaction, ledger_id: int, first: int, highest: int) -> int:
-    """Return the last id that is held before an entry, as the run behind it says, or as `highest`
-    does where there is none; a run that was lost is named all the same.
+    """Return the last stored id before an entry. The run behind the entry names it, or `highest`
+    does where there is no such run, so a run that was lost is still named.
     """
     pair = transaction.seek(RUN_KEY.pack(b"r", ledger_id, first))
     named = highest
@@ -345,7 +345,7 @@ def _last_before(transaction: Transaction, ledger_id: int, first: int, highest: 
 
 
 def _clear(transaction: Transaction, ledger_id: int, run: Run, changes: dict[int, int]) -> None:
-    """Cut back what overlaps a run that is about to be stored, and note it in `changes`."""
+    """Cut the stored runs that overlap a run about to be stored, and count it in `changes`."""
     start = run[1]
     while (pair := transaction.seek(RUN_KEY.pack(b"r", ledger_id, start))) is not None:
         key, value = pair
@@ -353,7 +353,7 @@ def _clear(transaction: Transaction, ledger_id: int, run: Run, changes: dict[int
             return
         found = decode_run(key, value)
         if found is None:
-            transaction.delete(key)  # damaged: what it held is found again in the segments
+            transaction.delete(key)  # damaged: rebuilding finds its entries in the segments
             continue
         (last, first, location, size), previous = found
         if first > run[0]:
@@ -371,11 +371,11 @@ def _clear(transaction: Transaction, ledger_id: int, run: Run, changes: dict[int
 
 
 def _link_successor(transaction: Transaction, ledger_id: int, previous: int) -> None:
-    """Let the run behind `previous` name it."""
+    """Make the run behind `previous` name it as its predecessor."""
     pair = transaction.seek(RUN_KEY.pack(b"r", ledger_id, previous + 1))
     if pair is not None and _is_run_of(pair[0], ledger_id):
         found = decode_run(*pair)
-        # One that names a later run names a lost one: that proves that there is something.
+        # A run that names a higher id names a lost run: that proves that entries were there.
         if found is not None and found[1] < previous:
             _put(transaction, ledger_id, found[0], previous)
 

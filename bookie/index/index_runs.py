@@ -1,11 +1,11 @@
-"""Keeps runs of one ledger sorted in memory, never overlapping; pure.
+"""Operations on the sorted runs of one ledger in memory. Pure.
 
-Leaves where runs come from to `bookie.index.index`, and their stored form to
+Leaves the origin of runs to `bookie.index.index`, and their stored form to
 `bookie.index.index_pages`.
 
 Invariants: a list is ascending and without overlap; the latest insert wins where it overlaps. A
-run's bytes are whole adds records of its ledger, one behind the other in one segment; the first and
-the last of them may reach beyond the run.
+run's bytes are complete adds records of its ledger, adjacent in one segment; the first and the last
+record may extend beyond the run.
 Source: storage design, "Index".
 """
 
@@ -19,20 +19,21 @@ Run = tuple[int, int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """Runs that hold part of what was asked for, cut to it, ascending."""
+    """Result of a look-up: ascending runs, cut to the requested range."""
 
     runs: list[Run]
     known_to: int
-    """Up to this entry id, what no run covers is not held; beyond it nothing is said."""
+    """Up to this entry id, an entry that no run covers is not stored. Beyond it, nothing is known.
+    """
     is_unproven: bool
-    """What comes behind `known_to` is unknown because the index cannot prove its absence, not only
-    not looked up.
+    """True when the entries behind `known_to` are unknown because the index cannot prove their
+    absence; False when they were not looked up.
     """
 
 
 def append_run(runs: list[Run], run: Run, run_bytes_max: int) -> None:
-    """Insert a run that lies beyond the highest id, merged with the last one where they are
-    adjacent in the log too.
+    """Append a run beyond the highest id; merge it with the last run if both are adjacent in the
+    log too.
     """
     if runs:
         last, first, location, size = runs[-1]
@@ -44,7 +45,7 @@ def append_run(runs: list[Run], run: Run, run_bytes_max: int) -> None:
 
 
 def splice_run(runs: list[Run], run: Run) -> None:
-    """Insert a run anywhere; what it overlaps is cut back to what it leaves."""
+    """Insert a run anywhere; runs that it overlaps are cut."""
     last, first = run[0], run[1]
     start = bisect_left(runs, (first,))
     stop = start
@@ -61,7 +62,7 @@ def splice_run(runs: list[Run], run: Run) -> None:
 
 
 def find_runs(runs: Sequence[Run], first: int, last: int) -> list[Run]:
-    """Return what lies in first..last, cut to it."""
+    """Return the runs that overlap first..last, cut to that range."""
     place = bisect_left(runs, (first,))
     found: list[Run] = []
     while place < len(runs) and runs[place][1] <= last:
@@ -72,13 +73,17 @@ def find_runs(runs: Sequence[Run], first: int, last: int) -> list[Run]:
 
 
 def reach(runs: Sequence[Run], first: int, last: int, limit: int) -> int:
-    """Return `last`, or less of it: up to there, at most `limit` of the runs touch first..last."""
+    """Return `last`, or the highest smaller id up to which at most `limit` runs overlap the
+    range.
+    """
     place = bisect_left(runs, (first,)) + limit
     return min(last, runs[place - 1][0]) if place <= len(runs) else last
 
 
 def find_gaps(runs: list[Run], first: int, last: int) -> list[tuple[int, int]]:
-    """Return the ranges (first, last) of first..last that no run covers; runs must be cut to it."""
+    """Return the ranges (first, last) of first..last that no run covers. The runs must be cut to
+    that range.
+    """
     gaps: list[tuple[int, int]] = []
     for run in runs:
         if run[1] > first:
@@ -90,7 +95,7 @@ def find_gaps(runs: list[Run], first: int, last: int) -> list[tuple[int, int]]:
 
 
 def overlay(upper: list[Run], lower: list[Run], first: int, last: int) -> list[Run]:
-    """Return what both hold of first..last, the upper ones winning; both must be cut to it."""
+    """Merge two lists of runs, both cut to first..last. The upper ones win."""
     if not lower:
         return upper
     if not upper:

@@ -13,18 +13,18 @@ from metadata.ids import NO_ENTRY
 
 
 class StoredRun(NamedTuple):
-    """One stored run as a scan over all ledgers finds it."""
+    """One stored run, as found by a scan over all ledgers."""
 
     ledger_id: int
     last: int
     run: Run | None
     """None when the value is damaged."""
     previous: int
-    """The last id of the run before it, as its value says; NO_ENTRY when that is damaged."""
+    """Last id of the run before it, from its value; NO_ENTRY when the value is damaged."""
 
 
 def scan_runs(transaction: Transaction, after: tuple[int, int], limit: int) -> list[StoredRun]:
-    """Return the next stored runs of all ledgers behind (ledger id, last id); (-1, -1) starts."""
+    """Return the next stored runs of all ledgers after (ledger id, last id); (-1, -1) starts."""
     ledger_id, last = after
     start = b"r" + bytes(8) if ledger_id < 0 else RUN_KEY.pack(b"r", *after) + b"\0"
     found: list[StoredRun] = []
@@ -39,7 +39,7 @@ def scan_runs(transaction: Transaction, after: tuple[int, int], limit: int) -> l
 
 
 def highest_run(transaction: Transaction, ledger_id: int) -> int:
-    """Return the highest id that a stored run of a ledger reaches, NO_ENTRY without one."""
+    """Return the highest entry id in a ledger's stored runs, NO_ENTRY without one."""
     pair = transaction.before(RUN_KEY.pack(b"r", ledger_id, 2**64 - 1))
     if pair is None or len(pair[0]) != RUN_KEY.size:
         return NO_ENTRY

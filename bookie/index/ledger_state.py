@@ -1,12 +1,11 @@
-"""Decides what a bookie does with an add, a fence or a read of one ledger; holds what it knows of
-that ledger.
+"""State of one ledger on a bookie, and the decisions about its adds, fences and reads.
 
-Leaves the log and the index to `bookie.storage.bookie_storage`, which performs what is decided.
+Leaves the log and the index to `bookie.storage.bookie_storage`, which carries out the decisions.
 
-Format of a stored state, little-endian: flags u8 (1 fenced, 2 limbo, 4 deleted, 8 deleted but runs
+Format of a stored state, little-endian: flags u8 (1 fenced, 2 limbo, 4 deleted, 8 deleted and runs
 are left, 16 has a master key, 32 released), LAC i64, highest entry id i64, length u64, master key
 32 bytes; then the seal of `bookie.index.index_pages`.
-Invariants: a fence is never taken back; the LAC never goes back; no negative is sure in limbo (rule
+Invariants: a fence is never removed; the LAC never decreases; in limbo no negative is certain (rule
 2.4).
 Source: protocol rules 2.4, 4.3, 7.2, 10.2.
 """
@@ -40,18 +39,18 @@ class Unsaved:
 
     def __init__(self) -> None:
         self.generation = 0
-        """Number of the checkpoints that began."""
+        """Number of checkpoints begun."""
         self.ledger_ids: dict[int, None] = {}
 
     def take(self) -> dict[int, None]:
-        """Return the ledgers, and regard their stored form as up to date from here on."""
+        """Return the ledgers and empty the list: the caller stores them now."""
         taken, self.ledger_ids = self.ledger_ids, {}
         self.generation += 1
         return taken
 
 
 class LedgerState:
-    """What a bookie knows of one ledger while the ledger is in memory."""
+    """State of one ledger that is in memory."""
 
     __slots__ = (
         "accepted_highest",
@@ -79,33 +78,37 @@ class LedgerState:
         self.changed_in = -1
         """Generation of the last change."""
         self.use_count = 0
-        """Requests that hold this object across a wait: it must stay in memory for them."""
+        """Number of requests that keep this object while they wait: it must stay in memory for
+        them.
+        """
         self.was_used = True
-        """Whether the state was asked for since eviction last looked at it."""
+        """Whether the state was used since eviction last checked it."""
         self.is_deleted = False
-        """Whether the ledger was deleted while requests held this object."""
+        """Whether the ledger was deleted while requests kept this object."""
         self.fenced = False
         self.is_fence_durable = False
         self.limbo = False
         self.released = False
-        """Whether entries were given up here because the ledger moved away."""
+        """Whether this bookie dropped the ledger's entries because the ledger moved away."""
         self.master_key: bytes | None = None
         self.lac: int = NO_ENTRY
-        """The largest LAC seen: true whoever stores it, so it may be told before it is durable."""
+        """Largest LAC seen. It is true independent of this bookie, so it may be reported before it
+        is durable.
+        """
         self.highest: int = NO_ENTRY
-        """The highest durable entry id."""
+        """Highest durable entry id."""
         self.accepted_highest: int = NO_ENTRY
-        """The highest id accepted, durable or queued; an add beyond it overlaps nothing."""
+        """Highest accepted entry id, durable or queued. An add beyond it overlaps nothing."""
         self.indexed_highest: int = NO_ENTRY
-        """The highest id in the index's store: beyond it, what is not in memory is not held."""
+        """Highest entry id in the index's store. An entry beyond it is in memory or not stored."""
         self.length = 0
-        """The ledger's bytes up to the highest entry, from whole batches."""
+        """Bytes of the ledger up to the highest entry, from complete batches."""
         self.queued_count = 0
-        """Adds accepted and not yet answered."""
+        """Number of adds accepted and not yet answered."""
 
     @property
     def is_dirty(self) -> bool:
-        """Tell whether the stored form is out of date."""
+        """Return whether the stored form is out of date."""
         return self.changed_in == self.unsaved.generation
 
     def touch(self) -> None:
@@ -128,24 +131,24 @@ class LedgerState:
 
 
 def is_stored_damaged(key: bytes, value: bytes) -> bool:
-    """Tell whether a stored form does not match its CRC, without decoding it."""
+    """Return whether a stored form does not match its CRC, without decoding it."""
     return len(value) != STORED_BYTES or value[_STATE.size :] != _CRC.pack(
         crc32c(value[: _STATE.size], crc32c(key))
     )
 
 
 def is_stored_deleted(value: bytes) -> bool:
-    """Tell whether a stored form that is not damaged is that of a deleted ledger."""
+    """Return whether an undamaged stored form is of a deleted ledger."""
     return bool(value[0] & _DELETED)
 
 
 def is_stored_released(value: bytes) -> bool:
-    """Tell whether a stored form that is not damaged is that of a released ledger."""
+    """Return whether an undamaged stored form is of a released ledger."""
     return bool(value[0] & _RELEASED)
 
 
 def has_stored_runs_left(value: bytes) -> bool:
-    """Tell whether a stored form that is not damaged says that a deleted ledger has runs."""
+    """Return whether an undamaged stored form is of a deleted ledger that still has runs."""
     return bool(value[0] & _DELETED and value[0] & _HAS_RUNS)
 
 
@@ -158,8 +161,8 @@ def encode_deleted(ledger_id: LedgerId, *, has_runs: bool) -> bytes:
 def decode(
     ledger_id: LedgerId, value: bytes, unsaved: Unsaved | None = None
 ) -> LedgerState | bool | None:
-    """Read a stored form: a state; for a deleted ledger whether runs are left; None when it is
-    damaged. The state tells its changes to `unsaved`.
+    """Decode a stored form. Return the state; for a deleted ledger, whether runs are left; None
+    when the form is damaged. The state reports its changes to `unsaved`.
     """
     plain = index_pages.unseal(index_pages.state_key(ledger_id), value, _STATE.size)
     if plain is None:
@@ -186,8 +189,8 @@ def _seal(
 
 
 def is_authorized(state: LedgerState, master_key: bytes | None) -> bool:
-    """Tell whether a key opens the ledger; None is administration, and a ledger without a key takes
-    any.
+    """Return whether a key opens the ledger. The key None is for administration and opens every
+    ledger; a ledger without a key accepts any key.
     """
     stored = state.master_key
     if master_key is None or stored is None or stored is master_key:
@@ -196,8 +199,8 @@ def is_authorized(state: LedgerState, master_key: bytes | None) -> bool:
 
 
 def note_accepted(state: LedgerState, header: BatchHeader) -> bool:
-    """Take note of an accepted batch; return whether the LAC advanced. A slice's LAC is not the
-    writer's.
+    """Record an accepted batch; return whether the LAC advanced. The LAC of a slice is ignored,
+    because it is not the writer's.
     """
     last = header.first_entry_id + header.count - 1
     state.accepted_highest = max(state.accepted_highest, last)
@@ -207,7 +210,7 @@ def note_accepted(state: LedgerState, header: BatchHeader) -> bool:
 
 
 def note_stored(state: LedgerState, header: BatchHeader) -> None:
-    """Take note of a batch that is durable and indexed."""
+    """Record a batch that is durable and indexed."""
     last = header.first_entry_id + header.count - 1
     if last > state.highest:
         state.highest = last
@@ -219,8 +222,8 @@ def note_stored(state: LedgerState, header: BatchHeader) -> None:
 
 
 def note_unqueued(state: LedgerState) -> None:
-    """Take note of an answered add, stored or not; what was refused is forgotten once nothing is
-    queued.
+    """Record an answered add, stored or not. Once nothing is queued, `accepted_highest` no longer
+    includes refused adds.
     """
     state.queued_count -= 1
     if not state.queued_count:
@@ -228,7 +231,7 @@ def note_unqueued(state: LedgerState) -> None:
 
 
 def note_lac(state: LedgerState, lac: int) -> bool:
-    """Take note of a LAC; return whether it advanced."""
+    """Record a LAC; return whether it advanced."""
     if lac <= state.lac:
         return False
     state.lac = lac
@@ -237,7 +240,7 @@ def note_lac(state: LedgerState, lac: int) -> bool:
 
 
 def enter_limbo(state: LedgerState, *, fence: bool) -> None:
-    """Note that something of the ledger may be lost, a fence too if `fence` says so (rule 2.4)."""
+    """Record that data of the ledger may be lost, and with `fence` also a fence (rule 2.4)."""
     state.limbo = True
     state.fenced = state.fenced or fence
     state.is_fence_durable = state.is_fence_durable or fence
@@ -245,8 +248,8 @@ def enter_limbo(state: LedgerState, *, fence: bool) -> None:
 
 
 def release(state: LedgerState) -> None:
-    """Give up every entry of a ledger that moved away. It stays fenced, so that no late add of its
-    writer is acknowledged, and what it does not hold is unknown (rule 10.1).
+    """Drop every entry of a ledger that moved away. The ledger stays fenced, so that no late add of
+    its writer is acknowledged. Entries that are not stored are unknown (rule 10.1).
     """
     state.fenced = state.is_fence_durable = True
     state.limbo = state.released = True
@@ -256,7 +259,7 @@ def release(state: LedgerState) -> None:
 
 
 def negative(state: LedgerState | None, *, is_limbo: bool) -> Status:
-    """Return the answer for an entry that is not held (rule 2.4)."""
+    """Return the answer for an entry that is not stored (rule 2.4)."""
     if is_limbo or (state is not None and state.limbo):
         return Status.UNKNOWN
     return Status.NO_SUCH_LEDGER if state is None else Status.NO_SUCH_ENTRY

@@ -1,5 +1,4 @@
-"""What the index stores of segments besides their live bytes: which were there, and which hold
-damage.
+"""Lists of segments stored in the index: all segments, and those that hold damage.
 
 Leaves live bytes to `bookie.index.index_pages`.
 
@@ -20,8 +19,8 @@ _VALUE_BYTES: Final = {LIVE_BYTES: 8, DAMAGED: 0}
 
 
 def scan_numbers(transaction: Transaction, kind: bytes, after: int) -> list[tuple[int, bool]]:
-    """Return the next segments that have a value of this kind, and whether it is whole: where it is
-    not, the number may be damaged too.
+    """Return the next segments that have a value of this kind, and whether the value is intact: if
+    it is not, the number may be damaged too.
     """
     found = []
     for key, value in transaction.scan(_NUMBER_KEY.pack(kind, after + 1), SCAN_PAIRS):
@@ -32,7 +31,7 @@ def scan_numbers(transaction: Transaction, kind: bytes, after: int) -> list[tupl
 
 
 def name_segments(transaction: Transaction, numbers: Iterable[int]) -> None:
-    """Name segments in an index that knows nothing of them yet, with no live bytes."""
+    """Add segments, with no live bytes, to an index that does not list them yet."""
     for number in numbers:
         key = _NUMBER_KEY.pack(LIVE_BYTES, number)
         transaction.put(key, seal(key, bytes(_VALUE_BYTES[LIVE_BYTES])))
@@ -41,7 +40,7 @@ def name_segments(transaction: Transaction, numbers: Iterable[int]) -> None:
 def change_damaged(
     transaction: Transaction, damaged: Iterable[int], removed: Iterable[int]
 ) -> None:
-    """Store that some segments hold damage, and that others are gone."""
+    """Store which segments hold damage, and drop those that were removed."""
     for number in damaged:
         key = _NUMBER_KEY.pack(DAMAGED, number)
         transaction.put(key, seal(key, b""))

@@ -1,9 +1,9 @@
-"""Reads and rewrites ledger states in the index, many in one transaction.
+"""Reads and rewrites of ledger states in the index, many in one transaction.
 
-Leaves the form of one state to `bookie.index.ledger_state`, and what is in memory to
+Leaves the form of one state to `bookie.index.ledger_state`, and states in memory to
 `bookie.storage.ledgers`.
 
-Invariants: the count of the states and the XOR of their CRCs in the checkpoint's mark stay true.
+Invariant: the count of the states and the XOR of their CRCs in the checkpoint's mark stay correct.
 Source: protocol rules 2.4, 10.2; storage design, "Index".
 """
 
@@ -17,21 +17,21 @@ from bookie.index.ledger_state import LedgerState
 from metadata.ids import LEDGER_ID_MAX, LedgerId
 
 PAGE_STATES: Final = 5_000
-"""States that one transaction looks at."""
+"""Number of states that one transaction reads."""
 
 
 @dataclass(slots=True)
 class StatesCheck:
-    """What a pass over the stored states found so far."""
+    """Progress and findings of a pass over the stored states."""
 
     last_id: int = -1
-    """The pass has come so far."""
+    """Last ledger id of the pass so far."""
     is_done: bool = False
     count: int = 0
-    """States and the horizon that are not damaged."""
+    """Number of undamaged states, plus 1 for an undamaged horizon."""
     held_count: int = 0
     xor: int = 0
-    """Of the CRCs of what `count` counts."""
+    """XOR of the CRCs of everything that `count` counts."""
     deleted_count: int = 0
     damaged: list[int] = field(default_factory=list)
     runs_left: list[int] = field(default_factory=list)
@@ -42,7 +42,7 @@ class StatesCheck:
 
 
 def check_some(transaction: Transaction, check: StatesCheck, runs_left_max: int) -> StatesCheck:
-    """Go on with a pass by one page of states, whose CRCs are verified; the horizon comes first."""
+    """Continue a pass by one page of states and verify their CRCs; the horizon comes first."""
     if check.last_id < 0:
         _check_horizon(transaction, check)
     is_damaged, is_deleted = ledger_state.is_stored_damaged, ledger_state.is_stored_deleted
@@ -79,8 +79,8 @@ def _check_horizon(transaction: Transaction, check: StatesCheck) -> None:
 def find_tombstones(
     transaction: Transaction, after: int, limit: int
 ) -> tuple[list[int], int | None]:
-    """Return deleted ledgers without runs on one page of the ids above `after`, at most `limit`;
-    and where to go on, None at the end.
+    """Return deleted ledgers without runs on one page of the ids above `after`, at most `limit`,
+    and where to continue, None at the end.
     """
     found: list[int] = []
     pairs = _scan(transaction, after, PAGE_STATES)
@@ -113,8 +113,8 @@ def get_states(transaction: Transaction, ledger_ids: Sequence[int]) -> list[byte
 
 
 def list_held(transaction: Transaction, after: int, limit: int) -> tuple[list[int], int | None]:
-    """Return ids of ledgers that are held or fenced, above `after`, ascending; and up to where the
-    list is complete, None when there is no more.
+    """Return ids of ledgers that are stored or fenced here, above `after`, ascending, and up to
+    which id the list is complete, None when no more follow.
     """
     found: list[int] = []
     while len(found) < limit:
@@ -145,8 +145,8 @@ def list_runs_left(transaction: Transaction, limit: int) -> list[int]:
 
 
 def put_in_limbo(transaction: Transaction, after: int, *, fence: bool) -> int | None:
-    """Put one page of the stored ledgers above `after` into limbo (rule 2.4), and fence them if
-    `fence`; return where to go on, None at the end.
+    """Put one page of the stored ledgers above `after` into limbo (rule 2.4), and with `fence`
+    fence them. Return where to continue, None at the end.
     """
     pairs = _scan(transaction, after, PAGE_STATES)
     changed: list[tuple[int, bytes]] = []

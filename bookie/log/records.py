@@ -198,7 +198,7 @@ def offset_of(lsn: int) -> int:
 
 
 def may_be_body(kind: RecordKind, size: int) -> bool:
-    """Tell whether a control record's body may have so many bytes."""
+    """Return whether a control record's body may have so many bytes."""
     if kind is RecordKind.FOOTER:
         return size % FOOTER_RUN_BYTES == _CRC.size
     return size == _CONTROL_BODY_BYTES[kind]

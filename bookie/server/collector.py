@@ -40,8 +40,8 @@ NEWS_MAX: Final = 100_000
 
 
 def may_remove(metadata: LedgerMetadata | None, bookie_id: BookieId) -> bool:
-    """Tell whether a ledger's data may go (rule 10.1): it is gone, or closed and nowhere names this
-    bookie.
+    """Return whether a ledger's data may go (rule 10.1): it is gone, or closed and nowhere names
+    this bookie.
 
     An open or recovering ledger may come to name it at any time.
     """
@@ -150,7 +150,7 @@ class Collector:
             await asyncio.sleep(self._read_interval_s)
 
     async def look_at(self, ledger_id: LedgerId) -> bool:
-        """Remove a ledger's data if it may go; tell whether it went. Raises MetadataError."""
+        """Remove a ledger's data if it may go; return whether it went. Raises MetadataError."""
         if self._age.went_back:
             return False
         bookie_id, storage = self._context.bookie_id, self._context.storage

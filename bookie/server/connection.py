@@ -142,7 +142,7 @@ class BookieConnection(asyncio.BufferedProtocol):
 
     @property
     def is_idle(self) -> bool:
-        """Tell whether nothing that the peer asked is under way, long polls aside."""
+        """Return whether nothing that the peer asked is under way, long polls aside."""
         return not self._adds_pending and not self._acks and self._runner.is_idle
 
     @property

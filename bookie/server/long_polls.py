@@ -78,7 +78,7 @@ class LongPolls:
 
     @property
     def is_full(self) -> bool:
-        """Tell whether another poll would be one too many, here or in the whole server."""
+        """Return whether another poll would be one too many, here or in the whole server."""
         return (
             self._count >= self._limits.long_polls_per_connection_max
             or self._counters.long_polls_now >= self._limits.long_polls_max

@@ -65,12 +65,12 @@ class RequestRunner:
 
     @property
     def is_full(self) -> bool:
-        """Tell whether so many requests wait that no more should be read from the peer."""
+        """Return whether so many requests wait that no more should be read from the peer."""
         return len(self._waiting) >= self._limits.requests_waiting_max
 
     @property
     def is_idle(self) -> bool:
-        """Tell whether nothing runs and nothing waits."""
+        """Return whether nothing runs and nothing waits."""
         return not self._tasks and not self._waiting
 
     def submit(self, request_id: int, size: int, answering: Answering) -> None:

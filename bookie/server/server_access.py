@@ -32,6 +32,6 @@ def authenticate(credentials: bytes) -> Principal | None:
 
 
 def authorize(principal: Principal, operation: Operation, ledger_id: LedgerId) -> bool:
-    """Tell whether `principal` may do this to that ledger; called for every operation."""
+    """Return whether `principal` may do this to that ledger; called for every operation."""
     del principal, operation, ledger_id  # there are no rules yet
     return True

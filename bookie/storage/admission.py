@@ -23,15 +23,17 @@ class AddSwitch(Protocol):
 
     @property
     def is_writable(self) -> bool:
-        """Tell whether ordinary adds are accepted."""
+        """Return whether ordinary adds are accepted."""
 
     @property
     def takes_recovery_adds(self) -> bool:
-        """Tell whether recovery adds leave enough room for fences, tombstones and cleaning."""
+        """Return whether recovery adds leave enough room for fences, tombstones and cleaning."""
 
     @property
     def may_have_lost_fences(self) -> bool:
-        """Tell whether an unknown ledger may have been fenced in data that was lost (rule 2.4)."""
+        """Return whether an unknown ledger may have been fenced in data that was lost (rule
+        2.4).
+        """
 
 
 class Admission:

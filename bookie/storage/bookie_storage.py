@@ -180,7 +180,7 @@ class BookieStorage:
 
     @property
     def is_answering_group(self) -> bool:
-        """Tell whether what `on_group_durable` registered is still to be called in this step."""
+        """Return whether what `on_group_durable` registered is still to be called in this step."""
         return self._commits.is_answering
 
     @property
@@ -190,8 +190,8 @@ class BookieStorage:
 
     @property
     def has_room(self) -> bool:
-        """Tell whether the queue and what waits for checkpoints are below their bounds; otherwise,
-        `wait_for_room()`.
+        """Return whether the queue and what waits for checkpoints are below their bounds;
+        otherwise, `wait_for_room()`.
         """
         return self.queued_bytes < self._config.queue_bytes_max and self._upkeep.has_room
 
@@ -359,7 +359,7 @@ class BookieStorage:
         return await self._deletions.release(ledger_id)
 
     async def is_released(self, ledger_id: LedgerId) -> bool:
-        """Tell whether a ledger was released and nothing was stored for it since."""
+        """Return whether a ledger was released and nothing was stored for it since."""
         return await self._deletions.is_released(ledger_id)
 
     @property
@@ -369,7 +369,7 @@ class BookieStorage:
 
     @property
     def is_writable(self) -> bool:
-        """Tell whether ordinary adds are accepted: no operator, disk mark or limbo forbids it."""
+        """Return whether ordinary adds are accepted: no operator, disk mark or limbo forbids it."""
         return self._upkeep.is_writable and not self._admission.is_closing
 
     @property

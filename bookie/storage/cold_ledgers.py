@@ -69,7 +69,7 @@ class ColdLedgers:
         self._failed = asyncio.Event()
 
     def must_wait(self, ledger_id: int) -> bool:
-        """Tell whether a request for a ledger that is not hot must be deferred."""
+        """Return whether a request for a ledger that is not hot must be deferred."""
         return ledger_id in self._waiting or self._ledgers.is_cold(ledger_id)
 
     def defer(
@@ -132,8 +132,8 @@ class ColdLedgers:
         return list(itertools.islice(ids, LOAD_LEDGERS))
 
     def _is_in_question(self, ledger_id: int) -> bool:
-        """Tell whether a ledger may have been deleted and its tombstone trimmed, and somebody wants
-        to store something for it.
+        """Return whether a ledger may have been deleted and its tombstone trimmed, and somebody
+        wants to store something for it.
         """
         return (
             ledger_id <= self._ledgers.horizon

@@ -87,7 +87,7 @@ class Deletions:
             state.use_count -= 1
 
     async def is_released(self, ledger_id: LedgerId) -> bool:
-        """Tell whether a ledger was released and nothing came back since."""
+        """Return whether a ledger was released and nothing came back since."""
         state = await self._cold.run(ledger_id, partial(self._hold, ledger_id))
         if state is None:
             return False

@@ -129,7 +129,7 @@ class DiskWatch:
 
     @property
     def is_full(self) -> bool:
-        """Tell whether ordinary adds are refused for lack of room."""
+        """Return whether ordinary adds are refused for lack of room."""
         return any(self._writability.has(reason) for reason in FULL)
 
     @property
@@ -150,7 +150,7 @@ class DiskWatch:
 
     @property
     def takes_recovery_adds(self) -> bool:
-        """Tell whether recovery adds leave enough room for what may not be refused."""
+        """Return whether recovery adds leave enough room for what may not be refused."""
         if not self.is_full or self._reserve.held_bytes or not self._looked:
             return True
         return self.free_bytes >= self._config.floor_bytes

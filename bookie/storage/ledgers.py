@@ -75,7 +75,7 @@ class Ledgers:
         return itertools.chain(self.unsaved.ledger_ids, self._saving)
 
     def is_cold(self, ledger_id: int) -> bool:
-        """Tell whether only the index knows what became of a ledger."""
+        """Return whether only the index knows what became of a ledger."""
         return (
             ledger_id <= self.highest_id
             and ledger_id not in self.states
@@ -83,7 +83,7 @@ class Ledgers:
         )
 
     def is_deleted(self, ledger_id: int) -> bool:
-        """Tell whether a ledger that is not cold was deleted."""
+        """Return whether a ledger that is not cold was deleted."""
         return ledger_id in self.tombstones or ledger_id in self._recent_tombstones
 
     def get_or_make(self, ledger_id: LedgerId) -> LedgerState:
@@ -191,7 +191,7 @@ class Ledgers:
 
     def evict(self, looks_max: int) -> bool:
         """Drop states that are stored and not in use while there are too many, looking at no more
-        than `looks_max`; tell whether there are too many still.
+        than `looks_max`; return whether there are too many still.
         """
         states, saving = self.states, self._saving
         if len(self._clock) > 2 * len(states) + self._hot_max:

@@ -53,7 +53,7 @@ class _Wanted:
 
     @property
     def is_full(self) -> bool:
-        """Tell whether the answer is as long as it may be; it has one batch at least."""
+        """Return whether the answer is as long as it may be; it has one batch at least."""
         return bool(self.batches) and (
             self.room <= 0 or len(self.batches) >= BATCHES_PER_ANSWER_MAX
         )

@@ -119,17 +119,17 @@ class Upkeep:
 
     @property
     def may_have_lost_fences(self) -> bool:
-        """Tell whether a ledger never seen may have been fenced in what was lost (rule 2.4)."""
+        """Return whether a ledger never seen may have been fenced in what was lost (rule 2.4)."""
         return bool(self._parts.index.meta.flags & FLAG_FENCES_LOST)
 
     @property
     def is_writable(self) -> bool:
-        """Tell whether ordinary adds are accepted."""
+        """Return whether ordinary adds are accepted."""
         return self.writability.is_writable
 
     @property
     def takes_recovery_adds(self) -> bool:
-        """Tell whether recovery adds leave enough room for fences, tombstones and cleaning."""
+        """Return whether recovery adds leave enough room for fences, tombstones and cleaning."""
         return self._watch.takes_recovery_adds
 
     @property
@@ -139,8 +139,8 @@ class Upkeep:
 
     @property
     def has_room(self) -> bool:
-        """Tell whether the memory has room for more that waits for a checkpoint. Nothing waits for
-        that while the disk has no room for a checkpoint: ordinary adds are refused then, and
+        """Return whether the memory has room for more that waits for a checkpoint. Nothing waits
+        for that while the disk has no room for a checkpoint: ordinary adds are refused then, and
         fences and reads must go on.
         """
         index = self._index

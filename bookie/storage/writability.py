@@ -82,7 +82,7 @@ def reasons_of(features: Iterable[str]) -> list[Reason]:
 
 
 def is_condition(feature: str) -> bool:
-    """Tell whether a registration's feature names a reason."""
+    """Return whether a registration's feature names a reason."""
     return feature.startswith(CONDITION_PREFIX)
 
 
@@ -99,7 +99,7 @@ class Condition:
 
     @property
     def blocks_adds(self) -> bool:
-        """Tell whether ordinary adds are refused because of it."""
+        """Return whether ordinary adds are refused because of it."""
         return self.reason not in BLOCKS_NO_ADDS
 
 
@@ -175,7 +175,7 @@ class Writability:
         return tuple(f"{CONDITION_PREFIX}{reason.value}" for reason in reasons)
 
     def has(self, reason: Reason, *, where: str | None = None) -> bool:
-        """Tell whether a reason is active, anywhere or in one place."""
+        """Return whether a reason is active, anywhere or in one place."""
         if where is None:
             return any(active is reason for active, _ in self._active)
         return (reason, where) in self._active

@@ -138,7 +138,7 @@ def parse_header(data: Buffer, offset: int = 0) -> BatchHeader:
 
 
 def is_intact(data: Buffer) -> bool:
-    """Tell whether `data` is one whole batch that matches its CRC: what `BatchView.verify_crc`
+    """Return whether `data` is one whole batch that matches its CRC: what `BatchView.verify_crc`
     finds, for many batches at once as a replay has them, without a view for each.
     """
     if len(data) < BATCH_HEADER_BYTES:

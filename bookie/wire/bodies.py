@@ -51,7 +51,7 @@ class BodyPool:
 
 
 def _is_free(body: bytearray) -> bool:
-    """Tell whether no view of a buffer is left: one that has views refuses to change its size."""
+    """Return whether no view of a buffer is left: one that has views refuses to change its size."""
     try:
         last = body.pop()
     except BufferError:

@@ -137,7 +137,7 @@ class FrameAssembler:
 
     @property
     def is_mid_frame(self) -> bool:
-        """Tell whether part of a frame has arrived and the rest has not."""
+        """Return whether part of a frame has arrived and the rest has not."""
         return self._filled > 0 or self._pending is not None
 
     def get_buffer(self) -> memoryview:
