@@ -1,9 +1,10 @@
-"""Bound on the bytes of one directory tree, for a bookie that is to use part of a file system.
+"""Limit on the bytes of one directory tree, for a bookie that may use a part of a file system.
 
-Leaves asking before each write to `bookie.files.disk_real`. The index's store is measured, not
-asked.
+Leaves the check before each write to `bookie.files.disk_real`. The index's store does not check:
+its files are measured.
 
-Invariant: between two measurements `used_bytes` is at most too large by what other programs freed.
+Invariant: between two measurements, only bytes that other programs freed make `used_bytes` too
+large.
 """
 
 from pathlib import Path
@@ -13,15 +14,15 @@ from bookie.files.disk import DiskSpace
 
 
 class Capacity:
-    """The bytes that the files below one directory take, and may take."""
+    """Used and allowed bytes of the files below one directory."""
 
     def __init__(self, limit_bytes: int) -> None:
-        """Take the bound; 0 sets none."""
+        """Set the limit; 0 means no limit."""
         self.limit_bytes = limit_bytes
         self.used_bytes = 0
 
     def take(self, what: str, growth: int) -> None:
-        """Count bytes that are about to be written. Raises DiskFullError: they do not fit."""
+        """Count bytes that are about to be written. Raises DiskFullError when they do not fit."""
         if self.limit_bytes and growth > 0:
             if self.used_bytes + growth > self.limit_bytes:
                 raise DiskFullError(what)
@@ -32,7 +33,7 @@ class Capacity:
         self.used_bytes -= size
 
     def bounded(self, found: DiskSpace, used_bytes: int) -> DiskSpace:
-        """Take what was measured; return the room on the file system within the bound."""
+        """Set the measured bytes; return the space on the file system within the limit."""
         self.used_bytes = used_bytes
         if not self.limit_bytes:
             return found
@@ -44,7 +45,7 @@ class Capacity:
 
 
 def measure_tree(root: Path) -> int:
-    """Return the bytes of all files below a directory. Never raises for a file that goes away."""
+    """Return the bytes of all files below a directory. Files that disappear are skipped."""
     total = 0
     for path in root.rglob("*"):
         try:

@@ -1,9 +1,9 @@
-"""States what the bookie asks of a disk; the only door to files.
+"""Interface of a disk; the bookie's only access to files.
 
-Leaves the real one, with its threads, to `bookie.files.disk_real`, and the crashable one to the
-simulation.
+Leaves the real disk, with its threads, to `bookie.files.disk_real`, and the disk that can crash to
+the simulation.
 
-Invariants: bytes are durable when `commit` has returned, and not before; a name is durable after
+Invariants: bytes are durable after `commit` has returned, and not before; a name is durable after
 `sync_directory`.
 Source: storage design, "Threads"; reliability D7-D14.
 """
@@ -19,16 +19,16 @@ Buffer = bytes | bytearray | memoryview
 
 @dataclass(frozen=True, slots=True)
 class DiskSpace:
-    """Bytes of the file system that holds a directory."""
+    """Sizes, in bytes, of the file system that holds a directory."""
 
     total_bytes: int
     free_bytes: int
     device: int = 0
-    """The same for two directories when they share a file system."""
+    """Device number: equal for two directories that share a file system."""
 
 
 class File(Protocol):
-    """One open file. Commits are made one at a time, by one caller."""
+    """One open file. One caller commits to it, one commit at a time."""
 
     @property
     def name(self) -> str:
@@ -36,19 +36,19 @@ class File(Protocol):
 
     @property
     def size(self) -> int:
-        """Bytes in the file, preallocated ones included."""
+        """Bytes in the file, including preallocated bytes."""
 
     async def commit(self, offset: int, buffers: Sequence[Buffer]) -> None:
-        """Write the buffers one behind the other at `offset` and make them survive power loss.
+        """Write the buffers one after another at `offset` and make them survive power loss.
 
-        Raises DiskFullError (call `truncate` before anything else), SyncFullError (the file must
-        not be written or synced afterwards), or DiskFailedError once the device refuses: nothing on
-        it must be used afterwards.
+        Raises DiskFullError (call `truncate` before any other call), SyncFullError (the file must
+        not be written or synced again), or DiskFailedError when the device reports an error (no
+        file on it may be used again).
         """
 
     def read_nowait(self, offset: int, size: int) -> Buffer | None:
-        """Return bytes that are in memory already, None when the device would have to be asked.
-        Short at the end.
+        """Return bytes that are already in memory; None when the device would have to be read.
+        Returns fewer bytes at the end of the file.
         """
 
     async def read(self, offset: int, size: int) -> Buffer:
@@ -58,25 +58,25 @@ class File(Protocol):
         """Cut the file, durably. Raises DiskFailedError, or SyncFullError as `commit`."""
 
     def drop_cached(self, offset: int, size: int) -> None:
-        """Tell the system that these bytes, which are synced, will not be read soon."""
+        """Advise the system that these bytes, which are synced, will not be read soon."""
 
     async def close(self) -> None:
-        """Release the file; reads that are under way end first."""
+        """Release the file after the running reads have ended."""
 
 
 class Disk(Protocol):
     """One directory tree of files; names are relative and may hold one slash."""
 
     async def lock(self) -> None:
-        """Take the directory for this process; what is held is kept. Raises
+        """Lock the directory for this process; do nothing if this process holds the lock. Raises
         DirectoryLockedError.
         """
 
     async def create(
         self, name: str, *, preallocate_bytes: int = 0, background: bool = False
     ) -> File:
-        """Make a new file, which must not exist; missing directories are made. The commits of a
-        background file never delay those of other files by waiting in one queue with them. Raises
+        """Create a file, which must not exist, and missing directories. The commits of a background
+        file have a separate queue, so that they do not delay the commits of other files. Raises
         DiskFullError, DiskFailedError.
         """
 
@@ -86,10 +86,10 @@ class Disk(Protocol):
         """
 
     async def list_names(self, directory: str) -> list[str]:
-        """Return the names of a directory's files, sorted; of one that does not exist, none."""
+        """Return the sorted names of a directory's files; an empty list if it does not exist."""
 
     async def rename(self, old: str, new: str) -> None:
-        """Give a file another name, replacing what had it; durable after `sync_directory`."""
+        """Rename a file, replacing any file of that name; durable after `sync_directory`."""
 
     async def unlink(self, name: str) -> None:
         """Remove a name; durable after `sync_directory`."""
@@ -98,21 +98,23 @@ class Disk(Protocol):
         """Make the names of a directory survive power loss. Raises DiskFailedError."""
 
     async def file_identity(self, name: str) -> str:
-        """Return what identifies a file: a copy of it, made file by file, has another identity.
+        """Return the identity of a file. A copy of the file has another identity.
 
         Raises FileNotFoundError, DiskFailedError.
         """
 
     async def lock_identity(self) -> str:
-        """Return what identifies the lock that is held: equal identities mean the same lock on the
-        same running system. Empty when the system cannot tell.
+        """Return the identity of the held lock: equal identities mean the same lock on the same
+        running system. Empty when the system has none.
         """
 
     async def space(self, directory: str = "") -> DiskSpace:
-        """Return the room on the file system of a directory; while that is missing, of the root."""
+        """Return the space on a directory's file system; of the root's if the directory is
+        missing.
+        """
 
     async def open_index(self, name: str, map_bytes: int) -> OrderedStore:
-        """Open, or make, the ordered key-value store that holds the index."""
+        """Open or create the ordered key-value store of the index."""
 
     async def close(self) -> None:
         """Release the lock and end every thread."""

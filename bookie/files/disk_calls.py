@@ -1,9 +1,9 @@
-"""Makes the system calls of a real disk, with what each system lacks replaced by what it has.
+"""System calls of a real disk, with replacements for calls that a system does not have.
 
 Leaves threads and the order of calls to `bookie.files.disk_real`.
 
-Invariants: `write_and_sync` returns only when the device has acknowledged a flush (on macOS,
-F_FULLFSYNC); every OSError leaves as DiskFullError or DiskFailedError.
+Invariants: `write_and_sync` returns only after the device has acknowledged a flush (on macOS,
+F_FULLFSYNC); every OSError is raised as a BookieError.
 Source: reliability D7-D9.
 """
 
@@ -28,7 +28,7 @@ from bookie.errors import (
 Buffer = bytes | bytearray | memoryview
 
 JOIN_BELOW_BYTES: Final = 16 * 1024
-"""Groups whose mean buffer is smaller are copied into one, which costs less than many short
+"""Groups whose mean buffer is smaller are copied into one buffer, which is cheaper than many short
 vectors.
 """
 VECTORS_MAX: Final = 512
@@ -46,7 +46,7 @@ _fdatasync: Final[Callable[[int], None]] = getattr(os, "fdatasync", os.fsync)
 
 @contextmanager
 def translated(what: str) -> Iterator[None]:
-    """Raise an OSError as the fact that it is."""
+    """Raise an OSError as the BookieError that it means."""
     try:
         yield
     except OSError as error:
@@ -54,7 +54,7 @@ def translated(what: str) -> Iterator[None]:
 
 
 def translation(what: str, error: OSError) -> BookieError:
-    """Return the fact that an OSError is."""
+    """Return the BookieError that an OSError means."""
     if error.errno in _NO_DESCRIPTOR:
         return DescriptorsExhaustedError(what, str(error))
     if error.errno in _NO_SPACE:
@@ -81,8 +81,8 @@ def sync_bytes(descriptor: int, what: str) -> None:
 
 
 def write_and_sync(descriptor: int, what: str, offset: int, buffers: Sequence[Buffer]) -> float:
-    """Write the buffers at `offset`, continuing short writes, and sync once; return the seconds
-    that it took.
+    """Write the buffers at `offset`, continuing short writes, and sync once. Return the duration in
+    seconds.
     """
     start = time.perf_counter()
     try:  # not `translated`: a context manager costs more than all else here
@@ -94,7 +94,7 @@ def write_and_sync(descriptor: int, what: str, offset: int, buffers: Sequence[Bu
 
 
 def write_all(descriptor: int, offset: int, buffers: Sequence[Buffer]) -> None:
-    """Write the buffers one behind the other at `offset`. Raises OSError."""
+    """Write the buffers one after another at `offset`. Raises OSError."""
     if not hasattr(os, "pwritev") or sum(map(len, buffers)) < JOIN_BELOW_BYTES * len(buffers):
         _write_one(descriptor, offset, b"".join(buffers))
         return
@@ -135,14 +135,14 @@ def read_all(descriptor: int, what: str, offset: int, size: int) -> bytes:
 
 
 def drop_cached(descriptor: int, offset: int, size: int) -> None:
-    """Tell the system that bytes will not be read soon, where it wants to know."""
+    """Advise the system that bytes will not be read soon, where the system supports it."""
     if hasattr(os, "posix_fadvise"):
         with contextlib.suppress(OSError):  # advice only; the file may be closed by now
             os.posix_fadvise(descriptor, offset, size, os.POSIX_FADV_DONTNEED)
 
 
 def preallocation_pays(directory: Path) -> bool:
-    """Measure whether small synced writes into preallocated blocks cost about what appends cost."""
+    """Measure whether small synced writes into preallocated blocks are about as fast as appends."""
     if not hasattr(os, "posix_fallocate"):
         return False
     appended = _probe(directory / "probe-append", 0)

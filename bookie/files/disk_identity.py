@@ -1,6 +1,6 @@
-"""Identity of a file and of a held lock, as a real system tells them.
+"""Identity of a file and of a held lock, as a real system reports them.
 
-Leaves which files are identified to `bookie.identity.anchors`, and what follows to
+Leaves the choice of files to `bookie.identity.anchors`, and the consequences to
 `bookie.identity.identity`.
 
 Format: a file's identity is `<inode>@<birth time, ns>`, or `<inode>` where the file system or the
@@ -8,7 +8,7 @@ system keeps no birth time. A lock's identity is `<boot id>:<device>:<inode>`, o
 system names no boot.
 
 Invariants: copying a file gives it another identity; a restart of the machine does not. A device
-number may change at a restart of the machine, so it appears only beside the boot id.
+number may change at a restart of the machine, so it appears only together with the boot id.
 
 Source: protocol rule 2.6; statx(2), proc(5), stat(2) of macOS.
 """
@@ -43,8 +43,8 @@ def file_identity(path: Path) -> str:
 
 
 def is_same_file(one: str, other: str) -> bool:
-    """Return whether two identities are of one file. Birth times count only where both have one: a
-    newer kernel may tell what an older one did not.
+    """Return whether two identities are of one file. Birth times are compared only if both have
+    one: a newer kernel may report what an older one does not.
     """
     one_inode, _, one_born = one.partition("@")
     other_inode, _, other_born = other.partition("@")

@@ -1,9 +1,10 @@
-"""Keeps files in a real directory. One thread commits to the log, another one commits to background
-files, one does control work (names, creation, closing), and a few serve reads that miss the page
-cache. So no queue of reads delays a new segment, and no rewrite delays an add. A small commit to a
-quick device is made without a thread: handing it over and back costs more than the sync.
+"""Disk on a real directory. One thread commits to the log, one commits to background files, one
+does control work (names, creation, closing), and READ_THREADS threads serve reads that miss the
+page cache. So a queue of reads does not delay a new segment, and a rewrite does not delay an add. A
+small commit to a quick device runs on the calling thread: passing it to a thread and back costs
+more than the sync.
 
-Leaves the system calls to `bookie.files.disk_calls`; what is in the files, to everyone else.
+Leaves the system calls to `bookie.files.disk_calls`, and the content of the files to its callers.
 
 Invariants: see `bookie.files.disk`; the commits of one file never overlap.
 Source: storage design, "Threads"; decisions 0001 and 0008.
@@ -35,14 +36,16 @@ Result = TypeVar("Result")
 
 READ_THREADS: Final = 4
 DESCRIPTOR_WAIT_S: Final = 0.5
-"""Between two tries of control work that found no descriptor left."""
+"""Time between two tries of control work that found no free descriptor, in seconds."""
 DESCRIPTOR_TRIES_MAX: Final = 40
 LOCK_NAME: Final = "lock"
 INLINE_BYTES_MAX: Final = 8 * 1024
-"""Commits up to this size are made by the calling thread while the device is quick."""
+"""Maximum size of a commit that the calling thread makes while the device is quick."""
 INLINE_S_MAX: Final = 0.002
 QUICK_COMMITS_MIN: Final = 16
-"""A device is quick whose last so many small commits took no longer than `INLINE_S_MAX` each."""
+"""A device is quick if each of its last QUICK_COMMITS_MIN small commits took at most
+INLINE_S_MAX.
+"""
 _NOWAIT: Final[int | None] = getattr(os, "RWF_NOWAIT", None)
 _NOT_NOW: Final = (errno.EAGAIN, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
 
@@ -76,7 +79,7 @@ class RealFile:
         call = (disk_calls.write_and_sync, self._descriptor, self.name, offset, buffers)
         if size > INLINE_BYTES_MAX:
             await self._writer.run(*call)
-            self._quick_count = quick_count  # how long much takes says nothing about little
+            self._quick_count = quick_count  # a large commit says nothing about small ones
         else:
             is_quick = quick_count >= QUICK_COMMITS_MIN
             seconds = call[0](*call[1:]) if is_quick else await self._writer.run(*call)
@@ -117,9 +120,9 @@ class RealFile:
     def drop_cached(self, offset: int, size: int) -> None:
         """See `File.drop_cached`."""
         if size > 0:
-            # On the thread that writes next: what it frees is warm in its own processor's caches.
+            # On the thread that writes next: the freed memory is warm in its processor's caches.
             dropped = self._writer.run(disk_calls.drop_cached, self._descriptor, offset, size)
-            dropped.add_done_callback(_ignore)  # advice: whether it was taken matters to nobody
+            dropped.add_done_callback(_ignore)  # advice: its failure has no effect
 
     async def close(self) -> None:
         """See `File.close`."""
@@ -138,7 +141,7 @@ def _ignore(done: "asyncio.Future[None]") -> None:
 
 
 class DiskThreads:
-    """The threads of a `RealDisk`, by what they do."""
+    """Threads of a `RealDisk`, by purpose."""
 
     def __init__(self) -> None:
         self.log = Threads("log")
@@ -147,18 +150,18 @@ class DiskThreads:
         self.reads = Threads("read", READ_THREADS)
 
     def close(self) -> None:
-        """End every thread once everything queued has run."""
+        """Stop every thread after every queued call has run."""
         for threads in (self.log, self.background, self.reads, self.control):
             threads.close()
 
 
 class RealDisk:
-    """A directory tree on a file system; see `bookie.files.disk.Disk`. Made on the loop that uses
-    it.
+    """Directory tree on a file system; see `bookie.files.disk.Disk`. Create it on the loop that
+    uses it.
     """
 
     def __init__(self, root: Path, capacity_bytes: int = 0) -> None:
-        """Take the directory, and how many bytes may be below it; 0: what the file system has."""
+        """Set the directory and the maximum number of bytes below it; 0: all of the file system."""
         self._root = root
         self._capacity = Capacity(capacity_bytes)
         self._threads = DiskThreads()
@@ -173,9 +176,7 @@ class RealDisk:
     async def create(
         self, name: str, *, preallocate_bytes: int = 0, background: bool = False
     ) -> RealFile:
-        """See `Disk.create`; preallocates only where a measurement at the start says that it
-        pays.
-        """
+        """See `Disk.create`. Preallocates only if a measurement at the start shows that it pays."""
         if preallocate_bytes and self._preallocates is None:
             self._preallocates = await self._control(self._measure)
         size = preallocate_bytes if self._preallocates else 0
@@ -237,7 +238,7 @@ class RealDisk:
         self._threads.close()
 
     async def _control(self, call: Callable[..., Result], *arguments: object) -> Result:
-        """Make a call on the thread for control work; wait for a descriptor if none is left."""
+        """Run a call on the control thread; wait for a descriptor if none is free."""
         for _ in range(DESCRIPTOR_TRIES_MAX - 1):
             with contextlib.suppress(DescriptorsExhaustedError):
                 return await self._threads.control.run(call, *arguments)
@@ -261,7 +262,7 @@ class RealDisk:
             with disk_calls.translated(str(self._root)):
                 self._root.mkdir(mode=disk_calls.DIRECTORY_MODE, parents=True, exist_ok=True)
                 return disk_calls.preallocation_pays(self._root)
-        except BookieError:  # no room, or not supported: the writes that count will say which
+        except BookieError:  # no room, or not supported: later writes report which
             return False
 
     def _create(self, name: str, preallocate_bytes: int) -> int:
@@ -332,6 +333,6 @@ class RealDisk:
         with disk_calls.translated(str(path)):
             path = path if path.exists() else self._root
             found, device = os.statvfs(path), path.stat().st_dev
-        # As df counts: blocks that only root may use are neither ours nor free.
+        # Counted as df does: blocks reserved for root are neither used nor free.
         usable = found.f_blocks - found.f_bfree + found.f_bavail
         return DiskSpace(usable * found.f_frsize, found.f_bavail * found.f_frsize, device)

@@ -1,8 +1,9 @@
-"""Runs blocking calls on threads of its own and hands the results back to the event loop.
+"""Blocking calls on separate threads, with their results returned to the event loop.
 
-Leaves what the calls do to `bookie.files.disk_real` and `bookie.files.index_lmdb`, its only users.
+Leaves the calls themselves to `bookie.files.disk_real` and `bookie.files.index_lmdb`, its only
+users.
 
-Invariants: with one thread, calls run one after the other in the order in which they were given.
+Invariant: with one thread, calls run one after another in the order in which they were queued.
 Source: storage design, "Threads".
 """
 
@@ -19,7 +20,7 @@ JOIN_S_MAX: Final = 30.0
 
 
 class Threads:
-    """A few daemon threads that share one queue of calls."""
+    """Daemon threads that share one queue of calls."""
 
     def __init__(self, name: str, count: int = 1) -> None:
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
@@ -32,13 +33,13 @@ class Threads:
             thread.start()
 
     def run(self, call: Callable[..., Result], *arguments: Any) -> "asyncio.Future[Result]":
-        """Queue a call; the future has its result or its exception."""
+        """Queue a call; the future receives its result or exception."""
         future: asyncio.Future[Result] = self._loop.create_future()
         self._jobs.put((call, arguments, future))
         return future
 
     def close(self) -> None:
-        """End the threads once everything queued has run."""
+        """Stop the threads after every queued call has run."""
         for _ in self._threads:
             self._jobs.put(None)
         for thread in self._threads:
@@ -49,14 +50,14 @@ class Threads:
             call, arguments, future = job
             try:
                 result = call(*arguments)
-            except BaseException as error:  # noqa: BLE001 - it is raised again where it is awaited
+            except BaseException as error:  # noqa: BLE001 - raised again by the future
                 self._answer(_fail, future, error)
             else:
                 self._answer(_succeed, future, result)
             del job, call, arguments, future
 
     def _answer(self, *call: Any) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+        with contextlib.suppress(RuntimeError):  # the loop is closed: no task waits for the result
             self._loop.call_soon_threadsafe(*call)
 
 

@@ -1,12 +1,13 @@
-"""Keeps an ordered key-value store in LMDB, with one thread for updates and one for views, so that
-look-ups do not wait behind a checkpoint.
+"""Ordered key-value store in LMDB. It has one thread for updates and one for views, so that
+look-ups do not wait for a checkpoint.
 
 Leaves the meaning of keys and values to `bookie.index.index_pages`.
 
 Invariants: a commit is synced before it is reported; a commit that fails to sync ends the store;
-the map changes while neither thread has a transaction; on a disk of its own the store leaves the
-room that a start needs, and for deletions some more; keys ascend, whatever a damaged page says
-(LMDB's have no checksums): what is out of order is taken for missing, which the index notices.
+the map's size changes only while neither thread has a transaction; on a separate disk the store
+leaves free the space that a start needs, and more for deletions; returned keys ascend, even from a
+damaged page (LMDB's pages have no checksums): a key out of order counts as missing, which the index
+notices.
 Source: storage design, "Index" and "Limits and refusals".
 """
 
@@ -32,18 +33,18 @@ PAGE_BYTES: Final = 4096
 META_PAGES: Final = 2
 SHORT_WRITE: Final = "mdb_txn_commit: Input/output error"
 SHORT_WRITE_FREE_BYTES_MAX: Final = 16 * 1024 * 1024
-"""A short write on a file system with less free than this is one that is full: LMDB writes the
+"""A file system with less free space than this is full if a write to it is short. LMDB writes the
 pages of a transaction in pieces of at most some megabytes.
 """
 START_BYTES: Final = 64 * 1024
-"""Room that a store leaves on a disk of its own, for the cookie that the next start writes."""
+"""Space that a store leaves free on a separate disk, for the cookie that the next start writes."""
 DELETION_BYTES_MAX: Final = 16 * 1024 * 1024
 DELETION_SHARE: Final = 16
-"""Room that an update which can wait leaves there: this part of the disk, up to the bytes above. A
-deletion copies pages before it frees any.
+"""An update that can wait leaves free 1/DELETION_SHARE of a separate disk, at most
+DELETION_BYTES_MAX, because a deletion copies pages before it frees any.
 """
 BRANCH_PAGES_MAX: Final = 32
-"""Pages above the leaves and of the list of free pages that one transaction copies, about."""
+"""Approximate number of branch pages and free-list pages that one transaction copies."""
 
 
 class LmdbTransaction:
@@ -62,8 +63,8 @@ class LmdbTransaction:
         self._transaction.put(key, value)
 
     def delete(self, key: bytes) -> None:
-        """See `Transaction.delete`. Raises lmdb.CorruptedError for a key that is found from one
-        side and not from the other: whoever deletes until it is gone would never end.
+        """See `Transaction.delete`. Raises lmdb.CorruptedError for a key that a search finds and a
+        deletion does not: a caller that repeats the deletion would never end.
         """
         if not self._transaction.delete(key) and self._cursor.set_key(key):
             raise lmdb.CorruptedError("a key that is there cannot be deleted")
@@ -115,8 +116,8 @@ class LmdbStore:
 
     @classmethod
     async def open(cls, path: Path, map_bytes: int, *, has_own_disk: bool = False) -> "LmdbStore":
-        """Open or make the store in a directory; `has_own_disk`: nothing else fills the file system
-        that it is on. Raises DiskFullError, DiskFailedError.
+        """Open or create the store in a directory. `has_own_disk`: the store alone fills its file
+        system. Raises DiskFullError, DiskFailedError.
         """
         writer = Threads("index")
         environment = await writer.run(_open_environment, path, map_bytes)
@@ -129,7 +130,7 @@ class LmdbStore:
     async def update(
         self, job: Callable[[Transaction], Result], *, keeps_room: bool = False
     ) -> Result:
-        """See `OrderedStore.update`. The job is run again when the map had to grow for it."""
+        """See `OrderedStore.update`. The job runs again after the map has grown for it."""
         return await self._writer.run(self._update, job, keeps_room)
 
     def sizes(self) -> StoreSizes:
@@ -138,13 +139,13 @@ class LmdbStore:
 
     def growth_bytes(self, changes: int) -> int:
         """See `OrderedStore.growth_bytes`. A change copies at most one leaf page, and the pages of
-        the transaction before it are not free yet.
+        the previous transaction are not free yet.
         """
         return 2 * PAGE_BYTES * (changes + BRANCH_PAGES_MAX)
 
     async def close(self) -> None:
         """See `OrderedStore.close`."""
-        await self._reader.run(_nothing)  # views that were given before have run now
+        await self._reader.run(_nothing)  # earlier views have run now
         await self._writer.run(self._environment.close)
         self._reader.close()
         self._writer.close()
@@ -176,15 +177,15 @@ class LmdbStore:
             return result
 
     def _is_full(self, error: lmdb.Error) -> bool:
-        """Return whether a commit failed for lack of room: LMDB reports a short write as an
+        """Return whether a commit failed because the disk is full. LMDB reports a short write as an
         input/output error, after which nothing of the transaction is stored.
         """
         is_short = SHORT_WRITE in str(error)
         return is_short and shutil.disk_usage(self._path).free < SHORT_WRITE_FREE_BYTES_MAX
 
     def _bound_map(self, *, keeps_room: bool) -> None:
-        """On a disk of its own, let the map end before the room that is to stay free: an update
-        that would need it fails before it writes anything.
+        """On a separate disk, limit the map so that the required space stays free. An update that
+        needs that space fails before it writes anything.
         """
         if self._has_own_disk:
             most = self._map_bytes_max(keeps_room=keeps_room)
@@ -192,8 +193,8 @@ class LmdbStore:
                 self._set_map(most)
 
     def _grow(self, *, keeps_room: bool) -> None:
-        """Double the map, between views; the file grows only as pages are written, so the room for
-        them is asked for here.
+        """Double the map, between views. The file grows only when pages are written, so the free
+        space is checked here.
         """
         size = self._sizes.map_bytes
         wanted = min(2 * size, MAP_BYTES_MAX)
@@ -206,7 +207,7 @@ class LmdbStore:
         self._set_map(wanted)
 
     def _map_bytes_max(self, *, keeps_room: bool) -> int:
-        """Return how large the file may become on a disk of its own, in whole pages."""
+        """Return the maximum size of the file on a separate disk, a multiple of the page size."""
         disk = shutil.disk_usage(self._path)
         kept = START_BYTES
         if keeps_room:
@@ -229,7 +230,7 @@ def _sizes_of(environment: lmdb.Environment) -> StoreSizes:
 
 
 def _nothing() -> None:
-    """Stand for a job that only waits for its turn."""
+    """Do nothing: the job only waits for the jobs before it."""
 
 
 def _open_environment(path: Path, map_bytes: int) -> lmdb.Environment:
@@ -251,8 +252,8 @@ def _open_environment(path: Path, map_bytes: int) -> lmdb.Environment:
 
 
 def _make_file(data: Path) -> None:
-    """Make an empty store that is durable before it has its name: LMDB itself does not sync the
-    pages that it begins a file with, and after a loss of power takes such a file for no store.
+    """Create an empty store and make it durable before it gets its name. LMDB does not sync the
+    first pages of a file, and after a power loss it does not accept such a file as a store.
     """
     new = data.with_name(f"{data.name}.new")
     new.unlink(missing_ok=True)

@@ -1,9 +1,10 @@
-"""States what the index asks of an ordered key-value store with transactions.
+"""Interface of the index's ordered key-value store with transactions.
 
-Leaves the real one to `bookie.files.index_lmdb` and the lost-commit twin to the simulation; the
-meaning of keys to `bookie.index.index_pages`.
+Leaves the real store to `bookie.files.index_lmdb`, a store that can lose commits to the simulation,
+and the meaning of keys to `bookie.index.index_pages`.
 
-Invariant: a transaction is applied whole or not at all, and is durable when `run` has returned.
+Invariant: a transaction is applied completely or not at all, and is durable when `update` has
+returned.
 Source: storage design, "Index" and "Threads".
 """
 
@@ -14,27 +15,27 @@ Result = TypeVar("Result")
 
 
 class StoreSizes(NamedTuple):
-    """Bytes of a store."""
+    """Sizes of a store, in bytes."""
 
     used_bytes: int
-    """Pages in use or free for use again: the file is at least as long."""
+    """Bytes of pages in use or free for reuse: the file is at least this long."""
     map_bytes: int
     """Bytes that the store may grow to before it makes its map larger."""
     reusable_bytes: int = 0
-    """Of the used ones, those of pages that hold nothing any more, about."""
+    """Approximate part of `used_bytes` in pages that hold nothing any more."""
 
 
 class Transaction(Protocol):
     """A consistent view of the store; keys and values are bytes, keys ordered as bytes."""
 
     def get(self, key: bytes) -> bytes | None:
-        """Return a value."""
+        """Return the value of a key, None without one."""
 
     def put(self, key: bytes, value: bytes) -> None:
         """Store a value. Raises DiskFullError."""
 
     def delete(self, key: bytes) -> None:
-        """Remove a key, if it is there."""
+        """Remove a key, if it exists."""
 
     def seek(self, key: bytes) -> tuple[bytes, bytes] | None:
         """Return the first pair at or after `key`."""
@@ -47,30 +48,30 @@ class Transaction(Protocol):
 
 
 class OrderedStore(Protocol):
-    """A store with one writer at a time. Updates run one after the other, in the order in which
-    they were given, and so do views. A view may run while an update does.
+    """A store with one writer at a time. Updates run one after another, in the order of the calls,
+    and so do views. A view may run during an update.
     """
 
     async def view(self, job: Callable[[Transaction], Result]) -> Result:
         """Run a job that only reads. It sees one state of the store: every update that was
-        acknowledged before the call, and perhaps later ones, each of them whole or not at all.
+        acknowledged before the call, and possibly later updates, each completely or not at all.
         """
 
     async def update(
         self, job: Callable[[Transaction], Result], *, keeps_room: bool = False
     ) -> Result:
-        """Run a job and commit it durably. `keeps_room`: a job that can wait does not take the last
-        room of a disk that only the store fills; deletions need it.
+        """Run a job and commit it durably. `keeps_room`: the job can wait, so it does not use the
+        last space of a disk that only the store fills; deletions need that space.
 
         Raises DiskFullError (nothing was applied), DiskFailedError (the commit did not sync: the
         bookie stops).
         """
 
     def sizes(self) -> StoreSizes:
-        """Return how many bytes the store uses, and how many it may use; never waits."""
+        """Return how many bytes the store uses and may use. Never waits."""
 
     def growth_bytes(self, changes: int) -> int:
-        """Return how many bytes the store's files may grow by when so many pairs change."""
+        """Return how many bytes the store's files may grow by when `changes` pairs change."""
 
     async def close(self) -> None:
         """Release the store."""

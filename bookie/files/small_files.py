@@ -1,8 +1,8 @@
-"""Small files of a bookie's directories: read whole, replaced whole, durably.
+"""Small files of a bookie's directories, which are read and replaced as one unit, durably.
 
-Leaves what they hold to `bookie.identity.identity` and its neighbours.
+Leaves the files' content to the modules of `bookie.identity`.
 
-Invariant: after a crash a small file holds its old content or its new one.
+Invariant: after a crash a small file has its old content or its new content.
 """
 
 from typing import Final
@@ -16,7 +16,7 @@ _TEMPORARY_SUFFIX: Final = ".new"
 
 
 async def read_small(disk: Disk, directory: str, name: str) -> bytes | None:
-    """Return what a small file holds; None if there is none."""
+    """Return the content of a small file; None if the file does not exist."""
     if name not in await disk.list_names(directory):
         return None
     file = await disk.open(f"{directory}/{name}")
@@ -27,7 +27,7 @@ async def read_small(disk: Disk, directory: str, name: str) -> bytes | None:
 
 
 async def write_small(disk: Disk, directory: str, name: str, data: bytes) -> None:
-    """Replace a small file, durably and at once."""
+    """Replace a small file, durably and atomically."""
     path = f"{directory}/{name}"
     temporary = path + _TEMPORARY_SUFFIX
     if name + _TEMPORARY_SUFFIX in await disk.list_names(directory):
@@ -42,17 +42,17 @@ async def write_small(disk: Disk, directory: str, name: str, data: bytes) -> Non
 
 
 async def read_mark(disk: Disk, name: str) -> bytes | None:
-    """Return what a mark holds; None if there is none."""
+    """Return the content of a mark; None if the mark does not exist."""
     return await read_small(disk, MARKS, name)
 
 
 async def write_mark(disk: Disk, name: str, data: bytes) -> None:
-    """Replace a mark, durably and at once."""
+    """Replace a mark, durably and atomically."""
     await write_small(disk, MARKS, name, data)
 
 
 async def remove_mark(disk: Disk, name: str) -> None:
-    """Remove a mark, durably, if it is there."""
+    """Remove a mark, durably, if it exists."""
     if name in await disk.list_names(MARKS):
         await disk.unlink(f"{MARKS}/{name}")
         await disk.sync_directory(MARKS)

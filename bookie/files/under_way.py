@@ -1,9 +1,9 @@
-"""Record of the writes, syncs and changes of names that a disk has under way.
+"""Record of a disk's running writes, syncs and changes of names.
 
-Leaves what a long one means to `bookie.storage.disk_health`. Reads are left out: under load they
-wait in a queue for long, and nothing is wrong with the disk.
+Leaves the meaning of a long operation to `bookie.storage.disk_health`. Reads are not recorded:
+under load they wait long in a queue although the disk is healthy.
 
-Invariant: whatever a disk does that changes it is recorded from the call until it returns.
+Invariant: every operation that changes the disk is recorded from its call until it returns.
 """
 
 import itertools
@@ -27,7 +27,7 @@ class Operation:
 
 
 class UnderWay:
-    """The operations that are under way. `oldest` may be called by any thread."""
+    """The running operations. Any thread may call `oldest`."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
@@ -41,11 +41,11 @@ class UnderWay:
         return number
 
     def end(self, number: int) -> None:
-        """Take note that an operation returned."""
+        """Remove an operation that returned."""
         del self._operations[number]
 
     async def run(self, what: str, call: Coroutine[Any, Any, Result]) -> Result:
-        """Await a call, recorded meanwhile."""
+        """Await a call, and record it while it runs."""
         number = self.begin(what)
         try:
             return await call
@@ -53,16 +53,16 @@ class UnderWay:
             self.end(number)
 
     def oldest(self) -> Operation | None:
-        """Return the operation that began first; None when nothing is under way."""
+        """Return the running operation that began first; None when none is running."""
         try:
             number, (what, began_s) = next(iter(self._operations.items()))
         except (StopIteration, RuntimeError):
-            return None  # nothing, or another thread changed the record: operations come and go
+            return None  # none, or the event loop changed the record during the call
         return Operation(number, what, began_s)
 
 
 def watched(disk: Disk, under_way: UnderWay) -> Disk:
-    """Return the same disk, which records what it has under way."""
+    """Return the same disk, with its running operations recorded."""
     return cast("Disk", _WatchedDisk(disk, under_way))
 
 
@@ -104,7 +104,7 @@ class _WatchedFile:
         self._file = file
         self._under_way = under_way
         self._what = f"a write to {file.name}"
-        # What each group and each read calls; anything else goes through __getattr__.
+        # Called for each group and each read; other attributes go through __getattr__.
         self.read, self.read_nowait = file.read, file.read_nowait
         self._commit, self.drop_cached = file.commit, file.drop_cached
 

@@ -1,1 +1,1 @@
-"""The write-ahead log: records, segments, group commit, and how a start reads them back."""
+"""The write-ahead log: records, segments, group commit, and replay at a start."""

@@ -1,4 +1,4 @@
-"""Compact list of the adds records of one segment, walked in slices with pauses.
+"""Compact list of one segment's adds records, iterated in slices with pauses.
 
 Leaves reading the list from a file to `bookie.log.listing`.
 
@@ -18,7 +18,7 @@ from bookie.wire.batch import Buffer
 
 SLICE_RUNS: Final = 8_192
 SAMPLED_ONE_IN: Final = 64
-"""Of the records: where to cut a list is decided by a sample."""
+"""The places to cut a list come from a sample of one record in SAMPLED_ONE_IN."""
 
 
 class ListedRuns:
@@ -28,11 +28,11 @@ class ListedRuns:
         self._packed = memoryview(packed)
 
     def __len__(self) -> int:
-        """Return how many records there are."""
+        """Return the number of records."""
         return len(self._packed) // FOOTER_RUN_BYTES
 
     async def slices(self, *, newest_first: bool = False) -> AsyncIterator[list[FooterRun]]:
-        """Return the records slice by slice: in the order of the file, or all of it reversed."""
+        """Yield the records slice by slice, in the order of the file or in reverse order."""
         starts = range(0, len(self), SLICE_RUNS)
         for start in reversed(starts) if newest_first else starts:
             end = (start + SLICE_RUNS) * FOOTER_RUN_BYTES
@@ -41,7 +41,7 @@ class ListedRuns:
             await asyncio.sleep(0)
 
     async def parts(self, records_max: int) -> list["ListedRuns"]:
-        """Cut the list into lists of about `records_max` records, by ledger and first entry id,
+        """Split the list into lists of about `records_max` records, by ledger and first entry id,
         ascending. Every record is in exactly one of them.
         """
         if len(self) <= records_max:
@@ -62,8 +62,8 @@ class ListedRuns:
         return [ListedRuns(part) for part in parts]
 
     async def mean_bytes(self) -> int:
-        """Return the mean size of the segment's runs when records of one ledger that touch are
-        taken together.
+        """Return the mean size of the segment's runs, with adjacent records of one ledger
+        joined.
         """
         count = total = 0
         next_ledger_id = next_entry_id = next_offset = -1
@@ -77,7 +77,7 @@ class ListedRuns:
         return total // count if count else 0
 
     async def spans(self) -> dict[int, tuple[int, int]]:
-        """Return the lowest and the highest entry id that the segment holds of each ledger."""
+        """Return the lowest and the highest entry id of each ledger in the segment."""
         spans: dict[int, tuple[int, int]] = {}
         async for found in self.slices():
             for entry_count, ledger_id, first, _, _ in found:

@@ -1,6 +1,6 @@
-"""Lists the adds records of a segment: from its footer, or by walking it where it has none.
+"""Listing of a segment's adds records: from its footer, or by scanning a segment without one.
 
-Leaves what to do with them to `bookie.storage.cleaner` and `bookie.storage.rebuild`.
+Leaves the use of the list to `bookie.storage.cleaner` and `bookie.storage.rebuild`.
 
 Source: storage design, "One log" and "Index".
 """
@@ -18,8 +18,8 @@ FOOTER_OFFSET_BYTES: Final = 4
 
 
 async def list_records(segments: Segments, segment: Segment) -> ListedRuns | None:
-    """Return a segment's adds records in the order of the file; None, and the segment marked, when
-    it is damaged.
+    """Return a segment's adds records in the order of the file. If the segment is damaged, mark it
+    and return None.
     """
     try:
         file = await segments.open_file(segment.number)
@@ -68,7 +68,7 @@ async def _read_footer(segment: Segment, file: File) -> ListedRuns | None:
 
 
 async def _walk(segment: Segment, file: File) -> ListedRuns | None:
-    end = segment.size  # of a segment that is being written, what is behind is not durable yet
+    end = segment.size  # in a segment that is being written, bytes behind it are not durable
     reader, listed = replay.SegmentReader(file, segment.number, 0), bytearray()
     while (part := await reader.next()) is not None:
         if isinstance(part, replay.Damage):

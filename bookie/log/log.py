@@ -1,12 +1,13 @@
-"""Appends records to the segmented log, group by group, and tells when they are durable.
+"""Writer of the segmented log. It appends records in groups and reports when they are durable.
 
-Leaves reading it back to `bookie.log.replay` and what a record means to
+Leaves reading the log to `bookie.log.replay`, and the meaning of records to
 `bookie.storage.bookie_storage`.
 
-Invariants: everything queued is one commit, and what comes while it runs is the next; groups are
-answered in the order of the log; a group is answered as stored only after its sync; after a failed
-sync nothing is written or answered as stored any more; a file whose sync found no room is not
-written or synced again, and the head of the next segment leaves out what its last group left there.
+Invariants: one commit takes everything queued, within the limits of a group; records that arrive
+during a commit wait for the next; groups are answered in the order of the log; a group is answered
+as stored only after its sync; after a failed sync nothing more is written or answered as stored; a
+file whose sync found the disk full is not written or synced again, and the head of the next segment
+excludes the bytes of its last group.
 Source: storage design, "One log" and "Limits and refusals"; protocol rules 2.5 and 4.3; reliability
 D7, D9.
 """
@@ -34,11 +35,13 @@ from bookie.log.segments import Segment, Segments
 from serving.latency import BOUNDS_S, LatencyCounts
 
 ITEM_OVERHEAD_BYTES: Final = 256
-"""What a queued record costs besides its body, counted against the queue's bound."""
+"""Memory of a queued record besides its body, counted against the queue's limit."""
 GROUP_RECORDS_MAX: Final = 2_048
-"""In one commit. A record costs about ten microseconds, in one callback for the whole group."""
+"""Maximum number of records in one commit. Each costs about ten microseconds, all in one
+callback.
+"""
 CACHE_DROP_BYTES: Final = 4 * 1024 * 1024
-"""Synced bytes are dropped from the system's page cache in steps of at least this."""
+"""Minimum number of synced bytes to drop from the system's page cache at once."""
 
 
 class LogItem:
@@ -54,11 +57,11 @@ class LogItem:
 
 
 GroupHandler = Callable[[list[LogItem], BookieError | None], None]
-"""Called on the loop with each group: stored when the error is None."""
+"""Called on the loop with each group, which is stored if the error is None."""
 
 
 class Log:
-    """The writing end of the log. `run()` must run as a task."""
+    """Writer of the log. `run()` must run as a task."""
 
     def __init__(
         self,
@@ -74,7 +77,7 @@ class Log:
         self.sync_count = 0
         self.written_bytes = 0
         self.sync_latency = LatencyCounts(BOUNDS_S)
-        """How long it took to write and sync each group."""
+        """Durations of writing and syncing a group."""
         self.failure: BookieError | None = None
         self._config = config
         self._segments = segments
@@ -98,8 +101,8 @@ class Log:
         self._now = asyncio.get_running_loop().time
 
     def append(self, kind: int, body: Buffer, context: object) -> None:
-        """Queue a record. Raises the failure once the log has failed, StorageClosedError when it is
-        closing.
+        """Queue a record. Raises the log's failure after it has failed, StorageClosedError while it
+        is closing.
         """
         if self.failure is not None:
             raise self.failure
@@ -112,23 +115,23 @@ class Log:
             self._idle.set_result(None)
 
     def unanswered(self) -> list[LogItem]:
-        """Return what is queued or being committed, in order."""
+        """Return the records that are queued or being committed, in order."""
         return [*self._committing, *self._queue]
 
     async def barrier(self) -> None:
-        """Return when everything queued before the call has been answered."""
+        """Wait until everything queued before the call has been answered."""
         if self._answered_count < self._appended_count and self.failure is None:
             future = asyncio.get_running_loop().create_future()
             self._waiters.append((self._appended_count, future))
             await future
 
     async def run(self) -> None:
-        """Commit groups until `close`. Raises DiskFailedError once the disk has failed. After any
-        error nothing is stored any more.
+        """Commit groups until `close`. Raises DiskFailedError when the disk has failed. After any
+        error nothing more is stored.
         """
         try:
             await self._commit_groups()
-            with contextlib.suppress(DiskFullError):  # a segment without a footer is walked
+            with contextlib.suppress(DiskFullError):  # without a footer, readers scan the segment
                 await self._seal()
             await self._next.discard()
         except Exception as error:
@@ -153,7 +156,7 @@ class Log:
                 self._answer(group, None)
 
     def close(self) -> None:
-        """Let `run` end once everything queued is answered and the segment is sealed."""
+        """Make `run` end after everything queued is answered and the segment is sealed."""
         self._is_closing = True
         if self._idle is not None and not self._idle.done():
             self._idle.set_result(None)
@@ -185,7 +188,7 @@ class Log:
             self._next.begin()
 
     async def _write(self, segment: Segment, group: list[LogItem]) -> None:
-        """Write records behind the segment's end and sync; on a full disk, take them back."""
+        """Write records at the segment's end and sync; on a full disk, remove them again."""
         assert self._file is not None
         offset, listed = segment.size, len(self._footer)
         buffers: list[Buffer] = []
@@ -217,7 +220,9 @@ class Log:
         self._drop_cached(self._file, offset - self._config.cached_bytes_max)
 
     async def _take_back(self, segment: Segment, file: File, error: DiskFullError) -> None:
-        """Cut what did not fit; where a sync found no room, leave the segment as it is instead."""
+        """Remove bytes that did not fit. If a sync found the disk full, stop using the segment
+        instead.
+        """
         if isinstance(error, SyncFullError):
             self._forget_active()
             return
@@ -227,16 +232,16 @@ class Log:
             self._forget_active()
 
     def _drop_cached(self, file: File, end: int) -> None:
-        """Drop the synced bytes up to `end` from the page cache, so that the next group is written
-        to the memory that they had (decision 0007).
+        """Drop the synced bytes up to `end` from the page cache, so that the next group reuses
+        their memory (decision 0007).
         """
         if end - self._dropped >= CACHE_DROP_BYTES:
             file.drop_cached(self._dropped, end - self._dropped)
             self._dropped = end
 
     async def _roll(self) -> Segment:
-        """Seal the active segment and begin the next. Raises DiskFullError, with the old one still
-        active.
+        """Seal the active segment and begin the next one. Raises DiskFullError when the next
+        segment cannot be begun; a later call tries again.
         """
         try:
             await self._seal()
@@ -257,7 +262,7 @@ class Log:
         return segment
 
     async def _seal(self) -> None:
-        """Write the footer of the active segment and cut the file to its size."""
+        """Write the footer of the active segment and truncate the file to its size."""
         segment, file = self._active, self._file
         if segment is None or file is None:
             return
@@ -273,7 +278,7 @@ class Log:
         self._dropped = 0
 
     async def _die(self, error: Exception) -> None:
-        """Answer everything as failed; nothing is stored any more."""
+        """Answer everything as failed. Nothing more is stored."""
         self.failure = (
             error if isinstance(error, DiskFailedError) else DiskFailedError("log", repr(error))
         )
@@ -281,8 +286,8 @@ class Log:
         await self._refuse(group, self.failure)
 
     async def _refuse(self, group: list[LogItem], error: BookieError) -> None:
-        """Answer a group, and all that is queued now, as not stored, a bounded number of records in
-        each callback. What is queued meanwhile is left for the next commit.
+        """Answer a group, and everything queued now, as not stored; at most GROUP_RECORDS_MAX
+        records in each callback. Records queued later wait for the next commit.
         """
         left = len(self._queue)
         self._answer(group, error)

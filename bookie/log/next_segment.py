@@ -1,10 +1,10 @@
 """Creation of the log's next segment file before the log needs it.
 
-Leaves the moment to roll, and everything that is written to the file, to `bookie.log.log`.
+Leaves the time of the roll, and all writes to the file, to `bookie.log.log`.
 
-Invariants: a file is handed over only after its name is durable; at most one file is ahead, and it
-has a number of its own; a file without a head holds nothing, so a start removes the one that a
-crash left.
+Invariants: a file is returned only after its name is durable; at most one file is created ahead,
+and no other segment has its number; a file without a head holds nothing, so a start removes a file
+that a crash left.
 Source: storage design, "One log" and "Threads".
 """
 
@@ -19,7 +19,7 @@ from bookie.log.segments import DIRECTORY, Segment, Segments
 
 BEGIN_AT_SHARE: Final = 0.75
 """The next file is created once the active segment is this full. The rest of the segment takes
-longer to fill than a file takes to create. Earlier creation would hold room that cleaning may need.
+longer to fill than a file takes to create. Earlier creation would use space that cleaning may need.
 """
 
 
@@ -32,7 +32,7 @@ class EmptySegment:
 
 
 class NextSegment:
-    """The next segment of one log."""
+    """Next segment of one log."""
 
     def __init__(self, disk: Disk, config: StorageConfig, segments: Segments) -> None:
         self._disk = disk
@@ -41,12 +41,12 @@ class NextSegment:
         self._ahead: asyncio.Task[EmptySegment | None] | None = None
 
     def begin(self) -> None:
-        """Start to create the file, unless that was done since the last `take`."""
+        """Start to create the file, unless that has happened since the last `take`."""
         if self._ahead is None:
             self._ahead = asyncio.create_task(self._create_ahead())
 
     async def take(self) -> EmptySegment:
-        """Return the next segment, created now if it is not ahead. Raises DiskFullError,
+        """Return the next segment; create it now if it was not created ahead. Raises DiskFullError,
         DescriptorsExhaustedError, DiskFailedError.
         """
         ahead, self._ahead = self._ahead, None
@@ -54,12 +54,12 @@ class NextSegment:
         return created or await self._create()
 
     async def remove(self, empty: EmptySegment) -> None:
-        """Remove a file that holds nothing; its number is not used again before a restart."""
+        """Remove an empty file; its number is not used again before a restart."""
         await self._disk.unlink(empty.segment.name)
         await empty.file.close()
 
     async def discard(self) -> None:
-        """Remove the file that is ahead: the log ends."""
+        """Remove the file that was created ahead, because the log ends."""
         ahead, self._ahead = self._ahead, None
         created = None if ahead is None else await ahead
         if created is not None:
@@ -69,7 +69,7 @@ class NextSegment:
         try:
             return await self._create()
         except (DiskFullError, DescriptorsExhaustedError):
-            return None  # the roll tries again, and answers for it
+            return None  # the roll tries again and reports the error
 
     async def _create(self) -> EmptySegment:
         segment = Segment(self._segments.take_number(), is_cleaned=False, size=0)
@@ -78,6 +78,6 @@ class NextSegment:
             file = await self._disk.create(segment.name, preallocate_bytes=size)
         except DiskFullError:
             file = await self._disk.create(segment.name)
-        # The name first: a checkpoint may name the place behind the head as soon as it is written.
+        # Before the head is written: from then on a checkpoint may name the place behind it.
         await self._disk.sync_directory(DIRECTORY)
         return EmptySegment(segment, file)

@@ -1,21 +1,21 @@
-"""Encodes and decodes the records of the log and the bodies that are not batches.
+"""Codec of the log's records, and of the bodies that are not batches.
 
 Leaves batches to `bookie.wire.batch`, the order of records to `bookie.log.log` and damage to
 `bookie.log.replay`.
 
-Format of a record, little-endian; the body follows at once:
+Format of a record's header, little-endian; the body follows it:
 
 | offset | size | field |
 |---|---|---|
 | 0 | 2, 1, 1 | magic, version, kind |
 | 4 | 4 | body bytes |
 | 8 | 8 | LSN: segment number * 2^32 + the record's offset in its file |
-| 16 | 8 | synced LSN: all below it was durable when this was written |
-| 24 | 4 | CRC32C of the body; 0 for adds, which carry their own |
+| 16 | 8 | synced LSN: everything below it was durable when this was written |
+| 24 | 4 | CRC32C of the body; 0 for adds, which carry their own CRC |
 | 28 | 4 | CRC32C of bytes 0..27 |
 
-Invariant: a record is only taken for one where its LSN says that it lies, so bytes of an earlier
-use of a block are never read.
+Invariant: a record is accepted only at the place that its LSN names, so bytes from an earlier use
+of a block are never read.
 Source: storage design, "One log".
 """
 
@@ -42,7 +42,7 @@ _CRC = struct.Struct("<I")
 _PEEK = struct.Struct("<4sIQ16x4xIQQ")
 _MAGIC_BYTES: Final = struct.pack("<HB", RECORD_MAGIC, RECORD_VERSION)
 ADDS_PREFIX: Final = struct.pack("<HBB", RECORD_MAGIC, RECORD_VERSION, 1)
-"""How every adds record begins."""
+"""First bytes of every adds record."""
 PEEK_BYTES: Final = _PEEK.size
 _LEDGER = struct.Struct("<Q")
 _LEDGER_LAC = struct.Struct("<Qq")
@@ -55,10 +55,10 @@ assert _HEADER.size == RECORD_HEADER_BYTES
 
 
 class RecordKind(IntEnum):
-    """What a record's body is."""
+    """Kind of a record, which says what its body is."""
 
     ADDS = 1
-    """A batch, as it came."""
+    """A batch, unchanged from the wire."""
     FENCE = 2
     """Ledger id u64."""
     EXPLICIT_LAC = 3
@@ -68,15 +68,15 @@ class RecordKind(IntEnum):
     MASTER_KEY = 5
     """Ledger id u64, the key."""
     HEAD = 6
-    """First in every segment: end LSN of the log segment before u64, flags u32 (1 = cleaned),
+    """First in every segment: end LSN of the previous log segment u64, flags u32 (1 = cleaned),
     reserved u32.
     """
     FOOTER = 7
-    """Last in a sealed segment: its runs, then this record's own offset u32, so that it is found
-    from the file's end.
+    """Last in a sealed segment: its runs, then the offset of this record u32, so that it can be
+    found from the file's end.
     """
     RELEASED = 8
-    """Ledger id u64: the ledger moved away, and its entries before this record are given up."""
+    """Ledger id u64: the ledger moved away, and its entries before this record are dropped."""
 
 
 ADDS: Final = int(RecordKind.ADDS)
@@ -92,7 +92,7 @@ _KINDS: Final = {int(kind): kind for kind in RecordKind}
 
 
 class RecordHeader(NamedTuple):
-    """The fixed part of a record; a tuple, since a replay makes hundreds of thousands of them."""
+    """Fixed part of a record. A tuple, because a replay creates hundreds of thousands of them."""
 
     kind: RecordKind
     body_bytes: int
@@ -102,23 +102,23 @@ class RecordHeader(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes of the whole record."""
+        """Bytes of the record, header included."""
         return RECORD_HEADER_BYTES + self.body_bytes
 
 
 class Record(NamedTuple):
-    """A whole, checked record."""
+    """A complete, checked record."""
 
     header: RecordHeader
     body: memoryview
 
 
 class FooterRun(NamedTuple):
-    """One adds record, as a footer lists it; `size` is the record's, header included. It is a
-    tuple, since a footer lists up to a million.
+    """One adds record in a footer's list; `size` is the record's size, header included. A tuple,
+    because a footer lists up to a million records.
     """
 
-    count: int  # type: ignore[assignment]  # nobody counts its fields
+    count: int  # type: ignore[assignment]  # tuple.count is not used
     ledger_id: LedgerId
     first_entry_id: EntryId
     offset: int
@@ -126,7 +126,7 @@ class FooterRun(NamedTuple):
 
 
 def encode_header(kind: int, body: Buffer, lsn: int, synced_lsn: int) -> bytes:
-    """Return the 32 bytes that go before a body."""
+    """Return the 32 header bytes for a body."""
     body_crc = 0 if kind == ADDS else crc32c(body)
     checked = _CHECKED.pack(
         RECORD_MAGIC, RECORD_VERSION, kind, len(body), lsn, synced_lsn, body_crc
@@ -135,8 +135,8 @@ def encode_header(kind: int, body: Buffer, lsn: int, synced_lsn: int) -> bytes:
 
 
 def decode_header(data: Buffer, offset: int, lsn: int) -> RecordHeader | None:
-    """Read the header at `offset`, which must say that it lies at `lsn`; None when it is not
-    one.
+    """Decode the header at `offset`, which must name `lsn` as its place; None when it is not
+    valid.
     """
     if len(data) - offset < RECORD_HEADER_BYTES:
         return None
@@ -153,8 +153,8 @@ def decode_header(data: Buffer, offset: int, lsn: int) -> RecordHeader | None:
 
 
 def peek_adds(data: Buffer, offset: int) -> tuple[bytes, int, int, int, int, int]:
-    """Return what an adds record at `offset` says, without checking any of it: its first four
-    bytes, body bytes, LSN, entry count, ledger id and first entry id. `PEEK_BYTES` must be there.
+    """Return fields of an adds record at `offset` without checking them: its first four bytes, body
+    bytes, LSN, entry count, ledger id and first entry id. `data` must hold `PEEK_BYTES` there.
     """
     return _PEEK.unpack_from(data, offset)
 
@@ -170,7 +170,7 @@ def newer_version(data: Buffer) -> int | None:
 
 
 def find_header(data: Buffer, start: int, base_lsn: int) -> int | None:
-    """Return where the next record header begins at or after `start`; byte 0 of `data` lies at
+    """Return the offset of the next record header at or after `start`; byte 0 of `data` is at
     `base_lsn`.
     """
     whole = bytes(data)
@@ -182,7 +182,7 @@ def find_header(data: Buffer, start: int, base_lsn: int) -> int | None:
 
 
 def lsn_of(segment: int, offset: int) -> int:
-    """Name a place in the log."""
+    """Return the LSN of a place in the log."""
     assert offset >> SEGMENT_SHIFT == 0, "a segment is smaller than its numbers are apart"
     return segment << SEGMENT_SHIFT | offset
 
@@ -198,7 +198,7 @@ def offset_of(lsn: int) -> int:
 
 
 def may_be_body(kind: RecordKind, size: int) -> bool:
-    """Return whether a control record's body may have so many bytes."""
+    """Return whether a control record's body may have `size` bytes."""
     if kind is RecordKind.FOOTER:
         return size % FOOTER_RUN_BYTES == _CRC.size
     return size == _CONTROL_BODY_BYTES[kind]
@@ -248,15 +248,15 @@ def decode_head(body: Buffer) -> tuple[int, int]:
 
 
 def footer_run(batch: Buffer, offset: int, record_size: int) -> bytes:
-    """Return what a footer says of one adds record: the batch's count, ledger and first entry id,
-    then where it lies.
+    """Return a footer's item for one adds record: the batch's count, ledger id and first entry id,
+    then the record's offset and size.
     """
     return bytes(batch[4:24]) + _PLACE.pack(offset, record_size)
 
 
 def end_footer(runs: bytearray, offset: int) -> None:
-    """Make joined `footer_run`s the body of the footer that lies at `offset`, in place: they may be
-    a million.
+    """Turn joined `footer_run`s into the body of the footer at `offset`. This changes `runs` in
+    place, because it may hold a million items.
     """
     runs += _CRC.pack(offset)
 

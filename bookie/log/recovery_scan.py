@@ -1,17 +1,17 @@
-"""Finds out at start what the log holds from the checkpoint's mark on, and makes all of it durable.
+"""Replay of the log from the checkpoint's mark at a start; makes every replayed record durable.
 
-Leaves the bytes to `bookie.log.replay`, copying to `bookie.log.tail_copy`, and what records mean to
-the caller's `apply`.
+Leaves the bytes to `bookie.log.replay`, copying to `bookie.log.tail_copy`, and the meaning of
+records to the caller's `apply`.
 
-A process that dies leaves bytes in the page cache that the medium may never have seen, and after a
-failed sync a second one proves nothing. So a record counts as durable only where the log itself
-says so: below the mark, or below a synced LSN, which a process writes once its sync has returned.
-What lies behind the largest of these is the unproved tail: at most the group written last.
+A process that dies leaves bytes in the page cache that may never reach the medium, and after a
+failed sync a second sync proves nothing. So a record counts as durable only if the log proves it:
+below the mark, or below a synced LSN, which a process writes after its sync has returned. The
+records behind the largest of these are the unproved tail: at most the group written last.
 
-Invariants: segments are read in order, each starting where the one before it ended; the head of a
-segment says where that is, and older bytes at or beyond that place are no part of the log; a record
-is applied once it is proved, or at the place of its copy; nothing is cut before the copy is
-durable; a crash at any point changes nothing that was vouched for.
+Invariants: segments are read in order, each from where the one before it ended; the head of a
+segment names that place, and older bytes at or beyond it are no part of the log; a record is
+applied once it is proved, or at the place of its copy; no byte is removed before the copy is
+durable; a crash at any point loses no proved record.
 Source: protocol rules 2.4 and 2.5; storage design, "One log".
 """
 
@@ -29,24 +29,26 @@ from bookie.log.tail_copy import copy_tail
 
 @dataclass(slots=True)
 class ReplayOutcome:
-    """What replay found besides the records."""
+    """Results of a replay besides the records."""
 
     end_lsn: int
     corrupt: list[tuple[int, str]] = field(default_factory=list)
-    """Where durable bytes are missing or damaged, and what."""
+    """Places where durable bytes are missing or damaged: LSN, and a text that says what."""
     may_have_lost_fences: bool = False
-    """What is missing may have held fences and other control records, not only entries."""
+    """Whether the missing bytes may have held fences and other control records, not only
+    entries.
+    """
     record_count: int = 0
-    """Records that were applied, besides heads and footers."""
+    """Number of applied records, without heads and footers."""
     copied_bytes: int = 0
     """Bytes of the unproved tail that were copied into a new segment."""
     torn_bytes: int = 0
-    """Bytes cut off that were no whole records."""
+    """Removed bytes that were no complete records."""
 
     def describe_loss(self) -> str:
-        """Say what was lost, for an operator."""
+        """Return a description of the loss for an operator."""
         if not self.corrupt:
-            return "stored data was lost before this start; an earlier log says what"
+            return "stored data was lost before this start; the log of an earlier start says what"
         lsn, what = self.corrupt[0]
         where = f"segment {records.segment_of(lsn):08x}, offset {records.offset_of(lsn)}"
         more = f", and {len(self.corrupt) - 1} places more" if len(self.corrupt) > 1 else ""
@@ -55,13 +57,13 @@ class ReplayOutcome:
 
 async def find_segments(disk: Disk) -> Segments:
     """List the segment files with their sizes and heads, and make their names durable. Raises
-    FormatError for one of a newer release.
+    FormatError for a file of a newer release.
     """
     segments = Segments(disk)
     names = await disk.list_names(DIRECTORY)
     for name in names:
         if name.endswith(UNFINISHED_SUFFIX):
-            await disk.unlink(f"{DIRECTORY}/{name}")  # no index names what is not finished
+            await disk.unlink(f"{DIRECTORY}/{name}")  # no index refers to an unfinished file
             continue
         parsed = parse_name(name)
         if parsed is None:
@@ -86,8 +88,9 @@ async def find_segments(disk: Disk) -> Segments:
 
 
 class LogReplay:
-    """Replays the log segments from the mark on. `prepare` is awaited with records before they are
-    applied, and `after_apply` afterwards, with the LSN below which everything was applied.
+    """Replay of the log segments from the mark on. `prepare` is awaited with records before they
+    are applied; `after_apply` is awaited afterwards, with the LSN below which everything was
+    applied.
     """
 
     def __init__(
@@ -100,7 +103,7 @@ class LogReplay:
         after_apply: Callable[[int], Awaitable[None]] | None = None,
     ) -> None:
         self.outcome = ReplayOutcome(end_lsn=mark_lsn)
-        """Grows while `run` runs."""
+        """Updated while `run` runs."""
         self._disk = disk
         self._segments = segments
         self._apply = apply
@@ -116,10 +119,10 @@ class LogReplay:
         self._limits = _limits(self._log)
         self._is_torn = False
         self._waiting: list[Record] = []
-        """Whole records that nothing proves so far, in order."""
+        """Complete records that are not proved yet, in order."""
 
     async def run(self) -> ReplayOutcome:
-        """Do both steps."""
+        """Run `read`, then `settle`."""
         await self.read()
         return await self.settle()
 
@@ -138,9 +141,9 @@ class LogReplay:
         await self._apply_proved()
 
     async def settle(self) -> ReplayOutcome:
-        """Make the unproved tail durable and apply it, cut what is no part of the log, and report.
-        Raises DiskFullError when there is no room for the copy of the tail: nothing was changed,
-        and the call may be repeated.
+        """Make the unproved tail durable and apply it, remove bytes that are no part of the log,
+        and return the outcome. Raises DiskFullError when there is no room for the copy of the tail:
+        nothing was changed, and the call may be repeated.
         """
         await self._settle_tail()
         await self._cut_all()
@@ -149,9 +152,9 @@ class LogReplay:
     async def _replay_segment(
         self, segment: Segment, start: int, end: int, later: list[tuple[Segment, int]]
     ) -> bool:
-        """Return whether the log ends in this segment, by a torn tail."""
+        """Replay one segment; return whether the log ends in it with a torn tail."""
         if end == 0 < segment.size:
-            return False  # a later segment took the place of all of it
+            return False  # a later segment replaced all of it
         number = segment.number
         file = await self._disk.open(segment.name)
         try:
@@ -172,14 +175,14 @@ class LogReplay:
         return False
 
     async def _take(self, found: list[Record]) -> None:
-        """Take note of records in the order of the log, and apply what is proved by now."""
+        """Add records in the order of the log, and apply those that are proved by now."""
         outcome = self.outcome
         for record in found:
             header = record.header
             if header.kind is RecordKind.HEAD:
                 predecessor_end, _ = records.decode_head(record.body)
                 if predecessor_end != outcome.end_lsn and predecessor_end > self._mark_lsn:
-                    self._note_missing(outcome.end_lsn, f"the log goes on at {predecessor_end}")
+                    self._note_missing(outcome.end_lsn, f"the log continues at {predecessor_end}")
             outcome.end_lsn = header.lsn + header.size
         self._proved_lsn = max(self._proved_lsn, found[-1].header.synced_lsn)
         self._waiting += found
@@ -216,7 +219,7 @@ class LogReplay:
         await self._apply_proved()
         outcome.end_lsn = next_lsn
         if damage.kind is RecordKind.FOOTER:
-            return  # it says nothing that the records do not say
+            return  # the records hold the same information
         segment.is_damaged = True
         outcome.corrupt.append((damage.lsn, "a record is damaged"))
         if damage.kind is not RecordKind.ADDS:
@@ -225,8 +228,8 @@ class LogReplay:
     async def _ends_the_log(
         self, file: File, damage: Damage, end: int, later: list[tuple[Segment, int]]
     ) -> bool:
-        """Tell a torn tail from corruption: by whether anything that follows was written after a
-        sync beyond the damage.
+        """Return whether damage is a torn tail: no later record was written after a sync beyond the
+        damage. Otherwise it is corruption.
         """
         if damage.lsn < self._proved_lsn:
             return False
@@ -245,7 +248,7 @@ class LogReplay:
         return damage.lsn >= synced_lsn
 
     async def _settle_tail(self) -> None:
-        """Copy what is left unproved into a new segment, and apply it from there."""
+        """Copy the unproved records into a new segment, and apply them from there."""
         outcome, waiting = self.outcome, self._waiting
         if outcome.end_lsn <= self._proved_lsn and not self._is_torn:
             return
@@ -253,14 +256,15 @@ class LogReplay:
         if not tail and self._proved_lsn == self._mark_lsn:
             outcome.end_lsn = self._mark_lsn
             return
-        # Also without any records: what is cut may be all that proves what lies before it.
+        # Also without any records: the removed bytes may be the only proof of the records before
+        # them.
         copy, copied = await copy_tail(self._disk, self._segments, self._proved_lsn, tail)
         outcome.copied_bytes = sum(record.header.size for record in tail)
         outcome.end_lsn = records.lsn_of(copy.number, copy.size)
         await self._apply_all(copied)
 
     async def _cut_all(self) -> None:
-        """Cut from the segments what is no part of the log, and remove those with nothing left."""
+        """Remove bytes that are no part of the log, and segments with nothing left."""
         proved_segment = records.segment_of(self._proved_lsn)
         whole_bytes = sum(record.header.size for record in self._waiting)
         cut_bytes = 0
@@ -293,8 +297,8 @@ class LogReplay:
 
 
 def _limits(log: list[Segment]) -> dict[int, int]:
-    """Return up to which offset each segment is part of the log: to where the heads of later ones
-    say that it ended; all of it when they say nothing.
+    """Return the offset up to which each segment is part of the log: where the heads of later
+    segments say that it ended, or the segment's end if no head says so.
     """
     limits: dict[int, int] = {}
     ended_at: int | None = None

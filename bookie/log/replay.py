@@ -1,11 +1,11 @@
-"""Turns the bytes of log segments into records, and tells a torn tail from corruption.
+"""Decoding of log segments into records, and detection of damage.
 
-Leaves reading the files to its caller's `File`, and what records mean to
+Leaves reading the files to the caller's `File`, and the meaning of records to
 `bookie.storage.bookie_storage`.
 
-Invariants: damage at or above the largest synced LSN seen anywhere is a torn tail (unsynced pages
-reach the disk in any order); damage below it is corruption, after which replay goes on with the
-next whole record.
+Invariants: damage at or above the largest synced LSN in the log is a torn tail (unsynced pages
+reach the disk in any order); damage below it is corruption, after which replay continues with the
+next complete record.
 Source: protocol rule 2.4; storage design, "One log"; reliability D1-D4, D14.
 """
 
@@ -20,29 +20,31 @@ from bookie.log.records import RECORD_HEADER_BYTES, Record, RecordHeader, Record
 from bookie.wire.batch import Buffer, is_intact
 
 CHUNK_BYTES: Final = 256 * 1024
-"""Read and checked at once: thousands of records, if they are tiny, in one callback of the loop."""
+"""Bytes read and checked at once: with tiny records, thousands of them in one callback of the
+loop.
+"""
 SEARCH_BYTES: Final = 64 * 1024
-"""Searched at once for the next record behind damage: each third byte may begin what looks like a
-header.
+"""Bytes searched at once for the next record behind damage: up to every third byte may look like
+the start of a header.
 """
 HEAD_RECORD_BYTES: Final = RECORD_HEADER_BYTES + len(records.encode_head(0, 0))
 
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """Bytes that are no record: from `lsn` up to `next_lsn`, or to the end of the file when that is
+    """Bytes that are no record: from `lsn` to `next_lsn`, or to the end of the file if that is
     None.
     """
 
     lsn: int
     next_lsn: int | None
     kind: RecordKind | None
-    """What was lost, when that is one record whose header can still be read, and no more."""
+    """Kind of the lost record, if exactly one record was lost and its header is readable."""
 
 
 def scan(data: memoryview, base_lsn: int) -> tuple[list[Record], int, RecordHeader | None]:
-    """Return the whole, valid records at the start of `data`, how many bytes they take, and the
-    header of what stopped the scan: None when there is none to be read there.
+    """Return the complete, valid records at the start of `data`, their size in bytes, and the
+    header of the record that stopped the scan: None when no header is readable there.
     """
     found: list[Record] = []
     offset = 0
@@ -59,15 +61,15 @@ def scan(data: memoryview, base_lsn: int) -> tuple[list[Record], int, RecordHead
 
 
 def is_whole(header: RecordHeader, body: Buffer) -> bool:
-    """Check a body against the CRC that covers it, and that its kind can have such a one."""
+    """Return whether a body matches the CRC that covers it and has a size that its kind allows."""
     if header.kind is not RecordKind.ADDS:
         return crc32c(body) == header.body_crc and records.may_be_body(header.kind, len(body))
     return is_intact(body)
 
 
 def predecessor_end(data: Buffer, segment: int) -> int | None:
-    """Return where the log before a log segment ended, as the head at the start of `data` says;
-    None when there is no head, or it names no place before its own segment.
+    """Return the end of the log before a segment, from the head at the start of `data`; None when
+    there is no head, or it does not name a place before its segment.
     """
     found, _, _ = scan(memoryview(data)[:HEAD_RECORD_BYTES], records.lsn_of(segment, 0))
     if not found or found[0].header.kind is not RecordKind.HEAD:
@@ -116,8 +118,8 @@ class SegmentReader:
 async def _find_next(
     file: File, segment: int, damaged: int, stopper: RecordHeader | None
 ) -> int | None:
-    """Return the offset of the next record header behind damage; a valid header with a bad body
-    tells where.
+    """Return the offset of the next record header behind damage. A valid header with a damaged body
+    gives the offset directly.
     """
     if stopper is not None:
         after = damaged + stopper.size
@@ -132,13 +134,13 @@ async def _find_next(
             return offset + found
         if len(data) < RECORD_HEADER_BYTES:
             return None
-        offset += len(data) - RECORD_HEADER_BYTES + 1  # a header may lie across two chunks
+        offset += len(data) - RECORD_HEADER_BYTES + 1  # a header may cross two chunks
     return None
 
 
 async def largest_synced_lsn(file: File, segment: int, start: int, end: int) -> int:
-    """Return the largest synced LSN that any whole record from `start` to `end` names; 0 without
-    one.
+    """Return the largest synced LSN in the complete records from `start` to `end`; 0 without
+    any.
     """
     largest = 0
     reader = SegmentReader(file, segment, start, end)

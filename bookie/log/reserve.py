@@ -1,9 +1,9 @@
-"""Keeps a file of written bytes that is given up when the disk is full.
+"""Reserve: a file of written bytes that is removed when the disk is full.
 
-Leaves when to give it up to `bookie.storage.disk_watch`.
+Leaves the time of removal to `bookie.storage.disk_watch`.
 
-Invariants: the file lies beside the segments, on the log's file system; it is written, not sparse;
-it is only made where that leaves the disk below its high mark.
+Invariants: the file is next to the segments, on the log's file system; it is written, not sparse;
+it is created only if the disk then stays below its high mark.
 Source: docs/operating.md, "A full disk"; storage design, "Limits and refusals".
 """
 
@@ -18,22 +18,22 @@ from bookie.log.segments import DIRECTORY
 FILE_NAME: Final = "reserve"
 NAME: Final = f"{DIRECTORY}/{FILE_NAME}"
 OLD_DIRECTORY: Final = "reserve"
-"""Earlier releases kept the file `zeros` there, which may be another file system than the log's."""
+"""Earlier releases kept the file `zeros` there, perhaps on another file system than the log."""
 START_BYTES: Final = 1024 * 1024
-"""A start needs about this much for its cookies and the index's first commit."""
+"""Approximate space that a start needs for its cookies and the index's first commit."""
 SEGMENTS_MIN: Final = 2
-"""A disk that holds fewer segments besides the reserve is refused: the one being written cannot be
-cleaned.
+"""Minimum number of segments that a disk must hold besides the reserve: the segment being written
+cannot be cleaned.
 """
 PIECE_BYTES: Final = 4 * 1024 * 1024
 
 
 class Reserve:
-    """The reserve of one storage."""
+    """Reserve of one storage."""
 
     def __init__(self, disk: Disk, config: StorageConfig) -> None:
         self.held_bytes = 0
-        """Bytes of the file."""
+        """Size of the file."""
         self._disk = disk
         self._config = config
         self._is_given_up = False
@@ -42,7 +42,7 @@ class Reserve:
         self._changing = asyncio.Lock()
 
     async def measure(self) -> None:
-        """Find out, once, how much of the file an earlier process left."""
+        """Measure, once, the file that an earlier process left."""
         if self._is_measured:
             return
         async with self._changing:
@@ -54,18 +54,18 @@ class Reserve:
             self._is_measured = True
 
     def want(self) -> None:
-        """Have the file made, if it is not there, by `keep`."""
+        """Make `keep` create the file, if it does not exist."""
         self._is_given_up = False
         self._wanted.set()
 
     async def give_up(self) -> None:
-        """Free the room of the file."""
+        """Remove the file, to free its space."""
         self._is_given_up = True
         async with self._changing:
             await self._remove()
 
     async def keep(self) -> None:
-        """Make the file whenever it is wanted, until cancelled."""
+        """Create the file whenever it is wanted, until cancelled."""
         while True:
             await self._wanted.wait()
             self._wanted.clear()
@@ -87,7 +87,7 @@ class Reserve:
             or room < (1.0 - config.disk_high_mark) * space.total_bytes
         ):
             return
-        await self._remove()  # what an earlier process did not finish
+        await self._remove()  # left unfinished by an earlier process
         try:
             file = await self._disk.create(NAME, background=True)
         except DiskFullError:  # no room for a name
@@ -111,8 +111,8 @@ class Reserve:
 
 
 def check_room(space: DiskSpace, config: StorageConfig) -> None:
-    """Refuse to format a disk that has no room for the reserve and two segments. Raises
-    DiskTooSmallError.
+    """Check that a disk has room for the reserve and SEGMENTS_MIN segments, before it is formatted.
+    Raises DiskTooSmallError.
     """
     reserve = config.reserve_bytes(space.total_bytes)
     needed = reserve + SEGMENTS_MIN * config.segment_bytes_max
@@ -127,8 +127,8 @@ def check_room(space: DiskSpace, config: StorageConfig) -> None:
 
 
 async def make_room(disk: Disk, config: StorageConfig) -> bool:
-    """Remove the reserve of a disk that is full, before a start writes its first byte; return
-    whether it was removed. It is made again once there is room.
+    """Remove the reserve of a full disk before a start writes its first byte; return whether it was
+    removed. It is created again when there is room.
     """
     free_bytes = (await disk.space(DIRECTORY)).free_bytes
     if free_bytes >= max(START_BYTES, config.reserve_bytes_min):
@@ -137,7 +137,7 @@ async def make_room(disk: Disk, config: StorageConfig) -> bool:
 
 
 async def remove_reserve(disk: Disk) -> bool:
-    """Remove the file, and that of an earlier release; return whether there was one."""
+    """Remove the file, and the file of an earlier release; return whether any existed."""
     is_removed = await _remove_old(disk)
     if FILE_NAME in await disk.list_names(DIRECTORY):
         await disk.unlink(NAME)

@@ -1,11 +1,11 @@
-"""Keeps the list of segment files and opens them for reading.
+"""List of the segment files, and access to them for reading.
 
-Leaves writing to `bookie.log.log`, and which of them may go to `bookie.storage.cleaning`.
+Leaves writing to `bookie.log.log`, and the choice of files to remove to `bookie.storage.cleaning`.
 
 Format of a name: the segment number as 8 hexadecimal digits, then `.log` (written in log order) or
 `.clean` (rewritten by cleaning, never replayed), and a further `.new` while a rewritten segment or
-a copy of the log's tail is being written: what a crash left of it is removed at the next start.
-Invariant: at most `OPEN_FILES_MAX` files are open for reading at a time.
+a copy of the log's tail is being written: the next start removes a `.new` file that a crash left.
+Invariant: at most `OPEN_FILES_MAX` shared files are open for reading at a time.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from bookie.files.disk import Buffer, Disk, File
 DIRECTORY: Final = "log"
 OPEN_FILES_MAX: Final = 256
 DESCRIPTOR_WAIT_S: Final = 1.0
-"""Background work that finds no descriptor left tries again after this."""
+"""Time to wait for a free descriptor between two tries of background work, in seconds."""
 UNFINISHED_SUFFIX: Final = ".new"
 _SUFFIXES: Final = {".log": False, ".clean": True}
 _DIGITS: Final = 8
@@ -32,27 +32,27 @@ class Segment:
     number: int
     is_cleaned: bool
     size: int
-    """Bytes of records; a preallocated file is longer."""
+    """Bytes of records. A preallocated file is longer."""
     live_bytes: int = 0
-    """Bytes that the index names, about; cleaning looks for itself before it drops anything."""
-    mean_run_bytes: int | None = None
-    """Mean bytes of its runs, adjacent records taken together; None until cleaning looked."""
-    record_count: int | None = None
-    """Adds records that its footer lists, 0 without a footer; None until cleaning looked."""
-    is_counted: bool = False
-    """Whether cleaning compared `live_bytes` with the index in this turn."""
-    is_kept: bool = False
-    """The last pass could not account for its runs, or not move them: others come first."""
-    is_damaged: bool = False
-    """Holds damage: it is kept whatever its live bytes."""
-    predecessor_end: int | None = None
-    """Where its head says that the log before it ended, as found at the start; None when it says
-    nothing.
+    """Approximate bytes that the index names. Cleaning checks the index before it drops a
+    segment.
     """
+    mean_run_bytes: int | None = None
+    """Mean bytes of its runs, with adjacent records joined; None until cleaning has measured it."""
+    record_count: int | None = None
+    """Number of adds records in its footer, 0 without a footer; None until cleaning has read it."""
+    is_counted: bool = False
+    """Whether cleaning has compared `live_bytes` with the index in this pass."""
+    is_kept: bool = False
+    """The last pass could not find or move all of its runs: other segments come first."""
+    is_damaged: bool = False
+    """Whether it holds damage: then it is kept, independent of its live bytes."""
+    predecessor_end: int | None = None
+    """End of the log before it, from its head, read at the start; None if the head does not say."""
 
     @property
     def name(self) -> str:
-        """The file's name."""
+        """Name of the file."""
         return segment_name(self.number, is_cleaned=self.is_cleaned)
 
 
@@ -62,7 +62,7 @@ def segment_name(number: int, *, is_cleaned: bool) -> str:
 
 
 def parse_name(name: str) -> tuple[int, bool] | None:
-    """Return the number of a segment's file and whether it was rewritten; None for any other
+    """Return the number of a segment's file and whether cleaning wrote it; None for any other
     file.
     """
     digits, suffix = name[:_DIGITS], name[_DIGITS:]
@@ -72,24 +72,24 @@ def parse_name(name: str) -> tuple[int, bool] | None:
 
 
 class Segments:
-    """Every segment by number, ascending."""
+    """All segments, by ascending number."""
 
     def __init__(self, disk: Disk) -> None:
         self.by_number: dict[int, Segment] = {}
         self.next_number = 1
         self.pinned = 0
-        """The segment that is being written: its file is the log's, and stays open."""
+        """Number of the segment that is being written: the log uses its file, which stays open."""
         self._disk = disk
         self._files: dict[int, File] = {}
         self._opening: dict[int, asyncio.Task[None]] = {}
 
     def add(self, segment: Segment) -> None:
-        """Take note of a file."""
+        """Add a segment."""
         self.by_number[segment.number] = segment
         self.note_used(segment.number)
 
     def note_used(self, number: int) -> None:
-        """Give no segment this number, nor one below it, from now on."""
+        """Never assign this number or a lower one to a new segment."""
         self.next_number = max(self.next_number, number + 1)
 
     def damaged(self) -> list[int]:
@@ -97,24 +97,24 @@ class Segments:
         return [number for number, segment in self.by_number.items() if segment.is_damaged]
 
     def free(self, freed: dict[int, int]) -> None:
-        """Take note of bytes, by segment, that the index names no more."""
+        """Subtract bytes, by segment, that the index no longer names."""
         for number, size in freed.items():
             if number in self.by_number:
                 self.by_number[number].live_bytes -= size
 
     def take_number(self) -> int:
-        """Return a number that no segment has had."""
+        """Return a number that no segment has used."""
         number = self.next_number
         self.next_number += 1
         return number
 
     def adopt(self, segment: Segment, file: File) -> None:
-        """Take note of a file that is open already."""
+        """Add a segment whose file is already open."""
         self.add(segment)
         self._files[segment.number] = file
 
     def read_nowait(self, number: int, offset: int, size: int) -> Buffer | None:
-        """Return bytes that are in memory already, else None."""
+        """Return bytes that are already in memory, else None."""
         file = self._files.get(number)
         return None if file is None else file.read_nowait(offset, size)
 
@@ -131,15 +131,15 @@ class Segments:
         return await file.read(offset, size)
 
     async def read_patiently(self, number: int, offset: int, size: int) -> Buffer:
-        """Return what `read` does; while no descriptor is left, wait for one."""
+        """Read as `read` does; wait while no descriptor is free."""
         while True:
             with contextlib.suppress(DescriptorsExhaustedError):
                 return await self.read(number, offset, size)
             await asyncio.sleep(DESCRIPTOR_WAIT_S)
 
     async def open_file(self, number: int) -> File:
-        """Return a file of the caller's own to read all of a segment; the caller closes it. While
-        no descriptor is left, this waits for one.
+        """Open a separate file to read all of a segment; the caller closes it. Waits while no
+        descriptor is free.
         """
         while True:
             with contextlib.suppress(DescriptorsExhaustedError):
@@ -157,8 +157,8 @@ class Segments:
             raise DamagedRecordError(segment.name) from None
 
     async def remove(self, number: int) -> None:
-        """Unlink a segment once the reads of it that are under way have ended. The caller syncs the
-        directory.
+        """Unlink a segment, and close its file after its running reads have ended. The caller syncs
+        the directory.
         """
         segment = self.by_number.pop(number)
         file = self._files.pop(number, None)
@@ -174,8 +174,8 @@ class Segments:
             await file.close()
 
     async def _ensure_open(self, number: int) -> None:
-        """Open a segment for all who want it, in a task of its own: a reader that goes away leaves
-        nothing half done.
+        """Open a segment in a separate task, shared by all its readers, so that a cancelled reader
+        does not interrupt the opening.
         """
         opening = self._opening.get(number)
         if opening is None:
@@ -186,7 +186,7 @@ class Segments:
     def _note_opened(self, number: int, task: asyncio.Task[None]) -> None:
         self._opening.pop(number, None)
         if not task.cancelled():
-            task.exception()  # whoever waits has it; it is no news when all went away
+            task.exception()  # marked as read: waiting readers receive it
 
     async def _open(self, number: int) -> None:
         file = await self._open_own(number)

@@ -1,11 +1,11 @@
-"""Copies the unproved tail of the log into a new segment.
+"""Copy of the log's unproved tail into a new segment.
 
-Leaves finding the tail, and cutting it from the old segment afterwards, to
+Leaves finding the tail, and removing it from the old segment afterwards, to
 `bookie.log.recovery_scan`.
 
-Invariants, in this order: the copy is written under an unfinished name and synced, it gets its
-name, the directory is synced. Its head names the proved end of the log, so what lies at or beyond
-that place in older segments is no part of the log from the moment that the name is there.
+Invariants, in this order: the copy is written under an unfinished name and synced; it gets its
+name; the directory is synced. The copy's head names the proved end of the log. So once the name
+exists, bytes at or beyond that place in older segments are no part of the log.
 Source: protocol rule 2.5.
 """
 
@@ -21,8 +21,8 @@ from bookie.log.segments import DIRECTORY, UNFINISHED_SUFFIX, Segment, Segments
 async def copy_tail(
     disk: Disk, segments: Segments, proved_lsn: int, tail: Sequence[Record]
 ) -> tuple[Segment, list[Record]]:
-    """Write validated records into a new log segment behind `proved_lsn`; return it, and them at
-    their new places. They are durable on return.
+    """Write validated records into a new log segment behind `proved_lsn`. Return the segment and
+    the records at their new places. They are durable on return.
 
     Raises DiskFullError with nothing left behind, DiskFailedError.
     """
