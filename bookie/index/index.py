@@ -26,7 +26,7 @@ from metadata.ids import ENTRY_ID_MAX
 
 StateEncoder = Callable[[int, int], bytes | None]
 """Returns the sealed state of a ledger, given its id and the highest entry id that the store will
-hold; None when the ledger is deleted.
+hold; None when the ledger is not in memory.
 """
 
 Runs = list[Run] | tuple[Run]
