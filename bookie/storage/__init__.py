@@ -1,1 +1,1 @@
-"""What a bookie does with ledgers and entries, in terms of the log and the index."""
+"""A bookie's operations on ledgers and entries, on top of the log and the index."""

@@ -1,6 +1,6 @@
-"""Decides whether a request for a ledger may be carried out at all.
+"""Decision whether a request for a ledger is accepted.
 
-Leaves carrying it out to `bookie.storage.bookie_storage`, and whether the disk has room to
+Leaves the execution to `bookie.storage.bookie_storage`, and the free space of the disk to
 `bookie.storage.upkeep`.
 
 Source: protocol rules 2.4, 4.3, 7.2, 10.1-10.3.
@@ -19,39 +19,37 @@ from metadata.ids import ENTRY_ID_MAX
 
 
 class AddSwitch(Protocol):
-    """Whether the bookie as a whole accepts ordinary adds."""
+    """Switches for the adds of all ledgers."""
 
     @property
     def is_writable(self) -> bool:
-        """Return whether ordinary adds are accepted."""
+        """Whether ordinary adds are accepted."""
 
     @property
     def takes_recovery_adds(self) -> bool:
-        """Return whether recovery adds leave enough room for fences, tombstones and cleaning."""
+        """Whether recovery adds leave enough room for fences, tombstones and cleaning."""
 
     @property
     def may_have_lost_fences(self) -> bool:
-        """Return whether an unknown ledger may have been fenced in data that was lost (rule
-        2.4).
-        """
+        """Whether an unknown ledger may have been fenced in data that was lost (rule 2.4)."""
 
 
 class Admission:
-    """Reasons to refuse requests, as a status; None admits. The ledger must not be cold."""
+    """Reasons to refuse requests, as a status; None means accepted. The ledger must not be cold."""
 
     def __init__(self, ledgers: Ledgers, cold: ColdLedgers, log: Log, switch: AddSwitch) -> None:
         self.is_closing = False
         self.deleting: dict[int, int] = {}
-        """Ledgers whose tombstone is being written, and how many times."""
+        """Number of running deletions by ledger, while the tombstone is being written."""
         self.releasing: dict[int, int] = {}
-        """Ledgers that are being released, and how many times."""
+        """Number of running releases by ledger."""
         self._ledgers = ledgers
         self._cold = cold
         self._log = log
         self._switch = switch
 
     def refuse(self, ledger_id: int, master_key: bytes | None) -> Status | None:
-        """Return why any request for a ledger is refused."""
+        """Return the reason to refuse any request for a ledger."""
         if self.is_closing:
             return Status.CLOSING
         if self._log.failure is not None or self._cold.failure is not None:
@@ -64,13 +62,13 @@ class Admission:
         return None
 
     def refuse_held(self, state: LedgerState, master_key: bytes | None) -> Status | None:
-        """Return why a request is refused that held the ledger's state across a wait."""
+        """Return the reason to refuse a request that kept the ledger's state while it waited."""
         return Status.DELETED if state.is_deleted else self.refuse(state.ledger_id, master_key)
 
     def refuse_add(
         self, ledger_id: int, master_key: bytes | None, *, recovery: bool
     ) -> Status | None:
-        """Return why an add is refused; `recovery`: it passes the fence (rule 7.4)."""
+        """Return the reason to refuse an add. A `recovery` add passes the fence (rule 7.4)."""
         refusal = self.refuse(ledger_id, master_key)
         if refusal is not None:
             return refusal
@@ -90,8 +88,9 @@ class Admission:
         return None if self._switch.is_writable else Status.READ_ONLY
 
     def refuse_trimmed(self, ledger_id: int, *, exists_is_enough: bool) -> Status | None:
-        """Return why nothing is stored for a ledger that may have been deleted here and its
-        tombstone trimmed (rule 10.3); `exists_is_enough`: it need not be open and name this bookie.
+        """Return the reason to store nothing for a ledger that may have been deleted here and its
+        tombstone trimmed (rule 10.3). `exists_is_enough`: the ledger need not be open, nor name
+        this bookie.
         """
         if ledger_id > self._ledgers.horizon or ledger_id in self._ledgers.states:
             return None
@@ -107,7 +106,7 @@ class Admission:
     def refuse_held_add(
         self, state: LedgerState, master_key: bytes | None, *, recovery: bool
     ) -> Status | None:
-        """Return why an add is refused that held the ledger's state across a wait."""
+        """Return the reason to refuse an add that kept the ledger's state while it waited."""
         if state.is_deleted:
             return Status.DELETED
         return self.refuse_add(state.ledger_id, master_key, recovery=recovery)
@@ -115,7 +114,7 @@ class Admission:
     def refuse_read(
         self, ledger_id: int, first: int, last: int, master_key: bytes | None
     ) -> Status | None:
-        """Return why a read is refused."""
+        """Return the reason to refuse a read."""
         if not 0 <= first <= last <= ENTRY_ID_MAX:
             return Status.BAD_REQUEST
         return self.refuse(ledger_id, master_key)

@@ -1,6 +1,6 @@
-"""Holds the values that a bookie's storage answers with.
+"""Values that a bookie's storage returns.
 
-Leaves their encoding to `bookie.wire` and their making to `bookie.storage.bookie_storage`.
+Leaves their encoding to `bookie.wire`, and their creation to `bookie.storage.bookie_storage`.
 """
 
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from metadata.ids import EntryId
 
 @dataclass(frozen=True, slots=True)
 class LedgerSnapshot:
-    """What a bookie knows of a ledger's progress."""
+    """Progress of a ledger, as this bookie knows it."""
 
     status: Status
     lac: EntryId
@@ -22,8 +22,8 @@ class LedgerSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class ReadResult:
-    """The answer to a read: `status` is that of `next_entry_id`, OK when all was found or only the
-    size limit ended it.
+    """Answer to a read. `status` is the status of `next_entry_id`; OK when all entries were found
+    or only the size limit ended the read.
     """
 
     status: Status
@@ -34,8 +34,8 @@ class ReadResult:
 
 @dataclass(frozen=True, slots=True)
 class EntryRangesResult:
-    """Held ranges (first, last), ascending, merged; `complete` is False when more follow the last
-    one.
+    """Stored ranges (first, last), ascending and merged. `complete` is False when more may follow
+    the last one.
     """
 
     status: Status
@@ -45,7 +45,7 @@ class EntryRangesResult:
 
 @dataclass(frozen=True, slots=True)
 class StorageStatistics:
-    """A snapshot of counters and gauges; counters run from the opening of the storage."""
+    """Snapshot of counters and gauges. Counters start at 0 when the storage is opened."""
 
     entries_added: int
     bytes_added: int
@@ -71,7 +71,7 @@ class StorageStatistics:
     cleaning_written_bytes: int
     """Bytes that cleaning wrote into new segments."""
     cleaning_backlog_bytes: int
-    """Garbage in the segments that are due to be rewritten or dropped."""
+    """Bytes of garbage in the segments that are due to be rewritten or dropped."""
     disk_total_bytes: int
     disk_free_bytes: int
     index_bytes: int

@@ -1,6 +1,6 @@
-"""Adds, reads, fences and checkpoints in terms of the log, the index and the ledger states.
+"""Storage of a bookie: adds, reads, fences and checkpoints on the log, index and ledger states.
 
-Leaves sockets and frames to `bookie.server.server`, and which requests are refused to
+Leaves sockets and frames to `bookie.server.connection`, and the refusal of requests to
 `bookie.storage.admission`.
 Source: protocol rules 2.4, 4.3, 7.2, 8.3, 10; storage design.
 """
@@ -44,7 +44,7 @@ from serving.latency import LatencyCounts
 
 
 class BookieStorage:
-    """The storage of one bookie. Every method belongs to the event loop that opened it."""
+    """Storage of one bookie. Call every method on the event loop that opened it."""
 
     def __init__(
         self, disk: Disk, config: StorageConfig, opened: Opened, rng: random.Random
@@ -85,15 +85,15 @@ class BookieStorage:
     async def open(
         cls, disk: Disk, config: StorageConfig, *, rng: random.Random, known: KnownDisk = WHOLE
     ) -> "BookieStorage":
-        """Replay the log over the index and return the storage, ready; run `background()` as a
-        task. What is `known` of the disk may put it in limbo. Raises FormatError, DiskFailedError.
+        """Replay the log and return the storage; the caller runs `background()` as a task. `known`
+        may put the storage into limbo. Raises FormatError, DiskFailedError.
         """
         opened = await open_parts(disk, config, known)
         return cls(disk, config, opened, rng)
 
     async def close(self) -> None:
-        """Wait for what is queued, checkpoint, seal the log and release every file. Watches are
-        dropped silently.
+        """Wait for queued records, seal the log, make a checkpoint and release every file. Watches
+        are dropped without a call.
         """
         if self._admission.is_closing:
             return
@@ -110,8 +110,8 @@ class BookieStorage:
         await self._disk.close()
 
     async def background(self) -> None:
-        """Checkpoint, clean and watch the disk's marks until cancelled. Raises DiskFailedError once
-        the disk failed: the process must then stop. Run it as one task from open to close.
+        """Make checkpoints, clean and watch the disk until cancelled. Raises DiskFailedError when
+        the disk has failed: then the process must stop. Run it as one task from open to close.
         """
         watching = asyncio.create_task(self._cold.wait_for_failure())
         try:
@@ -127,9 +127,9 @@ class BookieStorage:
         master_key: bytes | None,
         done: Callable[[Status], None],
     ) -> None:
-        """Accept and queue a batch in this loop step, or refuse it; `done` is called once: in this
-        call when that is decided, else in the loop step in which its group became durable. A batch
-        of a cold ledger is decided on when the ledger's state has arrived, in the order of calls.
+        """Queue a batch, or refuse it, in this iteration of the event loop. `done` is called once:
+        during this call if the answer is known, else in the iteration in which the batch's group
+        became durable. Batches of a cold ledger wait for its state, in order.
 
         The batch's buffer must not change afterwards; its CRC is checked here. Statuses: OK,
         BAD_REQUEST (CRC), FENCED, CONFLICT, READ_ONLY, UNAUTHORIZED, DELETED, UNKNOWN (a duplicate
@@ -171,39 +171,39 @@ class BookieStorage:
         )
 
     def set_standing_reader(self, reader: StandingReader) -> None:
-        """Set what is asked for unknown ledgers at or below the horizon (rule 10.3)."""
+        """Set the reader of metadata for unknown ledgers at or below the horizon (rule 10.3)."""
         self._cold.ask_standing = reader
 
     def on_group_durable(self, callback: Callable[[], None]) -> None:
-        """Register what is called after each group's `done` callbacks, in the same loop step."""
+        """Register a callback, called after each group's `done` callbacks in the same iteration."""
         self._commits.callbacks.insert(-1, callback)
 
     @property
     def is_answering_group(self) -> bool:
-        """Return whether what `on_group_durable` registered is still to be called in this step."""
+        """Whether the callbacks of `on_group_durable` will be called later in this iteration."""
         return self._commits.is_answering
 
     @property
     def queued_bytes(self) -> int:
-        """Bytes accepted and not yet durable."""
+        """Bytes that are accepted or waiting, and not yet durable."""
         return self._log.queued_bytes + self._overlapping.queued_bytes + self._cold.queued_bytes
 
     @property
     def has_room(self) -> bool:
-        """Return whether the queue and what waits for checkpoints are below their bounds;
-        otherwise, `wait_for_room()`.
+        """Whether the queue and the changes that wait for a checkpoint are below their limits. If
+        not, call `wait_for_room()`.
         """
         return self.queued_bytes < self._config.queue_bytes_max and self._upkeep.has_room
 
     async def wait_for_room(self) -> None:
-        """Return once there is room, or the log has failed."""
+        """Wait until there is room or the log has failed."""
         while not self.has_room and self._log.failure is None:
             self._upkeep.note_changes()
             self._room = self._room or asyncio.get_running_loop().create_future()
             await asyncio.shield(self._room)
 
     async def fence(self, ledger_id: LedgerId, master_key: bytes | None) -> LedgerSnapshot:
-        """Refuse ordinary adds to a ledger for ever, durably, to one never seen too (rule 7.2).
+        """Refuse ordinary adds to a ledger, known or not, for ever and durably (rule 7.2).
 
         The snapshot is taken after everything accepted before is durable. Statuses: OK,
         UNAUTHORIZED, DELETED, READ_ONLY (no room even in the reserve), UNKNOWN (limbo, or the disk
@@ -232,7 +232,7 @@ class BookieStorage:
     def _begin_fence(
         self, ledger_id: LedgerId, master_key: bytes | None
     ) -> ledger_state.LedgerState | Status:
-        """Refuse ordinary adds from here on; the state is held."""
+        """Refuse ordinary adds from now on; return the state with its use counted, or a refusal."""
         admission = self._admission
         refusal = admission.refuse(ledger_id, master_key)
         refusal = refusal or admission.refuse_trimmed(ledger_id, exists_is_enough=True)
@@ -247,7 +247,7 @@ class BookieStorage:
         return state
 
     async def read_lac(self, ledger_id: LedgerId, master_key: bytes | None) -> LedgerSnapshot:
-        """Return what is known of a ledger. Statuses: as `read`, without NO_SUCH_ENTRY."""
+        """Return a ledger's LAC and progress. Statuses: as `read`, without NO_SUCH_ENTRY."""
         return await self._reads.read_lac(ledger_id, master_key)
 
     async def write_lac(
@@ -262,7 +262,7 @@ class BookieStorage:
     def tell_lac(
         self, ledger_id: LedgerId, lac: EntryId, master_key: bytes | None, done: Answer
     ) -> None:
-        """Advertise an explicit LAC at once, read-only or not, and queue it; `done` as in `add`."""
+        """Advertise an explicit LAC at once, even read-only, and queue it; `done` as in `add`."""
         if ledger_id not in self._ledgers.states and self._cold.must_wait(ledger_id):
             decide = partial(self._tell_lac, ledger_id, lac, master_key, done)
             self._cold.defer(ledger_id, 0, decide, stores=True)
@@ -290,7 +290,7 @@ class BookieStorage:
         *,
         after_fence: bool,
     ) -> ReadResult:
-        """Return entries first..last, without gaps, at most about `bytes_max` (at least one batch).
+        """Return entries first..last without gaps, about `bytes_max` at most (at least one batch).
 
         `after_fence`: the caller fenced the ledger just before (rule 7.3). Statuses: OK,
         NO_SUCH_ENTRY, NO_SUCH_LEDGER, UNKNOWN (damaged or limbo), UNAUTHORIZED, DELETED,
@@ -308,51 +308,50 @@ class BookieStorage:
         bytes_max: int,
         master_key: bytes | None,
     ) -> ReadResult | None:
-        """Return what `read` would if all is in the recent-entries cache. Not for recovery."""
+        """Return the result of `read` if memory has it, else None. Not for recovery."""
         return self._reads.try_read(ledger_id, first_entry_id, last_entry_id, bytes_max, master_key)
 
     def watch_lac(self, ledger_id: LedgerId, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call back on the loop when the ledger's LAC advances, and when it is fenced or deleted;
-        return what cancels the watch. A ledger never seen may be watched.
+        """Call `callback` on the loop when the ledger's LAC advances, and when the ledger is fenced
+        or deleted. Return a function that cancels the watch. The ledger may be unknown.
         """
         return self._ledgers.watch(ledger_id, callback)
 
     def lac_of(self, ledger_id: LedgerId) -> EntryId:
-        """Return the advertised LAC, NO_ENTRY when the ledger is not known. Never waits."""
+        """Return the advertised LAC, NO_ENTRY without a state in memory. Never waits."""
         return ledger_state.advertised_lac(self._ledgers.states.get(ledger_id))
 
     async def entry_ranges(
         self, ledger_id: LedgerId, first_entry_id: EntryId, limit: int
     ) -> EntryRangesResult:
-        """List the ranges held from `first_entry_id` on, at most `limit`."""
+        """List the stored ranges from `first_entry_id` on, at most `limit`."""
         return await self._reads.entry_ranges(ledger_id, first_entry_id, limit)
 
     async def list_ledgers(self, after: int, limit: int) -> tuple[list[LedgerId], int | None]:
-        """List ledgers held or fenced here with ids above `after`, ascending, at most `limit`; also
-        return up to which id the list is complete, None when nothing follows. A ledger that comes
-        or goes during the call may or may not be listed.
+        """List ledgers stored or fenced here with ids above `after`, ascending, at most `limit`.
+        Also return up to which id the list is complete, None when nothing follows. A ledger that is
+        added or deleted during the call may be listed or not.
         """
         return await list_held(self._ledgers, self._index, after, limit)
 
     async def find_held(self, ledger_ids: list[LedgerId]) -> list[LedgerId]:
-        """Return those of some ledgers that are held or fenced here."""
+        """Return which of some ledgers are stored or fenced here."""
         return await find_held(self._ledgers, self._index, ledger_ids)
 
     @property
     def ledger_count(self) -> int:
-        """How many ledgers are held or fenced here."""
+        """Number of ledgers stored or fenced here."""
         return self._ledgers.count
 
     async def delete_ledger(self, ledger_id: LedgerId) -> Status:
-        """Refuse the ledger's id for ever, durably (rule 10.2), and give its bytes to the next
-        cleaning.
+        """Refuse the ledger's id for ever, durably (rule 10.2). The next cleaning frees its bytes.
 
-        The caller has made sure by rule 10.1 that it may. Statuses: OK, READ_ONLY, UNKNOWN.
+        The caller has checked rule 10.1. Statuses: OK, READ_ONLY, UNKNOWN.
         """
         return await self._deletions.delete(ledger_id)
 
     async def release_ledger(self, ledger_id: LedgerId) -> Status:
-        """Give up the entries of a ledger that moved away, durably; it stays fenced (rule 10.1).
+        """Drop the entries of a ledger that moved away, durably. It stays fenced (rule 10.1).
 
         Statuses: OK, NO_SUCH_LEDGER, READ_ONLY, UNKNOWN.
         """
@@ -364,17 +363,17 @@ class BookieStorage:
 
     @property
     def writability(self) -> Writability:
-        """Return what refuses ordinary adds, or makes negatives unsure, and why."""
+        """Reasons to refuse ordinary adds, or for uncertain negatives."""
         return self._upkeep.writability
 
     @property
     def is_writable(self) -> bool:
-        """Return whether ordinary adds are accepted: no operator, disk mark or limbo forbids it."""
+        """Whether ordinary adds are accepted: nothing blocks them, and it is not closing."""
         return self._upkeep.is_writable and not self._admission.is_closing
 
     @property
     def disk_spaces(self) -> dict[str, DiskSpace]:
-        """Return the room of each directory's file system at the last look."""
+        """Space of each directory's file system, at the last measurement."""
         return self._upkeep.disk_spaces
 
     def statistics(self) -> StorageStatistics:
@@ -382,19 +381,19 @@ class BookieStorage:
         return self._upkeep.statistics(self._commits.counts, self.queued_bytes)
 
     def latencies(self) -> dict[str, LatencyCounts]:
-        """Return how long syncs of the log and checkpoints took, by name."""
+        """Return the durations of the log's syncs and of checkpoints, by name."""
         return {"sync": self._log.sync_latency, "checkpoint": self._upkeep.checkpoint_latency}
 
     async def checkpoint(self) -> None:
-        """Move what the memory holds into the index, and advance the mark."""
+        """Move the changes in memory to the index, and advance the mark."""
         await self._upkeep.checkpoint()
 
     async def clean(self) -> int:
-        """Drop dead segments and rewrite low-live ones that are due; returns the bytes freed."""
+        """Drop dead segments and rewrite due ones, in one pass. Return the bytes freed."""
         return await self._upkeep.clean()
 
     def _wake(self) -> None:
-        """Wake tasks that wait for room once there is some, or never will be."""
+        """Wake tasks that wait for room, if there is room or the log has failed."""
         if self._room is not None and (self.has_room or self._log.failure is not None):
             room, self._room = self._room, None
             room.set_result(None)

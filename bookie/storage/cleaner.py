@@ -1,12 +1,12 @@
-"""Carries out cleaning: deletes the runs of deleted ledgers, drops dead segments, rewrites
-scattered ones sorted by ledger.
+"""Cleaning of a storage: deletes the runs of deleted ledgers, drops dead segments, and rewrites
+scattered segments sorted by ledger.
 
-Leaves the choice to `bookie.storage.cleaning`.
+Leaves the choice of segments to `bookie.storage.cleaning`.
 
-Invariants, in this order: the new segment is written and synced, its name is synced, each run moves
-only if the index still names the old place, that commit is synced, reads of the old file have
-ended, the old file goes. A segment whose runs cannot all be accounted for, or be read, is kept.
-A rewrite is begun only when it fits into the room of its pass, index pages included.
+Invariants, in this order: the new segment is written and synced; its name is synced; each run moves
+only if the index still names the old place; that commit is synced; the old file is removed, and is
+closed after its reads have ended. A segment whose runs cannot all be found or read is kept. A
+rewrite begins only if it fits into the space of its pass, index pages included.
 Source: storage design, "Cleaning"; reliability D20.
 """
 
@@ -34,16 +34,18 @@ from bookie.wire.batch import parse_header
 
 PIECE_BYTES = 1024 * 1024
 PART_RECORDS: Final = 65_536
-"""About so many records are looked up and rewritten at a time: each takes up to a kilobyte of
-memory meanwhile. A segment with more of them is rewritten as several.
+"""Approximate number of records that are looked up and rewritten at a time. Each takes up to a
+kilobyte of memory during that. A segment with more records is rewritten as several segments.
 """
 FULL_DISK_MOVES_MAX: Final = 64
-"""Runs moved in one index transaction on a full disk: it copies few of the index's pages."""
+"""Maximum number of runs moved in one index transaction on a full disk, so that it copies few of
+the index's pages.
+"""
 
 
 @dataclass(slots=True)
 class _Rewrite:
-    """A new segment while it is written."""
+    """New segment that is being written."""
 
     segment: Segment
     file: File
@@ -53,11 +55,11 @@ class _Rewrite:
     written: int = 0
     record_count: int = 0
     is_open_ended: bool = False
-    """Whether the next run may join the last move: its records end where its entries end."""
+    """Whether the next run may join the last move: its last record ends with its last entry."""
 
 
 class Cleaner:
-    """Cleans one storage."""
+    """Cleaner of one storage."""
 
     def __init__(
         self,
@@ -80,28 +82,30 @@ class Cleaner:
         self._removed: list[int] = []
 
     def take_removed(self) -> list[int]:
-        """Return the segments removed since the last call, for the index to forget."""
+        """Return the segments removed since the last call, for the removal from the index."""
         removed, self._removed = self._removed, []
         return removed
 
     def put_back_removed(self, removed: list[int]) -> None:
-        """Have the index forget these segments later: it could not now."""
+        """Return these segments again from `take_removed`, because the index could not remove
+        them.
+        """
         self._removed += removed
 
     def plan(self, room: CleaningRoom) -> CleaningPlan:
-        """Return what the next pass would do, from what is known of the segments."""
+        """Return the plan of the next pass, from the known sizes of the segments."""
         mark_segment = records.segment_of(self._index.meta.mark_lsn)
         segments = self._segments.by_number.values()
         return cleaning.plan_cleaning(segments, mark_segment, self._config, room)
 
     def retry_kept(self) -> None:
-        """Have the next pass try again what earlier ones had to keep."""
+        """Let the next pass try again the segments that earlier passes had to keep."""
         for segment in self._segments.by_number.values():
             segment.is_kept = False
 
     async def count_next(self) -> bool:
-        """Compare one segment's live bytes with the index, each segment in turn, and correct them;
-        return whether there is less alive than was thought. Raises DiskFullError.
+        """Compare the live bytes of the next segment with the index and correct them. Return
+        whether they have decreased. Raises DiskFullError.
         """
         mark_segment = records.segment_of(self._index.meta.mark_lsn)
         below = [s for n, s in sorted(self._segments.by_number.items()) if n < mark_segment]
@@ -122,8 +126,8 @@ class Cleaner:
         return change < 0
 
     async def live_bytes(self, segment: Segment) -> int | None:
-        """Return how many bytes of a segment the index names; None when it cannot account for
-        them.
+        """Return how many bytes of a segment the index names; None when it cannot account for all
+        records.
         """
         listed = await listing.list_records(self._segments, segment)
         if listed is None:
@@ -137,13 +141,13 @@ class Cleaner:
         return total
 
     async def clean(self, room: CleaningRoom) -> int:
-        """Do one pass; return the bytes freed. Raises DiskFullError."""
+        """Run one pass; return the bytes freed. Raises DiskFullError."""
         before = self.freed_bytes
         try:
             await self._delete_ledgers()
         except DiskFullError:
             if not room.is_full:
-                raise  # on a full disk, what is dead already can go without the index's help
+                raise  # on a full disk, dead segments can be removed without an update of the index
         mark_segment = records.segment_of(self._index.meta.mark_lsn)
         for segment in [s for n, s in sorted(self._segments.by_number.items()) if n < mark_segment]:
             await self._measure(segment, is_full=room.is_full)
@@ -162,7 +166,7 @@ class Cleaner:
             ledgers.runs_left.update(dict.fromkeys(found))
         for ledger_id in list(ledgers.runs_left):
             if self._index.is_moving(ledger_id):
-                continue  # a checkpoint stores runs of it: the next pass finds all of them
+                continue  # a checkpoint is storing runs of it: the next pass finds all of them
             await self._index.delete_all(ledger_id, self._segments.free)
             ledgers.note_runs_gone(ledger_id)
 
@@ -176,8 +180,8 @@ class Cleaner:
             segment.mean_run_bytes = 0 if runs is None else await runs.mean_bytes()
 
     async def _clean_segments(self, numbers: list[int], room: CleaningRoom) -> None:
-        """Move what the index names in some segments to a new one, as far as it fits, and remove
-        them. What is left out is left to the next pass.
+        """Move the runs that the index names in some segments to a new segment, as far as they fit,
+        and remove the old segments. The next pass cleans the others.
         """
         named: dict[tuple[int, int], Run] = {}
         cleared: list[int] = []
@@ -199,7 +203,7 @@ class Cleaner:
             segment.live_bytes = await live_bytes_of(runs)
             needed_bytes += segment.live_bytes + _footer_bytes(listed)
             if runs and needed_bytes > room.free_bytes:
-                segment.is_kept = not cleared  # the first one: nothing of this plan fits
+                segment.is_kept = not cleared  # the first one: no segment of this plan fits
                 break
             async for part in in_slices(runs):
                 named.update({(ledger_id, run[1]): run for ledger_id, run in part})
@@ -212,8 +216,8 @@ class Cleaner:
     async def _clean_in_parts(
         self, segment: Segment, listed: ListedRuns, room: CleaningRoom
     ) -> None:
-        """Move what the index names in a segment with many records to several new ones, and remove
-        it when nothing of it is left.
+        """Move the runs that the index names in a segment with many records to several new
+        segments. Remove the old segment if all runs were moved.
         """
         free_bytes = room.free_bytes - self._index_growth(room)
         unmoved: dict[int, None] = {}
@@ -235,15 +239,15 @@ class Cleaner:
         await self._remove([segment.number], unmoved)
 
     def _index_growth(self, room: CleaningRoom) -> int:
-        """Return how many bytes of the room the index may need for moves."""
+        """Return how many bytes of the available space the index may need for moves."""
         growth_bytes = self._index.growth_bytes(self._moves_max(room))
         if room.index_bytes is None:
             return growth_bytes
-        # Without room for the index nothing can be moved, and dead segments can still go.
+        # Without room for the index no run can be moved; dead segments can still be removed.
         return room.free_bytes if growth_bytes > room.index_bytes else 0
 
     async def _remove(self, cleared: list[int], unmoved: dict[int, None]) -> None:
-        """Remove segments from which all was moved, and keep the others."""
+        """Remove the segments from which every run was moved; keep the others."""
         gone = [
             number
             for number in cleared
@@ -269,8 +273,8 @@ class Cleaner:
     async def _rewrite(
         self, named: dict[tuple[int, int], Run], room: CleaningRoom
     ) -> dict[int, None]:
-        """Write runs, by ledger and first entry id and in that order, into a new segment, and have
-        the index name it; return the old segments that it may still name.
+        """Write runs, keyed and sorted by ledger and first entry id, into a new segment, and update
+        their places in the index. Return the old segments that the index may still name.
         """
         segment = Segment(self._segments.take_number(), is_cleaned=True, size=0)
         unfinished = segment.name + UNFINISHED_SUFFIX
@@ -306,8 +310,8 @@ class Cleaner:
         return unmoved
 
     async def _read_run(self, run: Run) -> list[Record] | None:
-        """Return the records of a run that hold some of its entries; None, with its segment kept,
-        when one is damaged.
+        """Return the records that hold entries of a run. If a record is damaged, mark the segment
+        and return None.
         """
         last, first, location, size = run
         number = records.segment_of(location)
@@ -328,7 +332,9 @@ class Cleaner:
         ]
 
     def _put_run(self, rewrite: _Rewrite, ledger_id: int, run: Run, found: list[Record]) -> None:
-        """Queue a run's records, joined to the run before where entries and bytes both touch."""
+        """Queue a run's records, and join it to the run before if both entries and bytes are
+        adjacent.
+        """
         location = records.lsn_of(rewrite.segment.number, rewrite.segment.size)
         for record in found:
             self._put(rewrite, ADDS, record.body)
@@ -360,16 +366,16 @@ class Cleaner:
         segment.size += size
 
     async def _flush(self, rewrite: _Rewrite, bytes_per_s: float) -> None:
-        """Write what is queued, and wait so that the pace is kept."""
+        """Write the queued records, then wait to keep the pace."""
         buffers, rewrite.buffers = rewrite.buffers, []
         size = rewrite.segment.size - rewrite.written
         await rewrite.file.commit(rewrite.written, buffers)
         rewrite.written = rewrite.segment.size
         self.written_bytes += size
-        pace = 0.9 + 0.2 * self._rng.random()  # bookies that began together drift apart
+        pace = 0.9 + 0.2 * self._rng.random()  # spreads bookies started together
         await asyncio.sleep(pace * size / bytes_per_s)
 
 
 def _footer_bytes(listed: ListedRuns) -> int:
-    """Return the bytes that a new segment needs for some records besides them."""
+    """Return the bytes that a new segment needs besides its records."""
     return len(listed) * records.FOOTER_RUN_BYTES + cleaning.SEGMENT_OVERHEAD_BYTES

@@ -1,10 +1,10 @@
-"""Plans which segments to drop or rewrite, how fast, and within which room; pure.
+"""Plan of a pass of cleaning: which segments to drop or rewrite, how fast, in which space. Pure.
 
-Leaves reading, writing and the index to `bookie.storage.cleaner`, and when to clean to
+Leaves reading, writing and the index to `bookie.storage.cleaner`, and the time of cleaning to
 `bookie.storage.upkeep`.
 
-Invariants: only segments wholly below the mark are touched; a damaged one is never dropped; what is
-planned to be rewritten fits into the room.
+Invariants: only segments completely below the mark are cleaned; a damaged segment is never dropped;
+the planned rewrites fit into the available space.
 Source: storage design, "Cleaning"; docs/operating.md, "A full disk".
 """
 
@@ -17,27 +17,29 @@ from bookie.log.records import FOOTER_RUN_BYTES
 from bookie.log.segments import Segment
 
 GAIN_SHARE_MIN: Final = 1 / 64
-"""On a full disk a segment is rewritten when that frees at least this share of its size."""
+"""On a full disk, a segment is rewritten if that frees at least this share of its size."""
 FULL_RATE_BACKLOG_SEGMENTS: Final = 8
-"""Cleaning runs at its maximum rate once the backlog reaches the size of this many segments."""
+"""Size of the backlog, in segments, at which cleaning runs at its maximum rate."""
 FULL_RATE_DISK_SHARE: Final = 0.1
-"""Cleaning speeds up while the share of the disk in use is within this much of the high mark."""
+"""Cleaning speeds up when the used share of the disk is within this distance of the high mark."""
 SEGMENT_OVERHEAD_BYTES: Final = 256
-"""Head and footer of a rewritten segment, without the footer's entries."""
+"""Bytes of the head and footer of a rewritten segment, without the footer's items."""
 
 
 @dataclass(frozen=True, slots=True)
 class CleaningRoom:
-    """What one pass of cleaning may use."""
+    """Space and pace of one pass of cleaning."""
 
     free_bytes: int
-    """A rewrite may add this many bytes to the disk."""
+    """Bytes that a rewrite may add to the disk."""
     is_full: bool
-    """The bookie is read-only because its disk is full: any garbage is worth a rewrite."""
+    """Whether the bookie is read-only because its disk is full: then little garbage is worth a
+    rewrite.
+    """
     bytes_per_s: float
-    """The pace of the rewrite."""
+    """Pace of the rewrite, in bytes per second."""
     index_bytes: int | None = None
-    """Free bytes for the index where it has a file system of its own."""
+    """Free bytes for the index if it has a separate file system; else None."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +55,9 @@ class CleaningPlan:
 def plan_cleaning(
     segments: Iterable[Segment], mark_segment: int, config: StorageConfig, room: CleaningRoom
 ) -> CleaningPlan:
-    """Choose what one pass does: every dead segment, and as many rewrites as make one segment and
-    fit into the room. The emptiest segments come first; on a full disk, those with the fewest live
-    bytes.
+    """Choose the work of one pass: every dead segment, and rewrites that fill one new segment and
+    fit into the space. Segments with the lowest live share come first; on a full disk, those with
+    the fewest live bytes.
     """
     dead: list[int] = []
     due: list[tuple[float, int, Segment]] = []
@@ -97,17 +99,17 @@ def _is_due(segment: Segment, config: StorageConfig, *, is_full: bool) -> bool:
 
 
 def garbage_bytes(segment: Segment) -> int:
-    """Return the bytes that rewriting a segment frees, about."""
+    """Return approximately how many bytes a rewrite of a segment frees."""
     return segment.size - segment.live_bytes - _footer_bytes(segment) - SEGMENT_OVERHEAD_BYTES
 
 
 def rewrite_bytes(segment: Segment) -> int:
-    """Return the bytes that a rewrite of a segment's live bytes adds to the disk, about."""
+    """Return approximately how many bytes a rewrite of a segment's live bytes adds to the disk."""
     return segment.live_bytes + _footer_bytes(segment) + SEGMENT_OVERHEAD_BYTES
 
 
 def _footer_bytes(segment: Segment) -> int:
-    """Return the bytes of the footer's entries for what is live."""
+    """Return the bytes of the footer's items for the live records."""
     share = segment.live_bytes / max(1, segment.size)
     return int((segment.record_count or 0) * FOOTER_RUN_BYTES * min(1.0, share))
 
@@ -115,8 +117,8 @@ def _footer_bytes(segment: Segment) -> int:
 def pace_of(
     backlog_bytes: int, used_share: float, config: StorageConfig, *, is_full: bool
 ) -> float:
-    """Return the bytes per second that cleaning may write: more for a larger backlog and for a
-    fuller disk.
+    """Return the rate of cleaning, in bytes per second: higher for a larger backlog or a fuller
+    disk.
     """
     slowest, fastest = config.clean_bytes_per_s_min, config.clean_bytes_per_s_max
     by_backlog = backlog_bytes / (FULL_RATE_BACKLOG_SEGMENTS * config.segment_bytes_max)

@@ -1,11 +1,11 @@
-"""Keeps requests for cold ledgers waiting until the ledgers' states have come from the index.
+"""Queue of requests for cold ledgers, which wait until the index has returned the ledgers' states.
 
-Leaves what is in memory to `bookie.storage.ledgers`, and the requests themselves to
+Leaves states in memory to `bookie.storage.ledgers`, and the requests themselves to
 `bookie.storage.bookie_storage`.
 
-Invariants: requests for one ledger are carried out in the order in which they came, all of them in
-the loop step in which its state has arrived; a request that finds no state then is for a ledger
-that the index does not have.
+Invariants: requests for one ledger run in the order of their arrival, all in the iteration of the
+event loop in which its state has arrived; if a request finds no state then, the index does not have
+the ledger.
 
 Source: protocol rules 2.4, 4.3, 10.3.
 """
@@ -28,19 +28,19 @@ from metadata.ids import LedgerId
 Result = TypeVar("Result")
 
 LOAD_LEDGERS: Final = 256
-"""Ledgers that one look-up asks the index for."""
+"""Maximum number of ledgers in one look-up in the index."""
 EVICTION_LOOKS: Final = 4
-"""States that eviction looks at for each one that came."""
+"""Number of states that eviction checks for each loaded ledger."""
 QUESTIONS_AT_ONCE: Final = 32
 ASKING_S_MAX: Final = 5.0
-"""How long a read of metadata may take before the answer is UNKNOWN."""
+"""Maximum duration of a read of metadata, in seconds; after it the answer is UNKNOWN."""
 WAITING_OVERHEAD_BYTES: Final = 512
-"""What a request that waits costs besides its batch, counted against the queue's bound."""
+"""Memory of a waiting request besides its batch, counted against the queue's limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Deferred:
-    """A request that waits."""
+    """A waiting request."""
 
     call: Callable[[], None]
     size: int
@@ -51,17 +51,17 @@ class ColdLedgers:
     """Requests that wait for the states of their ledgers."""
 
     def __init__(self, ledgers: Ledgers, index: Index, wake: Callable[[], None]) -> None:
-        """`wake` is called whenever `queued_bytes` has become less."""
+        """`wake` is called after each decrease of `queued_bytes`."""
         self.queued_bytes = 0
         self.failure: BookieError | None = None
-        """Why the index did not answer: no ledger can be looked up any more."""
+        """Error of the index: after it, no ledger can be looked up."""
         self._ledgers = ledgers
         self._index = index
         self._wake = wake
         self.ask_standing: StandingReader | None = None
         """Reads metadata for ledgers that may have been deleted and trimmed (rule 10.3)."""
         self.standings: dict[int, Standing] = {}
-        """Of the ledger whose requests are being carried out, if it was asked for."""
+        """Standing of the ledger whose requests are running now, if its metadata was read."""
         self._waiting: dict[int, list[_Deferred]] = {}
         self._asking: dict[int, asyncio.Task[None]] = {}
         self._may_ask = asyncio.Semaphore(QUESTIONS_AT_ONCE)
@@ -69,14 +69,15 @@ class ColdLedgers:
         self._failed = asyncio.Event()
 
     def must_wait(self, ledger_id: int) -> bool:
-        """Return whether a request for a ledger that is not hot must be deferred."""
+        """Return whether a request for a ledger without a state in memory must be deferred."""
         return ledger_id in self._waiting or self._ledgers.is_cold(ledger_id)
 
     def defer(
         self, ledger_id: int, size: int, call: Callable[[], None], *, stores: bool = False
     ) -> None:
-        """Call once the ledger's state is in memory, behind what was deferred before; `size` bytes
-        are kept until then. `stores`: the call may make the ledger known here.
+        """Call `call` after the ledger's state has been loaded, after earlier deferred requests.
+        `size` counts as queued bytes until then. `stores`: the call may store something for a new
+        ledger.
         """
         size += WAITING_OVERHEAD_BYTES
         self.queued_bytes += size
@@ -87,8 +88,8 @@ class ColdLedgers:
     async def run(
         self, ledger_id: int, call: Callable[[], Result], *, stores: bool = False
     ) -> Result:
-        """Return what `call` returns: in this loop step if the ledger is hot, or was never seen
-        here, else in its turn. `stores` as in `defer`.
+        """Return what `call` returns. It runs at once if the ledger is hot or was never seen here;
+        otherwise after its state is loaded. `stores` is as in `defer`.
         """
         if ledger_id in self._ledgers.states or not self.must_wait(ledger_id):
             return call()
@@ -97,12 +98,12 @@ class ColdLedgers:
         return await result
 
     async def settle(self) -> None:
-        """Wait for the requests that wait."""
+        """Wait until no request is waiting."""
         while self._task is not None or self._asking:
             await asyncio.gather(*filter(None, (self._task, *self._asking.values())))
 
     async def wait_for_failure(self) -> None:
-        """Return never; raise what made the look-ups fail."""
+        """Wait until a look-up fails, and raise its error; never return."""
         await self._failed.wait()
         assert self.failure is not None
         raise self.failure
@@ -114,7 +115,7 @@ class ColdLedgers:
                 for ledger_id, value in zip(ledger_ids, values, strict=True):
                     self._ledgers.take_in(ledger_id, value)
             except BookieError as error:
-                self.failure = error  # from here on every request is answered UNKNOWN
+                self.failure = error  # from now on every request is answered UNKNOWN
                 self._failed.set()
             for ledger_id in ledger_ids:
                 if self._is_in_question(ledger_id):
@@ -132,8 +133,8 @@ class ColdLedgers:
         return list(itertools.islice(ids, LOAD_LEDGERS))
 
     def _is_in_question(self, ledger_id: int) -> bool:
-        """Return whether a ledger may have been deleted and its tombstone trimmed, and somebody
-        wants to store something for it.
+        """Return whether a waiting request stores something for a ledger that may have been deleted
+        and its tombstone trimmed.
         """
         return (
             ledger_id <= self._ledgers.horizon
@@ -143,14 +144,16 @@ class ColdLedgers:
         )
 
     async def _ask(self, ledger_id: int) -> None:
-        """Read the metadata, which was gone before the tombstone was trimmed, and carry out."""
+        """Read the metadata, which was deleted before the tombstone was trimmed; then run the
+        requests.
+        """
         standing = Standing.UNKNOWN
         try:
             if self.ask_standing is not None:
                 async with self._may_ask, asyncio.timeout(ASKING_S_MAX):
                     standing = await self.ask_standing(LedgerId(ledger_id))
         except (MetadataError, TimeoutError):
-            pass  # the answer is UNKNOWN, and the client asks again
+            pass  # the answer is UNKNOWN, and the client repeats its request
         finally:
             del self._asking[ledger_id]
             self.standings[ledger_id] = standing
@@ -163,26 +166,28 @@ class ColdLedgers:
             self.queued_bytes -= deferred.size
             try:
                 deferred.call()
-            except Exception as error:  # noqa: BLE001 - the other requests must be carried out
+            except Exception as error:  # noqa: BLE001 - the other requests must run
                 context = {"message": "a deferred request failed", "exception": error}
                 asyncio.get_running_loop().call_exception_handler(context)
 
 
 def _resolve(result: asyncio.Future[Result], call: Callable[[], Result]) -> None:
-    """Give the result of a call to a future, unless the one that waited has gone."""
+    """Set a future to the result of a call, unless the future is done (its waiter was
+    cancelled).
+    """
     if result.done():
         return
     try:
         result.set_result(call())
-    except Exception as error:  # noqa: BLE001 - raised where the result is awaited
+    except Exception as error:  # noqa: BLE001 - raised again by the future
         result.set_exception(error)
 
 
 async def find_gone(
     ledgers: Ledgers, index: Index, ledger_ids: list[int]
 ) -> tuple[dict[int, None], dict[int, None]]:
-    """Return those of some ledgers that are deleted, and those that are released. One of which that
-    becomes so while the call runs may be missing.
+    """Return which of some ledgers are deleted, and which are released. A ledger that is deleted or
+    released during the call may be missing.
     """
     deleted = dict.fromkeys(each for each in ledger_ids if ledgers.is_deleted(each))
     hot = (ledgers.states.get(each) for each in ledger_ids)
@@ -200,7 +205,7 @@ async def find_gone(
 
 
 async def find_held(ledgers: Ledgers, index: Index, ledger_ids: list[LedgerId]) -> list[LedgerId]:
-    """Return those of some ledgers that are held or fenced."""
+    """Return which of some ledgers are stored or fenced here."""
     held = dict.fromkeys(each for each in ledger_ids if each in ledgers.states)
     async for ledger_id, value in _stored(ledgers, index, ledger_ids):
         if value is not None and not ledger_state.is_stored_deleted(value):
@@ -224,7 +229,7 @@ async def list_held(
 
 
 async def load_states(ledgers: Ledgers, index: Index, ledger_ids: Iterable[int]) -> None:
-    """Bring the states of some ledgers into memory. Only while no `ColdLedgers` does the same."""
+    """Load the states of some ledgers. Not to be called while a `ColdLedgers` loads states."""
     async for ledger_id, value in _stored(ledgers, index, ledger_ids):
         ledgers.take_in(ledger_id, value)
 

@@ -1,10 +1,11 @@
-"""Queues what was accepted in the log, and gives each group its effect and its answers once it is
-durable.
+"""Queue of accepted records. When a group is durable, its records take effect and its requests are
+answered.
 
-Leaves deciding what is accepted to `bookie.storage.bookie_storage`.
+Leaves the decision to accept to `bookie.storage.admission`.
 
 Invariants: only durable records reach the index, in the order of the log; a group takes effect in
-one loop step, and is answered behind that; nothing is answered OK whose group did not sync.
+one iteration of the event loop and is answered after that; no request is answered OK unless its
+group was synced.
 Source: protocol rule 4.3; storage design, "One log".
 """
 
@@ -34,7 +35,7 @@ Answer = Callable[[Status], None]
 
 @dataclass(slots=True)
 class Counts:
-    """What was stored since the storage was opened."""
+    """Counts of what was stored since the storage was opened."""
 
     entries: int = 0
     bytes: int = 0
@@ -42,8 +43,8 @@ class Counts:
 
 
 class Commits:
-    """The way from acceptance to durability. `log` is set right after it is made: each needs the
-    other.
+    """Records from acceptance to durability. `log` is set after construction, because the log and
+    this object refer to each other.
     """
 
     def __init__(
@@ -51,9 +52,11 @@ class Commits:
     ) -> None:
         self.counts = Counts()
         self.is_answering = False
-        """While true, `callbacks` are still to be called in this loop step."""
+        """True while a group is being answered: `callbacks` are called after it, in the same
+        iteration of the event loop.
+        """
         self.callbacks: list[Callable[[], None]] = []
-        """Called after the answers of each group, in the same loop step."""
+        """Called after the answers of each group, in the same iteration of the event loop."""
         self.on_disk_full: Callable[[], None] = _nothing
         self.log: Log
         self._ledgers = ledgers
@@ -69,7 +72,9 @@ class Commits:
         master_key: bytes | None,
         done: Answer,
     ) -> None:
-        """Queue a batch that was found good, in the loop step in which it was found so."""
+        """Queue a checked batch. To be called in the iteration of the event loop that checked
+        it.
+        """
         if state.master_key is None:
             self.keep_key(state, master_key)
         try:
@@ -81,7 +86,7 @@ class Commits:
             self._ledgers.notify(state.ledger_id)
 
     def keep_key(self, state: LedgerState, master_key: bytes | None) -> None:
-        """Store the first key that is presented, before what came with it."""
+        """Store the first master key that a request presents, before the request's record."""
         if master_key is None or state.master_key is not None:
             return
         state.master_key = master_key
@@ -101,7 +106,7 @@ class Commits:
             forget_if_failed(status_of(error))
 
     def advertise_lac(self, state: LedgerState, lac: EntryId) -> None:
-        """Tell a LAC to who asks from now on: it is true whoever stores it."""
+        """Report a LAC to readers from now on. It is true independent of where it is stored."""
         if ledger_state.note_lac(state, lac):
             self._ledgers.notify(state.ledger_id)
 
@@ -113,20 +118,22 @@ class Commits:
         self.queue(RecordKind.EXPLICIT_LAC, records.encode_lac(ledger_id, lac), done)
 
     async def append(self, kind: RecordKind, body: bytes) -> Status:
-        """Append a control record; return once it is durable or refused."""
+        """Append a control record; wait until it is durable or refused."""
         future: asyncio.Future[Status] = asyncio.get_running_loop().create_future()
         self.queue(kind, body, partial(resolve, future))
         return await future
 
     def queue(self, kind: RecordKind, body: bytes, done: Answer) -> None:
-        """Queue a control record; `done` is called once it is durable, or at once if refused."""
+        """Queue a control record. `done` is called when it is durable, or at once if it is
+        refused.
+        """
         try:
             self.log.append(kind, body, done)
         except BookieError as error:
             done(status_of(error))
 
     def on_group(self, group: list[LogItem], error: BookieError | None) -> None:
-        """Give a group its effect: index it if it is stored, then answer everyone."""
+        """Apply a group: index it if it is stored, then answer its requests."""
         answers: list[Answer] = []
         size = 0
         for item in group:
@@ -189,13 +196,13 @@ class Commits:
 
 
 def resolve(future: asyncio.Future[Status], status: Status) -> None:
-    """Give an answer to a future, unless whoever waited has gone."""
+    """Set a future to a status, unless the future is done (its waiter was cancelled)."""
     if not future.done():
         future.set_result(status)
 
 
 def status_of(error: BookieError) -> Status:
-    """Say in an answer why the log did not store something; after a failure the outcome is
+    """Return the status for a record that the log did not store. After a failure the outcome is
     unknown.
     """
     if isinstance(error, DiskFullError):
@@ -204,4 +211,4 @@ def status_of(error: BookieError) -> Status:
 
 
 def _nothing() -> None:
-    """Stand where nobody wants to know."""
+    """Do nothing: the default for `on_disk_full`."""

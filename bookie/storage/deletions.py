@@ -1,10 +1,10 @@
-"""Removes ledgers from a storage, durably.
+"""Durable removal of ledgers from a storage.
 
-Leaves whether a ledger may be removed to `bookie.server.collector` (rule 10.1), and freeing its
+Leaves the permission to remove a ledger to `bookie.server.collector` (rule 10.1), and freeing its
 bytes to `bookie.storage.cleaner`.
 
-Invariants: a ledger is released by a record in the log, and its runs leave the index before another
-checkpoint begins; a start does the same for every such record that it replays.
+Invariants: a ledger is released by a record in the log, and its runs are deleted from the index
+before another checkpoint begins; a start does the same for every such record that it replays.
 Source: protocol rules 10.1, 10.2.
 """
 
@@ -23,7 +23,7 @@ from metadata.ids import NO_ENTRY, LedgerId
 
 
 class Deletions:
-    """Removals of ledgers that are under way."""
+    """Running removals of ledgers."""
 
     def __init__(
         self,
@@ -32,7 +32,7 @@ class Deletions:
         commits: Commits,
         checkpointing: asyncio.Lock,
     ) -> None:
-        """`checkpointing` is held by whoever moves runs to the index's store."""
+        """`checkpointing` is held while runs are moved to the index's store."""
         self._ledgers = parts.ledgers
         self._cold = parts.cold
         self._admission = admission
@@ -54,7 +54,7 @@ class Deletions:
         state, deleting = self._ledgers.states.get(ledger_id), self._admission.deleting
         deleting[ledger_id] = deleting.get(ledger_id, 0) + 1
         if state is not None:
-            state.use_count += 1  # it must be in memory when the tombstone takes effect
+            state.use_count += 1  # the state must stay in memory until the tombstone takes effect
 
         def note_end(status: Status) -> None:
             deleting[ledger_id] -= 1
@@ -75,7 +75,8 @@ class Deletions:
         releasing = self._admission.releasing
         releasing[ledger_id] = releasing.get(ledger_id, 0) + 1
         try:
-            # Runs stored from here on are newer than the release: no checkpoint may mix them up.
+            # Runs stored from now on are newer than the release, so no checkpoint may run during
+            # it.
             async with self._checkpointing:
                 return await self._release(ledger_id)
         except DiskFullError:
@@ -87,7 +88,7 @@ class Deletions:
             state.use_count -= 1
 
     async def is_released(self, ledger_id: LedgerId) -> bool:
-        """Return whether a ledger was released and nothing came back since."""
+        """Return whether a ledger was released and nothing was stored for it since."""
         state = await self._cold.run(ledger_id, partial(self._hold, ledger_id))
         if state is None:
             return False
@@ -97,7 +98,7 @@ class Deletions:
 
     async def _release(self, ledger_id: LedgerId) -> Status:
         if self._index.is_moving(ledger_id):
-            return Status.READ_ONLY  # a checkpoint failed half way: the next one ends it
+            return Status.READ_ONLY  # a checkpoint failed before its end: the next one completes it
         body = records.encode_ledger(ledger_id)
         status = await self._commits.append(RecordKind.RELEASED, body)
         if status is Status.OK:

@@ -1,12 +1,10 @@
-"""Notice of a disk that hangs: a write or sync that does not return.
+"""Detection of a disk that hangs: a write or sync does not return.
 
-Leaves recording what is under way to `bookie.files.under_way`, readiness to
-`bookie.bookie_process`, and log lines and metrics to whoever listens to
-`bookie.storage.writability`.
+Leaves the record of running operations to `bookie.files.under_way`, readiness to
+`bookie.bookie_process`, and log lines and metrics to the listeners of `bookie.storage.writability`.
 
-Invariants: a hang is noticed by two looks in a row, so that a process that was stopped for long
-does not take what it finds afterwards for a hang; while the disk hangs the bookie is not
-registered, and refuses ordinary adds.
+Invariants: a hang is reported after two checks in a row, so that a process that was paused for long
+does not report one; while the disk hangs, the bookie is not registered and refuses ordinary adds.
 Source: reliability, "A hung disk"; protocol rule 2.1.
 """
 
@@ -21,21 +19,23 @@ from bookie.storage.writability import Reason, Writability
 
 LOOK_INTERVAL_S_MAX: Final = 1.0
 GUARD_GRACE_S: Final = 5.0
-"""The guard acts when the event loop has not looked for so long, twice."""
+"""The guard acts after two of its checks, this far apart, found that the event loop did not check
+for this long, in seconds.
+"""
 
 
 class Withdrawable(Protocol):
-    """A registration that can be taken away and made again."""
+    """A registration that can be removed and added again."""
 
     def withdraw(self) -> None:
-        """Take it away until `restore`."""
+        """Remove the registration until `restore`."""
 
     def restore(self) -> None:
-        """Make it again."""
+        """Add the registration again."""
 
 
 class DiskHealth:
-    """Looks at the oldest operation under way, from `start` to `stop`."""
+    """Periodic check of the oldest running operation, from `start` to `stop`."""
 
     def __init__(
         self,
@@ -45,9 +45,9 @@ class DiskHealth:
         registration: Withdrawable,
     ) -> None:
         self.looked_s = 0.0
-        """When the loop last looked, by its clock."""
+        """Time of the last check, by the loop's clock."""
         self.hung: str | None = None
-        """What hangs, for people; None when nothing does."""
+        """Description of the hang for operators; None when the disk does not hang."""
         self._under_way = under_way
         self._hung_s = hung_s
         self._writability = writability
@@ -56,14 +56,14 @@ class DiskHealth:
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        """Look now and then, on the running loop."""
+        """Start the periodic checks on the running loop."""
         loop = asyncio.get_running_loop()
         self.looked_s = loop.time()
         interval_s = min(LOOK_INTERVAL_S_MAX, self._hung_s / 4)
         self._timer = loop.call_later(interval_s, self._look_and_go_on)
 
     def stop(self) -> None:
-        """Look no more."""
+        """Stop the checks."""
         if self._timer is not None:
             self._timer.cancel()
 
@@ -94,8 +94,8 @@ class DiskHealth:
 
 
 class HangGuard:
-    """A thread that acts when the event loop itself hangs in a small write (decision 0008), so that
-    nobody else can.
+    """Thread that acts when the event loop itself hangs in a small write (decision 0008) and
+    therefore cannot act.
     """
 
     def __init__(
@@ -106,8 +106,8 @@ class HangGuard:
         give_up: Callable[[str], None],
         grace_s: float = GUARD_GRACE_S,
     ) -> None:
-        """Begin. `looked_s` tells when the loop last looked; the thread calls `give_up` once, with
-        the reason.
+        """Start the thread. `looked_s` returns the time of the loop's last check. The thread calls
+        `give_up` once, with the reason.
         """
         self._under_way = under_way
         self._looked_s = looked_s
@@ -118,7 +118,7 @@ class HangGuard:
         threading.Thread(target=self._watch, name="hang-guard", daemon=True).start()
 
     def stop(self) -> None:
-        """Watch no more."""
+        """Stop the thread."""
         self._stopping.set()
 
     def _watch(self) -> None:

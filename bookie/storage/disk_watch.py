@@ -1,11 +1,11 @@
-"""Watches the room on the disks of one storage, and decides when it is full and what may still be
-written.
+"""Watch of the free space on one storage's disks. It decides when a disk is full and what may still
+be written.
 
-Leaves freeing room to `bookie.storage.upkeep`, and the reserve's file to `bookie.log.reserve`.
+Leaves freeing space to `bookie.storage.upkeep`, and the reserve's file to `bookie.log.reserve`.
 
-Invariants: the room that the reserve lacks counts as used, so a bookie is writable again only when
-its reserve fits beside everything else; while the reserve is given up, recovery adds leave the
-floor free, which fences, tombstones, index pages and one rewrite may use.
+Invariants: space that the reserve lacks counts as used, so a bookie is writable again only when its
+reserve fits too; while the reserve is removed, recovery adds leave the floor free, which fences,
+tombstones, index pages and one rewrite may use.
 Source: docs/operating.md, "A full disk"; storage design, "Limits and refusals".
 """
 
@@ -22,13 +22,13 @@ from bookie.storage.writability import Reason, Writability
 LOG: Final = "log"
 INDEX: Final = "index"
 DIRECTORIES: Final = (LOG, INDEX, "identity")
-"""What may lie on file systems of its own."""
+"""Directories that may be on separate file systems."""
 FULL: Final = (Reason.DISK_FULL, Reason.DISK_HIGH_MARK, Reason.RESERVE_MISSING)
 """The reasons that count as a full disk."""
 
 
 class DiskWatch:
-    """What is known of the room on the disks. `look` measures; everything else is arithmetic."""
+    """Known free space of the disks. `look` measures it; the other methods compute with it."""
 
     def __init__(
         self,
@@ -39,16 +39,16 @@ class DiskWatch:
         written_bytes: Callable[[], int],
         index_sizes: Callable[[], StoreSizes],
     ) -> None:
-        """Take functions that return how many bytes the log has written since it was opened, and
-        how large the index's store is.
+        """`written_bytes` returns how many bytes the log has written since it was opened;
+        `index_sizes` returns the sizes of the index's store.
         """
         self.spaces: dict[str, DiskSpace] = dict.fromkeys(DIRECTORIES, DiskSpace(0, 0))
-        """The room of each directory's file system at the last look."""
+        """Space of each directory's file system, at the last measurement."""
         self._disk = disk
         self._config = config
         self._reserve = reserve
         self._index_refuses = False
-        """An update of the index found no room, and none was stored since."""
+        """Whether an update of the index found no room, and none has succeeded since."""
         self._writability = writability
         self._written_bytes = written_bytes
         self._index_sizes = index_sizes
@@ -56,7 +56,9 @@ class DiskWatch:
         self._looked = False
 
     async def look(self, *, is_pressed: bool) -> None:
-        """Measure and decide. `is_pressed`: a write just found no room. Raises DiskFailedError."""
+        """Measure the disks and decide. `is_pressed`: a write just found no room. Raises
+        DiskFailedError.
+        """
         written = self._written_bytes()
         await self._reserve.measure()
         self.spaces = {name: await self._disk.space(name) for name in DIRECTORIES}
@@ -77,7 +79,9 @@ class DiskWatch:
             self._reserve.want()
 
     def note_full(self, what: str) -> None:
-        """Count a disk as full from now on: a write found no room, to the index or to the log."""
+        """Treat a disk as full from now on, because a write to the index or to the log found no
+        room.
+        """
         where = LOG
         if what.rpartition("/")[2] == INDEX and INDEX in self.other_mounts:
             where, self._index_refuses = INDEX, True
@@ -85,11 +89,11 @@ class DiskWatch:
         self._writability.begin(Reason.DISK_FULL, text, where=where)
 
     def note_index_stored(self) -> None:
-        """Take note that the index had room for an update."""
+        """Record that an update of the index succeeded."""
         self._index_refuses = False
 
     def _note_use(self) -> None:
-        """Count the disk as full from now on, because of the room that is left."""
+        """Treat the log's disk as full from now on, because of its used share."""
         config, space, missing = self._config, self.space, self.missing_bytes
         text = describe_use(LOG, space, config.disk_high_mark)
         is_raw_use = 1.0 - space.free_bytes / max(1, space.total_bytes) >= config.disk_high_mark
@@ -100,7 +104,7 @@ class DiskWatch:
             self._writability.begin(Reason.RESERVE_MISSING, text, where=LOG)
 
     def _judge_other(self, name: str, *, is_pressed: bool) -> None:
-        """Count a mount besides the log's as full or not by its marks."""
+        """Decide whether a mount other than the log's is full, by the disk marks."""
         space = self.spaces[name]
         free_bytes = space.free_bytes + self._reusable_bytes(name)
         used = 1.0 - free_bytes / max(1, space.total_bytes)
@@ -113,54 +117,58 @@ class DiskWatch:
                 self._writability.end(Reason.DISK_FULL, where=name)
 
     def _reusable_bytes(self, name: str) -> int:
-        """Return the bytes of the index's file that the index may fill again."""
+        """Return the bytes of the index's file that the index may reuse; 0 for other
+        directories.
+        """
         return self._index_sizes().reusable_bytes if name == INDEX else 0
 
     @property
     def space(self) -> DiskSpace:
-        """Return the room of the log's file system at the last look."""
+        """Space of the log's file system, at the last measurement."""
         return self.spaces[LOG]
 
     @property
     def other_mounts(self) -> list[str]:
-        """Return the directories that are on other file systems than the log."""
+        """Directories that are on other file systems than the log."""
         device = self.space.device
         return [name for name in DIRECTORIES if self.spaces[name].device != device]
 
     @property
     def is_full(self) -> bool:
-        """Return whether ordinary adds are refused for lack of room."""
+        """Whether ordinary adds are refused because a disk is full."""
         return any(self._writability.has(reason) for reason in FULL)
 
     @property
     def free_bytes(self) -> int:
-        """Bytes that are free for the log, less what it wrote since the last look."""
+        """Free bytes for the log: the last measurement minus the bytes written since."""
         return self.space.free_bytes - (self._written_bytes() - self._written_at_look)
 
     @property
     def missing_bytes(self) -> int:
-        """Bytes that the reserve lacks."""
+        """Bytes missing from the reserve."""
         wanted = self._config.reserve_bytes(self.space.total_bytes)
         return max(0, wanted - self._reserve.held_bytes)
 
     @property
     def used_share(self) -> float:
-        """Share of the disk in use, with what the reserve lacks."""
+        """Share of the disk in use, including the bytes missing from the reserve."""
         return 1.0 - (self.free_bytes - self.missing_bytes) / max(1, self.space.total_bytes)
 
     @property
     def takes_recovery_adds(self) -> bool:
-        """Return whether recovery adds leave enough room for what may not be refused."""
+        """Whether recovery adds are accepted: enough room stays for fences, tombstones and
+        cleaning.
+        """
         if not self.is_full or self._reserve.held_bytes or not self._looked:
             return True
         return self.free_bytes >= self._config.floor_bytes
 
     def room(self, backlog_bytes: int) -> CleaningRoom:
-        """Return what a pass of cleaning may use."""
+        """Return the space and the pace of a pass of cleaning."""
         config = self._config
         if self.is_full:
             free_bytes = self.free_bytes - config.reserve_bytes_min
-        else:  # a rewrite does not take the disk above its high mark
+        else:  # a rewrite must not raise the disk above its high mark
             share = max(0.0, config.disk_high_mark - self.used_share)
             free_bytes = int(share * self.space.total_bytes)
         pace = pace_of(backlog_bytes, self.used_share, config, is_full=self.is_full)
@@ -171,9 +179,9 @@ class DiskWatch:
 
 
 def describe_use(name: str, space: DiskSpace, high_mark: float) -> str:
-    """Say how full the disk of a directory is."""
+    """Return a sentence that says how full the disk of a directory is."""
     used = 1.0 - space.free_bytes / max(1, space.total_bytes)
     return (
-        f"the disk of {name}/ is used to {used:.1%}, the high mark is {high_mark:.1%}: "
+        f"the disk of {name}/ is {used:.1%} full, the high mark is {high_mark:.1%}: "
         f"{space.free_bytes} of {space.total_bytes} bytes are free"
     )

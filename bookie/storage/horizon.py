@@ -1,10 +1,11 @@
-"""Keeps the number of tombstones bounded: the lowest are trimmed, and a horizon rises above them.
+"""Limit on the number of tombstones: the lowest are trimmed, and the horizon rises above them.
 
-Leaves the transactions to `bookie.index.stored_states`, and what the horizon means for requests to
+Leaves the transactions to `bookie.index.stored_states`, and the horizon's effect on requests to
 `bookie.storage.admission`.
 
-Invariants: the horizon never falls; it is durable in the transaction that trims, and in memory
-before it, so no look-up finds a trimmed tombstone missing below the horizon that it knows.
+Invariants: the horizon never falls; it rises in memory before the transaction that trims, and
+durably in that transaction. So a look-up that misses a trimmed tombstone knows that the id is at or
+below the horizon.
 Source: protocol rule 10.3.
 """
 
@@ -14,12 +15,14 @@ from bookie.index.index import Index
 from bookie.storage.ledgers import Ledgers
 
 KEPT_SHARE: Final = 7 / 8
-"""Of the most tombstones allowed, so many stay when some are trimmed: trimming reads all ids."""
+"""Share of `tombstones_max` that stays after trimming. Trimming reads all ids, so it is not done
+for each new tombstone.
+"""
 
 
 async def trim_tombstones(ledgers: Ledgers, index: Index, tombstones_max: int) -> int:
-    """Trim the lowest tombstones if there are more than `tombstones_max`; return how many went.
-    Only while no checkpoint runs. Raises DiskFullError.
+    """Trim the lowest tombstones if there are more than `tombstones_max`; return how many were
+    trimmed. Not to be called during a checkpoint. Raises DiskFullError.
     """
     if ledgers.tombstone_count <= tombstones_max:
         return 0

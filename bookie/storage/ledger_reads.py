@@ -1,10 +1,10 @@
-"""Answers what a bookie holds of a ledger: its LAC, its entries, and which ranges there are.
+"""Reads of a ledger: its LAC, its entries, and the ranges of stored entries.
 
 Leaves finding and reading entries to `bookie.storage.reading`, and permission to
 `bookie.storage.admission`.
 
-Invariants: a negative never overtakes an accepted add; the state of a ledger stays in memory while
-it is read.
+Invariants: a negative is sent only after the adds accepted before it are decided; a ledger's state
+stays in memory while it is read.
 Source: protocol rules 2.4, 4.3, 8.3.
 """
 
@@ -26,7 +26,7 @@ from metadata.ids import NO_ENTRY, EntryId, LedgerId
 
 
 class LedgerReads:
-    """Reads of all ledgers; each method is one of `BookieStorage`."""
+    """Reads of all ledgers, for the methods of `BookieStorage` with the same names."""
 
     def __init__(
         self,
@@ -96,7 +96,7 @@ class LedgerReads:
             await self._log.barrier()
         result = await self._reader.read(state, first_entry_id, last_entry_id, bytes_max)
         if result.status is Status.NO_SUCH_ENTRY and state.queued_count:
-            # What is missing may be queued: a negative never overtakes an accepted add.
+            # The missing entry may be queued: accepted adds are decided before a negative.
             await self._log.barrier()
             result = await self._reader.read(state, first_entry_id, last_entry_id, bytes_max)
         if result.status is Status.NO_SUCH_ENTRY and self._log.failure is not None:
@@ -141,7 +141,7 @@ class LedgerReads:
             state.use_count -= 1
 
     def snapshot(self, ledger_id: LedgerId, status: Status) -> LedgerSnapshot:
-        """Return an answer with what is known of a ledger that is not cold."""
+        """Return a snapshot of a ledger that is not cold, with a given status."""
         state = self._ledgers.states.get(ledger_id)
         if state is None or status in (Status.UNAUTHORIZED, Status.DELETED):
             return LedgerSnapshot(status, NO_ENTRY, NO_ENTRY, fenced=False)
@@ -150,7 +150,7 @@ class LedgerReads:
     def _hold(
         self, ledger_id: LedgerId, refuse: Callable[[], Status | None]
     ) -> LedgerState | Status:
-        """Return a known ledger's state, held, or why the request is refused."""
+        """Return the state of a known ledger, with its use counted, or the reason for refusal."""
         refusal = refuse()
         state = self._ledgers.states.get(ledger_id)
         if refusal is not None or state is None:

@@ -1,12 +1,12 @@
-"""Holds the ledger states that are in memory, changes that are not stored yet, and LAC watches.
+"""Ledger states in memory, changes that are not stored yet, and LAC watches.
 
 Leaves decisions to `bookie.index.ledger_state`, durability to `bookie.storage.bookie_storage`, and
 loading states from the index to `bookie.storage.cold_ledgers`.
 
-A state is *hot* while it is in memory and *cold* while it is in the index alone.
-Invariants: a ledger has at most one `LedgerState` at a time; a state leaves the memory only when
-the index stores all of it and nothing holds it; an id is taken for never seen only when it is above
-every id that was ever seen here, or after the index was asked.
+A state is *hot* while it is in memory and *cold* while it is only in the index.
+Invariants: a ledger has at most one `LedgerState` at a time; a state is removed from memory only
+when the index stores all of it and no request uses it; an id counts as never seen only if it is
+above every id seen here, or if the index does not have it.
 
 Source: protocol rules 8.4, 10.2, 10.3.
 """
@@ -24,58 +24,64 @@ from metadata.ids import NO_ENTRY, LedgerId
 
 HOT_LEDGERS_MAX: Final = 20_000
 RUNS_LEFT_MAX: Final = 100_000
-"""Deleted ledgers whose runs wait in memory to be removed; the index has the rest of the list."""
+"""Maximum number of deleted ledgers whose ids wait in memory for the removal of their runs; the
+index has the rest of the list.
+"""
 NOTIFIED_AT_ONCE: Final = 1_000
-"""Watches of one ledger that are called in one loop step."""
+"""Maximum number of watches of one ledger called in one iteration of the event loop."""
 RECENT_TOMBSTONES_MAX: Final = 10_000
-"""Stored tombstones that are kept in memory, for writers that ask again and again."""
+"""Maximum number of stored tombstones kept in memory, for writers that repeat their requests."""
 
 
 class Ledgers:
-    """The ledgers that are in memory, and counts of all that are held or deleted here."""
+    """The ledgers in memory, and counts of all ledgers stored or deleted here."""
 
     def __init__(self, hot_max: int = HOT_LEDGERS_MAX) -> None:
-        """`hot_max`: how many states without changes are kept, about."""
+        """`hot_max`: approximate maximum number of unchanged states in memory."""
         self.states: dict[int, LedgerState] = {}
-        """The hot ones."""
+        """States of the hot ledgers."""
         self.tombstones: dict[int, bool] = {}
-        """Deleted ids that are not stored so far; True while runs of them are in the index."""
+        """Deleted ids that are not stored yet; True while runs of the ledger are in the index."""
         self.runs_left: dict[int, None] = {}
-        """Deleted ids whose runs are to be removed; not all of them if `has_more_runs_left`."""
+        """Deleted ids whose runs must be removed; incomplete if `has_more_runs_left`."""
         self.has_more_runs_left = False
         self.count = 0
-        """Ledgers held or fenced here, hot or cold."""
+        """Number of ledgers stored or fenced here, hot or cold."""
         self.tombstone_count = 0
-        """Deleted ids, stored or not."""
+        """Number of deleted ids, stored or not."""
         self.highest_id = -1
-        """No ledger with a higher id was ever seen here."""
+        """Highest ledger id ever seen here."""
         self.horizon = -1
         """Tombstones of ledgers up to this id may have been trimmed (rule 10.3)."""
         self.unsaved = Unsaved()
         self._saving: dict[int, None] = {}
         self._hot_max = hot_max
         self._clock: deque[int] = deque()
-        """Every hot id once, or more often if it went and came back; eviction goes round."""
+        """Queue for eviction: every hot id once, or more often if it was evicted and loaded
+        again.
+        """
         self._recent_tombstones: dict[int, None] = {}
         self._watchers: dict[int, dict[int, Callable[[], None]]] = {}
         self._tokens = itertools.count()
 
     @property
     def unsaved_count(self) -> int:
-        """Return how many ledgers' stored form is out of date."""
+        """Number of ledgers whose stored form is out of date."""
         return len(self.unsaved.ledger_ids)
 
     @property
     def changed_count(self) -> int:
-        """Return how many ledgers `changed_ids` returns; one that changed again counts twice."""
+        """Number of ledgers that `changed_ids` returns; a ledger that changed again counts
+        twice.
+        """
         return len(self.unsaved.ledger_ids) + len(self._saving)
 
     def changed_ids(self) -> Iterator[int]:
-        """Return the ledgers of which the index may have nothing, or something older."""
+        """Return the ledgers whose state in the index may be missing or out of date."""
         return itertools.chain(self.unsaved.ledger_ids, self._saving)
 
     def is_cold(self, ledger_id: int) -> bool:
-        """Return whether only the index knows what became of a ledger."""
+        """Return whether the state of a ledger must be read from the index."""
         return (
             ledger_id <= self.highest_id
             and ledger_id not in self.states
@@ -87,8 +93,8 @@ class Ledgers:
         return ledger_id in self.tombstones or ledger_id in self._recent_tombstones
 
     def get_or_make(self, ledger_id: LedgerId) -> LedgerState:
-        """Return the state of a ledger that is not cold, or is cold and not in the index: then it
-        is a new one.
+        """Return the state of a ledger; create it for a new ledger. A cold ledger must have been
+        looked up in the index before.
         """
         state = self.states.get(ledger_id)
         if state is None:
@@ -99,8 +105,8 @@ class Ledgers:
         return state
 
     def take_in(self, ledger_id: int, value: bytes | None) -> None:
-        """Bring the stored form of a cold ledger into memory; None: nothing is stored. Raises
-        DiskFailedError when it is damaged: the next start then finds out what was lost.
+        """Load the stored form of a cold ledger; None: the index has none. Raises DiskFailedError
+        when it is damaged: the next start then determines the loss.
         """
         if value is None or not self.is_cold(ledger_id):
             return
@@ -115,7 +121,7 @@ class Ledgers:
         self._recent_tombstones[ledger_id] = None
 
     def delete(self, ledger_id: int, *, has_runs: bool) -> None:
-        """Turn a ledger that is not cold into a deleted id."""
+        """Turn a ledger, which must not be cold, into a deleted id."""
         state = self.states.pop(ledger_id, None)
         if state is not None:
             state.is_deleted = True
@@ -128,33 +134,33 @@ class Ledgers:
             self.note_runs_left(ledger_id)
 
     def raise_horizon(self, ledger_id: int) -> None:
-        """Note that tombstones up to an id may be missing from here on."""
+        """Record that tombstones up to an id may be missing from now on."""
         self.horizon = max(self.horizon, ledger_id)
         self.highest_id = max(self.highest_id, ledger_id)
 
     def note_runs_left(self, ledger_id: int) -> None:
-        """Note that runs of a deleted ledger are in the index."""
+        """Record that runs of a deleted ledger are in the index."""
         if len(self.runs_left) < RUNS_LEFT_MAX:
             self.runs_left[ledger_id] = None
         else:
             self.has_more_runs_left = True
 
     def note_runs_gone(self, ledger_id: int) -> None:
-        """Note that the index has no runs of a deleted ledger any more."""
+        """Record that the index has no more runs of a deleted ledger."""
         self.runs_left.pop(ledger_id, None)
         self._bury(ledger_id, has_runs=False)
 
     def take_unsaved(self) -> dict[int, None]:
-        """Return the ledgers whose stored form is out of date, for a checkpoint: they stay in
-        memory until `note_saved` or `unsave`. What changes from here on is unsaved again.
+        """Return the ledgers whose stored form is out of date, for a checkpoint. They stay in
+        memory until `note_saved` or `unsave`. Changes from now on are unsaved again.
         """
         assert not self._saving, "one checkpoint at a time"
         self._saving = self.unsaved.take()
         return self._saving
 
     def encode(self, ledger_id: int, highest_moved: int) -> bytes | None:
-        """Return a ledger's stored form, and note that the index has its runs up to
-        `highest_moved`.
+        """Return a ledger's stored form, and record that the index has its runs up to
+        `highest_moved`. None when the ledger is not in memory.
         """
         has_runs = self.tombstones.get(ledger_id)
         if has_runs is not None:
@@ -166,7 +172,7 @@ class Ledgers:
         return state.encode(state.indexed_highest)
 
     def note_saved(self) -> None:
-        """Note that a checkpoint stored what it took."""
+        """Record that a checkpoint stored the ledgers that it took."""
         saving, self._saving = self._saving, {}
         if self.tombstones:
             unsaved = self.unsaved.ledger_ids
@@ -175,7 +181,9 @@ class Ledgers:
                     del self.tombstones[ledger_id]
 
     def unsave(self) -> None:
-        """Take what a checkpoint took for out of date again: the checkpoint failed."""
+        """Mark the ledgers that a checkpoint took as out of date again, because the checkpoint
+        failed.
+        """
         saving, self._saving = self._saving, {}
         for ledger_id in saving:
             state = self.states.get(ledger_id)
@@ -185,17 +193,17 @@ class Ledgers:
                 self.unsaved.ledger_ids[ledger_id] = None
 
     def indexed_highest_of(self, ledger_id: int) -> int:
-        """Return the highest id that the index's store holds of a ledger that is in memory."""
+        """Return the highest entry id in the index's store of a ledger that is in memory."""
         state = self.states.get(ledger_id)
         return NO_ENTRY if state is None else state.indexed_highest
 
     def evict(self, looks_max: int) -> bool:
-        """Drop states that are stored and not in use while there are too many, looking at no more
-        than `looks_max`; return whether there are too many still.
+        """Drop states that are stored and not in use, while too many are in memory. Check at most
+        `looks_max` states. Return whether there are still too many.
         """
         states, saving = self.states, self._saving
         if len(self._clock) > 2 * len(states) + self._hot_max:
-            self._clock = deque(states)  # most of it were ledgers that are deleted now
+            self._clock = deque(states)  # most of its ids are of ledgers that are no longer hot
         clock = self._clock
         for _ in range(min(looks_max, len(clock))):
             if len(states) <= self._hot_max:
@@ -213,12 +221,12 @@ class Ledgers:
         return len(states) > self._hot_max
 
     def enter_limbo(self, *, fence: bool) -> None:
-        """Take every hot ledger for one of which something was lost (rule 2.4)."""
+        """Put every hot ledger into limbo (rule 2.4)."""
         for state in self.states.values():
             ledger_state.enter_limbo(state, fence=fence)
 
     def watch(self, ledger_id: int, callback: Callable[[], None]) -> Callable[[], None]:
-        """Register a callback for `notify`; return what removes it."""
+        """Register a callback for `notify`; return a function that removes it."""
         token = next(self._tokens)
         self._watchers.setdefault(ledger_id, {})[token] = callback
 
@@ -232,8 +240,8 @@ class Ledgers:
         return cancel
 
     def notify(self, ledger_id: int) -> None:
-        """Call every watch of a ledger, a bounded number of them now and in each later loop step.
-        One that is cancelled before its turn is not called.
+        """Call every watch of a ledger, at most NOTIFIED_AT_ONCE now and in each later iteration of
+        the event loop. A watch that is cancelled before is not called.
         """
         watchers = self._watchers.get(ledger_id)
         if not watchers:

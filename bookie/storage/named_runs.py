@@ -1,8 +1,8 @@
-"""Finds which runs of a segment the index names, and how many bytes they take.
+"""Search for the runs of a segment that the index names, and their size in bytes.
 
-Leaves what to do with them to `bookie.storage.cleaner`.
+Leaves the use of the runs to `bookie.storage.cleaner`.
 
-Invariant: an answer accounts for every record that was asked for, or there is none.
+Invariant: a result accounts for every listed record; otherwise there is no result.
 Source: storage design, "Cleaning".
 """
 
@@ -20,8 +20,8 @@ from bookie.storage.ledgers import Ledgers
 async def find_named(
     ledgers: Ledgers, index: Index, number: int, listed: ListedRuns
 ) -> list[tuple[int, Run]] | None:
-    """Return the runs (ledger id, run) that the index has of some records of a segment; None
-    when it cannot account for them.
+    """Return the runs (ledger id, run) of some records of a segment that the index names; None when
+    it cannot account for all records.
     """
     named: list[tuple[int, Run]] = []
     spans = await listed.spans()
@@ -31,7 +31,7 @@ async def find_named(
         for ledger_id, (first, last) in part:
             if ledger_id in deleted:
                 continue
-            # Before the store is asked: a checkpoint that ends meanwhile takes them out of
+            # Before the store is read: a checkpoint that ends during the read moves runs out of
             # memory.
             in_memory = index.in_memory(ledger_id, first, last)
             if any(records.segment_of(run[2]) == number for run in in_memory):
@@ -44,8 +44,8 @@ async def find_named(
 
 
 async def live_bytes_of(runs: Iterable[tuple[int, Run]]) -> int:
-    """Return how many bytes of a segment runs (ledger id, run) take; what several of them share
-    counts once.
+    """Return how many bytes of a segment some runs (ledger id, run) take. Bytes that several runs
+    share count once.
     """
     total = end = 0
     async for part in in_order((run[2], run[3]) for _, run in runs):

@@ -1,11 +1,10 @@
-"""Brings a storage back from its disk: loads the ledger states, replays the log, and decides on
-limbo.
+"""Opening of a storage: loads the ledger states, replays the log, and decides on limbo.
 
-Leaves serving to `bookie.storage.bookie_storage`.
+Leaves requests to `bookie.storage.bookie_storage`.
 
-Invariants: replay applies records in the order of the log, and the latest wins; what the index's
-store cannot account for (its mark, or a count and an XOR over the ledger states) is rebuilt from
-every segment that is left, in limbo.
+Invariants: replay applies records in the order of the log, and the latest wins; if the index's
+store is damaged (its mark, or the count and XOR over the ledger states), it is rebuilt in limbo
+from all segments that are left.
 Source: protocol rules 2.4, 10.2; storage design, "One log" and "Index".
 """
 
@@ -46,32 +45,32 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """The parts of a storage, as its disk left them."""
+    """Parts of an opened storage."""
 
     ledgers: Ledgers
     index: Index
     segments: Segments
     outcome: ReplayOutcome
     limbo_reason: str
-    """Why this start entered limbo; empty when it did not."""
+    """Reason why this start entered limbo; empty when it did not."""
 
 
 @dataclass(frozen=True, slots=True)
 class KnownDisk:
-    """What is known of a disk before it is read (rule 2.6)."""
+    """Knowledge of a disk before it is read (rule 2.6)."""
 
     lost_data: str = ""
-    """Why the disk may lack what was stored; empty when there is no reason."""
+    """Reason why the disk may lack stored data; empty when there is none."""
     recorded_end_lsn: int = 0
-    """A log that ends before it lacks what was stored."""
+    """Recorded end of the log: a log that ends before it lacks stored data."""
 
 
 WHOLE: Final = KnownDisk()
 
 
 async def open_parts(disk: Disk, config: StorageConfig, known: KnownDisk = WHOLE) -> Opened:
-    """Load and replay. Raises FormatError for files of a newer release, DirectoryLockedError,
-    DiskFailedError.
+    """Load the states and replay the log. Raises FormatError for files of a newer release,
+    DirectoryLockedError, DiskFailedError.
     """
     await disk.lock()
     segments = await find_segments(disk)
@@ -79,7 +78,7 @@ async def open_parts(disk: Disk, config: StorageConfig, known: KnownDisk = WHOLE
     ledgers = Ledgers(config.hot_ledgers_max)
     reserve = Reserve(disk, config)
     meta = await _load_meta(store, ledgers, reserve, is_new=not segments.by_number)
-    await disk.sync_directory(INDEX_NAME)  # the store syncs its file, not the name of it
+    await disk.sync_directory(INDEX_NAME)  # the store syncs its file, not the file's name
     await _load_segments(store, segments, meta)
     index = Index(store, config, meta)
     applier = _Applier(ledgers, index, segments)
@@ -93,7 +92,7 @@ async def open_parts(disk: Disk, config: StorageConfig, known: KnownDisk = WHOLE
     await log.read()
     lost_data = known.lost_data or missing_end(log.outcome.end_lsn, known.recorded_end_lsn)
     if lost_data:
-        # Durable before the tail is copied: the copy lies behind every recorded position.
+        # Durable before the tail is copied: the copy is behind every recorded position.
         verdict.note_lost_data()
         await verdict.note_loss()
     outcome = await _with_room(reserve, log.settle)
@@ -103,17 +102,17 @@ async def open_parts(disk: Disk, config: StorageConfig, known: KnownDisk = WHOLE
 
 
 def missing_end(end_lsn: int, recorded_end_lsn: int) -> str:
-    """Return why a log that ends at `end_lsn` lacks what was stored; empty when it does not."""
+    """Return why a log that ends at `end_lsn` lacks stored data; empty when it does not."""
     if end_lsn >= recorded_end_lsn:
         return ""
     return (
-        f"the log ends at LSN {end_lsn}, before the position that was recorded, {recorded_end_lsn}:"
-        " this is an old copy, or its newest part was lost"
+        f"the log ends at LSN {end_lsn}, before the recorded position {recorded_end_lsn}: this is"
+        " an old copy, or its newest part was lost"
     )
 
 
 async def _with_room(reserve: Reserve, work: Callable[[], Awaitable[Value]]) -> Value:
-    """Do what a start cannot do without; on a full disk, in the room of the reserve."""
+    """Do work that a start requires; on a full disk, remove the reserve and try again."""
     try:
         return await work()
     except DiskFullError:
@@ -122,8 +121,8 @@ async def _with_room(reserve: Reserve, work: Callable[[], Awaitable[Value]]) -> 
 
 
 async def _load_segments(store: OrderedStore, segments: Segments, meta: Meta) -> None:
-    """Take over what the index says of the segments, and number new ones above all that it ever
-    named: a missing one's places may still be named.
+    """Read from the index what it stores about segments. Number new segments above all that it ever
+    named, because the index may still name places in a missing segment.
     """
     segments.note_used(records.segment_of(meta.mark_lsn))
     named = partial(_scan_segments, stored_segments.LIVE_BYTES)
@@ -146,11 +145,11 @@ def _scan_segments(kind: bytes, transaction: Transaction, after: int) -> list[tu
 async def _load_meta(
     store: OrderedStore, ledgers: Ledgers, reserve: Reserve, *, is_new: bool
 ) -> Meta:
-    """Return the checkpoint's mark with the states loaded; where some are damaged or missing, a
-    fresh one in limbo, with those that are left: each has its own CRC.
+    """Verify the stored states and return the checkpoint's mark. If states are damaged or missing,
+    store and return a new mark in limbo and keep the undamaged states: each has its own CRC.
 
-    What this process finds in the store may be in the page cache alone; so it commits once, which
-    proves all that the store now holds, before anything is done on the strength of it (rule 2.5).
+    The content of the store may be only in the page cache. So this function commits once, which
+    makes all of the store durable, before any decision relies on it (rule 2.5).
     """
     meta = await store.view(index_pages.read_meta)
     if meta is not None and meta.version > INDEX_VERSION:
@@ -189,7 +188,7 @@ def _write_meta(meta: Meta, transaction: Transaction) -> None:
 
 
 async def _check_states(store: OrderedStore) -> StatesCheck:
-    """Verify every stored state, without keeping any."""
+    """Verify every stored state, without loading it."""
     check = StatesCheck()
     while not check.is_done:
         go_on = partial(stored_states.check_some, check=check, runs_left_max=RUNS_LEFT_MAX)
@@ -222,7 +221,7 @@ async def _apply_cleaned(
     applier: "_Applier",
     store_if_due: Callable[[int], Awaitable[None]],
 ) -> None:
-    """Apply the adds of rewritten segments, which the log does not hold any more."""
+    """Apply the adds of rewritten segments, which are no longer in the log."""
     for number, segment in sorted(segments.by_number.items()):
         if segment.is_cleaned:
             file = await disk.open(segment.name)
@@ -237,7 +236,7 @@ async def _apply_cleaned(
 
 
 class _Applier:
-    """Gives every replayed record its effect."""
+    """Application of replayed records to the ledgers and the index."""
 
     def __init__(self, ledgers: Ledgers, index: Index, segments: Segments) -> None:
         self._ledgers = ledgers
@@ -245,8 +244,8 @@ class _Applier:
         self._segments = segments
 
     async def prepare(self, found: list[Record]) -> None:
-        """Bring the states of the ledgers that some records are about into memory, and remove from
-        the store what a release gave up: a crash may have come before that.
+        """Load the states of the ledgers of some records. Delete stored runs of released ledgers: a
+        crash may have prevented that.
         """
         ledger_ids = dict.fromkeys(map(_ledger_of, found))
         ledger_ids.pop(None, None)
@@ -258,7 +257,7 @@ class _Applier:
                 )
 
     def apply(self, record: Record) -> None:
-        """Apply one record, whose ledger is not cold."""
+        """Apply one record. Its ledger must not be cold."""
         header, body = record.header, record.body
         if header.kind is RecordKind.ADDS:
             self._apply_adds(header.lsn, body)
@@ -287,9 +286,9 @@ class _Applier:
     def _apply_adds(self, lsn: int, body: Buffer) -> None:
         try:
             header = parse_header(body)
-        except BatchError as error:  # its CRCs hold, so it was written like that
+        except BatchError as error:  # its CRCs match, so it was written this way
             name = segment_name(records.segment_of(lsn), is_cleaned=False)
-            raise FormatError(name, f"the batch at LSN {lsn} makes no sense: {error}") from error
+            raise FormatError(name, f"the batch at LSN {lsn} is not valid: {error}") from error
         ledger_id = header.ledger_id
         if self._ledgers.is_deleted(ledger_id):
             return
@@ -304,7 +303,7 @@ class _Applier:
 
 
 def _ledger_of(record: Record) -> int | None:
-    """Return the ledger that a record is about, None when it is about none, or makes no sense."""
+    """Return the ledger id of a record; None when it has none or is not valid."""
     kind = record.header.kind
     if kind in (RecordKind.HEAD, RecordKind.FOOTER):
         return None
@@ -313,4 +312,4 @@ def _ledger_of(record: Record) -> int | None:
     try:
         return parse_header(record.body).ledger_id
     except BatchError:
-        return None  # applying it says where it is
+        return None  # `apply` reports the error with its place

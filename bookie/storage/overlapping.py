@@ -1,11 +1,11 @@
-"""Compares batches that name entries which may be stored already with what is stored.
+"""Comparison of batches with stored entries, for batches whose entries may be stored already.
 
-Leaves batches beyond a ledger's highest id, which overlap nothing, to
+Leaves batches beyond a ledger's highest entry id, which overlap nothing, to
 `bookie.storage.bookie_storage`.
 
-Invariants: one comparison per ledger at a time; from the last comparison to the acceptance is one
-loop step; a stored copy that cannot be read or fails its checksum counts as missing, so that it is
-replaced.
+Invariants: one comparison per ledger runs at a time; the last comparison and the acceptance are in
+one iteration of the event loop; a stored copy that cannot be read or fails its checksum counts as
+missing, so that it is replaced.
 Source: protocol rule 4.3.
 """
 
@@ -25,14 +25,14 @@ from bookie.wire.batch import BatchView
 from bookie.wire.messages import Status
 
 COMPARISON_OVERHEAD_BYTES: Final = 4096
-"""What a comparison under way costs besides its batch, counted against the queue's bound."""
+"""Memory of a running comparison besides its batch, counted against the queue's limit."""
 
 Gaps = list[tuple[int, int]]
 
 
 class PendingAdd:
-    """An accepted batch on its way through the log; `gaps` are the parts to index, all of it when
-    None.
+    """An accepted batch that waits for the log. `gaps` are the parts to index, None for the
+    complete batch.
     """
 
     __slots__ = ("batch", "done", "gaps", "state")
@@ -52,7 +52,7 @@ class PendingAdd:
 
 @dataclass(frozen=True, slots=True)
 class OverlappingAdd:
-    """A batch to compare; `refusal` is asked again right before it is accepted by `accept`."""
+    """A batch to compare. `refusal` is called again immediately before `accept`."""
 
     state: LedgerState
     batch: BatchView
@@ -62,7 +62,7 @@ class OverlappingAdd:
 
 
 class OverlappingAdds:
-    """The comparisons that are under way."""
+    """The running comparisons."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class OverlappingAdds:
         recent: RecentEntries,
         wake: Callable[[], None],
     ) -> None:
-        """`wake` is called whenever `queued_bytes` has become less."""
+        """`wake` is called after each decrease of `queued_bytes`."""
         self.queued_bytes = 0
         self._log = log
         self._index = index
@@ -84,7 +84,7 @@ class OverlappingAdds:
         self._task_count = 0
 
     def add(self, add: OverlappingAdd) -> None:
-        """Answer an exact repetition of a recent batch at once, and compare anything else in a
+        """Answer an exact repetition of a recent batch at once; compare any other batch in a
         task.
         """
         header = add.batch.header
@@ -100,7 +100,7 @@ class OverlappingAdds:
         self._tasks[number] = asyncio.create_task(self._run(number, add))
 
     async def settle(self) -> None:
-        """Wait for the comparisons under way."""
+        """Wait for the running comparisons."""
         while self._tasks:
             await asyncio.gather(*list(self._tasks.values()), return_exceptions=True)
 
@@ -133,7 +133,7 @@ class OverlappingAdds:
             highest = state.accepted_highest
             gaps = await self._compare(state, add.batch)
             if header.last_entry_id > highest != state.accepted_highest or self._is_queued(add):
-                continue  # others were accepted meanwhile that may overlap
+                continue  # other adds, which may overlap, were accepted during the comparison
             refusal = add.refusal()
             if refusal is not None:
                 add.done(refusal)
@@ -178,7 +178,7 @@ class OverlappingAdds:
 
 
 def _is_same(stored: BatchView, batch: BatchView) -> bool:
-    """Compare lengths and digests of the entries that both hold."""
+    """Return whether the entries that both batches hold have equal lengths and digests."""
     ours, theirs = stored.header, batch.header
     first = max(ours.first_entry_id, theirs.first_entry_id)
     stop = min(ours.last_entry_id, theirs.last_entry_id) + 1
@@ -191,8 +191,8 @@ def _is_same(stored: BatchView, batch: BatchView) -> bool:
 
 
 def _end_of_gap(found: Lookup, entry_id: int, last: int) -> int:
-    """Return the last id up to which nothing readable is stored; of a damaged run, one entry at a
-    time.
+    """Return the last id of a range without readable entries. In a damaged run that is one
+    entry.
     """
     if not found.runs:
         return last

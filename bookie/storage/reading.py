@@ -1,9 +1,9 @@
-"""Reads ranges of entries: from the recent ones, else by the index from as few contiguous reads as
-possible.
+"""Reads of ranges of entries: from the recent entries, else through the index with as few
+contiguous reads as possible.
 
-Leaves permission, fences and the order of negatives to `bookie.storage.bookie_storage`.
+Leaves permission, fences and the order of negatives to `bookie.storage.ledger_reads`.
 
-Invariants: what is returned was checked by its CRC, or never left memory; a damaged or missing
+Invariants: every returned batch was checked by its CRC, or never left memory; a damaged or missing
 record is UNKNOWN, never negative.
 Source: protocol rules 2.4, 8.3; storage design, "Index".
 """
@@ -29,21 +29,19 @@ from metadata.ids import EntryId
 
 LOOKUP_RUNS: Final = 64
 FIRST_READ_BYTES: Final = 64 * 1024
-"""A read within a long run begins with this much, or with what may be returned where that is
-more.
-"""
+"""Size of the first read within a long run; more if more may be returned."""
 LOOKUPS_MAX: Final = 4
-"""How often a run is looked up again because cleaning moved it."""
+"""Maximum number of repeated look-ups of a run because cleaning moved it."""
 BATCHES_PER_ANSWER_MAX: Final = 2_048
-"""Each batch costs some microseconds of the event loop, whatever its size; the reader asks for the
-rest.
+"""Maximum number of batches in one answer: each costs some microseconds of the event loop,
+independent of its size. The reader requests the rest.
 """
 DAMAGED_RANGES_MAX: Final = 10_000
 
 
 @dataclass(slots=True)
 class _Wanted:
-    """What is left to read, and what was read."""
+    """Progress of one read: what is left to read, and what was read."""
 
     ledger_id: int
     next_entry_id: int
@@ -53,25 +51,27 @@ class _Wanted:
 
     @property
     def is_full(self) -> bool:
-        """Return whether the answer is as long as it may be; it has one batch at least."""
+        """Whether the answer has its maximum length, and at least one batch."""
         return bool(self.batches) and (
             self.room <= 0 or len(self.batches) >= BATCHES_PER_ANSWER_MAX
         )
 
 
 class Reader:
-    """Reads for all ledgers."""
+    """Reader for all ledgers."""
 
     def __init__(
         self, index: Index, segments: Segments, recent: RecentEntries, read_bytes_max: int
     ) -> None:
         self.is_limbo = False
         self.damaged: dict[tuple[int, int], None] = {}
-        """Damaged places found, as (ledger id, entry id), for repair; bounded."""
+        """Damaged places found, as (ledger id, entry id), at most DAMAGED_RANGES_MAX."""
         self.entries_read = 0
         self.bytes_read = 0
         self.unproven: dict[int, int] = {}
-        """Ledgers whose runs the index cannot account for, each with an entry that was missed."""
+        """Ledgers whose runs the index cannot prove complete, each with an entry that was not
+        found.
+        """
         self._index = index
         self._segments = segments
         self._recent = recent
@@ -80,7 +80,7 @@ class Reader:
     def read_nowait(
         self, state: LedgerState, first: int, last: int, bytes_max: int
     ) -> ReadResult | None:
-        """Return the answer when the memory has it, else None."""
+        """Return the answer if memory has it, else None."""
         room = min(bytes_max, self._read_bytes_max)
         found = self._recent.find(state.ledger_id, first, last, room, BATCHES_PER_ANSWER_MAX)
         if found:
@@ -94,17 +94,17 @@ class Reader:
         return None
 
     async def read(self, state: LedgerState, first: int, last: int, bytes_max: int) -> ReadResult:
-        """Return the answer, from the disk if need be; UNKNOWN while no descriptor is left."""
+        """Return the answer, from the disk if necessary; UNKNOWN while no descriptor is free."""
         try:
             return await self.read_surely(state, first, last, bytes_max)
-        except DescriptorsExhaustedError:  # nothing is damaged: the reader may ask again
+        except DescriptorsExhaustedError:  # nothing is damaged: the reader may repeat the request
             return self._result(state, Status.UNKNOWN, first, ())
 
     async def read_surely(
         self, state: LedgerState, first: int, last: int, bytes_max: int
     ) -> ReadResult:
-        """Return the answer, from the disk if need be. Raises DescriptorsExhaustedError, so that
-        UNKNOWN means that what was stored cannot be read later either.
+        """Return the answer, from the disk if necessary. Raises DescriptorsExhaustedError, so that
+        UNKNOWN means that a later read fails too.
         """
         wanted = _Wanted(state.ledger_id, first, last, min(bytes_max, self._read_bytes_max))
         batches = wanted.batches
@@ -142,7 +142,7 @@ class Reader:
     def _judge_absence(
         self, state: LedgerState, entry_id: int, known_to: int, *, is_unproven: bool
     ) -> Status:
-        """Say what it means that no run holds an entry: a negative needs proof."""
+        """Return the status of an entry that no run covers: a negative needs proof."""
         if entry_id <= known_to:
             return self._negative(state)
         if is_unproven:
@@ -154,7 +154,7 @@ class Reader:
         return bool(found.runs) and found.runs[0][2] != run[2]
 
     async def _read_runs(self, runs: list[Run], wanted: _Wanted) -> Status:
-        """Read runs as long as they follow each other; UNKNOWN when the next entry is in a damaged
+        """Read runs while they are adjacent; return UNKNOWN when the next entry is in a damaged
         one.
         """
         for run in runs:
@@ -201,8 +201,8 @@ class Reader:
 def _walk(
     data: memoryview, segment: int, position: int, last: int, wanted: _Wanted
 ) -> tuple[int, int]:
-    """Take the wanted batches out of whole records at the start of `data`; return the bytes of the
-    records passed, and how many the record behind them needs, 0 when it is damaged. Raises
+    """Take the wanted batches from the complete records at the start of `data`. Return the bytes of
+    the records passed, and the bytes that the next record needs, 0 when it is damaged. Raises
     BatchError.
     """
     offset = _skip(data, records.lsn_of(segment, position), wanted)
@@ -233,9 +233,9 @@ def _walk(
 
 
 def _skip(data: memoryview, base_lsn: int, wanted: _Wanted) -> int:
-    """Return the offset of the record that holds the next wanted entry, or of the first one that is
-    not whole in `data`, found by lengths alone: a run of a megabyte may hold ten thousand records.
-    0 when anything looks wrong: then each record is checked.
+    """Return the offset of the record with the next wanted entry, or of the first record that is
+    not complete in `data`. Only lengths are used, because a run of a megabyte may hold ten thousand
+    records. Return 0 if a field is unexpected: then each record is checked.
     """
     offset, end = 0, len(data) - records.PEEK_BYTES
     next_entry_id = wanted.next_entry_id
@@ -266,7 +266,7 @@ def _cut(batch: BatchView, first: int, last: int) -> Buffer:
 async def list_ranges(
     index: Index, state: LedgerState, first: int, limit: int
 ) -> EntryRangesResult:
-    """List the ranges held from an entry on, merged where they touch."""
+    """List the stored ranges from an entry on; adjacent ranges are merged."""
     ranges: list[tuple[int, int]] = []
     while first <= state.highest:
         found = await index.look_up(

@@ -1,13 +1,12 @@
-"""Finds the runs of ledgers again in every segment, when the index cannot prove what it holds of
-them.
+"""Search of all segments for the runs of ledgers whose runs the index cannot prove complete.
 
-Leaves noticing that to `bookie.storage.reading`, and storing what is found to the next checkpoint.
+Leaves the detection to `bookie.storage.reading`, and storing the found runs to the next checkpoint.
 
-Invariants: one search at a time, with a rest after each; a ledger is in limbo while it is searched
-for, and stays so unless every segment could be listed and the entry was found; what the memory
-knows of a ledger wins; a ledger that was searched for is left alone for `SEARCH_AGAIN_S`, and what
-the search did not find stays unknown until it is stored again. Fences are in the ledger states, so
-a lost run loses none.
+Invariants: one search runs at a time, with a rest after each; a ledger is in limbo during its
+search, and afterwards too unless every segment was listed and the entry was found; runs in memory
+win over found ones; a ledger is not searched for again for `SEARCH_AGAIN_S`, and entries that the
+search did not find stay unknown until they are stored again. Fences are in the ledger states, so a
+lost run loses no fence.
 Source: protocol rule 2.4; storage design, "Index"; reliability D5.
 """
 
@@ -26,15 +25,15 @@ from bookie.storage.ledgers import Ledgers
 from metadata.ids import ENTRY_ID_MAX
 
 SEARCH_AGAIN_S: Final = 3600.0
-"""A ledger that was searched for is searched for again after this: the index may have lost more."""
+"""Minimum time between two searches for one ledger, in seconds: the index may lose more runs."""
 SEARCHED_MAX: Final = 10_000
-"""Ledgers remembered as searched for; beyond it the oldest is forgotten."""
+"""Maximum number of remembered searches by ledger; above it, the oldest are dropped."""
 REST_SHARE: Final = 9.0
-"""A search is followed by a rest of this many times its duration."""
+"""Rest after a search, as a multiple of its duration."""
 
 
 class Rebuilder:
-    """Searches the segments for ledgers that reads could not account for."""
+    """Search of the segments for ledgers that reads reported as unproven."""
 
     def __init__(
         self,
@@ -44,7 +43,9 @@ class Rebuilder:
         segments: Segments,
         unproven: dict[int, int],
     ) -> None:
-        """Take the ledgers to search for, each with an entry that was missed; reads add to them."""
+        """`unproven`: the ledgers to search for, each with an entry that was not found. Reads add
+        to it.
+        """
         self.search_count = 0
         self._ledgers = ledgers
         self._cold = cold
@@ -54,8 +55,8 @@ class Rebuilder:
         self._searched_at_s: dict[int, float] = {}
 
     async def search(self, cleaning: asyncio.Lock) -> bool:
-        """Search once for all ledgers that wait for it, if any does, and rest; return whether the
-        index changed. Holds `cleaning`, so that no segment goes meanwhile.
+        """Search once for all waiting ledgers, if any, and rest; return whether a search ran. Holds
+        `cleaning` during the search, so that no segment is removed.
         """
         wanted = self._take_wanted()
         if not wanted:
@@ -84,7 +85,7 @@ class Rebuilder:
         return wanted
 
     async def _rebuild(self, wanted: dict[int, int]) -> None:
-        """Index again whatever any segment holds of some ledgers."""
+        """Index all records of some ledgers that are in any segment."""
         held: dict[int, LedgerState] = {}
         was_sound: list[int] = []
         for ledger_id in wanted:
@@ -102,7 +103,7 @@ class Rebuilder:
                     held[ledger_id].limbo = False
         finally:
             for state in held.values():
-                state.touch()  # the next checkpoint moves its runs, and must find it in memory
+                state.touch()  # the next checkpoint moves its runs and needs the state in memory
                 state.use_count -= 1
 
     def _hold(self, ledger_id: int) -> LedgerState | None:
@@ -112,7 +113,9 @@ class Rebuilder:
         return state
 
     async def _index_again(self, held: dict[int, LedgerState]) -> bool:
-        """Insert what the segments list of some ledgers; return whether all could be listed."""
+        """Insert the records of some ledgers from all segments; return whether all could be
+        listed.
+        """
         is_whole = True
         for number, segment in sorted(self._segments.by_number.items(), reverse=True):
             listed = await listing.list_records(self._segments, segment)
@@ -127,7 +130,7 @@ class Rebuilder:
 
 
 def _insert_gaps(index: Index, number: int, run: FooterRun) -> None:
-    """Index the part of a record that nothing newer holds."""
+    """Index the part of a record that no newer record covers."""
     first, last = run.first_entry_id, run.first_entry_id + run.count - 1
     assert last <= ENTRY_ID_MAX
     known = index.in_memory(run.ledger_id, first, last)

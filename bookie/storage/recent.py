@@ -1,14 +1,14 @@
-"""Keeps the batches that were stored last, so that tailing readers never touch the disk.
+"""Cache of the batches stored last, so that tailing readers do not read the disk.
 
-Leaves everything older to `bookie.storage.reading`.
+Leaves older batches to `bookie.storage.reading`.
 
-A small batch is kept as a copy of its bytes, and made a view again for who reads it: a view is six
-objects that the collector of garbage looks at, tens of thousands of them at a time for tens of
-milliseconds. A large one is kept as it came. For the same reason a ledger's only batch is kept in a
-tuple.
+A small batch is kept as a copy of its bytes, and becomes a view again when it is read. A view has
+six objects that Python's garbage collector scans; with tens of thousands of views, a scan takes
+tens of milliseconds. For the same reason a ledger's only batch is kept in a tuple. A large batch is
+kept without a copy.
 
-Invariants: only durable batches are kept; those of one ledger ascend; the oldest go first once the
-bound in bytes is reached.
+Invariants: only durable batches are kept; the batches of one ledger ascend; when the limit in bytes
+is exceeded, the oldest batches are dropped.
 Source: storage design, "Index".
 """
 
@@ -19,15 +19,15 @@ from typing import Final
 from bookie.wire.batch import BatchView
 
 OVERHEAD_BYTES: Final = 1000
-"""What keeping a batch costs besides its bytes."""
+"""Memory of a kept batch besides its bytes."""
 COPIED_BYTES_MAX: Final = 4096
-"""A batch up to this size is copied."""
+"""Maximum size of a batch that is copied."""
 _COMPACT_AT: Final = 64
 
 
 _Kept = bytes | BatchView
 _OnlyBatch = tuple[int, _Kept]
-"""The batch and, before it, its last entry id."""
+"""Last entry id of a batch, and the batch."""
 
 
 class _LedgerBatches:
@@ -40,7 +40,7 @@ class _LedgerBatches:
 
 
 class RecentEntries:
-    """The cache, for all ledgers."""
+    """Cache of recent batches, for all ledgers."""
 
     def __init__(self, bytes_max: int) -> None:
         self.size = 0
@@ -50,8 +50,8 @@ class RecentEntries:
         self._costs: deque[int] = deque()
 
     def put(self, batch: BatchView) -> None:
-        """Keep a batch that was just stored; one that is not beyond its ledger's last is left
-        out.
+        """Keep a batch that was just stored. A batch that is not beyond its ledger's last one is
+        not kept.
         """
         header = batch.header
         ledger_id, last = header.ledger_id, header.first_entry_id + header.count - 1
@@ -77,8 +77,8 @@ class RecentEntries:
     def find(
         self, ledger_id: int, first: int, last: int, bytes_max: int, batches_max: int
     ) -> list[BatchView]:
-        """Return batches that hold `first` and, without a gap, what follows up to `last` or about
-        `bytes_max`, at most `batches_max` of them; none when `first` is not kept.
+        """Return the batches from entry `first` on without a gap, up to `last`, about `bytes_max`
+        or `batches_max` batches; an empty list when `first` is not kept.
         """
         kept = self._ledgers.get(ledger_id)
         found: list[BatchView] = []
@@ -100,7 +100,7 @@ class RecentEntries:
         return found
 
     def drop(self, ledger_id: int) -> None:
-        """Forget a ledger; its bytes are counted until their turn to go comes."""
+        """Drop a ledger's batches. Their bytes count until eviction reaches them."""
         self._ledgers.pop(ledger_id, None)
 
     def _evict(self) -> None:

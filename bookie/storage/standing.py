@@ -1,6 +1,7 @@
-"""Says what the metadata shows of a ledger that a bookie does not know.
+"""Standing of a ledger that a bookie does not know, from the ledger's metadata.
 
-Leaves when to ask to `bookie.storage.cold_ledgers`, and what follows to `bookie.storage.admission`.
+Leaves the time of the read to `bookie.storage.cold_ledgers`, and the consequences to
+`bookie.storage.admission`.
 
 Source: protocol rule 10.3.
 """
@@ -15,16 +16,16 @@ from metadata.ledgers.ledger_store import LedgerStore
 
 
 class Standing(Enum):
-    """What became of a ledger, by a fresh read."""
+    """State of a ledger, from a fresh read of its metadata."""
 
     GONE = auto()
-    """There is no metadata."""
+    """It has no metadata."""
     OPEN_HERE = auto()
     """It is open and names this bookie."""
     OPEN_ELSEWHERE = auto()
-    """It is open and does not name this bookie so far."""
+    """It is open and does not name this bookie yet."""
     ENDED = auto()
-    """It is in recovery or closed: its writer may store nothing more."""
+    """It is in recovery or closed: its writer may not store more."""
     UNKNOWN = auto()
     """The metadata service did not answer in time."""
 
@@ -41,7 +42,7 @@ def standing_of(metadata: LedgerMetadata, bookie_id: BookieId) -> Standing:
 
 
 def standing_reader(ledgers: LedgerStore, bookie_id: BookieId) -> StandingReader:
-    """Return the reader of one bookie."""
+    """Return a function that reads the standing of ledgers for one bookie."""
 
     async def read(ledger_id: LedgerId) -> Standing:
         try:

@@ -1,11 +1,11 @@
-"""Checkpoints during a start, and the verdict on limbo that must be stored with them.
+"""Checkpoints during a start, and the decision on limbo that is stored with them.
 
 Leaves reading the log to `bookie.log.recovery_scan`, and the checkpoints of a storage that serves
 to `bookie.storage.upkeep`.
 
-Invariants: a mark is stored behind a loss only after the flag that the start is unfinished, so a
-start that was cut off there ends in limbo all the same; the flag goes once every ledger is stored
-in limbo.
+Invariants: before a mark behind a loss is stored, the flag that the start is unfinished is stored,
+so a start that is interrupted there still ends in limbo; the flag is removed after every ledger is
+stored in limbo.
 Source: protocol rules 2.4 and 2.5.
 """
 
@@ -20,11 +20,11 @@ from bookie.storage.ledgers import Ledgers
 
 
 class Verdict:
-    """Decides whether the storage is in limbo (rule 2.4), from what was found so far."""
+    """Decision whether the storage is in limbo (rule 2.4), from the losses found so far."""
 
     def __init__(self, ledgers: Ledgers, index: Index, *, has_lost_data: bool) -> None:
         self.outcome = ReplayOutcome(end_lsn=0)
-        """Of the replay that is under way."""
+        """Outcome of the running replay."""
         self._ledgers = ledgers
         self._index = index
         meta = index.meta
@@ -34,7 +34,7 @@ class Verdict:
 
     @property
     def flags(self) -> int | None:
-        """The flags to store, None when nothing was lost."""
+        """Flags to store; None when nothing was lost."""
         flags, outcome = self._index.meta.flags & ~FLAG_UNFINISHED, self.outcome
         if outcome.corrupt:
             flags |= FLAG_LIMBO | FLAG_FENCES_LOST * outcome.may_have_lost_fences
@@ -43,32 +43,32 @@ class Verdict:
         return flags if self._is_lossy or outcome.corrupt else None
 
     def note_lost_data(self) -> None:
-        """Take note that the disk lacks what was stored."""
+        """Record that the disk lacks stored data."""
         self._has_lost_data = self._is_lossy = True
 
     async def note_loss(self) -> None:
-        """Store that something was lost, if it was, before a mark is stored that lies behind it:
-        the next start then goes on to put every ledger into limbo.
+        """Store the flag of a loss, if there is one, before a mark behind the loss is stored. If
+        this start is interrupted, the next one then puts every ledger into limbo.
         """
         flags = self.flags
         if flags is not None and self._index.meta.flags != flags | FLAG_UNFINISHED:
             await self._index.set_flags(flags | FLAG_UNFINISHED)
 
     async def put_in_limbo(self) -> None:
-        """Take every ledger, in memory or stored, for one of which something was lost."""
+        """Put every ledger, in memory or stored, into limbo, if data was lost."""
         if self.flags is not None:
             is_fenced = bool(self.flags & FLAG_FENCES_LOST)
             self._ledgers.enter_limbo(fence=is_fenced)
             await self._index.put_in_limbo(fence=is_fenced)
 
     async def store(self) -> None:
-        """Store it for good."""
+        """Store the final flags."""
         if self.flags is not None:
             await self._index.set_flags(self.flags)
 
 
 class StartCheckpoints:
-    """Checkpoints on the way through the log, which bound the memory of a start."""
+    """Checkpoints during the replay of the log, which limit the memory of a start."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class StartCheckpoints:
         self._verdict = verdict
 
     async def store_if_due(self, ledgers: Ledgers, applied_lsn: int) -> None:
-        """Checkpoint if enough is in memory; everything below `applied_lsn` was applied, and is
+        """Make a checkpoint if enough is in memory. Everything below `applied_lsn` is applied and
         durable.
         """
         if (
@@ -96,14 +96,12 @@ class StartCheckpoints:
             await self._store(ledgers, applied_lsn)
 
     async def finish(self, ledgers: Ledgers, end_lsn: int) -> None:
-        """Store the verdict. Where a checkpoint went past a loss, the ledgers behind it are stored
-        in limbo first.
-        """
+        """Store the decision. If a checkpoint passed a loss, store every ledger in limbo first."""
         await self._verdict.put_in_limbo()
         if self._index.meta.flags & FLAG_UNFINISHED:
             await self._store(ledgers, end_lsn)
             if self._index.meta.mark_lsn != end_lsn:
-                return  # there was no room: the next start does it again
+                return  # there was no room: the next start tries again
         await self._verdict.store()
 
     async def _store(self, ledgers: Ledgers, mark_lsn: int) -> None:
@@ -113,7 +111,7 @@ class StartCheckpoints:
             await self._index.checkpoint(
                 mark_lsn, unsaved, ledgers.encode, [], ledgers.indexed_highest_of
             )
-        except DiskFullError:  # it stays in memory; the next one may have the reserve's room
+        except DiskFullError:  # the next checkpoint may use the reserve's room
             ledgers.unsave()
             await self._reserve.give_up()
             return

@@ -1,7 +1,7 @@
-"""Does what goes on behind the requests: checkpoints, disk marks and the reserve, and cleaning when
-it is due.
+"""Background work of a storage: checkpoints, disk marks, the reserve, cleaning, and rebuilding of
+lost runs.
 
-Leaves the requests to `bookie.storage.bookie_storage`, and how segments are rewritten to
+Leaves the requests to `bookie.storage.bookie_storage`, and the rewriting of segments to
 `bookie.storage.cleaner`.
 
 Invariants: one checkpoint and one cleaning at a time; a failed sync, of the log or of the index,
@@ -40,22 +40,24 @@ from bookie.storage.writability import Reason, Writability
 from serving.latency import BOUNDS_S, LatencyCounts
 
 REST_SHARE: Final = 9.0
-"""A checkpoint that nothing waits for rests nine times as long as it works: bookies that have the
-same load have their checkpoints at the same time, and a hundred thousand small runs take half a
-second of a processor each.
+"""Rest between the transactions of a checkpoint that nothing waits for, as a multiple of its work.
+Bookies with the same load have their checkpoints at the same time, and a hundred thousand small
+runs take half a second of a processor on each.
 """
 REST_S_MAX: Final = 0.1
 CHECKPOINTS_AHEAD_MAX: Final = 3
-"""Adds wait once this many checkpoints' worth of records or of changed ledgers are in memory,
-those of the checkpoint under way included.
+"""Adds wait when the records or changed ledgers of this many checkpoints are in memory, including
+those of the running checkpoint.
 """
 EVICTION_LOOKS_MAX: Final = 5_000
-"""States that eviction looks at in one loop step behind a checkpoint."""
+"""Maximum number of states that eviction checks in one iteration of the event loop after a
+checkpoint.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class UpkeepParts:
-    """The parts of the storage that need upkeep."""
+    """Parts of the storage that need background work."""
 
     ledgers: Ledgers
     cold: ColdLedgers
@@ -67,7 +69,7 @@ class UpkeepParts:
 
 
 class Upkeep:
-    """Keeps one storage in order."""
+    """Background work of one storage."""
 
     def __init__(
         self,
@@ -102,7 +104,9 @@ class Upkeep:
         )
         self._checkpoint_count = 0
         self._may_wait = True
-        """Whether waiting helps: the last checkpoint did not fail for lack of room."""
+        """Whether adds may wait for a checkpoint: False after one that failed because the disk was
+        full.
+        """
         self.checkpoint_latency = LatencyCounts(BOUNDS_S)
         self._checkpoint_at_bytes = config.checkpoint_log_bytes - self._replayed_bytes()
         self.checkpointing = asyncio.Lock()
@@ -119,29 +123,29 @@ class Upkeep:
 
     @property
     def may_have_lost_fences(self) -> bool:
-        """Return whether a ledger never seen may have been fenced in what was lost (rule 2.4)."""
+        """Whether a ledger never seen here may have been fenced in lost data (rule 2.4)."""
         return bool(self._parts.index.meta.flags & FLAG_FENCES_LOST)
 
     @property
     def is_writable(self) -> bool:
-        """Return whether ordinary adds are accepted."""
+        """Whether ordinary adds are accepted."""
         return self.writability.is_writable
 
     @property
     def takes_recovery_adds(self) -> bool:
-        """Return whether recovery adds leave enough room for fences, tombstones and cleaning."""
+        """Whether recovery adds leave enough room for fences, tombstones and cleaning."""
         return self._watch.takes_recovery_adds
 
     @property
     def disk_spaces(self) -> dict[str, DiskSpace]:
-        """Return the room of each directory's file system at the last look."""
+        """Space of each directory's file system, at the last measurement."""
         return self._watch.spaces
 
     @property
     def has_room(self) -> bool:
-        """Return whether the memory has room for more that waits for a checkpoint. Nothing waits
-        for that while the disk has no room for a checkpoint: ordinary adds are refused then, and
-        fences and reads must go on.
+        """Whether memory has room for more changes that wait for a checkpoint. Always true while
+        the disk has no room for a checkpoint: then ordinary adds are refused, and fences and reads
+        must continue.
         """
         index = self._index
         return not self._may_wait or (
@@ -150,7 +154,7 @@ class Upkeep:
         )
 
     def note_changes(self) -> None:
-        """Take note that something changed: a checkpoint may be due."""
+        """Check whether a checkpoint is due, after a change."""
         config = self._config
         if (
             self._index.record_count >= config.checkpoint_records
@@ -160,13 +164,15 @@ class Upkeep:
             self._due.set()
 
     def note_disk_full(self, error: DiskFullError | None = None) -> None:
-        """Become read-only at once, and look after the disk soon; without an error, the log's."""
+        """Become read-only at once, and start a measurement of the disk. No error means the log's
+        disk.
+        """
         self._watch.note_full("" if error is None else error.what)
         self._pressed.set()
         self._look_now.set()
 
     async def run(self, log_task: asyncio.Task[None]) -> None:
-        """Work until cancelled or until the log ends."""
+        """Run all background tasks until cancelled or until the log ends."""
         tasks = [
             asyncio.create_task(work())
             for work in (
@@ -184,8 +190,8 @@ class Upkeep:
                 task.cancel()
 
     async def checkpoint(self, *, rests: bool = False) -> None:
-        """Move what the memory holds into the index's store, and advance the mark; resting between
-        its transactions if nothing waits for it. Raises DiskFullError.
+        """Move the changes in memory to the index's store, and advance the mark. `rests`: pause
+        between transactions while no other checkpoint is due. Raises DiskFullError.
         """
         async with self.checkpointing:
             self._due.clear()
@@ -206,7 +212,7 @@ class Upkeep:
                     parts.ledgers.indexed_highest_of,
                     self._rest if rests else None,
                 )
-            except BaseException as error:  # also when cancelled: what was taken is not stored
+            except BaseException as error:  # also when cancelled: the taken changes are not stored
                 parts.ledgers.unsave()
                 self._checkpoint_at_bytes = log_bytes
                 self._cleaner.put_back_removed(removed)
@@ -224,7 +230,7 @@ class Upkeep:
             self.checkpoint_latency.record(asyncio.get_running_loop().time() - began_s)
             self.note_changes()
             self._wake()
-            looks = 2 * len(parts.ledgers.states)  # the first one spares what was used since
+            looks = 2 * len(parts.ledgers.states)  # the first round keeps used states
             while parts.ledgers.evict(EVICTION_LOOKS_MAX) and looks > 0:
                 looks -= EVICTION_LOOKS_MAX
                 await asyncio.sleep(0)
@@ -232,7 +238,7 @@ class Upkeep:
                 await trim_tombstones(parts.ledgers, parts.index, self._config.tombstones_max)
 
     async def clean(self) -> int:
-        """Do one pass of cleaning; return the bytes freed. Raises DiskFullError."""
+        """Run one pass of cleaning; return the bytes freed. Raises DiskFullError."""
         async with self._cleaning:
             if not self._watch.space.total_bytes:
                 await self._watch.look(is_pressed=False)
@@ -276,7 +282,9 @@ class Upkeep:
         )
 
     def _replayed_bytes(self) -> int:
-        """Bytes of log behind the mark as the storage was opened, about."""
+        """Return approximately how many bytes of log were behind the mark when the storage was
+        opened.
+        """
         mark, end = self._parts.index.meta.mark_lsn, self._parts.log.durable_lsn
         first, last = (max(1, records.segment_of(lsn)) for lsn in (mark, end))
         between = (last - first) * self._config.segment_bytes_max
@@ -292,16 +300,18 @@ class Upkeep:
                 self._due.set()
 
     async def _rest(self, worked_s: float) -> None:
-        """Leave the processor to requests, unless the next checkpoint is due already."""
+        """Pause to leave the processor to requests, unless the next checkpoint is already due."""
         if not self._due.is_set():
             await asyncio.sleep(min(REST_S_MAX, REST_SHARE * worked_s))
 
     def _room(self) -> CleaningRoom:
-        """Return what the next pass of cleaning may use, at a pace that follows the backlog."""
+        """Return the space and the pace of the next pass of cleaning; the pace follows the
+        backlog.
+        """
         return self._watch.room(self._cleaner.plan(self._watch.room(0)).backlog_bytes)
 
     async def _clean_on(self) -> None:
-        """Clean pass after pass while passes free something, and look for work now and then."""
+        """Repeat passes of cleaning while they free space; otherwise look for work at intervals."""
         config = self._config
         while True:
             self._clean_now.clear()
@@ -323,8 +333,8 @@ class Upkeep:
     async def _clean_once(self) -> int:
         try:
             if self._watch.is_full:
-                # What is above the mark cannot be cleaned. Without room for index pages, the rest
-                # can.
+                # Segments above the mark cannot be cleaned, so advance it. Without room for index
+                # pages, the segments below the mark can still be cleaned.
                 with contextlib.suppress(DiskFullError):
                     await self.checkpoint()
             return await self.clean()
@@ -333,7 +343,7 @@ class Upkeep:
             return 0
 
     async def _count_once(self) -> bool:
-        """Check one segment's live bytes; return whether garbage was found."""
+        """Check the live bytes of one segment; return whether garbage was found."""
         try:
             async with self._cleaning:
                 return await self._cleaner.count_next()
@@ -342,7 +352,7 @@ class Upkeep:
             return False
 
     async def _rebuild_on(self) -> None:
-        """Search the segments for what the index lost, in a task of its own: it may take long."""
+        """Search the segments for lost runs, in a separate task, because a search may take long."""
         while True:
             await asyncio.sleep(self._config.disk_check_interval_s)
             if await self._rebuilder.search(self._cleaning):

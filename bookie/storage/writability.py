@@ -1,8 +1,8 @@
-"""Reasons why a bookie refuses ordinary adds or is in limbo, with the time each one began.
+"""Reasons why a bookie refuses ordinary adds or is in limbo, with their start times.
 
-Leaves finding out about a reason to the part that knows it (`bookie.storage.upkeep`,
-`bookie.server.admin`), and writing log lines to `bookie.bookie_process`. Pure: the clock is an
-argument.
+Leaves the detection of a reason to the module that can see it (for example
+`bookie.storage.disk_watch`), and writing log lines to `bookie.bookie_process`. Pure: the clock is
+an argument.
 
 Invariants: a bookie is writable when no reason that blocks adds is active; a listener is called
 once for each reason that begins or ends, after the change has taken effect.
@@ -16,40 +16,44 @@ from typing import Final
 
 
 class Reason(StrEnum):
-    """What keeps a bookie from taking ordinary adds, or from giving sure negatives."""
+    """Reason why a bookie refuses ordinary adds, cannot give certain negatives, or does not
+    collect.
+    """
 
     OPERATOR = "operator"
     """An operator switched the bookie to read-only."""
     DISK_HIGH_MARK = "disk-high-mark"
-    """A mount is used above its high mark, and has not yet fallen below the low mark."""
+    """The use of a mount reached the high mark and has not fallen below the low mark since."""
     DISK_FULL = "disk-full"
-    """The disk refused a write for lack of room."""
+    """The disk refused a write because it is full."""
     DISK_HUNG = "disk-hung"
-    """A write or sync has not returned for long."""
+    """A write or sync has not returned for `disk_hung_s`."""
     RESERVE_MISSING = "reserve-missing"
-    """The reserve for fences and tombstones could not be made."""
+    """There is no room for the reserve for fences and tombstones."""
     FENCES_LOST = "fences-lost"
-    """A fence may be among what was lost: a ledger never seen may have been fenced."""
+    """The lost data may have included fences: a ledger never seen here may have been fenced."""
     LIMBO = "limbo"
-    """Stored data may have been lost: what is not found is answered UNKNOWN. Blocks no adds."""
+    """Stored data may have been lost: the answer for an entry not found is UNKNOWN. Blocks no
+    adds.
+    """
     METADATA_OLD = "metadata-old"
-    """The metadata service is older than it was: nothing is collected. Blocks no adds."""
+    """The metadata service is older than before: nothing is collected. Blocks no adds."""
 
 
 BLOCKS_NO_ADDS: Final = (Reason.LIMBO, Reason.METADATA_OLD)
 
 
 DESCRIPTIONS: Final = {
-    Reason.OPERATOR: "takes no new entries: an operator switched it to read-only",
-    Reason.DISK_HIGH_MARK: "takes no new entries: its disk is used above the high mark",
-    Reason.DISK_FULL: "takes no new entries: its disk is full",
-    Reason.DISK_HUNG: "takes no new entries: its disk does not answer",
-    Reason.RESERVE_MISSING: "takes no new entries: the reserve on its disk could not be made",
-    Reason.FENCES_LOST: "takes no new entries: a fence may be among what it lost",
-    Reason.LIMBO: "answers UNKNOWN for what it does not find: stored data may have been lost",
+    Reason.OPERATOR: "accepts no new entries: an operator made it read-only",
+    Reason.DISK_HIGH_MARK: "accepts no new entries: the use of its disk is above the high mark",
+    Reason.DISK_FULL: "accepts no new entries: its disk is full",
+    Reason.DISK_HUNG: "accepts no new entries: its disk does not answer",
+    Reason.RESERVE_MISSING: "accepts no new entries: its disk has no room for the reserve",
+    Reason.FENCES_LOST: "accepts no new entries: it may have lost a fence",
+    Reason.LIMBO: "answers UNKNOWN for entries that it does not find: it may have lost data",
     Reason.METADATA_OLD: "removes no deleted ledgers: the metadata service is older than it was",
 }
-"""What each reason means for clients."""
+"""Meaning of each reason for clients."""
 
 ADVICE: Final = {
     Reason.OPERATOR: "quire bookie readonly ID off",
@@ -58,25 +62,25 @@ ADVICE: Final = {
     ),
     Reason.DISK_FULL: "delete ledgers or add bookies: the bookie is writable again by itself",
     Reason.DISK_HUNG: (
-        "look at the disk and the kernel's log; the bookie registers again when the disk answers"
+        "check the disk and the kernel's log; the bookie registers again when the disk answers"
     ),
-    Reason.RESERVE_MISSING: "free room on the disk, or lower reserve_bytes_min and reserve_share",
+    Reason.RESERVE_MISSING: "free space on the disk, or lower reserve_bytes_min and reserve_share",
     Reason.FENCES_LOST: "replace it by a new bookie; keep this one up until its ledgers are copied",
     Reason.LIMBO: "replace it by a new bookie; keep this one up until its ledgers are copied",
     Reason.METADATA_OLD: (
-        "restore the newest state of the metadata service; or, when the ledgers that it does not "
-        "know may be removed: quire bookie accept-metadata ID"
+        "restore the newest state of the metadata service; or, if the ledgers missing from it may "
+        "be removed, run: quire bookie accept-metadata ID"
     ),
 }
-"""What an operator can do about each reason."""
+"""Advice to an operator for each reason."""
 
 
 CONDITION_PREFIX: Final = "condition:"
-"""Begins a registration's feature that names an active reason."""
+"""Prefix of a registration's feature that names an active reason."""
 
 
 def reasons_of(features: Iterable[str]) -> list[Reason]:
-    """Return the reasons that a registration's features name; unknown ones are left out."""
+    """Return the reasons in a registration's features; unknown reasons are left out."""
     names = [each.removeprefix(CONDITION_PREFIX) for each in features if is_condition(each)]
     return [Reason(name) for name in names if name in set(Reason)]
 
@@ -88,18 +92,18 @@ def is_condition(feature: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """One reason that is active."""
+    """One active reason."""
 
     reason: Reason
     where: str
-    """The mount or part that it is about; empty when it is about the whole bookie."""
+    """The affected mount; empty if the complete bookie is affected."""
     text: str
-    """One sentence with figures, for people."""
+    """One sentence with figures, for operators."""
     since_s: float
 
     @property
     def blocks_adds(self) -> bool:
-        """Return whether ordinary adds are refused because of it."""
+        """Whether ordinary adds are refused because of it."""
         return self.reason not in BLOCKS_NO_ADDS
 
 
@@ -109,11 +113,11 @@ class Change:
 
     condition: Condition
     lasted_s: float | None
-    """How long it lasted; None when it begins."""
+    """Duration in seconds; None for a condition that begins."""
 
 
 class Writability:
-    """The conditions of one storage, and whether it takes ordinary adds."""
+    """Conditions of one storage, and whether it accepts ordinary adds."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self.is_writable = True
@@ -122,11 +126,11 @@ class Writability:
         self._listeners: list[Callable[[Change], None]] = []
 
     def on_change(self, listener: Callable[[Change], None]) -> None:
-        """Register what is called whenever a condition begins or ends."""
+        """Register a listener, which is called when a condition begins or ends."""
         self._listeners.append(listener)
 
     def begin(self, reason: Reason, text: str, *, where: str = "") -> None:
-        """Add a condition; of one that is active, only replace the text."""
+        """Add a condition. If it is active already, only replace its text."""
         key = (reason, where)
         old = self._active.get(key)
         since_s = self._now() if old is None else old.since_s
@@ -141,22 +145,22 @@ class Writability:
             self._tell(Change(condition, self._now() - condition.since_s))
 
     def set_by_operator(self, *, is_read_only: bool) -> None:
-        """Refuse (or accept again) ordinary adds at an operator's wish; fences, recovery adds and
-        reads go on.
+        """Refuse or accept ordinary adds, as requested by an operator. Fences, recovery adds and
+        reads continue.
         """
         if is_read_only:
-            self.begin(Reason.OPERATOR, "an operator switched it to read-only")
+            self.begin(Reason.OPERATOR, "an operator made it read-only")
         else:
             self.end(Reason.OPERATOR)
 
     def explain_loss(self, text: str) -> None:
-        """Replace the text of limbo where the caller knows more than the storage."""
+        """Replace the texts of limbo by one from a caller that knows more than the storage."""
         for reason in (Reason.LIMBO, Reason.FENCES_LOST):
             if self.has(reason):
                 self.begin(reason, text)
 
     def report(self) -> list[dict[str, str | float | bool]]:
-        """Return the active conditions for the admin server, with advice; times in seconds."""
+        """Return the active conditions for the admin server, with advice. Times are in seconds."""
         return [
             {
                 "reason": each.reason.value,
@@ -170,18 +174,18 @@ class Writability:
         ]
 
     def features(self) -> tuple[str, ...]:
-        """Return the active reasons as a registration names them: `condition:<reason>`."""
+        """Return the active reasons as features of a registration: `condition:<reason>`."""
         reasons = dict.fromkeys(reason for reason, _ in self._active)
         return tuple(f"{CONDITION_PREFIX}{reason.value}" for reason in reasons)
 
     def has(self, reason: Reason, *, where: str | None = None) -> bool:
-        """Return whether a reason is active, anywhere or in one place."""
+        """Return whether a reason is active: for any mount, or for the mount `where`."""
         if where is None:
             return any(active is reason for active, _ in self._active)
         return (reason, where) in self._active
 
     def conditions(self) -> tuple[Condition, ...]:
-        """Return the active conditions, the oldest first."""
+        """Return the active conditions, oldest first."""
         return tuple(self._active.values())
 
     def _tell(self, change: Change) -> None:
