@@ -1,3 +1,3 @@
-"""One storage node: stores and returns entries, keeps fences, and never answers more than it is
-sure of.
+"""One storage node. It stores and returns entries and keeps fences, and answers UNKNOWN where it
+cannot be certain.
 """

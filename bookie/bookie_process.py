@@ -1,10 +1,10 @@
-"""Puts one bookie together from its disk, its store and its options, and takes it apart in order.
+"""One bookie, built from its disk, its store and its options, and stopped in order.
 
-Leaves making the real disk, store and rng to `bookie.main`; a simulation gives others.
+Leaves creating the real disk, store and rng to `bookie.main`; a simulation passes its own.
 
-Invariants: identity is proved before anything is read; the position is claimed before anything is
-served; the registration appears after the port answers and goes before it closes; a bookie whose
-disk, registration or position is lost stops serving at once.
+Invariants: identity is proved before data is read; the position is claimed before requests are
+served; the registration is added after the port is open and removed before it closes; a bookie that
+loses its disk, registration or position stops serving at once.
 
 Source: protocol rules 2.1-2.4, 2.6; style section 1.4.
 """
@@ -58,12 +58,12 @@ from serving.server_log import ServerLog
 
 DISK_VERSION: Final = 2
 SEEN_S_MAX: Final = 2.0
-"""How long a stopping bookie waits for the metadata service to say how new it is."""
+"""Maximum time a stopping bookie waits for the age of the metadata service, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Addresses:
-    """Where a bookie that is up can be reached."""
+    """Addresses of a running bookie."""
 
     host: str
     port: int
@@ -72,7 +72,7 @@ class Addresses:
 
 
 class BookieProcess:
-    """One bookie. `start` once, then `wait_for_failure`, and `stop` whatever happened."""
+    """One bookie. Call `start` once, then `wait_for_failure`, and `stop` in any case."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class BookieProcess:
         build: str,
         wall_clock_ms: Callable[[], int],
     ) -> None:
-        """Take a locked disk and a store, which stay the caller's to close."""
+        """Use a locked disk and a store; the caller closes both."""
         self._options = options
         self.under_way = UnderWay(asyncio.get_running_loop().time)
         self.health: DiskHealth | None = None
@@ -101,10 +101,10 @@ class BookieProcess:
         self._keeper: PositionKeeper | None = None
         self._has_failed = False
         self.limbo_reason = ""
-        """Why the bookie is in limbo; empty when it is not."""
+        """Reason of the bookie's limbo; empty when it is not in limbo."""
 
     async def start(self) -> tuple[BookieId, Addresses]:
-        """Serve; return who and where. Raises BookieError and MetadataError, saying what to do."""
+        """Start serving; return the id and the addresses. Raises BookieError and MetadataError."""
         loop = asyncio.get_running_loop()
         log = ServerLog(loop.time)
         config = storage_config(self._options)
@@ -124,8 +124,8 @@ class BookieProcess:
             identity.bookie_id, storage, limits, ServerCounters(), log, loop.time
         )
         if not identity.has_original_ended:
-            # Opening takes time, in which an original that was between two sessions may have
-            # registered again. If it records its position instead, the claim fails.
+            # While the storage was opened, an original that was between two sessions may have
+            # registered again. If it has recorded its position instead, the claim fails.
             await originals.run(identity.bookie_id, identity.lock, is_counted=True)
         age = await self._claim_position(identity, context)
         addresses = await self._listen(context, identity, switch, age)
@@ -135,11 +135,11 @@ class BookieProcess:
         return identity.bookie_id, addresses
 
     async def wait_for_failure(self) -> None:
-        """Return never; raise what makes serving on wrong."""
+        """Wait for a failure that must stop the bookie, and raise it; never return."""
         await self._failed
 
     async def stop(self) -> None:
-        """Leave the registration, finish what is under way, and close every part."""
+        """Remove the registration, finish running requests, and close every part."""
         self._missing = "the bookie is closing"
         self._failed.cancel()
         await self._parts.aclose()
@@ -162,12 +162,12 @@ class BookieProcess:
         if self.limbo_reason:
             storage.writability.explain_loss(self.limbo_reason)
         if identity.limbo_reason:
-            await storage.checkpoint()  # from here on the storage itself remembers
+            await storage.checkpoint()  # from now on the storage itself stores the limbo
             await remove_mark(self._disk, LIMBO_NAME)
         return storage
 
     async def _claim_position(self, identity: Identity, context: ServerContext) -> MetadataAge:
-        """Record that this process is the bookie from now on, before anything is served."""
+        """Record that this process is the bookie from now on, before requests are served."""
         writability = context.storage.writability
         age = MetadataAge(self._disk, self._store, identity.bookie_id, writability)
         await age.restore()
@@ -291,7 +291,7 @@ class BookieProcess:
             self._fail(error)
 
     def _give_way(self, context: ServerContext, error: BookieError | MetadataError) -> None:
-        """Answer nothing any more: another process serves as this bookie."""
+        """Stop answering at once, because another process serves as this bookie."""
         context.abort_connections()
         self._fail(error)
 
@@ -302,7 +302,7 @@ class BookieProcess:
 
 
 def limits_of(options: BookieOptions) -> ServerLimits:
-    """Return the server's bounds."""
+    """Return the server's limits."""
     return ServerLimits(
         connections_max=options.connections_max,
         frame_bytes_max=options.frame_bytes_max,
@@ -314,7 +314,7 @@ def limits_of(options: BookieOptions) -> ServerLimits:
 
 
 def storage_config(options: BookieOptions) -> StorageConfig:
-    """Return the storage's bounds."""
+    """Return the storage's limits."""
     return StorageConfig(
         segment_bytes_max=options.segment_bytes_max,
         queue_bytes_max=options.queue_bytes_max,
@@ -339,7 +339,7 @@ def storage_config(options: BookieOptions) -> StorageConfig:
 
 
 def report_conditions(writability: Writability, log: ServerLog) -> None:
-    """Log the conditions that are active, and from now on each one that begins or ends."""
+    """Log the active conditions, and from now on each condition that begins or ends."""
 
     def report(change: Change) -> None:
         condition, lasted_s = change.condition, change.lasted_s
@@ -360,7 +360,9 @@ def report_conditions(writability: Writability, log: ServerLog) -> None:
 
 
 async def _keep_seen(age: MetadataAge) -> None:
-    """Remember, at a stop, how new the metadata service is; as of its last answer if it is away."""
+    """Store the age of the metadata service, at a stop; as of its last answer if it does not
+    answer.
+    """
     with contextlib.suppress(MetadataError, TimeoutError, DiskFailedError):
         async with asyncio.timeout(SEEN_S_MAX):
             await age.may_collect()

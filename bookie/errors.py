@@ -1,22 +1,22 @@
-"""States what can go wrong inside a bookie, one class per fact.
+"""Errors inside a bookie, one class per fact.
 
-Leaves refusals that travel to a client to `bookie.wire.messages.Status`.
+Leaves refusals that are sent to a client to `bookie.wire.messages.Status`.
 
-Every class says whether the same call may be repeated (`retriable`).
+`retriable` of a class says whether the same call may be repeated.
 """
 
 from typing import ClassVar
 
 
 class BookieError(Exception):
-    """The root of every failure of a bookie."""
+    """Base class of all errors of a bookie."""
 
     retriable: ClassVar[bool] = False
 
 
 class DiskFailedError(BookieError):
-    """The device refused a write or a sync: what it holds is unknown, so the bookie stops and never
-    retries.
+    """The device reported an error of a write or a sync. Its content is unknown, so the bookie
+    stops and does not retry.
     """
 
     def __init__(self, what: str, why: str) -> None:
@@ -29,7 +29,7 @@ class DiskFailedError(BookieError):
 
 
 class DiskFullError(BookieError):
-    """There is no room for the bytes; none of them may be taken for stored."""
+    """There is no room for the bytes. None of them counts as stored."""
 
     retriable = True
 
@@ -39,26 +39,28 @@ class DiskFullError(BookieError):
 
 
 class SyncFullError(DiskFullError):
-    """A sync found no room: which of the bytes that were not synced before are durable is unknown,
-    and another sync of the same file would prove nothing.
+    """A sync found no room. It is unknown which unsynced bytes are durable, and another sync of the
+    same file proves nothing.
     """
 
 
 class DescriptorsExhaustedError(BookieError):
-    """This process, or the system, has no file descriptor left; nothing is wrong with the disk."""
+    """This process or the system has no free file descriptor. The disk is not at fault."""
 
     retriable = True
 
     def __init__(self, what: str, why: str) -> None:
         super().__init__(
-            f"{what} cannot be opened now ({why}); try again, and raise the limit of open files"
+            f"{what} cannot be opened now ({why}). Raise the limit of open files, or try again"
         )
         self.what = what
         self.why = why
 
 
 class DiskTooSmallError(BookieError):
-    """The disk has no room for the reserve and two log files: a bookie would never be writable."""
+    """The disk has no room for the reserve and two log files, so a bookie would never be
+    writable.
+    """
 
     def __init__(self, total_bytes: int, free_bytes: int, needed_bytes: int, parts: str) -> None:
         super().__init__(
@@ -70,7 +72,7 @@ class DiskTooSmallError(BookieError):
 
 
 class FormatError(BookieError):
-    """A file is not what its name says, or was written by a newer release; it is left as it is."""
+    """A file does not have its expected format, or a newer release wrote it. It is not changed."""
 
     def __init__(self, what: str, why: str) -> None:
         super().__init__(f"{what} cannot be read: {why}; nothing was changed")
@@ -79,7 +81,7 @@ class FormatError(BookieError):
 
 
 class DamagedRecordError(BookieError):
-    """Stored bytes fail their checksum: what they held is unknown (rule 2.4)."""
+    """Stored bytes do not match their checksum: their content is unknown (rule 2.4)."""
 
     def __init__(self, what: str) -> None:
         super().__init__(f"{what} is damaged: another replica has it")

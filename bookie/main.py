@@ -1,6 +1,7 @@
-"""Runs and formats bookies as processes: the only place that builds a real disk, store and rng.
+"""Running and formatting of bookies as processes. Only this module builds a real disk, store and
+rng.
 
-Leaves everything that a bookie does to `bookie.bookie_process`, what every server's process does to
+Leaves the parts of a bookie to `bookie.bookie_process`, the tasks common to all server processes to
 `serving.process`, and the command line to `quire`.
 
 Format of standard output: one JSON line once the bookie serves: {"id", "address", "admin", "pid",
@@ -47,21 +48,21 @@ from serving.process import (
 from serving.server_log import LOGGER
 
 SWITCH_INTERVAL_S: Final = 0.00005
-"""At the default, 5 ms, a busy event loop keeps the log's thread from the interpreter after each
-sync.
+"""Switch interval of the interpreter, in seconds. At the default, 5 ms, the log's thread waits that
+long for a busy event loop after each sync.
 """
 BOOKIE_ID_PREFIX: Final = "bookie"
 OWN_DESCRIPTORS: Final = 128
-"""What a bookie has open besides segments for reading and clients' connections: the log's files,
-the index, the lock, the metadata service's connection, the admin port, and connections that are
-being refused.
+"""Number of descriptors besides segments for reading and clients' connections: the log's files, the
+index, the lock, the metadata service's connection, the admin port, and connections that are being
+refused.
 """
 
 
 def run_bookie(options: BookieOptions) -> int:
-    """Run a bookie until it is told to stop.
+    """Run a bookie until a signal stops it.
 
-    Returns the process's exit status; a failure was then written to standard error.
+    Returns the process's exit status. A failure is written to standard error.
     """
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     connections_max, warning = share_descriptors(
@@ -80,7 +81,7 @@ def run_bookie(options: BookieOptions) -> int:
 
 
 def format_bookie(options: BookieOptions, prefix: str = BOOKIE_ID_PREFIX) -> BookieId:
-    """Make a new bookie in an empty `data_dir`; return its id. Raises BookieError and
+    """Create a new bookie in an empty `data_dir`; return its id. Raises BookieError and
     MetadataError.
     """
     refuse_optimised_mode()
@@ -131,7 +132,7 @@ async def _serve_with(
             process.under_way, lambda: health.looked_s, options.disk_hung_s, _end_at_once
         )
         gc.collect()
-        gc.freeze()  # what a start loaded stays: no later collection need look at it
+        gc.freeze()  # what a start loaded stays: no later collection must scan it
         _print_ready(options, bookie_id, addresses)
         await first_of(process.wait_for_failure(), stopping)
     finally:
@@ -141,8 +142,9 @@ async def _serve_with(
 
 
 def _end_at_once(why: str) -> None:
-    """End the process: its session with the metadata service ends with it, and a supervisor starts
-    it again. The event loop hangs, so nothing can be closed in order; a start replays the log.
+    """End the process, so that its session with the metadata service ends and a supervisor starts
+    it again. The event loop hangs, so nothing can be closed cleanly. The next start replays the
+    log.
     """
     logging.getLogger(LOGGER).error("bookie stopped: the disk hangs, %s", why)
     os._exit(EXIT_FAILED)

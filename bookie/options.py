@@ -1,12 +1,12 @@
-"""Says how one bookie is configured: every option with its default, its bounds and its meaning.
+"""Options of one bookie, each with its default, its bounds and its meaning.
 
-Leaves opening the file and flags' names on the command line to `quire`, and reading values to
+Leaves opening the file and the names of flags to `quire`, and reading values to
 `serving.option_reading`.
 
-Format: the `[bookie]` table of a TOML file; above it `QUIRE_BOOKIE_<OPTION>` and `QUIRE_METADATA`;
-above them flags. Other tables of the file belong to other servers and are not looked at.
+Format: the `[bookie]` table of a TOML file; `QUIRE_BOOKIE_<OPTION>` and `QUIRE_METADATA` override
+it; flags override both. Other tables of the file belong to other servers and are ignored.
 
-Invariant: a value that gets out of here is of its option's type and within its bounds.
+Invariant: every returned value has its option's type and is within its bounds.
 """
 
 from collections.abc import Mapping
@@ -33,9 +33,9 @@ _GIB: Final = 2**30
 
 @dataclass(frozen=True, slots=True)
 class BookieOptions:
-    """Everything that can be set for one bookie. Build it with `load_options`."""
+    """Options of one bookie. Build it with `load_options`."""
 
-    data_dir: str = option("", "where everything is kept; its log and index may be mounts")
+    data_dir: str = option("", "the directory of all data; log/ and index/ in it may be mounts")
     metadata: str = option("zk://127.0.0.1:2181/quire", "the cluster's metadata service")
     host: str = option("127.0.0.1", "the address to listen on")
     port: int = option(0, "the port to listen on; 0: the kernel chooses", low=0, high=_PORT_MAX)
@@ -44,7 +44,7 @@ class BookieOptions:
     admin_port: int = option(0, "its port; 0: the kernel chooses", low=0, high=_PORT_MAX)
     location: str = option(
         UNKNOWN_LOCATION,
-        "/region/rack/host: no two copies of an entry on one host, if others are up; a host of"
+        "/region/rack/host: copies of an entry are on different hosts if enough are up; a host"
         " `default` is replaced by the machine's name",
     )
     weight: int = option(1, "share of new ledgers relative to others", low=0, high=1_000)
@@ -56,11 +56,13 @@ class BookieOptions:
     )
     position_interval_s: float = option(
         1.0,
-        "how often the end of a growing log is recorded outside the disk, against old copies of it",
+        "how often the end of a growing log is recorded in the metadata service, to detect copies",
         low=0.05,
         high=3_600,
     )
-    connections_max: int = option(1_000, "connections at once", low=1, high=100_000)
+    connections_max: int = option(
+        1_000, "maximum number of client connections", low=1, high=100_000
+    )
     frame_bytes_max: int = option(
         16 * 2**20, "largest frame accepted", low=64 * 2**10, high=16 * 2**20
     )
@@ -68,13 +70,15 @@ class BookieOptions:
     read_bytes_max: int = option(
         8 * 2**20, "largest answer to one read", low=2**16, high=15 * 2**20
     )
-    long_polls_max: int = option(100_000, "long polls waiting at once", low=1, high=10_000_000)
+    long_polls_max: int = option(
+        100_000, "maximum number of waiting long polls", low=1, high=10_000_000
+    )
     drain_timeout_s: float = option(
-        10.0, "how long a stopping bookie waits for requests under way", low=0, high=600
+        10.0, "how long a stopping bookie waits for running requests", low=0, high=600
     )
     collect_interval_s: float = option(
         600.0,
-        "a full pass over own ledgers for deleted ones takes at least this",
+        "minimum time of a full pass over stored ledgers that looks for deleted ones",
         low=1,
         high=86_400,
     )
@@ -95,31 +99,31 @@ class BookieOptions:
     )
     reserve_bytes_min: int = option(
         256 * 2**20,
-        "room kept for fences, deletions and the index, besides that for one log file",
+        "space reserved for fences, deletions and the index; that for one log file is added",
         low=0,
         high=1024 * _GIB,
     )
     reserve_share: float = option(
-        0.01, "share of the whole disk kept so, if that is more", low=0.0, high=0.5
+        0.01, "share of the disk to reserve instead, if that is more", low=0.0, high=0.5
     )
     capacity_bytes: int = option(
         0, "use at most this much of the disk; 0: all of it", low=0, high=1024 * 1024 * _GIB
     )
     disk_check_interval_s: float = option(
-        5.0, "how often the room on the disks is measured", low=0.1, high=300
+        5.0, "how often the free space of the disks is measured", low=0.1, high=300
     )
     clean_interval_s: float = option(
-        60.0, "how often cleaning looks for work while it has none", low=0.1, high=86_400
+        60.0, "how often cleaning looks for work when it has none", low=0.1, high=86_400
     )
     clean_live_share_max: float = option(
-        0.5, "log files with less live bytes than this share are rewritten", low=0.0, high=0.9
+        0.5, "log files with a smaller share of live bytes are rewritten", low=0.0, high=0.9
     )
     clean_bytes_per_s_min: int = option(
-        16 * 2**20, "cleaning writes at this rate when little is due", low=2**16, high=_GIB
+        16 * 2**20, "rate of cleaning when little is due", low=2**16, high=_GIB
     )
     clean_bytes_per_s_max: int = option(
         128 * 2**20,
-        "and at this rate when much is due or the disk is nearly full",
+        "rate of cleaning when much is due or the disk is nearly full",
         low=2**16,
         high=16 * _GIB,
     )
@@ -127,29 +131,35 @@ class BookieOptions:
         256 * 2**20, "bytes of log between two checkpoints", low=2**16, high=16 * _GIB
     )
     checkpoint_records: int = option(
-        100_000, "and at most so many records", low=1_000, high=10_000_000
+        100_000, "maximum number of records between two checkpoints", low=1_000, high=10_000_000
     )
     checkpoint_ledgers: int = option(
-        25_000, "and at most so many changed ledgers", low=1_000, high=10_000_000
+        25_000,
+        "maximum number of changed ledgers between two checkpoints",
+        low=1_000,
+        high=10_000_000,
     )
     segment_bytes_max: int = option(256 * 2**20, "size of a log file", low=2**16, high=2 * _GIB)
     queue_bytes_max: int = option(
-        64 * 2**20, "accepted and not yet durable; beyond it nothing is read", low=2**20, high=_GIB
+        64 * 2**20,
+        "maximum of accepted bytes not yet durable; above it, no requests are read",
+        low=2**20,
+        high=_GIB,
     )
     recent_bytes_max: int = option(
         32 * 2**20, "recent entries kept in memory for tailing readers", low=0, high=64 * _GIB
     )
     cached_bytes_max: int = option(
-        0, "the end of each log file left in the system's page cache", low=0, high=2 * _GIB
+        0, "size of each log file's end that stays in the system's page cache", low=0, high=2 * _GIB
     )
     tombstones_max: int = option(
-        100_000, "deleted ledger ids remembered one by one", low=0, high=100_000_000
+        100_000, "maximum number of deleted ledger ids stored individually", low=0, high=100_000_000
     )
     feed_age_h: float = option(
         24.0, "age at which entries of the deletion feed are removed", low=0.01, high=8_760
     )
     hot_ledgers_max: int = option(
-        20_000, "ledger states without changes kept in memory", low=1, high=10_000_000
+        20_000, "maximum number of unchanged ledger states in memory", low=1, high=10_000_000
     )
     die_with_parent: bool = option(False, "stop when standard input ends")  # noqa: FBT003
     log_level: str = option("info", "debug, info, warning or error")
@@ -162,15 +172,17 @@ OPTION_TABLE: Final = OptionTable(TABLE, VARIABLE_PREFIX, OPTIONS)
 def load_options(
     file_text: str | None, variables: Mapping[str, str], flags: Mapping[str, Value]
 ) -> BookieOptions:
-    """Merge the file's text, environment variables and flags, in ascending order. Raises
-    OptionError.
+    """Merge the file's text, environment variables and flags; later sources override earlier ones.
+    Raises OptionError.
     """
     values = read_options(OPTION_TABLE, file_text, variables, flags)
     return checked_options(values)
 
 
 def checked_options(values: Mapping[str, Value]) -> BookieOptions:
-    """Return the options with these values, the others at their defaults. Raises OptionError."""
+    """Return the options with these values, and the others with their defaults. Raises
+    OptionError.
+    """
     options = BookieOptions(**values)  # type: ignore[arg-type]  # each was checked against its own type
     _check_together(options)
     return options

@@ -1,7 +1,6 @@
-"""States why a bookie does not start or cannot be set up, one class per fact.
+"""Errors that prevent a bookie's start or setup, one class per fact.
 
-Leaves failures of its disk to `bookie.errors`; what a client is told is a `Status`, never one of
-these.
+Leaves failures of its disk to `bookie.errors`. A client receives a `Status`, never one of these.
 """
 
 from collections.abc import Sequence
@@ -13,7 +12,7 @@ from serving.overriding import override
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A field of two cookies that should be equal."""
+    """Field in which two cookies differ."""
 
     field: str
     found: str
@@ -25,7 +24,7 @@ class Difference:
 
 
 class CookieMissingError(BookieError):
-    """A directory, or the metadata service, does not know this bookie (rule 2.2)."""
+    """A directory or the metadata service has no cookie of this bookie (rule 2.2)."""
 
     def __init__(self, where: str, why: str, repair: str) -> None:
         super().__init__(f"{where} {why}. {repair}")
@@ -34,18 +33,18 @@ class CookieMissingError(BookieError):
 
 
 class CookieMismatchError(BookieError):
-    """A directory carries the cookie of another bookie, or of another directory (rule 2.2)."""
+    """A directory has the cookie of another bookie or of another directory (rule 2.2)."""
 
     def __init__(self, where: str, differences: Sequence[Difference], repair: str) -> None:
         listed = "; ".join(map(str, differences))
-        super().__init__(f"{where} belongs elsewhere: {listed}. {repair}")
+        super().__init__(f"{where} does not belong to this bookie: {listed}. {repair}")
         self.where = where
         self.differences = tuple(differences)
         self.repair = repair
 
 
 class CookieDamagedError(BookieError):
-    """A cookie's bytes cannot be read; nothing was changed."""
+    """A cookie cannot be decoded. Nothing was changed."""
 
     def __init__(self, where: str, why: str) -> None:
         super().__init__(
@@ -56,10 +55,10 @@ class CookieDamagedError(BookieError):
 
 
 class AlreadyFormattedError(BookieError):
-    """A format found directories that are in use, or hold something."""
+    """The directories to format are in use or not empty."""
 
     def __init__(self, where: str, why: str) -> None:
-        super().__init__(f"{where} {why}: format only makes new bookies, in empty directories")
+        super().__init__(f"{where} {why}. Format creates new bookies only, in empty directories")
         self.where = where
 
 
@@ -73,14 +72,14 @@ class CannotListenError(BookieError):
 
 
 class OriginalLivesError(BookieError):
-    """Another process serves as this bookie (rule 2.6); nothing was written, unless this start was
+    """Another process serves as this bookie (rule 2.6). Nothing was written, unless this start was
     already counted.
     """
 
     def __init__(self, bookie_id: str, address: str, *, is_counted: bool = False) -> None:
         super().__init__(
             f"bookie {bookie_id} is served by another process, at {address}: this directory is a "
-            f"copy of its directory. {_effect(is_counted=is_counted)}. Leave that process alone "
+            f"copy of its directory. {_effect(is_counted=is_counted)}. Keep that process running "
             "and remove the copy; to add a bookie, run `quire bookie format` in empty directories"
         )
         self.bookie_id = bookie_id
@@ -88,7 +87,7 @@ class OriginalLivesError(BookieError):
 
 
 class OriginalRegisteredError(BookieError):
-    """Another process stays registered as this bookie and does not answer (rule 2.6); nothing was
+    """Another process stays registered as this bookie and does not answer (rule 2.6). Nothing was
     written, unless this start was already counted.
     """
 
@@ -106,8 +105,8 @@ class OriginalRegisteredError(BookieError):
 
 
 class PositionTakenError(BookieError):
-    """Another process recorded its position as this bookie (rule 2.6): this one must not answer any
-    more.
+    """Another process recorded its position as this bookie (rule 2.6), so this process must not
+    answer any more.
     """
 
     def __init__(self, bookie_id: str) -> None:

@@ -1,12 +1,13 @@
-"""Options of several bookies of one machine, from one configuration file.
+"""Options of several bookies on one machine, from one configuration file.
 
-Leaves the options of one bookie to `bookie.options`, and running them to `quire.bookie_group`.
+Leaves the options of one bookie to `bookie.options`, and running the bookies to
+`quire.bookie_group`.
 
 Format: one `[[bookie]]` table per bookie, with at least its `data_dir`; an optional table
-`[bookie_defaults]` holds what they share. `QUIRE_BOOKIE_<OPTION>`, `QUIRE_METADATA` and flags stand
-above both and hold for all of them; what each bookie needs for itself cannot be given there.
+`[bookie_defaults]` holds shared options. `QUIRE_BOOKIE_<OPTION>`, `QUIRE_METADATA` and flags
+override both and apply to all bookies; they cannot set the options in OWN_OPTIONS.
 
-Invariants: no two bookies share a directory or a port; a refusal names every table that is wrong.
+Invariants: no two bookies share a directory or a port; an error names every wrong table.
 """
 
 import os.path
@@ -26,7 +27,7 @@ from serving.option_reading import Value, merge_options, parse_file, table_of
 
 DEFAULTS_TABLE: Final = "bookie_defaults"
 OWN_OPTIONS: Final = ("data_dir", "port", "admin_port")
-"""What no two bookies may share."""
+"""Options that must differ between bookies."""
 ANY_ADDRESS: Final = ("0.0.0.0", "::")
 
 
@@ -38,8 +39,8 @@ def has_several(file_text: str | None) -> bool:
 def load_several(
     file_text: str | None, variables: Mapping[str, str], flags: Mapping[str, Value]
 ) -> tuple[BookieOptions, ...]:
-    """Return the options of each bookie of a file. Raises OptionError, whose text has one line for
-    each thing that is wrong.
+    """Return the options of each bookie in a file. Raises OptionError with one line for each
+    error.
     """
     document = parse_file(file_text)
     tables = document.get(TABLE)
@@ -68,7 +69,7 @@ def load_several(
 
 
 def flags_of(options: BookieOptions) -> list[str]:
-    """Return the flags of `quire bookie run` that give these options and no others."""
+    """Return the flags of `quire bookie run` that set exactly these options."""
     flags: list[str] = []
     for name, info in OPTIONS.items():
         value, flag = getattr(options, name), f"--{name.replace('_', '-')}"
@@ -89,11 +90,11 @@ def _shared_errors(
         )
         for place, is_given in places:
             if is_given:
-                yield f"{place} would hold for every bookie: give {name} in each [[{TABLE}]]"
+                yield f"{place} would apply to every bookie: set {name} in each [[{TABLE}]]"
 
 
 def _clashes(loaded: Sequence[BookieOptions]) -> Iterable[str]:
-    """Name the tables that share a directory or a port."""
+    """Return an error for each table that shares a directory or a port with another."""
     directories: dict[str, int] = {}
     ports: dict[int, list[tuple[str, str]]] = {}
     for number, each in enumerate(loaded, 1):

@@ -1,6 +1,6 @@
-"""Walks large collections slice by slice, with a pause after each.
+"""Iteration over large collections in slices, with a pause after each.
 
-Leaves what is done with a slice to its callers.
+Leaves the work on a slice to its callers.
 
 Invariant: a slice is short, and the event loop runs other callbacks between two slices.
 """
@@ -18,8 +18,8 @@ SLICE_ITEMS: Final = 4_096
 
 
 def cut(items: Iterable[Item]) -> Iterator[list[Item]]:
-    """Return items slice by slice, for a caller that awaits something in each of them. Nothing may
-    change the collection meanwhile.
+    """Yield items in slices, for a caller that awaits in each slice. The collection must not change
+    during the iteration.
     """
     left = iter(items)
     while part := list(islice(left, SLICE_ITEMS)):
@@ -27,15 +27,15 @@ def cut(items: Iterable[Item]) -> Iterator[list[Item]]:
 
 
 async def in_slices(items: Iterable[Item]) -> AsyncIterator[list[Item]]:
-    """Return items slice by slice, to the end. Nothing may change the collection meanwhile."""
+    """Yield items in slices. The collection must not change during the iteration."""
     for part in cut(items):
         yield part
         await asyncio.sleep(0)
 
 
 async def in_order(items: Iterable[Comparable]) -> AsyncIterator[list[Comparable]]:
-    """Return items slice by slice, to the end, in ascending order. Each slice is sorted by itself,
-    and then all of them are merged.
+    """Yield items in slices, in ascending order. Each slice is sorted separately, then all are
+    merged.
     """
     parts: list[list[Comparable]] = []
     async for part in in_slices(items):

@@ -1,1 +1,1 @@
-"""Who a bookie is: its cookie, its position at the metadata service, and the refusal of copies."""
+"""Identity of a bookie: its cookie, its position node, and the refusal of copies."""

@@ -1,10 +1,10 @@
-"""Anchors: one file in each of a bookie's directories, by whose identity a copy is noticed.
+"""Anchors: one file in each of a bookie's directories. The file's identity reveals a copy.
 
-Leaves what a file's identity is to `bookie.files.disk`, and what a copy means to
-`bookie.identity.identity`.
+Leaves the definition of a file's identity to `bookie.files.disk_identity`, and the consequences of
+a copy to `bookie.identity.identity`.
 
-Format: `anchor` in each directory holds one line of text, "quire-anchor 1"; its bytes do not
-matter.
+Format: `anchor` in each directory holds one line of text, "quire-anchor 1"; its content is not
+read.
 
 Invariant: an anchor is made when the bookie is formatted, or at the first start of a release that
 knows anchors, and is never written again.
@@ -26,12 +26,12 @@ _MISSING: Final = ""
 
 
 async def read_anchors(disk: Disk) -> tuple[str, ...]:
-    """Return the identity of each directory's anchor; empty where there is none."""
+    """Return the identity of each directory's anchor; an empty text for a missing one."""
     return tuple([await _identity_in(disk, directory) for directory in DIRECTORIES])
 
 
 async def make_anchors(disk: Disk) -> tuple[str, ...]:
-    """Make the anchors that are missing, durably; return the identity of each."""
+    """Create the missing anchors, durably; return the identity of each."""
     for directory in DIRECTORIES:
         if ANCHOR_NAME not in await disk.list_names(directory):
             await write_small(disk, directory, ANCHOR_NAME, _CONTENT)

@@ -1,24 +1,22 @@
-"""Holds the identity stamped on each of a bookie's directories, its bytes, and how two are
-compared.
+"""Cookie: the identity stored in each of a bookie's directories, its bytes, and its comparison.
 
 Leaves reading and writing the files to `bookie.identity.identity`, and the cluster's copy to
 `metadata.registry.cookies`.
 
-Format: text, so that it can be read when things are wrong; one `name value` per line, in this
-order:
+Format: text, so that an operator can read it; one `name value` per line, in this order:
 
     quire-cookie   1
     bookie-id      bookie-0f3a...
     instance       32 hex digits, made when the bookie was formatted
     cluster        32 hex digits, the cluster's instance
     directory      the directory that this cookie is in: "identity", "log" or "index"
-    directories    all that belong together, separated by commas
+    directories    all directories of the bookie, separated by commas
     created-ms     milliseconds since 1970
-    starts         how often the bookie was started
+    starts         number of the bookie's starts
     crc32c         8 hex digits, over all lines before
 
-Invariant: `starts` in a directory is the metadata service's count, or one more while a start is
-under way; one that is lower was copied before the bookie last started (rule 2.4).
+Invariant: `starts` in a directory is the metadata service's count, or one more during a start; a
+directory with a lower count was copied before the bookie's last start (rule 2.4).
 
 Source: protocol rules 2.1, 2.2, 2.4.
 """
@@ -37,7 +35,9 @@ from metadata.registry.cookies import CookieRecord
 COOKIE_NAME: Final = "cookie"
 COOKIE_BYTES_MAX: Final = 4_096
 DIRECTORIES: Final = ("identity", "log", "index")
-"""Below the data directory. Each may be a file system of its own, so each carries a cookie."""
+"""Directories below the data directory. Each may be a separate file system, so each has a
+cookie.
+"""
 
 _FORMAT_VERSION: Final = 1
 _NAMES: Final = (
@@ -56,7 +56,7 @@ _INSTANCE_BYTES: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class Cookie:
-    """What one directory says about whose it is."""
+    """Identity of the bookie that owns a directory, as stored in the directory."""
 
     bookie_id: BookieId
     instance: bytes
@@ -70,7 +70,7 @@ class Cookie:
 def cookies_of(
     record: CookieRecord, cluster: bytes, starts: int, directories: Sequence[str] = DIRECTORIES
 ) -> list[Cookie]:
-    """Return the cookies that a bookie's directories should carry, one for each."""
+    """Return the expected cookies of a bookie's directories, one for each."""
     return [
         Cookie(
             record.bookie_id,
@@ -86,12 +86,12 @@ def cookies_of(
 
 
 def hash_directories(directories: Sequence[str]) -> bytes:
-    """Return what the metadata service keeps of the directories' names."""
+    """Return the hash of the directories' names, which the metadata service stores."""
     return hashlib.sha256("\n".join(directories).encode()).digest()
 
 
 def differences(found: Cookie, expected: Cookie) -> list[Difference]:
-    """Name each field in which two cookies differ; `starts` is judged apart."""
+    """Return the fields in which two cookies differ; `starts` is checked separately."""
     return [
         Difference(each.name, _shown(found, each.name), _shown(expected, each.name))
         for each in fields(Cookie)
@@ -100,17 +100,17 @@ def differences(found: Cookie, expected: Cookie) -> list[Difference]:
 
 
 def is_stale(found: Cookie, starts: int) -> bool:
-    """Return whether a directory is a copy made before the bookie was last started."""
+    """Return whether a directory is a copy made before the bookie's last start."""
     return found.starts < starts
 
 
 def is_ahead(found: Cookie, starts: int) -> bool:
-    """Return whether a directory counts more starts than the metadata service can have missed."""
+    """Return whether a directory has more starts than the metadata service can have missed."""
     return found.starts > starts + 1
 
 
 def encode_cookie(cookie: Cookie) -> bytes:
-    """Return a cookie's file."""
+    """Return the content of a cookie's file."""
     values = (
         str(_FORMAT_VERSION),
         cookie.bookie_id,
@@ -126,14 +126,14 @@ def encode_cookie(cookie: Cookie) -> bytes:
 
 
 def decode_cookie(data: bytes, where: str) -> Cookie:
-    """Read a cookie's file. Raises CookieDamagedError."""
+    """Decode the content of a cookie's file. Raises CookieDamagedError."""
     try:
         *lines, rest = data.decode("ascii").split("\n")
         pairs = [line.partition(" ") for line in lines]
     except UnicodeDecodeError:
         raise CookieDamagedError(where, "it is not text") from None
     if not pairs or pairs[0][0] != _NAMES[0]:
-        raise CookieDamagedError(where, "it is no cookie")
+        raise CookieDamagedError(where, "it is not a cookie")
     if pairs[0][2] != str(_FORMAT_VERSION):
         raise CookieDamagedError(
             where, f"its format version is {pairs[0][2][:20]}, this release reads {_FORMAT_VERSION}"
@@ -153,7 +153,7 @@ def decode_cookie(data: bytes, where: str) -> Cookie:
 def _from_values(values: Sequence[str]) -> Cookie:
     _, bookie_id, instance, cluster, directory, directories, created, starts, _ = values
     if not is_bookie_id(bookie_id):
-        raise ValueError(f"{bookie_id[:70]!r} is no bookie id")
+        raise ValueError(f"{bookie_id[:70]!r} is not a bookie id")
     numbers = bytes.fromhex(instance), bytes.fromhex(cluster)
     if any(len(number) != _INSTANCE_BYTES for number in numbers):
         raise ValueError(f"an instance has {_INSTANCE_BYTES} bytes")

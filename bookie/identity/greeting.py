@@ -1,7 +1,7 @@
-"""Question to an address: which bookie answers there?
+"""Hello to an address, to find out which bookie answers there.
 
-Leaves what follows from the answer to `bookie.identity.original`. It is the hello of rule 2.3 and
-nothing more, because the bookie imports no client.
+Leaves the consequences to `bookie.identity.original`. It sends only the hello of rule 2.3, because
+the bookie does not import the client.
 
 Source: protocol rules 2.3, 2.6.
 """
@@ -17,12 +17,12 @@ from metadata.ids import BookieId
 from serving.overriding import override
 
 GREETING_S_MAX: Final = 2.0
-"""How long connecting and the answer may take together."""
+"""Maximum time for the connection and the answer together, in seconds."""
 CLIENT_NAME: Final = "a starting bookie"
 
 
 async def greet(host: str, port: int, bookie_id: BookieId) -> HelloReply | None:
-    """Send a hello and return the answer; None when there is none within GREETING_S_MAX."""
+    """Send a hello and return the answer; None if there is none within GREETING_S_MAX."""
     transport: asyncio.BaseTransport | None = None
     loop = asyncio.get_running_loop()
     try:
@@ -39,7 +39,7 @@ async def greet(host: str, port: int, bookie_id: BookieId) -> HelloReply | None:
 
 
 class _Greeting(asyncio.Protocol):
-    """One connection, up to the first answer or its end."""
+    """One connection, until its first answer or its end."""
 
     def __init__(self, bookie_id: BookieId) -> None:
         self.answered: asyncio.Future[HelloReply | None] = (

@@ -1,13 +1,13 @@
-"""Makes a bookie's identity when its directories are formatted, and proves it at every start.
+"""Creation of a bookie's identity when its directories are formatted, and its proof at every start.
 
-Leaves the cookie's bytes and comparisons to `bookie.identity.cookie`, looking for a living process
-of the same bookie to `bookie.identity.original`, and comparing the end of the log to
+Leaves the cookie's bytes and comparison to `bookie.identity.cookie`, the search for a running
+process of the same bookie to `bookie.identity.original`, and the comparison of the log's end to
 `bookie.storage.opening`.
 
-Invariants: a bookie's id is given to empty directories only, so an emptied disk is a new bookie;
-nothing of a directory is read before its cookie was compared with the metadata service's; nothing
-is written while another process is registered as this bookie, unless it is proved dead; the count
-of starts reaches the disks before it reaches the metadata service.
+Invariants: only empty directories get a bookie id, so an emptied disk is a new bookie; no data is
+read from a directory before its cookie is compared with the metadata service's; no file is written
+while another process is registered as this bookie, unless it is proved dead; the count of starts is
+written to the disks before it is written to the metadata service.
 
 Source: protocol rules 2.1, 2.2, 2.4, 2.6.
 """
@@ -50,57 +50,57 @@ LIMBO_NAME: Final = "limbo"
 _LOCK_NAME: Final = "lock"
 _STALE: Final = "a directory is an old copy: it was made before the bookie last started"
 _COPIED: Final = (
-    "these files are a copy, and the bookie that they were copied from did not stop in order"
+    "these files are a copy, and the bookie from which they were copied did not stop cleanly"
 )
 
 _FORMAT_COMMAND: Final = "quire bookie format"
 _NEW_BOOKIE: Final = (
     "Put the right disks back; or, if this data is lost, give the bookie empty directories and run "
-    f"`{_FORMAT_COMMAND}`: it joins as a new bookie, and the lost one's ledgers are repaired"
+    f"`{_FORMAT_COMMAND}`: it joins as a new bookie, and the lost bookie's ledgers are repaired"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who a bookie is, and whether its disks are what they were when it last ran."""
+    """Identity of a bookie, and whether its disks are unchanged since it last ran."""
 
     bookie_id: BookieId
     cluster: bytes
     starts: int
     limbo_reason: str
-    """Why what was stored may be lost, so that the bookie is in limbo (rules 2.4, 2.6); empty while
-    there is no reason.
+    """Reason why stored data may be lost, so that the bookie is in limbo (rules 2.4, 2.6); empty
+    when there is none.
     """
     position: StoredPosition
-    """Where the log must end at least, and whose it was."""
+    """Recorded position: the log must reach it, and it names the process that recorded it."""
     files: tuple[str, ...]
-    """The identities of this bookie's anchors."""
+    """Identities of this bookie's anchors."""
     lock: str
-    """The identity of the lock that is held."""
+    """Identity of the held lock."""
     dead_incarnation: bytes | None
-    """Of a process that is proved dead and whose registration is still there."""
+    """Incarnation of a process that is proved dead and is still registered; else None."""
 
     @property
     def has_original_ended(self) -> bool:
-        """Tell whether the process that recorded the position is proved to have ended."""
+        """Whether the process that recorded the position is proved to have ended."""
         record = self.position.record
         return record is None or record.is_orderly or self.dead_incarnation is not None
 
     @property
     def is_stale(self) -> bool:
-        """Return whether something may be lost: a directory is an old copy."""
+        """Whether stored data may be lost."""
         return bool(self.limbo_reason)
 
     @property
     def recorded_end_lsn(self) -> int:
-        """Everything below it was durable when the bookie last recorded its position."""
+        """LSN below which everything was durable when the bookie last recorded its position."""
         return 0 if self.position.record is None else self.position.record.end_lsn
 
 
 async def format_directories(
     disk: Disk, store: MetadataStore, prefix: str, rng: Random, wall_clock_ms: Callable[[], int]
 ) -> BookieId:
-    """Make a new bookie in empty, locked directories. Raises AlreadyFormattedError."""
+    """Create a new bookie in empty, locked directories. Raises AlreadyFormattedError."""
     for directory in (*DIRECTORIES, "."):
         names = await disk.list_names(directory)
         unexpected = [name for name in names if name not in (_LOCK_NAME, *DIRECTORIES)]
@@ -118,8 +118,8 @@ async def format_directories(
     )
     version = await CookieStore(store).create(record)
     await make_anchors(disk)
-    # The first directory's cookie comes last: without it the format did not happen, and may be
-    # repeated in directories emptied again.
+    # The first directory's cookie is written last: without it the directories do not count as
+    # formatted. After a crash, empty them and format again.
     for cookie in reversed(cookies_of(record, cluster, version)):
         await _write_cookie(disk, cookie)
     return record.bookie_id
@@ -131,11 +131,11 @@ async def prove_identity(
     originals: OriginalCheck | None = None,
     before_writing: Callable[[], Awaitable[None]] | None = None,
 ) -> Identity:
-    """Compare every directory's cookie with the metadata service's, make sure that no other process
+    """Compare every directory's cookie with the metadata service's, check that no other process
     serves as this bookie, and count this start.
 
-    The directories must be locked. `before_writing` is awaited once nothing forbids the start.
-    Nothing is written when it raises CookieMissingError, CookieMismatchError, CookieDamagedError,
+    The directories must be locked. `before_writing` is awaited after every check has passed.
+    Nothing is written when this raises CookieMissingError, CookieMismatchError, CookieDamagedError,
     OriginalLivesError or OriginalRegisteredError.
     """
     found = [await _read_cookie(disk, directory) for directory in DIRECTORIES]
@@ -147,25 +147,25 @@ async def prove_identity(
     lock = await disk.lock_identity()
     originals = originals or OriginalCheck(store, wait_s=WAIT_S_MIN, log=None)
     dead_incarnation = await originals.run(first.bookie_id, lock)
-    # Again: the other process may have gone on until its session ended.
+    # Compare again: the other process may have served until its session ended.
     record, version, cluster, present = await _compared(store, found, first)
     position = await PositionStore(store).get(first.bookie_id)
     reason = _limbo_reason(present, version, position, await read_anchors(disk))
     if before_writing is not None:
         await before_writing()
     if reason:
-        # Before the count moves on: the next start would see nothing wrong.
+        # Before the start is counted: otherwise the next start would not see the reason.
         await write_mark(disk, LIMBO_NAME, reason.encode())
 
     async def count_start(version: Version) -> Version:
-        # Every cookie first: one that stayed behind a counted start is that of an old copy.
+        # Every cookie before the count: a cookie below the count is from an old copy.
         for cookie in cookies_of(record, cluster, version + 1):
             await _write_cookie(disk, cookie)
         return await cookies.compare_and_set(record, version)
 
     if any(cookie.starts > version for cookie in present):
-        # A start was cut off before it was counted. Its number is spent: a copy of these
-        # directories made since then bears it.
+        # A start was interrupted before it was counted. Its number is not used again: a copy of
+        # these directories made since then may have it.
         version = await count_start(version)
     version = await count_start(version)
     marked = await read_mark(disk, LIMBO_NAME)
@@ -184,10 +184,10 @@ async def prove_identity(
 def _limbo_reason(
     present: Sequence[Cookie], version: Version, position: StoredPosition, files: Sequence[str]
 ) -> str:
-    """Return why the directories may lack what the bookie stored; empty when they do not.
+    """Return why the directories may lack stored data; empty when they do not.
 
-    The copy of a bookie that stopped in order is complete, if it is of its last stop: the count of
-    starts tells.
+    A copy of a bookie that stopped cleanly is complete if it was made after the last stop: the
+    count of starts shows that.
     """
     if any(is_stale(cookie, version) for cookie in present):
         return _STALE
@@ -200,15 +200,15 @@ def _limbo_reason(
 async def _compared(
     store: MetadataStore, found: Sequence[Cookie | None], first: Cookie
 ) -> tuple[CookieRecord, Version, bytes, list[Cookie]]:
-    """Compare the directories' cookies with the metadata service's, as it is now; return the
-    stored record with its version, the cluster, and the cookies.
+    """Compare the directories' cookies with the current ones of the metadata service. Return the
+    stored record with its version, the cluster, and the directories' cookies.
     """
     record, version = await _stored_record(CookieStore(store), first)
     cluster = await _stored_cluster(store, first)
     expected = cookies_of(record, cluster, version)
     present = [_checked(each, wanted) for each, wanted in zip(found, expected, strict=True)]
     if record.directories_hash != hash_directories(DIRECTORIES):
-        difference = Difference("directories", ",".join(DIRECTORIES), "those it was formatted with")
+        difference = Difference("directories", ",".join(DIRECTORIES), "those at formatting")
         raise CookieMismatchError("the bookie", [difference], _NEW_BOOKIE)
     return record, version, cluster, present
 
@@ -216,10 +216,10 @@ async def _compared(
 def _missing_first(others: Sequence[Cookie]) -> CookieMissingError:
     if not others:
         repair = (
-            f"Run `{_FORMAT_COMMAND}` to make a new bookie there; if it held one before, its disk "
-            "is missing or was emptied: put it back; never format in place of what was not mounted"
+            f"Run `{_FORMAT_COMMAND}` to make a new bookie there. If a bookie was there before, "
+            "its disk is not mounted or was emptied: put it back, and do not format the mount point"
         )
-        return CookieMissingError("the data directory", "is empty: no bookie lives there", repair)
+        return CookieMissingError("the data directory", "is empty: it holds no bookie", repair)
     what = f"has lost its cookie, that of bookie {others[0].bookie_id}"
     return CookieMissingError(f"directory {MARKS}", what, _NEW_BOOKIE)
 
@@ -231,13 +231,13 @@ async def _stored_record(cookies: CookieStore, first: Cookie) -> tuple[CookieRec
         raise CookieMissingError(
             "the metadata service",
             f"does not know bookie {first.bookie_id}",
-            "Check that --metadata names the right cluster; a bookie that was decommissioned "
-            f"starts again as a new one, in empty directories: `{_FORMAT_COMMAND}`",
+            "Check that --metadata names the right cluster. A decommissioned bookie can only start "
+            f"again as a new one, in empty directories: `{_FORMAT_COMMAND}`",
         ) from None
 
 
 async def _stored_cluster(store: MetadataStore, first: Cookie) -> bytes:
-    # Read, never made: the bookie's cookie, seen before this, was stored after the instance.
+    # This only reads the instance: it was stored before the bookie's cookie, which exists.
     found = await cluster_instance(store, Random(first.cluster.hex()))
     if found != first.cluster:
         difference = Difference("cluster", first.cluster.hex(), found.hex())
@@ -255,7 +255,9 @@ def _checked(found: Cookie | None, expected: Cookie) -> Cookie:
         raise CookieMismatchError(where, different, _NEW_BOOKIE)
     if is_ahead(found, expected.starts):
         counted = Difference("starts", str(found.starts), f"at most {expected.starts + 1}")
-        repair = "The metadata service is older than this disk: it was restored from a backup"
+        repair = (
+            "The metadata service is older than this disk: it may have been restored from a backup"
+        )
         raise CookieMismatchError(where, [counted], f"{repair}; restore its newest state")
     return found
 

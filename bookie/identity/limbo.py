@@ -1,6 +1,7 @@
-"""Reason of a bookie's limbo, kept so that it can be shown as long as the limbo lasts.
+"""Stored reason of a bookie's limbo, which is shown while the limbo lasts.
 
-Leaves entering limbo to `bookie.storage.opening`, and showing the reason to its readers.
+Leaves entering limbo to `bookie.storage.opening`, and showing the reason to
+`bookie.storage.writability`.
 
 Format: the mark `identity/limbo-reason` holds one line of text, UTF-8.
 
@@ -16,12 +17,12 @@ from bookie.files.small_files import SMALL_BYTES_MAX, read_mark, remove_mark, wr
 from bookie.storage.bookie_storage import BookieStorage
 
 REASON_NAME: Final = "limbo-reason"
-UNKNOWN_REASON: Final = "an earlier release found that data was lost, and kept no reason"
+UNKNOWN_REASON: Final = "an earlier release found a loss of data and did not store the reason"
 
 
 async def keep_reason(disk: Disk, storage: BookieStorage) -> str:
-    """Keep the reason that this start found, durably; return the reason of a storage that is in
-    limbo, and an empty text of one that is not.
+    """Store the reason that this start found, durably. Return the reason of a storage in limbo,
+    else an empty text.
     """
     if not storage.statistics().is_limbo:
         await remove_mark(disk, REASON_NAME)

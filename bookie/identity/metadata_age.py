@@ -1,20 +1,21 @@
-"""Check that the metadata service is as new as it was, before any ledger's data is removed.
+"""Check that the metadata service is not older than before, before any ledger's data is removed.
 
-Leaves removing to `bookie.server.collector`, and the position node to `bookie.identity.position`.
+Leaves the removal to `bookie.server.collector`, and the position node to
+`bookie.identity.position`.
 
-A metadata service that was restored from a backup does not know the newer ledgers: they look
-deleted. What only grows shows its age: the version of this bookie's position node, and the next
-ledger id to give out.
+A metadata service that was restored from a backup does not know the newer ledgers, so they look
+deleted. Two numbers that only grow show its age: the version of this bookie's position node, and
+the next ledger id to assign.
 
 Format: the mark `identity/seen` is text, one `name value` per line, in this order:
 
     quire-seen        1
     position-version  the highest version seen of the position node; -1: there was none
     ledger-ids        the highest next ledger id seen
-    went-back         why nothing is collected; empty while collecting is allowed
+    went-back         reason why nothing is collected; empty while collecting is allowed
     crc32c            8 hex digits, over all lines before
 
-Invariants: once the service was found older than it was, nothing is removed until an operator
+Invariants: after the service was found older than before, nothing is removed until an operator
 accepts it, also after a restart; the finding is durable before the position is recorded again.
 
 Source: protocol rule 10.5.
@@ -42,7 +43,7 @@ from metadata.store.number_blocks import unpack_block
 
 SEEN_NAME: Final = "seen"
 KEEP_INTERVAL_S: Final = 10.0
-"""The mark is rewritten at most this often while what was seen grows."""
+"""Minimum time between two writes of the mark while the numbers grow, in seconds."""
 
 _NAMES: Final = ("quire-seen", "position-version", "ledger-ids", "went-back", "crc32c")
 _FORMAT_VERSION: Final = "1"
@@ -50,16 +51,16 @@ _FORMAT_VERSION: Final = "1"
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """The newest state of the metadata service that this bookie saw."""
+    """Newest state of the metadata service that this bookie has seen."""
 
     position_version: Version = NO_POSITION
     ledger_ids: int = 0
     went_back: str = ""
-    """Why nothing is collected; empty while collecting is allowed."""
+    """Reason why nothing is collected; empty while collecting is allowed."""
 
 
 class MetadataAge:
-    """Remembers what was seen of the metadata service, and says whether it went back."""
+    """Record of the newest state of the metadata service, and check whether it went back."""
 
     def __init__(
         self, disk: Disk, store: MetadataStore, bookie_id: BookieId, writability: Writability
@@ -75,15 +76,15 @@ class MetadataAge:
 
     @property
     def went_back(self) -> str:
-        """Why nothing is collected; empty while collecting is allowed."""
+        """Reason why nothing is collected; empty while collecting is allowed."""
         return self._seen.went_back
 
     def follow(self, recorded_version: Callable[[], Version]) -> None:
-        """Compare also with the version that this process recorded last."""
+        """Also compare with the version that this process recorded last."""
         self._recorded_version = recorded_version
 
     async def restore(self) -> None:
-        """Read what an earlier process saw, and compare; called once, before anything is recorded.
+        """Read what an earlier process saw, and compare. Call it once, before anything is recorded.
 
         Raises FormatError, MetadataError.
         """
@@ -95,11 +96,11 @@ class MetadataAge:
         await self.keep()
 
     async def may_collect(self) -> bool:
-        """Read freshly how new the metadata service is; return whether data may be removed on its
-        word. Raises MetadataError.
+        """Do a fresh read of the metadata service's age; return whether data may be removed. Raises
+        MetadataError.
         """
         async with self._changing:
-            # Before the read: what is recorded meanwhile need not show in it.
+            # Before the read: a version recorded during the read may be missing from its result.
             known = max(self._recorded_version(), self._seen.position_version)
             self._seen = replace(self._seen, position_version=known)
             found = await self._read()
@@ -123,9 +124,9 @@ class MetadataAge:
         return not went_back
 
     async def note_position(self, version: Version, known: Version) -> None:
-        """Take note, durably, that the position node is at `version` and was at `known` before.
+        """Record, durably, that the position node is at `version` and was at `known` before.
 
-        Raises DiskFullError, DiskFailedError: the note is then in effect and not durable.
+        Raises DiskFullError, DiskFailedError: then the finding is in effect but not durable.
         """
         async with self._changing:
             seen = max(known, self._seen.position_version)
@@ -137,9 +138,10 @@ class MetadataAge:
                 await self._write(self._seen)
 
     async def accept(self) -> Seen:
-        """Take the metadata service as it is now for the newest, durably, at an operator's wish.
+        """Accept the current state of the metadata service as the newest, durably, as requested by
+        an operator.
 
-        Raises DiskFullError, DiskFailedError, MetadataError: nothing has changed then.
+        Raises DiskFullError, DiskFailedError, MetadataError: then nothing has changed.
         """
         async with self._changing:
             accepted = await self._read()
@@ -149,14 +151,14 @@ class MetadataAge:
         return accepted
 
     async def keep(self) -> None:
-        """Rewrite the mark if it is behind what was seen. A full disk leaves it as it is."""
+        """Write the mark if it is out of date. A full disk leaves it unchanged."""
         async with self._changing:
             if self._seen != self._kept:
                 with contextlib.suppress(DiskFullError):
                     await self._write(self._seen)
 
     async def run(self) -> None:
-        """Keep the mark current until cancelled."""
+        """Keep the mark up to date until cancelled."""
         while True:
             await asyncio.sleep(KEEP_INTERVAL_S)
             with contextlib.suppress(MetadataError):
@@ -190,14 +192,14 @@ class MetadataAge:
 
 
 def encode_seen(seen: Seen) -> bytes:
-    """Return the mark."""
+    """Return the content of the mark."""
     values = (_FORMAT_VERSION, str(seen.position_version), str(seen.ledger_ids), seen.went_back)
     text = "".join(f"{name} {value}\n" for name, value in zip(_NAMES, values, strict=False))
     return f"{text}crc32c {crc32c(text.encode()):08x}\n".encode()
 
 
 def decode_seen(data: bytes) -> Seen:
-    """Read the mark. Raises FormatError."""
+    """Decode the content of the mark. Raises FormatError."""
     where = f"{MARKS}/{SEEN_NAME}"
     try:
         *lines, rest = data.decode().split("\n")

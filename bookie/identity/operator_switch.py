@@ -1,10 +1,10 @@
-"""Read-only mode at an operator's wish, which survives a restart.
+"""Read-only mode requested by an operator, which survives a restart.
 
 Leaves the effect on adds to `bookie.storage.writability`, and the route to `bookie.server.admin`.
 
-Format: the file `identity/read-only` exists while the bookie is to be read-only; what it holds is
-for people.
-Invariant: the mark is durable, or durably removed, before the switch takes effect and is answered.
+Format: the file `identity/read-only` exists while the bookie must be read-only; its text is for
+operators.
+Invariant: the mark is durably written or removed before the switch takes effect and is answered.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ _TEXT: Final = b"An operator made this bookie read-only: quire bookie readonly I
 
 
 class OperatorSwitch:
-    """The switch of one bookie."""
+    """Read-only switch of one bookie."""
 
     def __init__(self, disk: Disk, writability: Writability) -> None:
         self._disk = disk
@@ -27,13 +27,13 @@ class OperatorSwitch:
         self._switching = asyncio.Lock()
 
     async def restore(self) -> None:
-        """Make the storage read-only if the mark is there; called once, at a start."""
+        """Make the storage read-only if the mark exists. Call it once, at a start."""
         if await read_mark(self._disk, READ_ONLY_NAME) is not None:
             self._writability.set_by_operator(is_read_only=True)
 
     async def switch(self, *, is_read_only: bool) -> None:
-        """Store the wish durably, then obey it. Raises DiskFullError, DiskFailedError: nothing has
-        changed then.
+        """Store the mode durably, then apply it. Raises DiskFullError, DiskFailedError: then
+        nothing has changed.
         """
         async with self._switching:
             if is_read_only:

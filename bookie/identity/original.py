@@ -1,12 +1,12 @@
-"""Check, before a bookie starts, that no other process still serves as the same bookie.
+"""Check before a start that no other process serves as the same bookie.
 
-Leaves comparing the directories to `bookie.identity.identity`, and the question itself to
+Leaves the comparison of directories to `bookie.identity.identity`, and the hello to
 `bookie.identity.greeting`.
 
 Invariants: a process that answers at the registered address with the same identity is never
-displaced; a registration is replaced at once only where its process is proved dead: the position
-was recorded by that process while it held the lock that this process holds now, on the same run of
-the system. Silence proves nothing: the start waits until the registration's session ends.
+replaced; a registration is replaced at once only if its process is proved dead: that process
+recorded the position while it held the lock that this process holds now, on the same run of the
+system. No answer proves nothing: the start then waits until the registration's session ends.
 
 Source: protocol rule 2.6.
 """
@@ -27,20 +27,22 @@ from metadata.store.interface import MetadataStore
 from serving.server_log import ServerLog
 
 SESSIONS_WAITED: Final = 3.0
-"""A registration is waited for during this many of our own session timeouts."""
+"""Maximum wait for the end of a registration, in session timeouts of this process."""
 WAIT_S_MIN: Final = 30.0
-"""At least so long: the other process may have a longer session timeout than this one."""
+"""Minimum of that wait, in seconds: the other process may have a longer session timeout."""
 LOOK_INTERVAL_S: Final = 0.2
 ASK_INTERVAL_S: Final = 2.0
 
 
 def registration_wait_s(session_timeout_s: float) -> float:
-    """Return how long a start waits for the session of a silent original to end, in seconds."""
+    """Return the maximum wait for the end of a session whose process does not answer, in
+    seconds.
+    """
     return max(WAIT_S_MIN, SESSIONS_WAITED * session_timeout_s)
 
 
 class OriginalCheck:
-    """Looks for a living process of the same bookie."""
+    """Search for a running process of the same bookie."""
 
     def __init__(self, store: MetadataStore, *, wait_s: float, log: ServerLog | None) -> None:
         self._store = store
@@ -50,9 +52,9 @@ class OriginalCheck:
     async def run(
         self, bookie_id: BookieId, lock: str, *, is_counted: bool = False
     ) -> bytes | None:
-        """Return once no other process is registered as this bookie: the incarnation of a dead one
-        whose registration is still there, or None. `lock` is the identity of the lock held here;
-        `is_counted` says that this start was counted, for the error's text.
+        """Wait until no other process is registered as this bookie. Return the incarnation of a
+        dead process that is still registered, or None. `lock` is the identity of the lock held
+        here; `is_counted` says that this start was counted, for the error's text.
 
         Raises OriginalLivesError, OriginalRegisteredError, MetadataError.
         """
@@ -92,8 +94,8 @@ class OriginalCheck:
 
 
 def is_proved_dead(held: HeldNode, position: PositionRecord | None, lock: str) -> bool:
-    """Return whether the process that holds a registration cannot live: it held the lock that is
-    held here now.
+    """Return whether the process of a registration is dead: it held the lock that is held here
+    now.
     """
     return (
         position is not None
@@ -106,8 +108,8 @@ def is_proved_dead(held: HeldNode, position: PositionRecord | None, lock: str) -
 async def _refuse_if_alive(
     bookie_id: BookieId, registration: BookieRegistration, *, is_counted: bool
 ) -> None:
-    # Asked also where the lock proves that the process is dead: a virtual machine that was copied
-    # while it ran has the same boot id and the same lock file.
+    # Also checked if the lock proves the process dead: a virtual machine that was copied while it
+    # ran has the same boot id and the same lock file.
     reply = await greet(registration.host, registration.port, bookie_id)
     if reply is None or reply.bookie_id != bookie_id or reply.status is Status.CLOSING:
         return

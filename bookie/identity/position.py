@@ -1,11 +1,11 @@
-"""Position keeper: records outside the disk how far the log is durable, for the next start.
+"""Position keeper: records in the metadata service how far the log is durable, for the next start.
 
-Leaves the node to `metadata.registry.positions`, and what a start concludes to
+Leaves the node to `metadata.registry.positions`, and the conclusions of a start to
 `bookie.identity.identity`.
 
-Invariants: only what is durable is recorded; an unavailable metadata service stops nothing but the
-recording; one write is under way at a time, and one with an unknown outcome is repeated until it is
-decided; after another process has written the node, nothing is answered any more.
+Invariants: only a durable position is recorded; an unavailable metadata service stops only the
+recording; one write runs at a time, and a write with an unknown outcome is repeated until it is
+decided; after another process has written the node, no request is answered.
 
 Source: protocol rules 1.3, 2.6, 10.5.
 """
@@ -27,15 +27,17 @@ from metadata.store.interface import MetadataStore, SessionState
 from serving.server_log import ServerLog
 
 CHECK_INTERVAL_S: Final = 10.0
-"""A bookie whose log does not grow looks this often whether another process has recorded."""
+"""While the log does not grow: time between two checks whether another process has recorded, in
+seconds.
+"""
 CLAIM_ATTEMPTS_MAX: Final = 20
 ORDERLY_S_MAX: Final = 5.0
-"""How long a stopping bookie tries to record its last position."""
+"""Maximum time in which a stopping bookie tries to record its last position, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What this process is known by in the node."""
+    """Identity of this process in the node."""
 
     bookie_id: BookieId
     run: bytes
@@ -45,27 +47,29 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class PositionNews:
-    """What a keeper tells of the node."""
+    """Callbacks of a keeper."""
 
     taken: Callable[[PositionTakenError], None]
-    """Called in the loop step in which the keeper learns that another process has recorded."""
+    """Called as soon as the keeper notices that another process has recorded, without an await."""
     went_back: Callable[[Version, Version], Awaitable[None]]
-    """Awaited, with the versions found and known, before anything is recorded on a node that is
-    older than it was.
+    """Awaited with the found and the known version, before anything is recorded in a node that is
+    older than before.
     """
 
 
 class Written(Protocol):
-    """The part of a log that the keeper reads."""
+    """Properties of a log that the keeper reads."""
 
     durable_lsn: int
     """All records below it are durable."""
     written_bytes: int
-    """Bytes written to the log since it was opened."""
+    """Number of bytes written to the log since it was opened."""
 
 
 class PositionKeeper:
-    """Keeps one bookie's position: `claim` once, then `run` as a task, then `record_orderly`."""
+    """Keeper of one bookie's position: `claim` once, then `run` as a task, then
+    `record_orderly`.
+    """
 
     def __init__(
         self,
@@ -79,9 +83,9 @@ class PositionKeeper:
         log: ServerLog,
         news: PositionNews,
     ) -> None:
-        """Take the position that the start found, and the log that is written."""
+        """`known` is the position that the start found; `written` is the log."""
         self.version = known.version
-        """The version of the node that was seen last."""
+        """Version of the node that was seen last."""
         self._store = store
         self._positions = PositionStore(store)
         self._claim = claim
@@ -101,7 +105,7 @@ class PositionKeeper:
 
     @property
     def age_s(self) -> float:
-        """Seconds since everything durable was recorded; 0 while it is."""
+        """Seconds since the durable end of the log was recorded; 0 while it is."""
         if self._written.durable_lsn == self._recorded_lsn:
             return 0.0
         return asyncio.get_running_loop().time() - self._recorded_s
@@ -112,9 +116,9 @@ class PositionKeeper:
         return self._written.written_bytes - self._recorded_bytes
 
     async def claim(self) -> None:
-        """Record that this process and its files are the bookie from now on.
+        """Record that this process, with its files, is the bookie from now on.
 
-        Raises PositionTakenError when another start was faster, MetadataError.
+        Raises PositionTakenError when another process recorded first, MetadataError.
         """
         pauses = Pauses(self._rng)
         for _ in range(CLAIM_ATTEMPTS_MAX):
@@ -123,7 +127,7 @@ class PositionKeeper:
             await asyncio.sleep(pauses.next_s())
         raise MetadataError(
             f"the position of {self._claim.bookie_id} could not be recorded in "
-            f"{CLAIM_ATTEMPTS_MAX} attempts: start again when the metadata service answers"
+            f"{CLAIM_ATTEMPTS_MAX} attempts; start again when the metadata service answers"
         )
 
     async def run(self) -> None:
@@ -152,7 +156,7 @@ class PositionKeeper:
         return False
 
     def _note_session(self, state: SessionState) -> None:
-        if state is SessionState.CONNECTED:  # a resumed machine learns here that it was replaced
+        if state is SessionState.CONNECTED:  # a resumed machine notices here that it was replaced
             self._wake.set()
 
     async def _keep_current(self) -> None:
@@ -176,7 +180,7 @@ class PositionKeeper:
         self._is_failing = False
 
     async def _put(self, *, is_orderly: bool) -> bool:
-        """Try to record the end of the log, or first what is undecided; return whether the end was
+        """Try to record the end of the log, after any undecided record. Return whether the end was
         recorded.
         """
         end_lsn, end_bytes = self._written.durable_lsn, self._written.written_bytes
@@ -198,7 +202,7 @@ class PositionKeeper:
         return True
 
     async def _look(self) -> None:
-        """Compare the node with what is known; settle what is undecided."""
+        """Compare the node with the known state, and decide an undecided write."""
         found = await self._positions.get(self._claim.bookie_id)
         self._checked_s = asyncio.get_running_loop().time()
         if found.version == self.version and found.record == self._record:

@@ -184,7 +184,7 @@ async def test_a_bookie_that_cannot_start_says_why(site: Site) -> None:
     (site.root / "a/index").rename(site.root / "aside")
     shutil.copytree(site.root / "b/index", site.root / "a/index")
     said = await site.refused("a")
-    assert "directory index belongs elsewhere" in said
+    assert "directory index does not belong to this bookie" in said
     assert bookie.ready["id"] in said
 
 

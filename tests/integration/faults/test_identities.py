@@ -36,7 +36,7 @@ async def test_a_wiped_bookie_is_refused_and_comes_back_as_another(cluster: Loca
         empty(bookie.data_dir)
         said = await refusal(cluster, bookie)
         assert "empty" in said
-        assert "never format in place of what was not mounted" in said
+        assert "do not format the mount point" in said
         await bookie.start()  # a local cluster formats what is empty
         assert bookie.id != before
         async with client.open_ledger(ledger.id) as reader:

@@ -86,8 +86,8 @@ def test_equal_ports_of_different_addresses_are_no_clash() -> None:
 
 def test_what_each_bookie_needs_for_itself_cannot_be_shared() -> None:
     assert refusal(TWO, {"QUIRE_BOOKIE_PORT": "1"}, data_dir="/srv/bookie") == [
-        "--data-dir would hold for every bookie: give data_dir in each [[bookie]]",
-        "QUIRE_BOOKIE_PORT would hold for every bookie: give port in each [[bookie]]",
+        "--data-dir would apply to every bookie: set data_dir in each [[bookie]]",
+        "QUIRE_BOOKIE_PORT would apply to every bookie: set port in each [[bookie]]",
         "[[bookie]] 2 data_dir is that of [[bookie]] 1: /srv/bookie",
         "[[bookie]] 2 port is that of [[bookie]] 1 port: 1",
     ]

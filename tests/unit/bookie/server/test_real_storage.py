@@ -281,7 +281,7 @@ async def test_wiped_and_swapped_directories(machine: Machine) -> None:
     log_b.rename(log_a)
     aside.rename(log_b)
     for name in ("a", "b"):
-        with pytest.raises(CookieMismatchError, match="directory log belongs elsewhere"):
+        with pytest.raises(CookieMismatchError, match="directory log does not belong to this bookie"):
             await machine.start(name)
     shutil.rmtree(machine.root / "a")
     with pytest.raises(CookieMissingError, match="quire bookie format"):
