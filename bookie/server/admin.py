@@ -1,7 +1,7 @@
-"""Tells over HTTP what a bookie holds, and turns a few switches.
+"""HTTP routes of a bookie's admin port: its state, its ledgers, and switches.
 
-Leaves the port, health and metrics to `serving.admin`, and the meaning of every number and switch
-to the storage.
+Leaves the port, health and metrics to `serving.admin`, and the meaning of numbers and switches to
+the storage.
 """
 
 from collections.abc import Sequence
@@ -21,11 +21,11 @@ from serving.admin import Readiness
 PAGE_MAX: Final = 10_000
 PAGE_DEFAULT: Final = 1_000
 REASON_MAX: Final = 200
-"""Characters of an error that are put into an answer's reason."""
+"""Maximum number of an error's characters in an answer's reason."""
 
 
 class BookieAdmin:
-    """What the admin port of one bookie answers beside health and metrics."""
+    """Routes of one bookie's admin port besides health and metrics."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class BookieAdmin:
         self._age = age
 
     def routes(self) -> Sequence[web.RouteDef]:
-        """Return what is answered where."""
+        """Return the routes."""
         return (
             web.get("/api/v1/state", self._state),
             web.get("/api/v1/ledgers", self._ledgers),
@@ -83,7 +83,7 @@ class BookieAdmin:
         found = await self._context.storage.entry_ranges(ledger_id, first, limit)
         if found.status in (Status.NO_SUCH_LEDGER, Status.DELETED):
             status = found.status.name.lower()
-            raise web.HTTPNotFound(reason=f"ledger {ledger_id} is not held here ({status})")
+            raise web.HTTPNotFound(reason=f"ledger {ledger_id} is not stored here ({status})")
         return web.json_response(
             {
                 "ledger_id": ledger_id,
@@ -137,7 +137,7 @@ def _number(text: str | None, low: int, high: int, *, default: int | None = None
     if text is None and default is not None:
         return default
     digits = (text or "").removeprefix("-")
-    # Bounded before it is read: a number of a million digits takes seconds.
+    # Limited before it is parsed: a number of a million digits takes seconds.
     if not (digits.isascii() and digits.isdigit() and len(digits) <= len(str(high))):
         shown = (text or "")[:40]
         raise web.HTTPBadRequest(reason=f"not a whole number from {low} to {high}: {shown!r}")

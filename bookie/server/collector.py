@@ -1,14 +1,13 @@
-"""Removes the data of ledgers that were deleted, and the entries of closed ones that moved away
-from this bookie.
+"""Removal of the data of deleted ledgers, and of the entries of closed ledgers that moved away from
+this bookie.
 
-Leaves freeing the bytes to the storage's cleaning, and telling of deletions to
+Leaves freeing the bytes to the storage's cleaning, and the list of deletions to
 `metadata.ledgers.deletion_feed`.
 
-Invariants: nothing is removed before a fresh second read of that one ledger's metadata, made while
-no add reaches the storage for it, said that it may be; nothing is removed while the metadata
-service does not know this bookie, because then it is not the one that its ledgers are in; nothing
-is removed on the word of a metadata service that is older than it was; metadata is read at a
-bounded rate.
+Invariants: data of a ledger is removed only after a second, fresh read of its metadata allows it,
+made while no add for the ledger reaches the storage; nothing is removed while the metadata service
+does not know this bookie, because then it belongs to another cluster; nothing is removed while the
+metadata service is older than it was; metadata is read at a limited rate.
 
 Source: protocol rules 10.1, 10.2, 10.4, 10.5.
 """
@@ -32,18 +31,18 @@ from metadata.registry.cookies import CookieStore
 from metadata.store.interface import MetadataStore
 
 EXPIRED_SHARDS: Final = 2
-"""Shards of the deletion feed that one pass trims."""
+"""Number of shards of the deletion feed that one pass trims."""
 PAGE_LEDGERS: Final = 10_000
-"""Ledgers that a full pass lists at a time."""
+"""Number of ledgers that a full pass lists at a time."""
 NEWS_MAX: Final = 100_000
-"""Deletions told and not yet looked at; those beyond it are found by the pass over all ledgers."""
+"""Maximum number of deletions from the feed that wait; the full pass finds any others."""
 
 
 def may_remove(metadata: LedgerMetadata | None, bookie_id: BookieId) -> bool:
-    """Return whether a ledger's data may go (rule 10.1): it is gone, or closed and nowhere names
-    this bookie.
+    """Return whether a ledger's data may be removed (rule 10.1): the ledger is deleted, or it is
+    closed and does not name this bookie.
 
-    An open or recovering ledger may come to name it at any time.
+    An open or recovering ledger may name this bookie at any time.
     """
     if metadata is None:
         return True
@@ -52,14 +51,16 @@ def may_remove(metadata: LedgerMetadata | None, bookie_id: BookieId) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class FeedExpiry:
-    """When entries of the deletion feed have served their purpose."""
+    """Age, in seconds, at which entries of the deletion feed are removed, and the clock for it."""
 
     wall_clock_ms: Callable[[], int]
     age_s: float
 
 
 class Collector:
-    """Looks at ledgers that the deletion feed tells of, and in turn at all that are held."""
+    """Collector: checks the ledgers in the deletion feed and, in a slow pass, all stored
+    ledgers.
+    """
 
     def __init__(
         self,
@@ -73,7 +74,7 @@ class Collector:
         reads_per_s: int,
         expiry: FeedExpiry | None = None,
     ) -> None:
-        """Without `expiry`, the deletion feed is left to other bookies."""
+        """Without `expiry`, other bookies trim the deletion feed."""
         self._context = context
         self._ledgers = ledgers
         self._cookies = CookieStore(store)
@@ -93,7 +94,7 @@ class Collector:
         """Collect until cancelled."""
         self._follower.start()
         try:
-            # Bookies that start together do not read everything together.
+            # So that bookies started together do not run full passes at the same time.
             await self._follow_news(self._pass_interval_s * self._rng.random())
             while True:
                 await self._look_at_all()
@@ -122,7 +123,9 @@ class Collector:
             await self._look_at(await self._context.storage.find_held(list(news)))
 
     async def _expire_feed(self) -> None:
-        """Remove old entries from a few shards: many bookies share that work (rule 10.4)."""
+        """Remove old entries from EXPIRED_SHARDS shards: all bookies share that work (rule
+        10.4).
+        """
         if self._expiry is None:
             return
         before_ms = self._expiry.wall_clock_ms() - int(self._expiry.age_s * 1000)
@@ -143,14 +146,16 @@ class Collector:
             try:
                 await self.look_at(ledger_id)
             except MetadataError as error:
-                # Not now: the next pass comes here again.
+                # Not now: the next full pass checks it again.
                 self._context.log.warning(
                     "ledger not checked for deletion", ledger=ledger_id, reason=str(error)
                 )
             await asyncio.sleep(self._read_interval_s)
 
     async def look_at(self, ledger_id: LedgerId) -> bool:
-        """Remove a ledger's data if it may go; return whether it went. Raises MetadataError."""
+        """Remove a ledger's data if that is allowed; return whether it was removed. Raises
+        MetadataError.
+        """
         if self._age.went_back:
             return False
         bookie_id, storage = self._context.bookie_id, self._context.storage
@@ -164,7 +169,7 @@ class Collector:
             if not may_remove(metadata, bookie_id):
                 return False
             await self._cookies.get(bookie_id)
-            # Last: a service that was restored just before the read above shows here.
+            # Last, to detect a service that was restored just before the read above.
             if not await self._age.may_collect():
                 return False
             remove = storage.delete_ledger if metadata is None else storage.release_ledger

@@ -1,13 +1,11 @@
-"""Serves one client: takes frames off its connection, hands adds to the storage, and sends the
-answers.
+"""Connection of one client: decodes frames, passes adds to the storage, and sends answers.
 
-Leaves the requests that must wait to `bookie.server.request_runner`, long polls to
-`bookie.server.long_polls`, listening and the bounds shared by all connections to
-`bookie.server.server`.
+Leaves waiting requests to `bookie.server.request_runner`, long polls to `bookie.server.long_polls`,
+listening and shared limits to `bookie.server.server`.
 
-Invariants: nothing is done for a peer before its hello was accepted; a whole frame is answered
-once, or the connection is gone; reading stops while the storage has no room, while too many
-requests wait, and while the peer does not read its answers.
+Invariants: no request is executed before the client's hello is accepted; a complete request is
+answered once, unless the connection is lost; reading pauses while the storage has no room, while
+too many requests wait, and while the client does not read its answers.
 
 Source: protocol rules 2.3, 4.3; storage design, "Limits and refusals".
 """
@@ -47,14 +45,14 @@ from metadata.ids import LedgerId
 from serving.overriding import override
 from serving.transport_writing import write_all
 
-# Members looked up once: a look-up in an enumeration costs more than what most lines here do.
+# Looked up once, because a look-up in an enumeration is slow.
 _ADD: Final = FrameKind.ADD
 _MAY_ADD: Final = Operation.ADD
 _MAY_RECOVER: Final = Operation.RECOVERY_ADD
 
 
 class BookieConnection(asyncio.BufferedProtocol):
-    """One client's connection, from accept to loss."""
+    """Connection of one client, from accept to loss."""
 
     def __init__(self, context: ServerContext) -> None:
         self._context = context
@@ -64,12 +62,14 @@ class BookieConnection(asyncio.BufferedProtocol):
         self._may_use_ledgers = False
         self._master_keys: dict[LedgerId, bytes] = {}
         self._acks: list[tuple[int, Status]] = []
-        self._acks_asked: dict[float, int] = {}  # how many of them were asked for at what time
+        self._acks_asked: dict[float, int] = {}  # their number by arrival time
         self._adds_pending = 0
         self._received_at_s = 0.0
         self._pause = Pause.NONE
         self._waiting_since_s = 0.0
-        """When what the peer owes us (its hello, the rest of a frame, reading answers) began."""
+        """Start of the wait for the client: for its hello, the rest of a frame, or reading
+        answers.
+        """
         limits, counters = context.limits, context.counters
         self._runner = RequestRunner(limits, context.log, counters, self._send_answer)
         self._requests = LedgerRequests(context.storage, limits, counters, context.now)
@@ -77,7 +77,7 @@ class BookieConnection(asyncio.BufferedProtocol):
             context.storage, self._requests, self._runner, limits, counters, self._send_answer
         )
 
-    # -- what the transport reports
+    # -- called by the transport
 
     @override
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -138,20 +138,20 @@ class BookieConnection(asyncio.BufferedProtocol):
         self._set_pause(Pause.ANSWERS_UNREAD, on=False)
         self._runner.hold(held=False)
 
-    # -- what the server asks
+    # -- called by the server
 
     @property
     def is_idle(self) -> bool:
-        """Return whether nothing that the peer asked is under way, long polls aside."""
+        """Whether no request of the client is running, except long polls."""
         return not self._adds_pending and not self._acks and self._runner.is_idle
 
     @property
     def unread_bytes(self) -> int:
-        """What was sent and the peer's socket has not taken yet."""
+        """Number of sent bytes that the client's socket has not accepted yet."""
         return 0 if self._transport is None else self._transport.get_write_buffer_size()
 
     def overdue(self, now_s: float) -> str | None:
-        """Name what the peer should long have done, or None."""
+        """Return what the client should have done before a deadline that has passed, or None."""
         waited_s, limits = now_s - self._waiting_since_s, self._context.limits
         if self._pause & Pause.ANSWERS_UNREAD:
             return "answers are not read" if waited_s > limits.write_stall_s else None
@@ -162,19 +162,19 @@ class BookieConnection(asyncio.BufferedProtocol):
         return None
 
     def drop_overdue(self, why: str) -> None:
-        """Disconnect a peer that does not do its part."""
+        """Disconnect a client that missed a deadline."""
         self._drop("peer overdue", why)
 
     def pause_for_room(self, *, paused: bool) -> None:
-        """Stop or go on reading, as the storage has room."""
+        """Pause or resume reading, depending on the storage's room."""
         self._set_pause(Pause.STORAGE_FULL, on=paused)
 
     def refuse_polls(self) -> None:
-        """Answer what would wait for long, because the bookie is closing."""
+        """Refuse the waiting long polls, because the bookie is closing."""
         self._polls.refuse_all()
 
     def flush_acks(self) -> None:
-        """Send the answers to adds that have gathered, as one frame."""
+        """Send the collected answers to adds as one frame."""
         acks, self._acks = self._acks, []
         asked, self._acks_asked = self._acks_asked, {}
         now_s, counters = self._context.now(), self._context.counters
@@ -185,7 +185,7 @@ class BookieConnection(asyncio.BufferedProtocol):
             self._send_answer([acks_frame(acks)])
 
     def close(self) -> None:
-        """Close the connection when what was sent has left."""
+        """Close the connection after everything written was sent."""
         if self._transport is not None:
             self._transport.close()
 
@@ -206,7 +206,7 @@ class BookieConnection(asyncio.BufferedProtocol):
                 self._drop("bad frame", f"a frame of kind {frame.kind.name} before the hello")
             else:
                 self._drop("bad frame", f"a frame of kind {frame.kind.name} is not for a bookie")
-        except Exception as error:  # noqa: BLE001 - whatever one request meets stays with its connection
+        except Exception as error:  # noqa: BLE001 - affects only this connection
             self._context.counters.requests_failed += 1
             self._context.log.failure("request failed", error, kind=frame.kind.name)
             self.abort()
@@ -299,7 +299,7 @@ class BookieConnection(asyncio.BufferedProtocol):
             self._read_or_submit(request_id, request, key)
 
     def _read_or_submit(self, request_id: int, request: LedgerRequest, key: bytes) -> None:
-        # While answers are unread, what is in memory too must wait its turn.
+        # While answers are unread, reads from memory wait in the queue too.
         if isinstance(request, ReadEntries) and not self._pause & Pause.ANSWERS_UNREAD:
             answer = self._requests.try_read(request_id, request, key, self._received_at_s)
             if answer is not None:
@@ -354,7 +354,7 @@ class BookieConnection(asyncio.BufferedProtocol):
         self._acks.append((request_id, status))
         self._acks_asked[asked_s] = self._acks_asked.get(asked_s, 0) + 1
 
-    # -- the way back
+    # -- answers
 
     def _send_answer(self, buffers: list[Buffer]) -> None:
         transport = self._transport
@@ -397,4 +397,4 @@ class BookieConnection(asyncio.BufferedProtocol):
 
 
 def _ignore(_status: Status) -> None:
-    """Stand where no answer is wanted."""
+    """Do nothing: the caller needs no answer."""

@@ -1,6 +1,6 @@
-"""Looks at a batch that a client sends, before anything is done with it.
+"""Checks of a batch from a client, before it is processed.
 
-Leaves whether it is accepted to `bookie.storage.bookie_storage`.
+Leaves the decision to accept it to `bookie.storage.bookie_storage`.
 
 Source: api, batch layout; storage design, "Limits and refusals".
 """
@@ -11,15 +11,15 @@ from bookie.wire.errors import BatchError
 
 
 def checked_batch(body: memoryview, entry_bytes_max: int) -> BatchView:
-    """Return a view of a whole frame's batch. Raises BatchError: it is damaged, too large, or one
-    of its entries is.
+    """Return a view of the batch in a frame's body. Raises BatchError when it is malformed, or when
+    it or one of its entries is too large.
     """
     batch = BatchView(body)
     if len(batch.data) != len(body):
         raise BatchError(f"{len(body) - len(batch.data)} bytes behind the batch")
     if len(body) > BATCH_BYTES_MAX:
         raise BatchError(f"a batch of {len(body)} bytes is over the limit of {BATCH_BYTES_MAX}")
-    # A batch whose payloads together are below the limit needs no look at each.
+    # If all payloads together are below the limit, each of them is.
     if batch.header.payload_bytes > entry_bytes_max and max(batch.lengths) > entry_bytes_max:
         raise BatchError(
             f"an entry of {max(batch.lengths)} bytes is over the limit of {entry_bytes_max}"

@@ -1,8 +1,8 @@
-"""Carries out requests about one ledger: reads, fences, LACs and lists of ranges.
+"""Execution of requests for one ledger: reads, fences, LACs and lists of ranges.
 
 Leaves adds to `bookie.server.connection` and waiting for a LAC to `bookie.server.long_polls`.
 
-Invariant: a status of the storage reaches the client as it is; a failure here is never a negative.
+Invariant: a status of the storage reaches the client unchanged; a failure here is never a negative.
 
 Source: protocol rules 7.2, 7.3, 8.3, 8.4.
 """
@@ -33,7 +33,7 @@ LedgerRequest = ReadLac | WriteLac | ReadEntries | ListEntries
 
 
 def operation_of(request: LedgerRequest | WaitLac) -> Operation:
-    """Name what a request does, for `authorize`."""
+    """Return the operation of a request, for `authorize`."""
     match request:
         case ReadLac(fence=True) | ReadEntries(fence=True):
             return Operation.FENCE
@@ -46,7 +46,7 @@ def operation_of(request: LedgerRequest | WaitLac) -> Operation:
 
 
 class LedgerRequests:
-    """Answers with whole frames; holds no state of its own."""
+    """Execution of requests; the answers are complete frames. Stateless."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class LedgerRequests:
         self._now = now
 
     def bytes_of(self, request: LedgerRequest) -> int:
-        """Return about how much memory the answer can take."""
+        """Return approximately how many bytes of memory the answer can take."""
         match request:
             case ReadEntries():
                 return min(request.bytes_max, self._limits.read_bytes_max)
@@ -75,7 +75,7 @@ class LedgerRequests:
     def try_read(
         self, request_id: int, request: ReadEntries, master_key: bytes, asked_s: float
     ) -> list[Buffer] | None:
-        """Answer a read from memory, in this loop step; None when more is needed."""
+        """Return the answer to a read from memory; None when the disk is needed."""
         if request.fence or request.first_entry_id > request.last_entry_id:
             return None
         result = self._storage.try_read(
@@ -98,7 +98,7 @@ class LedgerRequests:
         master_key: bytes | None,
         asked_s: float,
     ) -> list[Buffer]:
-        """Carry out a request that came at `asked_s`; return its answer's frame."""
+        """Execute a request that arrived at `asked_s`; return the frame of its answer."""
         match request:
             case ReadLac():
                 call = self._storage.fence if request.fence else self._storage.read_lac
@@ -122,7 +122,7 @@ class LedgerRequests:
     async def answer_poll(
         self, request_id: int, request: WaitLac, master_key: bytes | None
     ) -> list[Buffer]:
-        """Answer a long poll with what is there now: the entries behind `lac`, or only the LAC."""
+        """Answer a long poll now: with the entries after `lac`, or only with the LAC."""
         snapshot = await self._storage.read_lac(request.ledger_id, master_key)
         bytes_max = min(request.bytes_max, self._limits.read_bytes_max)
         if snapshot.status is not Status.OK or snapshot.lac <= request.lac or not bytes_max:
@@ -144,7 +144,9 @@ class LedgerRequests:
     def try_answer_poll(
         self, request_id: int, request: WaitLac, master_key: bytes
     ) -> list[Buffer] | None:
-        """Answer a long poll whose LAC has come from memory; None when more is needed."""
+        """Return the answer to a long poll from memory; None if its LAC is not reached or the disk
+        is needed.
+        """
         lac = self._storage.lac_of(request.ledger_id)
         bytes_max = min(request.bytes_max, self._limits.read_bytes_max)
         if lac <= request.lac or not bytes_max:

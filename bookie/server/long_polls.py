@@ -1,12 +1,12 @@
-"""Keeps one connection's long polls until a ledger's LAC moves, the ledger is fenced, or their time
-is over.
+"""Long polls of one connection. Each waits until the ledger's LAC advances, the ledger is fenced or
+deleted, or its time ends.
 
-Leaves the answers to `bookie.server.ledger_requests`. A poll that waits costs a timer and a watch,
+Leaves the answers to `bookie.server.ledger_requests`. A waiting poll costs a timer and a watch, but
 no task.
 
-Invariants: each poll is answered once, or forgotten with its connection; a poll of a ledger that
-was fenced before it came is answered only by a new LAC or in its time, so that a client that asks
-again and again does not spin.
+Invariants: each poll is answered once, or dropped with its connection; a poll of a ledger that was
+fenced before the poll's arrival is answered only at a new LAC or at the end of its time, so that a
+client that repeats its poll does not spin.
 
 Source: protocol rule 8.4.
 """
@@ -41,7 +41,9 @@ class _Poll:
 
 
 class LongPolls:
-    """The long polls of one connection; `ServerCounters.long_polls_now` counts those of all."""
+    """Long polls of one connection; `ServerCounters.long_polls_now` counts those of all
+    connections.
+    """
 
     __slots__ = (
         "_count",
@@ -78,14 +80,16 @@ class LongPolls:
 
     @property
     def is_full(self) -> bool:
-        """Return whether another poll would be one too many, here or in the whole server."""
+        """Whether the limit of polls is reached, for this connection or for the server."""
         return (
             self._count >= self._limits.long_polls_per_connection_max
             or self._counters.long_polls_now >= self._limits.long_polls_max
         )
 
     def wait(self, request_id: int, request: WaitLac, master_key: bytes) -> None:
-        """Answer when there is something to say, at the latest after `wait_ms`."""
+        """Answer when the LAC advances or the ledger is fenced or deleted, at the latest after
+        `wait_ms`.
+        """
         assert not self.is_full
         answer = self._requests.try_answer_poll(request_id, request, master_key)
         if answer is not None:
@@ -103,7 +107,7 @@ class LongPolls:
             self._send([refusal_frame(poll.request_id, Status.CLOSING, "the bookie is closing")])
 
     def cancel(self) -> None:
-        """Forget every poll: nobody is there to be answered."""
+        """Drop every poll, because the connection is lost."""
         for poll in list(self._parked.values()):
             self._unpark(poll)
         self._counters.long_polls_now -= self._count
@@ -133,8 +137,8 @@ class LongPolls:
         return []
 
     def _note_change(self, poll: _Poll) -> None:
-        # Called from within the storage's add: only decides; the answer is made in a loop step of
-        # its own.
+        # Called from within the storage's add, so it only decides; the answer is built in a later
+        # iteration of the event loop.
         lac = self._storage.lac_of(poll.request.ledger_id)
         is_only_progress = poll.lac_seen < lac <= poll.request.lac
         poll.lac_seen = lac

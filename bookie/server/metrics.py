@@ -1,8 +1,8 @@
 """Prometheus metrics of one bookie.
 
 Leaves counting to `bookie.server.server_counters` and the storage, help texts to
-`bookie.server.metric_help`, and the format to `serving.metrics`: nothing here runs unless somebody
-asks.
+`bookie.server.metric_help`, and the format to `serving.metrics`. This code runs only for a request
+of the metrics.
 """
 
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ from serving.overriding import override
 
 
 class BookieMetrics(Collector):
-    """Reads the counters when it is asked to."""
+    """Collector that reads the counters on request."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class BookieMetrics(Collector):
         yield family
         yield GaugeMetricFamily(
             f"{PREFIX}_limbo",
-            "1 while stored data may have been lost, so that what is not found is UNKNOWN, else 0.",
+            "1 while stored data may have been lost: an entry not found is UNKNOWN; else 0.",
             float(writability.has(Reason.LIMBO)),
         )
         yield GaugeMetricFamily(

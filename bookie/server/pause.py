@@ -1,13 +1,13 @@
-"""Names the reasons for which nothing is read from a peer.
+"""Reasons to pause reading from a client.
 
-Leaves stopping and going on to `bookie.server.connection`.
+Leaves pausing and resuming to `bookie.server.connection`.
 """
 
 from enum import Flag, auto
 
 
 class Pause(Flag):
-    """Why nothing is read from a peer."""
+    """Reasons why no request is read from a client."""
 
     NONE = 0
     STORAGE_FULL = auto()

@@ -1,7 +1,7 @@
-"""Keeps what the cluster knows of this bookie current: that it is up, writable, and how much room
-it has.
+"""Registration of this bookie, kept up to date: that it is up, whether it is writable, and its free
+space.
 
-Leaves holding the registration, and how often it is rewritten, to `metadata.registry.registrar`.
+Leaves the session, and the rate of updates, to `metadata.registry.registrar`.
 
 Source: protocol rule 2.1; metadata design, "Registration".
 """
@@ -20,7 +20,7 @@ REFRESH_INTERVAL_S: Final = 10.0
 
 
 class Registration:
-    """One bookie's registration, from `start` to `close`."""
+    """Registration of one bookie, from `start` to `leave`."""
 
     def __init__(
         self, storage: BookieStorage, registrar: BookieRegistrar, first: BookieRegistration
@@ -38,7 +38,7 @@ class Registration:
         self._refresh_and_schedule()
 
     def withdraw(self) -> None:
-        """Take the registration away until `restore`, so that writers turn to others meanwhile."""
+        """Remove the registration until `restore`, so that writers use other bookies."""
         self._registrar.want(registered=False)
 
     def restore(self) -> None:
@@ -46,7 +46,7 @@ class Registration:
         self._registrar.want(registered=True)
 
     async def leave(self) -> None:
-        """Take the registration away, so that writers turn to others."""
+        """Remove the registration, so that writers use other bookies."""
         self._is_leaving = True
         if self._timer is not None:
             self._timer.cancel()
@@ -63,7 +63,7 @@ class Registration:
 
 
 def describe(storage: BookieStorage, first: BookieRegistration) -> BookieRegistration:
-    """Return what is to be registered now."""
+    """Return the current registration."""
     statistics = storage.statistics()
     others = [feature for feature in first.features if not is_condition(feature)]
     return replace(

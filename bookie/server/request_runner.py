@@ -1,10 +1,9 @@
-"""Runs one connection's requests that have to wait for something, a bounded number and size at a
-time.
+"""Execution of one connection's requests that must wait, with a limit on their number and size.
 
-Leaves what a request does, and the connection, to the callers.
+Leaves the requests and the connection to the callers.
 
-Invariants: requests start in the order in which they came; one that fails is answered UNKNOWN and
-disturbs no other; after `cancel` nothing runs and nothing is answered.
+Invariants: requests start in the order of their arrival; a failed request is answered UNKNOWN and
+affects no other; after `cancel` no request runs and no answer is sent.
 """
 
 import asyncio
@@ -21,7 +20,7 @@ from bookie.wire.messages import Status
 from serving.server_log import ServerLog
 
 Answering = Callable[[], Awaitable[list[Buffer]]]
-"""Carries a request out and returns its answer's frame."""
+"""Executes a request and returns the frame of its answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +31,9 @@ class _Waiting:
 
 
 class RequestRunner:
-    """Starts requests while there is room and the peer reads its answers; others wait in order."""
+    """Runner that starts requests while there is room and the client reads its answers; others
+    wait.
+    """
 
     __slots__ = (
         "_bytes_running",
@@ -65,26 +66,26 @@ class RequestRunner:
 
     @property
     def is_full(self) -> bool:
-        """Return whether so many requests wait that no more should be read from the peer."""
+        """Whether no more requests should be read from the client, because too many wait."""
         return len(self._waiting) >= self._limits.requests_waiting_max
 
     @property
     def is_idle(self) -> bool:
-        """Return whether nothing runs and nothing waits."""
+        """Whether no request runs or waits."""
         return not self._tasks and not self._waiting
 
     def submit(self, request_id: int, size: int, answering: Answering) -> None:
-        """Run a request whose answer takes about `size` bytes, now or in its turn."""
+        """Run a request, now or after the waiting ones. Its answer takes about `size` bytes."""
         self._waiting.append(_Waiting(request_id, size, answering))
         self._start_what_fits()
 
     def hold(self, *, held: bool) -> None:
-        """Start nothing more while the peer does not read its answers."""
+        """Start no requests while `held`, because the client does not read its answers."""
         self._is_held = held
         self._start_what_fits()
 
     def cancel(self) -> None:
-        """Forget what waits and cancel what runs."""
+        """Drop waiting requests and cancel running ones."""
         self._waiting.clear()
         for task in list(self._tasks.values()):
             task.cancel()
@@ -95,7 +96,7 @@ class RequestRunner:
             self._waiting and not self._is_held and len(self._tasks) < limits.requests_running_max
         ):
             size = self._waiting[0].size
-            # One alone always runs, whatever its size.
+            # A single request always runs, independent of its size.
             if self._tasks and self._bytes_running + size > limits.requests_running_bytes_max:
                 return
             waiting = self._waiting.popleft()
@@ -113,9 +114,9 @@ class RequestRunner:
     async def _run(self, number: int, waiting: _Waiting) -> None:
         try:
             answer = await waiting.answering()
-        except Exception as error:  # noqa: BLE001 - whatever one request meets stays with it
+        except Exception as error:  # noqa: BLE001 - an error of one request affects no other
             self._counters.requests_failed += 1
             self._log.failure("request failed", error, request=number)
-            reason = "the bookie failed to carry this out; its log says why"
+            reason = "the bookie failed to execute this request; its log has the error"
             answer = [refusal_frame(waiting.request_id, Status.UNKNOWN, reason)]
         self._send(answer)

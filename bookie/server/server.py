@@ -1,8 +1,8 @@
-"""Listens for clients of one bookie, watches that they do their part, and closes without losing an
-answer.
+"""Data port of one bookie: listens, closes connections that miss deadlines, and stops without
+losing an answer.
 
 Leaves each client's frames to `bookie.server.connection`, and building the storage to
-`bookie.main`.
+`bookie.bookie_process`.
 
 Source: protocol rule 2.3; storage design, "Limits and refusals".
 """
@@ -18,7 +18,7 @@ from serving.overriding import override
 
 
 class BookieServer:
-    """The data port of one bookie. `start`, then `close`, once each."""
+    """Data port of one bookie. Call `start`, then `close`, once each."""
 
     def __init__(self, context: ServerContext) -> None:
         self._context = context
@@ -26,7 +26,7 @@ class BookieServer:
         self._sweep_timer: asyncio.TimerHandle | None = None
 
     async def start(self, host: str, port: int) -> tuple[str, int]:
-        """Listen; return the address taken. Raises CannotListenError."""
+        """Listen; return the host and port. Raises CannotListenError."""
         loop = asyncio.get_running_loop()
         try:
             self._server = await loop.create_server(
@@ -39,8 +39,8 @@ class BookieServer:
         return str(name[0]), int(name[1])
 
     async def close(self) -> None:
-        """Accept nothing new, finish what is under way within `drain_timeout_s`, and disconnect
-        everybody.
+        """Accept no more requests, finish running ones within `drain_timeout_s`, and close all
+        connections.
         """
         context = self._context
         context.is_closing = True
@@ -59,7 +59,7 @@ class BookieServer:
 
     @property
     def connections(self) -> list[BookieConnection]:
-        """List those that stand."""
+        """Open connections."""
         return [cast("BookieConnection", each) for each in self._context.connections]
 
     def _schedule_sweep(self) -> None:
@@ -76,8 +76,8 @@ class BookieServer:
         self._schedule_sweep()
 
     def _bound_unread(self) -> None:
-        """Disconnect those who have left most unread while all together are over the bound; they
-        may come back and ask again.
+        """Close the connections with the most unsent bytes while the total exceeds the limit. Their
+        clients may connect again and repeat their requests.
         """
         unread = [(each.unread_bytes, each) for each in self.connections]
         excess = sum(count for count, _ in unread) - self._context.limits.unread_bytes_max
@@ -91,7 +91,7 @@ class BookieServer:
 
 
 class TunedConnection(BookieConnection):
-    """A connection over TCP: answers leave at once, and a peer that vanished is noticed."""
+    """Connection over TCP, tuned to send answers at once and to detect a lost client."""
 
     @override
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

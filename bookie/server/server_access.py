@@ -1,6 +1,6 @@
-"""Decides who a peer is and what it may do; for now everybody may do everything.
+"""Authentication and authorization of clients. Currently every client may do everything.
 
-Leaves a ledger's own password to the storage, which compares master keys.
+Leaves ledger passwords to the storage, which compares master keys.
 
 Source: metadata design, "Versions and security".
 """
@@ -16,7 +16,7 @@ ANONYMOUS = Principal("anonymous")
 
 
 class Operation(StrEnum):
-    """What can be allowed or refused for a ledger."""
+    """Operation on a ledger that can be allowed or refused."""
 
     ADD = "add"
     RECOVERY_ADD = "recovery_add"
@@ -26,12 +26,12 @@ class Operation(StrEnum):
 
 
 def authenticate(credentials: bytes) -> Principal | None:
-    """Return whom the credentials of a hello prove; None: nobody, and the connection is refused."""
-    del credentials  # none are issued yet: any are accepted and prove nothing
+    """Return the principal that a hello's credentials prove; None refuses the connection."""
+    del credentials  # there are no credentials yet: any are accepted and prove nothing
     return ANONYMOUS
 
 
 def authorize(principal: Principal, operation: Operation, ledger_id: LedgerId) -> bool:
-    """Return whether `principal` may do this to that ledger; called for every operation."""
+    """Return whether `principal` may do an operation on a ledger. Called for every operation."""
     del principal, operation, ledger_id  # there are no rules yet
     return True

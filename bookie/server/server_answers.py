@@ -1,9 +1,9 @@
-"""Builds the frames that a bookie answers with.
+"""Frames of a bookie's answers.
 
-Leaves what goes into them to `bookie.server.ledger_requests`.
+Leaves their content to `bookie.server.ledger_requests`.
 
-Invariant: an answer never exceeds the largest frame; one that would ends early, before a batch, and
-says where to go on.
+Invariant: an answer never exceeds the largest frame; a longer one ends early, before a batch, and
+says where to continue.
 """
 
 from collections.abc import Sequence
@@ -18,17 +18,17 @@ from bookie.wire.frames import FRAME_BYTES_MAX, FrameKind, frame_header
 from bookie.wire.messages import Refused, Reply, Status
 
 BATCH_BYTES_MAX: Final = FRAME_BYTES_MAX - ENTRIES_HEADER_BYTES
-"""A batch must fit an answer as well as an add."""
+"""Maximum size of a batch: it must fit into an answer as well as into an add."""
 
 
 def reply_frame(request_id: int, reply: Reply) -> bytes:
-    """Return the frame of an answer to a control message."""
+    """Return the frame with the answer to a control message."""
     body = encode_message(reply)
     return frame_header(FrameKind.REPLY, request_id, len(body)) + body
 
 
 def refusal_frame(request_id: int, status: Status, reason: str) -> bytes:
-    """Return the frame that says that a request was not carried out, and why."""
+    """Return the frame of a refusal: the request was not executed, and why."""
     return reply_frame(request_id, Refused(status, reason[:TEXT_BYTES_MAX]))
 
 
@@ -39,7 +39,7 @@ def acks_frame(acks: Sequence[tuple[int, Status]]) -> bytes:
 
 
 def entries_frame(request_id: int, result: ReadResult) -> list[Buffer]:
-    """Return the answer to a read as buffers to be written one after the other."""
+    """Return the answer to a read as buffers to write one after another."""
     result = _fitting(result)
     body = encode_entries(result.status, result.lac, result.next_entry_id, result.batches)
     size = sum(map(len, body))

@@ -1,10 +1,10 @@
-"""Holds what all connections to one bookie share: its storage, its bounds, and who waits for what.
+"""State shared by all connections to one bookie: its storage, its limits, and waiting connections.
 
 Leaves listening, sweeping and closing to `bookie.server.server`, and each connection's frames to
 `bookie.server.connection`.
 
-Invariants: acks that one group commit gave leave in one write per connection; while a ledger is
-held, no add reaches the storage for it, and those that came meanwhile follow in order.
+Invariants: the acks of one group commit are sent in one write per connection; while a ledger is
+held, no add for it reaches the storage, and its waiting adds follow in order.
 
 Source: protocol rules 2.3, 10.1; storage design, "Limits and refusals".
 """
@@ -27,24 +27,26 @@ from serving.server_log import ServerLog
 
 FEATURES: Final = 0
 HELD_BYTES_MAX: Final = 64 * 1024 * 1024
-"""Adds kept back while their ledgers may be deleted; beyond it they are answered UNKNOWN."""
+"""Maximum bytes of adds that wait while their ledger may be deleted; above it, adds are answered
+UNKNOWN.
+"""
 
 
 class Connection(Protocol):
-    """What the shared part asks of a connection."""
+    """Methods of a connection that the shared state calls."""
 
     def flush_acks(self) -> None:
-        """Send the acks that have gathered."""
+        """Send the collected acks."""
 
     def pause_for_room(self, *, paused: bool) -> None:
-        """Stop or go on reading."""
+        """Pause or resume reading."""
 
     def abort(self) -> None:
         """Close at once."""
 
 
 class ServerContext:
-    """What connections share; belongs to one event loop."""
+    """State shared by connections, for one event loop."""
 
     def __init__(
         self,
@@ -74,7 +76,7 @@ class ServerContext:
     # -- connections
 
     def connection_made(self, connection: Connection, transport: asyncio.Transport) -> None:
-        """Count a connection in, or turn it away."""
+        """Add a new connection, or refuse it."""
         if self.is_closing or len(self.connections) >= self.limits.connections_max:
             self.counters.connections_refused += 1
             self.log.warning("connection refused", connections=len(self.connections))
@@ -85,19 +87,21 @@ class ServerContext:
         self.counters.connections_now = len(self.connections)
 
     def abort_connections(self) -> None:
-        """Close every connection at once and accept none: nothing may be answered any more."""
+        """Close every connection at once and accept no more, so that no answer is sent."""
         self.is_closing = True
         for connection in list(self.connections):
             connection.abort()
 
     def connection_lost(self, connection: Connection) -> None:
-        """Count a connection out."""
+        """Remove a connection."""
         self.connections.pop(connection, None)
         self._paused.pop(connection, None)
         self.counters.connections_now = len(self.connections)
 
     def answer_hello(self, hello: Hello) -> tuple[HelloReply, Principal | None]:
-        """Decide whom a hello lets in (rule 2.3); without a principal, nobody."""
+        """Return the reply to a hello (rule 2.3), and the principal; None if the hello is
+        refused.
+        """
         principal = authenticate(hello.credentials)
         status, reason = Status.OK, ""
         if hello.bookie_id and hello.bookie_id != self.bookie_id:
@@ -141,7 +145,7 @@ class ServerContext:
         master_key: bytes,
         done: Callable[[Status], None],
     ) -> None:
-        """Hand a batch to the storage, in this loop step unless its ledger is held."""
+        """Pass a batch to the storage, at once unless its ledger is held."""
         held = self._held.get(batch.header.ledger_id) if self._held else None
         if held is None:
             self.storage.add(batch, recovery=recovery, master_key=master_key, done=done)
@@ -154,7 +158,7 @@ class ServerContext:
 
     @contextmanager
     def hold(self, ledger_id: LedgerId) -> Iterator[None]:
-        """Keep every add of a ledger waiting while it may be deleted (rule 10.1)."""
+        """Make every add of a ledger wait while the ledger may be deleted (rule 10.1)."""
         assert ledger_id not in self._held, "one deletion per ledger at a time"
         self._held[ledger_id] = []
         try:
@@ -166,13 +170,15 @@ class ServerContext:
                 self._held_bytes = 0
 
     def note_acks(self, connection: Connection) -> None:
-        """Have a connection's acks sent with the group's, at the latest in the next loop step."""
+        """Schedule the sending of a connection's acks: after the group, at the latest in the next
+        iteration.
+        """
         if not self._with_acks and not self.storage.is_answering_group:
             asyncio.get_running_loop().call_soon(self.flush_acks)
         self._with_acks.append(connection)
 
     def flush_acks(self) -> None:
-        """Send what acks have gathered, one write per connection."""
+        """Send the collected acks, in one write per connection."""
         connections, self._with_acks = self._with_acks, []
         for connection in connections:
             connection.flush_acks()
@@ -180,7 +186,7 @@ class ServerContext:
     # -- back-pressure
 
     def pause_until_room(self, connection: Connection) -> None:
-        """Read nothing more from a connection until the storage's queue is below its bound."""
+        """Pause reading from a connection until the storage's queue is below its limit."""
         self._paused[connection] = None
         connection.pause_for_room(paused=True)
         if self._waiting_for_room is None:
@@ -194,7 +200,7 @@ class ServerContext:
             connection.pause_for_room(paused=False)
 
     def stop_waiting(self) -> None:
-        """Give up waiting for room: the server has closed."""
+        """Stop waiting for room, because the server has closed."""
         if self._waiting_for_room is not None:
             self._waiting_for_room.cancel()
             self._waiting_for_room = None

@@ -1,6 +1,6 @@
-"""Counts what a server did, in plain integers that cost nothing to keep.
+"""Counters of a server, as plain integers that are cheap to update.
 
-Leaves their names for monitoring systems to `bookie.server.metrics`.
+Leaves the names of metrics to `bookie.server.metrics`.
 """
 
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ from serving.latency import BOUNDS_S, LatencyCounts
 
 @dataclass(slots=True)
 class ServerCounters:
-    """Counters run from the start of the process; `*_now` are gauges."""
+    """Counters since the start of the process; `*_now` are gauges."""
 
     connections_now: int = 0
     connections_accepted: int = 0
