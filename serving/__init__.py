@@ -1,5 +1,5 @@
-"""What every server process of Quire needs: options, log lines, the admin port, signals and an
-orderly end.
+"""Parts common to all server processes of Quire: options, log, admin port, signals and a clean
+stop.
 
-Leaves what a server serves to `bookie` and `broker_layer`; imports nothing of ours.
+Leaves the services to `bookie` and `broker_layer`; imports no other package of Quire.
 """

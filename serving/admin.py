@@ -1,10 +1,9 @@
-"""Serves the admin port of any server over HTTP: health, metrics, and whatever else it is given.
+"""Admin port of a server, over HTTP: health, metrics, and the routes of its caller.
 
-Leaves what a server tells and does beyond that to `bookie.server.admin` and
-`broker_layer.server.admin_http`. There is no authentication: it listens on the loopback address
-unless told otherwise.
+Leaves the other routes to `bookie.server.admin` and `broker_layer.server.admin_http`. There is no
+authentication: by default it listens on the loopback address.
 
-Format: JSON; a failure is {"error": what is wrong}, with a fitting HTTP status.
+Format: JSON; a failure is {"error": text}, with an HTTP status of 400 or above.
 """
 
 import asyncio
@@ -25,27 +24,27 @@ CLOSE_TIMEOUT_S: Final = 1.0
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Readiness = Callable[[], str | None]
-"""Names what is missing until clients can be served, None when nothing is."""
+"""Returns what is missing before clients can be served; None when the server is ready."""
 
 
 @dataclass(frozen=True, slots=True)
 class Administered:
-    """What one server's admin port is about."""
+    """Content of one server's admin port."""
 
     kind: str
-    """What the server is, for messages: "bookie", "broker"."""
+    """Kind of the server, for messages: "bookie", "broker"."""
 
     metrics: Collector
     readiness: Readiness
     routes: Sequence[web.RouteDef]
-    """Beside health and metrics; a handler refuses by raising `web.HTTPException`."""
+    """Routes besides health and metrics. A handler refuses by raising `web.HTTPException`."""
 
     failures: type[Exception]
-    """What a handler may raise because the server cannot do it now."""
+    """Base of the exceptions that a handler may raise when the server cannot do a request now."""
 
 
 class AdminServer:
-    """The admin port of one server."""
+    """Admin port of one server."""
 
     def __init__(self, administered: Administered, log: ServerLog) -> None:
         self._administered = administered
@@ -54,7 +53,7 @@ class AdminServer:
         self._runner: web.AppRunner | None = None
 
     async def start(self, host: str, port: int) -> tuple[str, int]:
-        """Listen; return the address taken. Raises OSError when it cannot be."""
+        """Listen; return the host and port. Raises OSError when the port cannot be opened."""
         application = web.Application(
             client_max_size=BODY_BYTES_MAX,
             middlewares=[_errors_as_json(self._administered, self._log)],
@@ -89,12 +88,12 @@ class AdminServer:
 
 
 async def answer_live(_: web.Request) -> web.Response:
-    """Say that the process answers."""
+    """Answer that the process is live."""
     return web.json_response({"status": "live"})
 
 
 def readiness_handler(readiness: Readiness) -> Handler:
-    """Return what says whether clients can be served."""
+    """Return a handler that answers whether clients can be served."""
 
     async def answer(_: web.Request) -> web.Response:
         missing = readiness()
@@ -109,7 +108,7 @@ def _errors_as_json(administered: Administered, log: ServerLog) -> Middleware:
     @web.middleware
     async def middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
         if request.method != "GET" and "Origin" in request.headers:
-            return _error(403, "a web page may not do this")
+            return _error(403, "requests from web pages are not allowed")
         try:
             return await handler(request)
         except web.HTTPException as error:
@@ -118,9 +117,9 @@ def _errors_as_json(administered: Administered, log: ServerLog) -> Middleware:
             return _error(503, str(error))
         except asyncio.CancelledError:
             raise
-        except Exception as error:  # noqa: BLE001 - one request must not disturb another
+        except Exception as error:  # noqa: BLE001 - an error of one request affects no other
             log.failure("admin request failed", error, path=request.path[:200])
-            text = f"the {administered.kind} failed to carry this out; its log says why"
+            text = f"the {administered.kind} failed to execute this request; its log has the error"
             return _error(500, text)
 
     return middleware

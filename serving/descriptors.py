@@ -1,10 +1,10 @@
-"""File descriptors of this process: the limit, how many are open, and refusal of connections when
-none is left.
+"""File descriptors of this process: the limit, the number of open ones, and the refusal of
+connections when none is left.
 
-Leaves what needs how many to the servers.
+Leaves the required numbers to the servers.
 
-Invariants: the soft limit is raised and never lowered; connections leave a server the descriptors
-that it needs for everything else.
+Invariants: the soft limit is raised and never lowered; connections leave free the descriptors that
+a server needs for other uses.
 """
 
 import asyncio
@@ -16,27 +16,28 @@ from pathlib import Path
 from typing import Any, Final
 
 REFUSED_AT_ONCE_MAX: Final = 1_024
-"""Waiting connections that are refused in one callback of the loop."""
+"""Maximum number of waiting connections refused in one callback of the loop."""
 _DIRECTORIES: Final = ("/proc/self/fd", "/dev/fd")
 _EXHAUSTED: Final = (errno.EMFILE, errno.ENFILE)
 
 
 def raise_limit(wanted: int) -> int:
-    """Raise the soft limit to `wanted` descriptors, or as near as the hard limit allows; return the
-    limit that holds now.
+    """Raise the soft limit to `wanted` descriptors, or as far as the hard limit allows. Return the
+    new limit.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY or soft >= wanted:
         return wanted if soft == resource.RLIM_INFINITY else soft
     reachable = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-    with contextlib.suppress(OSError, ValueError):  # some systems have a lower limit of their own
+    with contextlib.suppress(OSError, ValueError):  # some systems have another, lower limit
         resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, reachable), hard))
     return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
 
 def share_descriptors(connections_max: int, own: int) -> tuple[int, str]:
-    """Raise the limit to `connections_max` descriptors for connections and `own` others; return how
-    many connections it allows, and a warning if they are fewer. The others come first.
+    """Raise the limit to `connections_max` descriptors for connections plus `own` others. Return
+    how many connections the limit allows, and a warning if they are fewer. The others have
+    priority.
     """
     wanted = connections_max + own
     limit = raise_limit(wanted)
@@ -57,19 +58,19 @@ def current_limit() -> int:
 
 
 def count_open() -> int:
-    """Return how many descriptors are open; -1 where the system does not say."""
+    """Return the number of open descriptors; -1 if the system does not report it."""
     for directory in _DIRECTORIES:
         with contextlib.suppress(OSError):
-            return sum(1 for _ in Path(directory).iterdir()) - 1  # without the one that lists
+            return sum(1 for _ in Path(directory).iterdir()) - 1  # without the one for listing
     return -1
 
 
 class ConnectionRefuser:
-    """Refusal of the connections that wait while no descriptor is left.
+    """Refusal of waiting connections while no descriptor is left.
 
-    asyncio stops to accept for a second then, and clients wait for an answer that does not come.
-    This keeps one descriptor to give up, so that each can be accepted and closed. (uvloop does the
-    same by itself.)
+    In that state asyncio stops accepting for a second, and clients wait without an answer. This
+    class keeps one spare descriptor. It closes the spare one, so that each waiting connection can
+    be accepted and closed. (uvloop does the same by itself.)
     """
 
     def __init__(self) -> None:
@@ -77,7 +78,9 @@ class ConnectionRefuser:
         self._spare: socket.socket | None = socket.socket()
 
     def install(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Handle the exhaustion that the loop reports; everything else as before."""
+        """Handle the loop's reports of exhausted descriptors; pass other errors to the previous
+        handler.
+        """
         before = loop.get_exception_handler()
 
         def handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
@@ -92,20 +95,22 @@ class ConnectionRefuser:
         loop.set_exception_handler(handle)
 
     def close(self) -> None:
-        """Give the spare descriptor up."""
+        """Close the spare descriptor."""
         if self._spare is not None:
             self._spare.close()
             self._spare = None
 
     def refuse_waiting(self, listener: int) -> None:
-        """Close each connection that waits at a listening socket, given by its descriptor."""
+        """Accept and close each connection that waits at a listening socket, given by its
+        descriptor.
+        """
         self.close()
         borrowed = socket.socket(fileno=listener)
         try:
             for _ in range(REFUSED_AT_ONCE_MAX):
                 borrowed.accept()[0].close()
                 self.refused += 1
-        except OSError:  # none waits any more, or another thread took the descriptor
+        except OSError:  # none is waiting, or another thread used the descriptor
             pass
         finally:
             borrowed.detach()

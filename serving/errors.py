@@ -1,6 +1,6 @@
-"""States what keeps any server from starting, one class per fact.
+"""Errors that prevent the start of any server, one class per fact.
 
-Leaves what only one kind of server can meet to `bookie.errors` and
+Leaves errors of one kind of server to `bookie.errors` and
 `broker_layer.server.connections.server_errors`.
 """
 

@@ -1,6 +1,6 @@
-"""Counts how long something took, in plain integers that cost nothing to keep.
+"""Counts of durations, as plain integers that are cheap to update.
 
-Leaves showing them to `metrics`.
+Leaves the output to `serving.metrics`.
 """
 
 from bisect import bisect_left
@@ -9,11 +9,11 @@ from typing import Final
 BOUNDS_S: Final = (
     0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0
 )  # fmt: skip
-"""Bounds that suit requests, syncs and checkpoints alike."""
+"""Bounds for requests, syncs and checkpoints, in seconds."""
 
 
 class LatencyCounts:
-    """How many measured times fell below each of `bounds_s`, and above all of them."""
+    """Number of measured durations up to each of `bounds_s`, and above all of them."""
 
     __slots__ = ("bounds_s", "counts", "sum_s")
 
@@ -23,6 +23,6 @@ class LatencyCounts:
         self.sum_s = 0.0
 
     def record(self, seconds: float, count: int = 1) -> None:
-        """Count one measured time, or the same one several times."""
+        """Count a measured duration `count` times."""
         self.counts[bisect_left(self.bounds_s, seconds)] += count
         self.sum_s += seconds * count

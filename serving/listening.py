@@ -1,6 +1,6 @@
-"""Tunes the connections of a server's port, and lets them finish before they are closed.
+"""Tuning of a server port's connections, and their draining before they are closed.
 
-Leaves opening ports, and what a connection carries, to `bookie.server.server` and
+Leaves opening ports, and the protocol of a connection, to `bookie.server.server` and
 `broker_layer.server.connections.server`.
 """
 
@@ -17,14 +17,14 @@ KEEPALIVE_PROBES: Final = 3
 
 
 class Drained(Protocol):
-    """A connection that is closed in order."""
+    """A connection that can be drained."""
 
     @property
     def is_idle(self) -> bool:
-        """Return whether every request was answered."""
+        """Whether every request was answered."""
 
     def close(self) -> None:
-        """Close when what was sent has left."""
+        """Close after everything written was sent."""
 
     def abort(self) -> None:
         """Close at once."""
@@ -33,7 +33,7 @@ class Drained(Protocol):
 async def drain(
     connections: Callable[[], Sequence[Drained]], now: Callable[[], float], deadline_s: float
 ) -> None:
-    """Let all that stand finish what is under way, and disconnect everybody by the deadline."""
+    """Wait until all connections are idle, then close them; abort them at the deadline."""
     await _poll_until(lambda: all(each.is_idle for each in connections()), now, deadline_s)
     for connection in connections():
         connection.close()
@@ -43,7 +43,7 @@ async def drain(
 
 
 def tune_connection(transport: asyncio.BaseTransport) -> None:
-    """Have answers leave at once, and a peer noticed that vanished."""
+    """Set a connection's options so that answers are sent at once and a lost peer is detected."""
     sock = transport.get_extra_info("socket")
     if sock is None:
         return

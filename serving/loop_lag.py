@@ -1,7 +1,7 @@
-"""How late the event loop calls its timers.
+"""Lag of the event loop: how late it calls its timers.
 
-Leaves showing it to `serving.process_metrics`. A long callback, a garbage collection and a thread
-that keeps the interpreter all make timers late, and every request with them.
+Leaves the output to `serving.process_metrics`. A long callback, a garbage collection or a thread
+that keeps the interpreter delays timers and every request.
 
 Invariant: one timer is pending at a time, so a stall is counted once.
 """
@@ -12,8 +12,8 @@ from typing import Final
 from serving.latency import LatencyCounts
 
 INTERVAL_S: Final = 0.05
-"""Between two looks. Only the part of a stall that lies behind the timer's time is seen, so half an
-interval of it is missed on average.
+"""Time between two measurements, in seconds. A measurement counts only the part of a stall after
+the timer's due time, so half an interval of it is missed on average.
 """
 BOUNDS_S: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 
@@ -24,19 +24,19 @@ class LoopLag:
     def __init__(self, interval_s: float = INTERVAL_S) -> None:
         self.counts = LatencyCounts(BOUNDS_S)
         self.longest_s = 0.0
-        """Since the process started."""
+        """Longest lag since the process started."""
         self._interval_s = interval_s
         self._due_s = 0.0
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        """Begin to measure the running loop."""
+        """Start to measure the running loop."""
         loop = asyncio.get_running_loop()
         self._due_s = loop.time() + self._interval_s
         self._timer = loop.call_at(self._due_s, self._look)
 
     def close(self) -> None:
-        """Measure no more."""
+        """Stop the measurement."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -49,6 +49,6 @@ class LoopLag:
 
 
 PROCESS_LAG: Final = LoopLag()
-"""Of the one loop that a server process runs (`serving.process`). A simulated server has no loop of
-its own, and measures nothing.
+"""Lag of the event loop of a server process (`serving.process`). A simulated server has no separate
+loop and does not measure it.
 """

@@ -1,7 +1,7 @@
-"""Shows a server's counters in Prometheus's text format.
+"""Output of a server's counters in Prometheus's text format.
 
-Leaves which metrics there are to `bookie.server.metrics` and `broker_layer.server.metrics`: nothing
-here runs unless somebody asks.
+Leaves the list of metrics to `bookie.server.metrics` and `broker_layer.server.metrics`. This code
+runs only for a request of the metrics.
 """
 
 from collections.abc import Iterable
@@ -26,7 +26,7 @@ def metrics_text(*collectors: Collector) -> bytes:
 
 
 def counter_metric(prefix: str, name: str, value: float | LatencyCounts) -> Metric:
-    """Name one counter: `*_now` is a gauge, latencies are a histogram."""
+    """Return the metric of one counter: `*_now` is a gauge, latencies are a histogram."""
     full_name, text = f"{prefix}_{name}", name.replace("_", " ")
     if isinstance(value, LatencyCounts):
         return histogram_metric(f"{full_name}_seconds", "from arrival to answer", value)
@@ -39,7 +39,7 @@ def counter_metric(prefix: str, name: str, value: float | LatencyCounts) -> Metr
 def labelled_counter(
     name: str, text: str, label: str, counts: Iterable[tuple[str, float]]
 ) -> Metric:
-    """Name one counter of each value of a label."""
+    """Return a counter with one value for each value of a label."""
     family = CounterMetricFamily(name, text, labels=[label])
     for value, count in counts:
         family.add_metric([value], count)
@@ -47,7 +47,7 @@ def labelled_counter(
 
 
 def histogram_metric(name: str, text: str, latency: LatencyCounts) -> Metric:
-    """Name one histogram of times; the name should end in `_seconds`."""
+    """Return a histogram of durations; the name should end in `_seconds`."""
     buckets: list[tuple[str, float]] = []
     total = 0
     for bound, count in zip([*map(str, latency.bounds_s), "+Inf"], latency.counts, strict=True):

@@ -1,9 +1,9 @@
-"""Reads options from a TOML table, environment variables and flags, and checks each value.
+"""Options from a TOML table, environment variables and flags, with checks of each value.
 
-Leaves which options there are to `bookie.options` and `broker_layer.options`, and opening the file
-to `quire`.
+Leaves the list of options to `bookie.options` and `broker_layer.options`, and opening the file to
+`quire`.
 
-Invariant: a value that gets out of here is of its option's type and within its bounds.
+Invariant: every returned value has its option's type and is within its bounds.
 """
 
 import difflib
@@ -26,14 +26,14 @@ ValueT = TypeVar("ValueT", bound=Value)
 
 
 class Options(Protocol):
-    """A dataclass whose fields were made by `option`."""
+    """A dataclass whose fields are created by `option`."""
 
     __dataclass_fields__: ClassVar[dict[str, "Field[object]"]]
 
 
 @dataclass(frozen=True, slots=True)
 class OptionInfo:
-    """One option, for `quire config` and for messages."""
+    """Description of one option, for `quire config` and for messages."""
 
     name: str
     kind: type
@@ -45,7 +45,7 @@ class OptionInfo:
 
 @dataclass(frozen=True, slots=True)
 class OptionTable:
-    """Where a server's options are: its table, its variables, and what they are."""
+    """Options of a server: the name of its table, the prefix of its variables, and the options."""
 
     name: str
     variable_prefix: str
@@ -55,13 +55,13 @@ class OptionTable:
 def option(
     default: ValueT, text: str, *, low: float | None = None, high: float | None = None
 ) -> ValueT:
-    """Make a dataclass's field of an option."""
+    """Create the dataclass field of an option."""
     made: ValueT = field(default=default, metadata={"help": text, "low": low, "high": high})
     return made
 
 
 def describe_options(defaults: Options) -> dict[str, OptionInfo]:
-    """Return what there is to know of each field, in order."""
+    """Return the description of each field, in order."""
     described = {}
     for each in fields(defaults):
         name, data, default = each.name, each.metadata, getattr(defaults, each.name)
@@ -72,7 +72,7 @@ def describe_options(defaults: Options) -> dict[str, OptionInfo]:
 
 
 def check_log_level(level: str) -> None:
-    """Raise OptionError if there is no such level."""
+    """Raise OptionError if the level is unknown."""
     if level not in LOG_LEVELS:
         raise OptionError(f"log_level must be one of {', '.join(LOG_LEVELS)}")
 
@@ -83,7 +83,7 @@ def read_options(
     variables: Mapping[str, str],
     flags: Mapping[str, Value],
 ) -> dict[str, Value]:
-    """Merge the three sources, in ascending order. Raises OptionError."""
+    """Merge the three sources; later ones override earlier ones. Raises OptionError."""
     given = table_of(parse_file(file_text), table.name)
     return merge_options(table, {f"[{table.name}]": given}, variables, flags)
 
@@ -94,8 +94,8 @@ def merge_options(
     variables: Mapping[str, str],
     flags: Mapping[str, Value],
 ) -> dict[str, Value]:
-    """Merge the tables of a file (by the name that messages use), variables and flags, in ascending
-    order. Raises OptionError.
+    """Merge the tables of a file (keyed by their names in messages), variables and flags; later
+    ones override earlier ones. Raises OptionError.
     """
     options, values = table.options, dict[str, Value]()
     for title, content in given.items():
@@ -124,7 +124,7 @@ def parse_file(text: str | None) -> Mapping[str, object]:
 
 
 def table_of(document: Mapping[str, object], name: str) -> Mapping[str, object]:
-    """Return one table of a file; an empty one if there is none. Raises OptionError."""
+    """Return one table of a file; an empty one if it is missing. Raises OptionError."""
     found = document.get(name, {})
     if not isinstance(found, dict):
         text = f"{name} in the configuration file is not a table: write [{name}]"
@@ -160,7 +160,7 @@ def _typed(info: OptionInfo, value: object, where: str) -> Value:
     if isinstance(value, str):
         return value
     low, high = info.low, info.high
-    # Written so that "not a number" fails both.
+    # Written so that NaN fails both.
     if (low is not None and not value >= low) or (high is not None and not value <= high):
         raise OptionError(f"{where} must be from {low} to {high}, not {value}")
     return value

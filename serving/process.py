@@ -1,8 +1,8 @@
-"""Runs a server as a process: until SIGTERM, SIGINT or, when asked for, the end of standard input.
+"""Server process: runs until SIGTERM, SIGINT or, as an option, the end of standard input.
 
-Leaves what is served to the caller's coroutine, which closes what it has opened.
+Leaves the service to the caller's coroutine, which closes everything that it opens.
 
-Format of standard output: one JSON line once the server serves. Everything else goes to standard
+Format of standard output: one JSON line when the server is ready. Other output goes to standard
 error.
 """
 
@@ -26,8 +26,9 @@ from serving.loop_lag import PROCESS_LAG
 from serving.server_log import LOGGER, start_logging
 
 COLLECT_AFTER_OBJECTS: Final = 20_000
-"""Growth in tracked objects between two runs of the cycle collector: requests make few cycles, and
-at the default, 700, it walks what is kept in memory again and again. It bounds what cycles hold.
+"""Growth in tracked objects between two runs of the garbage collector. Requests create few cycles,
+and at the default, 700, the collector scans long-lived objects again and again. The value limits
+the memory in cycles.
 """
 EXIT_OK: Final = 0
 EXIT_FAILED: Final = 1
@@ -38,40 +39,40 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, slots=True)
 class ServerProcess:
-    """What is run, and how it may end."""
+    """Settings of a server process."""
 
     kind: str
-    """What the server is, for messages: "bookie", "broker"."""
+    """Kind of the server, for messages: "bookie", "broker"."""
 
     log_level: str
     die_with_parent: bool
     """Whether it stops when standard input ends."""
 
     failures: tuple[type[Exception], ...]
-    """What ends it with one line in the log that says what to do."""
+    """Exceptions that end it with one line in the log that says what to do."""
 
     collect_after_objects: int = COLLECT_AFTER_OBJECTS
-    """For a server whose requests under way are more objects than that: the collector would look at
-    them again and again, and find nothing.
+    """Value for the collector. A server whose running requests have more objects needs a higher
+    one: otherwise the collector scans them again and again without effect.
     """
 
     warning: str = ""
-    """What an operator should know from the start on; empty for nothing."""
+    """Warning to log at the start; empty for none."""
 
 
 def run_server(
     process: ServerProcess, serve: Callable[[asyncio.Event], Coroutine[None, None, None]]
 ) -> int:
-    """Run `serve`, which returns soon after the event is set.
+    """Run `serve`, which must return soon after the event is set.
 
-    Returns the process's exit status; a failure was then written to standard error.
+    Returns the process's exit status. A failure is written to standard error.
     """
     refuse_optimised_mode()
     start_logging(sys.stderr, process.log_level)
     if process.warning:
         logging.getLogger(LOGGER).warning(process.warning)
     gc.set_threshold(process.collect_after_objects)
-    gc.freeze()  # what was imported is there until the end: no collection need look at it
+    gc.freeze()  # imported objects live until the end: no collection must scan them
 
     async def serve_until_told() -> None:
         refuser = ConnectionRefuser()
@@ -83,21 +84,21 @@ def run_server(
     try:
         run_on_a_loop(serve_until_told)
     except process.failures as error:
-        logging.getLogger(LOGGER).error("%s stopped: %s", process.kind, error)  # noqa: TRY400 - it says what to do
+        logging.getLogger(LOGGER).error("%s stopped: %s", process.kind, error)  # noqa: TRY400 - the text says what to do
         return EXIT_FAILED
     return EXIT_OK
 
 
 def refuse_optimised_mode() -> None:
-    """End a process that would not look at its assertions."""
+    """Exit if Python runs without assertions."""
     if not __debug__:
         raise SystemExit("Quire does not run under python -O: its assertions protect your data")
 
 
 def run_on_a_loop(work: Callable[[], Coroutine[None, None, Result]]) -> Result:
-    """Return what a coroutine returns, run on the fastest event loop there is."""
+    """Run a coroutine on the fastest available event loop; return its result."""
     try:
-        import uvloop  # noqa: PLC0415 - faster where it is installed, never needed
+        import uvloop  # noqa: PLC0415 - faster if installed, optional
     except ImportError:
         return asyncio.run(work())
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
@@ -105,8 +106,8 @@ def run_on_a_loop(work: Callable[[], Coroutine[None, None, Result]]) -> Result:
 
 
 async def first_of(work: Coroutine[None, None, Result], stopping: asyncio.Event) -> Result | None:
-    """Return what the coroutine returns, or None, with the coroutine given up, once the event is
-    set; raise what the coroutine raises, if that comes first.
+    """Return the result of the coroutine, or raise its exception. When the event is set first,
+    cancel the coroutine and return None.
     """
     task = asyncio.ensure_future(work)
     told = asyncio.ensure_future(stopping.wait())
@@ -120,7 +121,7 @@ async def first_of(work: Coroutine[None, None, Result], stopping: asyncio.Event)
 
 
 def print_ready(line: Mapping[str, object]) -> None:
-    """Tell whoever started the process that it serves, and where."""
+    """Print the line that reports to the parent process that the server is ready."""
     sys.stdout.write(json.dumps(line) + "\n")
     sys.stdout.flush()
 
@@ -131,7 +132,7 @@ def wall_clock_ms() -> int:
 
 
 def build() -> str:
-    """Return the version of what runs."""
+    """Return the installed version of Quire."""
     try:
         return distributions.version("quire")
     except distributions.PackageNotFoundError:
@@ -139,7 +140,7 @@ def build() -> str:
 
 
 def _stopping_event(*, with_parent: bool) -> asyncio.Event:
-    """Return what is set when the process is told to stop."""
+    """Return an event that is set when the process must stop."""
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -150,13 +151,15 @@ def _stopping_event(*, with_parent: bool) -> asyncio.Event:
 
 
 def _watch_standard_input(loop: asyncio.AbstractEventLoop, stopping: asyncio.Event) -> None:
-    """Stop when standard input ends: whoever started us holds its other end, and has died."""
+    """Set the event when standard input ends: the parent process holds its other end and has
+    died.
+    """
 
     def watch() -> None:
         with contextlib.suppress(OSError):
             while os.read(STANDARD_INPUT, 4096):
                 continue
-        with contextlib.suppress(RuntimeError):  # the loop has ended before
+        with contextlib.suppress(RuntimeError):  # the loop has ended
             loop.call_soon_threadsafe(stopping.set)
 
     threading.Thread(target=watch, name="parent", daemon=True).start()

@@ -1,6 +1,7 @@
-"""Metrics that every server process has: descriptors and the lag of the event loop.
+"""Metrics of every server process: descriptors and the lag of the event loop.
 
-Leaves measuring to `serving.descriptors` and `serving.loop_lag`, and the port to `serving.admin`.
+Leaves the measurement to `serving.descriptors` and `serving.loop_lag`, and the port to
+`serving.admin`.
 """
 
 from collections.abc import Iterator
@@ -16,7 +17,7 @@ from serving.overriding import override
 
 
 class ProcessMetrics(Collector):
-    """The metrics of this process."""
+    """Metrics of this process."""
 
     def __init__(self, kind: str) -> None:
         self._prefix = f"quire_{kind}"
@@ -26,7 +27,7 @@ class ProcessMetrics(Collector):
         """Return every metric."""
         yield GaugeMetricFamily(
             f"{self._prefix}_descriptors_open",
-            "File descriptors that are open; -1 where the system does not say.",
+            "Open file descriptors; -1 if the system does not report it.",
             descriptors.count_open(),
         )
         yield GaugeMetricFamily(
@@ -41,6 +42,6 @@ class ProcessMetrics(Collector):
         )
         yield GaugeMetricFamily(
             f"{self._prefix}_loop_lag_longest_seconds",
-            "The longest of these times since the process started.",
+            "Longest lag since the process started.",
             PROCESS_LAG.longest_s,
         )

@@ -1,7 +1,6 @@
-"""Writes a server's log: one JSON object per line on standard error, and few lines however much
-goes wrong.
+"""Log of a server: one JSON object per line on standard error, with a limited rate of lines.
 
-Leaves what is worth a line to the callers.
+Leaves the choice of events to the callers.
 """
 
 import json
@@ -21,7 +20,7 @@ _LOGGER: Final = logging.getLogger(LOGGER)
 
 
 class JsonFormatter(logging.Formatter):
-    """Formats a record as one line of JSON; its fields are the record's `fields`."""
+    """Formatter of a record as one line of JSON, including the record's `fields`."""
 
     @override
     def format(self, record: logging.LogRecord) -> str:
@@ -38,7 +37,7 @@ class JsonFormatter(logging.Formatter):
 
 
 def start_logging(stream: TextIO, level: str) -> None:
-    """Send every library's log and ours to `stream`; called once, by a process's main."""
+    """Send the logs of Quire and of all libraries to `stream`. A process's main calls it once."""
     handler = logging.StreamHandler(stream)
     handler.setFormatter(JsonFormatter())
     root = logging.getLogger()
@@ -55,10 +54,10 @@ class _Written:
 
 
 class ServerLog:
-    """Writes lines, at most LINES_PER_EVENT_MAX per event and EVENT_PERIOD_S; the next one says how
-    many were left out.
+    """Writer of at most LINES_PER_EVENT_MAX lines per event in EVENT_PERIOD_S. The next line says
+    how many were left out.
 
-    Invariant: what a peer can cause costs a bounded number of lines.
+    Invariant: a peer can cause only a limited number of lines.
     """
 
     def __init__(self, now: Callable[[], float]) -> None:
@@ -66,15 +65,15 @@ class ServerLog:
         self._events: dict[str, _Written] = {}
 
     def info(self, event: str, **values: object) -> None:
-        """Note something normal that an operator wants to know."""
+        """Log a normal event that an operator needs to know."""
         self._write(logging.INFO, event, values, None)
 
     def warning(self, event: str, **values: object) -> None:
-        """Note something that a peer or the surroundings did wrong."""
+        """Log a fault of a peer or of the environment."""
         self._write(logging.WARNING, event, values, None)
 
     def failure(self, event: str, error: BaseException | None, **values: object) -> None:
-        """Note a failure of ours, with its traceback."""
+        """Log an internal failure, with its traceback."""
         self._write(logging.ERROR, event, values, error)
 
     def _write(
@@ -90,7 +89,7 @@ class ServerLog:
         _LOGGER.log(level, event, exc_info=error, extra={"fields": values})
 
     def _admit(self, event: str) -> int | None:
-        """Return how many lines were left out before this one, or None to leave it out too."""
+        """Return how many lines were left out before this one; None if this one is left out too."""
         now = self._now()
         written = self._events.get(event)
         if written is None:

@@ -1,10 +1,10 @@
-"""Writes several buffers to a transport, and keeps the promise to pause on every Python.
+"""Write of several buffers to a transport, with the pause that some Python versions miss.
 
-Leaves when to write, and what a pause means, to the protocols.
+Leaves the time of writing, and the reaction to a pause, to the protocols.
 
-Invariants: a transport whose buffer is above its limit has told its protocol to pause.
-Source: CVE-2024-12254: `writelines` of asyncio's own transports fills the buffer without a word in
-Python 3.12.0 to 3.12.8, 3.13.0 and 3.13.1; setting the limits looks at the buffer again.
+Invariant: a transport whose buffer is above its limit has called `pause_writing` of its protocol.
+Source: CVE-2024-12254: `writelines` of asyncio's own transports does not check the buffer's limit
+in Python 3.12.0 to 3.12.8, 3.13.0 and 3.13.1; setting the limits checks the buffer again.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ def write_all(
     buffers: Sequence[bytes | bytearray | memoryview],
     buffer_bytes_max: int,
 ) -> None:
-    """Write all buffers at once to a transport of this limit."""
+    """Write all buffers at once to a transport with this limit."""
     transport.writelines(buffers)
     if FORGETS_TO_PAUSE:
         transport.set_write_buffer_limits(buffer_bytes_max)

@@ -1,1 +1,1 @@
-"""The data plane's bytes: batches, frames and control messages, without any input or output."""
+"""Bytes of the data plane: batches, frames and control messages. Does no input or output."""

@@ -1,4 +1,4 @@
-"""Builds, checks and slices a batch: the unit that is sent, logged, indexed and read.
+"""Batch of entries: the unit that is sent, logged, indexed and read.
 
 Leaves digest seeds and MAC keys to `ledger_client.digest`, and the frame around a batch to
 `bookie.wire.frames`.
@@ -20,8 +20,8 @@ Format, little-endian:
 | ... | | payloads, back to back |
 
 Invariants: a digest binds ledger (by the seed), entry id and payload, never LAC or batch
-boundaries. A slice is cut from an unkeyed batch by a bookie: its entry digests are the writer's,
-its CRC the bookie's, its LAC and length are not to be trusted.
+boundaries. A slice is the part of an unkeyed batch that a bookie cuts out: its entry digests are
+the writer's, its CRC is the bookie's, and its LAC and length must not be trusted.
 
 Source: protocol rule 4.2; storage design, "The batch".
 """
@@ -50,7 +50,7 @@ BATCH_HEADER_BYTES: Final = 48
 MAC_BYTES: Final = 32
 BYTES_PER_ENTRY: Final = 8
 LENGTH_MAX: Final = 2**63 - 1
-"""Bytes of a whole ledger: what fits every signed 64-bit field that a length is kept in."""
+"""Maximum bytes of a ledger: the maximum of a signed 64-bit field."""
 
 _CHECKED_HEADER = struct.Struct("<HBBIQQqQI")
 _HEADER = struct.Struct("<HBBIQQqQII")
@@ -63,11 +63,11 @@ assert _HEADER.size == BATCH_HEADER_BYTES
 
 
 class BatchHeader(NamedTuple):
-    """The fixed part of a batch; `size` tells where the batch ends."""
+    """Fixed part of a batch; `size` is the size of the complete batch."""
 
     ledger_id: LedgerId
     first_entry_id: EntryId
-    count: int  # type: ignore[assignment]  # nobody counts a header's fields
+    count: int  # type: ignore[assignment]  # tuple.count is not used
     lac: EntryId
     length_before: int
     payload_bytes: int
@@ -76,34 +76,32 @@ class BatchHeader(NamedTuple):
 
     @property
     def last_entry_id(self) -> EntryId:
-        """The last entry in the batch."""
+        """Last entry id in the batch."""
         return EntryId(self.first_entry_id + self.count - 1)
 
     @property
     def is_keyed(self) -> bool:
-        """Whether a MAC goes with it."""
+        """Whether the batch has a MAC."""
         return bool(self.flags & FLAG_KEYED)
 
     @property
     def is_slice(self) -> bool:
-        """Whether a bookie cut it: its LAC and length are then not the writer's."""
+        """Whether a bookie cut the batch: then its LAC and length are not the writer's."""
         return bool(self.flags & FLAG_SLICE)
 
     @property
     def body_offset(self) -> int:
-        """Where the lengths start."""
+        """Offset of the lengths."""
         return BATCH_HEADER_BYTES + MAC_BYTES * (self.flags & FLAG_KEYED)
 
     @property
     def size(self) -> int:
-        """Bytes of the whole batch."""
+        """Bytes of the complete batch."""
         return self.body_offset + BYTES_PER_ENTRY * self.count + self.payload_bytes
 
 
 def parse_header(data: Buffer, offset: int = 0) -> BatchHeader:
-    """Read the header at `offset`, bounded and checked for form but not by its CRC. Raises
-    BatchError.
-    """
+    """Decode the header at `offset`, and check its fields but not its CRC. Raises BatchError."""
     if len(data) - offset < BATCH_HEADER_BYTES:
         raise BatchError(f"{len(data) - offset} bytes are too few for a batch header")
     (
@@ -138,8 +136,8 @@ def parse_header(data: Buffer, offset: int = 0) -> BatchHeader:
 
 
 def is_intact(data: Buffer) -> bool:
-    """Return whether `data` is one whole batch that matches its CRC: what `BatchView.verify_crc`
-    finds, for many batches at once as a replay has them, without a view for each.
+    """Return whether `data` is one complete batch that matches its CRC. It is like
+    `BatchView.verify_crc`, but needs no view for each of a replay's many batches.
     """
     if len(data) < BATCH_HEADER_BYTES:
         return False
@@ -155,13 +153,15 @@ def is_intact(data: Buffer) -> bool:
 
 
 class BatchView:
-    """A batch in a buffer that it does not own: nothing is copied or checked until asked for."""
+    """View of a batch in a buffer of the caller. Nothing is copied or checked until a method does
+    it.
+    """
 
     __slots__ = ("_body_offset", "data", "header")
 
     def __init__(self, data: Buffer, header: BatchHeader | None = None) -> None:
-        """Wrap the batch that starts at the buffer's first byte; bytes behind it are left out.
-        Raises BatchError.
+        """Wrap the batch that starts at the buffer's first byte; ignore bytes behind it. Raises
+        BatchError.
         """
         self.header = header = parse_header(data) if header is None else header
         self._body_offset = offset = BATCH_HEADER_BYTES + MAC_BYTES * (header.flags & FLAG_KEYED)
@@ -194,8 +194,8 @@ class BatchView:
             )
 
     def verify_digests(self, seed: int) -> None:
-        """Check each entry against the writer's digest, which also binds ledger and id. Raises
-        BatchError.
+        """Check each entry against the writer's digest, which also covers ledger and entry id.
+        Raises BatchError.
         """
         expected = list(self.digests)
         found = entry_digests(self.payload_views(), self.header.first_entry_id, seed)
@@ -207,12 +207,12 @@ class BatchView:
 
     @property
     def lengths(self) -> tuple[int, ...]:
-        """Each entry's payload bytes."""
+        """Payload size of each entry, in bytes."""
         return _u32s(self.header.count).unpack_from(self.data, self._body_offset)
 
     @property
     def digests(self) -> tuple[int, ...]:
-        """Each entry's digest."""
+        """Digest of each entry."""
         count = self.header.count
         return _u32s(count).unpack_from(self.data, self._body_offset + 4 * count)
 
@@ -222,25 +222,25 @@ class BatchView:
         return self.data[self._body_offset + BYTES_PER_ENTRY * self.header.count :]
 
     def offsets(self) -> list[int]:
-        """Where each payload starts in `payload`, and at the end where the last one stops: n + 1
+        """Return the offset of each payload in `payload`, and the end of the last one: n + 1
         numbers.
         """
         return list(accumulate(self.lengths, initial=0))
 
     def payload_views(self) -> list[memoryview]:
-        """Each entry's payload, as a view."""
+        """Return a view of each entry's payload."""
         payload, offsets = self.payload, self.offsets()
         return [payload[a:b] for a, b in pairwise(offsets)]
 
     def entry(self, index: int) -> bytes:
-        """Copy out one payload by its index within the batch."""
+        """Return a copy of one payload, given its index in the batch."""
         lengths = self.lengths
         start = sum(lengths[:index])
         return bytes(self.payload[start : start + lengths[index]])
 
     def cut(self, first_entry_id: EntryId, last_entry_id: EntryId) -> bytearray | memoryview:
-        """Return the batch that holds only the given entries, as a slice; the whole batch if it is
-        keyed or all are asked for. The range must lie within the batch.
+        """Return a slice of the batch with only the given entries; the complete batch if it is
+        keyed or all entries are requested. The range must be within the batch.
         """
         header = self.header
         assert header.first_entry_id <= first_entry_id <= last_entry_id <= header.last_entry_id
@@ -266,7 +266,7 @@ class BatchView:
         return _assemble(checked, body, None)
 
     def describe(self) -> str:
-        """Name the batch in a message."""
+        """Return the name of the batch for messages."""
         header = self.header
         return f"ledger {header.ledger_id} entries {header.first_entry_id}..{header.last_entry_id}"
 
@@ -280,8 +280,8 @@ def build_batch(
     seed: int,
     mac_key: bytes | None = None,
 ) -> bytearray:
-    """Return the batch of `payloads`, with digests, CRC and, given a key, the MAC. The result is
-    never changed again.
+    """Return the batch of `payloads`, with digests, CRC and, given a key, the MAC. The result must
+    not be changed.
     """
     count = len(payloads)
     assert 1 <= count <= BATCH_ENTRIES_MAX

@@ -1,26 +1,28 @@
-"""Lends the buffers that large frames are received into, and lends them again.
+"""Pool of reusable buffers for large frames.
 
-A fresh buffer of a megabyte costs more than receiving into it: it is cleared, and its pages are
-made anew. Leaves what is received to `bookie.wire.frames`.
+A new buffer of a megabyte costs more than receiving into it: it is cleared, and its pages are
+allocated. Leaves receiving to `bookie.wire.frames`.
 
-Invariants: nobody else sees a buffer that is lent; a pool keeps no more than its bound, and then
-forgets a buffer rather than wait for it.
+Invariants: a lent buffer has one user; a pool keeps at most its limit of bytes, and above it drops
+a buffer instead of waiting for it.
 """
 
 from collections import deque
 from typing import Final
 
 POOLED_BYTES_MIN: Final = 128 * 1024
-"""Smaller bodies are cheap to make."""
+"""Minimum size of a pooled body. Smaller ones are cheap to create."""
 ROUNDED_TO_BYTES: Final = 16 * 1024
 WASTE_SHARE_MAX: Final = 0.25
-"""A buffer is lent for a body that leaves no more of it unused."""
+"""Maximum unused part of a lent buffer, as a share of the body's size."""
 LOOKS_MAX: Final = 4
-"""The oldest so many are looked at: they are given back about in the order in which they went."""
+"""Number of the oldest buffers that are checked: they become free approximately in the order in
+which they were lent.
+"""
 
 
 class BodyPool:
-    """The buffers of all connections to one bookie; belongs to one event loop."""
+    """Buffers of all connections to one bookie, for one event loop."""
 
     __slots__ = ("_bytes", "_bytes_max", "_lent")
 
@@ -30,8 +32,8 @@ class BodyPool:
         self._lent: deque[bytearray] = deque()
 
     def take(self, size: int) -> memoryview:
-        """Return a view of `size` bytes, with anything in them. They are lent until this view and
-        all that were made of it are gone.
+        """Return a view of `size` bytes of any content. They are lent until this view and all views
+        made from it are released.
         """
         for _ in range(min(LOOKS_MAX, len(self._lent))):
             body = self._lent.popleft()
@@ -51,7 +53,7 @@ class BodyPool:
 
 
 def _is_free(body: bytearray) -> bool:
-    """Return whether no view of a buffer is left: one that has views refuses to change its size."""
+    """Return whether no view of a buffer is left: a buffer with views cannot change its size."""
     try:
         last = body.pop()
     except BufferError:

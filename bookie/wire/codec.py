@@ -1,10 +1,10 @@
-"""Turns control messages into msgpack and back, and packs the answers to adds.
+"""Codec of control messages, in msgpack, and of the answers to adds.
 
 Leaves framing to `bookie.wire.frames`. A message is a flat msgpack array: its opcode, then its
 fields in order; a decoder accepts more fields than it knows, so that later versions can add some.
 
-Invariants: nothing that arrives can make the decoder raise anything but MessageError, nor allocate
-more than a small multiple of what arrived.
+Invariants: for any input the decoder raises only MessageError and allocates at most a small
+multiple of the input's size.
 """
 
 import struct
@@ -24,7 +24,7 @@ TEXT_BYTES_MAX: Final = 1024
 RANGES_MAX: Final = 100_000
 REPLY_BYTES_MAX: Final = 4 * 1024 * 1024
 ITEMS_MAX: Final = 64
-"""Items of a message: the longest has seven, later versions may add some."""
+"""Maximum number of items in a message. Messages have far fewer; later versions may add some."""
 
 _U32_MAX: Final = 2**32 - 1
 
@@ -70,22 +70,22 @@ def encode_message(message: Message) -> bytes:
 
 
 def decode_request(body: memoryview) -> Request:
-    """Read what a client sent. Raises MessageError."""
+    """Decode a message from a client. Raises MessageError."""
     return _decode(body, _REQUESTS, REQUEST_BYTES_MAX)
 
 
 def decode_reply(body: memoryview) -> Reply:
-    """Read what a bookie answered. Raises MessageError."""
+    """Decode a message from a bookie. Raises MessageError."""
     return _decode(body, _REPLIES, REPLY_BYTES_MAX)
 
 
 def encode_acks(acks: Sequence[tuple[int, Status]]) -> bytes:
-    """Pack answers to adds: (request id, status) each."""
+    """Encode answers to adds, each a (request id, status)."""
     return b"".join([_ACK.pack(request_id, status) for request_id, status in acks])
 
 
 def decode_acks(body: memoryview) -> list[tuple[int, Status]]:
-    """Read an ACKS frame's body. Raises MessageError."""
+    """Decode the body of an ACKS frame. Raises MessageError."""
     if len(body) % _ACK.size:
         raise MessageError(f"{len(body)} bytes are not a whole number of acks")
     try:
@@ -96,7 +96,9 @@ def decode_acks(body: memoryview) -> list[tuple[int, Status]]:
 
 def _decode(body: memoryview, known: Mapping[int, type[MessageT]], bytes_max: int) -> MessageT:
     if len(body) > bytes_max:
-        raise MessageError(f"{len(body)} bytes are more than the {bytes_max} of a control message")
+        raise MessageError(
+            f"a control message of {len(body)} bytes is over the limit of {bytes_max}"
+        )
     try:
         values = _unpack(body)
     except (ValueError, msgpack.exceptions.UnpackException, RecursionError) as error:
@@ -118,8 +120,8 @@ def _decode(body: memoryview, known: Mapping[int, type[MessageT]], bytes_max: in
 
 
 def _unpack(body: memoryview) -> list[object]:
-    """Read a flat array, item by item: nested ones would be made as long as they are announced,
-    each level of them, before anything of them has come.
+    """Decode a flat array, item by item. Decoding nested arrays would allocate each level at its
+    announced length, before its items have arrived.
     """
     unpacker = msgpack.Unpacker(
         max_buffer_size=max(1, len(body)), max_array_len=0, max_map_len=0, max_ext_len=0
@@ -130,7 +132,7 @@ def _unpack(body: memoryview) -> list[object]:
         raise ValueError(f"{count} items are more than {ITEMS_MAX}")
     values: list[object] = [unpacker.unpack() for _ in range(count)]
     if unpacker.tell() != len(body):
-        raise ValueError("something is behind the message")
+        raise ValueError("there are bytes behind the message")
     return values
 
 
@@ -218,7 +220,7 @@ _CHECKS: Final[dict[str, Callable[[object], object]]] = {
     "wire_version_min": _u32,
     "writable": _flag,
 }
-"""One check per field name: the same name means the same thing in every message."""
+"""One check per field name. A field name has the same meaning in every message."""
 
 assert all(name in _CHECKS for names in _FIELDS.values() for name in names), "an unchecked field"
 

@@ -1,4 +1,4 @@
-"""Encodes and decodes the answer to a read: a short header and whole batches behind it.
+"""Codec of the answer to a read: a short header and complete batches after it.
 
 Leaves checking the batches to the client.
 
@@ -10,11 +10,11 @@ Format of an ENTRIES frame's body, little-endian:
 | 2 | 2 | batch count |
 | 4 | 4 | reserved, 0 |
 | 8 | 8 | this bookie's LAC for the ledger (signed) |
-| 16 | 8 | `next_entry_id`: the first asked-for entry that the answer does not hold |
+| 16 | 8 | `next_entry_id`: the first requested entry that is not in the answer |
 | 24 | | the batches, back to back |
 
-Invariant: the batches hold, in order and without gaps, every entry asked for below `next_entry_id`;
-the first of them may begin before what was asked (keyed batches are returned whole).
+Invariant: the batches hold, in order and without gaps, every requested entry below `next_entry_id`;
+the first batch may begin before the first requested entry (keyed batches are not cut).
 """
 
 import struct
@@ -30,14 +30,14 @@ from metadata.ids import ENTRY_ID_MAX, NO_ENTRY, EntryId
 _HEADER = struct.Struct("<HHIqq")
 ENTRIES_HEADER_BYTES: Final = _HEADER.size
 ENTRIES_BATCHES_MAX: Final = 65_535
-"""What the batch count can say; an answer with more batches than this ends early."""
+"""Maximum of the batch count. An answer with more batches ends early."""
 
 _STATUSES: Final = {int(status): status for status in Status}
 
 
 @dataclass(frozen=True, slots=True)
 class Entries:
-    """The answer to a read or a long poll."""
+    """Answer to a read or a long poll."""
 
     status: Status
     lac: EntryId
@@ -48,20 +48,20 @@ class Entries:
 def encode_entries_header(
     status: Status, lac: EntryId, next_entry_id: EntryId, batch_count: int
 ) -> bytes:
-    """Return what goes before the batches in an ENTRIES frame."""
+    """Return the header before the batches in an ENTRIES frame."""
     return _HEADER.pack(status, batch_count, 0, lac, next_entry_id)
 
 
 def encode_entries(
     status: Status, lac: EntryId, next_entry_id: EntryId, batches: Sequence[Buffer]
 ) -> list[Buffer]:
-    """Return the body of an ENTRIES frame as buffers to write one after the other."""
+    """Return the body of an ENTRIES frame as buffers to write one after another."""
     return [encode_entries_header(status, lac, next_entry_id, len(batches)), *batches]
 
 
 def decode_entries(body: memoryview) -> Entries:
-    """Read an ENTRIES frame's body; batches are views, not yet checked. Raises MessageError or
-    BatchError.
+    """Decode the body of an ENTRIES frame. The batches are views and not checked yet. Raises
+    MessageError or BatchError.
     """
     if len(body) < ENTRIES_HEADER_BYTES:
         raise MessageError(f"{len(body)} bytes are too few for an answer to a read")

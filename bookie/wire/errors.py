@@ -1,22 +1,22 @@
-"""Names the ways in which bytes from outside can be wrong.
+"""Errors in bytes that come from a peer or a disk.
 
-Leaves what to do about it (close the connection, try the next replica) to the shells.
+Leaves the reaction (close the connection, try the next replica) to the shells.
 """
 
 
 class WireError(Exception):
-    """Bytes that a peer sent, or that a disk returned, are not what they should be."""
+    """Bytes from a peer or a disk are not valid."""
 
 
 class FrameError(WireError):
-    """A frame's header is malformed, or its size is over the limit: the stream cannot be followed
+    """A frame's header is malformed or its size is over the limit. The stream cannot be read
     further.
     """
 
 
 class MessageError(WireError):
-    """A control message does not have the form of its kind."""
+    """A control message does not have the format of its kind."""
 
 
 class BatchError(WireError):
-    """A batch does not have the form that its header announces, or its checksum does not match."""
+    """A batch does not match its header or its checksum."""

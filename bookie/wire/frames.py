@@ -1,4 +1,4 @@
-"""Cuts a byte stream into frames, and writes frame headers.
+"""Decoder of a byte stream into frames, and encoder of frame headers.
 
 Leaves the meaning of a frame's body to `bookie.wire.codec` (control messages) and
 `bookie.wire.batch` (entries).
@@ -13,9 +13,9 @@ Format of a frame's header, little-endian:
 | 4 | 4 | request id: chosen by the client, repeated in the answer |
 | 8 | 4 | body bytes |
 
-Invariants: a frame's size is checked before anything is allocated for it; what is allocated for a
-frame that was only announced is at most `BODY_BYTES_AT_FIRST`, or what the peer sent in one frame
-before, up to `BODY_BYTES_TRUSTED_MAX` or what is said; then twice what has arrived.
+Invariants: a frame's size is checked before memory is allocated for it; the first allocation for an
+announced frame is at most `BODY_BYTES_AT_FIRST`, or the size of the largest earlier frame of the
+peer up to `trusted_bytes_max`, or twice the bytes that have arrived; later allocations double it.
 
 Source: storage design, "Limits and refusals".
 """
@@ -32,15 +32,16 @@ FRAME_HEADER_BYTES: Final = 12
 FRAME_BYTES_MAX: Final = 16 * 1024 * 1024
 FIRST_FRAME_BYTES_MAX: Final = 64 * 1024
 RECEIVE_BUFFER_BYTES: Final = 64 * 1024
-"""Held by every connection for its whole life; what is larger is received in place."""
+"""Size of the buffer that every connection keeps. Larger frames are received in place."""
 
 REQUEST_BYTES_MAX: Final = 64 * 1024
-"""Control messages are small: a bound of their own bounds what their decoder allocates."""
+"""Maximum size of a control message, which limits the memory of its decoder."""
 
 BODY_BYTES_AT_FIRST: Final = 64 * 1024
 BODY_BYTES_TRUSTED_MAX: Final = 1024 * 1024 + 64 * 1024
-"""A peer that sent a whole large frame is given as much at once for the next, up to this: what
-the largest batch of a client with the default limits takes, with its header."""
+"""Maximum size of the first allocation for a frame of a peer that has sent a complete frame of that
+size. It fits the largest batch, with its header, of a client with default limits.
+"""
 REQUEST_ID_MODULUS: Final = 2**32
 
 _HEADER = struct.Struct("<HBBII")
@@ -48,18 +49,18 @@ assert _HEADER.size == FRAME_HEADER_BYTES
 
 
 class FrameKind(IntEnum):
-    """What a frame's body is."""
+    """Kind of a frame, which says what its body is."""
 
     REQUEST = 1
     """A control message (msgpack), client to bookie."""
     REPLY = 2
-    """The answer to a control message (msgpack)."""
+    """Answer to a control message (msgpack)."""
     ADD = 3
     """One batch to store; flags: `ADD_RECOVERY`."""
     ACKS = 4
     """Answers to adds: pairs of (request id u32, status u32); the frame's own request id is 0."""
     ENTRIES = 5
-    """The answer to a read or a long poll: see `bookie.wire.entries`."""
+    """Answer to a read or a long poll: see `bookie.wire.entries`."""
 
 
 ADD_RECOVERY: Final = 1
@@ -70,12 +71,12 @@ _SIZES: Final = {FrameKind.REQUEST: REQUEST_BYTES_MAX}
 _KINDS: Final = {
     int(kind): (kind, _FLAGS.get(kind, 0), _SIZES.get(kind, FRAME_BYTES_MAX)) for kind in FrameKind
 }
-"""Each kind with the flags that it may have and its largest body."""
+"""Each kind with its allowed flags and its largest body."""
 
 
 class Frame(NamedTuple):
-    """One whole frame. The body is owned by whoever holds the frame: it is not used again before
-    the last view of it is gone.
+    """One complete frame. Its body belongs to the holder of the frame: the buffer is not reused
+    before the last view of it is released.
     """
 
     kind: FrameKind
@@ -85,17 +86,17 @@ class Frame(NamedTuple):
 
 
 def frame_header(kind: FrameKind, request_id: int, body_bytes: int, flags: int = 0) -> bytes:
-    """Return the 12 bytes that go before a body."""
+    """Return the 12 header bytes for a body."""
     assert 0 <= body_bytes <= FRAME_BYTES_MAX
     return _HEADER.pack(FRAME_MAGIC, kind, flags, request_id, body_bytes)
 
 
 class FrameAssembler:
-    """Receives a stream into buffers of its own and returns whole frames, for `BufferedProtocol`.
+    """Assembler of frames from a received stream, with its own buffers, for `BufferedProtocol`.
 
-    Small frames are copied out of one receive buffer; of a frame that is larger than what has
-    arrived, the rest is received in place, so that a batch is copied at most once in part.
-    After a FrameError nothing more may be fed.
+    Small frames are copied from one receive buffer. The rest of a frame that has not arrived
+    completely is received in place, so that at most a part of a batch is copied, once. After a
+    FrameError the assembler must not be used.
     """
 
     __slots__ = (
@@ -117,7 +118,7 @@ class FrameAssembler:
         bodies: BodyPool | None = None,
         trusted_bytes_max: int = BODY_BYTES_TRUSTED_MAX,
     ) -> None:
-        """Take large bodies from a pool, if one is given; they are its again when no view is
+        """`bodies`: pool from which large bodies are taken; it reuses a body when no view of it is
         left.
         """
         self._buffer = bytearray(RECEIVE_BUFFER_BYTES)
@@ -132,22 +133,24 @@ class FrameAssembler:
         self._trusted_bytes_max = trusted_bytes_max
 
     def allow(self, frame_bytes_max: int) -> None:
-        """Raise the limit, once the peer has introduced itself."""
+        """Raise the limit, after the peer's hello."""
         self._limit = frame_bytes_max
 
     @property
     def is_mid_frame(self) -> bool:
-        """Return whether part of a frame has arrived and the rest has not."""
+        """Whether a part of a frame has arrived and the rest has not."""
         return self._filled > 0 or self._pending is not None
 
     def get_buffer(self) -> memoryview:
-        """Return where the next bytes are to be received."""
+        """Return the buffer for the next received bytes."""
         if self._pending is not None:
             return self._body[self._body_filled :]
         return memoryview(self._buffer)[self._filled :]
 
     def buffer_updated(self, count: int) -> list[Frame]:
-        """Take note of `count` received bytes; return the frames now whole. Raises FrameError."""
+        """Process `count` received bytes; return the frames that are now complete. Raises
+        FrameError.
+        """
         if self._pending is None:
             self._filled += count
             return self._cut()
@@ -202,7 +205,8 @@ class FrameAssembler:
         return kind, flags, request_id, size
 
     def _grow_body(self) -> None:
-        # The filled part moves to a new buffer: a transport may still hold a view of the old one.
+        # The filled part is copied to a new buffer: a transport may still have a view of the old
+        # one.
         grown = self._new_body(min(self._body_bytes, 2 * len(self._body)))
         grown[: self._body_filled] = self._body
         self._body = grown

@@ -1,4 +1,4 @@
-"""Lists everything that a client and a bookie say to each other besides batches.
+"""Messages between a client and a bookie, besides batches.
 
 Leaves their bytes to `bookie.wire.codec`.
 
@@ -19,7 +19,7 @@ WAIT_S_MAX: Final = 60.0
 
 
 class Status(IntEnum):
-    """A bookie's answer. Only NO_SUCH_ENTRY and NO_SUCH_LEDGER are negatives that it is sure of
+    """Status of a bookie's answer. Only NO_SUCH_ENTRY and NO_SUCH_LEDGER are certain negatives
     (rule 3.2).
     """
 
@@ -27,8 +27,9 @@ class Status(IntEnum):
     NO_SUCH_ENTRY = 1
     NO_SUCH_LEDGER = 2
     UNKNOWN = 3
-    """It may have held this and cannot tell: damaged, lost, or in limbo (rule 2.4). Never a
-    negative."""
+    """The bookie may have stored this: it is damaged, lost, or in limbo (rule 2.4). Never a
+    negative.
+    """
     FENCED = 4
     CONFLICT = 5
     """Other bytes are stored at this id (rule 4.3)."""
@@ -40,15 +41,17 @@ class Status(IntEnum):
     WRONG_BOOKIE = 10
     UNSUPPORTED_VERSION = 11
     CLOSING = 12
-    """The bookie is shutting down: nothing was stored by this request."""
+    """The bookie is shutting down: this request stored nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hello:
-    """Opens every connection (rule 2.3): whom the client believes it reached, and who it is."""
+    """First message of a connection (rule 2.3): the bookie that the client expects, and the
+    client.
+    """
 
     bookie_id: str
-    """Empty: any bookie will do (administration only: no ledger operation is then allowed)."""
+    """Empty: any bookie is accepted (for administration: no ledger operation is allowed then)."""
     wire_version_min: int
     wire_version_max: int
     features: int
@@ -58,7 +61,7 @@ class Hello:
 
 @dataclass(frozen=True, slots=True)
 class HelloReply:
-    """Accepts (OK) or refuses a connection; refused ones are closed after this."""
+    """Acceptance (OK) or refusal of a connection. A refused connection is closed after it."""
 
     status: Status
     bookie_id: str
@@ -71,10 +74,9 @@ class HelloReply:
 
 @dataclass(frozen=True, slots=True)
 class AttachLedger:
-    """Presents a ledger's master key on this connection; adds, reads and fences of that ledger
-    follow it.
+    """Master key of a ledger, sent before its adds, reads and fences on this connection.
 
-    Not answered: a wrong key shows in the answers of what follows (UNAUTHORIZED).
+    Not answered. With a wrong key, later requests are answered UNAUTHORIZED.
     """
 
     ledger_id: LedgerId
@@ -83,14 +85,14 @@ class AttachLedger:
 
 @dataclass(frozen=True, slots=True)
 class DetachLedger:
-    """Forgets an attached ledger on this connection. Not answered."""
+    """Removal of an attached ledger from this connection. Not answered."""
 
     ledger_id: LedgerId
 
 
 @dataclass(frozen=True, slots=True)
 class ReadLac:
-    """Asks for the LAC; with `fence`, first fences the ledger durably (rule 7.2). Answered by
+    """Request for the LAC. With `fence`, it first fences the ledger durably (rule 7.2). Answered by
     LacReply.
     """
 
@@ -100,7 +102,9 @@ class ReadLac:
 
 @dataclass(frozen=True, slots=True)
 class WriteLac:
-    """Stores an explicit LAC, durable before the answer (rule 8.4). Answered by LacReply."""
+    """Request to store an explicit LAC, durably before the answer (rule 8.4). Answered by
+    LacReply.
+    """
 
     ledger_id: LedgerId
     lac: EntryId
@@ -108,8 +112,9 @@ class WriteLac:
 
 @dataclass(frozen=True, slots=True)
 class TellLac:
-    """Tells a LAC that no further batch may carry (rule 8.4). Not answered, and nothing waits for
-    it: an idle writer pays one small frame, and the next batch or the close makes up for a loss.
+    """Report of a LAC when no further batch carries it (rule 8.4). Not answered, and nothing waits
+    for it. It costs an idle writer one small frame; if it is lost, the next batch or the close has
+    the LAC.
     """
 
     ledger_id: LedgerId
@@ -118,9 +123,7 @@ class TellLac:
 
 @dataclass(frozen=True, slots=True)
 class LacReply:
-    """What a bookie knows of a ledger's progress. `highest_entry_id` and `length_after` come from
-    whole batches.
-    """
+    """Progress of a ledger, as the bookie knows it."""
 
     status: Status
     lac: EntryId
@@ -130,11 +133,10 @@ class LacReply:
 
 @dataclass(frozen=True, slots=True)
 class ReadEntries:
-    """Asks for entries first..last, at most about `bytes_max` (at least one batch). Answered by an
-    ENTRIES frame.
+    """Request for entries first..last, about `bytes_max` at most (at least one batch). Answered by
+    an ENTRIES frame.
 
-    With `fence` the ledger is fenced durably before anything is looked up: every recovery read does
-    so (rule 7.3).
+    With `fence` the ledger is fenced durably before the read, as in every recovery read (rule 7.3).
     """
 
     ledger_id: LedgerId
@@ -146,9 +148,9 @@ class ReadEntries:
 
 @dataclass(frozen=True, slots=True)
 class WaitLac:
-    """A long poll (rule 8.4): answered, by an ENTRIES frame, once the bookie's LAC is beyond `lac`,
-    at a fence, or when `wait_ms` have passed; the entries from `lac + 1` up to the new LAC ride
-    along, at most about `bytes_max`.
+    """A long poll (rule 8.4). It is answered, by an ENTRIES frame, when the bookie's LAC is beyond
+    `lac`, at a fence, or after `wait_ms`. The answer has the entries from `lac + 1` to the new LAC,
+    about `bytes_max` at most.
     """
 
     ledger_id: LedgerId
@@ -159,7 +161,9 @@ class WaitLac:
 
 @dataclass(frozen=True, slots=True)
 class ListEntries:
-    """Asks which ranges of entries are held, from `first_entry_id` on. Answered by EntryRanges."""
+    """Request for the stored ranges of entries, from `first_entry_id` on. Answered by
+    EntryRanges.
+    """
 
     ledger_id: LedgerId
     first_entry_id: EntryId
@@ -167,8 +171,8 @@ class ListEntries:
 
 @dataclass(frozen=True, slots=True)
 class EntryRanges:
-    """Held ranges (first, last), ascending, merged; `complete` is False when more follow the last
-    one.
+    """Stored ranges (first, last), ascending and merged. `complete` is False when more may follow
+    the last one.
     """
 
     status: Status
@@ -178,19 +182,19 @@ class EntryRanges:
 
 @dataclass(frozen=True, slots=True)
 class Ping:
-    """Shows that the connection lives. Answered by Pong."""
+    """Check that the connection is alive. Answered by Pong."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pong:
-    """The answer to Ping; tells whether the bookie accepts ordinary adds."""
+    """Answer to Ping, which says whether the bookie accepts ordinary adds."""
 
     writable: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """Answers a request that was not carried out, in place of its usual answer."""
+    """Answer to a request that was not executed, in place of its usual answer."""
 
     status: Status
     reason: str
