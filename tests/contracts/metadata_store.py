@@ -95,7 +95,7 @@ class MetadataStoreContract:
         await asyncio.gather(*[add(store) for store in stores for _ in range(5)])
         assert await stores[0].get("/count", fresh=True) == Stored(b"15", Version(15))
 
-    async def test_what_is_missing_is_named(self, service: StoreService) -> None:
+    async def test_error_names_the_missing_node(self, service: StoreService) -> None:
         store = await service.connect()
         with pytest.raises(NodeNotFoundError) as caught:
             await store.get("/none")
@@ -172,7 +172,7 @@ class MetadataStoreContract:
         assert await store.multi(operations) == [0] * MULTI_OPERATIONS_MAX
         assert len(await store.children("/")) == MULTI_OPERATIONS_MAX
 
-    async def test_a_value_of_the_greatest_size(self, service: StoreService) -> None:
+    async def test_value_of_maximum_size(self, service: StoreService) -> None:
         store = await service.connect()
         value = bytes(VALUE_BYTES_MAX)
         await store.create("/a", value)
@@ -191,7 +191,7 @@ class MetadataStoreContract:
             await store.multi([Create("/b", bytes(300_000)), Create("/c", bytes(300_000))])
         assert await store.children("/") == ["a"]
 
-    async def test_an_ephemeral_node_goes_with_its_store(self, service: StoreService) -> None:
+    async def test_ephemeral_node_ends_with_its_store(self, service: StoreService) -> None:
         one, other = await service.connect(), await service.connect()
         await one.create("/live/one", b"1", ephemeral=True)
         assert await other.get("/live/one", fresh=True) == Stored(b"1", Version(0), ephemeral=True)
@@ -200,7 +200,7 @@ class MetadataStoreContract:
             await other.get("/live/one", fresh=True)
         assert await other.children("/live", fresh=True) == []
 
-    async def test_an_ephemeral_node_goes_with_its_session(self, service: StoreService) -> None:
+    async def test_ephemeral_node_ends_with_its_session(self, service: StoreService) -> None:
         one, other = await service.connect(), await service.connect()
         states: list[SessionState] = []
         one.on_session(states.append)
@@ -231,7 +231,7 @@ class MetadataStoreContract:
         assert store.session_id == first
         assert (await store.get("/live/one", fresh=True)).ephemeral
 
-    async def test_a_value_watch_tells_each_kind_of_change(self, service: StoreService) -> None:
+    async def test_value_watch_reports_each_kind_of_change(self, service: StoreService) -> None:
         one, other = await service.connect(), await service.connect()
         signal = Signal()
         await one.create("/p", b"")
@@ -249,7 +249,7 @@ class MetadataStoreContract:
         await other.delete("/p/a", Version(1))
         await signal.wait()
 
-    async def test_a_watcher_reads_what_it_was_told_of(self, service: StoreService) -> None:
+    async def test_watcher_reads_the_reported_change(self, service: StoreService) -> None:
         one, other = await service.connect(), await service.connect()
         await other.create("/a", b"0")
         signal = Signal()
@@ -274,7 +274,7 @@ class MetadataStoreContract:
         await signal.wait()
         assert await one.children("/p", fresh=True) == ["a", "b"]
 
-    async def test_two_watches_of_one_path_are_both_told(self, service: StoreService) -> None:
+    async def test_two_watches_of_one_path_are_both_called(self, service: StoreService) -> None:
         store = await service.connect()
         await store.create("/a", b"")
         first, second = Signal(), Signal()
@@ -306,7 +306,7 @@ class MetadataStoreContract:
         await settle(store)
         assert signal.count == told
 
-    async def test_watches_live_through_an_interruption(self, service: StoreService) -> None:
+    async def test_watches_survive_an_interruption(self, service: StoreService) -> None:
         one, other = await service.connect(), await service.connect()
         await one.create("/a", b"0")
         value, names = Signal(), Signal()
@@ -326,7 +326,7 @@ class MetadataStoreContract:
         await value.wait()
         await names.wait()
 
-    async def test_watches_live_through_an_expiry(self, service: StoreService) -> None:
+    async def test_watches_survive_an_expiry(self, service: StoreService) -> None:
         one, other = await service.connect(), await service.connect()
         await one.create("/a", b"0")
         signal = Signal()
@@ -341,7 +341,7 @@ class MetadataStoreContract:
         await other.compare_and_set("/a", b"1", Version(0))
         await signal.wait()
 
-    async def test_a_closed_store_says_so(self, service: StoreService) -> None:
+    async def test_closed_store_refuses_calls(self, service: StoreService) -> None:
         store = await service.connect()
         states: list[SessionState] = []
         store.on_session(states.append)

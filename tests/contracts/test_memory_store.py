@@ -84,7 +84,7 @@ async def store(faults: Faults) -> AsyncIterator[MemoryMetadataStore]:
     await store.aclose()
 
 
-async def test_a_late_write_is_applied_after_its_caller_was_told_unknown(
+async def test_late_write_is_applied_after_its_caller_received_unknown(
     store: MemoryMetadataStore, faults: Faults
 ) -> None:
     await store.create("/a", b"0")
@@ -122,7 +122,7 @@ async def test_cancelling_the_caller_does_not_stop_the_request(
     assert (await store.get("/a")).value == b"0"
 
 
-async def test_a_suspended_store_certainly_sends_nothing(store: MemoryMetadataStore) -> None:
+async def test_suspended_store_sends_nothing(store: MemoryMetadataStore) -> None:
     store.suspend()
     with pytest.raises(StoreUnavailableError):
         await store.create("/a", b"0")
@@ -132,7 +132,7 @@ async def test_a_suspended_store_certainly_sends_nothing(store: MemoryMetadataSt
         await store.get("/a")
 
 
-async def test_a_suspension_makes_what_is_under_way_unknown(
+async def test_suspension_makes_the_outcome_of_running_calls_unknown(
     store: MemoryMetadataStore, faults: Faults
 ) -> None:
     faults.delay_before_s = 0.02
@@ -192,7 +192,7 @@ async def test_a_slow_follower_never_goes_back_and_fresh_reads_catch_up(
     await other.aclose()
 
 
-async def test_closing_fails_what_waits(store: MemoryMetadataStore, faults: Faults) -> None:
+async def test_closing_fails_waiting_calls(store: MemoryMetadataStore, faults: Faults) -> None:
     faults.delay_before_s = 10.0
     call = asyncio.create_task(store.create("/a", b"0"))
     await asyncio.sleep(0.005)

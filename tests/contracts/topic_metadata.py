@@ -55,7 +55,7 @@ def _reports(view: InSyncView, expected: InSync) -> bool:
 class TopicMetadataContract:
     """To be inherited by a test class with a `service` fixture."""
 
-    async def test_a_name_is_one_topics_at_a_time(self, service: StoreService) -> None:
+    async def test_name_belongs_to_one_topic_at_a_time(self, service: StoreService) -> None:
         both = [TopicStore(await service.connect(), Random(RNG_SEED + i)) for i in range(2)]
         first = await both[0].create(topic("orders", 1))
         with pytest.raises(TopicExistsError):
@@ -134,7 +134,7 @@ class TopicMetadataContract:
         await eventually(lambda: not directory.brokers)
         await directory.aclose()
 
-    async def test_numbers_are_given_once(self, service: StoreService) -> None:
+    async def test_numbers_are_assigned_once(self, service: StoreService) -> None:
         stores = [await service.connect() for _ in range(2)]
         rng = Random(RNG_SEED)
         blocks = [NumberBlocks(store, rng, PRODUCER_IDS, 3) for store in stores]

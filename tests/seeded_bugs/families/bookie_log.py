@@ -89,7 +89,7 @@ BUGS = (
             ),
         ),
         (
-            units(f"{BODIES}::test_a_frame_that_is_still_read_is_not_overwritten"),
+            units(f"{BODIES}::test_frame_in_use_is_not_overwritten"),
             simulation("crashes"),
         ),
         (DISK_ONLY,),

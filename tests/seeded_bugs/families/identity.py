@@ -82,7 +82,7 @@ BUGS = (
         (
             units(
                 "tests/unit/bookie/server/test_connection.py::"
-                "test_a_mismatched_hello_is_told_why_and_closed"
+                "test_mismatched_hello_is_refused_with_a_reason"
             ),
             simulation("damage"),
         ),

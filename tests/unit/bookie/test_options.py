@@ -17,7 +17,7 @@ def test_defaults_are_within_their_own_bounds() -> None:
         assert info.help
 
 
-def test_flags_beat_variables_and_variables_the_file() -> None:
+def test_flags_override_variables_and_variables_override_the_file() -> None:
     text = '[bookie]\ndata_dir = "/file"\nport = 1\nadmin_port = 1\nconnections_max = 7\n'
     variables = {"QUIRE_BOOKIE_PORT": "2", "QUIRE_BOOKIE_ADMIN_PORT": "2"}
     options = load_options(text, variables, {"admin_port": 3})
@@ -70,7 +70,7 @@ def test_numbers_and_switches_are_read_from_text() -> None:
         (None, {}, {"frame_bytes_max": 65536, "entry_bytes_max": 65536}, "frame_bytes_max"),
     ],
 )
-def test_what_is_wrong_is_named(
+def test_error_names_the_wrong_option(
     text: str | None,
     variables: dict[str, str],
     flags: dict[str, str | int | float | bool],

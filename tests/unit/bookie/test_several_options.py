@@ -33,7 +33,7 @@ def refusal(text: str, variables: dict[str, str] | None = None, **flags: str | i
     return str(caught.value).splitlines()
 
 
-def test_tables_stand_above_the_shared_defaults() -> None:
+def test_tables_override_the_shared_defaults() -> None:
     assert has_several(TWO)
     one, two = load_several(TWO, {"QUIRE_BOOKIE_LOG_LEVEL": "debug"}, {"weight": 3})
     assert (one.data_dir, one.port, one.location) == ("/srv/disk1/bookie", 3181, "/eu/r1/default")
@@ -43,12 +43,12 @@ def test_tables_stand_above_the_shared_defaults() -> None:
         assert (each.log_level, each.weight) == ("debug", 3)
 
 
-def test_one_table_stays_what_it_was() -> None:
+def test_single_table_is_not_several() -> None:
     assert not has_several('[bookie]\ndata_dir = "/srv/bookie"\n')
     assert not has_several(None)
 
 
-def test_all_mistakes_are_told_at_once(tmp_path: Path) -> None:
+def test_all_mistakes_are_reported_at_once(tmp_path: Path) -> None:
     (tmp_path / "disk").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "disk")
     text = f"""
@@ -84,7 +84,7 @@ def test_equal_ports_of_different_addresses_are_no_clash() -> None:
     assert len(load_several(text, {}, {})) == 2
 
 
-def test_what_each_bookie_needs_for_itself_cannot_be_shared() -> None:
+def test_own_options_cannot_be_shared() -> None:
     assert refusal(TWO, {"QUIRE_BOOKIE_PORT": "1"}, data_dir="/srv/bookie") == [
         "--data-dir would apply to every bookie: set data_dir in each [[bookie]]",
         "QUIRE_BOOKIE_PORT would apply to every bookie: set port in each [[bookie]]",
@@ -97,7 +97,7 @@ def test_what_each_bookie_needs_for_itself_cannot_be_shared() -> None:
     assert line.startswith("[bookie_defaults] port would hold")
 
 
-def test_other_forms_are_refused() -> None:
+def test_invalid_tables_are_refused() -> None:
     assert refusal("bookie = [1]\n") == ["[[bookie]] 1 is not a table: write [[bookie]]"]
     assert refusal("[bookie]\n") == ["the configuration file has no [[bookie]] tables"]
 

@@ -39,7 +39,7 @@ async def turns_during(work: Callable[[], Coroutine[None, None, object]]) -> int
     return turns
 
 
-async def test_slices_are_bounded_and_whole() -> None:
+async def test_slices_are_bounded_and_complete() -> None:
     for count in (0, 1, SLICE_ITEMS, 3 * SLICE_ITEMS + 1):
         parts = [part async for part in in_slices(range(count))]
         assert [item for part in parts for item in part] == list(range(count))
@@ -55,7 +55,7 @@ async def test_slices_in_order_are_sorted(seed: int) -> None:
     assert all(len(part) <= SLICE_ITEMS for part in parts)
 
 
-async def test_the_loop_comes_round_while_many_items_are_sorted() -> None:
+async def test_loop_runs_while_many_items_are_sorted() -> None:
     async def sort() -> None:
         async for _ in in_order((-number,) for number in range(5 * SLICE_ITEMS)):
             pass
@@ -77,7 +77,7 @@ async def test_bytes_that_several_runs_share_count_once() -> None:
 
 
 @pytest.mark.parametrize("is_full", [True, False])
-def test_a_refused_queue_is_answered_in_bounded_groups(is_full: bool) -> None:
+def test_refused_queue_is_answered_in_bounded_groups(is_full: bool) -> None:
     async def test() -> None:
         faults = DiskFaults()
         disk = CrashableDisk(Platter(), random.Random(1), faults)

@@ -75,7 +75,7 @@ async def test_every_answer_is_json(
     assert [line.split()[1] for line in buckets] == ["2.0", "3.0", "4.0"]
 
 
-async def test_an_address_in_use_is_told() -> None:
+async def test_address_in_use_is_reported() -> None:
     administered = Administered("thing", Metrics(), lambda: None, (), OSError)
     log = ServerLog(lambda: 0.0)
     first, second = AdminServer(administered, log), AdminServer(administered, log)

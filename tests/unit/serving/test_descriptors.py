@@ -32,7 +32,7 @@ def test_the_soft_limit_is_raised_up_to_the_hard_one() -> None:
 @pytest.mark.parametrize(
     ("limit", "allowed", "warns"), [(1_250, 1_000, False), (400, 150, True), (100, 1, True)]
 )
-def test_connections_get_what_others_leave(
+def test_connections_get_the_remaining_descriptors(
     limit: int, allowed: int, warns: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(descriptors, "raise_limit", lambda _: limit)

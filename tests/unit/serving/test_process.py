@@ -44,13 +44,13 @@ async def work(seconds: float = 0, error: Exception | None = None) -> str:
     return "done"
 
 
-async def test_the_work_comes_first() -> None:
+async def test_result_of_the_work_is_returned() -> None:
     assert await first_of(work(), asyncio.Event()) == "done"
     with pytest.raises(KeyError):
         await first_of(work(error=KeyError()), asyncio.Event())
 
 
-async def test_being_told_comes_first_and_ends_the_work() -> None:
+async def test_stop_event_cancels_the_work() -> None:
     stopping, ended = asyncio.Event(), asyncio.Event()
 
     async def endless() -> bool:
@@ -71,7 +71,7 @@ def start(way: str) -> subprocess.Popen[str]:
 
 
 @pytest.mark.parametrize("way", ["SIGTERM", "SIGINT", "input ends"])
-def test_a_process_ends_in_order_when_it_is_told(way: str) -> None:
+def test_process_stops_cleanly_on_a_signal(way: str) -> None:
     with start(way) as process:
         assert process.stdout is not None
         assert process.stdin is not None
@@ -91,7 +91,7 @@ def test_a_failure_is_one_line_that_says_what_to_do() -> None:
     assert '"level": "error", "event": "thing stopped: look there"' in line
 
 
-def test_what_was_imported_is_not_collected_and_a_server_says_how_often_the_rest_is() -> None:
+def test_imported_objects_are_frozen_and_the_collection_threshold_is_set() -> None:
     done = subprocess.run(
         [sys.executable, "-c", COLLECTED], capture_output=True, text=True, check=True
     )

@@ -22,7 +22,7 @@ def test_an_event_writes_few_lines_in_a_period(caplog: pytest.LogCaptureFixture)
     assert lines[-1].endswith('"event": "bad frame", "number": 99, "left_out": 3}')
 
 
-def test_a_failure_brings_its_traceback(caplog: pytest.LogCaptureFixture) -> None:
+def test_failure_is_logged_with_its_traceback(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, logger=LOGGER):
         try:
             raise KeyError("lost")

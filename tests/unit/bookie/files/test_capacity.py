@@ -11,7 +11,7 @@ from bookie.files.disk_real import RealDisk
 LIMIT = 100_000
 
 
-def test_writes_beyond_the_bound_are_refused_until_something_goes(tmp_path: Path) -> None:
+def test_writes_beyond_the_limit_are_refused_until_space_is_freed(tmp_path: Path) -> None:
     async def main() -> None:
         disk = RealDisk(tmp_path, LIMIT)
         before = await disk.space("log")
@@ -35,7 +35,7 @@ def test_writes_beyond_the_bound_are_refused_until_something_goes(tmp_path: Path
     asyncio.run(main())
 
 
-def test_what_was_there_before_counts(tmp_path: Path) -> None:
+def test_existing_files_count(tmp_path: Path) -> None:
     async def main() -> None:
         (tmp_path / "log").mkdir()
         (tmp_path / "log" / "old").write_bytes(bytes(LIMIT))

@@ -39,7 +39,7 @@ async def test_the_first_pages_are_durable_before_the_file_has_its_name(
     assert len(synced) == 1
 
 
-async def test_what_a_cut_left_of_the_making_is_made_anew(tmp_path: Path) -> None:
+async def test_partly_created_store_is_created_again(tmp_path: Path) -> None:
     (tmp_path / f"{DATA_NAME}.new").write_bytes(bytes(4096))
     store = await LmdbStore.open(tmp_path, MAP_BYTES)
     await store.update(lambda transaction: transaction.put(b"key", b"value"))
@@ -97,7 +97,7 @@ async def test_the_map_grows_only_between_views(tmp_path: Path) -> None:
     await store.close()
 
 
-async def test_a_store_leaves_room_for_deletions_and_a_start_on_a_disk_of_its_own(
+async def test_store_on_a_separate_disk_leaves_room_for_deletions_and_a_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     disk_bytes = 2**21

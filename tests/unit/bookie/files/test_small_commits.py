@@ -62,7 +62,7 @@ async def test_small_commits_of_a_quick_device_need_no_thread(
     await asyncio.wait_for(disk.close(), 10)
 
 
-async def test_a_commit_that_fails_ends_the_trust(
+async def test_failed_commit_ends_commits_on_the_loop(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     device = Device()

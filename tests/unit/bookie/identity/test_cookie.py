@@ -89,6 +89,6 @@ def test_differences_are_named() -> None:
     assert differences(COOKIE, COOKIE) == []
 
 
-def test_starts_tell_old_copies_from_interrupted_starts() -> None:
+def test_starts_distinguish_old_copies_from_interrupted_starts() -> None:
     assert [is_stale(COOKIE, starts) for starts in (2, 3, 4)] == [False, False, True]
     assert [is_ahead(COOKIE, starts) for starts in (1, 2, 3)] == [True, False, False]

@@ -104,7 +104,7 @@ async def test_a_complete_copy_of_a_stopped_bookie_starts_and_the_second_does_no
         await later.stop()
 
 
-async def test_a_copy_of_a_bookie_that_was_cut_off_is_in_limbo_for_good(machine: Machine) -> None:
+async def test_copy_of_a_killed_bookie_stays_in_limbo(machine: Machine) -> None:
     await machine.format()
     bookie = await machine.start()
     client = await bookie.client(1)
@@ -166,7 +166,7 @@ async def test_a_start_after_a_kill_replaces_its_registration_at_once(machine: M
     await session.aclose()
 
 
-async def test_a_bookie_whose_position_another_process_writes_stops_answering(
+async def test_bookie_stops_answering_after_another_process_writes_its_position(
     machine: Machine,
 ) -> None:
     await machine.format()

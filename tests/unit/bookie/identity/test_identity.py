@@ -138,7 +138,7 @@ async def test_a_damaged_cookie_is_refused(machine: Machine) -> None:
         await machine.start(platter)
 
 
-async def test_an_old_copy_is_in_limbo_for_good(machine: Machine) -> None:
+async def test_old_copy_stays_in_limbo(machine: Machine) -> None:
     platter = Platter()
     await machine.format(platter)
     await machine.start(platter)
@@ -201,9 +201,7 @@ async def test_a_crash_at_any_write_leaves_a_bookie_that_starts(crash_at: int, s
 
 @pytest.mark.parametrize("second_at", range(1, 18))
 @pytest.mark.parametrize("first_at", range(1, 10))
-async def test_two_starts_cut_off_one_after_the_other_lose_nothing(
-    first_at: int, second_at: int
-) -> None:
+async def test_two_interrupted_starts_lose_nothing(first_at: int, second_at: int) -> None:
     machine = Machine()
     platter = Platter()
     await machine.format(platter)

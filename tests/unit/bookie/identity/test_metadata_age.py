@@ -52,7 +52,7 @@ class Bench:
             await self.store.compare_and_set(LEDGER_IDS, value, stored.version)
 
 
-async def test_a_service_that_only_grows_may_be_believed() -> None:
+async def test_service_that_only_grows_is_trusted() -> None:
     bench = Bench()
     age = await bench.start()
     for ledger_ids in (1_001, 2_001, 2_001):
@@ -65,7 +65,7 @@ async def test_a_service_that_only_grows_may_be_believed() -> None:
 
 
 @pytest.mark.parametrize("restarts", [False, True])
-async def test_a_restored_service_is_not_believed_until_an_operator_accepts_it(
+async def test_restored_service_is_not_trusted_until_an_operator_accepts_it(
     *, restarts: bool
 ) -> None:
     bench = Bench()
@@ -95,7 +95,7 @@ async def test_a_restored_service_is_not_believed_until_an_operator_accepts_it(
 
 
 @pytest.mark.parametrize("what", ["position", "ledger ids"])
-async def test_each_of_the_two_numbers_tells(what: str) -> None:
+async def test_either_number_shows_an_older_service(what: str) -> None:
     bench = Bench()
     await bench.grow(ledger_ids=1_001)
     await bench.grow(ledger_ids=1_001)
@@ -109,7 +109,7 @@ async def test_each_of_the_two_numbers_tells(what: str) -> None:
     assert ("position" if what == "position" else "ledger id") in age.went_back
 
 
-async def test_what_this_process_recorded_counts_before_it_was_read_back() -> None:
+async def test_recorded_version_counts_before_it_is_read_back() -> None:
     bench = Bench()
     age = await bench.start()
     age.follow(lambda: Version(5))
@@ -117,7 +117,7 @@ async def test_what_this_process_recorded_counts_before_it_was_read_back() -> No
     assert not await age.may_collect()
 
 
-async def test_a_full_disk_does_not_hide_it() -> None:
+async def test_older_service_is_noticed_on_a_full_disk() -> None:
     bench = Bench()
     await bench.grow(ledger_ids=1_001)
     age = await bench.start()
@@ -130,7 +130,7 @@ async def test_a_full_disk_does_not_hide_it() -> None:
     assert not await (await bench.start()).may_collect()
 
 
-async def test_the_note_is_durable_when_it_returns() -> None:
+async def test_note_position_is_durable_on_return() -> None:
     bench = Bench()
     await bench.grow(ledger_ids=1_001)
     age = await bench.start()

@@ -172,7 +172,7 @@ async def test_the_end_is_recorded_while_it_grows() -> None:
     await running(work)
 
 
-async def test_a_service_that_is_away_stops_nothing() -> None:
+async def test_unavailable_service_stops_only_the_recording() -> None:
     async def work(bench: Bench) -> None:
         bench.faults.is_away = True
         bench.written.durable_lsn, bench.written.written_bytes = 300, 200
@@ -202,7 +202,7 @@ async def test_an_unknown_outcome_is_decided_by_reading_back(acts: list[str]) ->
 
 
 @pytest.mark.parametrize("run", [b"a" * 16, b"b" * 16], ids=["a clone", "another process"])
-async def test_a_conflict_is_told_in_the_same_step(run: bytes) -> None:
+async def test_conflict_is_answered_in_the_same_iteration(run: bytes) -> None:
     async def work(bench: Bench) -> None:
         stored = await bench.positions.get(BOOKIE)
         assert stored.record is not None
@@ -230,7 +230,7 @@ async def test_an_idle_bookie_notices_after_a_reconnect() -> None:
     await running(work)
 
 
-async def test_a_node_that_went_back_ends_nothing() -> None:
+async def test_older_node_does_not_stop_the_bookie() -> None:
     async def work(bench: Bench) -> None:
         bench.written.durable_lsn = 300
         await bench.until_recorded(300)
@@ -245,7 +245,7 @@ async def test_a_node_that_went_back_ends_nothing() -> None:
     await running(work)
 
 
-async def test_a_node_that_is_gone_is_made_again() -> None:
+async def test_missing_node_is_created_again() -> None:
     async def work(bench: Bench) -> None:
         await bench.store.delete(PATH, bench.keeper.version)
         bench.written.durable_lsn = 400
@@ -266,7 +266,7 @@ async def test_an_orderly_stop_is_recorded_last(acts: list[str]) -> None:
     assert (found.is_orderly, found.end_lsn) == (True, 900)
 
 
-async def test_an_orderly_stop_overwrites_no_other_process() -> None:
+async def test_orderly_stop_does_not_overwrite_another_process() -> None:
     bench = Bench()
     await bench.keeper.claim()
     other = replace(RECORD, run=b"b" * 16)

@@ -75,7 +75,7 @@ def test_every_loop_over_states_ends() -> None:
     assert after == 5
 
 
-def test_what_lies_on_the_wrong_side_is_not_found() -> None:
+def test_key_on_the_wrong_side_is_not_found() -> None:
     transaction = opened(5)
     assert transaction.seek(index_pages.state_key(6)) is None
     assert transaction.seek(index_pages.state_key(5)) is not None
@@ -83,12 +83,12 @@ def test_what_lies_on_the_wrong_side_is_not_found() -> None:
     assert transaction.before(index_pages.state_key(6)) is not None
 
 
-def test_a_key_that_cannot_be_deleted_ends_the_loop_that_deletes_it() -> None:
+def test_key_that_cannot_be_deleted_ends_the_deletion() -> None:
     with pytest.raises(lmdb.CorruptedError, match="cannot be deleted"):
         opened(5).delete(index_pages.state_key(5))
     opened(5).delete(index_pages.state_key(6))
 
 
-def test_a_mark_that_is_gone_is_said_to_be() -> None:
+def test_missing_mark_is_reported() -> None:
     with pytest.raises(DiskFailedError, match="checkpoint's mark"):
         index_pages.write_states(opened(), [])

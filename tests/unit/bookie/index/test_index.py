@@ -198,7 +198,7 @@ def test_a_flipped_bit_or_a_lost_pair_is_never_a_negative(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_what_is_stored_later_does_not_hide_a_lost_run(seed: int) -> None:
+def test_later_runs_do_not_hide_a_lost_run(seed: int) -> None:
     async def main() -> None:
         twins = Twins(random.Random(seed))
         await twins.begin()
@@ -226,7 +226,7 @@ def test_what_is_stored_later_does_not_hide_a_lost_run(seed: int) -> None:
 
 
 @pytest.mark.parametrize("steps", range(40))
-def test_a_lookup_beside_a_checkpoint_misses_nothing(steps: int) -> None:
+def test_look_up_during_a_checkpoint_misses_nothing(steps: int) -> None:
     async def main() -> None:
         twins = Twins(random.Random(1))
         await twins.begin()
@@ -243,7 +243,7 @@ def test_a_lookup_beside_a_checkpoint_misses_nothing(steps: int) -> None:
     run_simulation(main, steps)
 
 
-def test_a_lookup_whose_store_answers_late_sees_what_checkpoints_stored_meanwhile() -> None:
+def test_look_up_with_a_late_answer_sees_runs_that_checkpoints_stored() -> None:
     async def main() -> None:
         twins = Twins(random.Random(1))
         await twins.begin()

@@ -43,7 +43,7 @@ def test_negatives_are_unknown_in_limbo() -> None:
     assert ledger_state.negative(state_with(limbo=True), is_limbo=False) is Status.UNKNOWN
 
 
-def test_what_was_accepted_and_refused_is_forgotten_when_nothing_is_queued() -> None:
+def test_refused_adds_no_longer_count_when_nothing_is_queued() -> None:
     state = state_with()
     first, second = make_run(7, 0, 3).header, make_run(7, 3, 2, lac=1).header
     assert not ledger_state.note_accepted(state, first)
@@ -82,7 +82,7 @@ def test_a_stored_state_is_read_back(fenced: bool, limbo: bool, key: bytes | Non
         assert ledger_state.decode(LedgerId(7), bytes(damaged)) is None
 
 
-def test_what_changes_after_it_was_taken_is_unsaved_again() -> None:
+def test_changes_after_take_unsaved_are_unsaved_again() -> None:
     ledgers = Ledgers()
     ledgers.get_or_make(LedgerId(1))
     ledgers.delete(3, has_runs=False)

@@ -46,7 +46,7 @@ def test_adds_wait_while_much_waits_for_a_checkpoint(config: object) -> None:
 
 
 @pytest.mark.parametrize("config", [MANY_RECORDS, MANY_LEDGERS])
-def test_what_a_checkpoint_is_storing_counts(config: object) -> None:
+def test_records_of_a_running_checkpoint_count(config: object) -> None:
     async def main(bench: Bench) -> None:
         assert isinstance(config, type(SMALL))
         bench.config = config
@@ -155,7 +155,7 @@ def _tracked_of(count: int, make: object) -> int:
     return len(gc.get_objects()) - before
 
 
-def test_ledgers_of_one_batch_are_nothing_to_the_collector_of_garbage() -> None:
+def test_ledgers_of_one_batch_are_not_tracked_by_the_garbage_collector() -> None:
     recent = RecentEntries(1 << 30)
     index = Index(MemoryStore(), SMALL, Meta(2, 0, 0, 0, 0))
     assert _tracked_of(1_000, lambda number: recent.put(make_run(number, 0, 1))) < 100

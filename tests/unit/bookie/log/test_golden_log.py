@@ -41,7 +41,7 @@ def new_disk() -> CrashableDisk:
     return CrashableDisk(Platter(), random.Random(1), DiskFaults(delay_s_max=0.0))
 
 
-def test_a_segment_is_written_as_ever() -> None:
+def test_segment_has_golden_bytes() -> None:
     async def main() -> bytes:
         disk = new_disk()
         log = Log(disk, StorageConfig(), await find_segments(disk), 0, lambda _group, _error: None)
@@ -106,7 +106,7 @@ def index_pairs() -> list[tuple[bytes, bytes]]:
     return run_simulation(main, 1)
 
 
-def test_the_index_is_written_as_ever() -> None:
+def test_index_has_golden_bytes() -> None:
     lines = [f"{key.hex()} {value.hex()}" for key, value in index_pairs()]
     assert lines == INDEX.read_text().splitlines()
 

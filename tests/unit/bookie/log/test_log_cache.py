@@ -33,7 +33,7 @@ async def dropped_by_segment(cached_bytes_max: int) -> list[tuple[int, list[tupl
 
 
 @pytest.mark.parametrize("cached_bytes_max", [0, 6 * MIB])
-def test_what_is_synced_is_dropped_once_and_in_order(cached_bytes_max: int) -> None:
+def test_synced_bytes_are_dropped_once_and_in_order(cached_bytes_max: int) -> None:
     segments = run_simulation(lambda: dropped_by_segment(cached_bytes_max), 1)
     assert len(segments) >= 3
     for size, dropped in segments:

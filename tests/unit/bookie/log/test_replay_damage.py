@@ -79,7 +79,7 @@ def proved_by(starts: list[int], whole: int) -> int:
     return [0, starts[1], starts[2], starts[2], starts[4], starts[4]][whole]
 
 
-def test_a_cut_anywhere_is_a_torn_tail_of_what_was_not_known_to_be_synced() -> None:
+def test_log_cut_at_any_byte_ends_in_a_torn_tail() -> None:
     async def main() -> None:
         data, starts = await small_log(sealed=False)
         assert starts[-1] == len(data)
@@ -165,7 +165,7 @@ def test_a_newer_version_is_refused_untouched() -> None:
 
 
 @pytest.mark.parametrize("mac_key", [None, b"m" * 32])
-def test_an_intact_batch_is_told_from_any_other(mac_key: bytes | None) -> None:
+def test_is_intact_accepts_only_intact_batches(mac_key: bytes | None) -> None:
     data = bytes(make_batch(3, 5, [b"one", b"", b"three"], mac_key=mac_key).data)
     assert is_intact(data)
     assert not is_intact(data + b"\0")

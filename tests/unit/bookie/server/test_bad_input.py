@@ -45,7 +45,7 @@ CLOSING = {
 
 
 @pytest.mark.parametrize("data", CLOSING.values(), ids=CLOSING.keys())
-async def test_what_cannot_be_followed_closes_the_connection(served: Served, data: bytes) -> None:
+async def test_malformed_stream_closes_the_connection(served: Served, data: bytes) -> None:
     other, bad = await served.client(1), await served.client(1)
     bad.send(data)
     assert await bad.is_closed_by_peer()
@@ -140,7 +140,7 @@ async def test_one_byte_at_a_time(patient: Served) -> None:
     await client.close()
 
 
-async def test_a_peer_that_says_nothing_is_dropped(served: Served) -> None:
+async def test_peer_without_hello_is_dropped(served: Served) -> None:
     silent = await WireClient.connect(served.address)
     assert await silent.is_closed_by_peer()
     slow = await WireClient.connect(served.address)
@@ -148,7 +148,7 @@ async def test_a_peer_that_says_nothing_is_dropped(served: Served) -> None:
     assert await slow.is_closed_by_peer()
 
 
-async def test_an_unfinished_frame_is_waited_on_for_so_long(served: Served) -> None:
+async def test_unfinished_frame_times_out(served: Served) -> None:
     idle, client = await served.client(1), await served.client(1)
     client.send(frame_header(FrameKind.ADD, 1, 100) + bytes(50))
     assert await client.is_closed_by_peer()
@@ -156,7 +156,7 @@ async def test_an_unfinished_frame_is_waited_on_for_so_long(served: Served) -> N
     await idle.close()
 
 
-async def test_a_peer_that_does_not_read_is_stopped_then_dropped(served: Served) -> None:
+async def test_peer_that_does_not_read_is_paused_then_dropped(served: Served) -> None:
     client = await served.client(1)
     assert await client.add(batch_of(1, 0, [bytes(500_000)])) is Status.OK
     client.writer.transport.pause_reading()  # type: ignore[attr-defined]  # ours reads
@@ -178,7 +178,7 @@ def _limit_socket_buffers(client: WireClient, served: Served) -> None:
         far.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SOCKET_BUFFER_BYTES)
 
 
-async def test_what_all_peers_leave_unread_is_bounded() -> None:
+async def test_unread_bytes_of_all_peers_are_limited() -> None:
     limits = replace(LIMITS, write_stall_s=60, unread_bytes_max=1_200_000)
     served = await serve(limits)
     good = await served.client(1)

@@ -73,7 +73,7 @@ async def collecting(served: Served, tmp_path: Path) -> AsyncIterator[Collecting
     await made.store.aclose()
 
 
-def test_the_rule_alone() -> None:
+def test_may_remove() -> None:
     metadata = _closed_metadata((OTHER,), ())
     assert may_remove(None, BOOKIE)
     assert may_remove(metadata, BOOKIE)
@@ -111,7 +111,7 @@ async def test_a_named_ledger_stays(collecting: Collecting) -> None:
     assert collecting.served.storage.ledger_ids() == [ONE]
 
 
-async def test_a_ledger_that_went_elsewhere_goes_when_closed(collecting: Collecting) -> None:
+async def test_closed_ledger_that_moved_away_is_removed(collecting: Collecting) -> None:
     metadata = await collecting.machine.create_ledger(1, OTHER)
     await collecting.add(1)
     assert not await collecting.collector.look_at(ONE)
@@ -126,7 +126,7 @@ async def test_a_ledger_that_went_elsewhere_goes_when_closed(collecting: Collect
     await client.close()
 
 
-async def test_a_deleted_ledger_goes_and_its_adds_are_refused(collecting: Collecting) -> None:
+async def test_deleted_ledger_is_removed_and_its_adds_are_refused(collecting: Collecting) -> None:
     await collecting.machine.create_ledger(1, BOOKIE)
     await collecting.add(1)
     await collecting.ledgers.delete(ONE)
@@ -175,7 +175,7 @@ async def test_a_restored_metadata_service_removes_nothing(collecting: Collectin
     assert await collecting.collector.look_at(ONE)
 
 
-async def test_a_service_that_is_restored_during_the_look_removes_nothing(
+async def test_nothing_is_removed_when_the_service_is_restored_during_the_check(
     collecting: Collecting,
 ) -> None:
     await collecting.add(1)
@@ -184,7 +184,7 @@ async def test_a_service_that_is_restored_during_the_look_removes_nothing(
     assert collecting.served.storage.ledger_ids() == [ONE]
 
 
-async def test_the_feed_and_the_pass_find_what_goes(collecting: Collecting) -> None:
+async def test_feed_and_full_pass_find_removable_ledgers(collecting: Collecting) -> None:
     for ledger_id in (1, 2, 3):
         await collecting.machine.create_ledger(ledger_id, BOOKIE)
         await collecting.add(ledger_id)

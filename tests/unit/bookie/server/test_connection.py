@@ -35,7 +35,7 @@ def _read(first: int, last: int, *, bytes_max: int = 2**20, fence: bool = False)
     return ReadEntries(ONE, EntryId(first), EntryId(last), bytes_max, fence)
 
 
-async def test_a_hello_tells_versions_and_limits(served: Served) -> None:
+async def test_hello_reply_has_versions_and_limits(served: Served) -> None:
     client = await WireClient.connect(served.address)
     reply = await client.ask(hello(BOOKIE, 1, 9))
     assert isinstance(reply, HelloReply)
@@ -53,7 +53,7 @@ async def test_a_hello_tells_versions_and_limits(served: Served) -> None:
         (hello(BOOKIE, 3, 1), Status.UNSUPPORTED_VERSION, "3..1"),
     ],
 )
-async def test_a_mismatched_hello_is_told_why_and_closed(
+async def test_mismatched_hello_is_refused_with_a_reason(
     served: Served, greeting: object, status: Status, says: str
 ) -> None:
     client = await WireClient.connect(served.address)
@@ -118,7 +118,7 @@ async def test_a_wrong_password_is_unauthorized_everywhere(served: Served) -> No
     await client.close()
 
 
-async def test_a_detached_ledger_is_out_of_reach(served: Served) -> None:
+async def test_detached_ledger_is_unauthorized(served: Served) -> None:
     client = await served.client(1)
     assert await client.add(batch_of(1, 0)) is Status.OK
     client.send_request(DetachLedger(ONE))
@@ -159,7 +159,7 @@ async def test_ranges_are_read_in_batches(served: Served, cached: bool) -> None:
     await client.close()
 
 
-async def test_a_read_from_behind_to_before_is_a_bad_request(served: Served) -> None:
+async def test_read_of_a_reversed_range_is_a_bad_request(served: Served) -> None:
     client = await served.client(1)
     refused = await client.ask(_read(5, 4))
     assert isinstance(refused, Refused)
@@ -186,7 +186,7 @@ async def test_a_recovery_read_fences(served: Served) -> None:
     await client.close()
 
 
-async def test_an_explicit_lac_is_told_on(served: Served) -> None:
+async def test_explicit_lac_is_reported_to_readers(served: Served) -> None:
     client = await served.client(1)
     assert await client.add(batch_of(1, 0)) is Status.OK
     reply = await client.ask(WriteLac(ONE, START))
@@ -255,7 +255,7 @@ async def test_reading_stops_while_the_storage_is_full(served: Served) -> None:
     await other.close()
 
 
-async def test_a_lost_connection_takes_its_requests_with_it(served: Served) -> None:
+async def test_lost_connection_cancels_its_requests(served: Served) -> None:
     client = await served.client(1)
     assert await client.add(batch_of(1, 0)) is Status.OK
     served.storage.reads_wait.clear()
@@ -266,7 +266,7 @@ async def test_a_lost_connection_takes_its_requests_with_it(served: Served) -> N
     await until(lambda: not (served.counters.connections_now or served.storage.reads_running))
 
 
-async def test_a_held_ledger_takes_adds_only_afterwards(served: Served) -> None:
+async def test_adds_to_a_held_ledger_are_stored_only_afterwards(served: Served) -> None:
     client = await served.client(1, 2)
     with served.context.hold(ONE):
         held = [client.send_add(batch_of(1, first)) for first in (0, 1)]
@@ -277,7 +277,7 @@ async def test_a_held_ledger_takes_adds_only_afterwards(served: Served) -> None:
     await client.close()
 
 
-async def test_closing_finishes_what_is_under_way(served: Served) -> None:
+async def test_closing_finishes_running_requests(served: Served) -> None:
     served.storage.commits_by_itself = False
     client = await served.client(1)
     pending = client.send_add(batch_of(1, 0))
@@ -312,7 +312,7 @@ async def test_the_number_of_connections_is_bounded(served: Served) -> None:
     await fourth.close()
 
 
-async def test_an_oversized_entry_is_refused_and_no_more(served: Served) -> None:
+async def test_only_an_oversized_entry_is_refused(served: Served) -> None:
     served.context.limits = replace(served.context.limits, entry_bytes_max=1000)
     client = await served.client(1)
     assert await client.add(batch_of(1, 0, [bytes(1001)])) is Status.BAD_REQUEST

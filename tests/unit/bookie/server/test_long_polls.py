@@ -38,7 +38,7 @@ async def test_a_new_lac_brings_its_entries(served: Served) -> None:
     await client.close()
 
 
-async def test_news_that_is_there_is_told_at_once(served: Served) -> None:
+async def test_poll_is_answered_at_once_when_the_lac_is_newer(served: Served) -> None:
     client = await served.client(1)
     for first, lac in ((0, -1), (1, 0)):
         assert await client.add(batch_of(1, first, lac=lac)) is Status.OK
@@ -48,7 +48,7 @@ async def test_news_that_is_there_is_told_at_once(served: Served) -> None:
     await client.close()
 
 
-async def test_without_room_for_entries_only_the_lac_is_told(served: Served) -> None:
+async def test_poll_without_room_for_entries_returns_only_the_lac(served: Served) -> None:
     client = await served.client(1)
     for first, lac in ((0, -1), (1, 0)):
         assert await client.add(batch_of(1, first, lac=lac)) is Status.OK
@@ -57,7 +57,7 @@ async def test_without_room_for_entries_only_the_lac_is_told(served: Served) -> 
     await client.close()
 
 
-async def test_time_ends_a_poll(served: Served) -> None:
+async def test_poll_ends_after_its_time(served: Served) -> None:
     client = await served.client(1)
     assert await client.add(batch_of(1, 0)) is Status.OK
     answer = await client.ask_entries(_wait(NO_ENTRY, wait_ms=1))
@@ -66,7 +66,7 @@ async def test_time_ends_a_poll(served: Served) -> None:
     await client.close()
 
 
-async def test_a_ledger_not_yet_seen_is_waited_for(served: Served) -> None:
+async def test_poll_of_an_unknown_ledger_waits(served: Served) -> None:
     client = await served.client(1)
     poll = client.send_request(_wait(NO_ENTRY))
     await _parked(served, 1)
@@ -122,7 +122,7 @@ async def test_polls_are_bounded_per_connection_and_in_all(served: Served) -> No
     await second.close()
 
 
-async def test_a_lost_connection_forgets_its_polls(served: Served) -> None:
+async def test_lost_connection_drops_its_polls(served: Served) -> None:
     client = await served.client(1)
     for _ in range(3):
         client.send_request(_wait(NO_ENTRY))

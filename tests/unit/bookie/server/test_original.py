@@ -50,12 +50,12 @@ async def registered() -> AsyncIterator[Registered]:
     await made.other.aclose()
 
 
-async def test_nobody_is_registered(registered: Registered) -> None:
+async def test_start_without_a_registration_does_not_wait(registered: Registered) -> None:
     await registered.record(RUN, LOCK)
     assert await registered.look() is None
 
 
-async def test_an_original_that_answers_is_never_displaced(
+async def test_original_that_answers_is_never_replaced(
     registered: Registered, served: Served
 ) -> None:
     await registered.register(served.address)
@@ -79,7 +79,7 @@ async def test_a_silent_original_whose_lock_is_held_here_is_dead(registered: Reg
         (b"x" * 16, LOCK, LOCK),
     ],
 )
-async def test_silence_is_not_death(
+async def test_no_answer_does_not_prove_a_process_dead(
     registered: Registered, run: bytes, recorded_lock: str, held_lock: str
 ) -> None:
     await registered.register(NOBODY)
@@ -88,7 +88,7 @@ async def test_silence_is_not_death(
         await registered.look(held_lock, wait_s=0.3)
 
 
-async def test_a_silent_original_is_waited_for_until_its_session_ends(
+async def test_start_waits_for_the_session_of_a_silent_original(
     registered: Registered,
 ) -> None:
     await registered.register(NOBODY)
@@ -99,7 +99,7 @@ async def test_a_silent_original_is_waited_for_until_its_session_ends(
     assert await looking is None
 
 
-async def test_an_original_that_closes_is_waited_for(
+async def test_start_waits_for_an_original_that_closes(
     registered: Registered, served: Served
 ) -> None:
     await registered.register(served.address)

@@ -257,7 +257,7 @@ async def test_admin_bodies_are_checked(bookie: Running, body: bytes) -> None:
         assert (await answer.json())["error"]
 
 
-async def test_a_web_page_may_change_nothing(bookie: Running) -> None:
+async def test_request_from_a_web_page_is_refused(bookie: Running) -> None:
     headers = {"Origin": "https://example.org"}
     async with (
         aiohttp.ClientSession(bookie.admin_url) as http,
@@ -281,14 +281,16 @@ async def test_wiped_and_swapped_directories(machine: Machine) -> None:
     log_b.rename(log_a)
     aside.rename(log_b)
     for name in ("a", "b"):
-        with pytest.raises(CookieMismatchError, match="directory log does not belong to this bookie"):
+        with pytest.raises(
+            CookieMismatchError, match="directory log does not belong to this bookie"
+        ):
             await machine.start(name)
     shutil.rmtree(machine.root / "a")
     with pytest.raises(CookieMissingError, match="quire bookie format"):
         await machine.start("a")
 
 
-async def test_an_old_copy_of_a_disk_is_sure_of_nothing(machine: Machine) -> None:
+async def test_old_copy_of_a_disk_answers_unknown(machine: Machine) -> None:
     bookie_id = await machine.format()
     await machine.create_ledger(1, bookie_id)
     bookie = await machine.start()
@@ -317,7 +319,7 @@ async def test_an_old_copy_of_a_disk_is_sure_of_nothing(machine: Machine) -> Non
     assert not (machine.root / "copy/identity/limbo").exists()
 
 
-async def test_a_taken_port_is_named(machine: Machine, bookie: Running) -> None:
+async def test_error_names_the_port_in_use(machine: Machine, bookie: Running) -> None:
     await machine.format("b")
     with pytest.raises(CannotListenError, match=f":{bookie.addresses.port}"):
         await machine.start("b", port=bookie.addresses.port)

@@ -119,7 +119,7 @@ def test_an_entry_late_in_a_run_is_found_without_a_check_of_each_record_before_i
 
 
 @pytest.mark.parametrize("what", ["magic", "count", "ledger", "size"])
-def test_a_record_that_is_wrong_on_the_way_is_noticed(what: str) -> None:
+def test_damage_before_the_wanted_record_is_noticed(what: str) -> None:
     """Damage before the wanted record never causes a wrong answer."""
 
     async def test(bench: Bench) -> None:
@@ -154,7 +154,7 @@ def test_a_record_that_is_wrong_on_the_way_is_noticed(what: str) -> None:
     simulate(test)
 
 
-def test_a_look_up_reaches_as_far_as_its_runs() -> None:
+def test_reach_of_a_look_up() -> None:
     runs = [(10 * number + 4, 10 * number, number, 1) for number in range(5)]
     assert reach(runs, 0, 1_000, 2) == 14
     assert reach(runs, 12, 1_000, 2) == 24

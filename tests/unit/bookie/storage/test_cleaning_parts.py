@@ -38,7 +38,7 @@ def footer_of(places: list[tuple[int, int]]) -> bytes:
 
 
 @pytest.mark.parametrize("ledger_count", [1, 3, 2_000])
-async def test_parts_are_bounded_ascending_and_whole(ledger_count: int) -> None:
+async def test_parts_are_bounded_ascending_and_complete(ledger_count: int) -> None:
     rng = random.Random(ledger_count)
     places = [(rng.randrange(ledger_count), number) for number in range(3_000)]
     rng.shuffle(places)

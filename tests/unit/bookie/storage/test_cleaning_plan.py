@@ -29,7 +29,7 @@ def run(ledger_id: int, first: int, count: int, offset: int, size: int) -> bytes
     return struct.pack("<IQQII", count, ledger_id, first, offset, size)
 
 
-def test_the_plan() -> None:
+def test_plan_of_a_pass() -> None:
     segments = [
         segment(1, 0),
         segment(2, 0, is_damaged=True),
@@ -58,7 +58,7 @@ def test_one_pass_rewrites_at_most_one_segment() -> None:
     assert plan_cleaning([segment(1, 5000)], 99, CONFIG, FULL).rewrite == ()
 
 
-def test_a_full_disk_has_anything_rewritten_that_frees_enough_the_cheapest_first() -> None:
+def test_full_disk_rewrites_every_segment_with_enough_garbage_cheapest_first() -> None:
     large = segment(3, 600)
     large.size = 4000
     segments = [segment(1, 700), segment(2, 735), large, segment(4, 0), segment(5, 650)]
@@ -132,7 +132,7 @@ def test_runs_are_listed_in_slices_with_pauses() -> None:
     assert asyncio.run(listed.spans()) == {1: (0, count - 1)}
 
 
-def test_names() -> None:
+def test_segment_names() -> None:
     assert segment_name(255, is_cleaned=False) == "log/000000ff.log"
     assert parse_name("000000ff.clean") == (255, True)
     assert parse_name("000000ff.log") == (255, False)

@@ -51,7 +51,7 @@ class Watched:
         self.health.start()
 
 
-def test_a_write_that_does_not_return_withdraws_the_registration_until_it_does() -> None:
+def test_hanging_write_removes_the_registration_until_it_returns() -> None:
     async def test() -> None:
         it = Watched()
         file = await it.disk.create("log/a")
@@ -90,7 +90,7 @@ def test_a_commit_of_the_index_that_does_not_return_is_noticed_too() -> None:
     run_simulation(test, 1)
 
 
-def test_many_writes_one_after_the_other_are_no_hang() -> None:
+def test_many_quick_writes_are_not_a_hang() -> None:
     async def test() -> None:
         it = Watched()
         file = await it.disk.create("log/a")
@@ -104,7 +104,7 @@ def test_many_writes_one_after_the_other_are_no_hang() -> None:
     run_simulation(test, 1)
 
 
-def test_a_process_that_was_stopped_does_not_see_a_hang() -> None:
+def test_paused_process_does_not_report_a_hang() -> None:
     async def test() -> None:
         it = Watched()
         file = await it.disk.create("log/a")
@@ -155,7 +155,7 @@ async def test_a_small_write_that_holds_the_event_loop_is_noticed_by_the_guard(
     await disk.close()
 
 
-async def test_the_guard_leaves_a_loop_alone_that_looks() -> None:
+async def test_guard_does_nothing_while_the_loop_checks() -> None:
     under_way = UnderWay(time.monotonic)
     given_up: list[str] = []
     guard = HangGuard(under_way, time.monotonic, 0.05, given_up.append, grace_s=0.02)

@@ -21,7 +21,7 @@ from tests.support.bookie.storage_fixture import SMALL, add, entries_of, read
 
 @pytest.mark.parametrize("how", ["kill", "failed sync"])
 @pytest.mark.parametrize("starts", [1, 3])
-def test_an_entry_that_a_start_vouches_for_survives_the_power(how: str, starts: int) -> None:
+def test_replayed_entry_survives_a_power_loss(how: str, starts: int) -> None:
     machine = Machine()
 
     async def write(storage: BookieStorage, faults: DiskFaults) -> None:
@@ -44,7 +44,7 @@ def test_an_entry_that_a_start_vouches_for_survives_the_power(how: str, starts: 
 
 @pytest.mark.parametrize("how", ["kill", "failed sync"])
 @pytest.mark.parametrize("starts", [1, 3])
-def test_a_fence_that_a_start_vouches_for_survives_the_power(how: str, starts: int) -> None:
+def test_replayed_fence_survives_a_power_loss(how: str, starts: int) -> None:
     machine = Machine()
 
     async def write(storage: BookieStorage, faults: DiskFaults) -> None:
@@ -64,7 +64,7 @@ def test_a_fence_that_a_start_vouches_for_survives_the_power(how: str, starts: i
     assert machine.live(look) == (Status.FENCED, False)
 
 
-def test_what_was_copied_is_read_from_the_copy_when_the_cache_is_emptied() -> None:
+def test_copied_tail_is_read_from_the_copy() -> None:
     machine = Machine()
 
     async def write(storage: BookieStorage, faults: DiskFaults) -> None:
@@ -198,7 +198,7 @@ def test_bytes_that_a_later_head_leaves_out_are_cut_and_never_read() -> None:
     assert len(machine.platter.names[first].current) == records.offset_of(end)
 
 
-def test_a_lost_segments_number_is_never_given_again() -> None:
+def test_number_of_a_lost_segment_is_not_reused() -> None:
     machine = Machine()
 
     async def write(storage: BookieStorage, _faults: DiskFaults) -> None:

@@ -124,7 +124,7 @@ def test_recovery_adds_leave_room_for_fences_deletions_and_one_rewrite() -> None
     simulate(main)
 
 
-def test_a_bookie_whose_disk_has_no_room_for_the_reserve_is_read_only_until_it_has() -> None:
+def test_bookie_without_room_for_its_reserve_is_read_only() -> None:
     async def main(bench: Bench) -> None:
         bench.config = FRAGMENTED
         bench.faults.capacity_bytes = FRAGMENTED.floor_bytes - 1
@@ -140,7 +140,7 @@ def test_a_bookie_whose_disk_has_no_room_for_the_reserve_is_read_only_until_it_h
     simulate(main)
 
 
-def test_a_disk_that_is_full_of_live_entries_is_left_alone() -> None:
+def test_disk_full_of_live_entries_is_not_rewritten() -> None:
     async def main(bench: Bench) -> None:
         bench.faults.capacity_bytes = 300_000
         bench.config = FRAGMENTED
@@ -156,7 +156,7 @@ def test_a_disk_that_is_full_of_live_entries_is_left_alone() -> None:
     simulate(main)
 
 
-def test_an_index_on_a_full_disk_of_its_own_makes_the_bookie_read_only() -> None:
+def test_index_on_a_full_separate_disk_makes_the_bookie_read_only() -> None:
     async def main(bench: Bench) -> None:
         bench.config = FRAGMENTED
         bench.faults.index_capacity_bytes = 100_000
@@ -178,7 +178,7 @@ def test_an_index_on_a_full_disk_of_its_own_makes_the_bookie_read_only() -> None
     simulate(main)
 
 
-def test_runs_that_found_no_room_in_the_index_need_none_once_their_ledgers_are_deleted() -> None:
+def test_runs_of_deleted_ledgers_need_no_room_in_the_index() -> None:
     async def main(bench: Bench) -> None:
         storage = await bench.open()
         for ledger_id in range(1, 20):
@@ -200,7 +200,7 @@ def test_runs_that_found_no_room_in_the_index_need_none_once_their_ledgers_are_d
     simulate(main)
 
 
-def test_a_start_on_a_full_disk_gives_the_reserve_up_first() -> None:
+def test_start_on_a_full_disk_removes_the_reserve_first() -> None:
     async def main(bench: Bench) -> None:
         bench.config = dataclasses.replace(FRAGMENTED, reserve_share=0.2)
         bench.faults.capacity_bytes = 10 * 2**20

@@ -57,7 +57,7 @@ async def trimmed(made: Bench, metadata: Metadata) -> BookieStorage:
     return storage
 
 
-def test_what_was_deleted_does_not_come_back() -> None:
+def test_deleted_ledgers_do_not_come_back() -> None:
     async def main() -> None:
         made, metadata = bench(), Metadata()
         storage = await trimmed(made, metadata)
@@ -91,7 +91,7 @@ def test_what_was_deleted_does_not_come_back() -> None:
         (Standing.UNKNOWN, Status.UNKNOWN, Status.UNKNOWN),
     ],
 )
-def test_an_unknown_ledger_below_the_horizon_is_asked_for(
+def test_metadata_is_read_for_an_unknown_ledger_below_the_horizon(
     standing: Standing, ordinary: Status, recovery: Status
 ) -> None:
     async def main() -> None:
@@ -110,7 +110,7 @@ def test_an_unknown_ledger_below_the_horizon_is_asked_for(
     run_simulation(main, 1)
 
 
-def test_a_silent_metadata_service_is_unknown_and_delays_nobody_else() -> None:
+def test_silent_metadata_service_gives_unknown_and_delays_no_other_ledger() -> None:
     async def main() -> None:
         storage = await trimmed(bench(0), Metadata())
 

@@ -17,7 +17,7 @@ from tests.support.bookie.bookie_machine import Machine
 from tests.support.bookie.wire_client import batch_of
 
 
-async def test_a_bookie_whose_disk_hangs_is_not_registered_until_it_answers(
+async def test_bookie_is_not_registered_while_its_disk_hangs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     machine = Machine(tmp_path)

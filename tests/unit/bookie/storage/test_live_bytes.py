@@ -72,7 +72,7 @@ def test_garbage_is_collected_in_the_end_whatever_crashed(seed: int) -> None:
     run_simulation(main, seed)
 
 
-def test_what_a_deletion_freed_is_known_after_a_crash() -> None:
+def test_bytes_freed_by_a_deletion_are_known_after_a_crash() -> None:
     async def main(bench: Bench) -> None:
         bench.config = LARGE
         storage = await bench.open()

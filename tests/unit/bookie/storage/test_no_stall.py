@@ -173,7 +173,7 @@ def test_a_roll_does_not_wait_for_the_creation_of_a_file() -> None:
     run_simulation(test, 1)
 
 
-def test_a_log_that_closes_removes_the_file_that_was_ahead() -> None:
+def test_closing_log_removes_the_file_created_ahead() -> None:
     async def test() -> None:
         written = Written()
         await written.fill(BEGIN_AT_SHARE)
@@ -182,7 +182,7 @@ def test_a_log_that_closes_removes_the_file_that_was_ahead() -> None:
     run_simulation(test, 1)
 
 
-def test_no_room_for_the_file_ahead_is_not_an_error() -> None:
+def test_full_disk_does_not_fail_the_creation_ahead() -> None:
     async def test() -> None:
         written = Written()
         await written.write()
@@ -199,7 +199,7 @@ def test_no_room_for_the_file_ahead_is_not_an_error() -> None:
 
 @pytest.mark.parametrize("preallocates", [False, True])
 @pytest.mark.parametrize("seed", range(5))
-def test_a_file_ahead_that_a_crash_left_is_removed_at_start(seed: int, preallocates: bool) -> None:
+def test_start_removes_a_file_created_ahead_before_a_crash(seed: int, preallocates: bool) -> None:
     async def test(bench: Bench) -> None:
         bench.faults.preallocates = preallocates
         bench.config = StorageConfig(segment_bytes_max=SEGMENT_BYTES, reserve_bytes_min=0)
@@ -247,7 +247,7 @@ class Exhausted(CrashableDisk):
         )
 
 
-def test_a_bookie_without_descriptors_refuses_and_goes_on() -> None:
+def test_bookie_without_descriptors_refuses_connections_and_continues() -> None:
     async def test(bench: Bench) -> None:
         bench.config = StorageConfig(segment_bytes_max=SEGMENT_BYTES, reserve_bytes_min=0)
         storage = await bench.open()

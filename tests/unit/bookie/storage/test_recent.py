@@ -13,7 +13,7 @@ from tests.support.bookie.batches import make_run
 
 @pytest.mark.parametrize("ledger_count", [3, 15])
 @pytest.mark.parametrize("seed", range(20))
-def test_what_is_found_is_contiguous_and_bounded(seed: int, ledger_count: int) -> None:
+def test_found_batches_are_contiguous_and_limited(seed: int, ledger_count: int) -> None:
     rng = random.Random(seed)
     bytes_max = 20 * (OVERHEAD_BYTES + COPIED_BYTES_MAX)
     recent = RecentEntries(bytes_max)
@@ -50,7 +50,7 @@ def test_what_is_found_is_contiguous_and_bounded(seed: int, ledger_count: int) -
         assert [batch.header for batch in found] == [batch.header for batch in expected]
 
 
-def test_what_is_evicted_is_released() -> None:
+def test_evicted_batches_are_released() -> None:
     size = COPIED_BYTES_MAX
 
     class Watched(BatchView):
@@ -70,7 +70,7 @@ def test_what_is_evicted_is_released() -> None:
     assert 5 <= len(alive) <= 11
 
 
-def test_a_dropped_ledger_and_one_that_goes_back_are_not_found() -> None:
+def test_dropped_ledger_and_earlier_batch_are_not_found() -> None:
     recent = RecentEntries(1 << 20)
     recent.put(make_run(1, 5, 2))
     recent.put(make_run(1, 3, 2))
@@ -80,7 +80,7 @@ def test_a_dropped_ledger_and_one_that_goes_back_are_not_found() -> None:
     assert recent.find(1, 5, 5, 10, 9) == []
 
 
-def test_a_small_batch_does_not_hold_the_buffer_that_it_came_in() -> None:
+def test_small_batch_does_not_keep_its_receive_buffer() -> None:
     recent = RecentEntries(1 << 20)
     buffer = bytearray(bytes(make_run(1, 0, 2).data))
     stored = bytes(buffer)

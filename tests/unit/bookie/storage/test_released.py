@@ -129,5 +129,5 @@ async def release_and_crash(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_what_was_repaired_back_survives_crashes(seed: int) -> None:
+def test_repaired_entries_survive_crashes(seed: int) -> None:
     run_simulation(lambda: release_and_crash(seed), seed)

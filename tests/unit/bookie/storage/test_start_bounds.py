@@ -21,7 +21,7 @@ from tests.support.bookie.storage_fixture import SMALL, add, entries_of, read
 
 
 @pytest.mark.parametrize("has_mark", [True, False])
-def test_a_start_checkpoints_on_the_way(has_mark: bool) -> None:
+def test_start_makes_checkpoints_during_replay(has_mark: bool) -> None:
     """The memory of a start is bounded, also when the whole disk is to be read again."""
     machine = Machine()
     ids = range(400)
@@ -52,7 +52,7 @@ def test_a_start_checkpoints_on_the_way(has_mark: bool) -> None:
     assert machine.live(look) < 150
 
 
-def test_a_start_that_was_cut_off_behind_a_loss_still_ends_in_limbo() -> None:
+def test_start_interrupted_behind_a_loss_still_ends_in_limbo() -> None:
     """A checkpoint on the way goes past the damage, so the next start does not see it."""
     machine = Machine(dataclasses.replace(SMALL, segment_bytes_max=64 * 1024))
 
@@ -87,7 +87,7 @@ def test_a_start_that_was_cut_off_behind_a_loss_still_ends_in_limbo() -> None:
     machine.live(look)
 
 
-def test_a_start_proves_the_index_before_it_depends_on_it() -> None:
+def test_start_commits_to_the_index_before_it_relies_on_it() -> None:
     """A commit that a dead process left in the page cache is durable once the start is over."""
     machine = Machine()
 
@@ -139,7 +139,7 @@ def test_damage_is_remembered_and_its_segment_is_kept() -> None:
     assert len(machine.log_names()) < 9, "the others were cleaned"
 
 
-def test_a_full_disk_gives_the_room_of_its_reserve_to_a_start() -> None:
+def test_start_on_a_full_disk_uses_the_room_of_the_reserve() -> None:
     machine = Machine()
 
     async def write(storage: BookieStorage, faults: DiskFaults) -> None:

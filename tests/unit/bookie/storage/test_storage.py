@@ -19,7 +19,7 @@ from tests.support.bookie.storage_fixture import (
 L = LedgerId(7)
 
 
-def test_what_was_added_is_read_back_also_after_a_restart() -> None:
+def test_added_entries_are_read_back_also_after_a_restart() -> None:
     async def main(bench: Bench) -> None:
         storage = await bench.open()
         for first in range(0, 200, 4):
@@ -97,7 +97,7 @@ def test_the_first_key_is_the_ledgers_key() -> None:
     simulate(main)
 
 
-def test_a_read_only_bookie_still_tells_a_lac() -> None:
+def test_read_only_bookie_still_reports_a_lac() -> None:
     async def main(bench: Bench) -> None:
         storage = await bench.open()
         assert await add(storage, make_run(7, 0, 3)) is Status.OK
@@ -276,7 +276,7 @@ def test_lac_and_its_watchers() -> None:
     simulate(main)
 
 
-def test_a_slice_tells_nothing_about_the_lac() -> None:
+def test_lac_of_a_slice_is_ignored() -> None:
     async def main(bench: Bench) -> None:
         storage = await bench.open()
         cut = make_run(7, 0, 5, lac=3).cut(EntryId(2), EntryId(3))
@@ -307,7 +307,7 @@ def ignore(_: Status) -> None:
     """Take an answer that the test does not look at."""
 
 
-def test_room_comes_back() -> None:
+def test_room_is_freed() -> None:
     async def main(bench: Bench) -> None:
         storage = await bench.open()
         bench.faults.paused = asyncio.Event()

@@ -31,7 +31,7 @@ L = LedgerId(7)
 
 
 @pytest.mark.parametrize("steps", range(0, 24, 2))
-def test_who_stops_waiting_disturbs_nobody_else(steps: int) -> None:
+def test_cancelled_waiter_does_not_affect_others(steps: int) -> None:
     """Requests are cancelled when their connection is lost; their group is committed all the
     same.
     """
@@ -89,7 +89,7 @@ def test_a_fence_outlives_a_checkpoint_that_was_cancelled(steps: int) -> None:
     simulate(main)
 
 
-def test_a_fence_inside_damage_that_began_before_it_is_missed() -> None:
+def test_fence_inside_earlier_damage_counts_as_lost() -> None:
     """One bad sector over the end of an adds record and the fence behind it."""
 
     async def main(bench: Bench) -> None:
@@ -120,7 +120,7 @@ def test_a_fence_inside_damage_that_began_before_it_is_missed() -> None:
     simulate(main)
 
 
-def test_room_comes_back_behind_repetitions_of_what_is_stored() -> None:
+def test_room_is_freed_after_repetitions_of_stored_batches() -> None:
     async def main(bench: Bench) -> None:
         bench.config = dataclasses.replace(bench.config, queue_bytes_max=16 * KIB)
         storage = await bench.open()
@@ -221,7 +221,7 @@ def test_a_checkpoint_never_names_a_segment_whose_name_is_not_durable(seed: int)
     simulate(main, seed)
 
 
-def test_what_a_cleaning_left_unfinished_is_gone_after_the_next_start() -> None:
+def test_start_removes_unfinished_files_of_a_cleaning() -> None:
     async def main(bench: Bench) -> None:
         bench.config = dataclasses.replace(
             bench.config, clean_mean_run_bytes_min=1000, segment_bytes_max=64 * KIB
@@ -255,7 +255,7 @@ def test_what_a_cleaning_left_unfinished_is_gone_after_the_next_start() -> None:
     simulate(main)
 
 
-def test_a_place_that_the_device_cannot_read_is_unknown_and_stops_nothing(
+def test_unreadable_place_is_unknown_and_does_not_stop_the_storage(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     plain_read = CrashableFile.read
@@ -290,7 +290,7 @@ def test_a_place_that_the_device_cannot_read_is_unknown_and_stops_nothing(
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_a_full_disk_with_a_reserve_does_not_hinder_the_start(seed: int) -> None:
+def test_full_disk_with_a_reserve_does_not_prevent_the_start(seed: int) -> None:
     async def main(bench: Bench) -> None:
         bench.config = dataclasses.replace(bench.config, reserve_bytes_min=20 * KIB)
         bench.faults.capacity_bytes = 1 << 20
@@ -367,7 +367,7 @@ class CountedFiles(CrashableDisk):
         return file
 
 
-def test_a_reader_that_goes_away_leaves_no_file_open(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cancelled_reader_leaves_no_file_open(monkeypatch: pytest.MonkeyPatch) -> None:
     closed: list[CrashableFile] = []
     plain_close = CrashableFile.close
 

@@ -36,7 +36,7 @@ def test_a_damaged_copy_is_unknown_and_replaced_by_a_repetition() -> None:
     simulate(main)
 
 
-def test_checkpoints_come_as_often_as_the_log_grows() -> None:
+def test_checkpoints_follow_the_growth_of_the_log() -> None:
     async def main(bench: Bench) -> None:
         limit = bench.config.checkpoint_log_bytes
         storage = await bench.open()
@@ -63,7 +63,7 @@ def test_checkpoints_come_as_often_as_the_log_grows() -> None:
 
 
 @pytest.mark.parametrize("share", [0.0, 9.0])
-def test_a_checkpoint_of_its_own_rests_between_its_transactions(
+def test_background_checkpoint_rests_between_its_transactions(
     share: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("bookie.storage.upkeep.REST_SHARE", share)
@@ -217,7 +217,7 @@ def test_a_ledger_whose_runs_went_missing_is_unknown_and_then_rebuilt() -> None:
     simulate(main)
 
 
-def test_what_the_segments_do_not_hold_either_is_searched_for_once() -> None:
+def test_entry_missing_from_all_segments_is_searched_for_once() -> None:
     async def main(bench: Bench) -> None:
         storage = await bench.open()
         for first in range(40):

@@ -35,7 +35,7 @@ def watched() -> tuple[Writability, Clock, list[tuple[str, bool, float | None]]]
     return writability, clock, seen
 
 
-def test_each_change_is_told_once_and_the_end_names_how_long_it_lasted() -> None:
+def test_each_change_is_reported_once_and_its_end_with_its_duration() -> None:
     writability, clock, seen = watched()
     writability.begin(Reason.DISK_HIGH_MARK, "96 %")
     clock.now_s += 3

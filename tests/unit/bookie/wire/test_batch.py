@@ -99,9 +99,7 @@ def test_any_flipped_bit_is_found(payloads: list[bytes], keyed: bool, data: st.D
 
 
 @given(payload_lists, st.data())
-def test_a_mac_finds_what_a_crc_can_be_made_to_hide(
-    payloads: list[bytes], data: st.DataObject
-) -> None:
+def test_mac_finds_damage_with_a_valid_crc(payloads: list[bytes], data: st.DataObject) -> None:
     batch = _build(payloads, key=KEY)
     places = [*range(44), *range(BATCH_HEADER_BYTES, len(batch))]
     batch[data.draw(st.sampled_from(places))] ^= 0x10

@@ -6,7 +6,7 @@ from bookie.wire.frames import FRAME_BYTES_MAX, FrameAssembler, FrameKind, frame
 SIZE = 3 * POOLED_BYTES_MIN
 
 
-def test_a_buffer_is_lent_again_only_without_a_view() -> None:
+def test_buffer_is_reused_only_without_views() -> None:
     pool = BodyPool(10 * SIZE)
     first = pool.take(SIZE)
     buffer, part = first.obj, first[5:10]
@@ -16,7 +16,7 @@ def test_a_buffer_is_lent_again_only_without_a_view() -> None:
     assert pool.take(SIZE - 1).obj is buffer
 
 
-def test_a_buffer_of_another_size_is_not_lent() -> None:
+def test_buffer_of_another_size_is_not_reused() -> None:
     pool = BodyPool(100 * SIZE)
     sizes = (SIZE, 4 * SIZE)
     small, large = [pool.take(size).obj for size in sizes]
@@ -27,7 +27,7 @@ def test_a_buffer_of_another_size_is_not_lent() -> None:
     assert view.obj is not large
 
 
-def test_what_is_kept_is_bounded() -> None:
+def test_pool_keeps_a_limited_number_of_bytes() -> None:
     pool = BodyPool(3 * SIZE)
     lent = [pool.take(SIZE) for _ in range(10)]
     buffers = [each.obj for each in lent]
@@ -40,7 +40,7 @@ def test_what_is_kept_is_bounded() -> None:
     assert all(any(one.obj is other for other in buffers[-3:]) for one in again)
 
 
-def test_a_frame_that_is_still_read_is_not_overwritten() -> None:
+def test_frame_in_use_is_not_overwritten() -> None:
     pool = BodyPool(4 * SIZE)
     assemblers = [FrameAssembler(FRAME_BYTES_MAX, pool) for _ in range(2)]
     kept: list[tuple[int, memoryview]] = []

@@ -72,7 +72,7 @@ def test_every_split_point(split: int) -> None:
     assert not assembler.is_mid_frame
 
 
-def test_mid_frame_is_told_from_between_frames() -> None:
+def test_is_mid_frame() -> None:
     assembler = FrameAssembler()
     assert not assembler.is_mid_frame
     for part in STREAM_BYTES[:1], STREAM_BYTES[1:14]:
@@ -105,7 +105,9 @@ def test_an_announced_frame_costs_little_until_it_arrives() -> None:
         ([3 * BODY_BYTES_TRUSTED_MAX], BODY_BYTES_TRUSTED_MAX),
     ],
 )
-def test_a_peer_is_given_at_once_what_it_filled_before(sent_before: list[int], given: int) -> None:
+def test_first_allocation_is_the_size_of_an_earlier_frame(
+    sent_before: list[int], given: int
+) -> None:
     assembler = FrameAssembler(FRAME_BYTES_MAX)
     for size in sent_before:
         assert len(_feed(assembler, _frame(FrameKind.ADD, 1, bytes(size)))) == 1
@@ -113,7 +115,7 @@ def test_a_peer_is_given_at_once_what_it_filled_before(sent_before: list[int], g
     assert len(assembler.get_buffer()) == given
 
 
-def test_a_peer_is_given_no_more_than_it_is_trusted_with() -> None:
+def test_first_allocation_is_at_most_the_trusted_size() -> None:
     assembler = FrameAssembler(FRAME_BYTES_MAX, trusted_bytes_max=2 * BODY_BYTES_TRUSTED_MAX)
     assert (
         len(_feed(assembler, _frame(FrameKind.ENTRIES, 1, bytes(4 * BODY_BYTES_TRUSTED_MAX)))) == 1
@@ -122,7 +124,7 @@ def test_a_peer_is_given_no_more_than_it_is_trusted_with() -> None:
     assert len(assembler.get_buffer()) == 2 * BODY_BYTES_TRUSTED_MAX
 
 
-def test_a_body_is_never_reused() -> None:
+def test_body_is_never_reused() -> None:
     assembler = FrameAssembler()
     (first,) = _feed(assembler, _frame(FrameKind.ADD, 1, b"first"))
     (second,) = _feed(assembler, _frame(FrameKind.ADD, 2, b"other"))
@@ -151,7 +153,7 @@ def _header(magic: int, kind: int, flags: int, size: int) -> bytes:
         (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\x00", "not a frame"),  # TLS
     ],
 )
-def test_what_is_not_a_frame_is_refused(header: bytes, why: str) -> None:
+def test_malformed_frame_is_refused(header: bytes, why: str) -> None:
     with pytest.raises(FrameError, match=why):
         _feed(FrameAssembler(FRAME_BYTES_MAX), header)
 
