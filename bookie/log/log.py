@@ -95,7 +95,7 @@ class Log:
         self._footer_bytes_max = config.segment_records_max * records.FOOTER_RUN_BYTES
         self._segment_bytes_max = config.segment_bytes_max
         self._filled_share = 0.0
-        """Of the active segment, by its bytes or by its records."""
+        """Filled share of the active segment, by its bytes or by its records."""
         self._dropped = 0
         self._is_closing = False
         self._now = asyncio.get_running_loop().time

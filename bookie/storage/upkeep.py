@@ -84,7 +84,7 @@ class Upkeep:
         self._disk = disk
         self._config = config
         self._parts = parts
-        # Looked up after every group.
+        # Attributes used after every group: a direct look-up is faster.
         self._index, self._ledgers, self._log = parts.index, parts.ledgers, parts.log
         self._records_ahead_max = CHECKPOINTS_AHEAD_MAX * config.checkpoint_records
         self._ledgers_ahead_max = CHECKPOINTS_AHEAD_MAX * config.checkpoint_ledgers

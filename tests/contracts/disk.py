@@ -1,5 +1,5 @@
-"""What every `Disk` must do; `tests/unit/bookie/files/test_disk_contract.py` runs it on the real
-and on the simulated one.
+"""Contract of `Disk`. `tests/unit/bookie/files/test_disk_contract.py` runs it on the real and the
+simulated disk.
 """
 
 import asyncio
@@ -12,9 +12,7 @@ from bookie.files.index_store import Transaction
 
 
 class DiskContract:
-    """One method per promise; each is a coroutine that is given fresh disks of the same
-    directory.
-    """
+    """One coroutine per promise. Each gets new disks on the same directory."""
 
     async def check_commits_are_read_back(self, disk: Disk, _: Disk) -> None:
         file = await disk.create("log/a")

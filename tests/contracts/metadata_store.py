@@ -1,7 +1,7 @@
-"""Says what every metadata store must do, as one suite that runs on each implementation.
+"""Contract of metadata stores, as one suite that runs on each implementation.
 
-Leaves making stores, breaking their connection and ending their sessions to the `StoreService` of
-the implementation.
+Leaves creating stores, breaking their connections and ending their sessions to the `StoreService`
+of the implementation.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ from tests.contracts.store_service import WAIT_S, Signal, StoreService, eventual
 
 
 class MetadataStoreContract:
-    """To be inherited by a test class with a `service` fixture."""
+    """Tests to inherit in a class with a `service` fixture."""
 
     async def test_a_created_value_is_read_at_version_0(self, service: StoreService) -> None:
         store = await service.connect()

@@ -1,6 +1,6 @@
-"""Stands for a metadata service under test, and waits for what it does.
+"""Interface of a metadata service under test, and helpers to wait for its events.
 
-Leaves making one to each implementation, and what it must do to `metadata_store.py`.
+Leaves its creation to each implementation, and its contract to `metadata_store.py`.
 """
 
 import asyncio
@@ -13,10 +13,10 @@ WAIT_S = 20.0
 
 
 class StoreService(Protocol):
-    """One metadata service, empty at first."""
+    """One metadata service, initially empty."""
 
     async def connect(self) -> MetadataStore:
-        """Open another store, with a session of its own."""
+        """Open another store, with a separate session."""
         ...
 
     async def interrupt(self, store: MetadataStore) -> None:
@@ -29,7 +29,7 @@ class StoreService(Protocol):
 
 
 class Signal:
-    """Counts calls and lets a test wait for the next one."""
+    """Counter of calls; a test can wait for the next call."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -49,14 +49,14 @@ class Signal:
 
 
 async def eventually(condition: Callable[[], bool]) -> None:
-    """Wait until something holds."""
+    """Wait until a condition is true."""
     async with asyncio.timeout(WAIT_S):
         while not condition():  # noqa: ASYNC110
             await asyncio.sleep(0.01)
 
 
 async def settle(store: MetadataStore) -> None:
-    """Let watches be armed: a write that ended before it would not be told."""
+    """Wait until watches are set: they do not report a write that ended before."""
     for _ in range(3):
         await store.children("/", fresh=True)
     await asyncio.sleep(0.05)

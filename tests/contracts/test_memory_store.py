@@ -1,6 +1,4 @@
-"""Runs the metadata store's contract on the store in memory, and holds what only that one can do:
-faults on demand.
-"""
+"""The metadata store's contract on the store in memory, and tests of its faults on demand."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -21,7 +19,7 @@ from tests.contracts.metadata_store import MetadataStoreContract
 
 
 class MemoryService:
-    """A server in memory and the stores that were opened."""
+    """A server in memory and its opened stores."""
 
     def __init__(self) -> None:
         self.server = MemoryMetadataServer()
@@ -52,7 +50,7 @@ class TestMemoryStore(MetadataStoreContract):
 
 
 class Faults:
-    """Delays before, delays after, and hides changes, as a test says."""
+    """Delays before and after changes, and hidden changes, set by a test."""
 
     def __init__(self) -> None:
         self.delay_before_s = 0.0

@@ -1,4 +1,4 @@
-"""Runs the contract of topics' metadata on the store in memory."""
+"""The contract of topics' metadata on the store in memory."""
 
 from collections.abc import AsyncIterator
 

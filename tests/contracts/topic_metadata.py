@@ -1,7 +1,6 @@
-"""Says what the metadata of topics does on every metadata store, as one suite that runs on each
-implementation.
+"""Contract of the metadata of topics, as one suite that runs on each metadata store.
 
-Leaves making stores, and ending their sessions, to the `StoreService` of the implementation.
+Leaves creating stores, and ending their sessions, to the `StoreService` of the implementation.
 """
 
 import asyncio
@@ -39,7 +38,7 @@ def topic(name: str, number: int, *leaders: int) -> TopicRecord:
 
 
 def led_by(broker_id: int) -> TopicChange:
-    """Return the change that lets a broker lead partition 0, if it does not yet."""
+    """Return the change that makes a broker the leader of partition 0, if it is not."""
 
     def change(record: TopicRecord) -> TopicRecord | None:
         is_led = record.partitions[0].leader == broker_id
@@ -53,7 +52,7 @@ def _reports(view: InSyncView, expected: InSync) -> bool:
 
 
 class TopicMetadataContract:
-    """To be inherited by a test class with a `service` fixture."""
+    """Tests to inherit in a class with a `service` fixture."""
 
     async def test_name_belongs_to_one_topic_at_a_time(self, service: StoreService) -> None:
         both = [TopicStore(await service.connect(), Random(RNG_SEED + i)) for i in range(2)]

@@ -1,4 +1,4 @@
-"""Options come from a file, variables and flags; what is wrong is named, with what may be meant."""
+"""Options come from a file, variables and flags; errors name the option and suggest a name."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Options of several bookies from one file: shared defaults, and every mistake in one refusal."""
+"""Options of several bookies from one file: shared defaults, and all mistakes in one error."""
 
 import argparse
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Large collections: how much one callback of a bookie's loop does with them, in items."""
+"""Large collections: the number of items that one callback of a bookie's loop processes."""
 
 import asyncio
 import random
@@ -24,7 +24,7 @@ SEGMENT = 1 << 32
 
 
 async def turns_during(work: Callable[[], Coroutine[None, None, object]]) -> int:
-    """Return how often the loop came round while `work` was done."""
+    """Return the number of iterations of the event loop during `work`."""
     turns = 0
 
     async def count() -> None:

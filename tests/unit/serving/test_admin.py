@@ -1,4 +1,4 @@
-"""The admin port answers in JSON whatever a handler does, and does nothing for a web page."""
+"""The admin port always answers in JSON, and refuses requests from web pages."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""The limit of file descriptors: it is raised and shared out, and connections are refused at it."""
+"""The limit of file descriptors is raised and divided, and connections are refused at it."""
 
 import asyncio
 import errno
@@ -67,4 +67,4 @@ async def test_connections_that_wait_are_refused_when_no_descriptor_is_left() ->
                 client.close()
     refuser.close()
     assert refuser.refused == 6
-    assert len(others) == 2  # what is not exhaustion is handled as before
+    assert len(others) == 2  # other errors are handled as before

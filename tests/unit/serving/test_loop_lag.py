@@ -1,4 +1,4 @@
-"""A callback that takes long shows as a late timer."""
+"""A long callback shows as a late timer."""
 
 import asyncio
 import time

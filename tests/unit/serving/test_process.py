@@ -1,4 +1,4 @@
-"""A server's process ends when it is told, when its work ends, and when its work fails."""
+"""A server's process ends on a signal, when its work ends, and when its work fails."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""However much goes wrong, few lines say so, and the next one tells how many were left out."""
+"""Many events write few lines, and the next line says how many were left out."""
 
 import logging
 

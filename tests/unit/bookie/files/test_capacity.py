@@ -1,4 +1,4 @@
-"""A real directory that is bounded to a number of bytes."""
+"""A real directory with a limit on its bytes."""
 
 import asyncio
 from pathlib import Path

@@ -1,6 +1,6 @@
-"""The index's file: it has its name only once its first pages are durable (LMDB does not see to
-it), views do not wait for updates, its map grows only between transactions, and on a disk of its
-own it leaves room for a start.
+"""The index's file: it gets its name after its first pages are durable (LMDB does not ensure that),
+views do not wait for updates, its map grows only between transactions, and on a separate disk it
+leaves room for a start.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Which commits the event loop makes itself (decision 0008), on a real disk."""
+"""Commits that the event loop makes itself (decision 0008), on a real disk."""
 
 import asyncio
 import threading
@@ -14,7 +14,7 @@ from bookie.files.disk_real import INLINE_BYTES_MAX, INLINE_S_MAX, QUICK_COMMITS
 
 
 class Device:
-    """Writes and syncs for real, in a time of its own choice, and knows who asked."""
+    """Real writes and syncs that report a chosen duration, and record the calling thread."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
@@ -54,7 +54,7 @@ async def test_small_commits_of_a_quick_device_need_no_thread(
         assert await commit(small)
         assert not await commit(large, seconds=1.0)
         assert await commit(small)
-        assert await commit(small, seconds=2 * INLINE_S_MAX)  # is slow from here on
+        assert await commit(small, seconds=2 * INLINE_S_MAX)  # is slow from now on
         assert not await commit(small, seconds=2 * INLINE_S_MAX)
     assert await file.read(0, len(expected) + 1) == expected
     assert file.size == len(expected)

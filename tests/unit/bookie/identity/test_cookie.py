@@ -1,4 +1,4 @@
-"""Cookies survive their files, and whatever differs is named."""
+"""Cookies round-trip through their files, and differences are named."""
 
 from dataclasses import replace
 

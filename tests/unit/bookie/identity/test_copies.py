@@ -1,4 +1,4 @@
-"""Copies of a bookie's directories, and what starts on them, with real disks (rule 2.6)."""
+"""Copies of a bookie's directories, and starts on them, with real disks (rule 2.6)."""
 
 import asyncio
 import shutil
@@ -155,7 +155,7 @@ async def test_a_start_after_a_kill_replaces_its_registration_at_once(machine: M
     assert await client.add(batch_of(1, 0)) is Status.OK
     await client.close()
     session = await bookie.cut_off(stays_registered=True)
-    async with asyncio.timeout(10.0):  # a session is waited for during 30 s
+    async with asyncio.timeout(10.0):  # a start waits up to 30 s for a session
         again = await machine.start()
     assert not again.process.limbo_reason
     client = await again.client(1)
@@ -193,7 +193,7 @@ def _contents(directory: Path) -> dict[Path, bytes]:
 
 
 async def _recorded_after(bookie: Running, lsn: int) -> int:
-    """Wait until more than what ends at `lsn` is recorded; return where it ends."""
+    """Wait until a position beyond `lsn` is recorded; return it."""
     while True:
         record = (await PositionStore(bookie.store).get(bookie.bookie_id)).record
         if record is not None and record.end_lsn > lsn:

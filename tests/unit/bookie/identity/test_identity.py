@@ -1,4 +1,4 @@
-"""A bookie starts on its own disks and on no others (rules 2.1, 2.2, 2.4)."""
+"""A bookie starts only on its own disks (rules 2.1, 2.2, 2.4)."""
 
 import copy
 import random
@@ -175,7 +175,7 @@ async def test_a_copy_made_after_an_interrupted_start_is_old(machine: Machine) -
     bookie_id = await machine.format(platter)
     record, _ = await CookieStore(machine.store).get(bookie_id)
     await machine.start(platter)
-    # As if that start had been cut off: its number is on the disk, and was not counted.
+    # As after an interrupted start: its number is on the disk and was not counted.
     interrupted = Machine()
     await interrupted.store.create("/instance", (await machine.store.get("/instance")).value)
     await CookieStore(interrupted.store).create(record)

@@ -1,4 +1,4 @@
-"""Nothing is removed on the word of a metadata service that was restored from a backup (10.5)."""
+"""Nothing is removed after the metadata service was restored from a backup (10.5)."""
 
 import asyncio
 import copy
@@ -33,7 +33,7 @@ class Bench:
         self.writability = Writability(lambda: 0.0)
 
     async def start(self) -> MetadataAge:
-        """Return what a new process remembers."""
+        """Return the state that a new process reads."""
         self.writability = Writability(lambda: 0.0)
         disk = CrashableDisk(self.platter, random.Random(1), self.faults)
         age = MetadataAge(disk, self.store, BOOKIE, self.writability)
@@ -41,7 +41,7 @@ class Bench:
         return age
 
     async def grow(self, *, ledger_ids: int) -> None:
-        """Record a position, and give out ids up to `ledger_ids`."""
+        """Record a position, and assign ids up to `ledger_ids`."""
         version = (await self.positions.get(BOOKIE)).version
         await self.positions.put(BOOKIE, RECORD, version)
         value = pack_block(LEDGER_IDS, ledger_ids)
@@ -79,7 +79,7 @@ async def test_restored_service_is_not_trusted_until_an_operator_accepts_it(
     if restarts:
         age = await bench.start()
     assert not await age.may_collect()
-    await bench.grow(ledger_ids=9_001)  # newer than it ever was, and other ledgers
+    await bench.grow(ledger_ids=9_001)  # newer than ever before, with other ledgers
     await bench.grow(ledger_ids=9_001)
     assert not await age.may_collect()
     for _ in range(2):

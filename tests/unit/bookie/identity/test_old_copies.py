@@ -1,4 +1,4 @@
-"""Starts on copies of a busy bookie's disk deny nothing that was recorded (rule 2.6)."""
+"""Starts on copies of a busy bookie's disk deny no recorded entry (rule 2.6)."""
 
 from tests.faults.budget import Budget
 from tests.faults.old_copies import OldCopies

@@ -1,4 +1,4 @@
-"""The end of the log is recorded outside the disk, by one process at a time (rules 2.6, 10.5)."""
+"""The end of the log is recorded in the metadata, by one process at a time (rules 2.6, 10.5)."""
 
 import asyncio
 import random
@@ -42,7 +42,9 @@ class Written:
 
 
 class Faults(NoFaults):
-    """Fails each write as the next act says: "lost", "dropped", "refused"; "" applies it."""
+    """Store that fails each write as the next act says: "lost", "dropped", "refused"; "" applies
+    it.
+    """
 
     def __init__(self) -> None:
         self.acts: list[str] = []
@@ -68,7 +70,7 @@ class Faults(NoFaults):
 
 
 class Bench:
-    """One keeper, and what it is told."""
+    """One keeper, and the values that its callbacks receive."""
 
     def __init__(self, interval_s: float = 0.005) -> None:
         self.faults = Faults()
@@ -114,7 +116,7 @@ class Bench:
 
 
 async def running(work: Callable[[Bench], object]) -> None:
-    """Run a claimed keeper while `work` does its part."""
+    """Run a claimed keeper during `work`."""
     bench = Bench()
     await bench.keeper.claim()
     task = asyncio.create_task(bench.keeper.run())

@@ -1,4 +1,4 @@
-"""Keys that a damaged LMDB page brings out of order count as missing; no loop goes on for ever."""
+"""Keys out of order in a damaged LMDB page count as missing, and every loop ends."""
 
 from collections.abc import Iterator
 from typing import cast
@@ -12,7 +12,7 @@ from bookie.index import index_pages
 
 
 class DamagedCursor:
-    """Finds what its page holds, whatever was asked for."""
+    """Cursor that returns the content of its page for any key."""
 
     def __init__(self, pairs: list[tuple[bytes, bytes]]) -> None:
         self._pairs = pairs
@@ -42,7 +42,7 @@ class DamagedCursor:
 
 
 class DamagedPage:
-    """An LMDB transaction over one page that belongs elsewhere."""
+    """An LMDB transaction over one page with the wrong keys."""
 
     def __init__(self, *numbers: int) -> None:
         self._pairs = [(index_pages.state_key(number), b"value") for number in numbers]

@@ -1,5 +1,5 @@
-"""The index against a naive twin: random inserts, checkpoints, failed and lost commits, and damaged
-values.
+"""The index compared with a naive twin: random inserts, checkpoints, failed and lost commits, and
+damaged values.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ def naive_insert(twin: dict[int, int], first: int, last: int, location: int) -> 
 
 
 def holds(runs: list[Run], entry_id: int, location: int) -> bool:
-    """Tell whether a place lies within the bytes of the run that covers an entry."""
+    """Return whether a place is within the bytes of the run that covers an entry."""
     return any(
         first <= entry_id <= last and start <= location < start + size
         for last, first, start, size in runs
@@ -40,7 +40,7 @@ def holds(runs: list[Run], entry_id: int, location: int) -> bool:
 
 
 class Twins:
-    """An index beside a dict of entry id to place, per ledger."""
+    """An index, and a dict of entry id to place for each ledger."""
 
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng

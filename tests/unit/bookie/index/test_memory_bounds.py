@@ -1,5 +1,5 @@
-"""How much a storage keeps in memory of what waits for a checkpoint, in ledgers and in records, and
-how much of that the collector of garbage must look at.
+"""Memory of changes that wait for a checkpoint, in ledgers and records, and the objects that the
+garbage collector must scan.
 """
 
 import asyncio
@@ -96,7 +96,7 @@ def test_a_checkpoint_is_due_once_many_ledgers_changed() -> None:
 
 
 def test_a_wait_for_room_makes_a_checkpoint_due_without_any_group() -> None:
-    """An explicit LAC is told, and changes a state, before anything is stored."""
+    """An explicit LAC is reported, and changes a state, before it is stored."""
 
     async def main(bench: Bench) -> None:
         bench.config = MANY_LEDGERS
@@ -144,13 +144,13 @@ def test_nothing_waits_for_a_checkpoint_that_has_no_room() -> None:
 
 
 def _tracked_of(count: int, make: object) -> int:
-    """Return how many more objects the collector looks at after `count` calls."""
+    """Return how many more objects the collector scans after `count` calls."""
     assert callable(make)
     gc.collect()
     before = len(gc.get_objects())
     for number in range(count):
         make(number)
-    for _ in range(3):  # a tuple is left out once what it holds is
+    for _ in range(3):  # a tuple is not scanned if its items are not
         gc.collect()
     return len(gc.get_objects()) - before
 

@@ -1,7 +1,6 @@
-"""The bytes of a segment and of the index's values, version 1: what was written once is read for
-ever.
+"""The bytes of a segment and of the index's values, version 1. All later releases must read them.
 
-After a change of format that is meant: a new version, a new golden file, and this one stays.
+For an intended change of format: add a new version and a new golden file, and keep this one.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""What a log leaves in the system's page cache (decision 0007), on the simulated disk."""
+"""Bytes that a log leaves in the system's page cache (decision 0007), on the simulated disk."""
 
 import asyncio
 import random
@@ -17,7 +17,7 @@ SEGMENT_BYTES = 20 * MIB
 
 
 async def dropped_by_segment(cached_bytes_max: int) -> list[tuple[int, list[tuple[int, int]]]]:
-    """Write 60 records of a megabyte; return each segment's size and what was dropped of it."""
+    """Write 60 records of a megabyte; return each segment's size and its dropped ranges."""
     platter = Platter()
     disk = CrashableDisk(platter, random.Random(1))
     config = StorageConfig(segment_bytes_max=SEGMENT_BYTES, cached_bytes_max=cached_bytes_max)

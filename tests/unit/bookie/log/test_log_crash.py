@@ -1,4 +1,4 @@
-"""Power cuts during group commits and during replay, over the log alone.
+"""Power cuts during group commits and during replay, for the log alone.
 
 Every seed draws sizes, segment length, delays, preallocation and the moments of two crashes.
 """
@@ -24,7 +24,7 @@ SEEDS = range(50)
 
 @dataclass
 class History:
-    """What the writer queued, and how much of it was acknowledged."""
+    """Records that the writer queued, and how many of them were acknowledged."""
 
     queued: list[tuple[int, bytes]] = field(default_factory=list)
     acknowledged: int = 0

@@ -1,6 +1,4 @@
-"""Every byte of a small log flipped, and the log cut at every byte: nothing false is ever
-replayed.
-"""
+"""A small log with each byte flipped, and cut at each byte: no false record is replayed."""
 
 import asyncio
 import random
@@ -67,7 +65,7 @@ async def replay(data: bytes) -> tuple[list[tuple[RecordKind, bytes]], ReplayOut
     left = len(platter.names[NAME].current) if NAME in platter.names else 0
     first = list(found)
     found.clear()
-    platter.crash(random.Random(1))  # no start depends on what the one before left unsynced
+    platter.crash(random.Random(1))  # no start depends on unsynced bytes of the one before
     again = CrashableDisk(platter, random.Random(1), DiskFaults(delay_s_max=0.0))
     await LogReplay(again, await find_segments(again), 0, apply).run()
     assert found == first
@@ -75,7 +73,7 @@ async def replay(data: bytes) -> tuple[list[tuple[RecordKind, bytes]], ReplayOut
 
 
 def proved_by(starts: list[int], whole: int) -> int:
-    """Return up to where a log is proved that holds its head and so many records behind it."""
+    """Return the proved end of a log with its head and `whole` complete records."""
     return [0, starts[1], starts[2], starts[2], starts[4], starts[4]][whole]
 
 
@@ -96,7 +94,7 @@ def test_log_cut_at_any_byte_ends_in_a_torn_tail() -> None:
 def test_every_flipped_bit_is_found_and_judged() -> None:
     async def main() -> None:
         data, starts = await small_log(sealed=False)
-        synced = starts[4]  # the last group says that all before it was durable
+        synced = starts[4]  # the last group proves that all before it was durable
         for place in range(len(data)):
             damaged = bytearray(data)
             damaged[place] ^= 1 << place % 8

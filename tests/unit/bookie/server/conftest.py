@@ -1,4 +1,4 @@
-"""A bookie's server on a real socket, over a storage that the test drives."""
+"""A bookie's server on a real socket, with a storage that the test controls."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -76,7 +76,7 @@ async def served() -> AsyncIterator[Served]:
 
 @pytest.fixture
 async def patient() -> AsyncIterator[Served]:
-    """Serve with deadlines that no test reaches."""
+    """Serve with deadlines longer than any test."""
     made = await serve(replace(LIMITS, hello_deadline_s=60, frame_deadline_s=60, write_stall_s=60))
     yield made
     await made.server.close()

@@ -1,4 +1,4 @@
-"""Whatever a peer sends, it gets a typed answer or loses its connection; nobody else notices."""
+"""Any input gets a typed answer or closes its connection, and affects no other connection."""
 
 import asyncio
 import logging
@@ -169,7 +169,7 @@ async def test_peer_that_does_not_read_is_paused_then_dropped(served: Served) ->
 
 
 def _limit_socket_buffers(client: WireClient, served: Served) -> None:
-    """Limit what the kernel holds of answers, whatever its defaults are."""
+    """Limit the kernel's buffer for answers, independent of its defaults."""
     near = client.writer.get_extra_info("socket")
     near.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, SOCKET_BUFFER_BYTES)
     for connection in served.server.connections:

@@ -1,6 +1,4 @@
-"""Local data goes only after a fresh read said that it may (rule 10.1), and never to come back
-(10.2).
-"""
+"""Local data is removed only after a fresh read allows it (rule 10.1), and never returns (10.2)."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -33,7 +31,7 @@ TOKEN = UpdateToken(b"t" * 16)
 
 
 class Collecting:
-    """A collector over a server whose storage the test drives."""
+    """A collector on a server whose storage the test controls."""
 
     def __init__(self, served: Served, machine: Machine) -> None:
         self.served = served
@@ -179,7 +177,7 @@ async def test_nothing_is_removed_when_the_service_is_restored_during_the_check(
     collecting: Collecting,
 ) -> None:
     await collecting.add(1)
-    collecting.age.follow(lambda: Version(9))  # what it recorded, and what is not there any more
+    collecting.age.follow(lambda: Version(9))  # it recorded a position that is missing now
     assert not await collecting.collector.look_at(ONE)
     assert collecting.served.storage.ledger_ids() == [ONE]
 
@@ -188,7 +186,7 @@ async def test_feed_and_full_pass_find_removable_ledgers(collecting: Collecting)
     for ledger_id in (1, 2, 3):
         await collecting.machine.create_ledger(ledger_id, BOOKIE)
         await collecting.add(ledger_id)
-    await collecting.add(4)  # its metadata never was, or the news of its deletion has expired
+    await collecting.add(4)  # its metadata never existed, or its deletion has expired from the feed
     running = asyncio.create_task(collecting.collector.run())
     await until(lambda: LedgerId(4) not in collecting.served.storage.ledger_ids())
     await collecting.ledgers.delete(LedgerId(2))

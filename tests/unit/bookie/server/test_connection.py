@@ -1,4 +1,4 @@
-"""What a connection answers: hellos, adds, reads, fences, lists; and whom it lets do what."""
+"""Answers of a connection: hellos, adds, reads, fences, lists; and its authorization."""
 
 import asyncio
 from dataclasses import replace

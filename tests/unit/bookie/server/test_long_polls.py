@@ -1,4 +1,4 @@
-"""Long polls end with news, with a fence or with their time; they never spin and never leak."""
+"""Long polls end at a new LAC, at a fence or after their time; they never spin and never leak."""
 
 from bookie.wire.entries import Entries
 from bookie.wire.messages import ReadLac, Refused, Status, WaitLac

@@ -1,4 +1,4 @@
-"""Every counter of a bookie has a metric with a help text, and the metrics show its reasons."""
+"""Every counter of a bookie has a metric with a help text, and metrics show read-only reasons."""
 
 from dataclasses import fields
 from types import SimpleNamespace

@@ -1,4 +1,4 @@
-"""A start displaces no living process of the same bookie, and waits for a silent one (rule 2.6)."""
+"""A start never replaces a running process of its bookie, and waits for a silent one (rule 2.6)."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -22,7 +22,7 @@ NOBODY = ("127.0.0.1", 1)
 
 
 class Registered:
-    """A metadata service that knows a bookie whose process may be gone."""
+    """A metadata service with a registered bookie whose process may be dead."""
 
     def __init__(self) -> None:
         server = MemoryMetadataServer()

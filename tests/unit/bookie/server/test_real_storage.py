@@ -1,4 +1,4 @@
-"""A whole bookie in one process, with its real storage: through its port and its admin port."""
+"""A complete bookie in one process, with real storage, through its port and its admin port."""
 
 import asyncio
 import re
@@ -305,7 +305,7 @@ async def test_old_copy_of_a_disk_answers_unknown(machine: Machine) -> None:
     await client.ask(ReadLac(ONE, fence=True))
     await client.close()
     await bookie.stop()
-    for _ in range(2):  # and it remembers
+    for _ in range(2):  # and it is stored
         stale = await machine.start("copy")
         client = await stale.client(1, 2)
         found = await client.ask_entries(_read(0, 1))

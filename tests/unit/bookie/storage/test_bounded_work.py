@@ -1,4 +1,4 @@
-"""What one callback of a bookie's loop does at most: records of a group, batches of an answer, runs
+"""Maximum work of one callback on a bookie's loop: records of a group, batches of an answer, runs
 of a look-up, and records that a read passes.
 """
 

@@ -1,4 +1,4 @@
-"""Segments with many records are looked up and rewritten in parts, whatever their entries are."""
+"""Segments with many records are looked up and rewritten in parts, for any entries."""
 
 import asyncio
 import dataclasses

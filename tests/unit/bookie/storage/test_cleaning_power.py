@@ -1,4 +1,4 @@
-"""The power fails at each moment of a cleaning: what was moved is read where the index says."""
+"""Power loss at each moment of a cleaning: moved runs are read at the place in the index."""
 
 import asyncio
 import dataclasses
@@ -12,11 +12,11 @@ from tests.support.bookie.storage_fixture import SMALL, add, entries_of, read
 
 ENTRIES = 20
 LOOK_EVERY_S = 0.004
-"""Less than most steps of a simulated disk take."""
+"""Less than the duration of most steps of a simulated disk."""
 
 
 def test_a_power_cut_at_any_moment_of_a_cleaning_loses_nothing() -> None:
-    """In particular: the old segment may go only when the new one's name is durable."""
+    """In particular: the old segment may be removed only after the new one's name is durable."""
     machine = Machine(dataclasses.replace(SMALL, clean_live_share_max=2.0))
     moments: list[Platter] = []
 

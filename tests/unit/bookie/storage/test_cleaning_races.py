@@ -1,4 +1,4 @@
-"""What cleaning leaves alone because the index changed while it worked."""
+"""Runs that cleaning does not move because the index changed during the pass."""
 
 from bookie.index.index_pages import Move
 from bookie.log import records
@@ -11,7 +11,7 @@ AMPLE = CleaningRoom(10**9, is_full=False, bytes_per_s=10**6)
 
 
 def test_a_run_that_a_checkpoint_cuts_back_while_it_is_cleaned_is_kept() -> None:
-    """A recovery's add takes over the end of a stored run; its beginning stays where it was."""
+    """A recovery's add replaces the end of a stored run; its beginning stays at its place."""
 
     async def main(bench: Bench) -> None:
         storage = await bench.open()

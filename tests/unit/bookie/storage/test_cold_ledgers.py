@@ -1,4 +1,4 @@
-"""Few ledger states stay in memory, and a ledger whose state does not behaves like the others."""
+"""Few ledger states stay in memory, and the other ledgers behave the same."""
 
 import asyncio
 import dataclasses
@@ -40,7 +40,7 @@ def cold_ledger(storage: BookieStorage) -> int:
 
 
 def hold_answers_of_the_index(storage: BookieStorage) -> asyncio.Event:
-    """Let look-ups of states end only when the event is set."""
+    """Make look-ups of states wait for the event."""
     arrived, look_up = asyncio.Event(), storage._index.stored_states
 
     async def stored_states(ledger_ids: Sequence[int]) -> list[bytes | None]:
@@ -78,7 +78,7 @@ def test_a_cold_ledger_that_is_not_in_memory_was_seen() -> None:
         deleted = LedgerId(cold_ledger(storage))
         assert await storage.delete_ledger(deleted) is Status.OK
         await storage.clean()
-        for _ in range(4):  # states are spared once if they were used
+        for _ in range(4):  # used states are kept once
             for other in range(LEDGERS):
                 await read(storage, other, 0, 0)
             await storage.checkpoint()

@@ -1,5 +1,5 @@
-"""A disk that hangs is noticed, and so is that it answers again: on the simulated disk in virtual
-time, and by the guard of the event loop on a real one.
+"""A hang of the disk and its end are noticed: on the simulated disk in virtual time, and by the
+guard of the event loop on a real disk.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ HUNG_S = 30.0
 
 
 class Registration:
-    """What became of a registration."""
+    """Record of the calls of a registration."""
 
     def __init__(self) -> None:
         self.calls: list[str] = []
@@ -37,7 +37,7 @@ class Registration:
 
 
 class Watched:
-    """A simulated disk, whose hangs are noticed."""
+    """A simulated disk, and a check of its health."""
 
     def __init__(self) -> None:
         loop = asyncio.get_running_loop()
@@ -114,7 +114,7 @@ def test_paused_process_does_not_report_a_hang() -> None:
         late = it.under_way.oldest()
         assert late is not None
         object.__setattr__(late, "began_s", late.began_s - 1_000)  # as after a long SIGSTOP
-        await asyncio.sleep(1.1)  # one look
+        await asyncio.sleep(1.1)  # one check
         it.faults.paused.set()
         await writing
         await asyncio.sleep(3)

@@ -1,5 +1,5 @@
-"""Starts on a page cache that holds what no sync wrote: a storage vouches for nothing that a loss
-of power takes away (rule 2.5).
+"""Starts on a page cache with unsynced bytes: a storage confirms nothing that a power loss can
+remove (rule 2.5).
 """
 
 import asyncio
@@ -109,7 +109,7 @@ async def check_promises(
 
 @pytest.mark.parametrize("seed", range(40))
 def test_a_crash_at_any_moment_of_a_start_loses_nothing(seed: int) -> None:
-    """Entries are acknowledged, the process dies, starts are cut off by kills and power cuts."""
+    """Entries are acknowledged, the process dies, and kills and power cuts interrupt starts."""
 
     async def main() -> None:
         loop, rng, platter = simulation_loop(), random.Random(f"starts {seed}"), Platter()

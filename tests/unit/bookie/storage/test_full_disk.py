@@ -1,4 +1,4 @@
-"""What a storage still does when its disk is full, and how it gets out of that."""
+"""A storage on a full disk, and its way back."""
 
 import asyncio
 import contextlib
@@ -80,7 +80,7 @@ def test_an_operator_can_have_a_full_disk_cleaned() -> None:
         bench.config = FRAGMENTED
         storage = await bench.open()
         count = await fill(storage, (1, 2, 3))
-        bench.faults.capacity_bytes += 30_000  # as much as the reserve would have been
+        bench.faults.capacity_bytes += 30_000  # as large as the reserve would be
         assert not storage.is_writable
         await storage.checkpoint()
         for ledger_id in (2, 3):
@@ -170,7 +170,7 @@ def test_index_on_a_full_separate_disk_makes_the_bookie_read_only() -> None:
             (condition,) = storage.writability.conditions()
             assert condition.where == "index"
             assert "disk of index/" in condition.text
-            assert "log/reserve" in bench.platter.names  # it would be of no use there
+            assert "log/reserve" in bench.platter.names  # it would not help there
             bench.faults.index_capacity_bytes = 100_000
             await asyncio.sleep(10)
             assert storage.is_writable

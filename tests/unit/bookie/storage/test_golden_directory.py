@@ -1,10 +1,10 @@
-"""A bookie's directory as the first release left it, killed in the middle of its work: it opens, is
-stamped as version 2, and all that it promised is kept.
+"""A bookie's directory from the first release, which was killed during its work: it opens, is
+stamped as version 2, and has everything that was acknowledged.
 
 It holds `identity/`, `log/` and `index/` with their cookies. Ledgers 7, 8 and 10 have entries 0..39
 in two rewritten segments; 9 is deleted, 8 is fenced, and 7 and 8 have a master key. Behind the
 checkpoint are entries 40..49 of 7, 40..41 of 8, and the fence of 11, which was never written to.
-The last group is the add to 8. This file is never made anew: a release that cannot open it is
+The last group is the add to 8. Never generate this file again: a release that cannot open it is
 broken.
 """
 

@@ -1,4 +1,4 @@
-"""A horizon takes the place of trimmed tombstones, and what was deleted does not come back."""
+"""A horizon replaces trimmed tombstones, and deleted ledgers do not come back."""
 
 import asyncio
 import dataclasses
@@ -19,11 +19,11 @@ from tests.support.bookie.storage_fixture import KEY, SMALL, Bench, add, read
 
 DELETED = range(1, 9)
 LAST = 20
-"""A ledger above all that were deleted."""
+"""A ledger above all deleted ones."""
 
 
 class Metadata:
-    """What the metadata service says, and how often it was asked."""
+    """Answers of the metadata service, and the number of reads."""
 
     def __init__(self) -> None:
         self.standings: dict[int, Standing] = {}
@@ -40,7 +40,7 @@ def bench(tombstones_max: int = 2) -> Bench:
 
 
 async def trimmed(made: Bench, metadata: Metadata) -> BookieStorage:
-    """Return a storage that deleted ledgers 1 to 8, and remembers few of them one by one."""
+    """Return a storage that deleted ledgers 1 to 8, and keeps few of their tombstones."""
     storage = await made.open()
     storage.set_standing_reader(metadata.read)
     for ledger_id in (*DELETED, LAST):
@@ -102,7 +102,7 @@ def test_metadata_is_read_for_an_unknown_ledger_below_the_horizon(
         assert await add(storage, make_run(2, 0, 1), recovery=True) is recovery
         assert (await storage.fence(LedgerId(3), KEY)).status is recovery
         assert metadata.asked == [1, 2, 3]
-        if recovery is Status.OK:  # known now: nobody is asked again
+        if recovery is Status.OK:  # known now: the metadata is not read again
             assert await add(storage, make_run(2, 1, 1), recovery=True) is Status.OK
             assert metadata.asked == [1, 2, 3]
         await storage.close()

@@ -1,4 +1,4 @@
-"""A whole bookie whose disk hangs: readiness, its answers and its registration."""
+"""A complete bookie whose disk hangs: readiness, answers and registration."""
 
 import asyncio
 import threading

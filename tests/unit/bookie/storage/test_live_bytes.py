@@ -1,4 +1,4 @@
-"""What a storage knows of the garbage in its segments stays right, whatever crashes."""
+"""The live bytes that a storage counts in its segments stay correct through crashes."""
 
 import asyncio
 import dataclasses
@@ -59,7 +59,7 @@ def test_garbage_is_collected_in_the_end_whatever_crashed(seed: int) -> None:
             bench.platter.crash(rng)
         storage = await bench.open()
         await storage.checkpoint()
-        # Without the background's own count: the hints are right to begin with.
+        # Without the background's count: the hints are correct from the start.
         while await storage.clean():
             pass
         for segment in below_mark(storage):

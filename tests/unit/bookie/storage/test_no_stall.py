@@ -1,4 +1,4 @@
-"""What never waits for what: new segments, adds, reads and rewriting, on a real disk and on the
+"""New segments, adds, reads and rewriting do not wait for each other, on a real disk and on the
 simulated one.
 """
 
@@ -101,7 +101,7 @@ async def test_a_commit_to_the_log_does_not_wait_for_background_files(
 
 
 class GatedDisk(CrashableDisk):
-    """A simulated disk that creates log files only while `gate` is set, and has room for them only
+    """Simulated disk that creates log files only while `gate` is set, and has room for them only
     while `has_room`.
     """
 
@@ -124,7 +124,7 @@ class GatedDisk(CrashableDisk):
 
 
 class Written:
-    """A log on a gated disk, and what became of each record."""
+    """A log on a gated disk, and the result of each record."""
 
     def __init__(self) -> None:
         self.platter = Platter()

@@ -1,4 +1,4 @@
-"""The cache of recent batches against a naive twin."""
+"""The cache of recent batches compared with a naive twin."""
 
 import gc
 import random
@@ -22,7 +22,7 @@ def test_found_batches_are_contiguous_and_limited(seed: int, ledger_count: int) 
     for _ in range(600):
         ledger_id = rng.randrange(ledger_count)
         first = highest[ledger_id] + rng.choice((1, 1, 1, 2))
-        size = rng.choice((20, 20, COPIED_BYTES_MAX))  # the last are kept as they came
+        size = rng.choice((20, 20, COPIED_BYTES_MAX))  # the last are kept without a copy
         batch = make_run(ledger_id, first, rng.randint(1, 3), size=size)
         highest[ledger_id] = batch.header.last_entry_id
         recent.put(batch)

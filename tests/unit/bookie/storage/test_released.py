@@ -1,4 +1,4 @@
-"""A ledger that moved away gives its entries up, stays fenced, and can be repaired back."""
+"""A ledger that moved away loses its entries here, stays fenced, and can be repaired back."""
 
 import asyncio
 import dataclasses
@@ -17,7 +17,9 @@ L = LedgerId(7)
 
 
 async def released(bench: Bench) -> BookieStorage:
-    """Return a storage that gave ledger 7 up: some of it stored by a checkpoint, some in memory."""
+    """Return a storage that released ledger 7: some of it stored by a checkpoint, some in
+    memory.
+    """
     storage = await bench.open()
     await add(storage, make_run(7, 0, 20, lac=5))
     await add(storage, make_run(8, 0, 20))
@@ -86,7 +88,7 @@ def test_an_unknown_ledger_is_not_released() -> None:
 
 
 async def release_and_crash(seed: int) -> None:
-    """Write, release and repair back in turn, crash at any time; what a repair stored stays."""
+    """Write, release and repair in turn, with crashes at any time; repaired entries stay."""
     loop, rng = simulation_loop(), random.Random(f"released {seed}")
     bench = Bench(seed, dataclasses.replace(SMALL, checkpoint_records=5, hot_ledgers_max=1))
     kept: dict[int, None] = {}
@@ -104,7 +106,7 @@ async def release_and_crash(seed: int) -> None:
             if await add(storage, make_run(7, entry_id, 1), recovery=True) is Status.OK:
                 kept[entry_id] = None
             if rng.random() < 0.1:
-                kept.clear()  # what is released may go, or may be there until it is
+                kept.clear()  # released entries may be there until they are removed
                 if await storage.release_ledger(L) is Status.OK:
                     seen["released"] = True
             first += 3

@@ -1,4 +1,4 @@
-"""The metadata read that admits requests for ledgers at or below the horizon (rule 10.3)."""
+"""The read of metadata that admits requests for ledgers at or below the horizon (rule 10.3)."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Bounds of a start: its memory, its room, and what it remembers of damage (rules 2.4 and 2.5)."""
+"""Limits of a start: its memory, its disk space, and its record of damage (rules 2.4 and 2.5)."""
 
 import asyncio
 import dataclasses
@@ -22,7 +22,7 @@ from tests.support.bookie.storage_fixture import SMALL, add, entries_of, read
 
 @pytest.mark.parametrize("has_mark", [True, False])
 def test_start_makes_checkpoints_during_replay(has_mark: bool) -> None:
-    """The memory of a start is bounded, also when the whole disk is to be read again."""
+    """The memory of a start is limited, also when all of the disk must be read again."""
     machine = Machine()
     ids = range(400)
 
@@ -53,7 +53,7 @@ def test_start_makes_checkpoints_during_replay(has_mark: bool) -> None:
 
 
 def test_start_interrupted_behind_a_loss_still_ends_in_limbo() -> None:
-    """A checkpoint on the way goes past the damage, so the next start does not see it."""
+    """A checkpoint during the start passes the damage, so the next start does not see it."""
     machine = Machine(dataclasses.replace(SMALL, segment_bytes_max=64 * 1024))
 
     async def write(storage: BookieStorage, _faults: DiskFaults) -> None:

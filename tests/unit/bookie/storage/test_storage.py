@@ -1,4 +1,4 @@
-"""What a storage promises, one test per promise, on the simulated disk."""
+"""Promises of a storage, one test for each, on the simulated disk."""
 
 import asyncio
 
@@ -304,7 +304,7 @@ def test_read_only_by_an_operator() -> None:
 
 
 def ignore(_: Status) -> None:
-    """Take an answer that the test does not look at."""
+    """Ignore an answer."""
 
 
 def test_room_is_freed() -> None:

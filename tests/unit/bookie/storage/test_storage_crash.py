@@ -1,7 +1,7 @@
-"""Power cuts under a whole storage: writers, fences, explicit LACs, deletions, checkpoints,
+"""Power cuts under a complete storage: writers, fences, explicit LACs, deletions, checkpoints,
 cleaning and replay.
 
-A model remembers what was acknowledged; after every crash the storage must agree with it.
+A model records what was acknowledged; after every crash the storage must agree with it.
 """
 
 import asyncio
@@ -23,13 +23,13 @@ from tests.support.bookie.storage_fixture import KEY, SMALL, Bench, add, entries
 SEEDS = range(50)
 LEDGERS = 6
 GONE = (Status.DELETED, Status.NO_SUCH_LEDGER)
-"""What is answered for a deleted ledger: its tombstone may have been trimmed."""
+"""Possible answers for a deleted ledger: its tombstone may have been trimmed."""
 NEGATIVES = (Status.NO_SUCH_ENTRY, Status.NO_SUCH_LEDGER)
 
 
 @dataclass
 class Known:
-    """What the outside knows of one ledger."""
+    """Acknowledged state of one ledger."""
 
     acknowledged: dict[int, None] = field(default_factory=dict)
     tried: dict[int, None] = field(default_factory=dict)
@@ -122,7 +122,7 @@ async def check_all(storage: BookieStorage, model: dict[int, Known]) -> None:
 
 
 async def standing(known: Known) -> Standing:
-    """Answer for the metadata service: what may be deleted has no metadata."""
+    """Answer for the metadata service: a ledger that may be deleted has no metadata."""
     await asyncio.sleep(0.001)
     return Standing.GONE if known.delete_tried else Standing.OPEN_HERE
 

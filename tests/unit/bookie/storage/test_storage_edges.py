@@ -1,5 +1,5 @@
-"""What a storage keeps and frees where two of its works meet: a checkpoint and its cancellation, a
-deletion, a new segment, a read; and what is left of a cleaning that was cut short.
+"""Edge cases of a storage in which a checkpoint meets its cancellation, a deletion, a new segment
+or a read; and files of an interrupted cleaning.
 """
 
 import asyncio
@@ -32,9 +32,7 @@ L = LedgerId(7)
 
 @pytest.mark.parametrize("steps", range(0, 24, 2))
 def test_cancelled_waiter_does_not_affect_others(steps: int) -> None:
-    """Requests are cancelled when their connection is lost; their group is committed all the
-    same.
-    """
+    """Requests are cancelled when their connection is lost; their group is committed anyway."""
 
     async def main(bench: Bench) -> None:
         storage = await bench.open()
@@ -182,7 +180,7 @@ def test_a_ledger_deleted_during_a_checkpoint_leaves_no_runs(steps: int) -> None
 
 
 class SlowNames(CrashableDisk):
-    """Makes new names durable only when it is let."""
+    """Disk that makes new names durable only after the test allows it."""
 
     def __init__(self, bench: Bench) -> None:
         super().__init__(bench.platter, bench.rng, bench.faults)
@@ -208,7 +206,7 @@ def test_a_checkpoint_never_names_a_segment_whose_name_is_not_durable(seed: int)
         while storage.statistics().segment_bytes < bench.config.segment_bytes_max:
             assert await add(storage, make_run(7, first, 10)) is Status.OK
             first += 10
-            disk.may_sync.clear()  # before the next file is created, which is ahead of the roll
+            disk.may_sync.clear()  # before the next file is created, ahead of the roll
         adding = asyncio.create_task(add(storage, make_run(7, first, 10)))
         await disk.is_syncing.wait()
         await storage.checkpoint()
@@ -323,7 +321,7 @@ def test_a_damaged_state_takes_no_other_with_it(is_missing: bool) -> None:
         storage = await bench.reopen(storage)
         assert await add(storage, make_run(5, 0, 150)) is Status.OK
         await storage.checkpoint()
-        for _ in range(3):  # what the states came from is gone from the log
+        for _ in range(3):  # the records of the states are no longer in the log
             await storage.clean()
         await storage.close()
         store = bench.platter.stores["index"]
@@ -350,7 +348,9 @@ def test_a_damaged_state_takes_no_other_with_it(is_missing: bool) -> None:
 
 
 class CountedFiles(CrashableDisk):
-    """Opens files as the real disk does: on a thread that goes on when nobody waits any more."""
+    """Disk that opens files as the real one does: on a thread that continues after a
+    cancellation.
+    """
 
     def __init__(self, bench: Bench) -> None:
         super().__init__(bench.platter, bench.rng, bench.faults)

@@ -1,6 +1,4 @@
-"""What a storage does on full, failing and damaged disks, and how it cleans up, on the simulated
-one.
-"""
+"""A storage on full, failing and damaged disks, and its cleaning, on the simulated disk."""
 
 import asyncio
 import dataclasses

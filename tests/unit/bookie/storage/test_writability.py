@@ -1,4 +1,4 @@
-"""The conditions that make a bookie read-only, on their own and in a storage."""
+"""The conditions that make a bookie read-only, alone and in a storage."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Batches survive, any damage to one is found, and a cut keeps the writer's digests."""
+"""Batches round-trip, damage is found, and a cut keeps the writer's digests."""
 
 import hmac
 import struct

@@ -1,4 +1,4 @@
-"""A lent buffer is nobody else's until its last view is gone, and what is kept is bounded."""
+"""A lent buffer has one user until its last view is released, and the pool's bytes are limited."""
 
 from bookie.wire.bodies import POOLED_BYTES_MIN, BodyPool
 from bookie.wire.frames import FRAME_BYTES_MAX, FrameAssembler, FrameKind, frame_header

@@ -1,4 +1,4 @@
-"""Control messages survive the wire, and nothing that arrives raises anything but MessageError."""
+"""Control messages round-trip, and any other input raises MessageError."""
 
 import struct
 import tracemalloc
@@ -202,9 +202,9 @@ def test_too_many_ranges_are_refused() -> None:
         b"\xc6\xff\xff\xff\xff",  # a byte string of 2^32 - 1
         b"\xdb\x7f\xff\xff\xff",  # a text of 2^31 - 1
         b"\xc9\xff\xff\xff\xff\x01",  # an extension of 2^32 - 1
-        b"\x91" * 5000,  # nested beyond any use
+        b"\x91" * 5000,  # nested very deeply
         b"\x91" * 5000 + b"\x01",
-        b"\x91\x09\x09",  # something behind the message
+        b"\x91\x09\x09",  # bytes behind the message
         b"\x92\x09\x91\x01",  # an array within
         b"\x92\x09\x81\x01\x01",  # a map within
         b"\x81\x90\x01",  # a key that cannot be one

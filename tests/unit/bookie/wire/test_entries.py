@@ -1,4 +1,4 @@
-"""The answer to a read survives the wire; a malformed one raises a typed error."""
+"""The answer to a read round-trips; a malformed one raises a typed error."""
 
 import struct
 from contextlib import suppress

@@ -1,4 +1,4 @@
-"""Frames are found at every split of the stream, and what is not a frame is refused."""
+"""Frames are found at every split of the stream, and malformed frames are refused."""
 
 import struct
 from contextlib import suppress
