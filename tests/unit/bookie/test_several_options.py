@@ -94,7 +94,7 @@ def test_own_options_cannot_be_shared() -> None:
     (line,) = refusal(
         "[bookie_defaults]\nport = 0\n" + TWO.partition("host = ")[2].partition("\n")[2]
     )
-    assert line.startswith("[bookie_defaults] port would hold")
+    assert line.startswith("[bookie_defaults] port would apply")
 
 
 def test_invalid_tables_are_refused() -> None:
