@@ -15,17 +15,17 @@ from spark_io.launching import session
 
 pyspark = pytest.importorskip("pyspark", reason="the Spark tests need the extra `spark`")
 
-from pyspark.sql import SparkSession  # noqa: E402 - only where there is one
+from pyspark.sql import SparkSession  # noqa: E402 - only if PySpark is installed
 
 ResultT = TypeVar("ResultT")
 BOOKIES = 4
 SEEN_BY_ALL = Quorum(ensemble=3, write=3, ack=1)
-"""With an ack quorum of one a reader asks all three for the LAC, so all see what one knows."""
+"""With an ack quorum of one a reader queries all three for the LAC and finds the newest."""
 SEEN_TIMEOUT_S = 60.0
 
 
 class RunningCluster:
-    """A local cluster whose loop runs in a thread, for tests that block."""
+    """A local cluster with its event loop in a thread, for blocking tests."""
 
     def __init__(self, bookies: int, brokers: int = 0) -> None:
         self._loop = asyncio.new_event_loop()
@@ -60,7 +60,7 @@ def spark() -> Iterator[SparkSession]:
         conf={
             "spark.sql.shuffle.partitions": "2",
             "spark.ui.enabled": "false",
-            "spark.sql.execution.pythonUDF.arrow.enabled": "false",  # would want pandas
+            "spark.sql.execution.pythonUDF.arrow.enabled": "false",  # it needs pandas
             "spark.sql.streaming.pollingDelay": "10ms",
         },
     )
@@ -78,7 +78,7 @@ def cluster() -> Iterator[RunningCluster]:
 
 @pytest.fixture
 def own_cluster() -> Iterator[RunningCluster]:
-    """Start a cluster for one test that hurts bookies."""
+    """Start a cluster for one test that kills bookies."""
     made = RunningCluster(BOOKIES)
     yield made
     made.stop()
@@ -86,7 +86,7 @@ def own_cluster() -> Iterator[RunningCluster]:
 
 @pytest.fixture(scope="module")
 def served_cluster() -> Iterator[RunningCluster]:
-    """Start a cluster that has a broker too, for the tests of one module."""
+    """Start a cluster with a broker, for the tests of one module."""
     made = RunningCluster(BOOKIES, brokers=1)
     yield made
     made.stop()
@@ -111,7 +111,7 @@ def written(client: LedgerClient) -> Callable[..., int]:
 
 
 def wait_until_seen(client: LedgerClient, writer: LedgerWriter) -> None:
-    """Wait until any reader sees all that was appended; a LAC reaches the bookies after its append.
+    """Wait until any reader sees all appended entries; a LAC reaches the bookies after its append.
 
     The ledger must have been created with `SEEN_BY_ALL`.
     """

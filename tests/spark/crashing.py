@@ -1,4 +1,4 @@
-"""The `ledger` sink, whose driver dies right after it published a batch, before Spark knows."""
+"""A `ledger` sink that kills the driver right after publishing a batch, before Spark records it."""
 
 import os
 import signal
@@ -12,7 +12,7 @@ from tests.spark.exactly_once import DRIVER_GROUP
 
 
 class CrashingWriter(LedgerStreamWriter):
-    """Publishes a batch, and kills the driver."""
+    """Publishes a batch, then kills the driver."""
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         super().commit(messages, batchId)

@@ -1,12 +1,12 @@
-"""Kills a streaming job at random moments, again and again, and counts what its chain holds.
+"""Campaign that kills a streaming job repeatedly at random moments, and checks its chain.
 
 `python -m tests.spark.exactly_once --kills 50`: a driver process, with its Java and its workers,
 reads one chain and writes another, and is killed (-9) with all of its children after a random time;
-the next one goes on from the checkpoint. Meanwhile ledgers are published in the source. In the end
-each entry of the source must be in the target exactly once. Every third driver dies right behind
-a publication, before Spark takes note of it: that batch is run again.
+the next driver continues from the checkpoint. During the campaign ledgers are published in the
+source. At the end each entry of the source must be in the target exactly once. Every third driver
+is killed right after a publication, before Spark records it: that batch is run again.
 
-Leaves the small number of kills that every run affords to `test_exactly_once.py`.
+Leaves a short campaign for every test run to `test_exactly_once.py`.
 """
 
 import argparse
@@ -27,14 +27,14 @@ ENTRIES_PER_LINK = 500
 SOURCE, TARGET = "source", "target"
 LEAST_S, MOST_S = 5.0, 15.0
 DRIVER_GROUP = "QUIRE_TEST_DRIVER_GROUP"
-"""Names the process group of a driver and its Java; the Python workers make one of their own."""
+"""Marks the process group of a driver and its Java; the Python workers create a separate one."""
 FINISH_TIMEOUT_S = 300
 LOG_TAIL_CHARACTERS = 6_000
 
 
 def drive(metadata: str, checkpoint: str, *, is_last: bool, crash_after_publish: bool) -> None:
-    """Run the streaming job in this process: for ever, or until it has all that there is."""
-    from spark_io.launching import session  # noqa: PLC0415 - in the driver's process alone
+    """Run the streaming job in this process: for ever, or until it has all present entries."""
+    from spark_io.launching import session  # noqa: PLC0415 - only in the driver's process
 
     os.environ[DRIVER_GROUP] = str(os.getpgrp())
     spark = session("exactly once", master="local[2]", conf={"spark.ui.enabled": "false"})
@@ -55,7 +55,7 @@ def drive(metadata: str, checkpoint: str, *, is_last: bool, crash_after_publish:
 
 
 class Campaign:
-    """One source, one target, and drivers that die."""
+    """One source, one target, and drivers that are killed."""
 
     def __init__(self, metadata: str, directory: Path, seed: int) -> None:
         self._metadata = metadata
@@ -65,7 +65,7 @@ class Campaign:
         self.crashes = 0
 
     def run(self, kills: int) -> None:
-        """Kill so many drivers, let the last one finish, and compare. Raises AssertionError."""
+        """Kill `kills` drivers, let the last one finish, and compare. Raises AssertionError."""
         with LedgerClient(self._metadata) as client:
             client.chain(SOURCE).create(exist_ok=True)
             for number in range(kills):
@@ -152,7 +152,7 @@ def main() -> None:
             crash_after_publish=options.crash,
         )
         return
-    from tests.spark.conftest import RunningCluster  # noqa: PLC0415 - of no use to a driver
+    from tests.spark.conftest import RunningCluster  # noqa: PLC0415 - a driver does not need it
 
     cluster = RunningCluster(4)
     try:

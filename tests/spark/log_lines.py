@@ -1,9 +1,9 @@
-"""What a data engineer would do with millions of log lines, while a bookie dies; then the same from
-the file itself, and a comparison.
+"""A data engineer's work on millions of log lines while a bookie dies, compared with the same work
+on the file.
 
-`python -m tests.spark.log_lines FILE`: the lines go into ledgers of a chain through Spark, a bookie
-is killed meanwhile, and they are counted, filtered, grouped and joined from the ledgers. The file
-should be text of a line per event, such as any log; a word in capitals is taken for its level.
+`python -m tests.spark.log_lines FILE`: the lines go into ledgers of a chain through Spark, while a
+bookie is killed. Then they are counted, filtered, grouped and joined from the ledgers. The file
+must be text with a line per event, such as any log; a word in capitals is treated as its level.
 """
 
 import argparse
@@ -15,7 +15,7 @@ from collections import Counter
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
 from spark_io.launching import session
 from spark_io.pipelines.ingest import lines_of
@@ -30,7 +30,7 @@ Found = tuple[int, int, int, dict[str, tuple[int, int]]]
 
 
 def from_ledgers(spark: SparkSession, metadata: str) -> Found:
-    """Count, filter, group and join what the chain holds."""
+    """Count, filter, group and join the entries of the chain."""
     reader = spark.read.format("ledger").option("metadata", metadata).option("chain", CHAIN)
     lines = reader.load().select("data", F.col("data").cast("string").alias("line"))
     count = lines.count()
@@ -47,7 +47,7 @@ def from_ledgers(spark: SparkSession, metadata: str) -> Found:
 
 
 def from_file(path: Path) -> Found:
-    """Find the same in the file, without Spark."""
+    """Compute the same from the file, without Spark."""
     lines: Counter[str] = Counter()
     sizes: Counter[str] = Counter()
     count = total = 0
@@ -66,7 +66,7 @@ def from_file(path: Path) -> Found:
 
 
 def main() -> int:
-    """Run the whole; 1 if anything differs."""
+    """Run all steps; return 1 if a result differs."""
     parser = argparse.ArgumentParser(prog="python -m tests.spark.log_lines")
     parser.add_argument("file", type=Path, help="text, in UTF-8, with a line per event")
     path: Path = parser.parse_args().file

@@ -1,4 +1,4 @@
-"""Holds what a batch query over ledgers sees, on real bookies and a real Spark."""
+"""Batch queries over ledgers, on real bookies and a real Spark."""
 
 from collections.abc import Callable
 
@@ -36,7 +36,7 @@ def test_every_entry_comes_once_and_unchanged(
     assert {row.fragment for row in rows} == {0}
 
 
-def test_several_ledgers_and_those_with_a_mark(
+def test_ledgers_are_selected_by_ids_and_by_custom_metadata(
     spark: SparkSession, cluster: RunningCluster, written: Write
 ) -> None:
     first, second = written(entries(10), app="blue"), written(entries(20), app="green")
@@ -61,7 +61,9 @@ def test_an_empty_ledger_has_no_rows(
     assert read(spark, cluster, ledger=written([])).count() == 0
 
 
-def test_without_values(spark: SparkSession, cluster: RunningCluster, written: Write) -> None:
+def test_reads_without_values_have_no_data_column(
+    spark: SparkSession, cluster: RunningCluster, written: Write
+) -> None:
     frame = read(spark, cluster, ledger=written(entries(100)), includeValue="false")
     assert frame.columns == ["ledger_id", "entry_id", "fragment"]
     assert frame.agg({"entry_id": "sum"}).collect()[0][0] == 4950
@@ -77,7 +79,7 @@ def test_offsets_bound_a_read(spark: SparkSession, cluster: RunningCluster, writ
 def test_filters_of_one_query_do_not_reach_the_next(
     spark: SparkSession, cluster: RunningCluster, written: Write
 ) -> None:
-    """With Spark's push-down on as well: it keeps what an earlier query pushed (decision 0011)."""
+    """Also with Spark's push-down, which keeps the filters of an earlier query (decision 0011)."""
     first, second = written(entries(3_000)), written(entries(3_000))
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     try:
@@ -102,7 +104,9 @@ def test_an_open_ledger_is_read_up_to_its_lac_and_not_fenced(
         assert read(spark, cluster, ledger=writer.id).count() == 100
 
 
-def test_fragments_are_told(spark: SparkSession, own_cluster: RunningCluster) -> None:
+def test_rows_have_the_number_of_their_fragment(
+    spark: SparkSession, own_cluster: RunningCluster
+) -> None:
     with LedgerClient(own_cluster.metadata) as client:
         with client.create_ledger(Quorum.majority(3)) as writer:
             writer.append_many(entries(1_000))
@@ -116,7 +120,7 @@ def test_fragments_are_told(spark: SparkSession, own_cluster: RunningCluster) ->
     assert [row.fragment for row in rows] == [int(n >= boundary) for n in range(2_000)]
 
 
-def test_a_damaged_replica_is_passed_over(spark: SparkSession, own_cluster: RunningCluster) -> None:
+def test_a_damaged_replica_is_skipped(spark: SparkSession, own_cluster: RunningCluster) -> None:
     payloads = entries(2_000)
     with LedgerClient(own_cluster.metadata) as client:
         with client.create_ledger(Quorum.all(3)) as writer:
@@ -133,7 +137,9 @@ def test_a_damaged_replica_is_passed_over(spark: SparkSession, own_cluster: Runn
         assert [bytes(row.data) for row in rows] == payloads
 
 
-def test_it_is_a_view_in_sql(spark: SparkSession, cluster: RunningCluster, written: Write) -> None:
+def test_ledgers_can_be_an_sql_view(
+    spark: SparkSession, cluster: RunningCluster, written: Write
+) -> None:
     ledger_id = written(entries(7))
     spark.sql(
         f"CREATE OR REPLACE TEMPORARY VIEW v USING ledger "
@@ -158,7 +164,7 @@ def test_it_is_a_view_in_sql(spark: SparkSession, cluster: RunningCluster, writt
         ({"chain": "no-such-chain"}, "there is no chain 'no-such-chain'"),
     ],
 )
-def test_wrong_options_are_told(
+def test_wrong_options_are_reported(
     spark: SparkSession, cluster: RunningCluster, written: Write, options: dict[str, str], said: str
 ) -> None:
     if options.get("ledger") == "1":
@@ -168,12 +174,12 @@ def test_wrong_options_are_told(
     assert said in str(raised.value)
 
 
-def test_a_missing_address_is_told(spark: SparkSession) -> None:
+def test_a_missing_address_is_reported(spark: SparkSession) -> None:
     with pytest.raises(AnalysisException, match="option 'metadata': missing"):
         spark.read.format("ledger").option("ledger", "1").load().count()
 
 
-def test_an_unreachable_metadata_service_is_told(spark: SparkSession) -> None:
+def test_an_unreachable_metadata_service_is_reported(spark: SparkSession) -> None:
     reader = spark.read.format("ledger").option("metadata", "zk://127.0.0.1:1/quire")
     with pytest.raises(AnalysisException, match=r"127\.0\.0\.1:1"):
         reader.option("ledger", "1").option("client.metadata_timeout_s", "1").load().count()

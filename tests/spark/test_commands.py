@@ -1,4 +1,4 @@
-"""`quire spark ...` as processes: what they print, and with which status they end."""
+"""`quire spark ...` as processes: output and exit status."""
 
 import json
 import os
@@ -28,7 +28,7 @@ def quire(cluster: RunningCluster, *words: str) -> "subprocess.CompletedProcess[
 
 
 @pytest.mark.timeout(300)
-def test_lines_in_and_replicas_looked_at(own_cluster: RunningCluster, tmp_path: Path) -> None:
+def test_ingest_and_scrub_commands(own_cluster: RunningCluster, tmp_path: Path) -> None:
     file = tmp_path / "lines.txt"
     file.write_text("one\ntwo\nthree\n")
     told = quire(own_cluster, "spark", "ingest", str(file), "--chain", "lines")
@@ -63,5 +63,5 @@ def test_lines_in_and_replicas_looked_at(own_cluster: RunningCluster, tmp_path: 
         ("", "the job failed, and Spark gave no reason"),
     ],
 )
-def test_the_innermost_reason_is_told(text: str, said: str) -> None:
+def test_the_innermost_reason_is_reported(text: str, said: str) -> None:
     assert describe_failure(text) == said

@@ -1,4 +1,4 @@
-"""Runs the tutorial of docs/spark.md, line by line, as a user would."""
+"""The tutorial of docs/spark.md, run line by line as a user would."""
 
 import os
 import re

@@ -1,5 +1,5 @@
-"""Holds that a streaming job that dies publishes every entry once: a few of the deaths of
-`python -m tests.spark.exactly_once`.
+"""A killed streaming job publishes every entry once: a short campaign of `python -m
+tests.spark.exactly_once`.
 """
 
 from pathlib import Path
@@ -11,7 +11,7 @@ from tests.spark.exactly_once import Campaign
 
 
 @pytest.mark.timeout(300)
-def test_drivers_that_die_neither_lose_nor_repeat(
+def test_killed_drivers_lose_and_repeat_no_entry(
     own_cluster: RunningCluster, tmp_path: Path
 ) -> None:
     Campaign(own_cluster.metadata, tmp_path, seed=7).run(kills=3)

@@ -1,4 +1,4 @@
-"""Holds what the jobs over ledgers promise: scrub, archive, restore, ingest, tail-to-table."""
+"""The jobs over ledgers: scrub, archive, restore, ingest, tail-to-table."""
 
 import asyncio
 from dataclasses import replace
@@ -35,7 +35,7 @@ def make(
 
 
 def damage(cluster: RunningCluster, bookie_id: str, marks: list[bytes]) -> None:
-    """Flip a bit of the payload behind each mark, in the log of one bookie."""
+    """Flip a bit of the payload after each mark, in the log of one bookie."""
     bookie = next(each for each in cluster.bookies if each.id == bookie_id)
     cluster.run(bookie.stop())
     flipped = 0
@@ -52,7 +52,7 @@ def damage(cluster: RunningCluster, bookie_id: str, marks: list[bytes]) -> None:
 
 
 async def move_replica(metadata: str, ledger_id: int, old: str, new: str) -> None:
-    """Let the metadata name a bookie that holds nothing of the ledger."""
+    """Make the metadata name a bookie that holds nothing of the ledger."""
     async with open_cluster(metadata) as cluster:
         ledger, version = await cluster.ledgers.get(LedgerId(ledger_id))
         fragment = ledger.fragments[0]
@@ -87,7 +87,7 @@ def test_scrub_finds_what_was_planted_and_nothing_else(
     assert set(found) == wanted
 
 
-def test_scrub_calls_nothing_missing_that_it_could_not_ask_for(
+def test_scrub_reports_no_copy_of_an_unreachable_bookie_as_missing(
     spark: SparkSession, own_cluster: RunningCluster
 ) -> None:
     with LedgerClient(own_cluster.metadata) as client:
@@ -100,7 +100,7 @@ def test_scrub_calls_nothing_missing_that_it_could_not_ask_for(
     assert finding.detail
 
 
-def test_an_archive_comes_back_the_same(
+def test_an_archive_is_restored_unchanged(
     spark: SparkSession, cluster: RunningCluster, client: LedgerClient, tmp_path: Path
 ) -> None:
     infos = make(client, 5, entries=300, app="orders", raw=b"\xff\x00")
@@ -134,7 +134,7 @@ def test_an_archive_comes_back_the_same(
     assert links == 1
 
 
-def test_an_archive_that_was_cut_off_goes_on(
+def test_an_interrupted_archive_continues(
     spark: SparkSession, cluster: RunningCluster, client: LedgerClient, tmp_path: Path
 ) -> None:
     ids = [int(info.id) for info in make(client, 2)]
@@ -165,7 +165,7 @@ def test_damage_to_an_archive_is_noticed_and_nothing_is_published(
     assert client.chain(chain).info().next_index == 0
 
 
-def test_what_cannot_be_archived_is_told(
+def test_ledgers_that_cannot_be_archived_are_refused(
     spark: SparkSession, cluster: RunningCluster, client: LedgerClient, tmp_path: Path
 ) -> None:
     writer = client.create_ledger(Quorum.all(3))
@@ -177,7 +177,7 @@ def test_what_cannot_be_archived_is_told(
         restore(spark, cluster.metadata, str(tmp_path), "none", ledger_ids=[999_999])
 
 
-def test_what_cannot_be_scrubbed_is_told(
+def test_ledgers_that_cannot_be_scrubbed_are_refused(
     spark: SparkSession, cluster: RunningCluster, client: LedgerClient
 ) -> None:
     with pytest.raises(LedgerNotFoundError, match="ledger 4711"):
@@ -207,7 +207,7 @@ def test_a_keyed_and_striped_ledger_goes_through_every_job(
     assert sorted(int(bytes(row.data)) for row in rows) == list(range(3_000))
 
 
-def test_an_archive_knows_another_ledger_of_the_same_id(
+def test_an_archive_refuses_another_ledger_with_the_same_id(
     spark: SparkSession, cluster: RunningCluster, own_cluster: RunningCluster, tmp_path: Path
 ) -> None:
     with LedgerClient(own_cluster.metadata) as other, LedgerClient(cluster.metadata) as client:

@@ -1,4 +1,4 @@
-"""Holds that ledgers work on a standalone cluster of two workers, with tasks run twice.
+"""Ledgers on a standalone cluster of two workers, with tasks that run twice.
 
 Leaves everything else to the tests on one machine's threads.
 """
@@ -50,7 +50,7 @@ spark = session(
 def slow_at_first(number):
     if number == {ROWS - 1} and TaskContext.get().attemptNumber() == 0:
         time.sleep(60)
-    return str(number) + " " * 2_000  # more than what lies in buffers on the way
+    return str(number) + " " * 2_000  # more than the buffers on the way hold
 
 
 hosts = spark.sparkContext.parallelize(range(40), 40).map(
@@ -97,7 +97,7 @@ def standalone_spark(directory: Path) -> Iterator[str]:
         address = wait_for(log, r"Starting Spark master at (spark://127\.0\.0\.1:\d+)")
         for number in (1, 2):
             work = ("--cores", "1", "--memory", "1g", "--work-dir", str(directory / f"w{number}"))
-            host = ("--host", f"127.0.0.{number}")  # a task is not run twice on one host
+            host = ("--host", f"127.0.0.{number}")  # Spark does not run a task twice on one host
             worker = (f"{package}.worker.Worker", *host, *ports, *work, address)
             log = start(f"worker{number}", *worker)
             wait_for(log, r"(Successfully registered with master)")

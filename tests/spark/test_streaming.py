@@ -1,4 +1,4 @@
-"""Holds that streams over ledgers and chains neither lose nor repeat entries across restarts."""
+"""Streams over ledgers and chains: no entry is lost or repeated across restarts."""
 
 import contextlib
 import json
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+from pyspark.sql import functions as F  # noqa: N812 - the usual name
 from pyspark.sql.streaming.query import StreamingQuery
 
 from ledger_client import LedgerError, Quorum
@@ -30,7 +30,7 @@ def into_files(frame: DataFrame, directory: Path) -> StreamingQuery:
 
 
 def finish(query: StreamingQuery) -> list[int]:
-    """Wait for the end; return how many rows each micro-batch had."""
+    """Wait for the end; return the number of rows of each micro-batch."""
     query.awaitTermination(120)
     assert not query.isActive, "it ends by itself"
     return [int(each["numInputRows"]) for each in query.recentProgress if each["numInputRows"]]
@@ -47,7 +47,7 @@ def chain() -> str:
 
 
 def publish(client: LedgerClient, chain: str, *counts: int) -> list[tuple[int, int]]:
-    """Publish one link of ledgers with so many entries each; return what they hold."""
+    """Publish one link of ledgers with these numbers of entries; return their entries."""
     handle = client.chain(chain)
     handle.create(exist_ok=True)
     infos = []
@@ -73,7 +73,7 @@ def test_a_chain_is_followed_across_restarts(
     assert rows(spark, tmp_path) == sorted(told)
 
 
-def test_bytes_bound_a_batch_too(
+def test_bytes_limit_a_micro_batch(
     spark: SparkSession, cluster: RunningCluster, client: LedgerClient, chain: str, tmp_path: Path
 ) -> None:
     told = publish(client, chain, 100)
@@ -127,7 +127,7 @@ def test_a_running_stream_sees_what_is_appended_and_published(
 
 
 def wait_for(condition: Callable[[], bool], seconds: float = 60) -> None:
-    import time  # noqa: PLC0415 - the tests' own clock
+    import time  # noqa: PLC0415 - the clock of the test
 
     deadline = time.monotonic() + seconds
     while not condition():
@@ -152,7 +152,7 @@ def test_a_stream_waits_for_an_open_ledger_of_an_earlier_link(
     assert rows(spark, tmp_path) == sorted([(int(writer.id), n) for n in range(9)] + later)
 
 
-def test_a_stream_tells_that_an_open_ledger_was_deleted(
+def test_a_stream_fails_when_an_open_ledger_is_deleted(
     spark: SparkSession, cluster: RunningCluster, client: LedgerClient
 ) -> None:
     writer = client.create_ledger(Quorum.all(3))
@@ -189,7 +189,7 @@ def test_a_ledger_deleted_between_two_runs_may_be_left_out(
     assert sum(finish(into_files(lenient, tmp_path / "first"))) == 0
 
 
-def test_positions_to_start_from(
+def test_a_query_starts_from_the_given_position(
     spark: SparkSession, cluster: RunningCluster, client: LedgerClient, chain: str, tmp_path: Path
 ) -> None:
     told = publish(client, chain, 10) + publish(client, chain, 20)
@@ -201,7 +201,7 @@ def test_positions_to_start_from(
     assert finish(into_files(latest, tmp_path / "latest")) == []
 
 
-def test_what_was_trimmed_before_it_was_read_is_told(
+def test_links_trimmed_before_they_were_read_end_a_query(
     spark: SparkSession, cluster: RunningCluster, client: LedgerClient, chain: str, tmp_path: Path
 ) -> None:
     publish(client, chain, 10)
@@ -244,7 +244,7 @@ def test_a_stream_into_a_chain_is_written_once(
         ({"ledger": "99999999"}, "it does not exist"),
     ],
 )
-def test_wrong_options_are_told(
+def test_wrong_options_are_reported(
     spark: SparkSession, cluster: RunningCluster, tmp_path: Path, options: dict[str, str], said: str
 ) -> None:
     with pytest.raises(Exception, match=said):

@@ -1,4 +1,4 @@
-"""Holds that streams over topics neither lose nor repeat records, whatever happens to ledgers."""
+"""Streams over topics: no record is lost or repeated, whatever happens to ledgers."""
 
 import contextlib
 import json
@@ -42,7 +42,7 @@ def into_files(frame: DataFrame, directory: Path, *, once: bool = True) -> Strea
 
 
 def finish(query: StreamingQuery) -> list[int]:
-    """Wait for the end; return how many rows each micro-batch had."""
+    """Wait for the end; return the number of rows of each micro-batch."""
     query.awaitTermination(120)
     assert not query.isActive, "it ends by itself"
     return [int(each["numInputRows"]) for each in query.recentProgress if each["numInputRows"]]
@@ -113,7 +113,7 @@ def test_a_transaction_is_seen_once_it_is_committed(
     assert rows(spark, tmp_path) == [(0, 2), (0, 3), (0, 4)]
 
 
-def test_what_retention_took_ends_a_query_or_is_left_out(
+def test_records_deleted_by_retention_end_a_query_or_are_left_out(
     spark: SparkSession, cluster: RunningCluster, topic: WrittenTopic, tmp_path: Path
 ) -> None:
     log = cluster.run(topic.lead(0))
@@ -130,7 +130,7 @@ def test_what_retention_took_ends_a_query_or_is_left_out(
     assert rows(spark, tmp_path) == [(0, n) for n in range(50, 110)]
 
 
-def test_a_topic_that_was_deleted(
+def test_a_deleted_topic_ends_a_query(
     spark: SparkSession, cluster: RunningCluster, tmp_path: Path
 ) -> None:
     query = into_files(stream(spark, cluster, "never-made"), tmp_path)

@@ -1,4 +1,4 @@
-"""Holds that rows reach topics through brokers, and come back as they were."""
+"""Rows that are written to topics through brokers, and read back unchanged."""
 
 import uuid
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from kafka import KafkaConsumer
 from kafka.admin import KafkaAdminClient, NewTopic  # type: ignore[attr-defined]
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, Row, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
 from tests.spark.conftest import RunningCluster
 
@@ -40,9 +40,7 @@ def read(spark: SparkSession, served_cluster: RunningCluster, topic: str) -> Dat
 
 
 def seen(read_again: Callable[[], DataFrame], count: int) -> list[Row]:
-    """Return the rows once there are so many: what was acknowledged just now is seen a little
-    later.
-    """
+    """Return the rows once there are `count`: acknowledged records become visible with a delay."""
     found = read_again().collect()
     for _ in range(SEEN_ATTEMPTS):
         if len(found) >= count:
@@ -137,7 +135,7 @@ def test_one_topic_streams_into_another(
         (["value"], {"listener": "INSIDE"}, "no broker with a listener 'INSIDE'"),
     ],
 )
-def test_what_cannot_be_written(
+def test_rows_that_cannot_be_records_are_refused(
     spark: SparkSession,
     served_cluster: RunningCluster,
     topic: str,

@@ -1,4 +1,4 @@
-"""Holds what batch queries over topics see, on real bookies and a real Spark."""
+"""Batch queries over topics, on real bookies and a real Spark."""
 
 import json
 import uuid
@@ -129,7 +129,7 @@ def test_records_of_aborted_and_open_transactions_are_left_out(
     assert offsets(read(spark, cluster, topic.name).collect()) == [2, 3, 5, 6, 9, 12]
 
 
-def test_what_retention_took_is_an_error_or_left_out(
+def test_records_deleted_by_retention_are_an_error_or_left_out(
     spark: SparkSession, cluster: RunningCluster, make_topic: MakeTopic
 ) -> None:
     topic = make_topic(1)
@@ -148,7 +148,7 @@ def test_what_retention_took_is_an_error_or_left_out(
         read(spark, cluster, topic.name, endingOffsets=beyond).collect()
 
 
-def test_a_ledger_that_is_gone(
+def test_a_deleted_ledger_is_an_error_or_left_out(
     spark: SparkSession, cluster: RunningCluster, make_topic: MakeTopic
 ) -> None:
     topic = make_topic(1)

@@ -1,11 +1,11 @@
-"""Holds that batch jobs publish their rows once, whole and in order, on real bookies and Spark."""
+"""Batch jobs that publish their rows once, complete and in order, on real bookies and Spark."""
 
 from pathlib import Path
 
 import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
 from ledger_client.sync import LedgerClient
 from tests.spark.conftest import RunningCluster
@@ -39,7 +39,7 @@ def found(spark: SparkSession, cluster: RunningCluster, chain: str) -> list[int]
     return sorted(int(bytes(row.data)) for row in load(spark, cluster, chain).collect())
 
 
-def test_what_is_saved_is_read(spark: SparkSession, cluster: RunningCluster, chain: str) -> None:
+def test_saved_rows_are_read_back(spark: SparkSession, cluster: RunningCluster, chain: str) -> None:
     save(numbers(spark, 10_000, 4), cluster, chain)
     assert found(spark, cluster, chain) == list(range(10_000))
     save(numbers(spark, 10), cluster, chain)
@@ -82,7 +82,7 @@ def test_a_job_that_is_repeated_under_its_number_publishes_nothing_twice(
     assert len(found(spark, cluster, chain)) == 100
 
 
-def test_a_failing_task_is_tried_again_and_leaves_orphans_alone(
+def test_a_failing_task_is_retried_and_its_first_ledgers_are_collected(
     spark: SparkSession, cluster: RunningCluster, client: LedgerClient, chain: str, tmp_path: Path
 ) -> None:
     marks = str(tmp_path)
@@ -117,7 +117,7 @@ def test_a_job_that_fails_publishes_nothing(
     assert found(spark, cluster, chain) == list(range(5))
 
 
-def test_large_outputs_are_dealt_to_several_ledgers(
+def test_large_outputs_are_divided_among_several_ledgers(
     spark: SparkSession, cluster: RunningCluster, client: LedgerClient, chain: str
 ) -> None:
     save(numbers(spark, 1_000, 1), cluster, chain, ledgerBytesMax=500)
@@ -165,7 +165,7 @@ def test_quorums_are_options(
         ({"chains": "x"}, "did you mean 'chain'"),
     ],
 )
-def test_wrong_options_are_told(
+def test_wrong_options_are_reported(
     spark: SparkSession, cluster: RunningCluster, chain: str, options: dict[str, str], said: str
 ) -> None:
     with pytest.raises(Exception, match=said.replace(">", ".")):

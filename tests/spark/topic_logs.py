@@ -1,4 +1,4 @@
-"""Writes partitions of topics as their leaders do, without a broker: for tests of what is read."""
+"""Writer of partitions of topics as their leaders do it, without a broker, for tests of reads."""
 
 import asyncio
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ from metadata.topics.topic_store import TopicStore
 
 LEADER = 1
 CONFIG = LogConfig(
-    quorum=Quorum(3, 3, 1),  # with an ack quorum of one readers ask all three for the LAC
+    quorum=Quorum(3, 3, 1),  # with an ack quorum of one readers query all three for the LAC
     segment_bytes=1 << 20,
     segment_ms=3_600_000,
     segment_jitter_ms=0,
@@ -75,7 +75,7 @@ class WrittenTopic:
         return PartitionKey(self.record.topic_id, partition)
 
     async def lead(self, partition: int, **changes: int) -> TopicLog:
-        """Take a partition over, from ourselves too."""
+        """Take over a partition, also from this process."""
         old = self.logs.pop(partition, None)
         if old is not None:
             await old.aclose()
@@ -121,7 +121,7 @@ class WrittenTopic:
         await self.wait_until_seen(partition)
 
     async def wait_until_seen(self, partition: int) -> None:
-        """Wait until readers see all that is confirmed: a LAC reaches bookies after its append."""
+        """Wait until readers see all confirmed entries: a LAC reaches bookies after its append."""
         ledger = self.logs[partition]._roller.ledger
         assert ledger is not None
         last = ledger.writer.last_confirmed
@@ -139,7 +139,7 @@ class WrittenTopic:
         return len(record.segments)
 
     async def roll(self, partition: int, number: int) -> None:
-        """Append until the partition has one ledger more."""
+        """Append until the partition has one more ledger."""
         before = max(1, await self.segments(partition))
         while await self.segments(partition) <= before:
             await self.append(partition, records(number, 10, 3_000))

@@ -36,7 +36,7 @@ def test_percentile_is_the_least_sample_that_enough_do_not_exceed(
     assert not smaller or len(smaller) < share * len(samples)
 
 
-def test_latencies_are_told_in_milliseconds() -> None:
+def test_latencies_are_in_milliseconds() -> None:
     seconds = [number / 1000 for number in range(1, 1001)]
     random.Random(1).shuffle(seconds)
     found = latency_figures(seconds)
@@ -45,7 +45,7 @@ def test_latencies_are_told_in_milliseconds() -> None:
     assert latency_figures([]) == {}
 
 
-def test_a_spread_has_the_middle_and_the_ends() -> None:
+def test_a_spread_has_the_median_and_the_extremes() -> None:
     assert spread([3.0, 1.0, 2.0]).median == 2.0
     even = spread([4.0, 1.0, 3.0, 2.0])
     assert (even.low, even.median, even.high, even.count) == (1.0, 2.5, 4.0, 4)
@@ -57,7 +57,7 @@ def test_repetitions_are_interleaved_and_rotated() -> None:
     assert [repetition for repetition, _ in order] == [0, 0, 0, 1, 1, 1, 2, 2, 2]
 
 
-def test_an_open_loop_is_fixed_beforehand() -> None:
+def test_the_schedule_of_an_open_loop_is_fixed() -> None:
     times = list(arrivals(2_000, 1.5))
     assert len(times) == 3_000
     assert times[0] == 0
@@ -79,7 +79,7 @@ def test_bounds_include_their_ends() -> None:
 
 
 @pytest.mark.parametrize(("acks", "reached"), [(1, 9), (2, 5), (3, 2)])
-def test_a_quorum_is_as_far_as_its_slowest_member(acks: int, reached: int) -> None:
+def test_a_quorum_has_the_position_of_its_slowest_member(acks: int, reached: int) -> None:
     assert quorum_reached([5, 9, 2], acks) == reached
 
 
@@ -91,7 +91,7 @@ def test_raw_sends_as_many_bytes_as_a_real_batch(entry_bytes: int, count: int) -
     assert batch_bytes(entry_bytes, count, frame_bytes=0, header_bytes=48) == len(batch)
 
 
-def test_a_load_is_what_it_says() -> None:
+def test_a_load_has_the_given_entries() -> None:
     load = Load(100, 2_500)
     payloads = list(load.payloads())
     assert len(payloads) == 2_500

@@ -54,7 +54,7 @@ def test_a_run_without_a_rate_gives_no_ratio() -> None:
 
 
 @pytest.mark.parametrize(("theirs", "verdict"), [(10.0, "met"), (10.1, "missed")])
-def test_the_table_says_whether_what_is_wanted_is_met(theirs: float, verdict: str) -> None:
+def test_the_table_shows_whether_a_target_is_met(theirs: float, verdict: str) -> None:
     text = markdown(_samples({0: 30.0, 1: 30.0}, {0: theirs, 1: theirs}))
     assert f"| at least 3 | {verdict} |" in text
     assert "| append 1 KiB | entries_per_s | 30 (30 to 30) |" in text
@@ -62,7 +62,7 @@ def test_the_table_says_whether_what_is_wanted_is_met(theirs: float, verdict: st
     assert Workload.READ not in text
 
 
-def test_the_table_tells_of_appends_that_failed() -> None:
+def test_the_table_shows_failed_appends() -> None:
     samples = _samples({0: 30.0}, {0: 10.0, 1: 20.0})
     for repetition, failed_count in ((0, 0), (1, 1_200)):
         case = Case(Workload.KIB, Subject.BOOKKEEPER)
@@ -72,7 +72,7 @@ def test_the_table_tells_of_appends_that_failed() -> None:
     assert "| 30 (30 to 30) |" in text
 
 
-def test_the_ratios_are_those_that_the_issue_wants() -> None:
+def test_ratios_have_the_agreed_targets() -> None:
     wanted = {
         (ratio.workload, ratio.figure, ratio.ours, ratio.theirs): dict(ratio.wanted)
         for ratio in RATIOS
@@ -93,7 +93,7 @@ def test_the_ratios_are_those_that_the_issue_wants() -> None:
     assert wanted[Workload.MEMORY, "resident_MB", Subject.QUIRE, peer] == {"at_most": 1 / 3}
 
 
-def test_an_answer_is_told_from_what_a_library_prints() -> None:
+def test_results_are_separated_from_lines_of_libraries() -> None:
     answer = b'{"entries_per_s": 25000.5, "failed_count": 0, "done": true}\n'
     assert parse_answer(answer) == {"entries_per_s": 25000.5, "failed_count": 0}
     started = parse_answer(b'{"started": true, "members": "127.0.0.1:1,127.0.0.1:2"}\n')
@@ -132,7 +132,7 @@ async def test_a_peer_that_maven_cannot_fetch_is_not_available(
         program.write_text("#!/bin/sh\necho Unknown host repo.example\nexit 1\n")
         program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    for _ in range(2):  # what was begun is not taken for whole
+    for _ in range(2):  # an incomplete download is not treated as complete
         with pytest.raises(PeerUnavailableError, match="did not fetch it: Unknown host"):
             await prepare("kafka", tmp_path / "cache")
 
@@ -144,7 +144,7 @@ def test_bookies_sync_their_journals() -> None:
     assert "metadataServiceUri=zk://127.0.0.1:1/ledgers" in lines
 
 
-def test_every_broker_knows_all_controllers() -> None:
+def test_every_broker_has_the_addresses_of_all_controllers() -> None:
     lines = kafka.settings_of(1, [11, 12, 13, 21, 22, 23], Path("data")).splitlines()
     voters = "0@127.0.0.1:21,1@127.0.0.1:22,2@127.0.0.1:23"
     assert f"controller.quorum.voters={voters}" in lines
@@ -152,6 +152,6 @@ def test_every_broker_knows_all_controllers() -> None:
     assert "min.insync.replicas=2" in lines
 
 
-def test_a_pause_is_judged_from_a_little_before_it() -> None:
+def test_a_pause_counts_from_shortly_before_it() -> None:
     for sizes in (FULL, SMOKE):
         assert 0 < sizes.pause_judged_from_s < sizes.pause_from_s < sizes.pause_s

@@ -1,4 +1,4 @@
-"""What a benchmark prints, and the one document made of it."""
+"""The output of a benchmark, and the document made of it."""
 
 import io
 import json
@@ -16,7 +16,7 @@ def _records(output: io.StringIO) -> list[dict[str, object]]:
     return [json.loads(line) for line in output.getvalue().splitlines()]
 
 
-def test_a_figure_is_the_median_of_its_samples_beside_what_is_wanted() -> None:
+def test_a_figure_is_the_median_of_its_samples_with_its_target() -> None:
     output = io.StringIO()
     report = Report("append", output)
     for rate in (3.0, 1.0, 2.0):
@@ -29,13 +29,13 @@ def test_a_figure_is_the_median_of_its_samples_beside_what_is_wanted() -> None:
     assert report.values("one case", "note") == []
 
 
-def test_a_figure_without_samples_is_not_made_up() -> None:
+def test_without_samples_there_is_no_figure() -> None:
     output = io.StringIO()
     Report("append", output).figure("no case", "MB_per_s", "MB_per_s", at_least=1)
     assert output.getvalue() == ""
 
 
-def test_the_document_lists_what_was_missed_and_what_failed() -> None:
+def test_the_document_lists_missed_targets_and_failed_scripts() -> None:
     output = io.StringIO()
     report = Report("read", output)
     report.machine({"cores": 2})
@@ -50,14 +50,14 @@ def test_the_document_lists_what_was_missed_and_what_failed() -> None:
     assert found["failed"] == {"age": 1}
 
 
-def test_usage_is_a_difference_and_memory_is_the_last() -> None:
+def test_usage_is_a_difference_but_memory_is_the_last_value() -> None:
     used = used_between(Usage(1.0, 10, 20, 300), Usage(1.5, 11, 19, 700))
     assert used == Usage(0.5, 11, 19, 400)
     both = total([used, Usage(0.25, 1, 1, None)])
     assert both == Usage(0.75, 12, 20, None)
 
 
-def test_a_process_that_does_not_exist_has_used_nothing_known() -> None:
+def test_the_usage_of_a_missing_process_is_unknown() -> None:
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
     assert usage_of(ended.pid) == Usage(None, None, None, None)

@@ -1,4 +1,4 @@
-"""What stock clients' performance tools print, and what they are told; the lines are recorded."""
+"""Output and arguments of stock clients' performance tools; the lines are recorded."""
 
 from pathlib import Path
 
@@ -68,7 +68,7 @@ TARGET = Target("127.0.0.1:1", "topic")
 LATENCIES = Path("latencies")
 
 
-def test_the_producer_is_judged_by_its_last_line() -> None:
+def test_the_producers_figures_are_from_its_last_line() -> None:
     found = figures_of(Job(Tool.PRODUCER, "topic", 60_000), PRODUCED)
     assert found["records_per_s"] == 4561.7
     assert found["MB_per_s"] == pytest.approx(4561.7 * 1024 / 1e6)
@@ -78,13 +78,13 @@ def test_the_producer_is_judged_by_its_last_line() -> None:
     assert (found["failed_count"], found["complaint_count"]) == (0, 0)
 
 
-def test_what_a_producer_did_not_send_has_failed() -> None:
+def test_unsent_records_of_a_producer_have_failed() -> None:
     found = figures_of(Job(Tool.PRODUCER, "topic", 60_020), TOO_LARGE * 20 + PRODUCED)
     assert (found["failed_count"], found["complaint_count"]) == (20, 20)
     assert str(found["first_complaint"]).startswith("org.apache.kafka.common.errors.RecordTooL")
 
 
-def test_the_consumer_is_judged_from_its_first_fetch_on() -> None:
+def test_the_consumers_rate_begins_at_its_first_fetch() -> None:
     found = figures_of(Job(Tool.CONSUMER, "topic", 60_000), CONSUMED + WARNING)
     assert found["records_per_s"] == 76466.3278
     assert found["rebalance_ms"] == 623
@@ -98,7 +98,7 @@ def test_round_trips_have_a_mean_and_percentiles() -> None:
     assert found["first_complaint"] == WARNING.rstrip()
 
 
-def test_librdkafka_tells_what_was_delivered() -> None:
+def test_librdkafka_reports_delivered_records() -> None:
     job = Job(Tool.RDKAFKA_PRODUCER, "topic", 50_000)
     found = figures_of(job, RDKAFKA_PRODUCED)
     assert found["records_per_s"] == 45985
@@ -114,26 +114,26 @@ def test_librdkafka_writes_latencies_in_microseconds() -> None:
     assert (found["p50_ms"], found["p99_ms"]) == pytest.approx((5.648, 7.618))
 
 
-def test_librdkafka_tells_what_was_consumed() -> None:
+def test_librdkafka_reports_consumed_records() -> None:
     found = figures_of(Job(Tool.RDKAFKA_CONSUMER, "topic", 100_000), RDKAFKA_CONSUMED)
     assert found["records_per_s"] == 1_029_929
     assert found["complaint_count"] == 0
 
 
-def test_settings_of_another_half_of_a_client_are_no_complaint() -> None:
+def test_warnings_about_settings_of_the_other_half_are_ignored() -> None:
     assert complaints_in(SETTING + RDKAFKA_CONSUMED + PRODUCED + ROUND_TRIPS) == []
     assert complaints_in(NO_PARTITION) == [NO_PARTITION.rstrip()]
     assert len(complaints_in("%3|1795350586.6|FAIL|rdkafka#producer-1| [thrd:x]: refused\n")) == 1
 
 
 @pytest.mark.parametrize("tool", Tool)
-def test_a_tool_that_says_nothing_has_no_figures(tool: Tool) -> None:
+def test_a_tool_without_output_has_no_figures(tool: Tool) -> None:
     unfinished = "\n".join((PRODUCED.splitlines()[0], CONSUMED.splitlines()[0]))
     with pytest.raises(OutputError, match="printed no results"):
         figures_of(Job(tool, "topic", 10), unfinished)
 
 
-def test_tools_run_with_their_own_settings_unless_told_otherwise() -> None:
+def test_tools_run_with_default_settings_unless_a_job_changes_them() -> None:
     programs = Programs(JavaPeer("java", "jars"), "rdkafka_performance")
     command = programs.command(Job(Tool.PRODUCER, "topic", 10), TARGET, LATENCIES)
     assert command[-1] == "bootstrap.servers=127.0.0.1:1"
@@ -150,9 +150,7 @@ def test_tools_run_with_their_own_settings_unless_told_otherwise() -> None:
     assert command[-2:] == ["-A", "latencies"]
 
 
-def test_a_tool_that_is_not_there_is_told_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_tool_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(
         PeerUnavailableError, match="not on the PATH; name it by --rdkafka-performance"
@@ -167,7 +165,7 @@ def test_a_tool_that_is_not_there_is_told_so(
     assert not Programs(JavaPeer("java", ""), None).has(Tool.RDKAFKA_CONSUMER)
 
 
-def test_quire_at_least_matches_where_tools_have_their_own_settings() -> None:
+def test_jobs_with_default_settings_have_a_target_of_one() -> None:
     wanted = {(ratio.workload, ratio.figure): ratio.wanted for ratio in TABLE.ratios}
     assert len(TABLE.figures) == len(JOBS), "each job has a name of its own"
     for job in JOBS:
@@ -177,7 +175,7 @@ def test_quire_at_least_matches_where_tools_have_their_own_settings() -> None:
             assert any(other.topic == job.topic for other in JOBS if not other.is_consuming)
 
 
-def test_the_table_tells_what_was_met() -> None:
+def test_the_table_shows_met_targets() -> None:
     samples, name = Samples(), JOBS[0].name
     for side, rate in ((Side.QUIRE, 30.0), (Side.KAFKA, 40.0), (Side.KAFKA_SYNCED, 10.0)):
         samples.add(Case(name, side), 0, {"records_per_s": rate})

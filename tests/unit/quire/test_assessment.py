@@ -1,4 +1,4 @@
-"""A ledger is judged by which of its bookies are up."""
+"""Findings about a ledger depend on which of its bookies are up."""
 
 from dataclasses import replace
 
@@ -36,7 +36,7 @@ LEDGER = LedgerMetadata(
 )
 
 
-def test_a_whole_cluster_has_no_findings() -> None:
+def test_a_healthy_cluster_has_no_findings() -> None:
     assert ledger_findings(LEDGER, [A, B, C, D]) == []
 
 
@@ -50,7 +50,7 @@ def test_entries_are_readable_while_fewer_than_the_ack_quorum_are_missing(
     assert [each.is_readable for each in fragment_health(LEDGER, up)] == readable
 
 
-def test_each_write_set_counts_where_an_ensemble_is_striped() -> None:
+def test_striped_ensembles_are_checked_per_write_set() -> None:
     striped = replace(
         LEDGER,
         quorum=QuorumSpec(4, 2, 2),
@@ -68,7 +68,7 @@ def test_findings_name_the_bookies_and_what_to_do() -> None:
     assert "a, d down" in at_risk.what
 
 
-def test_copies_on_one_host_are_warned_of_where_there_are_other_hosts() -> None:
+def test_copies_on_one_host_cause_a_warning_if_there_are_other_hosts() -> None:
     def up(**hosts: str) -> dict[BookieId, BookieRegistration]:
         return {
             BookieId(name): BookieRegistration(BookieId(name), "", 1, location=f"/r/1/{host}")
@@ -87,7 +87,7 @@ def test_copies_on_one_host_are_warned_of_where_there_are_other_hosts() -> None:
     assert len(ledger_host_warnings(striped, up(a="h1", b="h2", c="h2", d="h3"))) == 1
 
 
-def test_a_cluster_on_one_host_is_warned_of() -> None:
+def test_a_cluster_on_one_host_causes_a_warning() -> None:
     def up(*addresses: str) -> dict[BookieId, BookieRegistration]:
         names = [BookieId(f"bookie-{number}") for number, _ in enumerate(addresses)]
         return {b: BookieRegistration(b, at, 1) for b, at in zip(names, addresses, strict=True)}
@@ -104,12 +104,12 @@ def test_a_record_that_names_unknown_bookies_is_found() -> None:
     assert "no cookie: d" in finding.what
 
 
-def test_a_fragment_behind_the_end_is_found() -> None:
+def test_a_fragment_after_the_end_is_found() -> None:
     closed = replace(LEDGER, state=LedgerState.CLOSED, last_entry_id=EntryId(8), length=9)
     assert ["it ends at 8" in each.what for each in record_findings(closed, [A, B, C, D])] == [True]
 
 
-def test_a_bookie_is_judged_by_the_reasons_that_it_registers() -> None:
+def test_a_bookies_registered_reasons_become_findings() -> None:
     well = BookieRegistration(A, "host", 1)
     assert bookie_findings(well) == []
     full = replace(well, writable=False, features=("condition:disk-full", "condition:limbo", "x"))

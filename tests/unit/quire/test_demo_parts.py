@@ -1,4 +1,4 @@
-"""The demo's source hands out every byte once, and its lines say what is so."""
+"""The demo's source yields every byte once, and its view prints the right lines."""
 
 import hashlib
 import io
@@ -44,13 +44,13 @@ def test_lines_are_the_files_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert source.share_read == 1.0
 
 
-def test_without_a_file_it_is_the_standard_library() -> None:
+def test_the_default_source_is_the_standard_library() -> None:
     source = open_source(None)
     assert source.total_bytes > 1_000_000
     assert next(source.lines())
 
 
-def test_a_missing_file_is_said_so() -> None:
+def test_a_missing_file_is_reported() -> None:
     with pytest.raises(UsageError, match="is not a file"):
         open_source("/no/such/file")
 

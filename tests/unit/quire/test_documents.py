@@ -1,4 +1,4 @@
-"""What the documents name exists."""
+"""Files, commands and metrics that the documents name exist."""
 
 import re
 import shlex
@@ -28,7 +28,7 @@ def test_every_named_file_exists(document: str) -> None:
     assert [name for name in named if not (ROOT / name).exists()] == []
 
 
-def test_the_stories_name_most_of_the_code() -> None:
+def test_the_documents_name_most_of_the_code() -> None:
     named = NAMED.findall((ROOT / "ARCHITECTURE.md").read_text())
     assert len(set(named)) > 50
 

@@ -1,4 +1,4 @@
-"""The export format returns what was put in, and notices every flipped bit and every cut."""
+"""The export format returns the written entries, and detects every flipped bit and truncation."""
 
 import io
 from dataclasses import replace
@@ -39,7 +39,7 @@ def read(data: bytes) -> list[list[bytes]]:
 
 
 @given(st.lists(st.lists(st.binary(max_size=40), min_size=1, max_size=5), max_size=4))
-def test_every_ledger_comes_back(blocks: list[list[bytes]]) -> None:
+def test_every_ledger_is_read_back(blocks: list[list[bytes]]) -> None:
     assert read(write(blocks)) == blocks
 
 
@@ -71,7 +71,7 @@ def test_a_missing_block_is_noticed() -> None:
         read(spliced)
 
 
-def test_counts_end_up_right() -> None:
+def test_the_reader_counts_entries_and_bytes() -> None:
     reader = LedgerFileReader(io.BytesIO(write(BLOCKS)))
     list(reader.blocks())
     assert (reader.entry_count, reader.payload_bytes) == (4, 308)
@@ -83,7 +83,7 @@ def header_of(header: FileHeader) -> bytes:
     return stream.getvalue()
 
 
-def test_in_sync_mode_comes_back_and_is_no_field_without_it() -> None:
+def test_in_sync_mode_is_read_back_and_absent_without_it() -> None:
     in_sync: InSyncHeader = {"min_in_sync": 2, "replica_lag_time_max_ms": 500}
     header = replace(HEADER, in_sync=in_sync)
     assert LedgerFileReader(io.BytesIO(header_of(header))).header == header
@@ -91,7 +91,7 @@ def test_in_sync_mode_comes_back_and_is_no_field_without_it() -> None:
 
 
 @pytest.mark.parametrize("in_sync", [7, {}, {"min_in_sync": 1}, [1, 2]])
-def test_another_shape_of_in_sync_mode_is_damage(in_sync: object) -> None:
+def test_malformed_in_sync_fields_are_damage(in_sync: object) -> None:
     header = replace(HEADER, in_sync=in_sync)  # type: ignore[arg-type]
     assert msgpack.packb(in_sync) in header_of(header)
     with pytest.raises(DamagedFileError, match="in-sync"):

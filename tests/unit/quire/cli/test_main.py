@@ -1,4 +1,4 @@
-"""The command answers wrong usage with a hint, and helps without importing what it need not."""
+"""The command answers wrong usage with a hint, and prints help without unneeded imports."""
 
 import json
 import subprocess
@@ -19,7 +19,7 @@ def test_help_names_every_noun(capsys: pytest.CaptureFixture[str]) -> None:
     assert all(f"  {noun} " in text for noun in NOUNS)
 
 
-def test_a_bookies_process_holds_nothing_of_the_client() -> None:
+def test_a_bookies_process_does_not_load_the_client() -> None:
     program = "import sys, quire.cli.bookie.bookie_server; print(*sys.modules)"
     command = [sys.executable, "-c", program]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
@@ -87,21 +87,21 @@ def test_a_bookie_is_not_compared_with_itself(capsys: pytest.CaptureFixture[str]
     assert "both bookie-1" in capsys.readouterr().err
 
 
-def test_a_segment_file_that_is_missing_is_called_so(
+def test_a_missing_segment_file_is_reported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["bookie", "dump", str(tmp_path / "log" / "00000001.log")]) == ExitCode.USAGE
     assert "there is no file" in capsys.readouterr().err
 
 
-def test_python_without_asserts_is_refused() -> None:
+def test_python_without_assertions_is_refused() -> None:
     command = [sys.executable, "-O", "-m", "quire.cli.main", "--help"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == ExitCode.USAGE
     assert "-O" in done.stderr
 
 
-def test_config_show_tells_where_a_value_comes_from(
+def test_config_show_prints_the_origin_of_a_value(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "quire.toml"

@@ -1,4 +1,4 @@
-"""Results look right to a pipe, to a program and to a person."""
+"""Results in the formats for pipes, programs and people."""
 
 import io
 import json

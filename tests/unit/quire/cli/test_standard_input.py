@@ -1,4 +1,4 @@
-"""Input from pipes and files is cut into the same entries, however it arrives."""
+"""Input from pipes and files is split into the same entries, however it arrives."""
 
 import asyncio
 import os
@@ -56,6 +56,6 @@ async def test_blocks_of_a_file(tmp_path: Path) -> None:
     assert blocks == [b"0123", b"4567", b"89"]
 
 
-async def test_a_device_that_cannot_be_waited_for() -> None:
+async def test_input_that_cannot_be_polled_is_read() -> None:
     with Path(os.devnull).open("rb") as file:
         assert [lines async for lines in read_lines(file.fileno())] == []

@@ -1,4 +1,4 @@
-"""A rebuilt index holds what the old one held, and vouches for nothing that it could not prove."""
+"""A rebuilt index has the values of the old one, and guarantees nothing that was not proven."""
 
 import dataclasses
 import random
@@ -45,7 +45,7 @@ async def fill(bench: Bench) -> BookieStorage:
 
 
 async def rebuild(bench: Bench, *, accepts_limbo: bool = False) -> RebuildReport:
-    """Rebuild the index of a stopped storage, and put the new one in the old one's place."""
+    """Rebuild the index of a stopped storage, and replace the old one."""
     disk = CrashableDisk(bench.platter, bench.rng, bench.faults)
     try:
         report = await rebuild_index(disk, accepts_limbo=accepts_limbo, on_read=lambda _: None)
@@ -71,7 +71,7 @@ async def check_everything(storage: BookieStorage) -> None:
 
 
 @pytest.mark.parametrize("stops", ["in order", "by a crash"])
-def test_a_rebuilt_index_holds_all_that_the_old_one_held(stops: str) -> None:
+def test_a_rebuilt_index_has_all_values_of_the_old_one(stops: str) -> None:
     async def main(bench: Bench) -> None:
         storage = await fill(bench)
         if stops == "in order":
@@ -160,7 +160,9 @@ def test_the_horizon_of_deleted_ledgers_and_the_numbers_of_segments_are_kept() -
 
 
 def lose_horizon(store: MemoryStore) -> None:
-    """Trim the tombstone, as a bookie with many of them does, and damage what stands for it."""
+    """Trim the tombstone, as a bookie with many of them does, and damage the horizon that replaces
+    it.
+    """
     trimmed = MemoryTransaction(store)
     horizon_pages.trim_states(trimmed, [DELETED])
     store.assign(b"h", bytes(len(store.pairs[b"h"])))

@@ -1,4 +1,4 @@
-"""What a stopped bookie's segment files hold, whole and damaged, on the simulated disk."""
+"""Contents of a stopped bookie's segment files, sound and damaged, on the simulated disk."""
 
 from bookie.log import records
 from bookie.wire.messages import Status
@@ -35,7 +35,7 @@ async def dump(
 
 
 def flip(bench: Bench, payload: bytes) -> tuple[str, int]:
-    """Flip a bit of a payload; return the file and the place."""
+    """Flip a bit of a payload; return the file and the offset."""
     for name, content in bench.platter.names.items():
         at = bytes(content.current).find(payload)
         if at >= 0:
@@ -65,7 +65,7 @@ def test_sound_segments_are_reported_with_what_they_hold() -> None:
     simulate(main)
 
 
-def test_damage_is_told_from_a_torn_tail() -> None:
+def test_damage_is_distinguished_from_a_torn_tail() -> None:
     async def main(bench: Bench) -> None:
         await fill(bench)
         name, _ = flip(bench, payload_of(5, 0, 60))

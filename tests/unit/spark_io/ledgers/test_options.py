@@ -1,4 +1,4 @@
-"""Options are checked before anything connects; each error names the option and what there is."""
+"""Options are checked before any connection; each error names the option and the valid values."""
 
 from pathlib import Path
 
@@ -103,6 +103,6 @@ def test_wrong_options_of_a_write(options: dict[str, str], said: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["a", "a=1,b", "{", "[1]"])
-def test_what_matches_nothing_sensible(text: str) -> None:
+def test_malformed_match_options_are_refused(text: str) -> None:
     with pytest.raises(OptionError, match="match"):
         ReadOptions.of({**ADDRESS, "match": text})

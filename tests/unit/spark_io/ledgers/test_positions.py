@@ -1,4 +1,4 @@
-"""Micro-batches read each entry exactly once, whatever their bounds and however ledgers grow."""
+"""Micro-batches read each entry exactly once, whatever their limits and however ledgers grow."""
 
 import pytest
 from hypothesis import given
@@ -104,7 +104,7 @@ def test_no_step_passes_an_open_ledger_of_an_earlier_link() -> None:
     assert end_of_chain(chain, 2, ChainPosition(1)) == ChainPosition(2)
 
 
-def test_an_offset_that_lies_behind_is_kept() -> None:
+def test_a_start_offset_after_the_end_is_kept() -> None:
     assert advance_ledgers([closed(1, 5)], {1: 9}, Allowance()) == {1: 9}
 
 
@@ -118,18 +118,18 @@ def test_positions_are_json_and_back() -> None:
 @pytest.mark.parametrize(
     "stored", [{}, {"link": 1}, {"link": -1, "ledger": 0, "entry": 0}, {"17": 5}, {"link": True}]
 )
-def test_what_is_no_position(stored: dict[str, object]) -> None:
+def test_malformed_positions_are_refused(stored: dict[str, object]) -> None:
     with pytest.raises(OffsetError):
         ChainPosition.of_json(stored)
 
 
 @pytest.mark.parametrize("stored", [{"a": 1}, {"1": -1}, {"1": "2"}, {"-1": 2}])
-def test_what_are_no_offsets(stored: dict[str, object]) -> None:
+def test_malformed_offsets_are_refused(stored: dict[str, object]) -> None:
     with pytest.raises(OffsetError):
         ledger_offsets_of(stored)
 
 
-def test_what_a_batch_query_covers() -> None:
+def test_ranges_of_a_batch_query() -> None:
     known = [closed(1, 10), closed(2, 0), closed(3, 5)]
     ranges = starts_and_ends(known, '{"1": 4}', '{"1": 6, "3": 99}')
     assert [(each.ledger_id, each.first, each.last) for each in ranges] == [(1, 4, 5), (3, 0, 4)]
@@ -137,6 +137,6 @@ def test_what_a_batch_query_covers() -> None:
 
 
 @pytest.mark.parametrize("text", ["now", "{", "[1]", '{"9": 1}', "7"])
-def test_what_no_batch_query_can_start_from(text: str) -> None:
+def test_invalid_start_positions_are_refused(text: str) -> None:
     with pytest.raises(OptionError, match="startingOffsets"):
         starts_and_ends([closed(1, 10)], text, "latest")

@@ -1,4 +1,4 @@
-"""Parts cover what was given, in order, once; large ledgers make many, small ones share one."""
+"""Parts cover the given ranges in order, once; large ledgers have many, small ones share one."""
 
 from collections.abc import Sequence
 
@@ -47,11 +47,11 @@ def test_small_ledgers_share_a_part() -> None:
     assert [len(part) for part in parts] == [RANGES_PER_SPLIT_MAX, RANGES_PER_SPLIT_MAX, 500]
 
 
-def test_at_least_so_many_parts_are_made() -> None:
+def test_at_least_the_minimum_number_of_parts_is_made() -> None:
     parts = plan_splits([EntryRange(1, 0, 999, 10.0)], split_bytes=10**9, min_partitions=7)
     assert len(parts) >= 7
 
 
-def test_nothing_makes_no_part() -> None:
+def test_without_ranges_there_are_no_parts() -> None:
     assert plan_splits([], split_bytes=1) == []
     assert plan_splits([EntryRange(1, 5, 4)], split_bytes=1) == []

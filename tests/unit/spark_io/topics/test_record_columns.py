@@ -1,4 +1,6 @@
-"""The quick walk over records gives what the parser gives, and leaves what is damaged to it."""
+"""The fast loop over records returns the parser's records, and leaves damaged batches to the
+parser.
+"""
 
 from array import array
 
@@ -53,7 +55,7 @@ def parsed(data: bytes) -> list[Record]:
 
 
 @given(st.lists(st.tuples(bodies, deltas), min_size=1, max_size=20), compressions, st.booleans())
-def test_columns_are_what_the_parser_gives(
+def test_columns_equal_the_parsers_records(
     parts: list[tuple[tuple[object, ...], int]],
     compression: Compression,
     append_time: bool,
@@ -73,7 +75,7 @@ def test_columns_are_what_the_parser_gives(
     st.integers(0, 10_000),
     st.integers(0, 255),
 )
-def test_what_is_damaged_is_judged_by_the_parser(
+def test_damaged_batches_go_to_the_parser(
     parts: list[tuple[tuple[object, ...], int]], place: int, byte: int
 ) -> None:
     batch = batch_of(parts, Compression.NONE)
@@ -89,7 +91,7 @@ def test_what_is_damaged_is_judged_by_the_parser(
     assert rows(columns) == wanted
 
 
-def test_a_damaged_batch_leaves_the_columns_as_they_were_or_even() -> None:
+def test_a_damaged_batch_leaves_columns_of_equal_length() -> None:
     good = bytes(build_batch([Record(5, 1, b"k", b"v", (("h", b"x"),))]))
     columns = RecordColumns()
     columns.add(read_header(good), good, 0, 10)

@@ -31,7 +31,7 @@ def test_offsets_are_json_and_back() -> None:
 @pytest.mark.parametrize(
     "stored", [[], 5, {"a": 1}, {"a": {"x": 1}}, {"a": {"0": -1}}, {"a": {"0": True}}]
 )
-def test_what_are_no_offsets(stored: object) -> None:
+def test_malformed_offsets_are_refused(stored: object) -> None:
     with pytest.raises(OffsetError):
         offsets_of(stored)
 
@@ -46,13 +46,13 @@ def test_what_are_no_offsets(stored: object) -> None:
         ('{"orders": {"0": -2, "1": -1}}', EARLIEST, [5, 20]),
     ],
 )
-def test_what_options_say(text: str, otherwise: str, wanted: list[int]) -> None:
+def test_valid_offset_options(text: str, otherwise: str, wanted: list[int]) -> None:
     chosen = chosen_offsets("startingOffsets", text, BOUNDS, otherwise)
     assert [chosen[ORDERS_0], chosen[ORDERS_1]] == wanted
 
 
 @pytest.mark.parametrize("text", ["now", "{", '{"orders": {"7": 1}}', '{"orders": {"0": -3}}'])
-def test_what_options_do_not_say(text: str) -> None:
+def test_invalid_offset_options(text: str) -> None:
     with pytest.raises(OptionError, match="endingOffsets"):
         chosen_offsets("endingOffsets", text, BOUNDS, LATEST)
 

@@ -1,4 +1,4 @@
-"""Options of topics are checked before anything connects; each error names the option."""
+"""Options of topics are checked before any connection; each error names the option."""
 
 import pytest
 

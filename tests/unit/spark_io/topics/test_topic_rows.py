@@ -1,4 +1,4 @@
-"""Records of a partition come out as Arrow batches of a bounded size, with nothing lost."""
+"""Records of a partition become Arrow batches of limited size, without loss."""
 
 import datetime
 

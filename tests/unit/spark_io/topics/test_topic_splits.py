@@ -1,4 +1,4 @@
-"""The parts of a query over topics cover it, and aborted transactions are told apart exactly."""
+"""The parts of a query over topics cover it, and aborted transactions are identified exactly."""
 
 from hypothesis import given
 from hypothesis import strategies as st

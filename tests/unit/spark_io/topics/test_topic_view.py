@@ -1,5 +1,5 @@
-"""What is planned of a partition is what its log holds, whatever ledgers, leaders and transactions
-there were.
+"""The planned records of a partition are those of its log, whatever its ledgers, leaders and
+transactions were.
 """
 
 from collections.abc import AsyncIterator
@@ -38,7 +38,7 @@ CLIENT = ClientOptions("zk://memory:1/", b"", ClientConfig(lac_delay_s=0.01))
 
 @dataclass
 class Written:
-    """A partition's log, and what readers are to see of it."""
+    """A partition's log, and the records that readers must see."""
 
     setting: LogSetting
     services: TopicServices
@@ -105,7 +105,7 @@ async def view_of(written: Written, *, is_committed: bool = True) -> TopicsView:
 
 
 async def records_of(services: TopicServices, ranges: list[TopicRange]) -> dict[int, bytes]:
-    """Read what tasks would, with nothing clever."""
+    """Read the records of tasks in the simplest way."""
     found: dict[int, bytes] = {}
     for wanted in ranges:
         aborted = AbortedRecords(wanted.aborted)
@@ -143,7 +143,7 @@ async def write_at_random(written: Written, rng: Random, steps: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-async def test_what_is_planned_is_what_the_log_holds(
+async def test_planned_records_are_those_of_the_log(
     written: Written, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("spark_io.topics.topic_tail.WINDOW_ENTRIES", 2)
@@ -193,7 +193,7 @@ async def test_a_partition_is_followed_through_rolls_and_leaders(written: Writte
     await view.aclose()
 
 
-async def test_everything_is_planned_for_who_reads_uncommitted_records(written: Written) -> None:
+async def test_reads_of_uncommitted_records_cover_everything(written: Written) -> None:
     await write_at_random(written, Random(7), 60)
     view = await view_of(written, is_committed=False)
     bounds = view.bounds[ORDERS]
@@ -204,7 +204,7 @@ async def test_everything_is_planned_for_who_reads_uncommitted_records(written: 
     await view.aclose()
 
 
-async def test_what_is_gone_and_what_is_not_there_yet(
+async def test_deleted_and_future_records_are_errors_or_left_out(
     written: Written, caplog: pytest.LogCaptureFixture
 ) -> None:
     await written.lead()
@@ -226,7 +226,7 @@ async def test_what_is_gone_and_what_is_not_there_yet(
     await view.aclose()
 
 
-async def test_a_partition_that_nobody_led_and_topics_that_are_not_there(written: Written) -> None:
+async def test_partitions_without_a_leader_and_unknown_topics(written: Written) -> None:
     view = await view_of(written)
     assert view.bounds == {ORDERS: Bounds(0, 0)}
     await view.aclose()

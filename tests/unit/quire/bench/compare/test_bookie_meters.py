@@ -1,4 +1,4 @@
-"""What bookies wrote is added up over their processes."""
+"""The sum of the bytes that bookies wrote, over their processes."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class FakeBookie:
-    """A process, and what its log has grown to; None: it does not answer."""
+    """A process, and the size of its log; None: it does not respond."""
 
     pid: int
     log_bytes: int | None
@@ -28,7 +28,7 @@ class FakeBookie:
 
 @pytest.fixture
 def bookies(monkeypatch: pytest.MonkeyPatch) -> list[FakeBookie]:
-    """Two bookies whose admin servers are answered for."""
+    """Two bookies with simulated admin servers."""
     made = [FakeBookie(1, 100), FakeBookie(2, 1_000)]
 
     async def answer(url: str, *, timeout_s: float) -> dict[str, dict[str, int]]:
@@ -46,7 +46,7 @@ def meters_of(bookies: list[FakeBookie]) -> BookieMeters:
     return BookieMeters([cast("LocalBookie", each) for each in bookies])
 
 
-async def test_what_was_written_before_the_first_reading_does_not_count(
+async def test_bytes_written_before_the_first_reading_do_not_count(
     bookies: list[FakeBookie],
 ) -> None:
     meters = meters_of(bookies)
@@ -57,14 +57,14 @@ async def test_what_was_written_before_the_first_reading_does_not_count(
     assert meters.written_bytes == 57
 
 
-async def test_a_bookie_that_died_counts_as_last_read_and_its_successor_from_its_start(
+async def test_a_killed_bookie_counts_as_last_read_and_its_next_process_from_its_start(
     bookies: list[FakeBookie],
 ) -> None:
     meters = meters_of(bookies)
     await meters.read()
     bookies[0].log_bytes = 150
     await meters.read()
-    bookies[0].is_running, bookies[0].log_bytes = False, 999  # what no process can answer
+    bookies[0].is_running, bookies[0].log_bytes = False, 999  # not a process's response
     await meters.read()
     assert meters.written_bytes == 50
     bookies[0].pid, bookies[0].log_bytes, bookies[0].is_running = 3, 20, True
@@ -72,7 +72,7 @@ async def test_a_bookie_that_died_counts_as_last_read_and_its_successor_from_its
     assert meters.written_bytes == 70
 
 
-async def test_a_bookie_that_does_not_answer_counts_as_last_read(
+async def test_a_bookie_that_does_not_respond_counts_as_last_read(
     bookies: list[FakeBookie],
 ) -> None:
     meters = meters_of(bookies)

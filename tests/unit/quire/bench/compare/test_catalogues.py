@@ -10,7 +10,7 @@ from quire.bench.compare.scenarios import SCENARIOS, Scenario
 SMALLEST = min(each.quorum.ensemble for each in CONFIGURATIONS)
 
 
-def test_names_are_given_once() -> None:
+def test_names_are_unique() -> None:
     for names in ([each.name for each in CONFIGURATIONS], [each.name for each in SCENARIOS]):
         assert len(names) == len(set(names))
 
@@ -25,7 +25,7 @@ def test_a_scenario_fits_into_its_time_and_the_smallest_ensemble(scenario: Scena
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda each: each.name)
-def test_what_is_stopped_goes_on_before_the_end(scenario: Scenario) -> None:
+def test_stopped_processes_resume_before_the_end(scenario: Scenario) -> None:
     done = [type(step.fault) for step in scenario.steps]
     if f.PauseBookie in done:
         assert done.index(f.ResumeBookie) > done.index(f.PauseBookie)
@@ -34,7 +34,7 @@ def test_what_is_stopped_goes_on_before_the_end(scenario: Scenario) -> None:
             assert done.index(f.HealSlowness) > done.index(slow)
 
 
-def test_scaling_stretches_every_time() -> None:
+def test_scaling_changes_every_time() -> None:
     for scenario in SCENARIOS:
         twice = scenario.scaled(2.0)
         assert twice.seconds == 2 * scenario.seconds
@@ -43,13 +43,13 @@ def test_scaling_stretches_every_time() -> None:
         assert [s.fault for s in twice.steps] == [s.fault for s in scenario.steps]
 
 
-def test_more_repetitions_follow_those_that_are_there() -> None:
+def test_new_repetitions_follow_existing_ones() -> None:
     plan = Plan(("a", "b"), ("s",), (1.0,), 64, repeat=2, scale=1.0, first_repetition=3)
     order = [(cell.repetition, cell.configuration) for cell in plan.cells()]
     assert order == [(3, "b"), (3, "a"), (4, "a"), (4, "b")]
 
 
-def test_repetitions_begin_with_another_configuration_each() -> None:
+def test_each_repetition_begins_with_another_configuration() -> None:
     plan = Plan(("a", "b", "c"), ("s", "t"), (1.0,), 64, repeat=2, scale=1.0)
     order = [(cell.repetition, cell.scenario, cell.configuration) for cell in plan.cells()]
     assert order == [

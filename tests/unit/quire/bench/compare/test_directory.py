@@ -1,4 +1,4 @@
-"""A directory of results gains runs, loses none, and is refused where they do not compare."""
+"""A directory of results: runs are added, never replaced; runs of another kind are refused."""
 
 import json
 from pathlib import Path
@@ -19,7 +19,7 @@ from quire.errors import ExitCode
 from tests.support.quire.compare.samples import run_of
 
 
-def test_runs_follow_those_that_are_there(tmp_path: Path) -> None:
+def test_new_runs_follow_existing_ones(tmp_path: Path) -> None:
     run = run_of()
     scale = run.seconds / BY_NAME[run.cell.scenario].seconds
     assert next_repetition(tmp_path, entry_bytes=run.entry_bytes, scale=scale) == 0
@@ -85,7 +85,7 @@ def test_wrong_numbers_are_usage_errors(
     assert said in capsys.readouterr().err
 
 
-def test_a_directory_that_cannot_be_is_a_usage_error(
+def test_an_unusable_directory_is_a_usage_error(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "file").write_text("")

@@ -21,7 +21,7 @@ RANGES = st.lists(
 
 
 @given(st.lists(RANGES, max_size=4), st.integers(-1, 40))
-def test_copies_are_those_counted_entry_by_entry(
+def test_counts_of_copies_equal_counts_entry_by_entry(
     held: list[list[tuple[int, int]]], last: int
 ) -> None:
     naive: dict[int, int] = {}
@@ -36,7 +36,7 @@ def test_a_copy_that_is_missing_bad_or_differing_does_not_count() -> None:
     assert sound_ranges(report) == [(0, 0), (2, 2), (4, 4), (6, 9)]
 
 
-def test_a_bookie_that_does_not_answer_holds_nothing() -> None:
+def test_a_bookie_that_does_not_respond_counts_as_empty() -> None:
     assert sound_ranges(ReplicaReport(BookieId("a"), [(0, 9)], error="timeout")) == []
 
 
@@ -44,7 +44,7 @@ def safety(*copies: tuple[int, int]) -> LedgerSafety:
     return LedgerSafety(LedgerId(1), "closed", 1, 10, copies, 3, 2, 0, 1)
 
 
-def test_one_copy_must_stay_of_the_entry_that_has_fewest() -> None:
+def test_losable_bookies_follow_from_the_entry_with_fewest_copies() -> None:
     assert safety((2, 1), (3, 9)).losable_bookies == 1
     assert safety((0, 2), (3, 8)).losable_bookies == -1
     assert (safety((0, 2), (3, 8)).lost_count, safety((2, 1), (3, 9)).short_count) == (2, 1)

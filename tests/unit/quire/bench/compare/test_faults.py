@@ -1,4 +1,4 @@
-"""What one fault costs each configuration, to the tenth of a second and the entry."""
+"""The cost of one fault in each configuration, to the tenth of a second and the entry."""
 
 import pytest
 
@@ -24,7 +24,7 @@ AT_S = 1000.0
 WRITTEN = WRITTEN_BEFORE + round(AT_S * ONE.write_rate)
 DETECT_S = 0.5
 SHORT_S = 6.0
-"""Before a spare would take the place."""
+"""Time before a spare would replace the member."""
 ZOOKEEPER_GONE = Fault(AT_S - 10, FaultKind.ZOOKEEPER, 0, 60.0)
 CLIENT_CRASH = Fault(AT_S, FaultKind.CLIENT_CRASH, 0, 0.0)
 
@@ -44,12 +44,16 @@ def test_without_faults_all_is_available_and_nothing_is_copied(name: str) -> Non
     ("name", "outage_s", "changes"),
     [
         ("all-of-3", DETECT_S + CHANGE_S, 1),
-        ("majority-3", CHANGE_S, 1),  # acknowledged without it, until the change begins (5.2)
+        (
+            "majority-3",
+            CHANGE_S,
+            1,
+        ),  # acknowledged without the member, until the change begins (5.2)
         ("fixed-majority-5", 0, 0),
         ("4-of-4-ack-3", CHANGE_S, 1),
         ("all-of-2", DETECT_S + CHANGE_S, 1),
-        ("fixed-2", SHORT_S, 0),  # it waits for its members
-        ("in-sync-3", DETECT_S + 2 * CHANGE_S, 2),  # it leaves, and comes back
+        ("fixed-2", SHORT_S, 0),  # the ledger waits for its members
+        ("in-sync-3", DETECT_S + 2 * CHANGE_S, 2),  # the member leaves, and comes back
     ],
 )
 def test_a_pause(name: str, outage_s: float, changes: int) -> None:
@@ -65,16 +69,16 @@ def test_a_pause_shorter_than_suspicion_changes_nothing() -> None:
     assert world.measures.change_count == 0
 
 
-def test_what_a_paused_bookie_missed_is_at_the_ack_quorum_until_it_goes_on() -> None:
+def test_entries_missed_in_a_pause_are_at_the_ack_quorum_until_it_ends() -> None:
     world = simulation("majority-3", [pause(machines("majority-3")[0], AT_S, 30)]).run()
     entries = DETECT_S * ONE.write_rate
     expected = entries / 2 * DETECT_S + entries * (30 - DETECT_S)
     assert world.existing.entry_seconds[2] == pytest.approx(expected)
     assert world.existing.entry_seconds[:2] == [0, 0]
-    assert world.measures.caught_up_entries == 0  # it lay in the connections
+    assert world.measures.caught_up_entries == 0  # the entries were in the connections
 
 
-def test_what_a_crashed_bookie_missed_is_copied_to_it() -> None:
+def test_entries_missed_in_a_crash_are_copied_to_the_bookie() -> None:
     world = simulation("majority-3", [crash(machines("majority-3")[0], AT_S, 30)]).run()
     assert world.measures.caught_up_entries == DETECT_S * ONE.write_rate
     fixed = simulation("fixed-majority-5", [crash(machines("fixed-majority-5")[0], AT_S, 30)])
@@ -96,14 +100,14 @@ def test_in_sync_mode_refuses_below_its_minimum(spare_after_s: float) -> None:
     faults = [crash(first, AT_S, 100), crash(second, AT_S + 5, 40)]
     options = with_options(spare_after_s=spare_after_s)
     world = simulation("in-sync-3", faults, options).run()
-    # The second cannot leave: appends wait for its return, or until a spare has caught up.
+    # The second member cannot leave: appends wait for its return, or until a spare has caught up.
     copy_s = WRITTEN * ONE.entry_bytes / ONE.copy_bytes_per_s
     is_spared = spare_after_s < 40
     waited_s = DETECT_S + spare_after_s - 5 + copy_s if is_spared else 40
     assert world.measures.longest_outage_s == pytest.approx(waited_s, abs=0.1)
 
 
-def test_in_sync_mode_takes_a_spare_for_one_that_stays_away() -> None:
+def test_in_sync_mode_replaces_an_absent_member_by_a_spare() -> None:
     world = simulation("in-sync-3", [crash(machines("in-sync-3")[0], AT_S, 50_000)]).run()
     metadata = world.seats[0].ledger.metadata
     assert len(metadata.in_sync_members) == 3
@@ -125,7 +129,7 @@ def test_a_fixed_majority_does_not_need_zookeeper() -> None:
     assert simulation("fixed-majority-5", sorted(faults)).run().measures.outage_s == 0
 
 
-def test_a_client_crash_costs_every_configuration_the_same() -> None:
+def test_a_client_crash_has_the_same_cost_in_every_configuration() -> None:
     outages = [simulation(name, [CLIENT_CRASH]).run().measures.outage_s for name in NAMES]
     assert outages == [pytest.approx(ONE.takeover_s + RECOVERY_S)] * len(NAMES)
 
@@ -134,7 +138,7 @@ def test_a_client_crash_costs_every_configuration_the_same() -> None:
     ("name", "is_decided"),
     [("all-of-3", True), ("majority-3", False), ("fixed-majority-5", True), ("in-sync-3", True)],
 )
-def test_a_recovery_needs_enough_that_answer(name: str, is_decided: bool) -> None:
+def test_a_recovery_needs_enough_responding_members(name: str, is_decided: bool) -> None:
     first, second, *_ = machines(name)
     faults = [crash(first, AT_S, 300), crash(second, AT_S, 300), CLIENT_CRASH]
     world = simulation(name, faults).run()
@@ -145,7 +149,7 @@ def test_a_recovery_needs_enough_that_answer(name: str, is_decided: bool) -> Non
     assert world.measures.longest_outage_s == pytest.approx(waited_s, abs=1)
 
 
-def test_a_hopeless_recovery_is_given_up() -> None:
+def test_a_hopeless_recovery_is_abandoned() -> None:
     first, second, _ = machines("majority-3")
     faults = [disk_loss(first, AT_S), disk_loss(second, AT_S), CLIENT_CRASH]
     world = simulation("majority-3", faults, with_options(give_up_hours=2.0)).run()
@@ -154,7 +158,7 @@ def test_a_hopeless_recovery_is_given_up() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_what_all_members_lose_is_lost(name: str) -> None:
+def test_entries_lost_by_all_members_are_lost(name: str) -> None:
     faults = [disk_loss(machine, AT_S) for machine in machines(name)]
     world = simulation(name, faults).run()
     assert world.existing.lost_entries == WRITTEN
@@ -162,7 +166,7 @@ def test_what_all_members_lose_is_lost(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["all-of-3", "all-of-2", "majority-3"])
-def test_the_copies_of_a_lost_disk_are_made_anew(name: str) -> None:
+def test_the_copies_of_a_lost_disk_are_repaired(name: str) -> None:
     world = simulation(name, [disk_loss(machines(name)[0], AT_S)]).run()
     slack = DETECT_S * ONE.write_rate if name == "majority-3" else 0
     assert world.measures.repaired_entries == WRITTEN + slack
@@ -174,7 +178,7 @@ def test_the_copies_of_a_lost_disk_are_made_anew(name: str) -> None:
     )
 
 
-def test_repair_leaves_a_fragment_alone_that_is_being_written() -> None:
+def test_repair_skips_a_fragment_that_is_being_written() -> None:
     run = simulation("fixed-majority-5", [crash(machines("fixed-majority-5")[0], AT_S, 3000)])
     world = run.run()
     assert world.measures.repaired_entries == 0
@@ -186,28 +190,28 @@ def test_a_fixed_member_that_lost_its_disk_is_replaced_by_hand() -> None:
     assert world.measures.outage_s == pytest.approx(ONE.operator_hours * 3600 + CHANGE_S)
 
 
-def test_reads_fail_while_no_copy_answers() -> None:
+def test_reads_fail_while_no_copy_is_available() -> None:
     first, second = machines("all-of-2")
     faults = [crash(first, AT_S, 100), crash(second, AT_S + 60, 100)]
     world = simulation("all-of-2", faults).run()
-    # From the second crash to the first return, all that was written before the first.
+    # From the second crash to the first return, everything written before the first crash.
     assert world.readable.entry_seconds[0] == pytest.approx(40 * WRITTEN)
 
 
-def test_a_slow_bookie_is_waited_for_only_where_its_answer_is_needed() -> None:
+def test_a_slow_bookie_delays_only_configurations_that_need_its_response() -> None:
     for name, waits_s in (("all-of-3", 600), ("majority-3", 0), ("in-sync-3", 600)):
         fault = Fault(AT_S, FaultKind.SLOW, machines(name)[0], 600)
         assert simulation(name, [fault]).run().measures.slow_s == pytest.approx(waits_s)
 
 
-def test_a_rack_that_fails_takes_one_member_of_each() -> None:
+def test_a_failed_rack_removes_one_member_of_each_ledger() -> None:
     rack = machines("all-of-3")[0] % ONE.racks
     world = simulation("all-of-3", [Fault(AT_S, FaultKind.RACK, rack, 60)]).run()
     assert world.measures.change_count == 1
     assert world.measures.outage_s == pytest.approx(DETECT_S + CHANGE_S)
 
 
-def test_without_a_spare_the_suspected_is_forgiven() -> None:
+def test_without_a_spare_a_suspect_is_cleared() -> None:
     world = simulation("all-of-3", [pause(0, AT_S, 30)], with_options(bookies=3, racks=3)).run()
     assert world.measures.outage_s == pytest.approx(30)
     assert world.measures.change_count == 0

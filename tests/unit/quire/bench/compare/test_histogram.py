@@ -61,10 +61,10 @@ def test_buckets_follow_one_another_without_gap(value: int) -> None:
     assert bucket_of(greatest_in(bucket) + 1) == bucket + 1
 
 
-def test_what_is_out_of_range_is_put_at_the_ends() -> None:
+def test_values_out_of_range_count_as_the_nearest_limit() -> None:
     histogram = recorded([-5, VALUE_MAX_US + 1])
     assert (histogram.min_us, histogram.max_us) == (0, VALUE_MAX_US)
 
 
-def test_an_empty_histogram_tells_zero() -> None:
+def test_an_empty_histogram_returns_zero() -> None:
     assert (Histogram().quantile_us(0.5), Histogram().mean_us) == (0, 0.0)

@@ -1,4 +1,4 @@
-"""The injector does what a scenario's steps say, and leaves nothing stopped."""
+"""The injector performs a scenario's steps, and leaves no process stopped."""
 
 import asyncio
 from time import monotonic
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class FakeProcess:
-    """A bookie or ZooKeeper that takes down what is done to it."""
+    """A bookie or ZooKeeper that records the calls."""
 
     def __init__(self, name: str) -> None:
         self.address = name
@@ -44,14 +44,14 @@ class FakeProcess:
 
 
 class FakeCluster:
-    """One that has a ZooKeeper."""
+    """A cluster with a ZooKeeper."""
 
     def __init__(self) -> None:
         self.zookeeper = FakeProcess("zookeeper")
 
 
 class Scene:
-    """An injector over two bookies, and what it did."""
+    """An injector over two bookies, and the recorded calls."""
 
     def __init__(self) -> None:
         self.cluster = FakeCluster()
@@ -79,7 +79,7 @@ class Scene:
         return [mark.label for mark in self.injector.marks]
 
 
-async def test_each_fault_strikes_whom_it_names() -> None:
+async def test_each_fault_strikes_its_target() -> None:
     scene = Scene()
     told = await scene.run(
         f.PauseBookie(0), f.ResumeBookie(0), f.KillBookie(1), f.PauseZooKeeper(), f.KillWriter()
@@ -111,7 +111,7 @@ async def test_the_network_to_one_bookie_is_delayed_until_it_is_healed() -> None
     assert [proxy.delay_s for proxy in scene.proxies.values()] == [0.0, 0.0]
 
 
-async def test_a_slow_process_is_stopped_again_and_again_and_runs_in_the_end() -> None:
+async def test_a_slow_process_is_stopped_repeatedly_and_runs_at_the_end() -> None:
     scene = Scene()
     await scene.run(f.SlowBookie(0, 0.001, 0.002), f.SlowZooKeeper(0.001, 0.002))
     for process in (scene.bookies[0], scene.cluster.zookeeper):
@@ -124,7 +124,7 @@ async def test_a_slow_process_is_stopped_again_and_again_and_runs_in_the_end() -
         assert process.done[-1] == "resume"
 
 
-async def test_slowness_ends_with_the_process_running_though_it_was_stopped() -> None:
+async def test_the_end_of_slowness_resumes_a_stopped_process() -> None:
     scene = Scene()
     await scene.run(f.SlowBookie(0, 30.0, 60.0))
     await scene.bookies[0].paused.wait()
@@ -132,7 +132,7 @@ async def test_slowness_ends_with_the_process_running_though_it_was_stopped() ->
     assert scene.bookies[0].done == ["pause", "resume"]
 
 
-async def test_healing_resumes_what_was_paused_and_leaves_the_dead() -> None:
+async def test_healing_resumes_paused_processes_but_not_killed_ones() -> None:
     scene = Scene()
     await scene.run(f.PauseBookie(0), f.KillBookie(1), f.PauseZooKeeper())
     await scene.injector.heal()

@@ -1,11 +1,11 @@
-"""What a load process wrote, as read while it writes or after it was killed."""
+"""The journal of a load process, read while it writes or after it was killed."""
 
 from pathlib import Path
 
 from quire.bench.compare.journal import ACK, ACKS_NAME, NOTES_NAME, Ack, JournalWriter, read_journal
 
 
-async def test_what_was_written_is_read(tmp_path: Path) -> None:
+async def test_written_records_are_read(tmp_path: Path) -> None:
     writer = JournalWriter(tmp_path / "journal")
     acks = tuple(Ack(number, 7, number + 3, number / 8) for number in range(3))
     for ack in acks:
@@ -33,5 +33,5 @@ async def test_torn_ends_are_left_out(tmp_path: Path) -> None:
     assert ([ack.number for ack in found.acks], len(found.notes)) == ([1], 1)
 
 
-def test_without_a_journal_there_is_nothing(tmp_path: Path) -> None:
+def test_a_missing_journal_is_empty(tmp_path: Path) -> None:
     assert read_journal(tmp_path / "none").acks == ()

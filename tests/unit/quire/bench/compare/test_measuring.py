@@ -33,13 +33,13 @@ def test_silence_is_the_longest_gap_and_the_sum_of_empty_windows() -> None:
     assert found.windows_s == pytest.approx(0.6)
 
 
-def test_without_any_acknowledgement_all_is_silence() -> None:
+def test_without_acknowledgements_the_complete_load_is_silent() -> None:
     found = measuring.silence([], seconds=2.0)
     assert found.longest_s == 2.0
     assert found.windows_s == pytest.approx(2.0)
 
 
-def test_what_is_acknowledged_after_the_load_is_no_part_of_it() -> None:
+def test_acknowledgements_after_the_load_are_not_in_its_rates() -> None:
     assert measuring.silence([0.5, 2.5], seconds=1.0).longest_s == 0.5
     assert measuring.acked_per_second([0.5, 1.5, 1.6, 2.5], seconds=2.0) == (1, 2)
 
@@ -53,7 +53,7 @@ def test_slices_hold_every_append_by_when_it_was_due() -> None:
     assert parts[1].max_ms == pytest.approx(2_100.0)
 
 
-def test_a_change_took_from_the_latest_notice_about_those_it_replaced() -> None:
+def test_a_change_is_measured_from_the_latest_notice_of_a_failed_member() -> None:
     notes = (
         {"kind": "BookieUnreachable", "at": 10.0, "bookie_id": "a"},
         {"kind": "BookieSuspected", "at": 10.2, "bookie_id": "b"},
@@ -73,7 +73,7 @@ def test_changes_before_the_load_do_not_count() -> None:
     assert measuring.changes(Journal((), (note,)), start=10.0) == []
 
 
-def test_what_is_left_short_is_counted_entry_by_entry() -> None:
+def test_short_entries_are_counted_entry_by_entry() -> None:
     notes = (
         {"kind": "replicated", "at": 10.5, "acked_at": 10.4},
         {"kind": "left_short", "at": 11.0, "acked_at": 10.5},
@@ -96,14 +96,14 @@ def test_what_is_left_short_is_counted_entry_by_entry() -> None:
     assert found.left_s == pytest.approx(20.0 - 11.07)
 
 
-def test_nothing_left_short_is_nothing() -> None:
+def test_without_short_entries_the_count_is_zero() -> None:
     end = {"fully_to": 9, "last_confirmed": 9, "last_pushed": 12, "short": []}
     note = {"kind": "zones_at_end", "at": 20.0, "ledger_id": 1, **end}
     found = measuring.at_ack_quorum(Journal((), (note,)), start=10.0)
     assert (found.sample_count, found.left_count, found.left_s) == (0, 0, 0.0)
 
 
-def test_zones_are_those_nearest_to_the_moment_asked_for() -> None:
+def test_zones_are_those_nearest_to_the_given_time() -> None:
     def note(at: float, fully_to: int) -> dict[str, object]:
         ends = {"fully_to": fully_to, "last_confirmed": 19, "last_pushed": 29}
         return {"kind": "zones", "at": at, "ledger_id": 1, "short": [[2, 4], [12, 13]], **ends}

@@ -1,4 +1,4 @@
-"""The open loop appends all that was due, whatever its writers do."""
+"""The open loop appends everything that was due, whatever its writers do."""
 
 import asyncio
 from collections.abc import Callable
@@ -22,7 +22,7 @@ Take = Callable[["FakeWriter", int], None]
 
 
 class FakeWriter:
-    """A ledger of which the test says what becomes of each append."""
+    """A ledger of which the test decides the outcome of each append."""
 
     def __init__(self, ledger_id: LedgerId, take: Take) -> None:
         self.id = ledger_id
@@ -94,7 +94,7 @@ async def test_every_append_is_acknowledged_once_and_in_order(tmp_path: Path) ->
     assert [ack.number for ack in read_journal(tmp_path).acks] == list(range(50))
 
 
-async def test_what_a_full_window_refuses_is_sent_later(tmp_path: Path) -> None:
+async def test_appends_refused_by_a_full_window_are_sent_later(tmp_path: Path) -> None:
     refused = iter([False] * 5 + [True] * 3 + [False] * 100)
 
     def take(writer: FakeWriter, number: int) -> None:
@@ -106,7 +106,7 @@ async def test_what_a_full_window_refuses_is_sent_later(tmp_path: Path) -> None:
     assert client.writers[0].taken == list(range(20))
 
 
-async def test_what_is_refused_for_want_of_replicas_is_sent_later_in_the_same_ledger(
+async def test_appends_refused_for_too_few_replicas_are_sent_later_to_the_same_ledger(
     tmp_path: Path,
 ) -> None:
     refused = iter([False] * 5 + [True] * 3 + [False] * 100)
@@ -121,7 +121,7 @@ async def test_what_is_refused_for_want_of_replicas_is_sent_later_in_the_same_le
     assert read_journal(tmp_path).of_kind("load_ended")[0]["refused_count"] == 3
 
 
-async def test_what_failed_is_appended_again_in_a_new_ledger(tmp_path: Path) -> None:
+async def test_failed_appends_are_repeated_in_a_new_ledger(tmp_path: Path) -> None:
     def take(writer: FakeWriter, number: int) -> None:
         if number == 3:
             raise LedgerClosedError("ended", ledger_id=writer.id)

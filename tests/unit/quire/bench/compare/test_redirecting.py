@@ -1,4 +1,4 @@
-"""A redirecting store is a metadata store, and differs in bookies' addresses alone."""
+"""A redirecting store is a metadata store that differs only in bookies' addresses."""
 
 from collections.abc import AsyncIterator
 

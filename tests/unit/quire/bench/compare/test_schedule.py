@@ -1,4 +1,4 @@
-"""An open loop's schedule leaves nothing out and depends on nothing."""
+"""An open loop's schedule is complete and does not depend on the system."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,7 +16,7 @@ def test_every_tick_of_the_rate_is_due_once(rate: float, seconds: float) -> None
 
 
 @given(RATES, LENGTHS, st.lists(st.tuples(st.floats(0, 4), st.integers(1, 50)), max_size=4))
-def test_bursts_are_added_and_take_nothing_away(
+def test_bursts_are_added_to_the_regular_appends(
     rate: float, seconds: float, bursts: list[tuple[float, int]]
 ) -> None:
     times = due_times(rate, seconds, [Burst(at, count) for at, count in bursts])

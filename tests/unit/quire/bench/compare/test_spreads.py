@@ -1,4 +1,4 @@
-"""When two measurements are called different."""
+"""Conditions under which two measurements are called different."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,7 +9,7 @@ SAMPLES = st.lists(st.floats(0, 1e6), min_size=1, max_size=9)
 
 
 @given(SAMPLES)
-def test_a_spread_has_the_ends_and_the_middle(values: list[float]) -> None:
+def test_a_spread_has_the_extremes_and_the_median(values: list[float]) -> None:
     found = spread(values)
     below = sum(value <= found.median for value in values)
     above = sum(value >= found.median for value in values)

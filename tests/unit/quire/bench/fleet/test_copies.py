@@ -51,7 +51,7 @@ def test_copies_agree_with_the_naive_count(ledger: Ledger, away: list[BookieId])
     assert ledger.copies(0.0, away) == naive_copies(ledger, away)
 
 
-def test_a_tracker_integrates_what_grows_and_what_stays() -> None:
+def test_a_tracker_integrates_growing_and_constant_counts() -> None:
     away: dict[BookieId, None] = {}
     tracker = CopyTracker(away, 3)
     ledger = Ledger(new_ledger(1, QUORUM, tuple(BOOKIES[:3]), 0), 0, 0.0, 1.0, running_since=0.0)
@@ -98,14 +98,14 @@ def test_overlapping_outages_count_once(spans: list[tuple[int, int]]) -> None:
     assert measures.longest_outage_s == touching
 
 
-def test_an_outage_that_is_told_late_is_joined_to_the_one_before() -> None:
+def test_an_outage_recorded_late_is_joined_to_the_previous_one() -> None:
     measures, seat = Measures(end_s=100), quiet_seat()
     measures.outage(seat, 20, 30)
     measures.outage(seat, 10, 25)
     assert (measures.outage_s, measures.longest_outage_s, measures.outage_count) == (20, 20, 1)
 
 
-def test_what_is_stored_counts_from_the_measured_beginning() -> None:
+def test_stored_entries_count_from_the_start_of_the_measured_time() -> None:
     measures = Measures(end_s=100)
     ledger = Ledger(new_ledger(1, QUORUM, tuple(BOOKIES[:3]), 0), 0, -10.0, 1.0, base=30)
     ledger.closed_s = 20.0  # 10 entries at 0, 30 at 20

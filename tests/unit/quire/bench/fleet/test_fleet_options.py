@@ -1,4 +1,4 @@
-"""The assumptions as options of the command line, and figures as people read them."""
+"""The assumptions as command-line options, and readable figures."""
 
 import argparse
 import asyncio
@@ -41,7 +41,7 @@ def test_every_assumption_is_an_option_with_its_default() -> None:
     ("option", "value"),
     [("--bookies", "0"), ("--crashes", "-1"), ("--days", "nan"), ("--pauses", "inf")],
 )
-def test_an_assumption_that_cannot_be_is_refused(
+def test_an_invalid_assumption_is_refused(
     option: str, value: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit):
@@ -56,7 +56,7 @@ def test_an_assumption_that_cannot_be_is_refused(
         (("--bookies", "4"), "5 bookies are needed, but --bookies is 4"),
     ],
 )
-def test_what_cannot_be_run_is_refused(words: tuple[str, ...], says: str) -> None:
+def test_an_impossible_simulation_is_refused(words: tuple[str, ...], says: str) -> None:
     output = Output(as_json=True, results=io.StringIO(), remarks=io.StringIO())
     with pytest.raises(UsageError, match=says):
         asyncio.run(run(parsed(*words), output))
@@ -76,7 +76,7 @@ def test_the_names_and_quorums_are_those_of_bench_compare() -> None:
         assert configuration.is_fixed == name.startswith("fixed")
 
 
-def test_a_spread_is_of_the_runs_in_which_the_figure_means_something() -> None:
+def test_a_spread_covers_only_runs_that_have_the_figure() -> None:
     runs = [run_one("all-of-2", SMALL, seed) for seed in (1, 2, 3)]
     runs = [replace(each, longest_outage_s=s) for each, s in zip(runs, (4, 1, 3), strict=True)]
     over = spread(runs, "longest_outage_s")
@@ -85,7 +85,7 @@ def test_a_spread_is_of_the_runs_in_which_the_figure_means_something() -> None:
     assert spread(runs, "at_ack_quorum_gib_hours") is None
 
 
-def test_figures_are_numbers_that_json_knows() -> None:
+def test_figures_are_valid_json_numbers() -> None:
     values = run_one("majority-3", SMALL, 1).values()
     assert set(values) == {each.name for each in fields(RunFigures)} - {"configuration", "seed"}
     assert json.loads(json.dumps(values)) == values
@@ -93,8 +93,8 @@ def test_figures_are_numbers_that_json_knows() -> None:
 
 
 def stored_gib_hours() -> float:
-    """Return what one of the ledgers of `SMALL` stores: it is written all the time, each 12 hours
-    are kept for one hour more.
+    """Return the storage of one of the ledgers of `SMALL`: it is written all the time, and each 12
+    hours are kept for one more hour.
     """
     per_hour = SMALL.write_rate * 3600 * SMALL.entry_bytes / 2**30
     return 24 * per_hour * (SMALL.ledger_hours / 2 + SMALL.retention_hours)

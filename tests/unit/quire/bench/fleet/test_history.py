@@ -1,4 +1,4 @@
-"""One history of faults for all configurations, drawn from the seed alone."""
+"""One history of faults for all configurations, drawn only from the seed."""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -31,7 +31,7 @@ def test_the_rate_of_one_kind_changes_no_other() -> None:
         assert (of(kind, before) == of(kind, after)) == (kind is not FaultKind.PAUSE)
 
 
-def test_a_higher_rate_gives_more_of_it() -> None:
+def test_a_higher_rate_gives_more_faults() -> None:
     few, many = (
         len(of(FaultKind.CRASH, draw_history(replace(MONTH, crashes=rate), 7))) for rate in (1, 10)
     )

@@ -1,4 +1,4 @@
-"""Whole histories of faults: conserved bytes, indices that agree, the same output for a seed."""
+"""Complete histories of faults: conserved bytes, consistent indices, the same output for a seed."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -45,7 +45,7 @@ def test_the_same_seed_gives_the_same_figures(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_all_that_is_known_twice_agrees_at_any_time(name: str) -> None:
+def test_indices_agree_with_the_ledgers_at_any_time(name: str) -> None:
     run = Simulation(BY_NAME[name], ROUGH, 5)
     for world in hours(run):
         check_indices(world)
@@ -60,7 +60,7 @@ def test_all_that_is_known_twice_agrees_at_any_time(name: str) -> None:
 
 
 def test_the_history_is_common_to_all_configurations() -> None:
-    """What does not depend on the configuration is the same: writers that died, bookies lost."""
+    """Figures that do not depend on the configuration are the same: dead writers, lost bookies."""
     worlds = [Simulation(BY_NAME[name], ROUGH, 5).run() for name in NAMES]
     assert len({tuple(world.bookies.lost) for world in worlds}) == 1
     assert len({tuple(world.bookies.on_machine) for world in worlds}) == 1
@@ -68,7 +68,7 @@ def test_the_history_is_common_to_all_configurations() -> None:
 
 
 @pytest.mark.parametrize("name", ["all-of-3", "majority-3", "4-of-4-ack-3"])
-def test_repair_copies_what_the_bookie_held(name: str) -> None:
+def test_repair_copies_the_entries_of_the_lost_bookie(name: str) -> None:
     down_s, at_s = 6 * HOUR_S, 7200.0
     run = simulation(name, [crash(0, at_s, down_s)], CALM)
     agenda, world = run.world.agenda, run.world
@@ -79,7 +79,7 @@ def test_repair_copies_what_the_bookie_held(name: str) -> None:
     assert (held > 10_000, before) == (True, 0)
     agenda.run_until(at_s + CALM.repair_after_s + 60)
     assert world.measures.repaired_entries == held
-    # All that still names it are open ledgers, which repair leaves alone (9.1).
+    # Only open ledgers, which repair skips (9.1), still name it.
     assert all(each.closed_s is None for each in held_by(world, bookie_id))
 
 
@@ -107,7 +107,7 @@ def test_more_lost_disks_mean_more_data_at_risk() -> None:
     assert 0 == mean(0) < mean(3) < mean(20)
 
 
-# -- what must hold at any time ------------------------------------------------------------------
+# -- what is true at any time --------------------------------------------------------------------
 
 
 def hours(run: Simulation) -> Iterator[World]:
@@ -153,7 +153,7 @@ def check_seats(world: World) -> None:
 
 
 def check_trackers(world: World) -> None:
-    """Every ledger that deviates is known to."""
+    """Check that every ledger with too few copies is tracked."""
     for ledger in held_by(world):
         counts = ledger.copies(world.now, world.bookies.lost)
         if any(counts[: world.existing.enough]):

@@ -1,4 +1,4 @@
-"""One run as JSON, there and back, and a directory of them."""
+"""Conversion of one run to JSON and back, and a directory of runs."""
 
 import json
 from dataclasses import replace
@@ -18,7 +18,7 @@ from quire.bench.compare.results import (
 from tests.support.quire.compare.samples import run_of
 
 
-def test_a_run_comes_back_from_json_as_it_was() -> None:
+def test_a_run_survives_json() -> None:
     for run in (run_of(), replace(run_of(), zones=None, takeover=None)):
         back = of_json(json.loads(json.dumps(to_json(run))))
         assert isinstance(back, RunResult)
@@ -26,7 +26,7 @@ def test_a_run_comes_back_from_json_as_it_was() -> None:
         assert back.latency.as_json() == run.latency.as_json()
 
 
-def test_a_failed_run_comes_back_too() -> None:
+def test_a_failed_run_survives_json() -> None:
     failed = FailedRun(Cell("all-of-3", "steady", 5.0, 1), "no Java")
     assert of_json(json.loads(json.dumps(failure_to_json(failed)))) == failed
 
@@ -42,14 +42,14 @@ def test_keys_of_the_openmessaging_benchmark_are_spelled_as_there() -> None:
     assert (told["workload"], told["messageSize"]) == ("killed-bookie", 64)
 
 
-def test_quantiles_are_those_that_their_names_say() -> None:
+def test_quantiles_agree_with_their_names() -> None:
     told = to_json(run_of(milliseconds=tuple(float(each) for each in range(1, 1_001))))
     wanted = {"50pct": 500, "75pct": 750, "95pct": 950, "99pct": 990, "999pct": 999}
     for name, milliseconds in wanted.items():
         assert told[f"aggregatedPublishLatency{name}"] == pytest.approx(milliseconds, rel=1e-3)
 
 
-def test_what_is_derived_is_written_as_well() -> None:
+def test_derived_figures_are_written() -> None:
     derived = to_json(run_of())["quire"]["derived"]
     assert derived == {
         "losable_bookies": 1,
@@ -59,7 +59,7 @@ def test_what_is_derived_is_written_as_well() -> None:
     }
 
 
-def test_a_directory_gives_the_comparison_back(tmp_path: Path) -> None:
+def test_a_comparison_is_read_back_from_its_directory(tmp_path: Path) -> None:
     failed = FailedRun(Cell("fixed-2", "steady", 5.0, 0), "no Java")
     runs = [run_of(repetition=n) for n in range(2)]
     for run in runs:

@@ -67,7 +67,7 @@ def test_latency_over_time(values: list[tuple[float, float]]) -> None:
     assert len(chart.table.rows) == len(slices)
 
 
-def test_a_fault_stands_in_the_row_of_its_slice_alone() -> None:
+def test_a_fault_is_only_in_the_row_of_its_slice() -> None:
     slices = [Slice(at, 1, 1.0, 1.0, 1.0) for at in (0.0, 0.5, 1.0)]
     marks = {"one": [Mark(0.5, "x"), Mark(1.7, "y")]}
     chart = charts.latency_over_time("t", {"one": slices}, marks, 1.5, LETTERS)
@@ -114,7 +114,7 @@ def test_an_empty_ledger_has_no_zone() -> None:
     check(charts.safety_zones("z", {"one": nothing}, LETTERS), ["0"])
 
 
-def test_charts_without_series_are_pictures_still() -> None:
+def test_charts_without_series_are_valid_pictures() -> None:
     for chart in (
         charts.quantile_curves("q", {}, LETTERS),
         charts.latency_over_time("t", {}, {}, 1.0, LETTERS),

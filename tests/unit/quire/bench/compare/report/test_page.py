@@ -1,4 +1,4 @@
-"""The page: whole, self-contained, and a table under every picture."""
+"""The page: complete, self-contained, with a table below every picture."""
 
 import re
 import xml.etree.ElementTree as ET
@@ -37,13 +37,13 @@ def test_a_table_follows_every_picture() -> None:
                 assert children[place + 1].find(".//td") is not None
 
 
-def test_nothing_outside_the_page_is_needed() -> None:
+def test_the_page_is_self_contained() -> None:
     told, root = page()
     assert not re.search(r"https?:|//[a-z]|url\(|@import|<script|<link|<img|<iframe", told)
     assert [each for each in root.iter() if each.get("src") is not None] == []
 
 
-def test_ids_are_unique_and_links_lead_somewhere() -> None:
+def test_ids_are_unique_and_links_have_targets() -> None:
     _, root = page()
     ids = [each.get("id") for each in root.iter() if each.get("id")]
     assert len(ids) == len(set(ids))
@@ -56,7 +56,7 @@ def test_every_configuration_has_a_colour_and_a_stroke() -> None:
     assert len(set(DARK)) == len(DARK)
 
 
-def test_a_rate_sweep_hides_nothing_of_the_other_runs() -> None:
+def test_a_rate_sweep_does_not_hide_other_runs() -> None:
     slow = run_of("all-of-3", "steady", 5.0)
     for runs in (RUNS, (*RUNS, slow)):
         page = render(Comparison(runs))
@@ -64,7 +64,7 @@ def test_a_rate_sweep_hides_nothing_of_the_other_runs() -> None:
         assert "400" in glance  # of another scenario, at a higher rate
 
 
-def test_texts_are_escaped_and_failures_told() -> None:
+def test_texts_are_escaped_and_failures_shown() -> None:
     told, root = page()
     assert "no &lt;Java&gt; &amp; no jars" in told
     assert "no <Java> & no jars" in [cell.text for cell in root.iter("td")]
