@@ -42,7 +42,7 @@ _Resource = DescribeConfigsRequest.DescribeConfigsResource
 _Steps = IncrementalAlterConfigsRequest.AlterConfigsResource
 _Step = _Steps.AlterableConfig
 _Altered = AlterConfigsResponse.AlterConfigsResourceResponse
-_AlteredInSteps = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
+_AlteredIncrementally = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
 _AskedResource = (
     AlterConfigsRequest.AlterConfigsResource | IncrementalAlterConfigsRequest.AlterConfigsResource
 )
@@ -129,14 +129,16 @@ class ConfigAdmin:
             answers.append(await self._answer(_Altered, resource, change, is_dry=is_dry))
         return AlterConfigsResponse(throttle_time_ms=0, responses=answers)
 
-    async def alter_in_steps(self, request: ApiMessage, context: RequestContext) -> ApiMessage:
+    async def alter_incrementally(self, request: ApiMessage, context: RequestContext) -> ApiMessage:
         """Answer IncrementalAlterConfigs."""
         assert isinstance(request, IncrementalAlterConfigsRequest), "the dispatcher selects by API"
         del context
         answers = []
         for resource in request.resources:
             change, is_dry = _stepping(list(resource.configs)), request.validate_only
-            answers.append(await self._answer(_AlteredInSteps, resource, change, is_dry=is_dry))
+            answers.append(
+                await self._answer(_AlteredIncrementally, resource, change, is_dry=is_dry)
+            )
         return IncrementalAlterConfigsResponse(throttle_time_ms=0, responses=answers)
 
     async def _answer(

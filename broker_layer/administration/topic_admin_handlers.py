@@ -59,6 +59,6 @@ def handlers(parts: AdminParts) -> dict[int, Handler]:
         ApiKey.DELETE_TOPICS: topics.delete_topics,
         ApiKey.DESCRIBE_CONFIGS: configs.describe,
         ApiKey.ALTER_CONFIGS: configs.alter,
-        ApiKey.INCREMENTAL_ALTER_CONFIGS: configs.alter_in_steps,
+        ApiKey.INCREMENTAL_ALTER_CONFIGS: configs.alter_incrementally,
         ApiKey.ELECT_LEADERS: elections.elect,
     }

@@ -157,7 +157,7 @@ class HeldPartition:
             if self._opened is not None and (
                 self._opened_epoch != wanted or self._opened_epoch <= self.spent
             ):
-                await self._give_up()
+                await self._close()
             elif wanted is None or self._opened is not None:
                 self._end_opening()
                 return
@@ -233,7 +233,7 @@ class HeldPartition:
             if self._task is None or self._task.done():
                 self._task = asyncio.get_running_loop().create_task(self._run())
 
-    async def _give_up(self) -> None:
+    async def _close(self) -> None:
         opened, self._opened, self.held = self._opened, None, None
         assert opened is not None
         if self.wanted is None:

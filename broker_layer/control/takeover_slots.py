@@ -26,15 +26,15 @@ class TakeOverSlots:
         await self._free.acquire()
         is_held = True
 
-        def give_back() -> None:
+        def release() -> None:
             nonlocal is_held
             if is_held:
                 is_held = False
                 self._free.release()
 
-        timer = asyncio.get_running_loop().call_later(self._held_s_max, give_back)
+        timer = asyncio.get_running_loop().call_later(self._held_s_max, release)
         try:
             yield
         finally:
             timer.cancel()
-            give_back()
+            release()

@@ -70,12 +70,12 @@ def assign_uniform(members: list[SubscribedMember], counts: Mapping[bytes, int])
             free = [each for each in partitions if each not in taken]
             missing.setdefault(tuple(names), []).extend(free)
     for group in sorted(missing, key=lambda each: (len(each), each)):
-        _hand_out(missing[group], group, given)
+        _assign_free(missing[group], group, given)
     _balance(given, readers)
     return {member_id: sorted_partitions(each) for member_id, each in given.items()}
 
 
-def _hand_out(
+def _assign_free(
     partitions: list[Partition], names: tuple[str, ...], given: dict[str, dict[Partition, None]]
 ) -> None:
     """Assign each partition to the member of `names` that has the fewest at that time."""

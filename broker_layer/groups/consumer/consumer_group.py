@@ -317,18 +317,18 @@ class ConsumerGroup:
     def _put(self, member: ConsumerMember) -> None:
         old = self.members.get(member.member_id)
         if old is not None:
-            self._disown(old)
+            self._remove_owner(old)
         self.members[member.member_id] = member
         for partition in (*member.assigned, *member.revoking):
             assert partition not in self._owners, "a partition has one owner"
             self._owners[partition] = member.member_id
 
     def _drop(self, member_id: str) -> None:
-        self._disown(self.members.pop(member_id))
+        self._remove_owner(self.members.pop(member_id))
         self._sessions.pop(member_id, None)
         self._revocations.pop(member_id, None)
 
-    def _disown(self, member: ConsumerMember) -> None:
+    def _remove_owner(self, member: ConsumerMember) -> None:
         for partition in (*member.assigned, *member.revoking):
             if self._owners.get(partition) == member.member_id:
                 del self._owners[partition]

@@ -74,9 +74,9 @@ async def test_a_topic_that_another_broker_has_just_created_is_looked_up(admin: 
     await broker.topics.create(record)
     assert "late" not in broker.view.topics
 
-    (told,) = (await admin.metadata("late", creates=False)).topics
+    (answered,) = (await admin.metadata("late", creates=False)).topics
 
-    assert (told.error_code, len(told.partitions)) == (0, 2)
+    assert (answered.error_code, len(answered.partitions)) == (0, 2)
 
 
 async def test_topics_are_found_by_id(admin: Admin) -> None:

@@ -151,9 +151,9 @@ async def test_a_log_that_failed_is_taken_over_by_its_own_leader(setting: Settin
         one.manager.log_of("orders", 0)
     await until(lambda: one.leads("orders"))
 
-    anew = one.manager.log_of("orders", 0)
-    assert anew.leader_epoch == log.leader_epoch + 1
-    assert await values(anew) == [(0, b"one")]
+    reopened = one.manager.log_of("orders", 0)
+    assert reopened.leader_epoch == log.leader_epoch + 1
+    assert await values(reopened) == [(0, b"one")]
 
 
 async def test_a_partition_shows_why_it_has_no_leader_until_it_gets_one(

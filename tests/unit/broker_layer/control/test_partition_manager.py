@@ -19,13 +19,13 @@ async def test_epoch_used_during_another_request_is_replaced(
     await one.create("orders")
     log = await one.log("orders")
     change_many = one.topics.change_many
-    is_stored, go_on = asyncio.Event(), asyncio.Event()
+    is_stored, may_continue = asyncio.Event(), asyncio.Event()
 
     async def slow(changes: Mapping[str, TopicChange]) -> dict[str, TopicRecord]:
         """Wait for other topics after this one was stored."""
         found = await change_many(changes)
         is_stored.set()
-        await go_on.wait()
+        await may_continue.wait()
         return found
 
     monkeypatch.setattr(one.topics, "change_many", slow)
@@ -36,7 +36,7 @@ async def test_epoch_used_during_another_request_is_replaced(
     between = one.manager.log_of("orders", 0).leader_epoch
     held.fail("it failed again")
     await until(lambda: held._task is None or held._task.done())
-    go_on.set()
+    may_continue.set()
     await until(lambda: one.leads("orders"))
     after = one.manager.log_of("orders", 0)
     assert after.leader_epoch > between

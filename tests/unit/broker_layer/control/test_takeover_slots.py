@@ -25,40 +25,40 @@ async def test_a_slow_recovery_does_not_keep_its_slot(
     await append(await one.log("quick"), batch(b"b"))
     config = replace(CONFIG, take_overs_at_once=1, take_over_slot_s_max=0.05)
     two = await setting.broker(2, config)
-    recover, go_on = two.client.recover_ledger, asyncio.Event()
+    recover, may_continue = two.client.recover_ledger, asyncio.Event()
 
     async def slow(ledger_id: int) -> LedgerInfo:
         if ledger_id == record.segments[0].ledger_id:
-            await go_on.wait()
+            await may_continue.wait()
         return await recover(ledger_id)
 
     monkeypatch.setattr(two.client, "recover_ledger", slow)
     await setting.kill(one)
     await two.log("quick")
     assert not two.leads("slow")
-    go_on.set()
+    may_continue.set()
     await two.log("slow")
 
 
 async def test_a_slot_is_released_once() -> None:
     short, long = TakeOverSlots(1, 0.01), TakeOverSlots(1, 600.0)
-    go_on = asyncio.Event()
+    may_continue = asyncio.Event()
     entered: list[TakeOverSlots] = []
 
     async def hold(slots: TakeOverSlots) -> None:
         async with slots.taken():
             entered.append(slots)
-            await go_on.wait()
+            await may_continue.wait()
 
     holding = [asyncio.ensure_future(hold(each)) for each in (short, short, long, long)]
     await until(lambda: len(entered) == 3)
     assert entered.count(long) == 1
-    go_on.set()
+    may_continue.set()
     await asyncio.gather(*holding)
-    go_on.clear()
+    may_continue.clear()
     holding = [asyncio.ensure_future(hold(long)) for _ in range(2)]
     await until(lambda: entered.count(long) == 3)
     await asyncio.sleep(0)
     assert entered.count(long) == 3, "two were given back, and there is still one"
-    go_on.set()
+    may_continue.set()
     await asyncio.gather(*holding)

@@ -18,11 +18,11 @@ async def test_small_topics_are_erased_first_and_conflicts_are_retried(
 ) -> None:
     one = await setting.broker(1)
     eraser = one.controller._parts.eraser
-    erase, erased, go_on = eraser.erase, list[str](), asyncio.Event()
+    erase, erased, may_continue = eraser.erase, list[str](), asyncio.Event()
 
     async def noted(record: TopicRecord) -> None:
         erased.append(record.name)
-        await go_on.wait()
+        await may_continue.wait()
         await erase(record)
 
     monkeypatch.setattr(eraser, "erase", noted)
@@ -45,7 +45,7 @@ async def test_small_topics_are_erased_first_and_conflicts_are_retried(
         return await store(key, record, version)
 
     monkeypatch.setattr(one.partitions, "compare_and_set", overtaken)
-    go_on.set()
+    may_continue.set()
     await until(lambda: len(erased) == 3)
     assert erased == ["first", "small", "a-large"]
     await until(lambda: not one.view.deleting)

@@ -10,7 +10,9 @@ NONE = ErrorCode.NONE
 def test_leaving() -> None:
     driver = Driver()
     first, second, third = driver.stable(3, instances="i")
-    outcomes = driver.leave((first, None), ("", "i1"), ("who", None), ("", "none"), (third, "i0"))
+    outcomes = driver.leave(
+        (first, None), ("", "i1"), ("unknown", None), ("", "none"), (third, "i0")
+    )
     unknown = ErrorCode.UNKNOWN_MEMBER_ID
     assert outcomes == [NONE, NONE, unknown, unknown, unknown]
     assert list(driver.group.roster.members) == [third]

@@ -169,7 +169,7 @@ class _ConsumerHistory:
         assert group.epoch >= max(self.epoch, group.assignment_epoch)
         self.epoch = group.epoch
         owned = [p for each in group.members.values() for p in (*each.assigned, *each.revoking)]
-        assert len(owned) == len(set(owned)), "one owner, counting those that give up"
+        assert len(owned) == len(set(owned)), "one owner, including revoking members"
         targets = [p for each in group.members.values() for p in each.target]
         assert len(targets) == len(set(targets)), "one target"
         live = [each for each in self.clients if each.member_id in group.members]

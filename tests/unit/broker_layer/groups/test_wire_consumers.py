@@ -129,13 +129,13 @@ async def test_offsets_are_committed_and_fetched_by_epoch() -> None:
         assert await commit(world, 5, member="m", generation=1) == ErrorCode.NONE
         stale = ErrorCode.STALE_MEMBER_EPOCH
         assert await commit(world, 5, member="m", generation=0) == stale
-        assert await commit(world, 5, member="who", generation=1) == ErrorCode.UNKNOWN_MEMBER_ID
+        assert await commit(world, 5, member="unknown", generation=1) == ErrorCode.UNKNOWN_MEMBER_ID
         old = await commit(world, 5, member="m", generation=1, version=8)
         assert old == ErrorCode.UNSUPPORTED_VERSION
         assert await commit(world, 5) == ErrorCode.UNKNOWN_MEMBER_ID
         assert await fetch_as(world, "m", 1) == (5, 0)
         assert await fetch_as(world, "m", 0) == (-1, stale)
-        assert await fetch_as(world, "who", 0) == (-1, ErrorCode.UNKNOWN_MEMBER_ID)
+        assert await fetch_as(world, "unknown", 0) == (-1, ErrorCode.UNKNOWN_MEMBER_ID)
         assert await fetch_as(world, None, -1) == (5, 0)
         assert await commit_pending(world, 7) == ErrorCode.NONE
         assert await commit_pending(world, 7, generation=3) == ErrorCode.UNKNOWN_MEMBER_ID
@@ -246,9 +246,9 @@ async def test_a_new_topic_reaches_its_subscribers() -> None:
     async with open_world() as world:
         await send(world, pattern="o.*")
         world.topics.put("ovens", 1)
-        told = await send(world, epoch=1, timeout_ms=-1, owned=[0, 1, 2, 3])
-        assert told.assignment is not None
-        assert sum(len(each.partitions) for each in told.assignment.topic_partitions) == 7
+        answered = await send(world, epoch=1, timeout_ms=-1, owned=[0, 1, 2, 3])
+        assert answered.assignment is not None
+        assert sum(len(each.partitions) for each in answered.assignment.topic_partitions) == 7
 
 
 async def test_nothing_is_assigned_before_the_topics_are_known() -> None:
@@ -263,6 +263,6 @@ async def test_sessions_end_by_the_timer() -> None:
     async with open_world(config=config) as world:
         await send(world, topics=["orders"])
         group = world.coordinator.host_at(0).shard.consumers["g"]
-        while group.members:  # noqa: ASYNC110 - the timer has no one to tell
+        while group.members:  # noqa: ASYNC110 - the timer sets no event
             await asyncio.sleep(0.001)
         assert (await send(world, epoch=1)).error_code == ErrorCode.UNKNOWN_MEMBER_ID

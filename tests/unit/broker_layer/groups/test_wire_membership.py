@@ -127,8 +127,8 @@ async def test_membership_in_every_version(
         left = await leave(world, joined.member_id, version=leave_version)
         assert left.error_code == ErrorCode.NONE
         gone = await leave(world, joined.member_id, version=leave_version)
-        told = gone.members[0].error_code if leave_version >= 3 else gone.error_code
-        assert told == ErrorCode.UNKNOWN_MEMBER_ID
+        answered = gone.members[0].error_code if leave_version >= 3 else gone.error_code
+        assert answered == ErrorCode.UNKNOWN_MEMBER_ID
 
 
 async def test_invalid_requests_are_refused_without_a_group() -> None:
@@ -141,10 +141,10 @@ async def test_invalid_requests_are_refused_without_a_group() -> None:
             refused = await join(world, session_ms=session_ms)
             assert refused.error_code == ErrorCode.INVALID_SESSION_TIMEOUT
         unknown = ErrorCode.UNKNOWN_MEMBER_ID
-        assert (await join(world, "who")).error_code == unknown
-        assert (await sync(world, "who", 1)).error_code == unknown
-        assert await beat(world, "who", 1) == unknown
-        assert (await leave(world, "who")).error_code == unknown
+        assert (await join(world, "unknown")).error_code == unknown
+        assert (await sync(world, "unknown", 1)).error_code == unknown
+        assert await beat(world, "unknown", 1) == unknown
+        assert (await leave(world, "unknown")).error_code == unknown
 
 
 async def test_a_join_waits_for_the_initial_delay_and_is_answered_at_resignation() -> None:

@@ -211,7 +211,7 @@ async def test_lost_closed_ledgers_are_skipped(
     log = await broker.log("a")
     await append(log, batch(b"one", b"two"))
     replicas = log.replicas
-    await broker.manager._held["a"][0]._give_up()
+    await broker.manager._held["a"][0]._close()
     for bookie_id in replicas:
         await setting.cluster.bookie(str(bookie_id)).unregister()
         await setting.cluster.bookie(str(bookie_id)).stop()

@@ -325,7 +325,7 @@ def test_no_decision_is_made_while_another_is_being_stored() -> None:
 # Verification
 
 
-def test_verification_tells_partitions_apart() -> None:
+def test_verification_distinguishes_partitions() -> None:
     assert known(TransactionState.ONGOING).verify(CLAIM, [A0, A1]) == {
         A0: ErrorCode.NONE,
         A1: ErrorCode.TRANSACTION_ABORTABLE,

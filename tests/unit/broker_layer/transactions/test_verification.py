@@ -41,7 +41,7 @@ class Setting:
             except TopicError:
                 continue
             return broker
-        raise AssertionError("nobody coordinates")
+        raise AssertionError("no broker coordinates")
 
     def other(self) -> Broker:
         (other,) = [each for each in self.cluster.brokers if each is not self.coordinating()]

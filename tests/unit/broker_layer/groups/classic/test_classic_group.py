@@ -127,7 +127,7 @@ def test_a_rebalance_continues_when_the_awaited_id_expires_or_leaves() -> None:
 
 def test_heartbeats_in_every_state() -> None:
     driver = Driver()
-    assert driver.beat("nobody") is ErrorCode.UNKNOWN_MEMBER_ID
+    assert driver.beat("unknown") is ErrorCode.UNKNOWN_MEMBER_ID
     first, second = driver.stable(2)
     assert driver.beat(first) is NONE
     assert driver.beat(first, generation=7) is ErrorCode.ILLEGAL_GENERATION
@@ -141,7 +141,7 @@ def test_heartbeats_in_every_state() -> None:
 def test_sync_in_wrong_states() -> None:
     driver = Driver()
     first, second = driver.stable(2)
-    assert driver.syncs[driver.sync("nobody")].error is ErrorCode.UNKNOWN_MEMBER_ID
+    assert driver.syncs[driver.sync("unknown")].error is ErrorCode.UNKNOWN_MEMBER_ID
     illegal = driver.sync(first, generation=9)
     assert driver.syncs[illegal].error is ErrorCode.ILLEGAL_GENERATION
     other_type = driver.sync(first, protocol_type="connect")
@@ -213,7 +213,7 @@ def test_the_protocol_with_most_votes_wins() -> None:
 def test_an_unknown_member_cannot_join() -> None:
     driver = Driver()
     driver.stable(1)
-    assert driver.joins[driver.join("who")].error is ErrorCode.UNKNOWN_MEMBER_ID
+    assert driver.joins[driver.join("unknown")].error is ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def test_a_full_group_refuses_members() -> None:
@@ -325,7 +325,7 @@ def test_commit_refusals() -> None:
     driver.sync_all([first, second])
     assert refusal(first, 1) is NONE
     assert refusal(first, 0) is ErrorCode.ILLEGAL_GENERATION
-    assert refusal("who", 1) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert refusal("unknown", 1) is ErrorCode.UNKNOWN_MEMBER_ID
     assert refusal("", -1) is ErrorCode.UNKNOWN_MEMBER_ID
     assert refusal("", -1, is_transactional=True) is NONE
     assert refusal(first, 0, is_transactional=True) is ErrorCode.ILLEGAL_GENERATION

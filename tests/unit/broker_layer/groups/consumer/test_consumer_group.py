@@ -43,7 +43,7 @@ def test_partitions_are_revoked_before_they_are_assigned() -> None:
     assert (joined.epoch, joined.assignment) == (2, ())
     assert driver.group.members["b"].state is MemberState.UNRELEASED
     revoking = driver.send(first)
-    assert revoking.epoch == 1, "the epoch moves on when nothing is left to give up"
+    assert revoking.epoch == 1, "the epoch advances when nothing is left to revoke"
     assert len(revoking.assignment or ()) == 3
     assert driver.group.members["a"].state is MemberState.UNREVOKED
     assert driver.state() == "Reconciling"
@@ -103,7 +103,7 @@ def test_wrong_epochs_are_fenced() -> None:
     driver.settle(client)
     fenced = ErrorCode.FENCED_MEMBER_EPOCH
     assert driver.send(client, epoch=7).error is fenced
-    assert driver.send(Client("who"), epoch=1).error is ErrorCode.UNKNOWN_MEMBER_ID
+    assert driver.send(Client("unknown"), epoch=1).error is ErrorCode.UNKNOWN_MEMBER_ID
     other = Client("b")
     driver.settle(client, other)
     assert client.epoch == 2
